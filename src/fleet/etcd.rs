@@ -227,6 +227,11 @@ fn transaction(swaps: &[Swap]) -> Value {
 }
 
 impl Coordinator for Etcd {
+    /// Its transactions are linearizable.
+    fn reads_are_current(&self) -> bool {
+        true
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
         let mut all = Vec::with_capacity(keys.len());
         for keys in keys.chunks(SWAPS_MAX) {

@@ -203,10 +203,11 @@ impl<C: Coordinator> Member<C> {
         }
         let keys: Vec<String> = wanted.iter().map(|&number| self.paths.number(held.place, number)).collect();
         let found = self.coordinator.read(&keys)?;
+        let is_current = self.coordinator.reads_are_current();
         let held = &mut self.sources[source];
         for (number, stored) in wanted.iter().zip(&found) {
             let Some(at) = held.numbers.iter().position(|(held, _)| held == number) else { continue };
-            if let Seen::Lost(loss) = held.numbers[at].1.see(stored.as_ref(), false) {
+            if let Seen::Lost(loss) = held.numbers[at].1.see(stored.as_ref(), is_current) {
                 return Err(held.lost(at, &loss));
             }
         }

@@ -109,6 +109,12 @@ pub trait Coordinator: Send {
     /// # Errors
     /// The coordinator did not answer. The keys may be written now or later.
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer>;
+
+    /// Returns whether a read sees every write that was done before it. An older version then means that the coordinator
+    /// was put back to an older state.
+    fn reads_are_current(&self) -> bool {
+        false
+    }
 }
 
 impl Coordinator for AnyCoordinator {
@@ -118,6 +124,10 @@ impl Coordinator for AnyCoordinator {
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
         (**self).list(prefix)
+    }
+
+    fn reads_are_current(&self) -> bool {
+        (**self).reads_are_current()
     }
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {

@@ -60,9 +60,9 @@ impl Joined {
     fn take_all(&mut self, settings: &Settings, reading: Reading) -> Result<Vec<Option<Taken>>, StartError> {
         let mut taken: Vec<Option<Taken>> = vec![None; settings.sources.len()];
         for is_lent in [false, true] {
-            for (index, source) in
-                settings.sources.iter().enumerate().filter(|(_, it)| it.is_lent() == is_lent)
-            {
+            // A counter has no worker ID.
+            let takes = |it: &SourceSettings| it.is_lent() == is_lent && !it.is_ticket();
+            for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| takes(it)) {
                 taken[index] = Some(self.take(settings, (index, source), &taken, reading)?);
             }
         }

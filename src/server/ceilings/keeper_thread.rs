@@ -119,9 +119,9 @@ impl Ceilings {
         let mut worker_ids = WorkerIds::default();
         worker_ids.extend(locks);
         for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
-            let ceiling = managed.first_grant(durable);
-            worker_ids.note_granted(index, managed.source().numbering().id_bound(ceiling));
-            managed.grant(ceiling);
+            // What the state has durable, also where the coordinator allows less: an older copy of the state has less.
+            worker_ids.note_granted(index, managed.source().numbering().id_bound(durable));
+            managed.grant(managed.first_grant(durable));
         }
         let mut writers = vec![Reach::Local];
         writers.extend(fleet.as_ref().map(|(_, horizon)| Reach::Fleet(*horizon)));
