@@ -24,8 +24,8 @@ const LASTING_CODES: [u64; 3] = [3, 7, 9];
 /// gRPC's `UNAUTHENTICATED`: the token has expired.
 const UNAUTHENTICATED: u64 = 16;
 
-/// The place and the credentials of an etcd.
-#[derive(Clone, Debug)]
+/// The place and the credentials of an etcd. Never printed.
+#[derive(Clone)]
 pub struct Access {
     /// Members of one cluster, at least one.
     pub endpoints: Vec<Endpoint>,
