@@ -5,6 +5,7 @@
 mod base64;
 mod connection;
 
+use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ const LASTING_CODES: [u64; 3] = [3, 7, 9];
 /// gRPC's `UNAUTHENTICATED`: the token has expired.
 const UNAUTHENTICATED: u64 = 16;
 
-/// The place and the credentials of an etcd. Never printed.
+/// The place and the credentials of an etcd.
 #[derive(Clone)]
 pub struct Access {
     /// Members of one cluster, at least one.
@@ -33,6 +34,13 @@ pub struct Access {
     pub user: Option<(String, String)>,
     /// The authorities to trust, and this side's certificate.
     pub tls: ClientFiles,
+}
+
+impl fmt::Debug for Access {
+    /// Writes no password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").field("endpoints", &self.endpoints).finish_non_exhaustive()
+    }
 }
 
 /// A client of etcd. Its calls block.
