@@ -1,18 +1,14 @@
 //! The fleet thread: does one job after another at the coordinator, as slowly as that answers. Nobody waits for it but a
 //! clean stop, and that not for long.
 
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, OnceLock};
-use std::thread::{self, Thread};
+use std::io;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
-use std::{fmt, io};
 
+use super::job_thread::JobThread;
 use crate::ceiling::{StoreError, TakenOver};
 use crate::fleet::{AnyCoordinator, Bound, Member, NoAnswer, Raised};
 use crate::keeper::Outcome;
-
-/// A raise, a look and the release of a stop: there is never more than one of each.
-const JOBS_MAX: usize = 3;
 
 /// The longest that a clean stop waits for the coordinator, within what it waits for storage. Without its answer the numbers are free when their bounds have
 /// passed, and at once for this state.
@@ -41,74 +37,41 @@ pub(super) enum Done {
 }
 
 /// The handle of the fleet thread. The thread ends when this is dropped.
-pub(crate) struct Fleet {
-    jobs: SyncSender<Job>,
-    done: Receiver<Done>,
-    /// The thread to wake when a job is done, once there is one.
-    waker: Arc<OnceLock<Thread>>,
-    under_way: usize,
-}
-
-impl fmt::Debug for Fleet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fleet").field("under_way", &self.under_way).finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub(crate) struct Fleet(JobThread<Job, Done>);
 
 impl Fleet {
     /// Starts the thread.
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(super) fn start(mut member: Member<AnyCoordinator>) -> io::Result<Fleet> {
-        let (jobs, receive_jobs) = mpsc::sync_channel(JOBS_MAX);
-        let (send_done, done) = mpsc::sync_channel(JOBS_MAX);
-        let waker: Arc<OnceLock<Thread>> = Arc::default();
-        let wake = Arc::clone(&waker);
-        let run = move || {
-            for job in receive_jobs {
-                let is_received = send_done.send(run(&mut member, job)).is_ok();
-                if let Some(waker) = wake.get().filter(|_| is_received) {
-                    waker.unpark();
-                }
-            }
-        };
-        thread::Builder::new().name(String::from("fleet")).spawn(run)?;
-        Ok(Fleet { jobs, done, waker, under_way: 0 })
+    pub(super) fn start(member: Member<AnyCoordinator>) -> io::Result<Fleet> {
+        JobThread::start("fleet", member, run).map(Fleet)
     }
 
     /// Wakes the calling thread whenever a job is done.
     pub(super) fn wake_this_thread(&self) {
-        let _ = self.waker.set(thread::current());
+        self.0.wake_this_thread();
     }
 
     /// Returns whether all jobs are done.
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way == 0
+        self.0.is_idle()
     }
 
     /// Raises bounds, as the write of this writer and number.
     pub(super) fn raise(&mut self, (writer, number): (usize, u64), bounds: Vec<Bound>, generation: u64) {
-        self.send(Job::Raise(writer, number, bounds, generation));
+        self.0.send(Job::Raise(writer, number, bounds, generation));
     }
 
     /// Looks whether the numbers are still this daemon's.
     pub(super) fn look(&mut self) {
-        self.send(Job::Look);
-    }
-
-    fn send(&mut self, job: Job) {
-        // It fails only once the thread has panicked: then the daemon refuses at its fleet's ceilings.
-        if self.jobs.try_send(job).is_ok() {
-            self.under_way += 1;
-        }
+        self.0.send(Job::Look);
     }
 
     /// Returns the jobs done since the last call.
     pub(super) fn done(&mut self) -> Vec<Done> {
-        let done: Vec<Done> = self.done.try_iter().collect();
-        self.under_way -= done.len();
-        done
+        self.0.take_done()
     }
 
     /// Lets the numbers go, and waits for that, but not for long.
@@ -116,10 +79,10 @@ impl Fleet {
     /// # Errors
     /// They stay this state's until their bounds have passed.
     pub(super) fn end(mut self, bounds: Vec<Bound>) -> Result<(), String> {
-        self.send(Job::Release(bounds));
+        self.0.send(Job::Release(bounds));
         let deadline = Instant::now() + RELEASE_TIMEOUT;
         loop {
-            match self.done.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match self.0.done.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Done::Released(released)) => return released,
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {

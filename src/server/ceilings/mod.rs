@@ -10,11 +10,12 @@
 //! - `start_notes`: lines for the operator about a start.
 //! - `keeper_thread`: drives the keeper, which decides what is written and when grants rise, and never waits.
 //! - `join_fleet`: takes the worker numbers of a fleet before the start. `fleet_thread`: keeps them.
-//! - `storage_thread`: writes, and looks whether the state is still ours.
+//! - `storage_thread`: writes, and looks whether the state is still ours. `job_thread`: what these two threads have in common.
 //! - `simulated`: the same without threads, for the simulation in tests/.
 //! - `last_seen`: the last observations of the keeper's thread, for other threads.
 
 pub(crate) mod fleet_thread;
+mod job_thread;
 pub(crate) mod join_fleet;
 pub(crate) mod keeper_thread;
 pub(crate) mod last_seen;

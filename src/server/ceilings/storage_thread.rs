@@ -7,19 +7,15 @@
 //! then the other daemon reads that ceiling or a higher one, and starts there. So everything that was ever granted lies
 //! below its start, however late this thread finds out. The locks of worker IDs are the keeper's thread's to look at.
 
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, OnceLock};
-use std::thread::{self, Thread};
-use std::{io, iter};
+use std::io;
+use std::sync::Arc;
 
+use super::job_thread::JobThread;
 use crate::ceiling::store::DiskStore;
 use crate::ceiling::{Newcomer, StoreError, TakenOver};
 use crate::keeper::{Outcome, Write};
 use crate::source::Source;
 use snowbank_client::layout::Position;
-
-/// A write, a look and the trim of a stop: there is never more than one of each.
-const JOBS_MAX: usize = 3;
 
 /// One thing to do.
 #[derive(Debug)]
@@ -52,74 +48,40 @@ pub(super) enum Done {
 
 /// The handle of the storage thread. The thread ends, and gives the state's lock back, when this is dropped.
 #[derive(Debug)]
-pub(super) struct Storage {
-    jobs: SyncSender<Job>,
-    done: Receiver<Done>,
-    /// The thread to wake when a job is done, once there is one.
-    waker: Arc<OnceLock<Thread>>,
-    /// The number of jobs that are not done.
-    under_way: usize,
-}
+pub(super) struct Storage(JobThread<Job, Done>);
 
 impl Storage {
     /// Starts the thread.
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(super) fn start(mut store: DiskStore) -> io::Result<Storage> {
-        let (jobs, receive_jobs) = mpsc::sync_channel(JOBS_MAX);
-        // As many as there are jobs.
-        let (send_done, done) = mpsc::sync_channel(JOBS_MAX);
-        let waker: Arc<OnceLock<Thread>> = Arc::default();
-        let wake = Arc::clone(&waker);
-        let run = move || {
-            for job in receive_jobs {
-                let is_received = send_done.send(run(&mut store, job)).is_ok();
-                if let Some(waker) = wake.get().filter(|_| is_received) {
-                    waker.unpark();
-                }
-            }
-            // The locks are free before the channel closes, by which the end of this thread is known.
-            drop(store);
-            drop(send_done);
-        };
-        thread::Builder::new().name(String::from("storage")).spawn(run)?;
-        Ok(Storage { jobs, done, waker, under_way: 0 })
+    pub(super) fn start(store: DiskStore) -> io::Result<Storage> {
+        JobThread::start("storage", store, run).map(Storage)
     }
 
     /// Wakes the calling thread whenever a job is done.
     pub(super) fn wake_this_thread(&self) {
-        let _ = self.waker.set(thread::current());
+        self.0.wake_this_thread();
     }
 
     /// Returns whether all jobs are done.
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way == 0
+        self.0.is_idle()
     }
 
     /// Makes ceilings durable, of `joining` sources if they join.
     pub(super) fn write(&mut self, write: Write, joining: Vec<Arc<Source>>) {
-        self.send(Job::Write(write, joining));
+        self.0.send(Job::Write(write, joining));
     }
 
     /// Looks whether the state is still this process's.
     pub(super) fn look(&mut self) {
-        self.send(Job::Look);
-    }
-
-    fn send(&mut self, job: Job) {
-        // There is room for one of each. It fails only once the thread has panicked: then no job is ever done, and the
-        // daemon refuses at its ceilings.
-        if self.jobs.try_send(job).is_ok() {
-            self.under_way += 1;
-        }
+        self.0.send(Job::Look);
     }
 
     /// Returns the jobs done since the last call.
     pub(super) fn done(&mut self) -> Vec<Done> {
-        let done: Vec<Done> = self.done.try_iter().collect();
-        self.under_way -= done.len();
-        done
+        self.0.take_done()
     }
 
     /// Lowers the ceilings, or does nothing more, and waits until the thread has ended.
@@ -128,11 +90,10 @@ impl Storage {
     /// The ceilings may not be lowered.
     pub(super) fn end(mut self, trim: Option<Trim>) -> Result<(), StoreError> {
         let is_wanted = trim.is_some_and(|trim| {
-            self.send(Job::Trim(trim));
+            self.0.send(Job::Trim(trim));
             true
         });
-        drop(self.jobs);
-        let trimmed = iter::from_fn(|| self.done.recv().ok()).filter_map(|done| match done {
+        let trimmed = self.0.close().into_iter().filter_map(|done| match done {
             Done::Trimmed(trimmed) => Some(trimmed),
             Done::Lost(TakenOver(reason)) => Some(Err(StoreError::new(reason))),
             Done::Written(_) | Done::Ours => None,
@@ -181,6 +142,7 @@ pub(super) fn write_ceilings(
 mod tests {
     use std::fs;
     use std::path::Path;
+    use std::thread;
 
     use tempfile::TempDir;
 

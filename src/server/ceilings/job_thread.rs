@@ -1,0 +1,83 @@
+//! A thread that does one job after another, as slowly as what it works on answers. Nobody waits for it but a clean stop.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+
+/// A write, a look and the last job of a stop: there is never more than one of each.
+const JOBS_MAX: usize = 3;
+
+/// The handle of the thread. The thread ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct JobThread<J, D> {
+    jobs: SyncSender<J>,
+    /// The jobs that are done. It is closed once the thread has dropped what it worked on.
+    pub(super) done: Receiver<D>,
+    /// The thread to wake when a job is done, once there is one.
+    waker: Arc<OnceLock<Thread>>,
+    /// The number of jobs that are not done.
+    under_way: usize,
+}
+
+impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
+    /// Starts the thread, which works on `subject` with `run`.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(super) fn start<S: Send + 'static>(
+        name: &str,
+        mut subject: S,
+        run: fn(&mut S, J) -> D,
+    ) -> io::Result<Self> {
+        let (jobs, receive_jobs) = mpsc::sync_channel(JOBS_MAX);
+        // As many as there are jobs.
+        let (send_done, done) = mpsc::sync_channel(JOBS_MAX);
+        let waker: Arc<OnceLock<Thread>> = Arc::default();
+        let wake = Arc::clone(&waker);
+        let work = move || {
+            for job in receive_jobs {
+                let is_received = send_done.send(run(&mut subject, job)).is_ok();
+                if let Some(waker) = wake.get().filter(|_| is_received) {
+                    waker.unpark();
+                }
+            }
+            // Its locks are free before the channel closes, by which the end of this thread is known.
+            drop(subject);
+            drop(send_done);
+        };
+        thread::Builder::new().name(name.to_owned()).spawn(work)?;
+        Ok(JobThread { jobs, done, waker, under_way: 0 })
+    }
+
+    /// Wakes the calling thread whenever a job is done.
+    pub(super) fn wake_this_thread(&self) {
+        let _ = self.waker.set(thread::current());
+    }
+
+    /// Returns whether all jobs are done.
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// Hands a job to the thread.
+    pub(super) fn send(&mut self, job: J) {
+        // There is room for one of each. It fails only once the thread has panicked: then no job is ever done, and the
+        // daemon refuses at its ceilings.
+        if self.jobs.try_send(job).is_ok() {
+            self.under_way += 1;
+        }
+    }
+
+    /// Returns the jobs done since the last call.
+    pub(super) fn take_done(&mut self) -> Vec<D> {
+        let done: Vec<D> = self.done.try_iter().collect();
+        self.under_way -= done.len();
+        done
+    }
+
+    /// Lets the thread end after the jobs that it has. Returns those that it does until then.
+    pub(super) fn close(self) -> Receiver<D> {
+        self.done
+    }
+}
