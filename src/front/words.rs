@@ -48,6 +48,21 @@ pub struct Words {
     pub message: String,
 }
 
+impl Words {
+    /// Returns the refusal as one line behind this code: the time to retry after if there is one, and the reason.
+    pub(super) fn line(&self, code: &str) -> String {
+        let retry = self
+            .retry_after
+            .map_or_else(String::new, |after| format!("retry_after_ms={} ", ceil_to_ms(after)));
+        format!("{code} {retry}{}", self.message)
+    }
+}
+
+/// Returns a time to retry after in milliseconds, rounded up: a client that waits that long must not be early.
+pub(super) fn ceil_to_ms(after: Duration) -> u128 {
+    after.as_micros().div_ceil(1_000)
+}
+
 /// The answer to a request for IDs while the daemon stops.
 pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
 

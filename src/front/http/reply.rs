@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::front::words::Words;
+use crate::front::words::{Words, ceil_to_ms};
 use snowbank_client::protocol::ErrorCode;
 
 pub(super) const JSON: &str = "application/json";
@@ -77,8 +77,7 @@ pub(super) fn problem(code: &str, message: &str, retry_after: Option<Duration>) 
         #[serde(skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u128>,
     }
-    // Rounded up: a client that waits that long must not be early.
-    let retry_after_ms = retry_after.map(|after| after.as_micros().div_ceil(1_000));
+    let retry_after_ms = retry_after.map(ceil_to_ms);
     let mut json =
         serde_json::to_string(&Problem { error: code, message, retry_after_ms }).unwrap_or_default();
     json.push('\n');

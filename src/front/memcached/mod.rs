@@ -59,15 +59,6 @@ fn source_of(key: &[u8], facts: &Facts) -> usize {
     facts.source_of_key(door, key).unwrap_or_else(|| facts.default_source(door))
 }
 
-/// Returns a refusal as one line of text: its code, the time to retry after if there is one, and the reason.
-fn line_of(words: &Words) -> String {
-    let retry = words.retry_after.map_or_else(String::new, |after| {
-        // Rounded up: a client that waits that long must not be early.
-        format!("retry_after_ms={} ", after.as_micros().div_ceil(1_000))
-    });
-    format!("{} {retry}{}", words.code.name(), words.message)
-}
-
 /// Returns the statistics: katsubushi's nine, in its order.
 fn stats(conditions: &Conditions<'_>) -> [(&'static str, String); 9] {
     let Counts { uptime, open, accepted, requests, errors } = (conditions.counts)();
@@ -144,14 +135,15 @@ impl Front for Memcached {
     }
 
     fn farewell(&mut self, out: &mut Vec<u8>, words: &Words) {
-        text::server_error(out, &line_of(words));
+        text::server_error(out, &words.line(words.code.name()));
     }
 
     fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {
         self.keys.clear();
+        let line = words.line(words.code.name());
         match form {
-            Form::Text => text::server_error(out, &line_of(words)),
-            Form::Binary(echo) => binary::refusal(out, echo, words.code, &line_of(words)),
+            Form::Text => text::server_error(out, &line),
+            Form::Binary(echo) => binary::refusal(out, echo, words.code, &line),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The text protocol: a command in a line, in any case, ended by LF or CRLF.
 
 use super::keys::{is_blank, words};
-use super::{Form, KEY_BYTES_MAX, Memcached, line_of};
+use super::{Form, KEY_BYTES_MAX, Memcached};
 use crate::config::Protocol;
 use crate::front::decimal::Decimal;
-use crate::front::words::{STOPPING, Words};
+use crate::front::words::STOPPING;
 use crate::front::{Conditions, MESSAGE_BYTES_MAX, Step, stranger};
 use snowbank_client::protocol::ErrorCode;
 
@@ -77,7 +77,7 @@ impl Memcached {
         }
         if conditions.draining {
             let code = ErrorCode::ShuttingDown;
-            server_error(out, &line_of(&Words { code, retry_after: None, message: STOPPING.to_owned() }));
+            server_error(out, &format!("{} {STOPPING}", code.name()));
             return Step::Close { error: Some(code) };
         }
         self.keys.set(keys);

@@ -148,12 +148,7 @@ fn refuse_with(out: &mut Vec<u8>, code: ErrorCode, text: &str) -> Reply {
 
 /// Encodes a refusal: its code as a word, the time to retry after if there is one, and the reason.
 pub(super) fn refuse(out: &mut Vec<u8>, words: &Words) {
-    let code = words.code.name().to_ascii_uppercase();
-    let retry = words.retry_after.map_or_else(String::new, |after| {
-        // Rounded up: a client that waits that long must not be early.
-        format!("retry_after_ms={} ", after.as_micros().div_ceil(1_000))
-    });
-    encode::error(out, &format!("{code} {retry}{}", words.message));
+    encode::error(out, &words.line(&words.code.name().to_ascii_uppercase()));
 }
 
 /// Returns a client's text as an error repeats it.
