@@ -1,4 +1,4 @@
-//! How a reload is asked for, and what it answers and logs.
+//! Requests for a reload, their answers and log lines.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Where a start begins: ceilings ahead of the clock, changed worker IDs, names and layouts.
+//! The beginning of a start: ceilings ahead of the clock, changed worker IDs, names and layouts.
 
 use super::*;
 
