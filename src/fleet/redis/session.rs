@@ -20,7 +20,7 @@ pub(super) struct Session {
     read: Vec<u8>,
 }
 
-/// What a Redis is, as it reports itself.
+/// The role of a Redis, as it reports itself.
 enum Role {
     /// The number of its replicas.
     Master(usize),
