@@ -5,7 +5,8 @@
 //! 3. A target that refused, or certainly was too slow, fails.
 //! 4. A target that was too slow, unless the generator was, has no verdict. All else passes.
 //!
-//! The time that requests lost in stalls of the machine does not count for the target: see [`crate::machine`].
+//! A request counts for the target only until a stall of the machine touches it: see [`crate::machine`]. What
+//! the watch cannot see, a bare echo shows: see [`chance`].
 //!
 //! Response time counts from the intended instant, so the generator's own delays only make it longer: they
 //! cannot hide a miss. A missed objective certainly is the target's fault if the target's part alone misses

@@ -21,8 +21,10 @@ pub(super) struct Survival {
     pub(super) ended: TimeHistogram,
     /// The times until a stall began.
     cut: TimeHistogram,
-    /// The full times of those that a stall touched.
+    /// The full times of those that a stall touched, or that say nothing.
     touched: TimeHistogram,
+    /// Those that say nothing although they began outside stalls.
+    silent: u64,
 }
 
 impl Survival {
@@ -42,10 +44,17 @@ impl Survival {
         self.touched.saturating_record(ns);
     }
 
+    /// Adds a time outside stalls that says nothing.
+    pub(super) fn leave_out(&mut self, ns: u64) {
+        self.touched.saturating_record(ns);
+        self.silent += 1;
+    }
+
     pub(super) fn merge(&mut self, other: &Self) {
         self.ended.merge(&other.ended);
         self.cut.merge(&other.cut);
         self.touched.merge(&other.touched);
+        self.silent += other.silent;
     }
 
     /// Estimates the times of all requests if there had been no stall. Of `all`, those that are not in here were
@@ -56,7 +65,7 @@ impl Survival {
         }
         let quick = all.without(&self.ended).without(&self.touched);
         let slow = (self.ended.len() + self.cut.len()) as f64;
-        let began = (all.len() as f64 * clean_share).max(slow);
+        let began = (all.len() as f64 * clean_share - self.silent as f64).max(slow);
         let quick_share = (began - slow) / (quick.len() as f64).max(1.0);
         // Ties: what ended at a time was at risk until then.
         let mut steps: Vec<(u64, bool, f64)> = Vec::new();
