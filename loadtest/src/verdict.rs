@@ -298,8 +298,7 @@ impl Assessment {
         match self {
             Self::Met | Self::Missed | Self::CoresTaken => true,
             Self::MetWithoutStalls | Self::MetByTarget => is_enough,
-            Self::MetAsByEcho | Self::TooFewClean => false,
-            Self::Doubtful => is_overloaded(evidence.counts),
+            Self::MetAsByEcho | Self::TooFewClean | Self::Doubtful => false,
         }
     }
 }
@@ -310,7 +309,10 @@ impl Evidence<'_> {
         let found = objectives.latencies.iter().map(|latency| (Assessment::of(latency, self), latency));
         let found: Vec<_> = found.collect();
         let is_missed = |found| matches!(found, Assessment::Missed | Assessment::CoresTaken);
-        found.iter().any(|&(found, _)| is_missed(found))
+        // A load that was not offered once is not offered by more of it.
+        let is_lost = stood_or_late(self).is_some() || is_overloaded(self.counts);
+        is_lost
+            || found.iter().any(|&(found, _)| is_missed(found))
             || found.iter().all(|&(found, latency)| found.is_sure(latency, self))
     }
 
