@@ -19,6 +19,8 @@ pub(crate) struct Place {
     pub(crate) backups: Vec<TempDir>,
     /// The state that one of them has taken the place of, and that nobody has used since.
     pub(crate) newest: Option<(TempDir, Known)>,
+    /// True while the state is an older copy for some worker IDs, as the marks of this boot tell.
+    pub(crate) is_older: bool,
 }
 
 /// The promises that a state makes.
@@ -33,7 +35,7 @@ pub(crate) struct Known {
 impl Place {
     pub(crate) fn new(is_kept: bool) -> Self {
         let (state, backups) = (is_kept.then(locks), Vec::new());
-        Place { state, process: None, known: Known::default(), backups, newest: None }
+        Place { state, process: None, known: Known::default(), backups, newest: None, is_older: false }
     }
 
     /// A source that has all worker IDs of another name continues it, as after a renaming. That name begins with nothing then.
@@ -66,12 +68,13 @@ impl Place {
     pub(crate) fn restore(&mut self, rng: &mut fastrand::Rng) {
         if !self.backups.is_empty() {
             self.replace(copy_of(&self.backups[rng.usize(..self.backups.len())]));
+            self.is_older = true;
         }
     }
 
     pub(crate) fn put_newest_back(&mut self) {
         if let Some((newest, known)) = self.newest.take() {
-            (self.state, self.known) = (Some(newest), known);
+            (self.state, self.known, self.is_older) = (Some(newest), known, false);
         }
     }
 
@@ -79,7 +82,7 @@ impl Place {
     pub(crate) fn lose(&mut self) {
         if self.state.is_some() {
             self.replace(locks());
-            self.newest = None;
+            (self.newest, self.is_older) = (None, false);
         }
     }
 }

@@ -165,7 +165,7 @@ impl Site {
             return;
         }
         // Now and then an operator adopts whatever there is.
-        let (is_older, adopt) = (self.places[index].newest.is_some(), self.rng.u8(..4) == 0);
+        let (is_older, adopt) = (self.places[index].is_older, self.rng.u8(..4) == 0);
         let boot = self.boots.to_string();
         let place = &mut self.places[index];
         let directory = place.state.as_ref().map(TempDir::path);

@@ -37,6 +37,8 @@ impl Site {
         for index in 0..self.places.len() {
             self.end(index, false);
             self.places[index].backups.clear();
+            // Nothing tells that from then on.
+            self.places[index].is_older = false;
         }
         self.boots += 1;
         self.locks = locks();
