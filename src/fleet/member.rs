@@ -298,3 +298,6 @@ impl<C: Coordinator> Member<C> {
         self.notes.save()
     }
 }
+
+#[cfg(test)]
+mod tests;
