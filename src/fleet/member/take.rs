@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Held, Member, Note, SWAPS_MAX};
-use crate::clock::{BootMicros, Now};
+use super::{Bound, Held, Member, Note, SWAPS_MAX, Stop};
+use crate::clock::{self, BootMicros, Now};
 use crate::fleet::rules::{self, Holding, Taker, Taking};
 use crate::fleet::{Coordinator, Marker, NoAnswer, NumberKey, Stored, Swap, Swapped};
 use crate::numbering::Numbering;
@@ -69,23 +69,32 @@ impl Want<'_> {
         made.map_err(|error: LayoutError| JoinError::Refused(format!("source {:?}: {error}", self.source)))
     }
 
-    /// Decides whether a key's number may be taken.
+    /// Decides whether a key's number may be taken, at a coordinator that may lose its last writes or not.
     fn judge(
         &self,
-        numbering: &Numbering,
+        (numbering, may_lose_writes): (&Numbering, bool),
         stored: Option<&Stored>,
         writes: &[String],
     ) -> Result<Taking, Busy> {
         let key = stored.map(|stored| NumberKey::parse(&stored.text)).transpose();
         let key = key.map_err(|error| Busy::Unreadable(error.to_string()))?;
-        let until = key.as_ref().map_or(self.wall, |key| instant(numbering, key.id_bound));
+        let of_holder = |key: &NumberKey| {
+            let margin = rules::margin(may_lose_writes, key, self.horizon);
+            UnixMicros(instant(numbering, key.id_bound).0.saturating_add(clock::micros(margin)))
+        };
+        let until = key.as_ref().map_or(self.wall, of_holder);
         let taker = Taker { writes, wall: self.wall, max_ahead: self.max_ahead };
-        rules::take(key.as_ref(), until, taker).map_err(Busy::Held)
+        rules::take(key.as_ref(), until, taker)
+            .map(|taking| match taking {
+                Taking::Above(bound) => Taking::Above(bound.max(first_bound_at(numbering, until))),
+                taking => taking,
+            })
+            .map_err(Busy::Held)
     }
 
     /// Returns the bound to write at first: the horizon ahead of where the source starts, and no lower than what the keys
-    /// have. Starts in a row do not add up: it is never further ahead of
-    /// the clock than `max_ahead` and a horizon, unless a key is.
+    /// have. Starts in a row do not add up: the bound is never further ahead of the clock than `max_ahead` and a horizon,
+    /// unless a key is.
     fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
         let now = Now { wall: self.wall, boot: BootMicros(0), jumped: false };
         let from = instant(numbering, floor).min(now.after(self.max_ahead).wall);
@@ -102,6 +111,11 @@ enum Busy {
 /// Returns the instant at which the clock is past all IDs below a bound.
 fn instant(numbering: &Numbering, bound: u64) -> UnixMicros {
     numbering.start_of(numbering.tick_of(numbering.position_from(bound)))
+}
+
+/// Returns the bound of the IDs before an instant.
+fn first_bound_at(numbering: &Numbering, instant: UnixMicros) -> u64 {
+    numbering.id_bound(numbering.first_of(numbering.tick_at(instant)))
 }
 
 /// A number with the key that was found for it.
@@ -202,8 +216,9 @@ impl<C: Coordinator> Member<C> {
         let writes = self.own_writes(want);
         let own = self.own(want);
         let stored = |id: u64| listed.get(&want.layout.number_in_space(id));
+        let may_lose_writes = self.may_lose_writes();
         let judge = |id: u64| -> Result<Result<Taking, Busy>, JoinError> {
-            Ok(want.judge(&want.numbering(&WorkerSet::single(id))?, stored(id), &writes))
+            Ok(want.judge((&want.numbering(&WorkerSet::single(id))?, may_lose_writes), stored(id), &writes))
         };
         let mut found: Vec<u64> = Vec::new();
         for id in own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id) && stored(id).is_some()) {
@@ -266,7 +281,7 @@ impl<C: Coordinator> Member<C> {
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
         let (mut floor, mut lowest) = (0, 0);
         for (number, stored) in &found {
-            match want.judge(numbering, stored.as_ref(), &writes) {
+            match want.judge((numbering, self.may_lose_writes()), stored.as_ref(), &writes) {
                 Ok(Taking::New) => {}
                 Ok(Taking::Resume) => {
                     lowest = lowest.max(bound_of(stored.as_ref()));
@@ -293,18 +308,33 @@ impl<C: Coordinator> Member<C> {
             };
             match self.coordinator.swap(&chunk.iter().map(swap).collect::<Vec<_>>())? {
                 Swapped::Done(version) => {
-                    numbers
-                        .iter_mut()
-                        .for_each(|(_, holding)| *holding = Holding::seen(version, write.clone()));
+                    numbers.iter_mut().for_each(|(_, holding)| holding.written(version, &write));
                 }
                 Swapped::Refused(_) => return Ok(None),
             }
         }
-        (held.floor, held.covered) = (floor, covered);
+        (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
+        if self.may_lose_writes() {
+            held.covered = 0;
+        }
         self.notes.set(held.note());
         let _ = self.notes.save();
         self.sources.push(held);
+        self.confirm(covered)?;
         Ok(Some(Taken { worker_ids: worker_ids.clone(), floor, covered }))
+    }
+
+    /// Writes the bound of the source that was taken last once more, if the coordinator may lose a write.
+    fn confirm(&mut self, id_bound: u64) -> Result<(), JoinError> {
+        if !self.may_lose_writes() {
+            return Ok(());
+        }
+        let source = self.sources.len() - 1;
+        self.sources[source].trying = Some((self.draw)());
+        self.write(Bound { source, id_bound }, false).map_err(|stop| match stop {
+            Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
+            Stop::Lost(reason) => JoinError::Held(reason),
+        })
     }
 
     /// Returns a source's numbers before their first write, which is drawn and among those that may be the last.
@@ -318,16 +348,18 @@ impl<C: Coordinator> Member<C> {
     ) -> Held {
         let write = (self.draw)();
         writes.push(write.clone());
+        let unseen = || Holding::unseen(writes.clone()).that_may_go_back(self.may_lose_writes());
         Held {
             source: want.source.to_owned(),
             index: want.index,
             space: want.layout.space().to_string(),
             worker_ids: worker_ids.to_string(),
             place,
-            numbers: found.iter().map(|(number, _)| (*number, Holding::unseen(writes.clone()))).collect(),
+            numbers: found.iter().map(|(number, _)| (*number, unseen())).collect(),
             since_unix_s: want.wall.0.div_euclid(1_000_000),
             floor: 0,
             covered: 0,
+            acknowledged: 0,
             trying: Some(write),
             generation: 0,
         }
@@ -343,7 +375,7 @@ impl<C: Coordinator> Member<C> {
         let numbers = want.layout.numbers_in_space(worker_ids).into_iter();
         let found: Vec<Found> = numbers.map(|number| (number, None)).collect();
         let mut held = self.held(want, note.place, worker_ids, &found, note.writes);
-        (held.floor, held.covered) = (note.floor, note.covered);
+        (held.floor, held.covered, held.acknowledged) = (note.floor, note.covered, note.covered);
         self.sources.push(held);
         Some(Taken { worker_ids: worker_ids.clone(), floor: note.floor, covered: note.covered })
     }
@@ -361,11 +393,14 @@ impl<C: Coordinator> Member<C> {
         let (holder, free_at) = (key.holder, free_at.rfc3339(0));
         JoinError::Held(if key.state == self.state {
             format!(
-                "source {source:?}: this state or a copy of it holds worker number {number} in the fleet ({holder}), and no                  mark in lock_dir since this boot tells that this one is the newest; wait: the number is free from                  {free_at} on; or give this source another"
+                "source {source:?}: this state or a copy of it holds worker number {number} in the fleet ({holder}), and \
+                 no mark in lock_dir since this boot shows that this one is the newest; wait: the number is free from \
+                 {free_at} on; or give this source another"
             )
         } else {
             format!(
-                "source {source:?}: {holder} holds worker number {number} in the fleet; give this source another, stop that                  daemon, or wait: if it no longer runs, the number is free from {free_at} on"
+                "source {source:?}: {holder} holds worker number {number} in the fleet; give this source another, stop \
+                 that daemon, or wait: if it no longer runs, the number is free from {free_at} on"
             )
         })
     }

@@ -4,8 +4,7 @@ use super::start_sources::Found;
 use crate::ceiling::{LockError, draw_identity, lock_workers};
 use crate::clock::Reading;
 use crate::config::{Settings, SourceSettings};
-use crate::fleet::etcd::{Access, Etcd};
-use crate::fleet::{AnyCoordinator, Member, Notes, Taken, Want};
+use crate::fleet::{self, Access, AnyCoordinator, Member, Notes, Taken, Want};
 use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
@@ -43,15 +42,9 @@ impl Joined {
         let life = found.boot().map(|boot| here.kernel_log.life_of(boot));
         let notes = Notes::read(found.path(), life.as_deref());
         let holder = holder();
-        let etcd = Etcd::new(access).map_err(|error| StartError::no_thread(&error))?;
+        let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
         let identity = (found.state_identity(), holder.as_str());
-        let member = Member::new(
-            Box::new(etcd) as AnyCoordinator,
-            &settings.fleet.name,
-            identity,
-            notes,
-            draw_identity,
-        );
+        let member = Member::new(coordinator, &settings.fleet.name, identity, notes, draw_identity);
         let mut joined = Joined { member, taken: Vec::new(), notes: Vec::new() };
         let taken = joined.take_all(settings, here)?;
         for (source, taken) in settings.sources.iter_mut().zip(&taken) {
