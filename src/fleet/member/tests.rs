@@ -115,3 +115,25 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     assert_eq!(member(&store, notes.clone()).resume_unseen(newest, &WorkerSet::single(6)), None);
     assert!(member(&store, notes).resume_unseen(newest, &worker_ids).is_some());
 }
+
+/// Killed before it has stored where it starts, a daemon finds its own ceiling of long ago in its state.
+#[test]
+fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let mut first = member(&store, Notes::default());
+    let ours = first.take(want(&layout, WALL, false), &worker_ids).unwrap();
+    let mut other = Member::new(store.clone(), "f", ("other", "other"), Notes::default(), || {
+        fastrand::u64(..).to_string()
+    });
+    let later = UnixMicros(WALL.0 + 400_000_000);
+    let theirs = other.take(want(&layout, later, false), &worker_ids).unwrap();
+    assert!(theirs.floor >= ours.covered);
+    other.release(&[Bound { source: 0, id_bound: theirs.covered }]).unwrap();
+    let mut again = member(&store, first.notes().clone());
+    let taken = again.take(want(&layout, later, true), &worker_ids).unwrap();
+    assert_eq!(taken.floor, theirs.covered);
+    let mut after_kill = member(&store, again.notes().clone());
+    let resumed = after_kill.take(want(&layout, later, true), &worker_ids).unwrap();
+    assert_eq!(resumed.floor, theirs.covered);
+}
