@@ -128,8 +128,8 @@ impl Found {
     /// Returns whether the wall clock went its own way since the last owner wrote in this boot: the machine may have been
     /// restored from a snapshot.
     pub(crate) fn has_jumped(&self, first: Reading) -> bool {
-        let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
-        let latest = self.records.iter().filter(in_this_boot).max_by_key(|record| record.instant());
+        let here = &self.here.boot;
+        let latest = self.records.iter().filter(|it| it.boot == *here).max_by_key(|record| record.instant());
         latest.is_some_and(|last| first.has_jumped_from(last.wall_minus_boot_us))
     }
 
