@@ -72,17 +72,24 @@ pub struct NoAnswer {
     pub reason: String,
     /// True if only an operator can change it: a wrong password, a certificate that does not fit.
     pub is_lasting: bool,
+    /// True if each member answered, and is of another cluster than the one that had answered before.
+    pub is_foreign: bool,
 }
 
 impl NoAnswer {
     /// Returns the error for a cause that may pass by itself.
     pub fn passing(reason: impl Into<String>) -> Self {
-        NoAnswer { reason: reason.into(), is_lasting: false }
+        NoAnswer { reason: reason.into(), is_lasting: false, is_foreign: false }
     }
 
     /// Returns the error for a cause that only an operator can change.
     pub fn lasting(reason: impl Into<String>) -> Self {
-        NoAnswer { reason: reason.into(), is_lasting: true }
+        NoAnswer { is_lasting: true, ..NoAnswer::passing(reason) }
+    }
+
+    /// Returns the error for a coordinator in whose place another one answers.
+    pub fn foreign(reason: impl Into<String>) -> Self {
+        NoAnswer { is_foreign: true, ..NoAnswer::lasting(reason) }
     }
 }
 
