@@ -9,6 +9,7 @@
 //! - `Coordinator`: what a coordinator can do. `etcd`: the one that is implemented.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and looks at their keys, lets them go.
 //! - `operator`: an operator's commands.
+//! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
 //! - `notes`: the file in the state directory that tells a daemon's own writes from those of others after a restart.
 
 pub mod etcd;
@@ -16,6 +17,7 @@ mod key;
 mod member;
 mod notes;
 mod operator;
+pub mod peers;
 pub mod rules;
 
 use std::fmt;

@@ -109,9 +109,10 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
         let labels: BTreeSet<String> = labels.filter(|label| label != "le").collect();
         scraped.insert(format!("{family}{suffix}"), (kind.to_owned(), labels));
     }
-    // Only a daemon with a coordinator has them: tests/fleet.rs.
+    // Only a daemon of a fleet has them: tests/fleet.rs, tests/peers.rs.
     let mut documented = documented();
-    documented.retain(|metric, _| !metric.starts_with("snowbank_fleet_"));
+    documented
+        .retain(|metric, _| !["snowbank_fleet_", "snowbank_peer_"].iter().any(|of| metric.starts_with(of)));
     assert_eq!(documented, scraped, "left: docs/monitoring.md; right: the scrape");
     let ids = &families["snowbank_ids_issued"]["samples"];
     assert_eq!(ids[0], serde_json::json!(["snowbank_ids_issued_total", ["source"], 7]));
