@@ -6,7 +6,7 @@ mod support;
 use std::path::Path;
 
 use secure::{Authority, tls_section, write_secret};
-use support::etcd::Proxy;
+use support::coordinators::Proxy;
 use support::http::{get, sample, scrape};
 use support::machine::Machine;
 use support::{Daemon, Setup, poll};
@@ -70,9 +70,9 @@ fn a_daemon_may_be_its_own_peer_and_a_name_may_have_addresses_without_a_listener
 #[test]
 fn two_that_run_with_one_worker_id_are_reported_once_they_reach_each_other() {
     let other = Setup::configured(&toml(5, &[])).start();
-    let network = Proxy::before(other.tcp());
+    let network = Proxy::before(other.tcp(), "tcp");
     network.cut();
-    let peer = network.url().replace("http://", "");
+    let peer = network.url().replace("tcp://", "");
     let daemon = Setup::configured(&toml(5, &[&peer])).admin().start();
     let message = await_check(&daemon, "peers", "warn");
     assert!(message.starts_with("1 of 1 peers does not answer, so nothing is known"), "{message}");
