@@ -131,6 +131,16 @@ fn promtool_finds_no_fault_with_the_older_text() {
 /// live from samples that lie exactly at both of its ends.
 const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
 
+/// The scrape that finds another worker number than the ones before, and one more.
+const NUMBER_CHANGED: u32 = 32;
+
+/// Metrics of a daemon of a fleet. The daemon of these tests is of none.
+const OF_FLEET: [&str; 3] = [
+    "snowbank_fleet_headroom_seconds{source=\"fast\"}",
+    "snowbank_peer_clock_ahead_seconds{peer=\"b:7660\"}",
+    "snowbank_peer_same_worker_ids{peer=\"b:7660\"}",
+];
+
 /// Returns the start times that scrapes see of a daemon that is killed thirteen times within 150 s. It is down for three
 /// seconds each time, in which a scrape finds nothing.
 fn crash_loop(interval_s: u32) -> String {
@@ -157,6 +167,7 @@ fn rule_tests(interval_s: u32) -> String {
         filled += &format!("{}{rest}", per_second * u64::from(interval_s));
     }
     let filled = filled.replace("CRASH_LOOP", &crash_loop(interval_s));
+    let filled = filled.replace("NUMBER_CHANGED", &format!("{}s", NUMBER_CHANGED * interval_s));
     let filled = filled.replace("RULES", &format!("{DOCS}monitoring/snowbank.rules.yml"));
     filled.replace("INTERVAL", &format!("{interval_s}s"))
 }
@@ -235,7 +246,8 @@ fn filled(target: &Value) -> String {
 /// Returns tests that each expression has a value, where all samples of a scrape grow from one scrape to the next.
 fn tests_that_something_is_shown(scrape: &str, expressions: &[String], interval_s: u32) -> String {
     let samples = scrape.lines().filter(|line| !line.starts_with('#'));
-    let names = samples.map(|line| line.rsplit_once(' ').expect("a value").0).chain(["up"]);
+    let names = samples.map(|line| line.rsplit_once(' ').expect("a value").0);
+    let names = names.chain(["up"]).chain(OF_FLEET);
     let series = names.map(|name| {
         let labels = "job=\"snowbank\",instance=\"a\"";
         let series = match name.split_once('{') {
