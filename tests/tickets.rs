@@ -294,7 +294,8 @@ fn a_reload_adds_a_ticket_source_that_the_state_knows() {
         daemon.signal(rustix::process::Signal::HUP);
         support::poll(part, || daemon.log().contains(part).then_some(()));
     };
-    reload(&format!("{ids}{}", ORDERS.replace("orders", "users")), "snowbank ticket set users VALUE");
+    let command = format!("snowbank ticket set users VALUE --state-dir {}`", machine.path("state").display());
+    reload(&format!("{ids}{}", ORDERS.replace("orders", "users")), &command);
     reload(&format!("{ids}{ORDERS}"), "source \"orders\" added");
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(2).source(1)).ids(), [101, 102]);

@@ -114,6 +114,7 @@ struct Shown<'a> {
     wall_minus_boot_us: i64,
     clean: bool,
     released: bool,
+    restored: bool,
     /// The marks of its worker IDs. Equal ones are one entry.
     marks: Vec<MarkShown>,
 }
@@ -190,6 +191,7 @@ impl<'a> Shown<'a> {
             wall_minus_boot_us: record.wall_minus_boot_us,
             clean: record.clean,
             released: record.released,
+            restored: record.restored,
             marks: marks::of(record, seen, records, now),
         }
     }
@@ -201,6 +203,7 @@ impl<'a> Shown<'a> {
             None => String::from("not known"),
         };
         let end = match (self.released, self.clean) {
+            _ if self.restored => "restored from a snapshot: refused until `snowbank ticket set`",
             (true, _) => "released: its worker IDs were moved away, and are not used here",
             (false, true) => "clean: the next start goes on where it ended",
             (false, false) => "running, or it crashed: the next start goes on at the ceiling",
