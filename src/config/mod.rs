@@ -38,6 +38,7 @@ mod reader;
 mod reference;
 mod secrets;
 mod settle;
+mod settle_source;
 mod source;
 mod state_dir;
 mod suggest;
