@@ -76,7 +76,7 @@ fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
     drop(ceilings);
     let command = format!("snowbank ticket set orders VALUE --state-dir {}", machine.path("state").display());
     for _ in 0..2 {
-        let refused = start(&machine, &settings).err().expect("nobody said where it goes on");
+        let refused = start(&machine, &settings).map(drop).expect_err("nobody said where it goes on");
         assert!(refused.contains("restored from a snapshot") && refused.contains(&command), "{refused}");
     }
     machine.setup(SOURCES).end().assert_refusal(&["\"orders\"", "restored from a snapshot", &command]);
@@ -99,6 +99,6 @@ fn a_clean_stop_of_a_restored_machine_leaves_the_counter_refused() {
     ceilings.keeper.sources().for_each(|source| source.note_restored());
     // Before the keeper has looked.
     ceilings.stop().expect("storage works");
-    let refused = start(&machine, &settings).err().expect("nobody said where it goes on");
+    let refused = start(&machine, &settings).map(drop).expect_err("nobody said where it goes on");
     assert!(refused.contains("restored from a snapshot"), "{refused}");
 }
