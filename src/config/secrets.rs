@@ -12,7 +12,7 @@ use super::fleet::FleetSettings;
 use super::identities::{ANONYMOUS, IdentitySettings};
 use super::reader::Reader;
 use super::tokens::{Tokens, read_tokens};
-use crate::fleet::etcd::{Access, Endpoint};
+use crate::fleet::{Access, CoordinatorKind, Endpoint};
 use crate::tls::{ServerCertificate, ServerFiles};
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::tls::{ClientFiles, PemFile};
@@ -67,8 +67,8 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     for (what, path) in secret_files {
         secrets.warnings.extend(path.as_deref().and_then(|path| open_to_others(what, path)));
     }
-    if fleet.is_used() {
-        match fleet_files.access(fleet) {
+    if let Some(kind) = fleet.coordinator {
+        match fleet_files.access(kind, fleet) {
             Ok(access) => secrets.fleet = Some(access),
             Err((key, text)) => reader.findings.mistake_of(key, text),
         }
@@ -154,7 +154,7 @@ impl FleetFiles {
     ///
     /// # Errors
     /// The setting whose file cannot be used, and why.
-    fn access(self, fleet: &FleetSettings) -> Result<Access, (&'static str, String)> {
+    fn access(self, kind: CoordinatorKind, fleet: &FleetSettings) -> Result<Access, (&'static str, String)> {
         let user = self.password.map(|path| {
             let read = super::read_file(&path);
             let text = read.map_err(|error| ("fleet.password_file", error.to_string()))?;
@@ -178,7 +178,7 @@ impl FleetFiles {
                 (key, fault.to_string())
             })?;
         }
-        Ok(Access { endpoints: fleet.endpoints.clone(), user: user.transpose()?, tls })
+        Ok(Access { kind, endpoints: fleet.members(kind), user: user.transpose()?, tls })
     }
 }
 

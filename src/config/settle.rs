@@ -165,12 +165,17 @@ fn check_doors(settings: &Settings, findings: &mut Findings) {
 fn check_fleet(settings: &Settings, findings: &mut Findings) {
     let fleet = &settings.fleet;
     let lent = settings.sources.iter().position(SourceSettings::is_lent);
-    if !fleet.is_used() {
+    let Some(kind) = fleet.coordinator else {
         if let Some(index) = lent {
-            let text = "found \"coordinator\" and none in [fleet], allowed with fleet.coordinator = \"etcd\"";
+            let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
             findings.mistake_of(&format!("sources[{index}].worker_id_from"), String::from(text));
         }
         return;
+    };
+    for endpoint in fleet.endpoints.iter().filter(|endpoint| endpoint.kind() != kind) {
+        let allowed = kind.allowed();
+        let text = format!("found \"{endpoint}\", allowed with this fleet.coordinator: {allowed}");
+        findings.mistake_of("fleet.endpoints", text);
     }
     match (&fleet.certificate, &fleet.key) {
         (Some(_), None) => {
