@@ -196,6 +196,11 @@ impl<'a> Shown<'a> {
         }
     }
 
+    /// Returns true for a ticket counter that no daemon has used since it was stored.
+    fn is_set(&self) -> bool {
+        matches!(self.made_of, MadeOf::Ticket { .. }) && self.boot.is_none() && self.clean && !self.released
+    }
+
     fn write(&self, lock_dir: &Path, out: &mut impl Write) -> io::Result<()> {
         let whose = |same: Option<bool>, what| match same {
             Some(true) => format!("this {what}"),
@@ -204,6 +209,7 @@ impl<'a> Shown<'a> {
         };
         let end = match (self.released, self.clean) {
             _ if self.restored => "restored from a snapshot: refused until `snowbank ticket set`",
+            _ if self.is_set() => "set by `snowbank ticket set`, or imported: no daemon has counted since",
             (true, _) => "released: its worker IDs were moved away, and are not used here",
             (false, true) => "clean: the next start goes on where it ended",
             (false, false) => "running, or it crashed: the next start goes on at the ceiling",
@@ -215,8 +221,11 @@ impl<'a> Shown<'a> {
             "  state       {}",
             if self.owner.state.is_empty() { "not known" } else { &self.owner.state }
         )?;
-        writeln!(out, "  owner       {}", self.owner)?;
-        writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;
+        let is_set = self.is_set();
+        if !is_set {
+            writeln!(out, "  owner       {}", self.owner)?;
+            writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;
+        }
         writeln!(out, "  machine     {}", whose(self.this_machine, "machine"))?;
         writeln!(out, "  end         {end}")?;
         writeln!(out, "  marks       of this boot, in {}", lock_dir.display())?;

@@ -5,7 +5,7 @@ use super::{Form, KEY_BYTES_MAX, Memcached};
 use crate::config::Protocol;
 use crate::front::decimal::Decimal;
 use crate::front::words::STOPPING;
-use crate::front::{Conditions, MESSAGE_BYTES_MAX, Step, stranger};
+use crate::front::{Conditions, MESSAGE_BYTES_MAX, Step, statistics, stranger};
 use snowbank_client::protocol::ErrorCode;
 
 /// The bytes of a value beside its key: `VALUE `, ` 0 19`, the digits and two line ends, and `END` behind the last.
@@ -115,7 +115,7 @@ fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mu
     if command.eq_ignore_ascii_case(b"version") {
         line(out, "VERSION ", env!("CARGO_PKG_VERSION"));
     } else if command.eq_ignore_ascii_case(b"stats") {
-        for (name, value) in super::stats(conditions) {
+        for (name, value) in statistics::of(conditions) {
             line(out, "STAT ", &format!("{name} {value}"));
         }
         end(out);
