@@ -51,7 +51,7 @@ impl Half {
     }
 }
 
-/// Draws until it is told to stop. Returns the runs in the order in which they came, each with its endpoint.
+/// Draws until `ends`. Returns the runs in the order in which they came, each with its endpoint.
 async fn draw(client: Client, size: u32, drawn: Arc<AtomicU64>, ends: Arc<AtomicBool>) -> Vec<(String, Run)> {
     let mut runs = Vec::new();
     while !ends.load(Ordering::Acquire) {

@@ -1,6 +1,6 @@
 //! The binary protocol: packets of a 24-byte header and a body. Numbers are big-endian.
 
-use super::{Form, KEY_BYTES_MAX, Memcached};
+use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
 use crate::front::decimal::Decimal;
 use crate::front::words::{STOPPING, Words};
 use crate::front::{Conditions, MESSAGE_BYTES_MAX, Step, statistics};
@@ -113,7 +113,7 @@ fn answer(header: &Header, consumed: usize, conditions: &Conditions<'_>, out: &m
     let echo = header.echo;
     match echo.opcode {
         NOOP => reply(out, echo, DONE, b"", b"", b""),
-        VERSION => reply(out, echo, DONE, b"", b"", env!("CARGO_PKG_VERSION").as_bytes()),
+        VERSION => reply(out, echo, DONE, b"", b"", MEMCACHED_VERSION.as_bytes()),
         STAT => {
             for (name, value) in statistics::of(conditions) {
                 reply(out, echo, DONE, b"", name.as_bytes(), value.to_string().as_bytes());

@@ -19,6 +19,9 @@ use crate::access::Session;
 use crate::config::Protocol;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
 
+/// The version of memcached whose answers these are. libmemcached takes a version that begins with 0 for a failure.
+const MEMCACHED_VERSION: &str = "1.6.0";
+
 /// The longest key, as memcached has it.
 const KEY_BYTES_MAX: usize = 250;
 
