@@ -4,6 +4,8 @@ use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
+
 use crate::support::http::{sample, scrape};
 use crate::support::wire::{self, EXPLICIT};
 use crate::support::{Ask, Reply, Setup, poll};
@@ -61,6 +63,27 @@ fn clients_that_never_read_share_a_budget_which_goes_back_when_they_are_gone() {
         "{at_rest_kib} KiB at rest, {most_kib} KiB with {highest} bytes queued, then {} more",
         grown_kib()
     );
+}
+
+/// The kernel has one pool of memory for all TCP of a machine.
+#[test]
+fn the_kernel_takes_little_for_a_client_that_never_reads() {
+    /// What the daemon lets the kernel take, and as much again for what a peer's own buffer and one packet hold.
+    const TAKEN_MAX: f64 = 2.0 * 16.0 * 1_024.0;
+    let daemon = Setup::configured("shards = 1\nlimits.stall_timeout = \"2s\"\n").admin().start();
+    let sent = || sample(&scrape(&daemon), "snowbank_sent_bytes_total");
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4 * 1_024).expect("it can be set");
+    socket.connect(&daemon.addresses[0].tcp().into()).expect("the daemon listens");
+    let mut deaf = TcpStream::from(socket);
+    deaf.write_all(&Ask::of(30_000).flags(EXPLICIT).bytes()).expect("it leaves");
+    poll("the end of a client that never reads", || {
+        (sample(&scrape(&daemon), "snowbank_connections") == 0.0).then_some(())
+    });
+    assert!(sent() <= TAKEN_MAX, "the kernel took {} bytes", sent());
+    // What it took is dropped, and not kept for a peer that may read some day.
+    let ended = std::io::copy(&mut deaf, &mut std::io::sink());
+    assert_eq!(ended.expect_err("a reset").kind(), std::io::ErrorKind::ConnectionReset);
 }
 
 /// Half a request is read on as soon as the budget has room again.

@@ -103,11 +103,14 @@ impl<F: Front> Connection<F> {
     pub(super) async fn await_share(&self) -> io::Result<()> {
         let thread = &self.member.thread;
         loop {
-            let limits = &thread.live_config.borrow().limits.clone();
-            if self.unread.len() <= kept_max(thread, limits).max(KEPT_FREELY) {
+            let (kept_max, stall_timeout) = {
+                let limits = &thread.live_config.borrow().limits;
+                (kept_max(thread, limits).max(KEPT_FREELY), limits.stall_timeout)
+            };
+            if self.unread.len() <= kept_max {
                 return Ok(());
             }
-            if clock::os::boot().since(self.read_at) >= limits.stall_timeout {
+            if clock::os::boot().since(self.read_at) >= stall_timeout {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             sleep(LOOK_AGAIN).await;
