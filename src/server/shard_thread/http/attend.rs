@@ -82,7 +82,9 @@ impl<'a> Attendant<'a> {
         {
             return Poll::Ready(End::Revoked(denial));
         }
-        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+        let polled = connection.as_mut().poll(cx);
+        self.member.note_kept(self.activity.kept_bytes());
+        if let Poll::Ready(ended) = polled {
             let is_stranger = ended.is_err_and(|error| error.is_parse());
             return Poll::Ready(if is_stranger { End::Stranger } else { End::Closed });
         }

@@ -146,8 +146,7 @@ impl Responder {
         let content_type = listing.content_type();
         let live_config = self.thread.live_config.borrow();
         let source = Arc::clone(&live_config.supplies[ask.source].source);
-        let rng = self.thread.turn.borrow_mut().rng.fork();
-        let body = Body::of_ids((ask.source, source), &runs, *listing, (rng, Rc::clone(&self.activity)));
+        let body = Body::of_ids((ask.source, source), &runs, *listing, (&self.thread, &self.activity));
         with_headers(StatusCode::OK, content_type, body)
     }
 
