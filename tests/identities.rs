@@ -354,7 +354,7 @@ fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
     }
 }
 
-/// Who asks and leaves before the reply would otherwise use up a source without using up a rate.
+/// A client that asks and leaves before the reply would otherwise use up a source without using up a rate.
 #[test]
 fn ids_that_a_request_had_when_it_was_reset_count_towards_its_rate() {
     let four_a_second = "[[sources]]\nname = \"scarce\"\nworker_ids = 1\n\

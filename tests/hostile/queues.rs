@@ -118,7 +118,7 @@ fn a_client_over_http_that_never_reads_is_not_read() {
 /// The kernel has one pool of memory for all TCP of a machine.
 #[test]
 fn the_kernel_takes_little_for_a_client_that_never_reads() {
-    /// What the daemon lets the kernel take, and as much again for what a peer's own buffer and one packet hold.
+    /// Twice the bytes that the daemon lets the kernel take: the peer takes some, and one packet more may be in the queue.
     const TAKEN_MAX: f64 = 2.0 * 16.0 * 1_024.0;
     let daemon = Setup::configured("shards = 1\nlimits.stall_timeout = \"2s\"\n").admin().start();
     let sent = || sample(&scrape(&daemon), "snowbank_sent_bytes_total");
