@@ -10,6 +10,7 @@
 //! - `line`: the connection to a coordinator, and `endpoint`: the places of its members.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and looks at their keys, lets them go.
 //! - `operator`: an operator's commands.
+//! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
 //! - `notes`: the file in the state directory that tells a daemon's own writes from those of others after a restart.
 
 mod endpoint;
@@ -19,6 +20,7 @@ mod line;
 mod member;
 mod notes;
 mod operator;
+pub mod peers;
 mod redis;
 pub mod rules;
 
