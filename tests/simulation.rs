@@ -7,8 +7,7 @@
 //! the marks in the machine's locks reveal within a boot.
 //!
 //! A second world, [`site`], has two daemons, several sources, joins, boots, and layouts, worker IDs and states that change
-//! between lives.
-//! [`lead`] watches the ID clock after a far step back.
+//! between lives. [`lead`] watches the ID clock after a far step back. In [`counter`] the first world has a ticket source.
 //!
 //! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends processes, [`requests`] asks for IDs,
 //! [`checks`] and [`recovery`] hold the daemon to its promises. [`tenants`] share a source
@@ -27,6 +26,8 @@ use world::{SHORT_TICKS, World};
 
 #[path = "simulation/checks.rs"]
 mod checks;
+#[path = "simulation/counter.rs"]
+mod counter;
 #[path = "simulation/daemon.rs"]
 mod daemon;
 #[path = "simulation/disk.rs"]
@@ -163,6 +164,11 @@ fn a_crash_loop_gains_less_than_the_wall_clock() {
 #[test]
 fn a_daemons_life_keeps_the_promises() {
     seeds::run(3_000, live);
+}
+
+#[test]
+fn a_ticket_sources_life_keeps_the_promises() {
+    seeds::run(300, counter::live);
 }
 
 #[test]
