@@ -21,6 +21,7 @@ mod reservation;
 
 pub use managed_source::{ManagedSource, PERIOD, Reach};
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ struct Writer {
     reach: Reach,
     /// By source.
     durable: Vec<Durable>,
+    /// By source, the ceilings that become durable with the next ones, where the last writes may be lost.
+    unsure: BTreeMap<usize, Durable>,
     /// The belief of wall − boot that is stored with them.
     wall_minus_boot_us: i64,
     writes: u64,
@@ -86,6 +89,21 @@ struct Writer {
     due: Option<BootMicros>,
     /// Why the last write failed. No write is handed out before it is due then.
     failure: Option<StoreError>,
+}
+
+impl Writer {
+    fn is_lossy(&self) -> bool {
+        matches!(self.reach, Reach::LossyFleet(_))
+    }
+
+    /// Takes a source's ceiling that was acknowledged, and returns the one that is durable now.
+    fn acknowledge(&mut self, index: usize, newest: Durable) -> Durable {
+        if !self.is_lossy() {
+            return newest;
+        }
+        let before = self.unsure.insert(index, newest);
+        before.or(self.durable.get(index).copied()).unwrap_or(newest)
+    }
 }
 
 /// The result of a look.
@@ -157,6 +175,7 @@ impl Keeper {
         let writer = |&reach| Writer {
             reach,
             durable: sources.iter().map(|managed| managed.first(reach)).collect(),
+            unsure: BTreeMap::new(),
             wall_minus_boot_us: wall.carried_us(),
             writes: 0,
             under_way: None,
@@ -315,13 +334,21 @@ impl Keeper {
             return None;
         }
         let sources = || self.sources[..self.running].iter().zip(&writer.durable).enumerate();
-        let is_due = sources().any(|(_, (managed, durable))| managed.needs_fleet(now, *durable, horizon));
+        // Ceilings rise when half of this is left.
+        let (granted, newest) =
+            if writer.is_lossy() { (horizon / 2, horizon * 3 / 2) } else { (horizon, horizon) };
+        let is_due = sources().any(|(index, (managed, durable))| {
+            let unsure = writer.unsure.get(&index);
+            managed.needs_fleet(now, *durable, granted)
+                || managed.needs_fleet(now, *unsure.unwrap_or(durable), newest)
+        });
         if !is_due {
             (writer.due, writer.failure) = (None, None);
             return None;
         }
         let next = |(index, (managed, durable)): (usize, (&ManagedSource, &Durable))| {
-            (index, managed.fleet_ceiling(now, horizon).max(durable.ceiling))
+            let newest = writer.unsure.get(&index).unwrap_or(durable);
+            (index, managed.fleet_ceiling(now, horizon).max(newest.ceiling))
         };
         let ceilings = sources().filter(|(_, (_, durable))| !durable.is_exempt()).map(next).collect();
         writer.due = Some(now.boot.after(PERIOD));
@@ -330,7 +357,7 @@ impl Keeper {
 
     /// Returns the ceilings that a writer raises now: of all sources together when that is due, or when one needs it.
     fn next_ceilings(&mut self, index: usize, now: Now) -> Option<Vec<(usize, Position)>> {
-        if let Reach::Fleet(horizon) = self.writers[index].reach {
+        if let Reach::Fleet(horizon) | Reach::LossyFleet(horizon) = self.writers[index].reach {
             return self.next_fleet_ceilings(index, now, horizon);
         }
         let writer = &mut self.writers[index];
@@ -387,7 +414,8 @@ impl Keeper {
             return Some(written);
         }
         writer.wall_minus_boot_us = wall_minus_boot_us;
-        for &(index, durable) in &ceilings {
+        for &(index, newest) in &ceilings {
+            let durable = writer.acknowledge(index, newest);
             match writer.durable.get_mut(index) {
                 Some(before) => *before = durable,
                 // One that was given up meanwhile is not there any more.

@@ -1,6 +1,8 @@
 //! The admin listener of the real daemon: that it counts exactly, says truly whether the daemon is ready, and that nobody
 //! who asks it holds anything up.
 
+#[path = "admin/health.rs"]
+mod health;
 mod support;
 
 use std::io::{Read, Write};
@@ -27,26 +29,6 @@ fn status(options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
     command.arg("status").args(options).env_remove("SNOWBANK_ADMIN_LISTEN").env_remove("SNOWBANK_CONFIG");
     command.stdin(Stdio::null()).output().expect("the program runs")
-}
-
-/// The checks of /readyz that are at this level, as "NAME of SOURCE".
-fn checks_at(daemon: &Daemon, level: &str) -> (u16, Vec<String>) {
-    let answer = get(daemon, "/readyz");
-    let json = answer.json();
-    let checks = json["checks"].as_array().expect("checks").iter().filter(|check| check["level"] == level);
-    let name = |check: &serde_json::Value| match check["source"].as_str() {
-        Some(source) => format!("{} of {source}", check["name"].as_str().expect("a name")),
-        None => check["name"].as_str().expect("a name").to_owned(),
-    };
-    (answer.code, checks.map(name).collect())
-}
-
-/// Waits until /readyz answers with this code and these failing checks.
-fn await_failing(daemon: &Daemon, code: u16, names: &[&str]) {
-    poll(&format!("{code} with {names:?}"), || {
-        let (found_code, found) = checks_at(daemon, "fail");
-        (found_code == code && found == names).then_some(())
-    });
 }
 
 /// Returns a scrape, taken once this many requests have been timed, which a shard does when their replies are on their way.
@@ -329,75 +311,6 @@ fn slow_and_hostile_scrapers_delay_nothing() {
     assert_eq!(get(&daemon, "/healthz").code, 200);
 }
 
-#[test]
-fn it_is_ready_while_it_serves_and_says_why_it_is_not() {
-    let setup = Setup::new();
-    let state = setup.path("state");
-    let disk = FailingDisk::new(&state, setup.path("disk"));
-    let mut daemon = disk.under(setup).admin().start();
-    assert_eq!(checks_at(&daemon, "fail"), (200, vec![]));
-    let mut wire = daemon.connect();
-    wire.next(Ask::of(1));
-
-    disk.order(&format!("any fail {EIO}"));
-    poll("a warning before it refuses", || {
-        let (code, warnings) = checks_at(&daemon, "warn");
-        (code == 200 && warnings == ["ceiling of default"]).then_some(())
-    });
-    wire.next(Ask::of(1));
-    await_failing(&daemon, 503, &["ceiling of default"]);
-    // What was not used just below the ceiling may be had for the length of the burst window yet.
-    poll("a refusal", || {
-        let reply = wire.call(&Ask::of(1).wait_ms(100).bytes());
-        matches!(reply, Reply::Error { code: wire::NO_CEILING, .. }).then_some(())
-    });
-    let samples = scrape(&daemon);
-    assert_eq!(sample(&samples, "snowbank_ready"), 0.0);
-    assert!(sample(&samples, "snowbank_errors_total{code=\"no_ceiling\"}") >= 1.0);
-    assert_eq!(sample(&samples, "snowbank_exhausted_total{source=\"default\"}"), 0.0);
-    assert_eq!(sample(&samples, "snowbank_ceiling_raise_failing"), 1.0);
-    assert_eq!(sample(&samples, "snowbank_ceiling_headroom_seconds{source=\"default\"}"), 0.0);
-    assert!(sample(&samples, "snowbank_ceiling_raise_failures_total") >= 1.0);
-    let admin = admin_of(&daemon).to_string();
-    let said = status(&["--admin", &admin]);
-    assert_eq!(said.status.code(), Some(1), "{said:?}");
-    assert!(String::from_utf8_lossy(&said.stdout).starts_with("NOT READY"), "{said:?}");
-    assert_eq!(String::from_utf8_lossy(&said.stderr), "snowbank: not ready: ceiling of default\n");
-    assert_eq!(get(&daemon, "/healthz").code, 200, "it makes progress");
-
-    disk.works();
-    await_failing(&daemon, 200, &[]);
-    wire.next(Ask::of(1).wait_ms(10_000));
-    // Somebody else's file in the place of the state.
-    std::fs::remove_dir_all(&state).expect("it can be removed");
-    await_failing(&daemon, 503, &["worker_ids", "ceiling of default"]);
-    assert_eq!(sample(&scrape(&daemon), "snowbank_worker_ids_held"), 0.0);
-    daemon.kill();
-    let unasked = status(&["--admin", &admin, "--timeout", "2s"]);
-    assert_eq!(unasked.status.code(), Some(2), "{unasked:?}");
-    assert!(String::from_utf8_lossy(&unasked.stderr).contains(&admin), "{unasked:?}");
-}
-
-#[test]
-fn health_is_that_every_thread_makes_progress() {
-    let daemon = with_admin("");
-    assert_eq!(get(&daemon, "/healthz").body, "ok\n");
-    for thread in ["shard-0", "keeper"] {
-        let (frozen, codes) = FrozenThread::once(daemon.id(), thread, || {
-            // Several may ask at once.
-            let codes = thread::scope(|threads| {
-                let asked = [(); 3].map(|()| threads.spawn(|| get(&daemon, "/healthz").code));
-                asked.map(|asked| asked.join().expect("an answer"))
-            });
-            (codes == [503; 3], codes)
-        });
-        assert_eq!(codes, [503; 3], "{thread} stands still");
-        assert!(sample(&scrape(&daemon), "snowbank_shards") >= 1.0, "the operator still sees it");
-        drop(frozen);
-        assert_eq!(get(&daemon, "/healthz").code, 200, "{thread} goes on");
-    }
-}
-
 /// As many as may be open, all of whom have been answered and ask no more.
 #[test]
 fn idle_connections_leave_room_for_a_scrape() {
@@ -413,110 +326,6 @@ fn idle_connections_leave_room_for_a_scrape() {
         .collect();
     assert_eq!(get(&daemon, "/metrics").code, 200);
     drop(idle);
-}
-
-#[test]
-fn a_source_at_its_limit_warns_and_stays_ready() {
-    let daemon = with_admin(TWO_SOURCES);
-    let mut wires: Vec<Wire> = (0..4).map(|_| daemon.connect()).collect();
-    poll("a wait queue as long as the wait", || {
-        for wire in &mut wires {
-            wire.send(&Ask::of(16).source(1).wait_ms(9_000).bytes());
-        }
-        let (code, warnings) = checks_at(&daemon, "warn");
-        assert_eq!(code, 200);
-        (warnings == ["refusals of slow"]).then_some(())
-    });
-}
-
-/// Waits until the log has this text.
-fn await_log(daemon: &Daemon, text: &str) {
-    poll(text, || daemon.log().contains(text).then_some(()));
-}
-
-/// Requests of which most are refused at once: none waits, so only the counts of refusals show them.
-#[test]
-fn a_daemon_that_refuses_shows_it_within_seconds_and_stays_ready() {
-    let daemon = with_admin(TWO_SOURCES);
-    let mut wire = daemon.connect();
-    poll("a check that fails", || {
-        for _ in 0..10 {
-            wire.call(&Ask::of(16).source(1).wait_ms(0).bytes());
-        }
-        let (code, failing) = checks_at(&daemon, "fail");
-        assert_eq!(code, 200, "out of service it would hand out nothing");
-        (failing == ["refusals of slow"]).then_some(())
-    });
-    let samples = scrape(&daemon);
-    let refused = sample(&samples, "snowbank_refusals_total{source=\"slow\"}");
-    assert!(refused >= 5.0 && sample(&samples, "snowbank_errors_total{code=\"exhausted\"}") >= refused);
-    assert_eq!((sample(&samples, "snowbank_ready"), sample(&samples, "snowbank_checks_failing")), (1.0, 1.0));
-    let said = status(&["--admin", &admin_of(&daemon).to_string()]);
-    let text = String::from_utf8_lossy(&said.stdout);
-    assert!(text.starts_with("SERVING, BUT CLIENTS ARE REFUSED\n  FAIL slow, refusals: refused "), "{text}");
-    assert_eq!(said.status.code(), Some(0), "ready");
-    for line in
-        ["requests in the last", "check refusals of slow fails: refused ", "more worker IDs raise the rate"]
-    {
-        await_log(&daemon, line);
-    }
-    await_failing(&daemon, 200, &[]);
-    await_log(&daemon, "check refusals of slow is ok again: no request waits");
-    let said = daemon.log();
-    assert!(!said.contains("ready: /readyz"), "it was ready all the time: {said}");
-    assert_eq!(said.matches("requests in the last").count(), 1, "at most once a minute: {said}");
-}
-
-#[test]
-fn all_connections_in_use_show_and_leave_the_daemon_ready() {
-    let daemon = with_admin("limits.max_connections = 4");
-    let mut kept: Vec<Wire> = (0..4).map(|_| daemon.connect()).collect();
-    kept.iter_mut().for_each(Wire::assert_open);
-    await_failing(&daemon, 200, &["connections"]);
-    await_log(&daemon, "check connections fails: 4 of 4 connections in use");
-    drop(kept);
-    await_failing(&daemon, 200, &[]);
-    await_log(&daemon, "check connections is ok again");
-}
-
-/// A disk that hangs while nobody asks.
-#[test]
-fn storage_that_hangs_warns_while_ids_last_and_fails_afterwards_though_nobody_asks() {
-    let setup = Setup::new();
-    let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
-    // A horizon that leaves the warning some seconds.
-    let layout = "time:31,worker:10,sequence:20;tick=4s;epoch=2025-01-01T00:00:00Z";
-    let setup = disk.under(setup).option("--layout", layout).config("max_ahead = \"2m\"");
-    let daemon = setup.admin().start();
-    daemon.connect().next(Ask::of(1));
-    disk.order("sync stall 100000");
-    poll("a warning before IDs run out", || {
-        let (code, warnings) = checks_at(&daemon, "warn");
-        (code == 200 && warnings == ["ceiling of default"]).then_some(())
-    });
-    assert!(sample(&scrape(&daemon), "snowbank_ceiling_write_seconds") > 1.0);
-    assert_eq!(sample(&scrape(&daemon), "snowbank_ceiling_raise_failing"), 0.0);
-    await_log(&daemon, "check ceiling of default warns: storage has taken ");
-    await_failing(&daemon, 503, &["ceiling of default"]);
-    await_log(&daemon, "not ready: /readyz answers 503, because of ceiling of default");
-    disk.works();
-}
-
-#[test]
-fn it_says_that_it_stops_until_it_has() {
-    let mut daemon = with_admin(TWO_SOURCES);
-    let mut wire = daemon.connect();
-    wire.next(Ask::of(16).source(1));
-    // Is answered while the daemon stops, which therefore lasts.
-    wire.send(&Ask::of(48).source(1).wait_ms(10_000).bytes());
-    poll("it waits", || {
-        (sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}") == 1.0).then_some(())
-    });
-    daemon.signal(Signal::TERM);
-    await_failing(&daemon, 503, &["stop"]);
-    wire.reply();
-    drop(wire);
-    assert_eq!(daemon.wait(), Some(0));
 }
 
 #[test]

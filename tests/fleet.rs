@@ -1,11 +1,12 @@
-//! Daemons of one fleet on a real etcd: who gets which worker number, and what outages and takeovers do.
+//! Daemons of one fleet on real coordinators, the same tests on each: who gets which worker number, and what outages and
+//! takeovers do.
 
 mod support;
 
 use std::process::Command;
 
 use rustix::process::Signal;
-use support::etcd::{Etcd, Proxy};
+use support::coordinators::{Coordinator, each};
 use support::http::get;
 use support::ids::{assert_distinct, twitter_worker};
 use support::machine::Machine;
@@ -20,12 +21,18 @@ const KEY: &str = "/snowbank/default/space-0/5";
 const LONG: &str = "10m";
 
 /// The configuration of a daemon whose number is given, or that the fleet lends one.
-fn toml(url: &str, worker: Option<u64>, horizon: &str) -> String {
+fn toml(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> String {
+    toml_at(at, &at.url(), worker, horizon)
+}
+
+/// The same, with another endpoint.
+fn toml_at(at: &dyn Coordinator, url: &str, worker: Option<u64>, horizon: &str) -> String {
     let origin =
         worker.map_or("worker_id_from = \"coordinator\"".to_owned(), |id| format!("worker_ids = {id}"));
     format!(
-        "max_ahead = \"400ms\"\n{origin}\n[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"{url}\"]\n\
-         horizon = \"{horizon}\"\n"
+        "max_ahead = \"400ms\"\n{origin}\n[fleet]\ncoordinator = \"{}\"\nendpoints = [\"{url}\"]\n\
+         horizon = \"{horizon}\"\n",
+        at.name()
     )
 }
 
@@ -76,244 +83,261 @@ fn draw_until(daemon: &Daemon, code: u16) -> Vec<Run> {
 
 #[test]
 fn a_fleet_is_prepared_before_its_first_daemon() {
-    let Some(etcd) = Etcd::start() else { return };
-    let toml = toml(&etcd.url(), Some(5), LONG);
-    let machine = Machine::new();
-    machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "snowbank fleet init"]);
-    init(&toml);
-    let (code, text) = fleet(&toml, &["init"]);
-    assert!(code == Some(0) && text.contains("was prepared before"), "{text}");
-    let daemon = machine.start(&toml);
-    assert_eq!(worker_of(&draw(&daemon)), 5);
-    let (_, text) = fleet(&toml, &["list"]);
-    assert!(text.starts_with("5: held by ") && text.contains("for source \"default\""), "{text}");
-    let other = format!("layout = \"sonyflake\"\n{toml}");
-    Machine::new().setup(&other).end().assert_refusal(&["other ID spaces", "found ", "allowed: "]);
-    let (code, text) = fleet(&other, &["init"]);
-    assert!(code == Some(1) && text.contains("--add"), "{text}");
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        let machine = Machine::new();
+        machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "snowbank fleet init"]);
+        init(&toml);
+        let (code, text) = fleet(&toml, &["init"]);
+        assert!(code == Some(0) && text.contains("was prepared before"), "{text}");
+        let daemon = machine.start(&toml);
+        assert_eq!(worker_of(&draw(&daemon)), 5);
+        let (_, text) = fleet(&toml, &["list"]);
+        assert!(text.starts_with("5: held by ") && text.contains("for source \"default\""), "{text}");
+        let other = format!("layout = \"sonyflake\"\n{toml}");
+        Machine::new().setup(&other).end().assert_refusal(&["other ID spaces", "found ", "allowed: "]);
+        let (code, text) = fleet(&other, &["init"]);
+        assert!(code == Some(1) && text.contains("--add"), "{text}");
+    });
 }
 
 #[test]
 fn a_number_is_one_daemons_and_free_at_once_after_a_clean_stop() {
-    let Some(etcd) = Etcd::start() else { return };
-    let toml = toml(&etcd.url(), Some(5), LONG);
-    init(&toml);
-    let (first, second) = (Machine::new(), Machine::new());
-    let mut runs = Vec::new();
-    let daemon = first.start(&toml);
-    runs.extend(draw(&daemon));
-    second.setup(&toml).end().assert_refusal_for_now(&["holds worker number 5", "free from"]);
-    daemon.stop();
-    let daemon = second.start(&toml);
-    let after = draw(&daemon);
-    assert!(after[0].first > runs[0].last());
-    runs.extend(after);
-    assert_distinct(runs);
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let (first, second) = (Machine::new(), Machine::new());
+        let mut runs = Vec::new();
+        let daemon = first.start(&toml);
+        runs.extend(draw(&daemon));
+        second.setup(&toml).end().assert_refusal_for_now(&["holds worker number 5", "free from"]);
+        daemon.stop();
+        let daemon = second.start(&toml);
+        let after = draw(&daemon);
+        assert!(after[0].first > runs[0].last());
+        runs.extend(after);
+        assert_distinct(runs);
+    });
 }
 
 #[test]
 fn after_a_kill_the_same_state_goes_on_at_once_and_no_other() {
-    let Some(etcd) = Etcd::start() else { return };
-    let toml = toml(&etcd.url(), Some(5), LONG);
-    init(&toml);
-    let machine = Machine::new();
-    let mut runs = Vec::new();
-    for _ in 0..3 {
-        let mut daemon = machine.start(&toml);
-        runs.extend(draw(&daemon));
-        daemon.kill();
-    }
-    Machine::new().setup(&toml).end().assert_refusal_for_now(&["holds worker number 5"]);
-    assert_distinct(runs);
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        for _ in 0..3 {
+            let mut daemon = machine.start(&toml);
+            runs.extend(draw(&daemon));
+            daemon.kill();
+        }
+        Machine::new().setup(&toml).end().assert_refusal_for_now(&["holds worker number 5"]);
+        assert_distinct(runs);
+    });
 }
 
 #[test]
 fn daemons_without_worker_ids_get_different_ones_and_their_own_again() {
-    let Some(etcd) = Etcd::start() else { return };
-    let toml = toml(&etcd.url(), None, LONG);
-    init(&toml);
-    let machines: Vec<Machine> = (0..4).map(|_| Machine::new()).collect();
-    let mut runs = Vec::new();
-    let mut workers = Vec::new();
-    for machine in &machines {
-        let mut daemon = machine.start(&toml);
-        let drawn = draw(&daemon);
-        workers.push(worker_of(&drawn));
-        runs.extend(drawn);
-        daemon.kill();
-    }
-    assert_eq!(workers, [0, 1, 2, 3]);
-    for (machine, worker) in machines.iter().zip(workers) {
-        let daemon = machine.start(&toml);
-        let drawn = draw(&daemon);
-        assert_eq!(worker_of(&drawn), worker);
-        runs.extend(drawn);
-        daemon.stop();
-    }
-    assert_distinct(runs);
+    each(|at| {
+        let toml = toml(at, None, LONG);
+        init(&toml);
+        let machines: Vec<Machine> = (0..4).map(|_| Machine::new()).collect();
+        let mut runs = Vec::new();
+        let mut workers = Vec::new();
+        for machine in &machines {
+            let mut daemon = machine.start(&toml);
+            let drawn = draw(&daemon);
+            workers.push(worker_of(&drawn));
+            runs.extend(drawn);
+            daemon.kill();
+        }
+        assert_eq!(workers, [0, 1, 2, 3]);
+        for (machine, worker) in machines.iter().zip(workers) {
+            let daemon = machine.start(&toml);
+            let drawn = draw(&daemon);
+            assert_eq!(worker_of(&drawn), worker);
+            runs.extend(drawn);
+            daemon.stop();
+        }
+        assert_distinct(runs);
+    });
 }
 
 #[test]
 fn a_paused_daemon_whose_number_was_taken_hands_out_nothing_more_and_ends() {
-    let Some(etcd) = Etcd::start() else { return };
-    let toml = toml(&etcd.url(), Some(5), SHORT);
-    init(&toml);
-    let (first, second) = (Machine::new(), Machine::new());
-    let mut paused = first.start(&toml);
-    let mut runs = draw(&paused);
-    paused.signal(Signal::STOP);
-    let taker = poll("the number is free", || {
-        let (_, text) = fleet(&toml, &["list"]);
-        text.contains("free since").then(|| second.start(&toml))
+    each(|at| {
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let (first, second) = (Machine::new(), Machine::new());
+        let mut paused = first.start(&toml);
+        let mut runs = draw(&paused);
+        paused.signal(Signal::STOP);
+        let taker = poll("the number is free", || {
+            let (_, text) = fleet(&toml, &["list"]);
+            text.contains("free since").then(|| second.start(&toml))
+        });
+        runs.extend(draw(&taker));
+        let mut wire = paused.connect();
+        wire.send(&Ask::of(10).wait_ms(0).bytes());
+        paused.signal(Signal::CONT);
+        if let Ok(Some(Reply::Runs(_, more))) = wire.try_reply() {
+            runs.extend(more);
+        }
+        assert_eq!(paused.wait(), Some(3), "{}", paused.log());
+        assert!(paused.log().contains("a worker number is lost"), "{}", paused.log());
+        runs.extend(draw(&taker));
+        assert_distinct(runs);
     });
-    runs.extend(draw(&taker));
-    let mut wire = paused.connect();
-    wire.send(&Ask::of(10).wait_ms(0).bytes());
-    paused.signal(Signal::CONT);
-    if let Ok(Some(Reply::Runs(_, more))) = wire.try_reply() {
-        runs.extend(more);
-    }
-    assert_eq!(paused.wait(), Some(3), "{}", paused.log());
-    assert!(paused.log().contains("a worker number is lost"), "{}", paused.log());
-    runs.extend(draw(&taker));
-    assert_distinct(runs);
 }
 
 #[test]
 fn a_short_outage_is_not_noticed_and_a_long_one_ends_by_itself() {
-    let Some(etcd) = Etcd::start() else { return };
-    let proxy = Proxy::before(etcd.address());
-    let toml = toml(&proxy.url(), Some(5), SHORT);
-    init(&toml);
-    let machine = Machine::new();
-    let daemon = machine.setup(&toml).admin().start();
-    let mut runs = draw(&daemon);
-    proxy.cut();
-    runs.extend(draw(&daemon));
-    runs.extend(draw_until(&daemon, NO_CEILING));
-    poll("not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
-    proxy.pass();
-    runs.extend(draw(&daemon));
-    poll("ready again", || (get(&daemon, "/readyz").code == 200).then_some(()));
-    assert_distinct(runs);
+    each(|at| {
+        let proxy = at.proxy();
+        let toml = toml_at(at, &proxy.url(), Some(5), SHORT);
+        init(&toml);
+        let machine = Machine::new();
+        let daemon = machine.setup(&toml).admin().start();
+        let mut runs = draw(&daemon);
+        proxy.cut();
+        runs.extend(draw(&daemon));
+        runs.extend(draw_until(&daemon, NO_CEILING));
+        poll("not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
+        proxy.pass();
+        runs.extend(draw(&daemon));
+        poll("ready again", || (get(&daemon, "/readyz").code == 200).then_some(()));
+        assert_distinct(runs);
+    });
 }
 
 #[test]
 fn a_restart_without_the_coordinator_goes_on_or_waits_for_it() {
-    let Some(mut etcd) = Etcd::start() else { return };
-    let toml = toml(&etcd.url(), Some(5), SHORT);
-    init(&toml);
-    let machine = Machine::new();
-    let mut daemon = machine.start(&toml);
-    let mut runs = draw(&daemon);
-    etcd.kill();
-    daemon.kill();
-    // Whether or not its ceiling still covers it.
-    let daemon = machine.start(&toml);
-    runs.extend(draw_until(&daemon, NO_CEILING));
-    etcd.run();
-    runs.extend(draw(&daemon));
-    daemon.stop();
-    etcd.kill();
-    Machine::new().setup(&toml).end().assert_refusal_for_now(&["the coordinator does not answer"]);
-    assert_distinct(runs);
+    each(|at| {
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        at.kill();
+        daemon.kill();
+        // Whether or not its ceiling still covers it.
+        let daemon = machine.start(&toml);
+        runs.extend(draw_until(&daemon, NO_CEILING));
+        at.run();
+        runs.extend(draw(&daemon));
+        daemon.stop();
+        at.kill();
+        Machine::new().setup(&toml).end().assert_refusal_for_now(&["the coordinator does not answer"]);
+        assert_distinct(runs);
+    });
 }
 
 #[test]
 fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
-    let Some(mut etcd) = Etcd::start() else { return };
-    let toml = toml(&etcd.url(), Some(5), LONG);
-    init(&toml);
-    let machine = Machine::new();
-    let mut daemon = machine.start(&toml);
-    draw(&daemon);
-    etcd.kill();
-    etcd.run();
-    draw(&daemon);
-    etcd.kill();
-    etcd.lose_data();
-    etcd.run();
-    assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-    assert!(daemon.log().contains("gone from the coordinator"), "{}", daemon.log());
-    machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "lost its data"]);
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        draw(&daemon);
+        at.kill();
+        at.run();
+        draw(&daemon);
+        at.kill();
+        at.lose_data();
+        at.run();
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+        assert!(daemon.log().contains("gone from the coordinator"), "{}", daemon.log());
+        machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "lost its data"]);
+    });
 }
 
 #[test]
 fn the_answer_of_a_write_that_was_done_may_be_lost() {
-    let Some(etcd) = Etcd::start() else { return };
-    let proxy = Proxy::before(etcd.address());
-    let toml = toml(&proxy.url(), Some(5), "12s");
-    init(&toml);
-    let machine = Machine::new();
-    let daemon = machine.setup(&toml).start();
-    let mut runs = draw(&daemon);
-    let key = || etcd.get(KEY);
-    let before = key();
-    proxy.swallow_answers();
-    poll("a write without an answer", || (key() != before).then_some(()));
-    proxy.pass();
-    proxy.cut();
-    proxy.pass();
-    let written = key();
-    poll("the next raise", || (key() != written).then_some(()));
-    runs.extend(draw(&daemon));
-    daemon.stop();
-    assert_distinct(runs);
+    each(|at| {
+        let proxy = at.proxy();
+        let toml = toml_at(at, &proxy.url(), Some(5), "12s");
+        init(&toml);
+        let machine = Machine::new();
+        let daemon = machine.setup(&toml).start();
+        let mut runs = draw(&daemon);
+        let key = || at.get(KEY);
+        let before = key();
+        proxy.swallow_answers_from_write();
+        poll("a write without an answer", || (key() != before).then_some(()));
+        proxy.pass();
+        proxy.cut();
+        proxy.pass();
+        let written = key();
+        poll("the next raise", || (key() != written).then_some(()));
+        runs.extend(draw(&daemon));
+        daemon.stop();
+        assert_distinct(runs);
+    });
 }
 
 #[test]
-fn keys_that_cannot_be_read_and_credentials_that_are_wrong_are_refused() {
-    let Some(etcd) = Etcd::start() else { return };
-    let toml = toml(&etcd.url(), Some(5), LONG);
-    init(&toml);
-    etcd.put(KEY, "garbage");
-    Machine::new().setup(&toml).end().assert_refusal(&["worker number 5", "did not write"]);
-    etcd.put(KEY, "{\"format\":2}");
-    Machine::new().setup(&toml).end().assert_refusal(&["format 2", "later release"]);
-    etcd.delete(KEY);
+fn keys_that_cannot_be_read_are_refused() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        at.put(KEY, "garbage");
+        Machine::new().setup(&toml).end().assert_refusal(&["worker number 5", "did not write"]);
+        at.put(KEY, "{\"format\":2}");
+        Machine::new().setup(&toml).end().assert_refusal(&["format 2", "later release"]);
+        at.delete(KEY);
+        assert_eq!(worker_of(&draw(&Machine::new().start(&toml))), 5);
+    });
+}
 
-    etcd.require_password("right");
-    Machine::new().setup(&toml).end().assert_refusal(&["user name is empty"]);
-    for (password, fits) in [("wrong", false), ("right", true)] {
-        let machine = Machine::new();
-        let path = machine.path("password");
-        std::fs::write(&path, format!("{password}\n")).expect("written");
-        let toml = format!("{toml}user = \"root\"\npassword_file = {path:?}\n");
-        match fits {
-            false => machine.setup(&toml).end().assert_refusal(&["authentication failed"]),
-            true => assert_eq!(worker_of(&draw(&machine.start(&toml))), 5),
-        }
-    }
+#[test]
+fn a_wrong_password_is_refused_and_the_right_one_is_not() {
+    each(|at| {
+        let user = at.require_password("right");
+        let bare = toml(at, Some(5), LONG);
+        let directory = support::directory();
+        let with = |password: &str| {
+            let path = directory.path().join(password);
+            std::fs::write(&path, format!("{password}\n")).expect("written");
+            format!("{bare}user = \"{user}\"\npassword_file = {path:?}\n")
+        };
+        init(&with("right"));
+        Machine::new().setup(&bare).end().assert_refusal(&["the coordinator does not answer"]);
+        Machine::new().setup(&with("wrong")).end().assert_refusal(&[at.wrong_password()]);
+        assert_eq!(worker_of(&draw(&Machine::new().start(&with("right")))), 5);
+    });
 }
 
 #[test]
 fn a_key_that_is_deleted_or_released_by_an_operator_ends_its_daemon() {
-    let Some(etcd) = Etcd::start() else { return };
-    let toml = toml(&etcd.url(), Some(5), LONG);
-    init(&toml);
-    let machine = Machine::new();
-    let mut daemon = machine.start(&toml);
-    draw(&daemon);
-    etcd.delete(KEY);
-    assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        draw(&daemon);
+        at.delete(KEY);
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
 
-    let machine = Machine::new();
-    let mut daemon = machine.start(&toml);
-    let mut runs = draw(&daemon);
-    let (code, text) = fleet(&toml, &["release", "5"]);
-    assert!(code == Some(1) && text.contains("may still run"), "{text}");
-    let (code, text) = fleet(&toml, &["release", "5", "--force"]);
-    assert_eq!(code, Some(0), "{text}");
-    assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-    assert!(daemon.log().contains("released"), "{}", daemon.log());
-    let (_, text) = fleet(&toml, &["list", "--json"]);
-    assert!(text.contains("\"state\":\"released\""), "{text}");
-    // The next one waits until the clock is near the bound: minutes.
-    let other = Machine::new();
-    let daemon = other.start(&toml);
-    runs.extend(match daemon.connect().next(Ask::of(1).wait_ms(0)) {
-        Reply::Runs(_, runs) => runs,
-        _ => Vec::new(),
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        let (code, text) = fleet(&toml, &["release", "5"]);
+        assert!(code == Some(1) && text.contains("may still run"), "{text}");
+        let (code, text) = fleet(&toml, &["release", "5", "--force"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+        assert!(daemon.log().contains("released"), "{}", daemon.log());
+        let (_, text) = fleet(&toml, &["list", "--json"]);
+        assert!(text.contains("\"state\":\"released\""), "{text}");
+        // The next one waits until the clock is near the bound: minutes.
+        let other = Machine::new();
+        let daemon = other.start(&toml);
+        runs.extend(match daemon.connect().next(Ask::of(1).wait_ms(0)) {
+            Reply::Runs(_, runs) => runs,
+            _ => Vec::new(),
+        });
+        assert_distinct(runs);
     });
-    assert_distinct(runs);
 }

@@ -1,6 +1,10 @@
 //! SIGHUP: what can change does, what cannot is refused as a whole, and nobody who is served notices.
 
+#[path = "reload/joins.rs"]
+mod joins;
 mod support;
+#[path = "reload/words.rs"]
+mod words;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -84,50 +88,6 @@ fn connections(daemon: &Daemon) -> Vec<Wire> {
     (0..6).map(|_| daemon.connect()).collect()
 }
 
-/// Reloads as `systemctl reload` does, and returns the exit code and the error output.
-fn reload_by_command(daemon: &Daemon) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    command
-        .arg("reload")
-        .env("MAINPID", daemon.id().to_string())
-        .env("RUNTIME_DIRECTORY", daemon.path("run"));
-    let output = command.stdin(Stdio::null()).output().expect("the program runs");
-    (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
-}
-
-#[test]
-fn the_result_of_a_reload_is_an_exit_code_and_shows_in_status_metrics_and_configuration() {
-    let setup = Setup::configured("limits.max_count = 1000");
-    std::fs::create_dir(setup.path("run")).expect("a runtime directory");
-    let run = setup.path("run");
-    let daemon = setup.env("RUNTIME_DIRECTORY", run).admin().start();
-    let success = || sample(&scrape(&daemon), "snowbank_config_last_reload_successful");
-    let reload_check = || {
-        let checks = get(&daemon, "/readyz").json()["checks"].clone();
-        let check =
-            checks.as_array().expect("checks").iter().find(|check| check["name"] == "reload").cloned();
-        check.expect("the check")["message"].as_str().expect("a message").to_owned()
-    };
-    assert_eq!((success(), reload_check().as_str()), (1.0, "none since the start"));
-    assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"));
-
-    configure(&daemon, "shards = 7\nlimits.max_count = 2000");
-    let (code, said) = reload_by_command(&daemon);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("the reload was refused: ") && said.contains("shards: found 7"), "{said}");
-    assert_eq!(success(), 0.0);
-    assert!(reload_check().contains("was refused: ") && reload_check().contains("shards: found 7"));
-    assert_eq!(get(&daemon, "/readyz").code, 200, "it serves on");
-    assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"), "the live one");
-
-    configure(&daemon, "limits.max_count = 3000");
-    assert_eq!(reload_by_command(&daemon), (Some(0), String::new()));
-    assert_eq!((success(), reload_check().as_str()), (1.0, "the last reload succeeded"));
-    assert!(get(&daemon, "/config").body.contains("limits.max_count = 3000\n"));
-    assert!(sample(&scrape(&daemon), "snowbank_config_last_reload_timestamp_seconds") > 1.7e9);
-    assert!(!daemon.path("run/reload.sock").exists());
-}
-
 #[test]
 fn a_hundred_reloads_under_load_lose_nothing() {
     for order in ["relaxed", "strict"] {
@@ -161,39 +121,6 @@ fn a_hundred_reloads_under_load_lose_nothing() {
         assert_distinct(runs);
         assert_eq!(sources_of(&daemon).len(), 11);
     }
-}
-
-#[test]
-fn an_added_source_serves_at_once_and_goes_on_after_a_crash() {
-    let setup = Setup::configured(&format!("shards = 2\n{}", source("old", 1)));
-    let (state, locks) = (setup.path("state"), setup.path("locks"));
-    let mut daemon = setup.start();
-    let mut open = connections(&daemon);
-    for wire in &mut open {
-        wire.next(Ask::of(1).source(1)).assert_error(0, UNKNOWN_SOURCE);
-    }
-    let both = format!("shards = 2\n{}{}", source("old", 1), source("new", 2));
-    assert_reloaded(&daemon, &both, &["reloaded: source \"new\" added"]);
-    assert!(daemon.log().contains("source \"new\" starts for the first time"));
-    assert_eq!(sources_of(&daemon), ["old", "new"]);
-    let mut highest = 0;
-    for wire in open.iter_mut().chain(&mut connections(&daemon)) {
-        for (index, worker) in [(0, 1), (1, 2)] {
-            let runs = wire.next(Ask::of(100).source(index)).runs();
-            assert_eq!(twitter_worker(runs[0].first), worker);
-            highest = highest.max(runs[runs.len() - 1].last());
-        }
-    }
-    // Its worker ID is held, and its ceiling kept.
-    let other = Setup::configured(&source("other", 2)).env("SNOWBANK_LOCK_DIR", &locks);
-    other.end().assert_refusal_for_now(&["worker ID 2 of layout", "held by another daemon"]);
-    daemon.kill();
-    let again = Setup::configured(&both).env("SNOWBANK_LOCK_DIR", &locks).env("SNOWBANK_STATE_DIR", &state);
-    let again = again.start();
-    let first = again.connect().next(Ask::of(1).source(1)).ids()[0];
-    assert!(first > highest, "{first} after {highest}");
-    assert!(!again.log().contains("starts for the first time"), "{}", again.log());
-    again.stop();
 }
 
 #[test]
@@ -283,111 +210,6 @@ fn a_change_that_needs_a_restart_is_refused_with_every_reason() {
 }
 
 #[test]
-fn a_source_that_cannot_join_is_refused_and_gives_back_what_it_took() {
-    let old = source("old", 1);
-    let setup = Setup::configured(&old);
-    let locks = setup.path("locks");
-    let daemon = setup.start();
-    let neighbour = Setup::configured(&source("x", 5)).env("SNOWBANK_LOCK_DIR", &locks).start();
-    let both = format!("{old}{}{}", source("free", 4), source("taken", 5));
-    assert_refused(&daemon, &both, &[&["worker ID 5 of layout", "is held by another daemon"]]);
-    assert_eq!(sources_of(&daemon), ["old"]);
-    neighbour.stop();
-    // The free one's worker ID was given back.
-    let neighbour = Setup::configured(&source("x", 4)).env("SNOWBANK_LOCK_DIR", &locks).start();
-    assert_refused(&daemon, &both, &[&["worker ID 4 of layout", "is held by another daemon"]]);
-    neighbour.stop();
-    assert_reloaded(&daemon, &both, &["source \"free\" added, source \"taken\" added"]);
-    let mut wire = daemon.connect();
-    for index in 0..3 {
-        wire.next(Ask::of(1).source(index)).ids();
-    }
-}
-
-#[test]
-fn a_joining_source_obeys_the_stored_ceiling() {
-    let old = source("old", 1);
-    let two = format!("{old}{}", source("back", 2));
-    let setup = Setup::configured(&two);
-    let (state, locks) = (setup.path("state"), setup.path("locks"));
-    let mut daemon = setup.start();
-    let before = daemon.connect().next(Ask::of(1).source(1)).ids()[0];
-    daemon.kill();
-    let again = Setup::configured(&old).env("SNOWBANK_LOCK_DIR", &locks).env("SNOWBANK_STATE_DIR", &state);
-    let mut daemon = again.start();
-    // Of the same name, with a layout whose IDs of today are lower.
-    let lower =
-        "name = \"back\"\nlayout = \"time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=2025-01-01\"";
-    let lower = format!("{old}[[sources]]\n{lower}\nworker_ids = 2\n");
-    assert_refused(&daemon, &lower, &[&["source \"back\": its IDs must go on above those of layout"]]);
-    assert_reloaded(&daemon, &two, &["source \"back\" added"]);
-    assert!(!daemon.log().contains("source \"back\": no ceiling"), "{}", daemon.log());
-    let after = daemon.connect().next(Ask::of(1).source(1)).ids()[0];
-    assert!(after > before, "{after} after {before}");
-    daemon.kill();
-    let last =
-        Setup::configured(&two).env("SNOWBANK_LOCK_DIR", &locks).env("SNOWBANK_STATE_DIR", &state).start();
-    assert!(last.connect().next(Ask::of(1).source(1)).ids()[0] > after);
-    last.stop();
-}
-
-#[test]
-fn while_the_disk_fails_no_source_joins_and_the_others_serve_on() {
-    let old = source("old", 1);
-    let setup = Setup::configured(&old);
-    let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
-    let locks = setup.path("locks");
-    let daemon = disk.under(setup).start();
-    let witness = Witness::of(&daemon, &[SPARSE, SPARSE]);
-    let both = format!("{old}{}[limits]\nmax_count = 600\n", source("new", 2));
-    let limits = format!("{old}[limits]\nmax_count = 500\n");
-    disk.order(&format!("write fail {ENOSPC}"));
-    assert_refused(
-        &daemon,
-        &both,
-        &[&["cannot make the first ceilings of the new sources durable", "No space"]],
-    );
-    // Still no room for another file: the one that is there is written again.
-    disk.order(&format!("open fail {ENOSPC}"));
-    assert_reloaded(&daemon, &limits, &["limits.max_count: 1000000 -> 500"]);
-    let before = daemon.log().len();
-    witness.await_time(Duration::from_secs(4));
-    witness.await_ids();
-    // The refused reload's write may have been the last one when the checks were made. It stays no finding: the raises since
-    // succeeded.
-    poll("no finding of the ceiling", || {
-        let said = daemon.log();
-        let last = said[before..].rfind("check ceiling of old").map(|at| &said[before + at..]);
-        last.is_none_or(|line| line.starts_with("check ceiling of old is ok again")).then_some(())
-    });
-    for order in ["sync", "write"] {
-        disk.order(&format!("{order} fail {ENOSPC}"));
-        assert_refused(&daemon, &both, &[&["durable", "No space"]]);
-        disk.works();
-        witness.await_ids();
-    }
-    disk.order(&format!("sync lie {ENOSPC}"));
-    assert_refused(&daemon, &both, &[&["durable", "No space"]]);
-    // Nothing of it is left behind: another daemon may have the worker ID.
-    Setup::configured(&source("x", 2)).env("SNOWBANK_LOCK_DIR", &locks).start().stop();
-    assert_eq!(sources_of(&daemon), ["old"]);
-    disk.works();
-    assert_reloaded(&daemon, &both, &["limits.max_count: 500 -> 600", "source \"new\" added"]);
-    daemon.connect().next(Ask::of(600).source(1)).ids();
-    // A slow disk keeps the reload waiting, and nobody else.
-    disk.order("sync stall 400");
-    let third = format!("{both}{}", source("third", 3));
-    assert_reloaded(&daemon, &third, &["source \"third\" added"]);
-    let testimony = witness.stop();
-    testimony.assert_no_refusal();
-    testimony.assert_unique_and_ordered();
-    // A stop that comes while a reload waits for the disk.
-    configure(&daemon, &format!("{third}{}", source("fourth", 4)));
-    daemon.signal(Signal::HUP);
-    daemon.stop();
-}
-
-#[test]
 fn limits_hold_for_connections_that_are_open() {
     let toml = |limits: &str| format!("shards = 2\n[limits]\n{limits}");
     let daemon = Setup::configured(&toml("max_count = 100")).start();
@@ -437,25 +259,6 @@ fn a_stop_takes_as_long_as_the_last_reload_said() {
 }
 
 #[test]
-fn requests_wait_for_an_added_source_as_for_any_other() {
-    let slow =
-        "[[sources]]\nname = \"slow\"\nlayout = \"time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01\"\n";
-    let toml = format!("shards = 2\n{}", source("old", 1));
-    let daemon = Setup::configured(&toml).start();
-    let mut open = connections(&daemon);
-    assert_reloaded(&daemon, &format!("{toml}{slow}"), &["source \"slow\" added"]);
-    // More than two ticks have, and for the last more than can be had in time.
-    for wire in &mut open[..4] {
-        wire.send(&Ask::of(12).source(1).wait_ms(10_000).bytes());
-    }
-    let mut ids: Vec<u64> = open[..4].iter_mut().flat_map(|wire| wire.reply().ids()).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!(ids.len(), 48);
-    open[5].next(Ask::of(1_000).source(1).wait_ms(1_000)).assert_error(0, EXHAUSTED);
-}
-
-#[test]
 fn tokens_are_read_again_and_hold_for_open_connections() {
     let setup = Setup::new();
     let (tokens, with, without) = (setup.path("tokens"), "[auth]\ntoken_file = \"tokens\"\n", "");
@@ -490,129 +293,4 @@ fn tokens_are_read_again_and_hold_for_open_connections() {
     for token in ["pineapple", "tangerine", "nectarine", "persimmon"] {
         assert!(!daemon.log().contains(token), "a token is in the log");
     }
-}
-
-#[test]
-fn options_stay_above_the_file() {
-    let setup = Setup::configured("shards = 1\nworker_ids = 9\n").option("--worker-id", "3");
-    let daemon = setup.env("SNOWBANK_SHARDS", "2").start();
-    assert_reloaded(&daemon, "shards = 5\nworker_ids = 8\nlisten = \"127.0.0.1:1\"", &["nothing changed"]);
-    assert_eq!(twitter_worker(daemon.connect().next(Ask::of(1)).ids()[0]), 3);
-    let two = format!("{}{}", source("default", 3), source("other", 4));
-    assert_refused(&daemon, &two, &[&["--worker-id: found 2 [[sources]] in the file, allowed: one"]]);
-}
-
-#[test]
-fn the_level_of_the_log_changes_and_says_so() {
-    let toml = |level: &str| format!("[log]\nlevel = \"{level}\"\n");
-    let daemon = Setup::configured(&toml("info")).start();
-    for (from, to) in [("info", "warn"), ("warn", "debug"), ("debug", "error"), ("error", "info")] {
-        assert_reloaded(&daemon, &toml(to), &[&format!("log.level: \"{from}\" -> \"{to}\"")]);
-    }
-    assert_reloaded(&daemon, &toml("warn"), &[]);
-    configure(&daemon, &format!("{}[limits]\nmax_count = 7\n", toml("warn")));
-    let before = daemon.log();
-    daemon.signal(Signal::HUP);
-    let mut wire = daemon.connect();
-    poll("the reload", || wire.next(Ask::of(8)).id_count().is_none().then_some(()));
-    assert_eq!(daemon.log(), before, "said below the level");
-    assert_refused(&daemon, "log.format = \"json\"", &[&["log.format: found \"json\""]]);
-}
-
-#[test]
-fn the_same_place_in_other_words_is_no_change() {
-    let setup = Setup::new().env("SNOWBANK_STATE_DIR", "");
-    let home = setup.path("service");
-    let daemon = setup.env("STATE_DIRECTORY", &home).config("").start();
-    let toml = |path: &Path| format!("state_dir = {path:?}\n");
-    assert_reloaded(&daemon, &toml(&home), &["nothing changed"]);
-    let service = format!("the daemon runs with {home:?}");
-    assert_refused(&daemon, &toml(&daemon.path("else")), &[&["state_dir: found ", &service]]);
-}
-
-#[test]
-fn without_a_file_a_reload_says_so() {
-    let daemon = Setup::new().start();
-    let said = reload(&daemon);
-    assert!(said.contains("without a configuration file") && said.contains("nothing changed"), "{said}");
-    daemon.connect().next(Ask::of(1)).ids();
-    daemon.stop();
-}
-
-#[test]
-fn hang_ups_at_any_time_end_nothing_and_the_last_one_counts() {
-    let toml = |count: usize| {
-        format!("[limits]\ndrain_timeout = \"30s\"\nmax_count = {count}\n{}", source("slow", 1))
-    };
-    let setup = Setup::configured(&toml(1));
-    let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
-    disk.order("sync stall 300");
-    let mut daemon = {
-        let setup = disk.under(setup);
-        let path = setup.path("snowbank.toml");
-        // While it starts: it is there from its first sync on.
-        let state = setup.path("state");
-        let hang_up = std::thread::spawn(move || {
-            let file = state.join("lock");
-            let holder = poll("a daemon that starts", || {
-                let text = std::fs::read_to_string(&file).ok()?;
-                text.split_whitespace()
-                    .find_map(|word| word.trim_matches(|c: char| !c.is_ascii_digit()).parse().ok())
-            });
-            replace(&path, &toml(2));
-            let pid = rustix::process::Pid::from_raw(holder).expect("a process");
-            rustix::process::kill_process(pid, Signal::HUP).expect("it is there");
-        });
-        let daemon = setup.start();
-        hang_up.join().expect("no panic");
-        daemon
-    };
-    poll("the reload of the start", || daemon.log().contains("limits.max_count: 1 -> 2").then_some(()));
-    disk.works();
-    for round in 3..50 {
-        configure(&daemon, &toml(round));
-        daemon.signal(Signal::HUP);
-    }
-    let mut wire = daemon.connect();
-    poll("the last configuration", || wire.next(Ask::of(49)).id_count());
-    // While it stops: half a request keeps it from its end.
-    wire.send(&Ask::of(1_000).bytes());
-    wire.reply().assert_error(0, BAD_COUNT);
-    daemon.signal(Signal::TERM);
-    daemon.signal(Signal::HUP);
-    daemon.signal(Signal::HUP);
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
-}
-
-/// Returns how far above now the ceiling of the first source is, in ms, and its ID.
-fn stored_ceiling(daemon: &Daemon) -> (i64, u64) {
-    let mut show = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    let shown = show.args(["state", "show", "--json", "--state-dir"]).arg(daemon.path("state")).output();
-    let shown: serde_json::Value = serde_json::from_slice(&shown.expect("it runs").stdout).expect("JSON");
-    let source = &shown["sources"][0];
-    let id = source["ceiling_id"].as_str().and_then(|id| id.parse().ok()).expect("an ID");
-    (source["ahead_ms"].as_i64().expect("a number"), id)
-}
-
-#[test]
-fn a_file_that_a_newcomers_write_has_failed_on_is_not_raised_past() {
-    let old = source("old", 1);
-    let setup = Setup::configured(&old);
-    let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
-    let daemon = disk.under(setup).start();
-    let mut wire = daemon.connect();
-    wire.next(Ask::of(1)).ids();
-    disk.order(&format!("sync lie {ENOSPC}"));
-    assert_refused(&daemon, &format!("{old}{}", source("new", 2)), &[&["durable", "No space"]]);
-    disk.works();
-    // Longer than the ceilings of that moment reach: what is under the name must have followed.
-    let until = Instant::now() + Duration::from_secs(5);
-    let mut last = 0;
-    while Instant::now() < until {
-        last = wire.next(Ask::of(1)).ids()[0];
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let ceiling = stored_ceiling(&daemon).1;
-    assert!(last < ceiling, "{last} was handed out, and the file under the name ends at {ceiling}");
-    daemon.stop();
 }

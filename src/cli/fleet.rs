@@ -11,8 +11,7 @@ use super::{Failure, Outcome};
 use crate::ceiling::draw_identity;
 use crate::clock;
 use crate::config::{InheritedAddresses, Overrides, Settings, SourceSettings};
-use crate::fleet::etcd::Etcd;
-use crate::fleet::{Coordinator, Entry, Operator, OperatorError};
+use crate::fleet::{self, Coordinator, Entry, Operator, OperatorError};
 use crate::server::StartError;
 use snowbank_client::layout::{Layout, UnixMicros};
 
@@ -114,18 +113,22 @@ impl Common {
             inherited: InheritedAddresses::default(),
         };
         let (settings, secrets) = inputs.read(now).map_err(StartError::from)?;
-        let access = secrets.fleet.ok_or_else(|| {
-            Failure::usage("the configuration names no coordinator; set fleet.coordinator = \"etcd\"")
-        })?;
-        let etcd = Etcd::new(access).map_err(|error| Failure::Start(StartError::no_thread(&error)))?;
-        Ok(Fleet { settings, coordinator: Box::new(etcd) })
+        let access = secrets
+            .fleet
+            .ok_or_else(|| Failure::usage("the configuration names no coordinator; set fleet.coordinator"))?;
+        let coordinator =
+            fleet::open(access).map_err(|error| Failure::Start(StartError::no_thread(&error)))?;
+        Ok(Fleet { settings, coordinator })
     }
 }
 
 impl Fleet {
     fn operator(&mut self) -> (Operator<'_>, &[SourceSettings]) {
         let Settings { fleet, sources, .. } = &self.settings;
-        (Operator { coordinator: self.coordinator.as_mut(), name: &fleet.name }, sources)
+        (
+            Operator { coordinator: self.coordinator.as_mut(), name: &fleet.name, horizon: fleet.horizon },
+            sources,
+        )
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::file_ref::FileRef;
 use super::setting::{Change::Restart, Section::Table};
-use crate::fleet::etcd::Endpoint;
+use crate::fleet::{CoordinatorKind, Endpoint};
 
 /// Why the settings of the coordinator stay.
 const HELD: &str = "the worker numbers are held there";
@@ -12,40 +12,33 @@ const HELD: &str = "the worker numbers are held there";
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The store that the daemons of a fleet share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CoordinatorKind {
-    /// None: this machine's locks and state alone keep worker IDs apart.
-    None,
-    /// etcd 3.4 or later.
-    Etcd,
-}
+/// The coordinators, with their names in a configuration. `None`: this machine's locks and state alone keep worker IDs
+/// apart.
+const COORDINATORS: [(&str, Option<CoordinatorKind>); 3] =
+    [("none", None), ("etcd", Some(CoordinatorKind::Etcd)), ("redis", Some(CoordinatorKind::Redis))];
 
-impl CoordinatorKind {
-    /// All, with their names in a configuration.
-    pub(super) const NAMES: [(&'static str, CoordinatorKind); 2] =
-        [("none", CoordinatorKind::None), ("etcd", CoordinatorKind::Etcd)];
-
-    /// Returns the name in a configuration.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("none", |(name, _)| name)
-    }
+/// Returns the name of a coordinator in a configuration.
+pub(super) fn name_of(coordinator: Option<CoordinatorKind>) -> &'static str {
+    COORDINATORS.iter().find(|(_, kind)| *kind == coordinator).map_or("none", |(name, _)| name)
 }
 
 settings! {
     /// The coordinator of daemons on several machines. docs/fleet.md shows how to set one up.
     pub struct FleetSettings at (fleet) {
-        /// The store that all daemons of the fleet share: "etcd" (3.4 or later), or "none". Each worker ID then has a key
-        /// there, with its holder and the bound of the IDs that the holder may hand out. A daemon whose worker ID another
-        /// one holds does not start. `snowbank fleet init` prepares the store.
+        /// The store that all daemons of the fleet share: "etcd" (3.4 or later), "zookeeper" (3.5 or later),
+        /// "redis" (6 or later), or "none". Each worker ID then has a key there, with its holder and the bound of the IDs
+        /// that the holder may hand out. A daemon whose worker ID another one holds does not start. `snowbank fleet init`
+        /// prepares the store. docs/fleet.md compares the three, and says what Redis does not cover.
         ///
         /// "none": two machines with the same worker ID hand out the same IDs, and no daemon notices.
-        coordinator: CoordinatorKind = r#""none""# in Table("fleet"), Restart(HELD),
-            |value| value.choice(&CoordinatorKind::NAMES);
+        coordinator: Option<CoordinatorKind> = r#""none""# in Table("fleet"), Restart(HELD),
+            |value| value.choice(&COORDINATORS);
 
-        /// The coordinator's members, as "http://HOST:PORT" or "https://HOST:PORT" (port 2379 by default). All are of
-        /// one cluster. The daemon asks the next one if one does not answer.
-        endpoints: Vec<Endpoint> = r#"["http://127.0.0.1:2379"]"# in Table("fleet"), Restart(HELD),
+        /// The coordinator's members, as "http://HOST:PORT" or "https://HOST:PORT" for etcd, "zookeeper://HOST:PORT" or
+        /// "zookeepers://HOST:PORT", "redis://HOST:PORT" or "rediss://HOST:PORT". The second of each is over TLS. All are
+        /// of one cluster, and the daemon asks the next one if one does not answer. Redis's may be its sentinels. Empty:
+        /// this machine. The ports are 2379, 2181 and 6379 by default.
+        endpoints: Vec<Endpoint> = "[]" in Table("fleet"), Restart(HELD),
             |value| value.endpoints();
 
         /// The fleet's name at the coordinator, of the characters of a source's name. Daemons of one name share their
@@ -65,7 +58,7 @@ settings! {
         /// The file of the user's password, in its first line: a path or "credential:NAME", as of auth.token_file.
         password_file: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
-        /// The file of the CA certificates that an "https:" endpoint's certificate must come from. Empty: the system's.
+        /// The file of the CA certificates that the certificate of an endpoint over TLS must come from. Empty: the system's.
         ca: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
         /// The file of this daemon's certificate for the coordinator, in PEM, where it asks for one.
@@ -79,6 +72,11 @@ settings! {
 impl FleetSettings {
     /// Returns true if the daemon is one of a fleet.
     pub fn is_used(&self) -> bool {
-        self.coordinator != CoordinatorKind::None
+        self.coordinator.is_some()
+    }
+
+    /// Returns the members of a coordinator of this kind.
+    pub(super) fn members(&self, kind: CoordinatorKind) -> Vec<Endpoint> {
+        if self.endpoints.is_empty() { vec![Endpoint::local(kind)] } else { self.endpoints.clone() }
     }
 }

@@ -38,6 +38,7 @@ mod reader;
 mod reference;
 mod secrets;
 mod settle;
+mod settle_source;
 mod source;
 mod state_dir;
 mod suggest;
@@ -59,7 +60,7 @@ pub use doors::{
 };
 pub use fields::{FileMode, SHARDS_MAX, Shards, SourceKind, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
-pub use fleet::{CoordinatorKind, FleetSettings};
+pub use fleet::FleetSettings;
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
 pub use log::{LogFormat, LogLevel};
 pub use machine::Machine;

@@ -8,7 +8,7 @@ use super::findings::Findings;
 use super::machine::{Machine, NoNumber};
 use super::mistake::{Mistake, Mistakes};
 use super::open_fields::OpenFields;
-use super::settle::{check_overlaps, label};
+use super::settle_source::{check_overlaps, label};
 use super::worker_id_from::{Ipv4Of, WorkerIdFrom};
 
 /// The reason why worker IDs cannot be picked.

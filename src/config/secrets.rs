@@ -2,16 +2,17 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::daemon::{Settings, TlsSettings};
 use super::file_ref::{Credentials, FileRef};
 use super::fleet::FleetSettings;
-use super::identities::ANONYMOUS;
+use super::identities::{ANONYMOUS, IdentitySettings};
 use super::reader::Reader;
 use super::tokens::{Tokens, read_tokens};
-use crate::fleet::etcd::{Access, Endpoint};
+use crate::fleet::{Access, CoordinatorKind, Endpoint};
 use crate::tls::{ServerCertificate, ServerFiles};
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::tls::{ClientFiles, PemFile};
@@ -66,58 +67,78 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     for (what, path) in secret_files {
         secrets.warnings.extend(path.as_deref().and_then(|path| open_to_others(what, path)));
     }
-    let is_token_file_read = token_file.is_some() == auth.token_file.is_some();
-    if fleet.is_used() {
-        match fleet_files.access(fleet) {
+    if let Some(kind) = fleet.coordinator {
+        match fleet_files.access(kind, fleet) {
             Ok(access) => secrets.fleet = Some(access),
             Err((key, text)) => reader.findings.mistake_of(key, text),
         }
     }
-    if let Some(path) = token_file {
-        let (tokens, errors) = match read_tokens(&path) {
-            Ok(tokens) => (Some(tokens), Vec::new()),
-            Err(errors) => (None, errors.0),
-        };
-        let unknown = tokens.as_ref().map(|tokens| tokens.check(&path, &reader.settings.identities));
-        for error in errors.into_iter().chain(unknown.into_iter().flatten()) {
-            reader.findings.mistake_of("auth.token_file", error);
-        }
-        secrets.tokens = tokens;
-    }
-    secrets.warnings.extend(secrets.tokens.as_ref().and_then(Tokens::warning));
-    for identity in reader.settings.identities.iter().filter(|identity| identity.name != ANONYMOUS) {
-        let name = &identity.name;
-        if identity.certificate_names.is_empty()
-            && !secrets.tokens.as_ref().is_some_and(|tokens| tokens.has_identity(name))
-            && is_token_file_read
-        {
-            secrets.warnings.push(format!(
-                "no client can be {name:?}: it has neither certificate_names nor a line of auth.token_file, \"{name}: TOKEN\""
-            ));
-        }
-    }
+    // A file that is named and was not found may have a line for any identity.
+    let are_tokens_known = token_file.is_some() == auth.token_file.is_some();
     // Without its authorities a daemon would let everyone in, so all files are read or none.
     let is_complete = client_ca_path.is_some() == client_ca.is_some();
+    let stall_timeout = limits.stall_timeout;
+    secrets.tokens = token_file.and_then(|path| tokens_of(&path, reader));
+    secrets.warnings.extend(secrets.tokens.as_ref().and_then(Tokens::warning));
+    if are_tokens_known {
+        secrets.warnings.extend(nobodies(&reader.settings.identities, secrets.tokens.as_ref()));
+    }
     if let (Some(certificate), Some(key), true) = (certificate_path, key_path, is_complete) {
         let files =
             ServerFiles { certificate: &certificate, key: &key, client_ca: client_ca_path.as_deref() };
         let now = Timestamp::from_microsecond(now.0).unwrap_or(Timestamp::UNIX_EPOCH);
-        match ServerCertificate::read(files, limits.stall_timeout, now) {
-            Ok(identity) => {
-                secrets.warnings.extend(identity.warning(now));
-                secrets.tls = Some(identity);
-            }
-            Err(fault) => {
-                let key = match fault.file {
-                    PemFile::Certificate => "tls.certificate",
-                    PemFile::Key => "tls.key",
-                    PemFile::Authorities => "tls.client_ca",
-                };
-                reader.findings.mistake_of(key, fault.to_string());
-            }
-        }
+        secrets.tls = certificate_of(files, stall_timeout, now, reader);
+        secrets.warnings.extend(secrets.tls.as_ref().and_then(|certificate| certificate.warning(now)));
     }
     secrets
+}
+
+/// Reads the token file. Each wrong line, and each identity that no setting knows, is a mistake.
+fn tokens_of(path: &Path, reader: &mut Reader) -> Option<Tokens> {
+    let (tokens, errors) = match read_tokens(path) {
+        Ok(tokens) => {
+            let unknown = tokens.check(path, &reader.settings.identities);
+            (Some(tokens), unknown)
+        }
+        Err(errors) => (None, errors.0),
+    };
+    for error in errors {
+        reader.findings.mistake_of("auth.token_file", error);
+    }
+    tokens
+}
+
+/// Warns of identities that no client can have.
+fn nobodies(identities: &[IdentitySettings], tokens: Option<&Tokens>) -> impl Iterator<Item = String> {
+    let has_token = move |name: &str| tokens.is_some_and(|tokens| tokens.has_identity(name));
+    let named = identities.iter().filter(|identity| identity.name != ANONYMOUS);
+    let nobodies =
+        named.filter(move |identity| identity.certificate_names.is_empty() && !has_token(&identity.name));
+    nobodies.map(|IdentitySettings { name, .. }| {
+        format!(
+            "no client can be {name:?}: it has neither certificate_names nor a line of auth.token_file, \"{name}: TOKEN\""
+        )
+    })
+}
+
+/// Reads the certificate of TLS listeners with its key and its authorities.
+fn certificate_of(
+    files: ServerFiles<'_>,
+    stall_timeout: Duration,
+    now: Timestamp,
+    reader: &mut Reader,
+) -> Option<ServerCertificate> {
+    let fault = match ServerCertificate::read(files, stall_timeout, now) {
+        Ok(certificate) => return Some(certificate),
+        Err(fault) => fault,
+    };
+    let key = match fault.file {
+        PemFile::Certificate => "tls.certificate",
+        PemFile::Key => "tls.key",
+        PemFile::Authorities => "tls.client_ca",
+    };
+    reader.findings.mistake_of(key, fault.to_string());
+    None
 }
 
 /// The located files of `[fleet]`.
@@ -133,7 +154,7 @@ impl FleetFiles {
     ///
     /// # Errors
     /// The setting whose file cannot be used, and why.
-    fn access(self, fleet: &FleetSettings) -> Result<Access, (&'static str, String)> {
+    fn access(self, kind: CoordinatorKind, fleet: &FleetSettings) -> Result<Access, (&'static str, String)> {
         let user = self.password.map(|path| {
             let read = super::read_file(&path);
             let text = read.map_err(|error| ("fleet.password_file", error.to_string()))?;
@@ -157,7 +178,7 @@ impl FleetFiles {
                 (key, fault.to_string())
             })?;
         }
-        Ok(Access { endpoints: fleet.endpoints.clone(), user: user.transpose()?, tls })
+        Ok(Access { kind, endpoints: fleet.members(kind), user: user.transpose()?, tls })
     }
 }
 

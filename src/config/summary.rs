@@ -4,7 +4,7 @@ use super::daemon::rows;
 use super::doors::Replies;
 use super::fields::SourceKind;
 use super::setting::Row;
-use super::settle::{apart, label};
+use super::settle_source::{apart, label};
 use super::units::Grouped;
 use super::{Address, IdentitySettings, Settings, SourceSettings};
 use snowbank_client::layout::{Life, Position, UnixMicros, collision};
@@ -17,6 +17,25 @@ impl SourceSettings {
     pub fn ids_per_second(&self) -> u64 {
         let per_tick = u128::from(self.layout.ids_per_tick()) * self.worker_ids.set.len() as u128;
         u64::try_from(per_tick * 1000 / u128::from(self.layout.tick_ms())).unwrap_or(u64::MAX)
+    }
+
+    /// Describes the source of this index in one line.
+    fn line(&self, index: usize) -> String {
+        let SourceSettings { name, layout, increment, offset, worker_id_from, .. } = self;
+        if self.is_ticket() {
+            return format!(
+                "source {index} {name:?}: ticket counter, increment {increment}, offset {offset}"
+            );
+        }
+        if self.is_lent() || self.is_unpicked() {
+            return format!(
+                "source {index} {name:?}: {layout}; worker picked at the start ({worker_id_from})"
+            );
+        }
+        let set = &self.worker_ids.set;
+        let workers = if set.len() == 1 { "worker" } else { "workers" };
+        let (rate, end) = (Grouped(self.ids_per_second()), layout.end().date());
+        format!("source {index} {name:?}: {layout}; {workers} {set}, {rate} IDs/s until {end}")
     }
 }
 
@@ -51,29 +70,7 @@ impl Settings {
             let admin: Vec<_> = self.admin.listen.iter().map(Address::to_string).collect();
             lines.push(format!("admin on {}", admin.join(", ")));
         }
-        lines.extend(self.sources.iter().enumerate().map(|(index, source)| {
-            if source.is_ticket() {
-                let SourceSettings { name, increment, offset, .. } = source;
-                return format!(
-                    "source {index} {name:?}: ticket counter, increment {increment}, offset {offset}"
-                );
-            }
-            if source.is_lent() || source.is_unpicked() {
-                let SourceSettings { name, layout, worker_id_from, .. } = source;
-                return format!(
-                    "source {index} {name:?}: {layout}; worker picked at the start ({worker_id_from})"
-                );
-            }
-            let workers = if source.worker_ids.set.len() == 1 { "worker" } else { "workers" };
-            format!(
-                "source {index} {:?}: {}; {workers} {}, {} IDs/s until {}",
-                source.name,
-                source.layout,
-                source.worker_ids.set,
-                Grouped(source.ids_per_second()),
-                source.layout.end().date()
-            )
-        }));
+        lines.extend(self.sources.iter().enumerate().map(|(index, source)| source.line(index)));
         lines
     }
 
@@ -101,6 +98,17 @@ impl Settings {
     pub fn warnings(&self, now: UnixMicros) -> Vec<String> {
         let mut warnings: Vec<String> =
             self.sources.iter().filter_map(|source| ends_soon(source, now)).collect();
+        warnings.extend(self.open_to_everyone());
+        warnings.extend(self.inexact_in_javascript());
+        warnings.extend(self.other_lock_dir());
+        warnings.extend(self.too_wide_subnets());
+        warnings.extend(self.repeated_later());
+        warnings
+    }
+
+    /// Warns of listeners that other machines reach without a token, a certificate or encryption.
+    fn open_to_everyone(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
         let lets_anybody_in =
             |address: &&Address| !address.is_local() && (!address.is_tls() || self.tls.client_ca.is_none());
         if self.auth.token_file.is_none()
@@ -133,19 +141,20 @@ impl Settings {
                  the daemon does, though no IDs"
             ));
         }
-        warnings.extend(self.inexact_in_javascript());
-        let usual = Settings::default().lock_dir;
-        if self.lock_dir != usual {
-            let usual = usual.display();
-            warnings.push(format!(
-                "locks of worker IDs are in {}, not in {usual}: daemons of this machine that use another lock_dir \
-                 are not kept from the same worker IDs",
-                self.lock_dir.display()
-            ));
-        }
-        warnings.extend(self.too_wide_subnets());
-        warnings.extend(self.repeated_later());
         warnings
+    }
+
+    /// Warns of a lock directory that other daemons of this machine do not use by default.
+    fn other_lock_dir(&self) -> Option<String> {
+        let usual = Settings::default().lock_dir;
+        (self.lock_dir != usual).then(|| {
+            format!(
+                "locks of worker IDs are in {}, not in {}: daemons of this machine that use another lock_dir are not kept \
+                 from the same worker IDs",
+                self.lock_dir.display(),
+                usual.display()
+            )
+        })
     }
 
     /// Warns of INCR replies that JavaScript's clients read inexactly, so that two IDs become one.

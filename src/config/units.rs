@@ -10,11 +10,11 @@ use jiff::SignedDuration;
 use super::doors::Replies;
 use super::fields::{FileMode, Shards, SourceKind, WorkerIds};
 use super::file_ref::FileRef;
-use super::fleet::CoordinatorKind;
+use super::fleet;
 use super::log::{LogFormat, LogLevel};
 use super::state_dir::StateDirChoice;
 use super::worker_id_from::WorkerIdFrom;
-use crate::fleet::etcd::Endpoint;
+use crate::fleet::{CoordinatorKind, Endpoint};
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::address::Address;
@@ -91,7 +91,7 @@ written! {
         addresses => list(addresses),
     };
     Vec<Endpoint>: |endpoints| format!("[{}]", endpoints.iter().map(quoted).collect::<Vec<_>>().join(", "));
-    CoordinatorKind: |kind| quoted(kind.name());
+    Option<CoordinatorKind>: |kind| quoted(fleet::name_of(*kind));
     WorkerIdFrom: |from| quoted(from);
     Layout: |layout| quoted(layout);
     WorkerIds: |worker_ids| quoted(&worker_ids.set);

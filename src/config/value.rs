@@ -14,7 +14,7 @@ use super::file_ref::FileRef;
 use super::suggest::resolve_layout;
 use super::units::{self, Grouped, Plain};
 use super::worker_id_from::{ORIGINS, WorkerIdFrom};
-use crate::fleet::etcd::{Endpoint, WrongEndpoint};
+use crate::fleet::{Endpoint, WrongEndpoint};
 use snowbank_client::address::{Address, AddressError};
 use snowbank_client::layout::{Layout, LayoutTable, WorkerSet};
 use snowbank_client::tls::names::CertificateName;
@@ -248,7 +248,7 @@ impl<'v> Value<'v> {
     /// Reads one endpoint of a coordinator or an array of them.
     pub(super) fn endpoints(self) -> Result<Vec<Endpoint>, Refusal> {
         let items = match self.0.get_ref() {
-            DeValue::Array(items) if !items.is_empty() => items.iter().map(Value).collect(),
+            DeValue::Array(items) => items.iter().map(Value).collect(),
             _ => vec![self],
         };
         let endpoint = |item: Value<'_>| {

@@ -5,19 +5,13 @@
 mod base64;
 mod connection;
 
-use std::fmt;
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use self::connection::Connection;
-pub use self::connection::{Endpoint, WrongEndpoint};
+use super::endpoint::Endpoint;
+use super::line::{ANSWER_TIMEOUT, Access};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
-use snowbank_client::tls::ClientFiles;
 use tokio::runtime::Runtime;
-
-/// The time for an answer. It is far above a leader's election, and far below each horizon.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The codes by which etcd's gateway reports what only an operator can change: gRPC's `INVALID_ARGUMENT`,
 /// `PERMISSION_DENIED` and `FAILED_PRECONDITION`.
@@ -25,26 +19,8 @@ const LASTING_CODES: [u64; 3] = [3, 7, 9];
 /// gRPC's `UNAUTHENTICATED`: the token has expired.
 const UNAUTHENTICATED: u64 = 16;
 
-/// The place and the credentials of an etcd.
-#[derive(Clone)]
-pub struct Access {
-    /// Members of one cluster, at least one.
-    pub endpoints: Vec<Endpoint>,
-    /// The user and the password, where etcd asks for them.
-    pub user: Option<(String, String)>,
-    /// The authorities to trust, and this side's certificate.
-    pub tls: ClientFiles,
-}
-
-impl fmt::Debug for Access {
-    /// Writes no password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access").field("endpoints", &self.endpoints).finish_non_exhaustive()
-    }
-}
-
 /// A client of etcd. Its calls block.
-pub struct Etcd {
+pub(super) struct Etcd {
     access: Access,
     runtime: Runtime,
     /// The endpoint that answered last.
@@ -70,7 +46,7 @@ impl Etcd {
     ///
     /// # Errors
     /// The system has no reactor left.
-    pub fn new(access: Access) -> std::io::Result<Self> {
+    pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Etcd { access, runtime, current: 0, connection: None, token: None, cluster: None })
     }

@@ -44,8 +44,10 @@ struct Held {
     since_unix_s: i64,
     /// The bound at which the source started: its keys never go below.
     floor: u64,
-    /// The bound that was acknowledged last.
+    /// The bound that may be granted.
     covered: u64,
+    /// The bound that was acknowledged last: another one only where the coordinator may lose its last writes.
+    acknowledged: u64,
     /// The write that is being tried, if its outcome is not known.
     trying: Option<String>,
     /// The generation of the grants when that write was drawn.
@@ -138,6 +140,11 @@ impl<C: Coordinator> Member<C> {
         Member { coordinator, paths, state, holder, notes, draw, sources: Vec::new() }
     }
 
+    /// Returns whether its coordinator may lose the last writes.
+    pub fn may_lose_writes(&self) -> bool {
+        self.coordinator.may_lose_writes()
+    }
+
     /// Returns the notes of its writes, as they are durable.
     pub fn notes(&self) -> &Notes {
         &self.notes
@@ -160,7 +167,7 @@ impl<C: Coordinator> Member<C> {
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
                     // Perhaps a restored snapshot: another copy may start under the same ceiling.
-                    held.covered = 0;
+                    (held.covered, held.acknowledged) = (0, 0);
                 }
                 (held.trying, held.generation) = (Some((self.draw)()), generation);
             }
@@ -190,28 +197,43 @@ impl<C: Coordinator> Member<C> {
 
     /// Looks whether all keys are this daemon's.
     pub fn look(&mut self) -> Raised {
-        Raised::from((0..self.sources.len()).try_for_each(|source| self.read(source, false)))
+        Raised::from((0..self.sources.len()).try_for_each(|source| self.look_at(source)))
     }
 
-    /// Reads the keys of a source whose version is not known, or all of them.
-    fn read(&mut self, source: usize, is_unknown_alone: bool) -> Result<(), Stop> {
-        let Some(held) = self.sources.get(source) else { return Ok(()) };
+    /// Looks at the keys of a source. A bound that the coordinator has lost is written again.
+    fn look_at(&mut self, source: usize) -> Result<(), Stop> {
+        let is_behind = self.read(source, false)?;
+        let held = &mut self.sources[source];
+        if !is_behind || held.trying.is_some() {
+            return Ok(());
+        }
+        held.trying = Some((self.draw)());
+        let id_bound = held.acknowledged;
+        self.write(Bound { source, id_bound }, false)
+    }
+
+    /// Reads the keys of a source whose version is not known, or all of them. Returns whether one has lost its last write.
+    fn read(&mut self, source: usize, is_unknown_alone: bool) -> Result<bool, Stop> {
+        let Some(held) = self.sources.get(source) else { return Ok(false) };
         let wanted = |(_, holding): &&(u64, Holding)| !is_unknown_alone || holding.version().is_none();
         let wanted: Vec<u64> = held.numbers.iter().filter(wanted).map(|(number, _)| *number).collect();
         if wanted.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let keys: Vec<String> = wanted.iter().map(|&number| self.paths.number(held.place, number)).collect();
         let found = self.coordinator.read(&keys)?;
         let is_current = self.coordinator.reads_are_current();
         let held = &mut self.sources[source];
+        let mut is_behind = false;
         for (number, stored) in wanted.iter().zip(&found) {
             let Some(at) = held.numbers.iter().position(|(held, _)| held == number) else { continue };
-            if let Seen::Lost(loss) = held.numbers[at].1.see(stored.as_ref(), is_current) {
-                return Err(held.lost(at, &loss));
+            match held.numbers[at].1.see(stored.as_ref(), is_current) {
+                Seen::Ours(key) => is_behind |= held.numbers[at].1.is_behind(&key),
+                Seen::Stale => {}
+                Seen::Lost(loss) => return Err(held.lost(at, &loss)),
             }
         }
-        Ok(())
+        Ok(is_behind)
     }
 
     /// Writes a bound to all keys of a source.
@@ -223,9 +245,15 @@ impl<C: Coordinator> Member<C> {
         for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {
             self.write_chunk(bound, from, is_release)?;
         }
+        let may_lose_writes = self.coordinator.may_lose_writes();
         let held = &mut self.sources[bound.source];
         held.trying = None;
-        held.covered = if is_release { 0 } else { bound.id_bound };
+        let before = std::mem::replace(&mut held.acknowledged, bound.id_bound);
+        held.covered = match is_release {
+            true => 0,
+            false if may_lose_writes => before.min(bound.id_bound),
+            false => bound.id_bound,
+        };
         // Without the note a start cannot go on without the coordinator, and no more.
         let _ = self.note(bound.source);
         Ok(())
@@ -280,8 +308,9 @@ impl<C: Coordinator> Member<C> {
         found: &[Option<Stored>],
         write: &str,
     ) -> Result<bool, Stop> {
+        // A write whose answer was lost may be lost itself: it is done again.
+        let mut is_done = !self.coordinator.may_lose_writes();
         let held = &mut self.sources[bound.source];
-        let mut is_done = true;
         for (at, stored) in (from..).zip(found) {
             match held.numbers[at].1.see(stored.as_ref(), true) {
                 Seen::Ours(key) => is_done &= key.write == write && key.id_bound == bound.id_bound,

@@ -1,4 +1,4 @@
-//! A fleet: daemons on many machines that share worker numbers through a coordinator (etcd).
+//! A fleet: daemons on many machines that share worker numbers through a coordinator.
 //!
 //! Each worker number has a key at the coordinator. Its value names the daemon that holds the number, and the bound below
 //! which that daemon may hand out IDs: the fleet's ceiling. A daemon moves it by compare-and-swap alone, and claims nothing
@@ -6,21 +6,28 @@
 //! starts at that ceiling.
 //!
 //! - `key`: the values at the coordinator. `rules`: who may take a number, and what each answer means. Both are pure.
-//! - `Coordinator`: what a coordinator can do. `etcd`: the one that is implemented.
+//! - `Coordinator`: what a coordinator can do. `etcd`, `redis` and `zookeeper` implement it.
+//! - `line`: the connection to a coordinator, and `endpoint`: the places of its members.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and looks at their keys, lets them go.
 //! - `operator`: an operator's commands.
 //! - `notes`: the file in the state directory that tells a daemon's own writes from those of others after a restart.
 
-pub mod etcd;
+mod endpoint;
+mod etcd;
 mod key;
+mod line;
 mod member;
 mod notes;
 mod operator;
+mod redis;
 pub mod rules;
 
 use std::fmt;
+use std::io;
 
+pub use endpoint::{CoordinatorKind, Endpoint, WrongEndpoint};
 pub use key::{KeyError, Marker, NumberKey, Paths};
+pub use line::Access;
 pub use member::{Bound, JoinError, Member, Raised, Taken, Want};
 pub use notes::{Note, Notes};
 pub use operator::{Entry, Operator, OperatorError};
@@ -104,7 +111,7 @@ pub trait Coordinator: Send {
     /// The coordinator did not answer.
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer>;
 
-    /// Writes all of these keys, at most [`SWAPS_MAX`], or none.
+    /// Writes all of these keys, at most [`SWAPS_MAX`], or none. All get the same text.
     ///
     /// # Errors
     /// The coordinator did not answer. The keys may be written now or later.
@@ -113,6 +120,12 @@ pub trait Coordinator: Send {
     /// Returns whether a read sees every write that was done before it. An older version then means that the coordinator
     /// was put back to an older state.
     fn reads_are_current(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the last writes may be lost after they were acknowledged, as in a failover of Redis. A bound is then
+    /// granted only once the write after it is acknowledged, and who takes a number starts a whole horizon above its bound.
+    fn may_lose_writes(&self) -> bool {
         false
     }
 }
@@ -130,9 +143,25 @@ impl Coordinator for AnyCoordinator {
         (**self).reads_are_current()
     }
 
+    fn may_lose_writes(&self) -> bool {
+        (**self).may_lose_writes()
+    }
+
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         (**self).swap(swaps)
     }
+}
+
+/// Makes a client of a coordinator. It connects at its first call.
+///
+/// # Errors
+/// The system has no reactor left.
+pub fn open(access: Access) -> io::Result<AnyCoordinator> {
+    Ok(match access.kind {
+        CoordinatorKind::Etcd => Box::new(etcd::Etcd::new(access)?),
+        CoordinatorKind::Redis => Box::new(redis::Redis::new(access)?),
+        CoordinatorKind::ZooKeeper => return Err(io::Error::other("not yet")),
+    })
 }
 
 /// The most keys of one swap: below the 128 operations that etcd takes in a transaction by default.

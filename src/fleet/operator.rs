@@ -1,9 +1,12 @@
 //! An operator at a coordinator: prepares a fleet, lists its numbers, and frees one.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::key::{Marker, NumberKey, Paths};
-use super::{Coordinator, NoAnswer, Swap, Swapped};
+use super::{Coordinator, NoAnswer, Stored, Swap, Swapped, rules};
+use crate::clock;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
@@ -51,6 +54,8 @@ pub struct Operator<'c> {
     pub coordinator: &'c mut dyn Coordinator,
     /// The fleet's name.
     pub name: &'c str,
+    /// The distance that its daemons keep their ceilings ahead.
+    pub horizon: Duration,
 }
 
 impl Operator<'_> {
@@ -115,12 +120,21 @@ impl Operator<'_> {
         let prefix = Paths::of(self.name).space(place);
         let listed = self.coordinator.list(&prefix)?;
         let number = |key: &str| key.strip_prefix(&prefix)?.parse::<u64>().ok();
-        let mut entries: Vec<Entry> = listed
-            .iter()
-            .filter_map(|(key, stored)| Some(entry(&space, layout, number(key)?, &stored.text, now)))
-            .collect();
+        let until = |key: &NumberKey| self.until(layout, key);
+        let entry =
+            |(key, stored): &(String, Stored)| Some(entry(&space, number(key)?, &stored.text, until, now));
+        let mut entries: Vec<Entry> = listed.iter().filter_map(entry).collect();
         entries.sort_by_key(|entry| entry.number);
         Ok(entries)
+    }
+
+    /// Returns the instant from which a holder that does not run keeps a number from nobody.
+    fn until(&self, layout: &Layout, key: &NumberKey) -> UnixMicros {
+        let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
+        let Ok(numbering) = numbering else { return UnixMicros(i64::MAX) };
+        let bound = numbering.start_of(numbering.tick_of(numbering.position_from(key.id_bound)));
+        let margin = rules::margin(self.coordinator.may_lose_writes(), key, self.horizon);
+        UnixMicros(bound.0.saturating_add(clock::micros(margin)))
     }
 
     fn place(&mut self, layout: &Layout) -> Result<(usize, String), OperatorError> {
@@ -155,7 +169,7 @@ impl Operator<'_> {
         if held.released {
             return Err(refused(format!("it is released already ({})", held.holder)));
         }
-        let until = until(layout, held.id_bound);
+        let until = self.until(layout, &held);
         if until > now && !is_forced {
             return Err(refused(format!(
                 "{} may still run: its ceiling lies ahead, at {}; stop it, or release its number with --force, and it \
@@ -173,19 +187,17 @@ impl Operator<'_> {
     }
 }
 
-/// Returns the instant of an ID bound.
-fn until(layout: &Layout, id_bound: u64) -> UnixMicros {
-    let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
-    numbering.map_or(UnixMicros(i64::MAX), |numbering| {
-        numbering.start_of(numbering.tick_of(numbering.position_from(id_bound)))
-    })
-}
-
-fn entry(space: &str, layout: &Layout, number: u64, text: &str, now: UnixMicros) -> Entry {
+fn entry(
+    space: &str,
+    number: u64,
+    text: &str,
+    until: impl Fn(&NumberKey) -> UnixMicros,
+    now: UnixMicros,
+) -> Entry {
     let space = space.to_owned();
     match NumberKey::parse(text) {
         Ok(key) => {
-            let until = until(layout, key.id_bound);
+            let until = until(&key);
             let state = match key.released {
                 true => "released",
                 false if until > now => "held",

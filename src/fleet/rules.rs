@@ -67,6 +67,11 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
     Err(Held { key: Box::new(key.clone()), free_at })
 }
 
+/// Returns the distance that a key's holder may be above the key's bound: a horizon, if its last raises may be lost.
+pub fn margin(may_lose_writes: bool, key: &NumberKey, horizon: Duration) -> Duration {
+    if may_lose_writes && !key.released { horizon } else { Duration::ZERO }
+}
+
 /// Returns the fleet's ceiling to write for a source: its horizon ahead of the wall clock and of its newest ID.
 pub fn ceiling(numbering: &Numbering, now: Now, id_time: UnixMicros, horizon: Duration) -> Position {
     let reach = now.wall.max(id_time).0.saturating_add(clock::micros(horizon));
@@ -132,17 +137,28 @@ pub struct Holding {
     version: Option<Version>,
     /// Writes of this state that may be the key's last. Those before the last known one are dropped.
     writes: Vec<String>,
+    /// True if the coordinator may lose its last writes: earlier ones are then kept, because they may come back.
+    may_go_back: bool,
 }
+
+/// The number of earlier writes that are kept where they may come back. They are far apart, so these are a horizon's.
+const EARLIER_KEPT: usize = 8;
 
 impl Holding {
     /// A number whose key was last written by one of these, as far as this daemon knows. It has not read the key yet.
     pub fn unseen(writes: Vec<String>) -> Self {
-        Holding { version: None, writes }
+        Holding { version: None, writes, may_go_back: false }
     }
 
     /// A number whose key has this version, by this write.
     pub fn seen(version: Version, write: String) -> Self {
-        Holding { version: Some(version), writes: vec![write] }
+        Holding { version: Some(version), ..Holding::unseen(vec![write]) }
+    }
+
+    /// Sets whether the coordinator may lose its last writes.
+    #[must_use]
+    pub fn that_may_go_back(self, may_go_back: bool) -> Self {
+        Holding { may_go_back, ..self }
     }
 
     /// Returns the version that the next write expects; `None` before the key was read.
@@ -159,7 +175,20 @@ impl Holding {
 
     /// Takes note that a write was done.
     pub fn written(&mut self, version: Version, write: &str) {
-        *self = Holding::seen(version, write.to_owned());
+        self.try_write(write);
+        self.version = Some(version);
+        self.forget_before(self.writes.len() - 1);
+    }
+
+    /// Forgets the writes before this one. They expected an older version, so they can never be done any more.
+    fn forget_before(&mut self, at: usize) {
+        let kept = if self.may_go_back { EARLIER_KEPT } else { 0 };
+        self.writes.drain(..at.saturating_sub(kept));
+    }
+
+    /// Returns whether the coordinator may have lost a write: the last one known is not the last one done.
+    pub fn is_behind(&self, key: &NumberKey) -> bool {
+        self.may_go_back && self.writes.last().is_some_and(|last| *last != key.write)
     }
 
     /// Returns the writes that may be the key's last.
@@ -172,7 +201,7 @@ impl Holding {
     pub fn see(&mut self, stored: Option<&Stored>, is_current: bool) -> Seen {
         let Some(stored) = stored else { return Seen::Lost(Loss::Gone) };
         let is_older = self.version.is_some_and(|version| stored.version < version);
-        if is_older {
+        if is_older && !self.may_go_back {
             return if is_current { Seen::Lost(Loss::RolledBack) } else { Seen::Stale };
         }
         let key = match NumberKey::parse(&stored.text) {
@@ -182,8 +211,7 @@ impl Holding {
         let Some(at) = self.writes.iter().position(|write| *write == key.write) else {
             return Seen::Lost(Loss::Taken(Box::new(key)));
         };
-        // A write before this one expected an older version, so it can never be done any more.
-        self.writes.drain(..at);
+        self.forget_before(at);
         self.version = Some(stored.version);
         Seen::Ours(Box::new(key))
     }

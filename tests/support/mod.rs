@@ -6,9 +6,9 @@
 
 #![allow(dead_code, unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
 
+pub(crate) mod coordinators;
 pub(crate) mod daemon;
 pub(crate) mod door;
-pub(crate) mod etcd;
 pub(crate) mod failing_disk;
 pub(crate) mod faketime;
 pub(crate) mod file_system;

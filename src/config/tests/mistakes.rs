@@ -384,3 +384,17 @@ fn all_mistakes_of_a_door_are_found_at_once() {
          give it worker_ids (--worker-id) that no other machine uses, or listen only on loopback addresses and Unix sockets"
     );
 }
+
+#[test]
+fn a_coordinators_endpoints_have_its_scheme() {
+    let redis = "[fleet]\ncoordinator = \"redis\"\n";
+    assert_eq!(
+        mistake(&format!("{redis}endpoints = [\"rediss://a\", \"http://b:1\"]")),
+        "3: fleet.endpoints: found \"http://b:1\", allowed with this fleet.coordinator: \"redis://HOST:PORT\" or \
+         \"rediss://HOST:PORT\""
+    );
+    assert!(
+        mistake(&format!("{redis}endpoints = \"redis://a/0\"")).contains("found \"redis://a/0\", allowed: ")
+    );
+    assert!(mistake("[fleet]\ncoordinator = \"consul\"").contains("\"etcd\""));
+}

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::*;
+use crate::fleet::CoordinatorKind;
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::layout::{Layout, WorkerSet};
@@ -70,8 +71,8 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         http: HttpSettings { listen: Vec::new(), source: None, any_key: None },
         admin: AdminSettings { listen: Vec::new() },
         fleet: FleetSettings {
-            coordinator: CoordinatorKind::None,
-            endpoints: vec!["http://127.0.0.1:2379".parse().unwrap()],
+            coordinator: None,
+            endpoints: vec![],
             name: "default".into(),
             horizon: seconds(300),
             user: String::new(),
@@ -289,7 +290,7 @@ fn every_setting_reaches_its_field() {
             listen: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
         },
         fleet: FleetSettings {
-            coordinator: CoordinatorKind::Etcd,
+            coordinator: Some(CoordinatorKind::Etcd),
             endpoints: vec!["https://a:1".parse().unwrap(), "http://[::1]:2".parse().unwrap()],
             name: "payments".into(),
             horizon: seconds(3_600),

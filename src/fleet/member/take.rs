@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Held, Member, Note, SWAPS_MAX};
-use crate::clock::{BootMicros, Now};
+use super::{Bound, Held, Member, Note, SWAPS_MAX, Stop};
+use crate::clock::{self, BootMicros, Now};
 use crate::fleet::rules::{self, Holding, Taker, Taking};
 use crate::fleet::{Coordinator, Marker, NoAnswer, NumberKey, Stored, Swap, Swapped};
 use crate::numbering::Numbering;
@@ -67,18 +67,26 @@ impl Want<'_> {
         made.map_err(|error: LayoutError| JoinError::Refused(format!("source {:?}: {error}", self.source)))
     }
 
-    /// Decides whether a key's number may be taken.
+    /// Decides whether a key's number may be taken, at a coordinator that may lose its last writes or not.
     fn judge(
         &self,
-        numbering: &Numbering,
+        (numbering, may_lose_writes): (&Numbering, bool),
         stored: Option<&Stored>,
         writes: &[String],
     ) -> Result<Taking, Busy> {
         let key = stored.map(|stored| NumberKey::parse(&stored.text)).transpose();
         let key = key.map_err(|error| Busy::Unreadable(error.to_string()))?;
-        let until = key.as_ref().map_or(self.wall, |key| instant(numbering, key.id_bound));
+        let of_holder = |key: &NumberKey| {
+            let margin = rules::margin(may_lose_writes, key, self.horizon);
+            UnixMicros(instant(numbering, key.id_bound).0.saturating_add(clock::micros(margin)))
+        };
+        let until = key.as_ref().map_or(self.wall, of_holder);
         let taker = Taker { writes, wall: self.wall, max_ahead: self.max_ahead };
         rules::take(key.as_ref(), until, taker)
+            .map(|taking| match taking {
+                Taking::Above(bound) => Taking::Above(bound.max(first_bound_at(numbering, until))),
+                taking => taking,
+            })
             .map_err(|held| Busy::Held(held.key.holder.clone(), held.free_at))
     }
 
@@ -99,6 +107,11 @@ enum Busy {
 /// Returns the instant at which the clock is past all IDs below a bound.
 fn instant(numbering: &Numbering, bound: u64) -> UnixMicros {
     numbering.start_of(numbering.tick_of(numbering.position_from(bound)))
+}
+
+/// Returns the bound of the IDs before an instant.
+fn first_bound_at(numbering: &Numbering, instant: UnixMicros) -> u64 {
+    numbering.id_bound(numbering.first_of(numbering.tick_at(instant)))
 }
 
 /// A number with the key that was found for it.
@@ -200,8 +213,9 @@ impl<C: Coordinator> Member<C> {
         let writes = note.map(|note| note.writes.clone()).unwrap_or_default();
         let own: Option<WorkerSet> = note.and_then(|note| note.worker_ids.parse().ok());
         let stored = |id: u64| listed.get(&want.layout.number_in_space(id));
+        let may_lose_writes = self.may_lose_writes();
         let judge = |id: u64| -> Result<Result<Taking, Busy>, JoinError> {
-            Ok(want.judge(&want.numbering(&WorkerSet::single(id))?, stored(id), &writes))
+            Ok(want.judge((&want.numbering(&WorkerSet::single(id))?, may_lose_writes), stored(id), &writes))
         };
         let mut found: Vec<u64> = Vec::new();
         for id in own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id) && stored(id).is_some()) {
@@ -252,7 +266,7 @@ impl<C: Coordinator> Member<C> {
         let noted_floor = note.map_or(0, |note| note.floor);
         let (mut floor, mut lowest) = (0, 0);
         for (number, stored) in &found {
-            match want.judge(numbering, stored.as_ref(), &writes) {
+            match want.judge((numbering, self.may_lose_writes()), stored.as_ref(), &writes) {
                 Ok(Taking::New) => {}
                 Ok(Taking::Resume) => {
                     lowest = lowest.max(bound_of(stored.as_ref()));
@@ -279,18 +293,33 @@ impl<C: Coordinator> Member<C> {
             };
             match self.coordinator.swap(&chunk.iter().map(swap).collect::<Vec<_>>())? {
                 Swapped::Done(version) => {
-                    numbers
-                        .iter_mut()
-                        .for_each(|(_, holding)| *holding = Holding::seen(version, write.clone()));
+                    numbers.iter_mut().for_each(|(_, holding)| holding.written(version, &write));
                 }
                 Swapped::Refused(_) => return Ok(None),
             }
         }
-        (held.floor, held.covered) = (floor, covered);
+        (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
+        if self.may_lose_writes() {
+            held.covered = 0;
+        }
         self.notes.set(held.note());
         let _ = self.notes.save();
         self.sources.push(held);
+        self.confirm(covered)?;
         Ok(Some(Taken { worker_ids: worker_ids.clone(), floor, covered }))
+    }
+
+    /// Writes the bound of the source that was taken last once more, if the coordinator may lose a write.
+    fn confirm(&mut self, id_bound: u64) -> Result<(), JoinError> {
+        if !self.may_lose_writes() {
+            return Ok(());
+        }
+        let source = self.sources.len() - 1;
+        self.sources[source].trying = Some((self.draw)());
+        self.write(Bound { source, id_bound }, false).map_err(|stop| match stop {
+            Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
+            Stop::Lost(reason) => JoinError::Held(reason),
+        })
     }
 
     /// Returns a source's numbers before their first write, which is drawn and among those that may be the last.
@@ -304,16 +333,18 @@ impl<C: Coordinator> Member<C> {
     ) -> Held {
         let write = (self.draw)();
         writes.push(write.clone());
+        let unseen = || Holding::unseen(writes.clone()).that_may_go_back(self.may_lose_writes());
         Held {
             source: want.source.to_owned(),
             index: want.index,
             space: want.layout.space().to_string(),
             worker_ids: worker_ids.to_string(),
             place,
-            numbers: found.iter().map(|(number, _)| (*number, Holding::unseen(writes.clone()))).collect(),
+            numbers: found.iter().map(|(number, _)| (*number, unseen())).collect(),
             since_unix_s: want.wall.0.div_euclid(1_000_000),
             floor: 0,
             covered: 0,
+            acknowledged: 0,
             trying: Some(write),
             generation: 0,
         }
@@ -330,7 +361,7 @@ impl<C: Coordinator> Member<C> {
         let found: Vec<Found> =
             want.layout.numbers_in_space(&had).into_iter().map(|number| (number, None)).collect();
         let mut held = self.held(want, note.place, &had, &found, note.writes);
-        (held.floor, held.covered) = (note.floor, note.covered);
+        (held.floor, held.covered, held.acknowledged) = (note.floor, note.covered, note.covered);
         self.sources.push(held);
         Some(Taken { worker_ids: had, floor: note.floor, covered: note.covered })
     }

@@ -4,8 +4,7 @@ use super::start_sources::Found;
 use crate::ceiling::{LockError, WorkerLocks, draw_identity, lock_workers};
 use crate::clock::Reading;
 use crate::config::{Settings, SourceSettings};
-use crate::fleet::etcd::{Access, Etcd};
-use crate::fleet::{AnyCoordinator, Member, Notes, Taken, Want};
+use crate::fleet::{self, Access, AnyCoordinator, Member, Notes, Taken, Want};
 use crate::numbering::Numbering;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
@@ -32,15 +31,9 @@ impl Joined {
     ) -> Result<Joined, StartError> {
         let notes = Notes::read(found.path(), found.boot());
         let holder = holder();
-        let etcd = Etcd::new(access).map_err(|error| StartError::no_thread(&error))?;
+        let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
         let identity = (found.state_identity(), holder.as_str());
-        let member = Member::new(
-            Box::new(etcd) as AnyCoordinator,
-            &settings.fleet.name,
-            identity,
-            notes,
-            draw_identity,
-        );
+        let member = Member::new(coordinator, &settings.fleet.name, identity, notes, draw_identity);
         let mut joined = Joined { member, taken: Vec::new(), notes: Vec::new() };
         let taken = joined.take_all(settings, reading)?;
         for (source, taken) in settings.sources.iter_mut().zip(&taken) {

@@ -1,0 +1,156 @@
+//! Properties over random steps: each ID once, in order, below the grant; the lead shrinks.
+
+use super::*;
+
+/// One step of a random history.
+#[derive(Clone, Debug)]
+enum Step {
+    Sleep { us: u64 },
+    Jump { us: i64 },
+    Claim { count: u64 },
+    Wait { count: u64, wait_ms: u64, partial: bool },
+    Advance,
+    Ceiling { ahead_ms: u64 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1_u64..5_000).prop_map(|us| Step::Sleep { us }),
+        1 => (-20 * SECOND_US..20 * SECOND_US).prop_map(|us| Step::Jump { us }),
+        6 => (1_u64..20_000).prop_map(|count| Step::Claim { count }),
+        3 => (1_u64..200_000, 0_u64..100, any::<bool>())
+            .prop_map(|(count, wait_ms, partial)| Step::Wait { count, wait_ms, partial }),
+        4 => Just(Step::Advance),
+        1 => (0_u64..50).prop_map(|ahead_ms| Step::Ceiling { ahead_ms }),
+    ];
+    proptest::collection::vec(step, 1..200)
+}
+
+proptest! {
+    /// Under any clock, no position is claimed twice, at or above the ceiling, or outside the ID clock's window. Each claim
+    /// lies above those before it. In the end no admitted ID is left in the count.
+    #[test]
+    fn claims_keep_the_promises(
+        steps in steps(),
+        scarce: bool,
+        spread: bool,
+        wait_on_step_back: bool,
+        seed: u64,
+    ) {
+        let rules = Rules {
+            on_step_back: if wait_on_step_back { OnStepBack::Wait } else { OnStepBack::Ride },
+            sequence_start: if spread { SequenceStart::Spread } else { SequenceStart::Zero },
+            ..RULES
+        };
+        let numbering = numbering(if scarce { SCARCE } else { TWITTER });
+        let ceiling = numbering.first_of(numbering.tick_at(after_ms(20).wall));
+        let source = Source::new(String::from("test"), numbering, rules, Grant::new(ceiling), Position(0), BEFORE);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let heard = Heard::default();
+        let mut now = START;
+        let mut next_free = Position(0);
+        let mut promised = Vec::new();
+        let mut check = |span: Span, now: Now| {
+            let numbering = source.numbering();
+            prop_assert!(span.count > 0);
+            prop_assert!(span.from >= next_free, "claimed {span:?} below {next_free:?}");
+            prop_assert!(span.end() <= source.grant().ceiling());
+            let last = numbering.start_of(numbering.tick_of(Position(span.end().0 - 1)));
+            prop_assert!(last.0 <= now.wall.0 + micros_of(rules.max_ahead));
+            next_free = span.end();
+            Ok(())
+        };
+        for step in steps {
+            match step {
+                Step::Sleep { us } => now = now.after(Duration::from_micros(us)),
+                Step::Jump { us } => now.wall.0 += us,
+                Step::Claim { count } => {
+                    let window = source.window(now);
+                    if let Some(from) = source.claim(&window, count, &mut rng) {
+                        prop_assert!(from >= window.floor);
+                        check(Span { from, count }, now)?;
+                    }
+                }
+                Step::Wait { count, wait_ms, partial } => {
+                    let request = WaitRequest { partial, ..request(count, now, wait_ms) };
+                    if let Ok(id) = source.admit(&source.window(now), request) {
+                        promised.push((id, count, partial));
+                    }
+                }
+                Step::Advance => {
+                    source.advance(now, &mut rng, &heard);
+                }
+                Step::Ceiling { ahead_ms } => {
+                    let reach = now.after(Duration::from_millis(ahead_ms)).wall;
+                    source.grant().raise(source.numbering().first_of(source.numbering().tick_at(reach)));
+                }
+            }
+        }
+        // All waits end under any clock.
+        now = now.after(Duration::from_secs(1));
+        prop_assert_eq!(source.advance(now, &mut rng, &heard), None);
+        prop_assert_eq!(source.wait_queue().admitted_ids(), 0);
+        let mut finished = source.collect(0);
+        prop_assert_eq!(finished.len(), promised.len());
+        for each in &mut finished {
+            let ids: u64 = each.spans.iter().map(|span| span.count).sum();
+            let &(_, count, partial) = promised.iter().find(|one| one.0 == each.id).expect("was admitted");
+            match each.refusal {
+                None if partial => prop_assert!(ids >= 1 && ids <= count),
+                None => prop_assert_eq!(ids, count),
+                Some(_) => prop_assert!(ids < count),
+            }
+            prop_assert!(each.spans.windows(2).all(|pair| pair[0].end() <= pair[1].from));
+        }
+        // The spans of waiting requests never overlap either.
+        let mut spans: Vec<Span> = finished.iter().flat_map(|each| each.spans.clone()).collect();
+        spans.sort_by_key(|span| span.from);
+        prop_assert!(spans.windows(2).all(|pair| pair[0].end() <= pair[1].from));
+    }
+}
+
+proptest! {
+    /// Whatever the wall clock did: IDs flow as soon as it is at most `max_ahead` behind them, and from then on the lead
+    /// over it shrinks at half speed.
+    #[test]
+    fn after_any_steps_the_lead_shrinks_at_half_speed(
+        steps in proptest::collection::vec((-20 * SECOND_US..20 * SECOND_US, 0_u64..20_000, any::<bool>()), 1..12),
+    ) {
+        let source = source(TWITTER, RULES);
+        let claim_all = |now: Now| {
+            let window = source.window(now);
+            let left = source.left(&window);
+            (left > 0).then(|| source.claim(&window, left, &mut rng()).expect("nobody else claims"));
+            window
+        };
+        let mut now = START;
+        claim_all(now);
+        for (jump_us, sleep_ms, is_asked) in steps {
+            now.wall.0 += jump_us;
+            source.bound_catch_up(now);
+            is_asked.then(|| claim_all(now));
+            now = now.after(Duration::from_millis(sleep_ms));
+        }
+        source.bound_catch_up(now);
+        let used = Position(source.cursor().expect("not sealed").0 - 1);
+        let ahead_us = source.numbering().start_of(source.numbering().tick_of(used)).0 - now.wall.0;
+        let stands_us = (ahead_us - micros_of(RULES.max_ahead)).max(0);
+        if stands_us >= 1_000 {
+            prop_assert_eq!(claim_all(now).bound, Bound::Standing(Duration::from_micros(stands_us.unsigned_abs())));
+        }
+        let flows = now.after(Duration::from_micros(stands_us.unsigned_abs()));
+        let lead_us = |now: Now| claim_all(now).id_time.0 - now.wall.0;
+        let first_us = lead_us(flows);
+        prop_assert!(first_us <= micros_of(RULES.max_ahead));
+        for half_seconds in 1..=44 {
+            let after_us = half_seconds * SECOND_US / 2;
+            let expected_us = (first_us - after_us / 2).max(0);
+            let found_us = lead_us(flows.after(Duration::from_micros(after_us.unsigned_abs())));
+            prop_assert!((found_us - expected_us).abs() <= 1_000, "{found_us} us ahead, not {expected_us}");
+        }
+    }
+}
+
+fn micros_of(duration: Duration) -> i64 {
+    clock::micros(duration)
+}

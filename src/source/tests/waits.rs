@@ -1,0 +1,347 @@
+//! Requests that wait: admission, order, passing, partial replies and lost grants.
+
+use super::*;
+
+/// Advances the wait queue at each millisecond until no request waits or time is over. Returns what finished when.
+fn run_queue(source: &Source, from_ms: u64, to_ms: u64) -> Vec<(u64, WaitId, u64, Option<Refusal>)> {
+    let mut finished = Vec::new();
+    let mut rng = rng();
+    for ms in from_ms..=to_ms {
+        let again = source.advance(after_ms(ms), &mut rng, &Heard::default());
+        for each in source.collect(0) {
+            let ids = each.spans.iter().map(|span| span.count).sum();
+            finished.push((ms, each.id, ids, each.refusal));
+        }
+        if again.is_none() {
+            break;
+        }
+    }
+    finished
+}
+
+#[test]
+fn more_than_the_window_holds_comes_in_ticks_and_evenly() {
+    let source = source(TWITTER, RULES);
+    let now = START;
+    let big =
+        source.admit(&source.window(now), request(100 * 4_096, now, 1_000)).expect("available in 90 ticks");
+    let next = source.admit(&source.window(now), request(4_096, now, 1_000)).expect("available beside it");
+    let finished = run_queue(&source, 0, 200);
+    // 11 of 101 ticks are at hand: more than both shares of the second. The last 256 IDs of each are left for others until
+    // the next.
+    assert_eq!(finished, [(0, next, 4_096, None), (91, big, 100 * 4_096, None)]);
+    assert_eq!(source.wait_queue().admitted_ids(), 0);
+}
+
+#[test]
+fn what_cannot_be_had_by_the_deadline_is_refused_at_once() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(START);
+    assert_eq!(
+        source.admit(&window, request(112 * 4_096, START, 100)),
+        Err(Refusal::Exhausted(None)),
+        "never at this size: 11 ticks at hand and 100 to come"
+    );
+    source.admit(&window, request(61 * 4_096, START, 100)).expect("50 ticks to wait");
+    let Err(Refusal::Exhausted(Some(retry_after))) = source.admit(&window, request(61 * 4_096, START, 100))
+    else {
+        panic!("50 of the 61 ticks are left");
+    };
+    // 11 ticks short, and the sixteenth that large requests leave to others.
+    assert!((17..=18).contains(&retry_after.as_millis()), "{retry_after:?}");
+    assert_eq!(source.wait_queue().admitted_ids(), 61 * 4_096);
+    // After that time it is admitted.
+    let later = START.after(retry_after);
+    run_queue(&source, 0, u64::try_from(retry_after.as_millis()).expect("a few"));
+    source.admit(&source.window(later), request(61 * 4_096, later, 100)).expect("retry_after says when");
+}
+
+#[test]
+fn small_requests_pass_large_ones_within_their_slack() {
+    let source = source(TWITTER, RULES);
+    let mut rng = rng();
+    let window = source.window(START);
+    source.claim(&window, 11 * 4_096, &mut rng).expect("the whole window");
+    let large = source.admit(&window, request(400 * 4_096, START, 1_000)).expect("available in 400 ticks");
+    for ms in 1..=400 {
+        let now = after_ms(ms);
+        source.advance(now, &mut rng, &Heard::default());
+        let window = source.window(now);
+        for _ in 0..10 {
+            assert!(source.claim(&window, 1, &mut rng).is_some(), "single IDs are there at {ms} ms");
+        }
+        assert_eq!(source.claim(&window, 1_000, &mut rng), None, "larger ones queue");
+    }
+    let finished = run_queue(&source, 401, 500);
+    assert_eq!(finished.len(), 1);
+    assert_eq!((finished[0].1, finished[0].2, finished[0].3), (large, 400 * 4_096, None));
+}
+
+#[test]
+fn passing_never_makes_an_admitted_request_late() {
+    let source = source(SCARCE, RULES);
+    let mut rng = rng();
+    let window = source.window(START);
+    source.claim(&window, 110, &mut rng).expect("the whole window");
+    // 1,000 IDs in exactly 100 ticks of 10: no slack.
+    let large = source.admit(&window, request(1_000, START, 100)).expect("just available");
+    let mut singles = 0;
+    let mut finished = Vec::new();
+    for ms in 1..=101 {
+        let now = after_ms(ms);
+        source.advance(now, &mut rng, &Heard::default());
+        finished.extend(source.collect(0));
+        let window = source.window(now);
+        singles += u64::from(source.claim(&window, 1, &mut rng).is_some());
+    }
+    let done = finished.iter().find(|each| each.id == large).expect("its wait is over");
+    assert_eq!(done.refusal, None, "{singles} single IDs went first");
+    assert_eq!(done.spans.iter().map(|span| span.count).sum::<u64>(), 1_000);
+}
+
+#[test]
+fn small_requests_that_wait_are_served_first_in_their_order() {
+    let source = source(SCARCE, RULES);
+    let mut rng = rng();
+    let window = source.window(START);
+    source.claim(&window, 110, &mut rng).expect("the whole window");
+    let large = source.admit(&window, request(100, START, 1_000)).expect("available");
+    let small: Vec<WaitId> =
+        (0..5).map(|_| source.admit(&window, request(1, START, 1_000)).expect("available")).collect();
+    let finished = run_queue(&source, 1, 100);
+    let order: Vec<WaitId> = finished.iter().map(|each| each.1).collect();
+    assert_eq!(order, [small, vec![large]].concat());
+    assert!(finished[4].0 == 1, "all five in the first tick: {finished:?}");
+}
+
+#[test]
+fn a_partial_request_takes_what_there_is_when_its_wait_ends() {
+    let source = source(SCARCE, RULES);
+    let window = source.window(START);
+    let partial = WaitRequest { partial: true, ..request(1_000, START, 20) };
+    let id = source.admit(&window, partial).expect("some are welcome");
+    let finished = run_queue(&source, 0, 20);
+    assert_eq!(
+        finished,
+        [(20, id, 110 + 200 - 1, None)],
+        "the window's 11 ticks and 20 more, less one for others"
+    );
+    let now = after_ms(20);
+    drain(&source, now);
+    let none = WaitRequest { partial: true, ..request(50, now, 0) };
+    assert!(
+        matches!(source.admit(&source.window(now), none), Err(Refusal::Exhausted(Some(_)))),
+        "nothing is there, and it does not wait"
+    );
+}
+
+#[test]
+fn a_request_that_does_not_wait_takes_its_turn_if_it_has_come() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(START);
+    source.admit(&window, request(4_096, START, 100)).expect("there");
+    source.admit(&window, request(4_096, START, 0)).expect("there after it");
+    let finished = run_queue(&source, 0, 0);
+    assert_eq!(finished.len(), 2);
+    assert!(finished.iter().all(|each| each.3.is_none()), "{finished:?}");
+}
+
+#[test]
+fn a_cancelled_request_leaves_the_line_and_its_place() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(START);
+    let first = source.admit(&window, request(500 * 4_096, START, 1_000)).expect("available");
+    let second = source.admit(&window, request(50 * 4_096, START, 1_000)).expect("available");
+    source.cancel(first);
+    assert_eq!(source.wait_queue().admitted_ids(), 50 * 4_096);
+    let finished = run_queue(&source, 0, 100);
+    assert_eq!(finished.iter().map(|each| each.1).collect::<Vec<_>>(), [second]);
+    source.cancel(second);
+    assert_eq!(source.wait_queue().admitted_ids(), 0);
+}
+
+#[test]
+fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
+    let numbering = numbering(TWITTER);
+    let tick = numbering.tick_at(START.wall);
+    let ceiling = numbering.first_of(tick);
+    let source =
+        Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
+    let heard = Heard::default();
+    let mut rng = rng();
+    let id = source.admit(&source.window(START), request(11 * 4_096, START, 100)).expect("available");
+    source.advance(START, &mut rng, &heard);
+    source.advance(after_ms(1), &mut rng, &heard);
+    assert_eq!(*heard.ceilings.borrow(), 1, "the keeper is nudged once");
+    assert!(source.collect(0).is_empty());
+    source.grant().raise(source.numbering().end());
+    source.advance(after_ms(2), &mut rng, &heard);
+    let finished = source.collect(0);
+    assert_eq!((finished.len(), finished[0].id, finished[0].refusal), (1, id, None));
+    assert_eq!(*heard.shards.borrow(), [0]);
+}
+
+#[test]
+fn a_ceiling_that_is_not_raised_is_no_ceiling() {
+    let numbering = numbering(TWITTER);
+    let ceiling = numbering.first_of(numbering.tick_at(START.wall));
+    let source =
+        Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
+    source.admit(&source.window(START), request(20 * 4_096, START, 100)).expect("the ceiling may rise");
+    let finished = run_queue(&source, 0, 100);
+    assert_eq!(finished.len(), 1);
+    assert_eq!(finished[0].3, Some(Refusal::NoCeiling));
+}
+
+#[test]
+fn a_request_that_does_not_wait_nudges_the_keeper_too() {
+    let numbering = numbering(TWITTER);
+    let ceiling = numbering.first_of(numbering.tick_at(UnixMicros(START.wall.0 - SECOND_US)));
+    let source =
+        Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
+    let heard = Heard::default();
+    source.admit(&source.window(START), request(1, START, 0)).expect("the ceiling may rise at any moment");
+    source.advance(START, &mut rng(), &heard);
+    assert_eq!(source.collect(0)[0].refusal, Some(Refusal::NoCeiling));
+    assert_eq!(*heard.ceilings.borrow(), 1);
+    assert!(source.grant().is_wanted(), "for the keeper to see, though nobody waits any more");
+}
+
+#[test]
+fn a_partial_request_that_cannot_be_had_in_full_holds_nobody_up() {
+    let source = source(SCARCE, RULES);
+    let mut rng = rng();
+    let hog = WaitRequest { partial: true, ..request(1_000_000, START, 1_000) };
+    let hog = source.admit(&source.window(START), hog).expect("some are welcome");
+    let exact =
+        source.admit(&source.window(START), request(4_000, START, 1_000)).expect("less than half of all");
+    let mut singles = 0;
+    for ms in 0..1_000 {
+        source.advance(after_ms(ms), &mut rng, &Heard::default());
+        let window = source.window(after_ms(ms));
+        singles += u64::from(source.claim(&window, 1, &mut rng).is_some());
+    }
+    assert!(singles > 900, "{singles} single IDs in 1,000 ticks");
+    source.advance(after_ms(1_000), &mut rng, &Heard::default());
+    let finished = source.collect(0);
+    let ended: Vec<_> = finished.iter().map(|each| (each.id, each.refusal)).collect();
+    assert_eq!(ended, [(exact, None), (hog, None)]);
+}
+
+#[test]
+fn what_waits_keeps_nothing_of_a_lost_grant() {
+    let source = source(TWITTER, RULES);
+    let mut rng = rng();
+    let heard = Heard::default();
+    source.admit(&source.window(START), request(20 * 4_096, START, 1_000)).expect("available");
+    source.advance(START, &mut rng, &heard);
+    let used = source.cursor().expect("not sealed");
+    source.grant().revoke();
+    source.advance(after_ms(1), &mut rng, &heard);
+    source.grant().raise(source.numbering().end());
+    for ms in 2..30 {
+        source.advance(after_ms(ms), &mut rng, &heard);
+    }
+    let finished = source.collect(0);
+    assert_eq!(finished[0].refusal, None);
+    assert!(finished[0].spans.iter().all(|span| span.from >= used), "all is claimed again");
+    assert_eq!(finished[0].spans.iter().map(|span| span.count).sum::<u64>(), 20 * 4_096);
+    assert_eq!(source.wait_queue().admitted_ids(), 0);
+}
+
+#[test]
+fn what_was_ready_when_the_grant_was_lost_is_refused() {
+    let source = source(TWITTER, RULES);
+    source.admit(&source.window(START), request(4_096, START, 1_000)).expect("available");
+    source.advance(START, &mut rng(), &Heard::default());
+    source.grant().revoke();
+    let finished = source.collect(0);
+    assert_eq!((finished[0].refusal, finished[0].spans.len()), (Some(Refusal::NoCeiling), 0));
+}
+
+#[test]
+fn without_a_burst_window_half_the_ticks_are_promised() {
+    let source = source(TWITTER, Rules { burst_window: Duration::ZERO, ..RULES });
+    let window = source.window(START);
+    assert_eq!(source.admit(&window, request(60 * 4_096, START, 100)), Err(Refusal::Exhausted(None)));
+    source.admit(&window, request(50 * 4_096, START, 100)).expect("half of 100 ticks");
+}
+
+#[test]
+fn a_late_reading_is_told_when_not_never() {
+    let source = source(TWITTER, RULES);
+    let later = after_ms(9);
+    let window = source.window(later);
+    source.claim(&window, source.left(&window), &mut rng()).expect("all there is");
+    let late = source.window(START);
+    assert!(matches!(source.admit(&late, request(1, START, 5)), Err(Refusal::Exhausted(Some(_)))));
+}
+
+#[test]
+fn what_was_claimed_for_a_request_that_gave_up_goes_to_nobody() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(START);
+    let first = source.admit(&window, request(20 * 4_096, START, 1_000)).expect("available");
+    let second = source.admit(&window, request(15 * 4_096, START, 1_000)).expect("available beside it");
+    source.advance(START, &mut rng(), &Heard::default());
+    let used = source.cursor().expect("not sealed");
+    let claimed = used.0 - window.floor.0;
+    source.cancel(first);
+    for ms in 1..30 {
+        source.advance(after_ms(ms), &mut rng(), &Heard::default());
+    }
+    let finished = source.collect(0);
+    assert_eq!((finished.len(), finished[0].id), (1, second));
+    let spans = &finished[0].spans;
+    assert_eq!(spans.iter().map(|span| span.count).sum::<u64>(), 15 * 4_096);
+    let below_used = |span: &Span| span.end().min(used).0.saturating_sub(span.from.0);
+    let before: u64 = spans.iter().map(below_used).sum();
+    assert_eq!(before, claimed / 2, "the other half was claimed for the first: {spans:?}");
+}
+
+#[test]
+fn who_waits_rides_past_a_wall_clock_that_stands() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    let stands = |ms: u64| Now { wall: START.wall, ..after_ms(ms) };
+    source
+        .admit(&source.window(stands(0)), request(1, stands(0), 1_000))
+        .expect("available with the next tick");
+    let heard = Heard::default();
+    source.advance(stands(1), &mut rng(), &heard);
+    assert_eq!(*heard.shards.borrow(), [] as [usize; 0], "at half speed there is no next tick yet");
+    source.advance(stands(2), &mut rng(), &heard);
+    assert_eq!(*heard.shards.borrow(), [0]);
+}
+
+#[test]
+fn who_asks_while_the_clocks_have_jumped_waits_for_the_keeper() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    // An hour back: this counts only after the keeper has looked.
+    let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
+    let jumped = Now { wall: hour_back, jumped: true, ..START };
+    source.admit(&source.window(jumped), request(1, jumped, 1_000)).expect("it waits");
+    let heard = Heard::default();
+    source.advance(jumped, &mut rng(), &heard);
+    assert_eq!((heard.shards.borrow().len(), *heard.ceilings.borrow()), (0, 1), "the keeper is called");
+    let looked = Now { jumped: false, ..START.after(Duration::from_millis(1)) };
+    source.advance(looked, &mut rng(), &heard);
+    assert_eq!(*heard.shards.borrow(), [0]);
+}
+
+#[test]
+fn a_refusal_stays_what_it_is_when_the_grant_is_lost_meanwhile() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    for _ in 0..2 {
+        source.admit(&source.window(START), request(1, START, 1_000)).expect("available with the next tick");
+    }
+    source.grant().revoke();
+    source.grant().raise(source.numbering().end());
+    let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
+    source.advance(Now { wall: hour_back, ..after_ms(1_000) }, &mut rng(), &Heard::default());
+    let refusals: Vec<_> = source.collect(0).into_iter().map(|finished| finished.refusal).collect();
+    assert_eq!(refusals.len(), 2);
+    assert!(refusals.iter().all(|refusal| matches!(refusal, Some(Refusal::ClockBehind(_)))), "{refusals:?}");
+}

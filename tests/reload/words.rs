@@ -1,0 +1,139 @@
+//! Requests for a reload, their answers and log lines.
+
+use super::*;
+
+/// Reloads as `systemctl reload` does, and returns the exit code and the error output.
+fn reload_by_command(daemon: &Daemon) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    command
+        .arg("reload")
+        .env("MAINPID", daemon.id().to_string())
+        .env("RUNTIME_DIRECTORY", daemon.path("run"));
+    let output = command.stdin(Stdio::null()).output().expect("the program runs");
+    (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+}
+
+#[test]
+fn the_result_of_a_reload_is_an_exit_code_and_shows_in_status_metrics_and_configuration() {
+    let setup = Setup::configured("limits.max_count = 1000");
+    std::fs::create_dir(setup.path("run")).expect("a runtime directory");
+    let run = setup.path("run");
+    let daemon = setup.env("RUNTIME_DIRECTORY", run).admin().start();
+    let success = || sample(&scrape(&daemon), "snowbank_config_last_reload_successful");
+    let reload_check = || {
+        let checks = get(&daemon, "/readyz").json()["checks"].clone();
+        let check =
+            checks.as_array().expect("checks").iter().find(|check| check["name"] == "reload").cloned();
+        check.expect("the check")["message"].as_str().expect("a message").to_owned()
+    };
+    assert_eq!((success(), reload_check().as_str()), (1.0, "none since the start"));
+    assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"));
+
+    configure(&daemon, "shards = 7\nlimits.max_count = 2000");
+    let (code, said) = reload_by_command(&daemon);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the reload was refused: ") && said.contains("shards: found 7"), "{said}");
+    assert_eq!(success(), 0.0);
+    assert!(reload_check().contains("was refused: ") && reload_check().contains("shards: found 7"));
+    assert_eq!(get(&daemon, "/readyz").code, 200, "it serves on");
+    assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"), "the live one");
+
+    configure(&daemon, "limits.max_count = 3000");
+    assert_eq!(reload_by_command(&daemon), (Some(0), String::new()));
+    assert_eq!((success(), reload_check().as_str()), (1.0, "the last reload succeeded"));
+    assert!(get(&daemon, "/config").body.contains("limits.max_count = 3000\n"));
+    assert!(sample(&scrape(&daemon), "snowbank_config_last_reload_timestamp_seconds") > 1.7e9);
+    assert!(!daemon.path("run/reload.sock").exists());
+}
+
+#[test]
+fn options_stay_above_the_file() {
+    let setup = Setup::configured("shards = 1\nworker_ids = 9\n").option("--worker-id", "3");
+    let daemon = setup.env("SNOWBANK_SHARDS", "2").start();
+    assert_reloaded(&daemon, "shards = 5\nworker_ids = 8\nlisten = \"127.0.0.1:1\"", &["nothing changed"]);
+    assert_eq!(twitter_worker(daemon.connect().next(Ask::of(1)).ids()[0]), 3);
+    let two = format!("{}{}", source("default", 3), source("other", 4));
+    assert_refused(&daemon, &two, &[&["--worker-id: found 2 [[sources]] in the file, allowed: one"]]);
+}
+
+#[test]
+fn the_level_of_the_log_changes_and_says_so() {
+    let toml = |level: &str| format!("[log]\nlevel = \"{level}\"\n");
+    let daemon = Setup::configured(&toml("info")).start();
+    for (from, to) in [("info", "warn"), ("warn", "debug"), ("debug", "error"), ("error", "info")] {
+        assert_reloaded(&daemon, &toml(to), &[&format!("log.level: \"{from}\" -> \"{to}\"")]);
+    }
+    assert_reloaded(&daemon, &toml("warn"), &[]);
+    configure(&daemon, &format!("{}[limits]\nmax_count = 7\n", toml("warn")));
+    let before = daemon.log();
+    daemon.signal(Signal::HUP);
+    let mut wire = daemon.connect();
+    poll("the reload", || wire.next(Ask::of(8)).id_count().is_none().then_some(()));
+    assert_eq!(daemon.log(), before, "said below the level");
+    assert_refused(&daemon, "log.format = \"json\"", &[&["log.format: found \"json\""]]);
+}
+
+#[test]
+fn the_same_place_in_other_words_is_no_change() {
+    let setup = Setup::new().env("SNOWBANK_STATE_DIR", "");
+    let home = setup.path("service");
+    let daemon = setup.env("STATE_DIRECTORY", &home).config("").start();
+    let toml = |path: &Path| format!("state_dir = {path:?}\n");
+    assert_reloaded(&daemon, &toml(&home), &["nothing changed"]);
+    let service = format!("the daemon runs with {home:?}");
+    assert_refused(&daemon, &toml(&daemon.path("else")), &[&["state_dir: found ", &service]]);
+}
+
+#[test]
+fn without_a_file_a_reload_says_so() {
+    let daemon = Setup::new().start();
+    let said = reload(&daemon);
+    assert!(said.contains("without a configuration file") && said.contains("nothing changed"), "{said}");
+    daemon.connect().next(Ask::of(1)).ids();
+    daemon.stop();
+}
+
+#[test]
+fn hang_ups_at_any_time_end_nothing_and_the_last_one_counts() {
+    let toml = |count: usize| {
+        format!("[limits]\ndrain_timeout = \"30s\"\nmax_count = {count}\n{}", source("slow", 1))
+    };
+    let setup = Setup::configured(&toml(1));
+    let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
+    disk.order("sync stall 300");
+    let mut daemon = {
+        let setup = disk.under(setup);
+        let path = setup.path("snowbank.toml");
+        // While it starts: it is there from its first sync on.
+        let state = setup.path("state");
+        let hang_up = std::thread::spawn(move || {
+            let file = state.join("lock");
+            let holder = poll("a daemon that starts", || {
+                let text = std::fs::read_to_string(&file).ok()?;
+                text.split_whitespace()
+                    .find_map(|word| word.trim_matches(|c: char| !c.is_ascii_digit()).parse().ok())
+            });
+            replace(&path, &toml(2));
+            let pid = rustix::process::Pid::from_raw(holder).expect("a process");
+            rustix::process::kill_process(pid, Signal::HUP).expect("it is there");
+        });
+        let daemon = setup.start();
+        hang_up.join().expect("no panic");
+        daemon
+    };
+    poll("the reload of the start", || daemon.log().contains("limits.max_count: 1 -> 2").then_some(()));
+    disk.works();
+    for round in 3..50 {
+        configure(&daemon, &toml(round));
+        daemon.signal(Signal::HUP);
+    }
+    let mut wire = daemon.connect();
+    poll("the last configuration", || wire.next(Ask::of(49)).id_count());
+    // While it stops: half a request keeps it from its end.
+    wire.send(&Ask::of(1_000).bytes());
+    wire.reply().assert_error(0, BAD_COUNT);
+    daemon.signal(Signal::TERM);
+    daemon.signal(Signal::HUP);
+    daemon.signal(Signal::HUP);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+}

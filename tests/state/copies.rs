@@ -1,0 +1,274 @@
+//! Older copies of a state: what the machine's marks reveal of them.
+
+use super::*;
+
+impl Machine {
+    /// Copies the state as a backup does, one file after another, however busy its daemon is.
+    fn back_up(&self) -> Vec<u8> {
+        poll("a whole copy", || {
+            let bytes = fs::read(self.file()).expect("the state is there");
+            (fs::read(self.file()).expect("read again") == bytes).then_some(bytes)
+        })
+    }
+
+    /// Puts a copy in the place of the state.
+    fn restore(&self, copy: &[u8]) {
+        fs::write(self.file(), copy).expect("written");
+    }
+
+    /// Below which ID the only worker ID was granted, as its lock says. The state may say more by a raise, if a kill fell between.
+    fn marked(&self) -> u64 {
+        let lock = fs::read_dir(self.path("locks")).expect("read").next().expect("a lock").expect("read");
+        let text = fs::read_to_string(lock.path()).expect("text");
+        let mark = text.lines().nth(1).expect("a mark");
+        mark.split(' ').find_map(|word| word.parse().ok().filter(|_| word.len() == 20)).expect("an ID")
+    }
+
+    fn assert_older_is_refused(&self) {
+        let refusal = ["is older than the one that served", "newest state directory", "--adopt-state once"];
+        self.setup().end().assert_refusal(&refusal);
+        self.setup().end().assert_refusal(&[&self.state().display().to_string(), "\"default\""]);
+    }
+}
+
+/// Draws until the state says that more was granted than now, and gives the last ID.
+fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
+    let (mut wire, bound) = (daemon.connect(), machine.shown().bound);
+    poll("an ID above the ceiling of before", || Some(one(&mut wire)).filter(|&id| id > bound))
+}
+
+#[test]
+fn a_backup_is_refused_once_more_was_handed_out() {
+    let machine = Machine::new();
+    let daemon = machine.setup().config("max_ahead = \"202ms\"").start();
+    let running = machine.back_up();
+    draw_past_a_raise(&machine, &daemon);
+    daemon.stop();
+    let clean = machine.back_up();
+    machine.restore(&running);
+    machine.assert_older_is_refused();
+    assert_eq!(machine.back_up(), running, "it is left as it is");
+    let export = machine.command(&["export"]);
+    assert_eq!(export.status.code(), Some(1), "{export:?}");
+    assert!(
+        String::from_utf8_lossy(&export.stderr).contains("is older than the state that served"),
+        "{export:?}"
+    );
+    assert_eq!(export.stdout, b"");
+
+    // The newest is as good as ever, and after another life a copy of it no more.
+    machine.restore(&clean);
+    let mut daemon = machine.start();
+    let last = draw_past_a_raise(&machine, &daemon);
+    daemon.kill();
+    let killed = machine.back_up();
+    machine.restore(&clean);
+    machine.assert_older_is_refused();
+    machine.restore(&killed);
+    assert!(one(&mut machine.start().connect()) > last);
+}
+
+#[test]
+fn an_older_copy_is_adopted_once_the_clock_is_past_what_was_granted() {
+    let machine = Machine::new();
+    let adopted = || machine.setup().args(["--adopt-state"]);
+    let mut daemon = machine.start();
+    let copy = machine.back_up();
+    let last = draw_past_a_raise(&machine, &daemon);
+    daemon.kill();
+    let bound = machine.marked();
+    machine.restore(&copy);
+    adopted().end().assert_refusal_for_now(&["the clock gets there in ", "--adopt-state then"]);
+    machine.assert_older_is_refused();
+    poll("the clock gets there", || (unix_ms() > twitter_unix_ms(bound)).then_some(()));
+    let daemon = adopted().start();
+    let id = one(&mut daemon.connect());
+    assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
+    assert!(daemon.log().contains("adopted an older copy of the state"), "{}", daemon.log());
+    daemon.stop();
+    machine.start().stop();
+    machine.restore(&copy);
+    machine.assert_older_is_refused();
+}
+
+/// Copies that take turns: each start is compared with all that the machine has granted, whichever served.
+#[test]
+fn two_copies_used_in_turn_repeat_nothing() {
+    let machine = Machine::new();
+    machine.start().stop();
+    let mut copies = [machine.back_up(), machine.back_up()];
+    let (mut ids, mut granted_until) = (BTreeSet::new(), 0);
+    for round in 0..8 {
+        let copy = &mut copies[round % 2];
+        machine.restore(copy);
+        poll("the clock is past all that was granted", || (unix_ms() > granted_until).then_some(()));
+        let mut daemon = machine.setup().config("max_ahead = \"102ms\"").args(["--adopt-state"]).start();
+        let mut wire = daemon.connect();
+        for _ in 0..5 {
+            let reply = wire.next(Ask::of(100));
+            assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "round {round}: an ID came twice");
+        }
+        drop(wire);
+        match round % 3 {
+            0 => daemon.kill(),
+            _ => drop(daemon.stop()),
+        }
+        granted_until = granted_until.max(twitter_unix_ms(machine.shown().bound));
+        *copy = machine.back_up();
+    }
+}
+
+#[test]
+fn a_new_directory_starts_above_what_the_old_one_was_granted() {
+    let machine = Machine::new();
+    let mut daemon = machine.start();
+    let last = one(&mut daemon.connect());
+    daemon.kill();
+    let bound = machine.marked();
+    fs::remove_dir_all(machine.state()).expect("removed");
+    let daemon = machine.start();
+    let id = one(&mut daemon.connect());
+    assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
+    daemon.stop();
+    // Two directories that take turns are not copies of each other.
+    let other = || machine.setup().env("SNOWBANK_STATE_DIR", machine.path("other"));
+    let mut last = id;
+    for setup in [other(), machine.setup(), other(), machine.setup()] {
+        let daemon = setup.start();
+        let id = one(&mut daemon.connect());
+        assert!(id > last);
+        last = id;
+        daemon.stop();
+    }
+}
+
+#[test]
+fn an_older_copy_does_not_undo_an_export() {
+    let (machine, _) = used();
+    let copy = machine.back_up();
+    let exported = machine.command(&["export", "--output", machine.path("export").to_str().unwrap()]);
+    assert!(exported.status.success(), "{exported:?}");
+    machine.restore(&copy);
+    machine.setup().end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
+    machine.setup().args(["--adopt-state"]).end().assert_refusal(&["state export` moved worker ID"]);
+    fs::remove_dir_all(machine.state()).expect("removed");
+    machine.setup().end().assert_refusal(&["state export` moved worker ID"]);
+    let import = |code| {
+        let done = machine.command(&["import", machine.path("export").to_str().unwrap()]);
+        assert_eq!(done.status.code(), Some(code), "{done:?}");
+    };
+    import(0);
+    let daemon = machine.start();
+    one(&mut daemon.connect());
+    daemon.stop();
+    // Used up, wherever it is imported.
+    fs::remove_dir_all(machine.state()).expect("removed");
+    import(1);
+}
+
+#[test]
+fn a_daemon_without_a_state_starts_above_what_others_were_granted() {
+    let machine = Machine::new();
+    let config = "max_ahead = \"402ms\"";
+    let mut daemon = machine.setup().config(config).start();
+    let last = one(&mut daemon.connect());
+    daemon.kill();
+    let bound = machine.marked();
+    let mut daemon = machine.setup().config(config).args(["--state-dir", "none"]).start();
+    let id = one(&mut daemon.connect());
+    assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
+    daemon.kill();
+    machine.start().stop();
+}
+
+/// As after a boot, which empties the directory of the locks: nothing is left that could tell. Then the clock alone protects.
+#[test]
+fn an_empty_lock_directory_does_not_reveal_an_older_copy() {
+    let (machine, _) = used();
+    let copy = machine.back_up();
+    let daemon = machine.start();
+    let last = one(&mut daemon.connect());
+    daemon.stop();
+    machine.restore(&copy);
+    machine.assert_older_is_refused();
+    fs::remove_dir_all(machine.path("locks")).expect("removed");
+    thread::sleep(Duration::from_millis(50));
+    assert!(one(&mut machine.start().connect()) > last, "the clock has gone on");
+}
+
+#[test]
+fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
+    let (machine, last) = used();
+    let locks = fs::read_dir(machine.path("locks")).expect("read");
+    let lock = locks.map(|entry| entry.expect("read").path()).next().expect("a lock");
+    let whole = fs::read(&lock).expect("read");
+    let holder_bytes = whole.iter().position(|&byte| byte == b'\n').expect("a holder's line") + 1;
+    let (said, marked) = whole.split_at(holder_bytes);
+    assert!(marked.starts_with(b"granted  below ID "), "{}", String::from_utf8_lossy(marked));
+    for noise in [&b"granted"[..], &[0; 64], &[b'9'; 4_096]] {
+        fs::write(&lock, [said, noise].concat()).expect("written");
+        machine.setup().end().assert_refusal(&[lock.to_str().unwrap(), "remove it"]);
+    }
+    fs::write(&lock, "process 1, worker ID 0, of a program that marks nothing\n").expect("written");
+    let daemon = machine.start();
+    assert!(one(&mut daemon.connect()) > last);
+    daemon.stop();
+    fs::remove_file(&lock).expect("removed");
+    assert!(Command::new("mkfifo").arg(&lock).status().expect("mkfifo runs").success());
+    machine.setup().end().assert_refusal_for_now(&[lock.to_str().unwrap(), "not a regular file"]);
+}
+
+/// Killed while it stops, or stopped on a disk that fails: the state that is left is the newest, wherever it was caught.
+#[test]
+fn a_stop_that_is_cut_short_is_not_taken_for_an_older_copy() {
+    for orders in ["sync stall 400".to_owned(), format!("sync lie {EIO}"), format!("write fail {ENOSPC}")] {
+        let machine = Machine::new();
+        let disk = machine.disk();
+        let mut last = 0;
+        for _ in 0..3 {
+            let mut daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
+            let id = one(&mut daemon.connect());
+            assert!(id > last, "{orders}");
+            last = id;
+            disk.order(&orders);
+            daemon.signal(Signal::TERM);
+            match orders.contains("stall") {
+                true => {
+                    thread::sleep(Duration::from_millis(150));
+                    daemon.kill();
+                }
+                false => assert_eq!(daemon.wait(), Some(0), "{}", daemon.log()),
+            }
+            disk.works();
+        }
+    }
+}
+
+#[test]
+fn a_source_that_joins_is_marked_like_the_others() {
+    let source = |name: &str, worker: u32| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
+    let machine = Machine::new();
+    let mut daemon = machine.setup().config(&source("first", 1)).start();
+    let both = source("first", 1) + &source("second", 2);
+    fs::write(daemon.path("snowbank.toml"), &both).expect("written");
+    daemon.signal(Signal::HUP);
+    let marks = || {
+        let locks = fs::read_dir(machine.path("locks")).expect("read");
+        let locks = locks.map(|entry| fs::read_to_string(entry.expect("read").path()).expect("text"));
+        locks.filter(|text| text.lines().nth(1).is_some_and(|mark| mark.starts_with("granted"))).count()
+    };
+    poll("two marks", || (marks() == 2).then_some(()));
+    let copy = machine.back_up();
+    poll("a raise", || {
+        daemon.connect().next(Ask::of(1).source(1)).ids();
+        (machine.back_up() != copy).then_some(())
+    });
+    thread::sleep(Duration::from_millis(1_500));
+    daemon.kill();
+    machine.restore(&copy);
+    machine
+        .setup()
+        .config(&source("second", 2))
+        .end()
+        .assert_refusal(&["is older than the one", "\"second\""]);
+}

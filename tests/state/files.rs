@@ -1,0 +1,217 @@
+//! Files that are damaged, of another version, of another machine, or not state files at all.
+
+use super::*;
+
+#[test]
+fn damaged_files_are_refused_and_left_alone() {
+    let (machine, _) = used();
+    let whole = fs::read(machine.file()).expect("read");
+    let mut flipped = whole.clone();
+    for copy in [0, whole.len() / 2] {
+        flipped[copy + 300] ^= 1;
+    }
+    let damaged = [
+        ("emptied", Vec::new()),
+        ("cut off in the header", whole[..100].to_vec()),
+        ("cut off in the first copy", whole[..400].to_vec()),
+        ("whose copies are both damaged", flipped),
+        ("of something else", b"#!/bin/sh\n".repeat(1_000)),
+    ];
+    for (what, bytes) in damaged {
+        fs::write(machine.file(), &bytes).expect("written");
+        let ended = machine.setup().end();
+        ended.assert_refusal(&[machine.file().to_str().unwrap(), "corrupt"]);
+        assert_eq!(fs::read(machine.file()).expect("read"), bytes, "a file {what} was touched");
+        assert_eq!(machine.command(&["show"]).status.code(), Some(1), "{what}");
+    }
+    fs::write(machine.file(), &whole).expect("written");
+    machine.start().stop();
+}
+
+/// One page of one copy, or all of it, and the other copy has all that was granted.
+#[test]
+fn damage_to_the_last_raise_never_brings_back_a_lower_ceiling() {
+    const PAGE_BYTES: usize = 4096;
+    let machine = Machine::new();
+    let mut daemon = machine.start();
+    let first = machine.shown().bound;
+    let mut wire = daemon.connect();
+    let last = poll("two raises", || {
+        let id = one(&mut wire);
+        (twitter_unix_ms(machine.shown().bound) > twitter_unix_ms(first) + 1_500).then_some(id)
+    });
+    daemon.kill();
+    let whole = fs::read(machine.file()).expect("read");
+    let mut random = Random::seeded(1);
+    for size in [PAGE_BYTES, whole.len() / 2] {
+        for from in (0..whole.len()).step_by(size) {
+            for bytes in [vec![0; size], random.bytes(size)] {
+                let mut damaged = whole.clone();
+                damaged[from..from + size].copy_from_slice(&bytes);
+                fs::write(machine.file(), &damaged).expect("written");
+                assert!(machine.shown().bound > last, "{size} bytes from {from} on were damaged");
+            }
+        }
+    }
+    fs::write(machine.file(), &whole[..whole.len() / 2]).expect("written");
+    let bound = machine.shown().bound;
+    let daemon = machine.start();
+    assert!(one(&mut daemon.connect()) >= bound);
+    daemon.stop();
+    assert_eq!(fs::read(machine.file()).expect("read").len(), whole.len(), "both copies are there again");
+}
+
+#[test]
+fn a_newer_file_is_refused_with_both_versions() {
+    let (machine, _) = used();
+    let slot_bytes = fs::read(machine.file()).expect("read").len() / 2;
+    let newer = records::copy(7, 1_000, "of a later program", slot_bytes).repeat(2);
+    fs::write(machine.file(), &newer).expect("written");
+    machine.setup().end().assert_refusal(&["format 7", "reads up to 1", machine.file().to_str().unwrap()]);
+    assert_eq!(fs::read(machine.file()).expect("read"), newer);
+}
+
+#[test]
+fn a_file_of_an_older_program_is_refused() {
+    let machine = Machine::new();
+    let older = machine.state().join("ceilings.redb");
+    fs::create_dir(machine.state()).expect("made");
+    fs::write(&older, "redb").expect("written");
+    machine.setup().end().assert_refusal(&[older.to_str().unwrap(), "state export", "state import"]);
+    assert_eq!(machine.command(&["show"]).status.code(), Some(1));
+}
+
+#[test]
+fn another_machines_state_needs_adopt_state() {
+    let (machine, last) = used();
+    machine.edit(|record| record["machine"] = "0123456789abcdef0123456789abcdef".into());
+    if Path::new("/etc/machine-id").exists() {
+        machine.setup().end().assert_refusal(&[
+            "another machine's",
+            "--adopt-state",
+            machine.state().to_str().unwrap(),
+        ]);
+        assert_eq!(machine.command(&["export"]).status.code(), Some(1));
+    }
+    let daemon = machine.setup().args(["--adopt-state"]).start();
+    assert!(one(&mut daemon.connect()) > last);
+    assert!(daemon.log().contains("adopted the state of another machine"), "{}", daemon.log());
+    daemon.stop();
+    machine.start().stop();
+}
+
+#[test]
+fn export_and_import_move_a_worker() {
+    let (old, last) = used();
+    let export = old.path("export.json");
+    let file = export.to_str().unwrap();
+    let done = old.command(&["export", "--output", file]);
+    assert!(done.status.success(), "{done:?}");
+    assert!(old.shown().released);
+    assert_eq!(mode(&export), 0o600);
+    old.setup().end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
+    let taken = old.command(&["export", "--output", file]);
+    assert_eq!(taken.status.code(), Some(1), "a file that is there is not written over");
+    let again = old.command(&["export"]);
+    assert_eq!(again.stdout, fs::read(&export).expect("read"), "an export can be had again");
+
+    let new = Machine::new();
+    let done = new.command(&["import", file]);
+    assert!(done.status.success(), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stdout).contains("worker ID 0: goes on from ID "), "{done:?}");
+    let daemon = new.start();
+    let id = one(&mut daemon.connect());
+    assert!(id > last);
+    let refused = new.command(&["import", file]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is in use"), "{refused:?}");
+    daemon.stop();
+    let refused = new.command(&["import", file]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("were granted") && said.lines().count() == 1, "{said}");
+
+    // Into another directory of the machine while a daemon has the worker ID.
+    let daemon = new.start();
+    let elsewhere = new.path("elsewhere");
+    let refused = new.command(&["import", "--state-dir", elsewhere.to_str().unwrap(), file]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("worker ID 0"), "{refused:?}");
+    daemon.stop();
+
+    // And back.
+    let back = new.command(&["export"]);
+    fs::write(new.path("back.json"), &back.stdout).expect("written");
+    let done = old.command(&["import", new.path("back.json").to_str().unwrap()]);
+    assert!(done.status.success(), "{done:?}");
+    let daemon = old.start();
+    assert!(one(&mut daemon.connect()) > id);
+}
+
+#[test]
+fn other_files_than_exports_are_refused() {
+    let machine = Machine::new();
+    for (text, reason) in [
+        ("", "not an export"),
+        ("{}", "not an export"),
+        ("{\"snowbank_state_format\":1,\"records\":[]}", "no source"),
+        ("{\"snowbank_state_format\":9,\"records\":[{}]}", "format 9"),
+    ] {
+        fs::write(machine.path("export"), text).expect("written");
+        let refused = machine.command(&["import", machine.path("export").to_str().unwrap()]);
+        assert_eq!(refused.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains(reason) && said.lines().count() == 1, "{text:?}: {said}");
+    }
+    assert_eq!(machine.command(&["show"]).status.code(), Some(1), "there is no state");
+}
+
+#[test]
+fn show_prints_sentences_without_json() {
+    let (machine, _) = used();
+    let output = machine.command(&["show"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in ["not in use", "source \"default\"", "behind now", "this boot", "clean", "worker IDs  0"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+/// An export carries what is kept of earlier configurations, too: of two records with one worker ID the furthest counts.
+#[test]
+fn an_export_of_several_configurations_can_be_imported_again() {
+    let machine = Machine::new();
+    machine.setup().config("worker_ids = \"0-1\"").start().stop();
+    let daemon = machine.setup().config("worker_ids = 1").start();
+    let last = one(&mut daemon.connect());
+    daemon.stop();
+    let exported = machine.command(&["export", "--output", machine.path("export").to_str().unwrap()]);
+    assert!(exported.status.success(), "{exported:?}");
+    let new = Machine::new();
+    for _ in 0..2 {
+        let done = new.command(&["import", machine.path("export").to_str().unwrap()]);
+        assert!(done.status.success(), "{done:?}");
+        assert_eq!(String::from_utf8_lossy(&done.stdout).lines().count(), 2, "{done:?}");
+    }
+    assert!(one(&mut new.setup().config("worker_ids = 1").start().connect()) > last);
+}
+
+/// A state from before states had an identity: it is read as it is, and has one from its next start on.
+#[test]
+fn a_state_without_an_identity_gets_one_and_keeps_it() {
+    let (machine, last) = used();
+    let identity = || {
+        let shown = machine.command(&["show", "--json"]);
+        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+        shown["sources"][0]["owner"]["state"].as_str().unwrap_or_default().to_owned()
+    };
+    let first = identity();
+    machine.start().stop();
+    assert_eq!(identity(), first);
+    machine.edit(|record| {
+        record["owner"].as_object_mut().expect("an owner").remove("state");
+    });
+    assert_eq!(identity(), "");
+    let daemon = machine.start();
+    assert!(one(&mut daemon.connect()) > last);
+    daemon.stop();
+    assert!(identity().len() == 32 && identity() != first);
+}

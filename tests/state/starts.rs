@@ -1,0 +1,155 @@
+//! The beginning of a start: ceilings ahead of the clock, changed worker IDs, names and layouts.
+
+use super::*;
+
+/// The state as if the daemon had been killed while this far ahead of the clock.
+fn ahead(machine: &Machine, ahead_ms: u64) {
+    let tick = unix_ms() + ahead_ms - 1_288_834_974_657;
+    machine.edit(|record| {
+        let workers = if record["worker_ids"] == "0-3" { 4 } else { 1 };
+        record["ceiling"] = (tick * 4_096 * workers).to_string().into();
+        record["id_bound"] = (tick << 22).to_string().into();
+        record["clean"] = false.into();
+    });
+}
+
+#[test]
+fn a_far_ceiling_is_waited_for() {
+    let (machine, _) = used();
+    ahead(&machine, 25_000);
+    let bound = machine.shown().bound;
+    let daemon = machine.start();
+    let (code, retry_after_ms, _) = daemon.connect().next(Ask::of(1)).error();
+    assert_eq!(code, CLOCK_BEHIND);
+    assert!((1_000..=16_000).contains(&retry_after_ms), "{retry_after_ms}");
+    daemon.stop();
+    assert!(machine.shown().bound >= bound, "nothing was handed out, and nothing was forgotten");
+}
+
+#[test]
+fn a_start_below_a_near_ceiling_catches_up() {
+    let (machine, _) = used();
+    ahead(&machine, 5_000);
+    let bound = machine.shown().bound;
+    let daemon = machine.start();
+    assert!(one(&mut daemon.connect()) >= bound);
+}
+
+#[test]
+fn changed_worker_ids_names_and_field_names_start_above() {
+    let (machine, mut last) = used();
+    let mut restart = |machine: &Machine, arguments: &[&str], toml: &str, what: &str| {
+        ahead(machine, 2_000);
+        let bound = machine.shown().bound;
+        let daemon = machine.setup().config(toml).args(arguments).start();
+        let id = one(&mut daemon.connect());
+        assert!(id > last && id >= bound, "{what}: {id} is not above {bound} and {last}");
+        last = id;
+        daemon.stop();
+    };
+    restart(&machine, &["--worker-id", "0-3"], "", "more worker IDs");
+    let renamed = "[[sources]]\nname = \"orders\"\nworker_ids = \"0-3\"";
+    restart(&machine, &[], renamed, "another name");
+    assert_eq!(machine.shown().name, "orders", "the old name is gone");
+    let fields = "time:41,machine:10,sequence:12;epoch=1288834974657";
+    restart(&machine, &["--layout", fields], renamed, "other field names");
+    // Another worker ID and the same name: both records are kept, and both bind.
+    let other = "[[sources]]\nname = \"orders\"\nworker_ids = 9";
+    machine.setup().config(other).start().stop();
+    let output = machine.command(&["show"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text.matches("source \"orders\"").count(), 2, "{text}");
+}
+
+#[test]
+fn worker_ids_that_change_in_turn_gain_nothing_without_a_request() {
+    let machine = Machine::new();
+    let start = |worker: &str| {
+        let layout = "time:30,worker:10,sequence:12;tick=3600s;epoch=2020-01-01T00:00:00Z";
+        machine.setup().args(["--layout", layout, "--worker-id", worker]).start()
+    };
+    for worker in ["2", "1"].repeat(5) {
+        start(worker).stop();
+    }
+    one(&mut start("2").connect());
+}
+
+#[test]
+fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
+    let (machine, last) = used();
+    // A later epoch: today's IDs are far below those of the old layout.
+    let later = "time:41,datacenter:5,worker:5,sequence:12;epoch=2020-01-01";
+    for toml in ["", "[[sources]]\nname = \"renamed\"\nworker_ids = 3"] {
+        let ended = machine.setup().config(toml).args(["--layout", later]).end();
+        ended.assert_refusal(&[
+            "above those of layout twitter, ",
+            "epoch=1577836800000",
+            "it can start from 20",
+            "keep layout twitter, or choose one whose IDs lie higher, or, ",
+            "--state-dir",
+        ]);
+    }
+    let short = "time:41,sequence:3";
+    machine
+        .setup()
+        .args(["--layout", short])
+        .end()
+        .assert_refusal(&["all its IDs lie below that; keep layout twitter"]);
+    // An earlier epoch: its IDs of today are larger anyway.
+    let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
+    let daemon = machine.setup().args(["--layout", earlier]).start();
+    assert!(one(&mut daemon.connect()) > last);
+    daemon.stop();
+    machine.setup().end().assert_refusal(&["source \"default\"", "epoch=1104537600000"]);
+    // With a name of its own and a worker ID that nothing used, it is a source that may have been renamed and changed.
+    let other = "[[sources]]\nname = \"other\"\nworker_ids = 8";
+    machine.setup().config(other).end().assert_refusal(&["source \"other\"", "--state-dir"]);
+    // Beside the one that it is not, it is its own.
+    let both = format!("[[sources]]\nname = \"default\"\nlayout = \"{earlier}\"\n{other}");
+    machine.setup().config(&both).start().stop();
+}
+
+#[test]
+fn without_a_state_directory_it_logs_what_is_not_covered() {
+    let machine = Machine::new();
+    let daemon = machine.setup().args(["--state-dir", "none"]).start();
+    one(&mut daemon.connect());
+    assert!(daemon.log().contains("not covered"), "{}", daemon.log());
+    assert!(!machine.state().exists());
+}
+
+#[test]
+fn the_default_directory_comes_from_the_environment() {
+    let machine = Machine::new();
+    let home = machine.path("home");
+    let at = |variable: &str, value: &Path| {
+        let setup =
+            machine.setup().env("SNOWBANK_STATE_DIR", "").env("HOME", &home).env("XDG_STATE_HOME", "");
+        setup.env("STATE_DIRECTORY", "").env(variable, value)
+    };
+    at("HOME", &home).start().stop();
+    assert!(home.join(".local/state/snowbank/ceilings").exists());
+    at("XDG_STATE_HOME", &machine.path("xdg")).start().stop();
+    assert!(machine.path("xdg/snowbank/ceilings").exists());
+    let list = format!("{}:{}", machine.path("service").display(), machine.path("other").display());
+    at("STATE_DIRECTORY", Path::new(&list)).start().stop();
+    assert!(machine.path("service/ceilings").exists());
+    at("HOME", Path::new("")).end().assert_refusal(&["--state-dir none", "$XDG_STATE_HOME"]);
+}
+
+#[test]
+fn a_start_that_fails_later_gives_back_what_it_was_granted() {
+    let (machine, _) = used();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("bound").to_string();
+    for _ in 0..3 {
+        machine
+            .setup()
+            .env("SNOWBANK_LISTEN", &address)
+            .args(["--listen", &address])
+            .end()
+            .assert_refusal_for_now(&[&address]);
+    }
+    let shown = machine.shown();
+    assert!(shown.clean && twitter_unix_ms(shown.bound) <= unix_ms() + 2, "{shown:?}");
+}

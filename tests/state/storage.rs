@@ -1,0 +1,255 @@
+//! Storage that fails, hangs or is full: what a state file promises when calls fail.
+
+use super::*;
+
+#[test]
+fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
+    for (orders, what) in [
+        (format!("sync fail {EIO}"), "syncs fail"),
+        (format!("sync lie {EIO}"), "syncs fail after they were done"),
+        (format!("write fail {ENOSPC}"), "the disk is full"),
+        (format!("write short 100\nsync fail {EIO}"), "writes are short and syncs fail"),
+        (format!("any fail {EIO}"), "everything fails"),
+    ] {
+        let machine = Machine::new();
+        let disk = machine.disk();
+        let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
+        let mut wire = daemon.connect();
+        let mut ids = BTreeSet::from([one(&mut wire)]);
+        let inode = || fs::metadata(machine.file()).expect("the file is there").ino();
+        let before = inode();
+        disk.order(&orders);
+        let message = draw_until_no_ceiling(&mut wire, &mut ids);
+        assert!(message.contains("ceiling"), "{what}: {message}");
+        assert!(ids.len() > 1, "{what}: it serves up to the ceiling");
+        // The next attempts fail too.
+        thread::sleep(Duration::from_millis(1_200));
+        assert!(wire.next(Ask::of(1).wait_ms(50)).id_count().is_none(), "{what}");
+        disk.works();
+        draw_until_served(&mut wire, &mut ids);
+        assert_ne!(inode(), before, "{what}: a file whose sync failed is not trusted again");
+        let said = poll("it says so", || Some(daemon.log()).filter(|said| said.contains("ready again")));
+        for line in [
+            "check ceiling of default fails: reached, and cannot be raised",
+            "not ready: ",
+            "check ceiling of default is ok again",
+            "ready again: ",
+        ] {
+            assert_eq!(said.matches(line).count(), 1, "{what}: {line:?} is not said once:\n{said}");
+        }
+        let last = *ids.last().expect("IDs");
+        drop(daemon);
+        // What is on the disk after all that is whole, and above all that was handed out.
+        assert!(machine.shown().bound > last, "{what}");
+        let daemon = machine.start();
+        assert!(one(&mut daemon.connect()) > last, "{what}");
+    }
+}
+
+/// A power failure leaves what was synced: a file is written, synced, given its name, and then the name is synced.
+/// So is the name of each directory that was made for it.
+#[test]
+fn a_new_state_file_is_on_the_disk_before_it_counts() {
+    const NEW: &str = "in/here/ceilings.new";
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("disk"), machine.path("orders"));
+    let setup = || {
+        let setup = machine.setup().config("max_ahead = \"302ms\"");
+        disk.under(setup.env("SNOWBANK_STATE_DIR", machine.path("disk/in/here")))
+    };
+    let assert_order = |calls: &[String], what: &str| {
+        let at =
+            |call: &str, from: usize| calls[from..].iter().position(|made| made == call).map(|at| from + at);
+        let renamed =
+            at("rename in/here/ceilings", 0).unwrap_or_else(|| panic!("{what}: no name: {calls:?}"));
+        let written = calls[..renamed].iter().rposition(|call| *call == format!("write {NEW}"));
+        let written = written.unwrap_or_else(|| panic!("{what}: nothing is written: {calls:?}"));
+        let synced = at(&format!("sync {NEW}"), written);
+        assert!(
+            synced.is_some_and(|synced| synced < renamed),
+            "{what}: named before it is synced: {calls:?}"
+        );
+        let next = calls.get(renamed + 1).map(String::as_str);
+        assert_eq!(next, Some("sync in/here"), "{what}: the name is not synced: {calls:?}");
+    };
+    let daemon = setup().start();
+    let calls = disk.calls();
+    assert_order(&calls, "the first start");
+    for made in ["sync .", "sync in"] {
+        assert!(
+            calls.iter().any(|call| call == made),
+            "{made:?} is not before the daemon listens: {calls:?}"
+        );
+    }
+    // The same holds for a new file after a failed write.
+    let mut wire = daemon.connect();
+    disk.order(&format!("sync fail {EIO}"));
+    draw_until_no_ceiling(&mut wire, &mut BTreeSet::new());
+    let before = disk.calls().len();
+    disk.works();
+    draw_until_served(&mut wire, &mut BTreeSet::new());
+    let calls = disk.calls()[before..].to_vec();
+    let last_new = calls.iter().rposition(|call| call.starts_with("open") && call.ends_with("ceilings.new"));
+    assert_order(&calls[last_new.expect("a new file")..], "after a failure");
+    daemon.stop();
+    let before = disk.calls().len();
+    let mut daemon = setup().start();
+    // A start writes in place. Its file and its directory may have been put there by a hand that did not sync them.
+    let calls = disk.calls()[before..].to_vec();
+    let is_name = |call: &&str| ["sync in", "sync in/here"].contains(call);
+    let calls: Vec<&str> = calls.iter().map(String::as_str).filter(|call| !call.contains("lock")).collect();
+    let (names, calls): (Vec<&str>, Vec<&str>) = calls.into_iter().partition(is_name);
+    assert_eq!(names, ["sync in", "sync in/here"]);
+    const IN_PLACE: [&str; 4] = [
+        "write in/here/ceilings",
+        "sync in/here/ceilings",
+        "write in/here/ceilings",
+        "sync in/here/ceilings",
+    ];
+    let writes: Vec<&str> = calls.iter().copied().skip_while(|call| !call.starts_with("write")).collect();
+    assert_eq!(writes[..4], IN_PLACE, "{calls:?}");
+    assert!(!calls.iter().any(|call| call.starts_with("rename")), "{calls:?}");
+    daemon.kill();
+}
+
+/// Before a raise is granted, both copies are on the disk.
+#[test]
+fn nothing_is_granted_before_both_copies_are_on_the_disk() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
+    let mut wire = daemon.connect();
+    disk.order("sync stall 1500");
+    let before = disk.calls().len();
+    let syncs = || disk.calls()[before..].iter().filter(|call| *call == "sync ceilings").count();
+    poll("the second copy's sync", || (syncs() == 2).then_some(()));
+    // The first copy says more by now, and nothing of it may be used: the ceiling of before is met.
+    let mut ids = BTreeSet::new();
+    draw_until_no_ceiling(&mut wire, &mut ids);
+    let bytes = fs::read(machine.file()).expect("read");
+    assert_eq!(syncs(), 2, "a machine too slow for this test");
+    assert_eq!(
+        bytes[..bytes.len() / 2],
+        bytes[bytes.len() / 2..],
+        "the second copy is written before its sync"
+    );
+    disk.works();
+    draw_until_served(&mut wire, &mut ids);
+}
+
+/// A start that was killed may have made the directory and not come to syncing its name.
+#[test]
+fn a_directory_that_was_there_is_on_the_disk_before_anything_in_it_counts() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("disk"), machine.path("orders"));
+    let setup = |state: &str| disk.under(machine.setup().env("SNOWBANK_STATE_DIR", machine.path(state)));
+    let assert_synced = |made: &str, from: usize| {
+        let calls = &disk.calls()[from..];
+        assert!(calls.contains(&format!("sync {made}")), "{made:?} is not synced: {calls:?}");
+    };
+    fs::create_dir_all(machine.path("disk/in")).expect("made");
+    setup("disk/in/here").start().stop();
+    assert_synced(".", 0);
+    assert_synced("in", 0);
+    let before = disk.calls().len();
+    setup("disk/in/here").start().stop();
+    assert_synced("in", before);
+    // If it cannot be, nothing is served.
+    disk.order(&format!("name fail {EIO}"));
+    let ended = setup("disk/in/here").end();
+    ended.assert_refusal_for_now(&[
+        "cannot create the state directory or make its name durable",
+        "disk/in/here",
+    ]);
+}
+
+#[test]
+fn a_rename_that_fails_is_tried_again() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
+    let mut wire = daemon.connect();
+    let mut ids = BTreeSet::new();
+    disk.order(&format!("sync fail {EIO}"));
+    draw_until_no_ceiling(&mut wire, &mut ids);
+    disk.order(&format!("rename fail {EIO}"));
+    thread::sleep(Duration::from_millis(1_200));
+    assert!(wire.next(Ask::of(1).wait_ms(50)).id_count().is_none());
+    disk.order(&format!("rename lie {EIO}"));
+    thread::sleep(Duration::from_millis(1_200));
+    disk.works();
+    draw_until_served(&mut wire, &mut ids);
+}
+
+/// The sync of the directory failed after the rename: a power failure may bring the old file back. Repeating the sync proves
+/// nothing, so only another new file will do, and there is no room for one.
+#[test]
+fn a_file_whose_name_may_not_be_durable_is_not_used_on_a_full_disk() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
+    let mut wire = daemon.connect();
+    let mut ids = BTreeSet::new();
+    let inode = || fs::metadata(machine.file()).expect("the file is there").ino();
+    disk.order(&format!("sync fail {EIO}"));
+    draw_until_no_ceiling(&mut wire, &mut ids);
+    let before = inode();
+    disk.order(&format!("name fail {EIO}"));
+    poll("a new file has the name", || {
+        wire.next(Ask::of(1).wait_ms(50)).assert_error(0, NO_CEILING);
+        (inode() != before).then_some(())
+    });
+    disk.order(&format!("name fail {EIO}\nopen fail {ENOSPC}"));
+    thread::sleep(Duration::from_millis(100));
+    disk.order(&format!("open fail {ENOSPC}"));
+    for _ in 0..30 {
+        wire.next(Ask::of(1).wait_ms(100)).assert_error(0, NO_CEILING);
+    }
+    disk.works();
+    draw_until_served(&mut wire, &mut ids);
+}
+
+#[test]
+fn slow_syncs_delay_no_request() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup()).start();
+    let mut wire = daemon.connect();
+    let mut ids = BTreeSet::new();
+    disk.order("sync stall 500");
+    let deadline = Instant::now() + Duration::from_secs(6);
+    while Instant::now() < deadline {
+        // No wait at all is allowed, and it is twice the horizon long.
+        for id in wire.next(Ask::of(1).wait_ms(0)).ids() {
+            assert!(ids.insert(id));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_start_that_cannot_write_is_refused() {
+    let refusal: fn(&Ended, &[&str]) = |ended, parts| ended.assert_refusal(parts);
+    let for_now: fn(&Ended, &[&str]) = |ended, parts| ended.assert_refusal_for_now(parts);
+    for (orders, reason, assert) in [
+        (format!("sync fail {EIO}"), "Input/output error", for_now),
+        (format!("write fail {ENOSPC}"), "No space left on device", for_now),
+        (format!("open fail {EROFS}"), "Read-only file system", refusal),
+    ] {
+        let machine = Machine::new();
+        let disk = machine.disk();
+        disk.order(&orders);
+        assert(&disk.under(machine.setup()).end(), &[reason, machine.state().to_str().unwrap()]);
+        disk.works();
+        machine.start().stop();
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_refused() {
+    let machine = Machine::new();
+    fs::write(machine.path("file"), "").expect("written");
+    let below = machine.path("file").join("state");
+    let ended = machine.setup().env("SNOWBANK_STATE_DIR", &below).end();
+    ended.assert_refusal(&["cannot create the state directory", below.to_str().unwrap(), "--state-dir none"]);
+}

@@ -1,0 +1,81 @@
+//! Real coordinators on free loopback ports, and a proxy before them that delays, cuts, and swallows answers.
+
+mod etcd;
+mod proxy;
+mod redis;
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::Child;
+
+pub(crate) use self::etcd::Etcd;
+pub(crate) use self::proxy::Proxy;
+pub(crate) use self::redis::{Redis, Watched};
+
+/// A coordinator that runs on this machine. Dropped, it is killed and its data are removed.
+pub(crate) trait Coordinator {
+    /// Its name in a configuration.
+    fn name(&self) -> &'static str;
+
+    /// The scheme of its endpoints.
+    fn scheme(&self) -> &'static str {
+        self.name()
+    }
+
+    fn address(&self) -> SocketAddr;
+
+    /// Starts the process, and waits until it answers.
+    fn run(&mut self);
+
+    fn child(&mut self) -> &mut Option<Child>;
+
+    /// Ends the process as a crash would.
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child().take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Removes what it stores, while it does not run.
+    fn lose_data(&mut self);
+
+    /// Returns the value of a key; another text after each write.
+    fn get(&self, key: &str) -> String;
+
+    fn put(&self, key: &str, value: &str);
+
+    fn delete(&self, key: &str);
+
+    /// Has it ask for a password before the fleet is prepared, and returns the user's name.
+    fn require_password(&self, password: &str) -> &'static str;
+
+    /// Returns its words about a password that is wrong.
+    fn wrong_password(&self) -> &'static str;
+
+    fn url(&self) -> String {
+        format!("{}://{}", self.scheme(), self.address())
+    }
+
+    /// Starts a proxy before it.
+    fn proxy(&self) -> Proxy {
+        Proxy::before(self.address(), self.scheme())
+    }
+}
+
+/// Runs a test on each coordinator that is installed.
+pub(crate) fn each(test: impl Fn(&mut dyn Coordinator)) {
+    type Start = fn() -> Option<Box<dyn Coordinator>>;
+    let starts: [Start; 2] = [|| Some(Box::new(Etcd::start()?)), || Some(Box::new(Redis::start()?))];
+    for start in starts {
+        let Some(mut coordinator) = start() else { continue };
+        // Shown if it fails.
+        println!("on {}", coordinator.name());
+        test(coordinator.as_mut());
+        coordinator.kill();
+    }
+}
+
+/// Returns an address that nobody uses at this moment.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+}

@@ -1,0 +1,141 @@
+//! A real etcd.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::{Coordinator, free_address};
+use crate::support::{self, has_program, poll};
+
+/// A single-member etcd. Dropped, it is killed and its data are removed.
+pub(crate) struct Etcd {
+    directory: TempDir,
+    client: SocketAddr,
+    peer: SocketAddr,
+    child: Option<Child>,
+}
+
+impl Etcd {
+    /// Starts an etcd and waits until it answers; `None` if it is not installed.
+    pub(crate) fn start() -> Option<Etcd> {
+        if !has_program("etcd", "etcd-server") {
+            return None;
+        }
+        let directory = support::directory();
+        let mut etcd = Etcd { directory, client: free_address(), peer: free_address(), child: None };
+        etcd.run();
+        Some(etcd)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// Posts JSON to its gateway; `None` if it does not answer.
+    pub(crate) fn post(&self, path: &str, json: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(self.client).ok()?;
+        stream.set_read_timeout(Some(support::DEADLINE)).ok()?;
+        write!(stream, "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n{json}", json.len())
+            .ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+    }
+
+    #[track_caller]
+    fn ask(&self, path: &str, json: &str) -> String {
+        let answer = self.post(path, json).expect("etcd answers");
+        assert!(!answer.contains("\"error\""), "{path} {json}: {answer}");
+        answer
+    }
+}
+
+/// Encodes a text as etcd's gateway wants it.
+fn base64(text: &str) -> String {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let encode = |chunk: &[u8]| -> String {
+        let bits = (0..3).fold(0_usize, |bits, at| bits << 8 | usize::from(*chunk.get(at).unwrap_or(&0)));
+        let letter = |at: usize| {
+            if at > chunk.len() { '=' } else { char::from(ALPHABET[bits >> (18 - 6 * at) & 63]) }
+        };
+        (0..4).map(letter).collect()
+    };
+    text.as_bytes().chunks(3).map(encode).collect()
+}
+
+impl Coordinator for Etcd {
+    fn name(&self) -> &'static str {
+        "etcd"
+    }
+
+    fn scheme(&self) -> &'static str {
+        "http"
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.client
+    }
+
+    fn child(&mut self) -> &mut Option<Child> {
+        &mut self.child
+    }
+
+    fn run(&mut self) {
+        let (client, peer) = (self.url(), format!("http://{}", self.peer));
+        let child = Command::new("etcd")
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("default={peer}"), "--log-level", "error"])
+            .arg("--data-dir")
+            .arg(self.data())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("etcd runs");
+        self.child = Some(child);
+        poll("etcd answers", || {
+            self.post("/v3/kv/range", r#"{"key":"YQ=="}"#).filter(|it| it.contains("header"))
+        });
+    }
+
+    fn lose_data(&mut self) {
+        assert!(self.child.is_none(), "it runs");
+        std::fs::remove_dir_all(self.data()).expect("its data can be removed");
+    }
+
+    fn get(&self, key: &str) -> String {
+        let answer = self.ask("/v3/kv/range", &format!(r#"{{"key":"{}"}}"#, base64(key)));
+        answer.split_once("\"kvs\"").map(|(_, kvs)| kvs.to_owned()).unwrap_or_default()
+    }
+
+    fn put(&self, key: &str, value: &str) {
+        let (key, value) = (base64(key), base64(value));
+        self.ask("/v3/kv/put", &format!(r#"{{"key":"{key}","value":"{value}"}}"#));
+    }
+
+    fn delete(&self, key: &str) {
+        self.ask("/v3/kv/deleterange", &format!(r#"{{"key":"{}"}}"#, base64(key)));
+    }
+
+    fn require_password(&self, password: &str) -> &'static str {
+        self.ask("/v3/auth/user/add", &format!(r#"{{"name":"root","password":"{password}"}}"#));
+        self.ask("/v3/auth/role/add", r#"{"name":"root"}"#);
+        self.ask("/v3/auth/user/grant", r#"{"user":"root","role":"root"}"#);
+        self.ask("/v3/auth/enable", "{}");
+        "root"
+    }
+
+    fn wrong_password(&self) -> &'static str {
+        "authentication failed"
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,122 @@
+//! A proxy before a coordinator.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+const PASS: u8 = 0;
+const REFUSE: u8 = 1;
+const SWALLOW: u8 = 2;
+/// The next write is passed on, then this is [`SWALLOW`].
+const SWALLOW_FROM_WRITE: u8 = 3;
+
+/// Parts of requests that write: to etcd, Redis and ZooKeeper.
+const WRITES: [&[u8]; 3] = [b"request_put", b"'HSET'", b"\"id_bound\""];
+
+/// A proxy on a free loopback port.
+pub(crate) struct Proxy {
+    address: SocketAddr,
+    scheme: &'static str,
+    mode: Arc<AtomicU8>,
+    delay_ms: Arc<AtomicU64>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+    /// Requests that it passed on.
+    passed: Arc<AtomicU64>,
+}
+
+impl Proxy {
+    pub(crate) fn before(to: SocketAddr, scheme: &'static str) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let (mode, delay_ms, open, passed) = Default::default();
+        let proxy = Proxy { address, scheme, mode, delay_ms, open, passed };
+        let (mode, delay_ms) = (Arc::clone(&proxy.mode), Arc::clone(&proxy.delay_ms));
+        let (open, passed) = (Arc::clone(&proxy.open), Arc::clone(&proxy.passed));
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if mode.load(Ordering::SeqCst) == REFUSE {
+                    continue;
+                }
+                let Ok(other) = TcpStream::connect(to) else { continue };
+                let (Ok(one), Ok(two)) = (stream.try_clone(), other.try_clone()) else { continue };
+                let mut all = open.lock().expect("no thread panics");
+                all.extend([stream.try_clone(), other.try_clone()].into_iter().flatten());
+                drop(all);
+                let (count, requests) = (Arc::clone(&passed), Arc::clone(&mode));
+                thread::spawn(move || {
+                    copy(stream, two, |piece| {
+                        count.fetch_add(1, Ordering::SeqCst);
+                        if requests.load(Ordering::SeqCst) == SWALLOW_FROM_WRITE && is_write(piece) {
+                            requests.store(SWALLOW, Ordering::SeqCst);
+                        }
+                        true
+                    });
+                });
+                let (mode, delay_ms) = (Arc::clone(&mode), Arc::clone(&delay_ms));
+                thread::spawn(move || {
+                    copy(other, one, |_| {
+                        thread::sleep(Duration::from_millis(delay_ms.load(Ordering::SeqCst)));
+                        mode.load(Ordering::SeqCst) != SWALLOW
+                    });
+                });
+            }
+        });
+        proxy
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("{}://{}", self.scheme, self.address)
+    }
+
+    /// Passes everything on.
+    pub(crate) fn pass(&self) {
+        self.mode.store(PASS, Ordering::SeqCst);
+    }
+
+    /// Cuts all connections, and closes new ones.
+    pub(crate) fn cut(&self) {
+        self.mode.store(REFUSE, Ordering::SeqCst);
+        for stream in self.open.lock().expect("no thread panics").drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Passes requests on, and no answers.
+    pub(crate) fn swallow_answers(&self) {
+        self.mode.store(SWALLOW, Ordering::SeqCst);
+    }
+
+    /// Passes the next write on, and from then on no answers.
+    pub(crate) fn swallow_answers_from_write(&self) {
+        self.mode.store(SWALLOW_FROM_WRITE, Ordering::SeqCst);
+    }
+
+    /// Delays each answer.
+    pub(crate) fn delay(&self, delay: Duration) {
+        self.delay_ms.store(delay.as_millis() as u64, Ordering::SeqCst);
+    }
+
+    /// Returns the number of pieces of requests that it passed on.
+    pub(crate) fn passed(&self) -> u64 {
+        self.passed.load(Ordering::SeqCst)
+    }
+}
+
+fn is_write(piece: &[u8]) -> bool {
+    WRITES.iter().any(|part| piece.windows(part.len()).any(|window| window == *part))
+}
+
+/// Copies what comes, as far as `passes` lets each piece through.
+fn copy(mut from: TcpStream, mut to: TcpStream, passes: impl Fn(&[u8]) -> bool) {
+    let mut piece = [0; 65_536];
+    while let Ok(size @ 1..) = from.read(&mut piece) {
+        if passes(&piece[..size]) && to.write_all(&piece[..size]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}
