@@ -178,7 +178,7 @@ fn a_target_of_another_protocol_is_named_in_one_line() {
         (&["--resp", "--http"][..], "cannot be used with"),
         (&["--info", "127.0.0.1:1", "--address", "127.0.0.1:2"], "required"),
         (
-            &["--http", "--address", "127.0.0.1:1", "--info", "127.0.0.1:2", "--info", "127.0.0.1:3"],
+            &["--http", "--address", "127.0.0.1:1", "--info=127.0.0.1:2", "--info=127.0.0.1:3"],
             "one --info for each",
         ),
         (&["--http", "--address", "127.0.0.1:1", "--layout", "twitter", "--worker-ids", "9999"], "9999"),
