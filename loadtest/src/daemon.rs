@@ -37,6 +37,9 @@ pub(crate) struct Daemon {
     directory: TempDir,
 }
 
+/// A process, where it listens, and where for the other protocol.
+type Listening = (Child, Endpoint, Option<Endpoint>);
+
 /// The ways to end a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -153,7 +156,7 @@ fn spawn(
     worker_id: u16,
     protocol: Protocol,
     (listen, door): (String, Option<String>),
-) -> Result<Result<(Child, Endpoint, Option<Endpoint>), String>, NotStarted> {
+) -> Result<Result<Listening, String>, NotStarted> {
     // A file, because a full pipe would block the daemon.
     let stderr = directory.join("stderr");
     let mut command = Command::new(binary);
