@@ -168,6 +168,9 @@ impl Status {
         let advice = "check the state directory's disk";
         let result = match &ceilings.failing {
             _ if ceilings.lost.is_some() => fail("revoked, because the worker IDs are lost"),
+            _ if source.ticket().is_some_and(|ticket| ticket.restored) => {
+                fail("revoked, because the machine was restored from a snapshot")
+            }
             Some(reason) if is_reached => {
                 let effect = "refuses with no_ceiling until storage works";
                 fail(format!("reached, and cannot be raised: {reason}; {effect}: {advice}"))
@@ -230,7 +233,13 @@ fn check_fleet(fleet: &FleetStatus) -> Check {
 fn check_numbers(source: &SourceStatus, ticket: &TicketStatus) -> Check {
     let (left, percent) = (Grouped(ticket.left), 100.0 * ticket.left_share);
     let another = "move its table to larger IDs, or to a source with a layout";
-    let result = if ticket.left == 0 {
+    let result = if ticket.restored {
+        fail(
+            "refuses with no_ceiling, because another process, or another copy of the machine that was restored from a \
+             snapshot, may hand out the same numbers: stop this daemon, and run `snowbank ticket set` with the highest number \
+             that any copy handed out",
+        )
+    } else if ticket.left == 0 {
         fail(format!("the counter has ended at {LAST_ID}: {another}"))
     } else if ticket.left_share < LAST_NUMBERS_SHARE {
         warn(format!("{left} numbers are left until {LAST_ID}, {percent:.2} % of all: plan to {another}"))

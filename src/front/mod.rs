@@ -6,6 +6,7 @@
 //! - `native`: Snowbank's own protocol. `resp`: Redis'. `memcached`: that of katsubushi. `noeqd`: noeqd's.
 //! - `http`: HTTP, whose bytes a library parses.
 //! - `decimal`: IDs as digits.
+//! - `statistics`: the statistics of katsubushi.
 //! - `facts`: the facts about the daemon that front-ends use.
 //! - `words`: the reasons of refusals, in the same words for every protocol.
 //! - `stranger`: names for clients that speak another protocol.
@@ -19,6 +20,7 @@ mod memcached;
 mod native;
 mod noeqd;
 mod resp;
+mod statistics;
 mod stranger;
 mod words;
 

@@ -201,6 +201,7 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
         increment: counter.increment(),
         offset: counter.offset(),
         reserved: source.grant().ceiling().0.saturating_sub(cursor.0),
+        restored: source.grant().is_lost(),
         left,
         left_share: left as f64 / end.0 as f64,
     }

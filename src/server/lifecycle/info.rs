@@ -21,6 +21,8 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
             SourceKind::Snowflake => info::SourceKind::Snowflake,
             SourceKind::Ticket => info::SourceKind::Ticket,
         }),
+        increment: source.is_ticket().then_some(source.increment),
+        offset: source.is_ticket().then_some(source.offset),
         layout: (!source.is_ticket()).then(|| source.layout.to_string()),
         worker_ids: (!source.is_ticket()).then(|| source.worker_ids.set.iter().collect()),
         per_second: (!source.is_ticket()).then(|| source.ids_per_second()),

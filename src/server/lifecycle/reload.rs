@@ -178,7 +178,7 @@ impl Reloader {
         // If the machine was restored meanwhile, all live sources lost their grants. Those that were joining were not live.
         if before.losses() != losses {
             let joined = &live_config.supplies[before.supplies.len()..];
-            joined.iter().for_each(|supply| supply.source.grant().revoke());
+            joined.iter().for_each(|supply| supply.source.note_restored());
             self.common.wake_ups.wake_keeper();
         }
         self.wait_for_shards(live_config.version)

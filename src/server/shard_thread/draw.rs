@@ -164,7 +164,8 @@ pub(super) fn refuse(
 ) -> Words {
     let (source, limits) = (live_config.source(ask.source), &live_config.limits);
     let longer_wait = Some(limits.max_wait).filter(|most| wait_of(ask, limits, source) < *most);
-    let words = in_words(Refused { reason, identity: session.name(), source: source.name(), longer_wait });
+    let (identity, is_ticket) = (session.name(), source.numbering().is_ticket());
+    let words = in_words(Refused { reason, identity, source: source.name(), is_ticket, longer_wait });
     // A client's own limits say nothing of the source.
     if let Reason::Source(_) = reason {
         let counters = &thread.counters.sources[ask.source];

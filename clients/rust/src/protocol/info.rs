@@ -55,6 +55,12 @@ pub struct Source {
     /// The generator of its IDs.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub kind: Option<SourceKind>,
+    /// The distance between two numbers of a ticket source. `None` for a layout.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub increment: Option<u64>,
+    /// The first number of a ticket source's sequence. `None` for a layout.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
     /// The layout in full text form, never a preset's name. `None` for tickets.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
@@ -179,7 +185,9 @@ mod tests {
             sources: vec![Source {
                 index: 0,
                 name: "orders".into(),
-                kind: Some(SourceKind::Snowflake),
+                kind: Some(SourceKind::Ticket),
+                increment: Some(2),
+                offset: Some(1),
                 layout: None,
                 worker_ids: Some(vec![1, 2]),
                 per_second: Some(8_192_000),
