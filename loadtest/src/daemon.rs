@@ -28,7 +28,7 @@ const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) native: Endpoint,
-    /// Where it speaks the other protocol that the load is for.
+    /// The address of the other protocol that the load is for.
     pub(crate) door: Option<Endpoint>,
     protocol: Protocol,
     pub(crate) worker_id: u16,

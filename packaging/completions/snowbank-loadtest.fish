@@ -26,7 +26,7 @@ end
 
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH; given several times, the load is spread over all. Without it, a daemon is started for the run' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l info -d 'Where the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked; once for each --address, in their order' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l info -d 'Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked; once for each --address, in their order' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l layout -d 'The layout of the IDs of another protocol, where no --info says it: a name or a text as of `snowbank layout`' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l worker-ids -d 'The worker IDs that the target may use, as in 3 or 0-3,8' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
@@ -70,7 +70,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a 
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH; given several times, the load is spread over all. Without it, a daemon is started for the run' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l info -d 'Where the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked; once for each --address, in their order' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l info -d 'Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked; once for each --address, in their order' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l layout -d 'The layout of the IDs of another protocol, where no --info says it: a name or a text as of `snowbank layout`' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l worker-ids -d 'The worker IDs that the target may use, as in 3 or 0-3,8' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r

@@ -86,7 +86,7 @@ struct Doors {
     /// By noeqd's protocol: a byte for up to 255 IDs
     #[arg(long, group = "door")]
     noeqd: bool,
-    /// Where the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked;
+    /// Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked;
     /// once for each --address, in their order
     #[arg(long, value_name = "ADDR", value_parser = parse_address, requires = "address", requires = "door")]
     info: Vec<Endpoint>,
