@@ -139,7 +139,11 @@ fn end(
     refusal: Option<Refusal>,
 ) -> Result<(), Reason> {
     match refusal {
-        Some(refusal) if !ask.partial || state.runs.is_empty() => Err(refusal.into()),
+        // What it had is skipped, and counts towards the client's rate as well.
+        Some(refusal) if !ask.partial || state.runs.is_empty() => {
+            held.note_drawn(state.runs.iter().map(|run| u64::from(run.count)).sum());
+            Err(refusal.into())
+        }
         _ => {
             note_ids(thread, (session, ask), &state.runs, held);
             Ok(())
@@ -216,10 +220,14 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if self.taken.is_some() {
-            self.thread.live_config.borrow().source(self.ask.source).cancel(self.id);
-            self.thread.turn.borrow_mut().waiters.remove(&(self.ask.source, self.id));
-        }
+        let Some((taken, held)) = self.taken.take() else { return };
+        self.thread.turn.borrow_mut().waiters.remove(&(self.ask.source, self.id));
+        let claimed = match self.finished.try_recv() {
+            Ok(finished) => finished.spans.iter().map(|span| span.count).sum(),
+            Err(_) => self.thread.live_config.borrow().source(self.ask.source).cancel(self.id),
+        };
+        // IDs that are skipped count towards the client's rate: the source has lost them.
+        held.note_drawn(taken.count() + claimed);
     }
 }
 
