@@ -12,7 +12,7 @@ use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
 use crate::report::Report;
 use crate::run::{self, CannotRun, Outcome, Progress};
-use crate::scenario::{Protocol, Scenario};
+use crate::scenario::Scenario;
 use crate::verdict::Objectives;
 
 /// A machine that leaves an eighth of its time for a verdict gets one.
@@ -84,10 +84,6 @@ fn until_sure(
 impl Rounds for Live<'_> {
     fn target(&mut self) -> Result<Outcome, CannotRun> {
         let Self { scenario, daemon, seen, interrupt, show } = self;
-        // Each run counts with a key of its own there.
-        if scenario.protocol == Protocol::Redis {
-            seen.clear();
-        }
         run::run_against(scenario, daemon.as_mut(), seen, interrupt, &mut |progress| show("", progress))
     }
 

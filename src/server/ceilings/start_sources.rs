@@ -2,16 +2,16 @@
 
 mod first_position;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::first_position::{FirstPosition, guard};
 use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
-use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, Marked, Owner, WorkerLocks};
-use crate::clock::{Now, Reading, Remembered, Wall};
+use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, LockError, Marked, Owner, WorkerLocks};
+use crate::clock::{Now, Reading, Remembered, StepRule, Wall};
 use crate::config::SourceSettings;
-use crate::fleet::Taken;
+use crate::fleet::{Taken, rules};
 use crate::keeper::ManagedSource;
 use crate::numbering::Numbering;
 use crate::server::ceilings::start_notes::{first_time, not_reached, sorts_below};
@@ -110,6 +110,29 @@ impl Found {
         &self.owner.state
     }
 
+    /// Returns whether this state is the newest of its copies for these worker IDs, as far as this boot of the machine tells.
+    pub(crate) fn is_newest(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<bool, LockError> {
+        let covers = |record: &&Record| !record.released && numbering.is_part_of(&record.numbering);
+        let records = self.records.iter().filter(covers);
+        let Some(stored) = records.map(|record| record.id_bound).max() else { return Ok(false) };
+        let worker_ids = numbering.numbers_in_space().len();
+        Ok(rules::is_newest(&locks.marks()?, worker_ids, &self.owner.state, stored))
+    }
+
+    /// Returns the wall clock as far as it is believed before the worker IDs are known.
+    pub(crate) fn believed(&self, rule: StepRule, first: Reading) -> UnixMicros {
+        let used: Vec<Numbering> = self.records.iter().map(|record| record.numbering.clone()).collect();
+        Wall::new(rule, first, self.remembered(&used, first)).believe(first).wall
+    }
+
+    /// Returns whether the wall clock went its own way since the last owner wrote in this boot: the machine may have been
+    /// restored from a snapshot.
+    pub(crate) fn has_jumped(&self, first: Reading) -> bool {
+        let here = &self.here.boot;
+        let latest = self.records.iter().filter(|it| it.boot == *here).max_by_key(|record| record.instant());
+        latest.is_some_and(|last| first.has_jumped_from(last.wall_minus_boot_us))
+    }
+
     /// Returns the last owner's knowledge of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
     /// granted. A clock that was ahead and was put right counts only for the worker IDs that were used then.
     pub(crate) fn remembered(&self, numberings: &[Numbering], first: Reading) -> Remembered {
@@ -186,14 +209,8 @@ impl Found {
     ) -> Result<Starts, StartError> {
         let claimants: Vec<_> =
             settings.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
-        let plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| match error {
-            PlanError::NoCounter { name, .. } if self.directory.is_some() => {
-                let directory =
-                    self.directory.as_ref().map_or_else(PathBuf::new, |found| found.path().to_owned());
-                PlanError::NoCounter { name, directory }
-            }
-            error => error,
-        })?;
+        let plan = store::plan(&self.records, &claimants, now.wall);
+        let plan = plan.map_err(|error| error.in_directory(self.directory.as_ref().map(StateDir::path)))?;
         let Plan { starts, passed_over, mut retired } = plan;
         let mut notes = self.notes.clone();
         if self.directory.is_some() {
@@ -338,7 +355,7 @@ pub(super) fn plan_joining(
     running: &[Arc<Source>],
     retired: &[Record],
     joining: Vec<Joining>,
-    is_kept: bool,
+    state_dir: Option<&Path>,
     now: Now,
 ) -> Result<Planned, String> {
     // How far a running source may be ahead was decided when it started.
@@ -348,8 +365,9 @@ pub(super) fn plan_joining(
         .map(|source| Claimant { name: source.name(), numbering: source.numbering(), max_ahead, catch_up })
         .collect();
     let claimants: Vec<_> = joining.iter().map(|new| claimant(&new.settings, &new.numbering)).collect();
-    let plan =
-        store::plan_beside(&running, retired, &claimants, now.wall).map_err(|error| error.to_string())?;
+    let plan = store::plan_beside(&running, retired, &claimants, now.wall);
+    let plan = plan.map_err(|error| error.in_directory(state_dir).to_string())?;
+    let is_kept = state_dir.is_some();
     let mut planned = Planned { sources: Vec::new(), locks: Vec::new(), joined: Joined::default() };
     let starts = plan.starts.into_iter().zip(plan.passed_over);
     for (Joining { settings, numbering, locks }, (start, passed_over)) in joining.into_iter().zip(starts) {
