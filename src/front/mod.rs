@@ -78,6 +78,21 @@ pub struct Conditions<'f> {
     pub counts: &'f dyn Fn() -> Counts,
 }
 
+/// The most bytes that the clock takes in the JSON of INFO.
+pub const CLOCK_BYTES_MAX: usize = 40;
+
+impl Conditions<'_> {
+    /// Returns the JSON of INFO for this client, with the wall clock.
+    fn info_json(&self) -> Vec<u8> {
+        let identity = self.session.identity();
+        let mut json = identity.map_or(&self.facts.info_json, |identity| &identity.info_json).clone();
+        // The closing brace of the object.
+        json.pop();
+        json.extend_from_slice(format!(",\"clock_unix_ms\":{}}}", self.wall.0.div_euclid(1_000)).as_bytes());
+        json
+    }
+}
+
 /// The counts of one protocol since the daemon's start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {

@@ -14,9 +14,7 @@ use snowbank_client::layout::{Layout, UnixMicros};
 
 /// /v1/sources: the daemon's description of itself, as INFO has it.
 pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
-    let of_all = &conditions.facts.info_json;
-    let json = conditions.session.identity().map_or(of_all, |identity| &identity.info_json);
-    Reply::of(JSON, String::from_utf8_lossy(json).into_owned() + "\n")
+    Reply::of(JSON, String::from_utf8_lossy(&conditions.info_json()).into_owned() + "\n")
 }
 
 /// Returns the layout of a source. A ticket source has none.
