@@ -327,3 +327,6 @@ impl<C: Coordinator> Member<C> {
         self.notes.save()
     }
 }
+
+#[cfg(test)]
+mod lost_writes;
