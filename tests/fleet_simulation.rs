@@ -1,7 +1,8 @@
 //! A deterministic simulation of a fleet: the shipped rules, members, keepers and sources over a simulated coordinator.
 //! Answers are lost, writes are done late, reads are old, the coordinator is away or loses its data. Clocks of machines differ
 //! by minutes and step. Daemons are killed, stopped, paused for longer than their ceilings reach, and resumed twice from one
-//! memory snapshot. There are more daemons than numbers, so that they collide.
+//! memory snapshot. Disks are copied to other machines while their daemons run, and older copies are put back. There are more
+//! daemons than numbers, so that they collide.
 //!
 //! One promise is checked: no ID is handed out twice. A second test sees that the fleet hands out IDs at all.
 //!
@@ -13,11 +14,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use snowbank::ceiling::{CeilingRule, Grant};
+use snowbank::ceiling::{CeilingRule, Grant, Mark};
 use snowbank::clock::{BootMicros, Now, Reading, Remembered, StepRule, Wall};
 use snowbank::fleet::{
     Bound, Coordinator, JoinError, Marker, Member, NoAnswer, Notes, Paths, Raised, Stored, Swap, Swapped,
-    Version, Want,
+    Version, Want, rules,
 };
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank::numbering::Numbering;
@@ -116,16 +117,68 @@ impl Coordinator for Link {
     }
 }
 
-/// A machine: its disk outlasts its daemon.
+/// A machine: its disk outlasts its daemon, and its marks and the rest outlast it until a boot.
 #[derive(Clone, Default)]
 struct Machine {
-    state: String,
-    notes: Notes,
-    /// The local ceilings by worker ID, as ID bounds.
-    ceilings: BTreeMap<u64, u64>,
+    disk: Disk,
+    /// The marks by worker ID.
+    marks: BTreeMap<u64, Mark>,
+    /// Its boot, which is another one once it was restored from a snapshot.
+    boot: u64,
     wall_offset_us: i64,
     /// `None`: the coordinator picks its number.
     given: Option<u64>,
+}
+
+/// A state directory.
+#[derive(Clone, Default)]
+struct Disk {
+    state: String,
+    notes: Notes,
+    /// The boot in which the notes were written.
+    noted_in: u64,
+    /// The local ceilings by worker ID, as ID bounds.
+    ceilings: BTreeMap<u64, u64>,
+}
+
+impl Machine {
+    /// Returns whether the state is the newest of its copies for a number, as `Found::is_newest` does.
+    fn is_newest(&self, worker: u64) -> bool {
+        let marks: Vec<Mark> = self.marks.get(&worker).cloned().into_iter().collect();
+        let stored = self.disk.ceilings.get(&worker);
+        stored.is_some_and(|&stored| rules::is_newest(&marks, 1, &self.disk.state, stored))
+    }
+
+    fn mark(&mut self, worker: u64, id_bound: u64) {
+        let mark = Mark { id_bound, state: self.disk.state.clone(), is_released: false };
+        self.marks.insert(worker, mark);
+    }
+
+    fn store(&mut self, worker: u64, id_bound: u64) {
+        self.disk.ceilings.insert(worker, id_bound);
+    }
+
+    /// Returns where a source starts by the marks, as a start does. `None`: the state is an older copy.
+    fn above_marks(&self, worker: u64, start: Position) -> Option<Position> {
+        let Some(mark) = self.marks.get(&worker) else { return Some(start) };
+        let end = numbering(worker).position_from(mark.id_bound);
+        (end <= start || mark.state != self.disk.state).then_some(start.max(end))
+    }
+
+    /// Boots. `boot` is one that no machine had.
+    fn boot(&mut self, boot: u64) {
+        self.boot = boot;
+        self.marks.clear();
+    }
+
+    /// Reads the notes, as a start does.
+    fn read_notes(&mut self) -> Notes {
+        if self.disk.noted_in != self.boot {
+            self.disk.notes.forget();
+        }
+        self.disk.noted_in = self.boot;
+        self.disk.notes.clone()
+    }
 }
 
 struct Daemon {
@@ -144,7 +197,14 @@ struct Daemon {
 /// A memory snapshot with the disk.
 #[derive(Clone)]
 struct Saved {
-    disk: Machine,
+    machine: Machine,
+    /// `None`: it starts after the restore.
+    process: Option<Process>,
+}
+
+/// The memory of a daemon.
+#[derive(Clone)]
+struct Process {
     member: Member<Link>,
     worker: u64,
     cursor: Position,
@@ -160,6 +220,9 @@ struct World {
     machines: Vec<Machine>,
     daemons: Vec<Daemon>,
     saved: Option<Saved>,
+    /// A copy of a machine's state directory.
+    copied: Option<(usize, Disk)>,
+    boots: u64,
     handed_out: HashSet<u64>,
     /// When a coordinator that lost its data may be prepared again.
     prepared_from_us: Option<i64>,
@@ -182,6 +245,11 @@ fn numbering(worker: u64) -> Numbering {
     Numbering::new(layout(), WorkerSet::single(worker)).expect("it has the worker")
 }
 
+fn want(layout: &Layout, wall: UnixMicros) -> Want<'_> {
+    let (max_ahead, horizon) = (MAX_AHEAD, HORIZON);
+    Want { index: 0, source: "orders", layout, wall, is_newest: false, max_ahead, horizon }
+}
+
 impl World {
     fn new(seed: u64) -> World {
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -195,7 +263,8 @@ impl World {
             rng: rng.fork(),
         };
         let machine = |index: usize| Machine {
-            state: format!("state-{index}"),
+            disk: Disk { state: format!("state-{index}"), ..Disk::default() },
+            boot: index as u64,
             given: (index > 1).then_some(index as u64 % 2),
             ..Machine::default()
         };
@@ -206,6 +275,8 @@ impl World {
             machines: (0..MACHINES).map(machine).collect(),
             daemons: Vec::new(),
             saved: None,
+            copied: None,
+            boots: MACHINES as u64,
             handed_out: HashSet::new(),
             prepared_from_us: None,
             rng,
@@ -230,29 +301,26 @@ impl World {
     /// Starts a daemon by the rules of `join_fleet` and `start_sources`.
     fn start(&mut self, machine: usize) {
         let reading = self.reading(machine);
-        let disk = &self.machines[machine];
+        let notes = self.machines[machine].read_notes();
+        let found = &self.machines[machine];
         let layout = layout();
-        let want = Want {
-            index: 0,
-            source: "orders",
-            layout: &layout,
-            wall: reading.wall,
-            max_ahead: MAX_AHEAD,
-            horizon: HORIZON,
-        };
+        let want = want(&layout, reading.wall);
         let holder = format!("machine {machine}");
-        let mut member =
-            Member::new(self.link.clone(), FLEET, (&disk.state, &holder), disk.notes.clone(), draw);
-        let given = disk.given.map(WorkerSet::single);
+        let identity = (found.disk.state.as_str(), holder.as_str());
+        let mut member = Member::new(self.link.clone(), FLEET, identity, notes, draw);
+        let given = found.given.map(WorkerSet::single);
+        let own = given.clone().or_else(|| member.own(want));
+        let is_newest = own.as_ref().is_some_and(|own| found.is_newest(own.highest()));
+        let want = Want { is_newest, ..want };
         let taken = match &given {
             Some(given) => member.take(want, given),
             None => member.pick(want, 1, |_| true, |_| Ok::<bool, JoinError>(true)),
         };
         let taken = match taken {
-            Err(JoinError::NoAnswer(_)) => member.resume_unseen(want, given.as_ref()),
+            Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
             taken => taken.ok(),
         };
-        self.machines[machine].notes = member.notes().clone();
+        self.machines[machine].disk.notes = member.notes().clone();
         let Some(taken) = taken.filter(|_| self.rng.u8(..8) > 0) else {
             // It has none, or is killed before it has stored where it starts.
             return;
@@ -260,9 +328,10 @@ impl World {
         let worker = taken.worker_ids.highest();
         let numbering = numbering(worker);
         let next = numbering.first_of(Tick(numbering.tick_at(reading.wall).0 + 1));
-        let stored = self.machines[machine].ceilings.get(&worker);
-        let start = stored.map_or(next, |&bound| numbering.position_from(bound));
+        let stored = self.machines[machine].disk.ceilings.get(&worker);
+        let start = stored.map_or(next, |&stored| numbering.position_from(stored));
         let start = start.max(numbering.position_from(taken.floor));
+        let Some(start) = self.machines[machine].above_marks(worker, start) else { return };
         let fleet = numbering.position_from(taken.covered);
         let daemon = self.daemon(machine, member, worker, start, (fleet, 0));
         self.daemons.push(daemon);
@@ -298,7 +367,9 @@ impl World {
         let managed = ManagedSource::new(Arc::clone(&source), rule, start, now).under_fleet(Some(fleet));
         let mut managed = managed;
         let ceiling = managed.first_ceiling(now);
-        self.machines[machine].ceilings.insert(worker, source.numbering().id_bound(ceiling));
+        let id_bound = source.numbering().id_bound(ceiling);
+        self.machines[machine].store(worker, id_bound);
+        self.machines[machine].mark(worker, id_bound);
         managed.grant(managed.first_grant(ceiling));
         let writers = [Reach::Local, Reach::Fleet(HORIZON)];
         let keeper = Keeper::new(vec![managed], &writers, Arc::clone(&wall), reading);
@@ -321,11 +392,11 @@ impl World {
             }
             for &(_, ceiling) in &write.ceilings {
                 let bound = daemon.source.numbering().id_bound(ceiling);
-                let stored = self.machines[daemon.machine].ceilings.entry(daemon.worker).or_default();
-                *stored = bound.max(*stored);
+                self.machines[daemon.machine].store(daemon.worker, bound);
             }
             let outcome = Outcome { writer: 0, number: write.number, result: Ok(()) };
-            daemon.keeper.written(outcome, now, |_, _| ());
+            let machine = &mut self.machines[daemon.machine];
+            daemon.keeper.written(outcome, now, |_, bound| machine.mark(daemon.worker, bound));
         }
         if self.rng.u8(..3) == 0 {
             self.write_to_fleet(at, now);
@@ -345,7 +416,7 @@ impl World {
             }
             None => (daemon.member.look(), None),
         };
-        self.machines[daemon.machine].notes = daemon.member.notes().clone();
+        self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
         let result = match raised {
             Raised::Done => Ok(()),
             Raised::NoAnswer(answer) => Err(snowbank::ceiling::StoreError::new(answer.reason)),
@@ -358,7 +429,9 @@ impl World {
             if result.is_ok() {
                 daemon.fleet = fleet;
             }
-            daemon.keeper.written(Outcome { writer: 1, number, result }, now, |_, _| ());
+            let machine = &mut self.machines[daemon.machine];
+            let mark = |_, bound| machine.mark(daemon.worker, bound);
+            daemon.keeper.written(Outcome { writer: 1, number, result }, now, mark);
         }
     }
 
@@ -380,9 +453,13 @@ impl World {
     fn kill(&mut self, at: usize) {
         let daemon = self.daemons.swap_remove(at);
         if self.rng.bool() {
-            // With a boot.
-            self.machines[daemon.machine].notes.forget_ceilings();
+            self.boot(daemon.machine);
         }
+    }
+
+    fn boot(&mut self, machine: usize) {
+        self.boots += 1;
+        self.machines[machine].boot(self.boots);
     }
 
     fn stop(&mut self, at: usize) {
@@ -393,33 +470,64 @@ impl World {
         };
         let bounds: Vec<Bound> = daemon.keeper.seal().into_iter().map(bound).collect();
         for bound in &bounds {
-            self.machines[daemon.machine].ceilings.insert(daemon.worker, bound.id_bound);
+            self.machines[daemon.machine].mark(daemon.worker, bound.id_bound);
+            self.machines[daemon.machine].store(daemon.worker, bound.id_bound);
         }
         let _ = daemon.member.release(&bounds);
-        self.machines[daemon.machine].notes = daemon.member.notes().clone();
+        self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
     }
 
-    /// Saves a machine's memory, and switches it off.
+    /// Saves a machine's memory, and switches it off. Without its memory it can only boot.
     fn save(&mut self, at: usize) {
         let Daemon { machine, member, source, worker, fleet, .. } = self.daemons.swap_remove(at);
-        let (disk, cursor) = (self.machines[machine].clone(), source.cursor().expect("not sealed"));
+        let cursor = source.cursor().expect("not sealed");
         let generation = source.grant().generation();
-        // Without its memory it can only boot.
-        self.machines[machine].notes.forget_ceilings();
-        self.saved = Some(Saved { disk, member, worker, cursor, fleet, generation });
+        let process = Process { member, worker, cursor, fleet, generation };
+        // Or the process was killed just before.
+        let process = Some(process).filter(|_| self.rng.bool());
+        // The copies' kernels count alike.
+        self.boots += 1;
+        let saved = Machine { boot: self.boots, ..self.machines[machine].clone() };
+        self.saved = Some(Saved { machine: saved, process });
+        self.boot(machine);
     }
 
     /// Resumes a saved machine, once more: a new machine with the same disk, whose kernel reports it.
     fn resume(&mut self) {
-        let saved = self.saved.clone();
-        let Some(Saved { mut disk, member, worker, cursor, fleet, generation }) = saved else { return };
-        // The first write after the report forgets them. A process that is killed before that is not simulated.
-        disk.notes.forget_ceilings();
-        self.machines.push(disk);
+        let Some(Saved { machine, process }) = self.saved.clone() else { return };
+        self.machines.push(machine);
         let machine = self.machines.len() - 1;
+        let Some(Process { member, worker, cursor, fleet, generation }) = process else { return };
         let daemon = self.daemon(machine, member, worker, cursor, (fleet, generation));
         daemon.source.grant().revoke();
         self.daemons.push(daemon);
+    }
+
+    /// Copies a machine's state directory. A copy of its two files is not made at one instant.
+    fn copy(&mut self, machine: usize) {
+        let disk = self.machines[machine].disk.clone();
+        match &mut self.copied {
+            Some((of, copied)) if *of == machine && self.rng.bool() => {
+                (copied.notes, copied.noted_in) = (disk.notes, disk.noted_in);
+            }
+            copied => *copied = Some((machine, disk)),
+        }
+    }
+
+    /// Starts to use the copy: on a machine in place of the state there, in a container beside the one that was copied, which
+    /// has locks of its own, or on a new machine.
+    fn put_back(&mut self, machine: usize) {
+        let Some((of, disk)) = self.copied.clone() else { return };
+        let is_used = self.daemons.iter().any(|daemon| daemon.machine == machine);
+        if !is_used && self.rng.bool() {
+            self.machines[machine].disk = disk;
+        } else if self.machines.len() < MACHINES + 6 {
+            let marks = BTreeMap::new();
+            self.machines.push(Machine { disk, marks, ..self.machines[of].clone() });
+            if self.rng.bool() {
+                self.boot(self.machines.len() - 1);
+            }
+        }
     }
 
     fn step(&mut self) {
@@ -437,7 +545,8 @@ impl World {
             87 if self.machines.len() < MACHINES + 6 => self.resume(),
             88 => self.machines[machine].wall_offset_us = self.rng.i64(-90..90) * SECOND,
             89..91 => self.true_us += self.rng.i64(0..40) * SECOND,
-            91 if self.machines.len() < MACHINES + 6 => self.resume(),
+            91 if self.rng.bool() => self.copy(machine),
+            91 => self.put_back(machine),
             92..94 => self.link.server().is_away = true,
             94..97 => self.link.server().is_away = false,
             97..99 => self.do_late(),
@@ -465,7 +574,7 @@ impl World {
         let is_time = self.prepared_from_us.is_some_and(|from_us| from_us <= self.true_us);
         if is_time && self.daemons.is_empty() {
             self.prepared_from_us = None;
-            self.saved = None;
+            (self.saved, self.copied) = (None, None);
             self.prepare();
         }
     }
@@ -492,8 +601,7 @@ fn of_two_copies_of_a_memory_exactly_one_goes_on() {
     world.link.server().is_reliable = true;
     let layout = layout();
     let wall = world.reading(0).wall;
-    let want =
-        Want { index: 0, source: "orders", layout: &layout, wall, max_ahead: MAX_AHEAD, horizon: HORIZON };
+    let want = want(&layout, wall);
     let mut member = Member::new(world.link.clone(), FLEET, ("state", "holder"), Notes::default(), draw);
     let taken = member.take(want, &WorkerSet::single(0)).expect("it is free");
     let bound = |more| [Bound { source: 0, id_bound: taken.covered + more }];

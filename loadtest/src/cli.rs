@@ -23,6 +23,7 @@ use crate::origin::Origin;
 use crate::report::{Report, csv, hdr, html, json, print, print_aside, progress::Bar, table};
 use crate::run::{self, CannotRun, Collected, Progress};
 use crate::scenario::{ClientStall, Drive, Length, Outage, Scenario};
+use crate::trial;
 use crate::units::{counted, printable};
 use crate::value::{Rate, Time, TimeAt};
 use crate::verdict::Objectives;
@@ -147,20 +148,16 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
         scenario.threads = run::fastest_threads(&scenario, &interrupt);
     }
     for tries in 1.. {
-        let outcome = run::run(&scenario, &interrupt, &mut |progress| bar.show("", progress));
-        let outcome = outcome.inspect_err(|_| bar.clear())?;
-        let mut report = Report { tries, ..Report::new(&scenario, &objectives, &outcome) };
-        if report.asks_about_machine() {
-            let mut show = |progress: Progress<'_>| bar.show("a bare echo, ", progress);
-            report.echo = run::of_echo(&scenario, &interrupt, &mut show);
-        }
+        let mut show = |name: &str, progress: Progress<'_>| bar.show(name, progress);
+        let trial = trial::run(&scenario, &objectives, &interrupt, &mut show).inspect_err(|_| bar.clear())?;
+        let report = Report { tries, ..trial.report(&scenario, &objectives) };
         if report.may_be_noise() && tries < arguments.tries && !interrupt.load(Ordering::Relaxed) {
             continue;
         }
         bar.clear();
         let figures = json::Run::of(&report, &origin);
         print_beside(json.as_ref(), |out| table::write(&figures, out));
-        let written = arguments.write_files(&figures, &outcome.collected);
+        let written = arguments.write_files(&figures, &trial.outcome.collected);
         return with_files(report.verdict.exit_code(), written);
     }
     unreachable!("the last try returns")

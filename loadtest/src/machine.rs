@@ -8,8 +8,8 @@
 //! - A thread of the generator or of the target that waited for a core was kept from it by something else,
 //!   as far as these threads together did not use the time. See [`threads`].
 //!
-//! The time that a request lost in a stall does not count for the target. A target that takes the cores for
-//! itself has no such excuse, because its own processor time is subtracted.
+//! A request counts for the target only while no stall touches it. A target that takes the cores for itself
+//! has no such excuse, because its own processor time is subtracted.
 //!
 //! - [`stalls`]: the record. [`threads`]: processor time and waits. [`cores`]: the work of all programs.
 //! - [`owner`]: the process of a local target.
@@ -40,6 +40,10 @@ const PERIOD: Duration = Duration::from_millis(1);
 
 /// The pause between two looks at the threads, which cost some thirty microseconds each.
 const LOOK_INTERVAL_NS: u64 = 4_000_000;
+
+/// The longest stop of a core that counts. Hosts stop a machine for up to some ten milliseconds. In a longer
+/// one, the generator alone may have been stopped: a signal stops its sleepers too.
+const LONGEST_STOP_NS: u64 = 100_000_000;
 
 /// Watches the machine until it is ended.
 #[derive(Debug)]
@@ -112,7 +116,7 @@ impl Watched {
             let late_ns = now.duration_since(before).saturating_sub(PERIOD).as_nanos() as u64;
             let waited_ns = waits.since_last_ns().min(late_ns);
             let stopped_ns = late_ns - waited_ns;
-            if stopped_ns >= MIN_STALL_NS {
+            if (MIN_STALL_NS..=LONGEST_STOP_NS).contains(&stopped_ns) {
                 let (from_ns, until_ns) = (self.ns(before), self.ns(now));
                 self.stalls.add(Stall { from_ns, until_ns, lost_ns: stopped_ns });
             }

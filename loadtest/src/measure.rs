@@ -4,7 +4,9 @@
 //! to the microsecond; that is also the unit in which HdrHistogram's viewers expect them.
 
 pub(crate) mod disturbed;
+pub(crate) mod episodes;
 mod histogram;
+mod survival;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

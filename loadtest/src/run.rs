@@ -4,6 +4,7 @@ mod approach;
 mod collector;
 mod interruptible;
 mod pilot;
+mod rounds;
 
 pub(crate) use approach::check_batch;
 pub(crate) use collector::Collected;
@@ -24,7 +25,7 @@ use crate::machine::owner::Owner;
 use crate::machine::stalls::StallSum;
 use crate::machine::threads::{LOAD_THREAD, OwnWaits};
 use crate::machine::{Watch, echo};
-use crate::measure::{SecondFigures, TimeHistogram};
+use crate::measure::SecondFigures;
 use crate::promise::{NoPromise, Promise};
 use crate::scenario::{Drive, Length, Protocol, Scenario};
 use crate::schedule::{Schedule, Share};
@@ -62,6 +63,8 @@ pub(crate) struct Outcome {
     pub(crate) promise: Promise,
     /// From the begin of the measurement to its end, or to the last answer if that came later.
     pub(crate) elapsed: Duration,
+    /// Runs of the same length that were put together into one.
+    pub(crate) rounds: u32,
     /// The machine's stalls during the measurement.
     pub(crate) stalls: StallSum,
     /// The generator's waits for a core that were not the machine's fault.
@@ -156,13 +159,13 @@ pub(crate) fn run(
     run_against(scenario, daemon.as_mut(), &mut Vec::new(), interrupt, progress)
 }
 
-/// Puts the load of a scenario on a bare echo. Returns its response times, or `None` if it could not be run: then
-/// the machine has no verdict.
+/// Puts the load of a scenario on a bare echo. Returns `None` if it could not be run: then the machine has no
+/// verdict.
 pub(crate) fn of_echo(
     scenario: &Scenario,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
-) -> Option<TimeHistogram> {
+) -> Option<Outcome> {
     let address = echo::start(scenario.connections).ok()?;
     let length = scenario.measured_for()?.min(LONGEST_ECHO);
     let scenario = Scenario {
@@ -177,8 +180,7 @@ pub(crate) fn of_echo(
         ..scenario.clone()
     };
     let outcome = run_against(&scenario, None, &mut Vec::new(), interrupt, progress).ok()?;
-    let is_whole = !outcome.collected.is_cut_short();
-    is_whole.then_some(outcome.collected.counts.response)
+    (!outcome.collected.is_cut_short()).then_some(outcome)
 }
 
 /// Starts a daemon if the scenario names no target.
@@ -309,6 +311,7 @@ impl Outcome {
             lost_targets,
             per_second,
             promise: first.promise,
+            rounds: 1,
             elapsed: collected.elapsed(scenario, origin),
             stalls: stalls.sum(begin.as_nanos() as u64),
             own_waits: OwnWaits::default(),

@@ -5,12 +5,14 @@
 //! 3. A target that refused, or certainly was too slow, fails.
 //! 4. A target that was too slow, unless the generator was, has no verdict. All else passes.
 //!
-//! The time that requests lost in stalls of the machine does not count for the target: see [`crate::machine`].
+//! A request counts for the target only until a stall of the machine touches it: see [`crate::machine`]. What
+//! the watch cannot see, a bare echo shows: see [`chance`].
 //!
 //! Response time counts from the intended instant, so the generator's own delays only make it longer: they
 //! cannot hide a miss. A missed objective certainly is the target's fault if the target's part alone misses
 //! it ([`Counts::target`]). If not, the generator's part may have been the cause.
 
+mod chance;
 mod words;
 
 use std::time::Duration;
@@ -23,7 +25,9 @@ use crate::promise::Promise;
 use crate::units::{counted, ms, rate};
 use crate::value::Rate;
 pub(crate) use words::last_line;
-use words::{describe, doubted_latency, missed_latency, refusals, taken_cores, warm_up_refusals};
+use words::{
+    describe, doubted_latency, missed_latency, refusals, taken_cores, too_few_clean, warm_up_refusals,
+};
 
 const BOTTLENECK: &str = "the generator was the bottleneck";
 
@@ -56,9 +60,18 @@ const AT_CEILING: f64 = 0.98;
 /// A closed loop that a quota holds back for more of the time than this is as fast as the quota allows.
 pub(crate) const MAX_THROTTLED_SHARE: f64 = 0.05;
 
-/// With a larger share of the time in stalls of the machine, nothing can be said about the target: a quarter more
-/// is lost in the queues after them.
-pub(crate) const MAX_STALLED_SHARE: f64 = 0.5;
+/// A verdict without the stalls of the machine is sure with so many clean requests beyond the quantile: a
+/// target that stalls as often as the objective allows then did so ten times.
+const SURE_BEYOND: f64 = 10.0;
+
+/// So many of the requests of a round are as good as all.
+const CLOSE_TO_ALL: f64 = 0.9;
+
+/// The share that the finest quantile of the options leaves: the maximum needs as many requests.
+const FINEST_SHARE: f64 = 1e-4;
+
+/// With fewer than this, nothing can be said about the target.
+const LEAST_BEYOND: f64 = 1.0;
 
 /// So many times the requests that an objective allows to be late may be late without a cause in sight.
 const MAX_DOUBTED: f64 = 10.0;
@@ -98,6 +111,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) faults: &'a [Fault],
     /// The times without the stalls of the machine.
     pub(crate) undisturbed: &'a Undisturbed,
+    /// Those of a bare echo under the same load, if it was run.
+    pub(crate) echo: Option<&'a Undisturbed>,
     pub(crate) stalls: StallSum,
     /// The generator's waits for a core that were not the machine's fault.
     pub(crate) own_waits: OwnWaits,
@@ -107,6 +122,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) target_busiest: Option<f64>,
     /// The highest rate of all sources together, in IDs per second.
     pub(crate) per_second: Option<u64>,
+    /// Runs of the same length, one after the other, that were prolonged into one.
+    pub(crate) rounds: u32,
     /// The length of the measurement.
     pub(crate) elapsed: Duration,
     pub(crate) promise: &'a Promise,
@@ -170,8 +187,10 @@ impl Verdict {
 pub(crate) enum Assessment {
     /// It is met, by all requests.
     Met,
-    /// It is met without the time that requests lost in stalls of the machine.
+    /// It is met without the stalls of the machine.
     MetWithoutStalls,
+    /// It is missed, and no more often than a bare echo is late on this machine.
+    MetAsByEcho,
     /// Few requests were late, the target answered in time, and the generator had cores enough: other
     /// programs made them late, or stalls too short to be seen.
     MetByTarget,
@@ -181,8 +200,8 @@ pub(crate) enum Assessment {
     CoresTaken,
     /// The generator may have been the cause.
     Doubtful,
-    /// The machine stalled for too much of the time.
-    MachineStopped,
+    /// Too few requests were outside the stalls of the machine.
+    TooFewClean,
 }
 
 /// Judges a run.
@@ -216,11 +235,14 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
     let mut doubtful = Vec::new();
     for latency in &objectives.latencies {
         match Assessment::of(latency, evidence) {
-            Assessment::Met | Assessment::MetWithoutStalls | Assessment::MetByTarget => {}
+            Assessment::Met
+            | Assessment::MetWithoutStalls
+            | Assessment::MetAsByEcho
+            | Assessment::MetByTarget => {}
             Assessment::Missed => missed.push(missed_latency(evidence, latency)),
             Assessment::CoresTaken => missed.push(taken_cores(evidence, &missed_latency(evidence, latency))),
             Assessment::Doubtful => doubtful.push(doubted_latency(evidence, latency)),
-            Assessment::MachineStopped => doubtful.push(stopped_machine(evidence)),
+            Assessment::TooFewClean => doubtful.push(too_few_clean(evidence, latency)),
         }
     }
     match (missed.is_empty(), doubtful.is_empty()) {
@@ -237,13 +259,14 @@ impl Assessment {
         if !is_late(&evidence.counts.response, latency) {
             return Self::Met;
         }
-        if stalled_share(evidence) > MAX_STALLED_SHARE {
-            return Self::MachineStopped;
+        if beyond(latency, evidence) < LEAST_BEYOND && times.disturbed_share > 0.0 {
+            return Self::TooFewClean;
         }
         if !is_late(&times.response, latency) {
             return Self::MetWithoutStalls;
         }
-        if is_late(&times.target, latency) {
+        let is_late_itself = is_late(&times.target, latency);
+        if is_late_itself && chance::is_targets_own(latency, times, evidence.echo) {
             return Self::Missed;
         }
         // So much time without a core makes the allowed number of requests late.
@@ -252,10 +275,11 @@ impl Assessment {
         if takes_cores(evidence, 1.0 - latency.quantile) {
             return Self::CoresTaken;
         }
+        if is_late_itself {
+            return Self::MetAsByEcho;
+        }
         let most = Latency { quantile: 1.0 - (1.0 - latency.quantile) * MAX_DOUBTED, ..*latency };
-        let has_reserve = waits.by_generator.total <= allowed
-            && evidence.counts.busiest_thread <= MAX_THREAD_SHARE
-            && evidence.counts.throttled_share <= MAX_THROTTLED_SHARE;
+        let has_reserve = waits.by_generator.total <= allowed && !is_overloaded(evidence.counts);
         if evidence.is_owner_known
             && has_reserve
             && latency.quantile < 1.0
@@ -265,9 +289,33 @@ impl Assessment {
         }
         Self::Doubtful
     }
+
+    /// Returns true if a longer run would not change it.
+    fn is_sure(self, latency: &Latency, evidence: &Evidence<'_>) -> bool {
+        let asked_for = evidence.counts.response.len() as f64 / evidence.rounds.max(1) as f64;
+        let is_enough = beyond(latency, evidence) >= SURE_BEYOND
+            || evidence.undisturbed.clean_requests >= asked_for * CLOSE_TO_ALL;
+        match self {
+            Self::Met | Self::Missed | Self::CoresTaken => true,
+            Self::MetWithoutStalls | Self::MetByTarget => is_enough,
+            Self::MetAsByEcho | Self::TooFewClean | Self::Doubtful => false,
+        }
+    }
 }
 
 impl Evidence<'_> {
+    /// Returns true if a longer run would not change what is found about response times.
+    pub(crate) fn is_sure(&self, objectives: &Objectives) -> bool {
+        let found = objectives.latencies.iter().map(|latency| (Assessment::of(latency, self), latency));
+        let found: Vec<_> = found.collect();
+        let is_missed = |found| matches!(found, Assessment::Missed | Assessment::CoresTaken);
+        // A load that was not offered once is not offered by more of it.
+        let is_lost = stood_or_late(self).is_some() || is_overloaded(self.counts);
+        is_lost
+            || found.iter().any(|&(found, _)| is_missed(found))
+            || found.iter().all(|&(found, latency)| found.is_sure(latency, self))
+    }
+
     /// Returns true if the target may be able to do more than a closed loop got from it: no thread of it was busy,
     /// and its source had more IDs. Of a target on another machine only a busy generator shows that.
     pub(crate) fn is_lower_bound(&self) -> bool {
@@ -280,13 +328,14 @@ impl Evidence<'_> {
     }
 }
 
-fn stopped_machine(evidence: &Evidence<'_>) -> String {
-    let [share, most] = [stalled_share(evidence), MAX_STALLED_SHARE].map(|share| share * 100.0);
-    format!("{BOTTLENECK}: the machine stalled for {share:.0} % of the time (at most {most:.0} %)")
+/// Returns the number of clean requests that an objective allows to be late.
+fn beyond(latency: &Latency, evidence: &Evidence<'_>) -> f64 {
+    evidence.undisturbed.clean_requests * (1.0 - latency.quantile).max(FINEST_SHARE)
 }
 
-fn stalled_share(evidence: &Evidence<'_>) -> f64 {
-    evidence.stalls.total.as_secs_f64() / evidence.elapsed.as_secs_f64().max(1e-9)
+/// Returns true if the generator itself needed more of the cores than it had.
+fn is_overloaded(counts: &Counts) -> bool {
+    counts.busiest_thread > MAX_THREAD_SHARE || counts.throttled_share > MAX_THROTTLED_SHARE
 }
 
 /// Returns true if the generator waited for such a share of the time for cores that the target had, and less for

@@ -194,10 +194,10 @@ fn ids_outside_the_promised_window_fail() {
 fn strict_order_holds_over_connections() {
     const STRICT: &str = r#"{"protocol":1,"max_count":1000,"order":"strict","sources":[
         {"index":0,"name":"default","layout":"twitter","worker_ids":[3]}]}"#;
-    // Each connection, with a request every 8 ms, increases; but one of them lags behind the other by as
-    // much, and so gets lower IDs than the other received 4 ms before.
+    // Each connection, with a request every 8 ms, increases; one of them lags behind the other by as much,
+    // and so gets lower IDs than the other received 4 ms before.
     let lags = target(STRICT, |number, _, peer, next, tag| {
-        let lag_ms = if number % 2 == 0 { 0 } else { -8 };
+        let lag_ms = if peer.number % 2 == 0 { 0 } else { -8 };
         peer.send_run(tag, first_of_tick(lag_ms) + number % 4_000, next.count)
     });
     // One thread asks on its connections in turn.

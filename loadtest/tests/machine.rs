@@ -34,22 +34,19 @@ fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
     loadtest(&[&options[..], more].concat())
 }
 
-/// Another program that takes each core for 10 ms at a time, before any other where that is allowed.
+/// Another program that takes a core for 1 to 20 ms at random, before any other where that is allowed.
 struct Noise(Vec<Child>);
 
 impl Noise {
     fn begin() -> Self {
-        // It runs for 10 ms, and sleeps for 90.
-        let script = "import time\nwhile True:\n end = time.monotonic() + 0.01\n while time.monotonic() < end: pass\n time.sleep(0.09)";
-        let run = || {
-            let by = |words: &[&str]| {
-                let mut command = Command::new(words[0]);
-                command.args(&words[1..]).args(["python3", "-c", script]);
-                command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().ok()
-            };
-            by(&["chrt", "--fifo", "10"]).or_else(|| by(&["env"]))
+        let script = "import random, time\nwhile True:\n end = time.monotonic() + random.uniform(0.001, 0.02)\n while time.monotonic() < end: pass\n time.sleep(random.uniform(0.001, 0.08))";
+        let by = |words: &[&str]| {
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]).args(["python3", "-c", script]);
+            command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().ok()
         };
-        Self((0..2).filter_map(|_| run()).collect())
+        let run = |_| by(&["chrt", "--fifo", "10"]).or_else(|| by(&["env"]));
+        Self((0..2).filter_map(run).collect())
     }
 }
 
@@ -66,33 +63,53 @@ impl Drop for Noise {
 fn a_sound_target_has_its_verdict_on_a_noisy_machine() {
     let _alone = alone();
     let _noise = Noise::begin();
-    let ran = load(&sound_target(), &["--tries", "5"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let run = ran.json();
-    let machine = &run["machine"];
-    assert!(machine["stalls"].as_u64() > Some(0), "{ran:?}");
-    // If all requests were in time, the machine holds the objective; if not, the echo says it.
-    assert!(machine["holds"].is_boolean(), "{ran:?}");
-    let is_late = run["response_time"]["quantiles_us"]["p99.9"].as_f64() > Some(2_000.0);
-    assert_eq!(is_late, machine["echo_time"].is_object(), "{ran:?}");
-    assert_eq!(is_late, ran.last_line().contains("this machine alone "), "{ran:?}");
+    for _ in 0..runs() {
+        let ran = load(&sound_target(), &[]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let run = ran.json();
+        let machine = &run["machine"];
+        assert!(machine["stalls"].as_u64() > Some(0), "{ran:?}");
+        // If all requests were in time, the machine holds the objective; if not, the echo says it.
+        assert!(machine["holds"].is_boolean(), "{ran:?}");
+        let is_late = run["response_time"]["quantiles_us"]["p99.9"].as_f64() > Some(2_000.0);
+        assert_eq!(is_late, machine["echo_time"].is_object(), "{ran:?}");
+        assert_eq!(is_late, ran.last_line().contains("this machine alone "), "{ran:?}");
+    }
 }
 
-#[test]
-fn a_target_that_stalls_once_in_a_thousand_requests_fails() {
-    let _alone = alone();
+/// A target that stalls for 5 ms once in a thousand requests.
+fn stalling_target() -> FakeDaemon {
     let stall = Mutex::new(());
-    let stalls = target(INFO, move |number, ids, peer, next, tag| {
+    target(INFO, move |number, ids, peer, next, tag| {
         let stalled = stall.lock().expect("no panic");
         if number % 1_000 == 999 {
             std::thread::sleep(Duration::from_millis(5));
         }
         drop(stalled);
         peer.send_run(tag, ids.take(next.count), next.count)
-    });
-    // On a machine whose own stalls touch one request in ten, such a target can still hide behind them.
-    let ran = load(&stalls, &["--for", "8s"]);
+    })
+}
+
+/// Each run of the noisy tests; `SNOWBANK_JUDGE_RUNS=10` shows that it is no luck.
+fn runs() -> usize {
+    std::env::var("SNOWBANK_JUDGE_RUNS").map_or(1, |runs| runs.parse().expect("a number"))
+}
+
+#[test]
+fn a_target_that_stalls_once_in_a_thousand_requests_fails() {
+    let _alone = alone();
+    let ran = load(&stalling_target(), &["--for", "8s"]);
     assert_eq!(ran.code, 1, "{ran:?}");
+}
+
+#[test]
+fn a_target_that_stalls_fails_on_a_noisy_machine() {
+    let _alone = alone();
+    let _noise = Noise::begin();
+    for _ in 0..runs() {
+        let ran = load(&stalling_target(), &[]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+    }
 }
 
 #[test]

@@ -49,6 +49,12 @@ impl Reading {
     pub fn offset_us(self) -> i64 {
         self.wall.0.saturating_sub(self.boot.0)
     }
+
+    /// Returns whether the clocks have jumped against each other since wall − boot was this.
+    #[inline]
+    pub fn has_jumped_from(self, offset_us: i64) -> bool {
+        self.offset_us().saturating_sub(offset_us).unsigned_abs() > JUMP.as_micros() as u64
+    }
 }
 
 /// A reading that [`Wall::believe`] has judged. The ID clock uses nothing else.
@@ -148,8 +154,7 @@ impl Wall {
     #[inline]
     pub fn has_jumped(&self, reading: Reading) -> bool {
         // Acquire: a thread that sees the keeper's new offset also sees the grants that it revoked before.
-        let seen_us = self.seen_us.load(Ordering::Acquire);
-        reading.offset_us().saturating_sub(seen_us).unsigned_abs() > JUMP.as_micros() as u64
+        reading.has_jumped_from(self.seen_us.load(Ordering::Acquire))
     }
 
     /// Ends a jump. The keeper calls this with its reading, after it has revoked all that a jump makes doubtful.

@@ -330,3 +330,5 @@ impl<C: Coordinator> Member<C> {
 
 #[cfg(test)]
 mod lost_writes;
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,8 @@
 //! The file `fleet` in the state directory: a daemon's own writes at the coordinator.
 //!
-//! A write is noted before it is tried. So after a restart, a key whose last write is noted is this state's, and nothing
-//! was handed out under it since. A missing or damaged file costs time alone: the start is then that of any other daemon.
+//! A write is noted before it is tried. So after a restart, a key whose last write is noted is this state's, or that of a
+//! copy of it. Notes count only in the boot that wrote them: the machine remembers no longer which copy is the newest. A
+//! missing or damaged file costs time alone: the start is then that of any other daemon.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -53,8 +54,8 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Reads the notes of a state directory. `boot` is this boot of the machine: ceilings of an earlier one do not count,
-    /// because an older copy of the state is noticed only within a boot.
+    /// Reads the notes of a state directory. `boot` is this boot of the machine, another one once it was restored from a snapshot.
+    /// Of an earlier boot's notes only the worker IDs count, because copies of a state are noticed only within a boot.
     pub fn read(directory: Option<&Path>, boot: Option<&str>) -> Notes {
         let path = directory.map(|directory| directory.join(FILE));
         let text = path.as_deref().and_then(|path| fs::read(path).ok());
@@ -63,14 +64,17 @@ impl Notes {
         let (notes, then) = document.map(|it| (it.notes, it.boot)).unwrap_or_default();
         let mut read = Notes { path, boot: boot.map(str::to_owned), notes };
         if boot.is_none() || then.as_deref() != boot {
-            read.forget_ceilings();
+            read.forget();
         }
         read
     }
 
-    /// Forgets the ceilings, as a boot does.
-    pub fn forget_ceilings(&mut self) {
-        self.notes.iter_mut().for_each(|note| note.covered = 0);
+    /// Forgets the writes and the ceilings, as a boot does.
+    pub fn forget(&mut self) {
+        for note in &mut self.notes {
+            note.writes.clear();
+            note.covered = 0;
+        }
     }
 
     /// Returns the note of a source, if it is of this ID space.
@@ -112,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_read_back_and_their_ceilings_only_in_the_same_boot() {
+    fn notes_read_back_and_their_writes_only_in_the_same_boot() {
         let directory = tempfile::tempdir().unwrap();
         let read = |boot| Notes::read(Some(directory.path()), boot);
         let mut notes = read(Some("boot"));
@@ -122,7 +126,8 @@ mod tests {
         notes.save().unwrap();
         assert_eq!(read(Some("boot")).of("orders", "space"), Some(&note(7)));
         for other in [Some("other"), None] {
-            assert_eq!(read(other).of("orders", "space"), Some(&note(0)));
+            let forgotten = Note { writes: Vec::new(), ..note(0) };
+            assert_eq!(read(other).of("orders", "space"), Some(&forgotten));
         }
         assert_eq!(read(Some("boot")).of("orders", "another"), None);
     }

@@ -3,7 +3,8 @@
 //!
 //! Three facts keep IDs unique:
 //! - Everything that was granted under a key is below the key's bound: a bound is written before it is granted.
-//! - A daemon that takes a number starts at the key's bound, unless the last write of the key is its own state's.
+//! - A daemon that takes a number starts at the key's bound. Only if the key's last write is its own state's, and this
+//!   machine remembers that no copy of the state was granted more ([`is_newest`]), it goes on below that bound.
 //! - A daemon that finds a key with a write that is not its own hands out nothing more.
 //!
 //! So a number may be taken from a daemon that still runs: both have their own positions. The clock decides only when that
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use super::key::{KeyError, NumberKey};
 use super::{Stored, Version};
+use crate::ceiling::Mark;
 use crate::clock::{self, Now};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Position, Tick, UnixMicros};
@@ -32,7 +34,7 @@ pub enum Taking {
 /// A daemon that wants a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Taker<'a> {
-    /// The writes of this state that may be the number's last.
+    /// The writes of this state that may be the number's last. None if the state may be an older copy.
     pub writes: &'a [String],
     /// The wall clock.
     pub wall: UnixMicros,
@@ -47,6 +49,16 @@ pub struct Held {
     pub key: Box<NumberKey>,
     /// The instant from which it may be taken.
     pub free_at: UnixMicros,
+}
+
+/// Returns whether the state is the newest of its copies, for as many worker IDs as given. `stored` is its ceiling.
+/// `marks` are this machine's: it makes them with each grant, and no copy of the state brings them along.
+///
+/// A copy that starts elsewhere finds none, so it starts at the key's bound, with a write that others do not have. So all that
+/// was granted under a write that the state has noted was granted here.
+pub fn is_newest(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> bool {
+    let is_covered = |mark: &Mark| mark.state == state && !mark.is_released && mark.id_bound <= stored;
+    marks.len() == worker_ids && marks.iter().all(is_covered)
 }
 
 /// Decides whether a number may be taken. `until` is the instant of the key's bound.

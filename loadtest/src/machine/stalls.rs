@@ -30,12 +30,26 @@ impl Stall {
         Self { from_ns, until_ns, lost_ns }
     }
 
-    /// Returns the time that a request lost to it, at most.
-    fn lost_within(self, from_ns: u64, until_ns: u64) -> u64 {
-        // A queue that a stall left is worked off in half its length, by a target that is a third busy.
-        let end_ns = self.until_ns + self.lost_ns / 2;
-        end_ns.min(until_ns).saturating_sub(self.from_ns.max(from_ns)).min(self.lost_ns)
+    /// Returns the end of the queue that it left, for a target that is half busy.
+    fn over_ns(self) -> u64 {
+        self.until_ns + self.lost_ns
     }
+
+    /// Returns the time that a pause lost to it, at most.
+    fn lost_within(self, from_ns: u64, until_ns: u64) -> u64 {
+        self.until_ns.min(until_ns).saturating_sub(self.from_ns.max(from_ns)).min(self.lost_ns)
+    }
+}
+
+/// The fate of a request beside the stalls of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// No stall touched it.
+    Clean,
+    /// A stall began so many nanoseconds after it, and before its end.
+    CutAfter(u64),
+    /// It began in a stall, or in the queue after one.
+    Excluded,
 }
 
 /// The sum of stalls.
@@ -44,6 +58,8 @@ pub(crate) struct StallSum {
     pub(crate) count: u64,
     pub(crate) total: Duration,
     pub(crate) longest: Duration,
+    /// The time in which a request is [`Fate::Excluded`].
+    pub(crate) excluded: Duration,
 }
 
 /// The stalls found so far; several threads add to them.
@@ -71,43 +87,75 @@ impl Stalls {
         let overlapped = record.recent.drain(begin..end);
         let joined = overlapped.fold(stall, Stall::joined);
         record.recent.insert(begin, joined);
-        while record.recent.front().is_some_and(|first| first.until_ns + KEPT_NS < stall.until_ns) {
-            let first = record.recent.pop_front();
-            record.past = first.into_iter().fold(record.past, StallSum::with);
+        while let [Some(first), Some(next)] = [0, 1].map(|index| record.recent.get(index).copied())
+            && first.until_ns + KEPT_NS < stall.until_ns
+        {
+            record.past = record.past.with(first, Some(next));
+            record.recent.pop_front();
         }
     }
 
-    /// Gives a function of the time that a request lost to stalls: from its due time to its answer.
-    pub(crate) fn with_lost<T>(&self, run: impl FnOnce(&dyn Fn(u64, u64) -> u64) -> T) -> T {
+    /// Returns the time of a pause that was lost to stalls.
+    pub(crate) fn lost(&self, from_ns: u64, until_ns: u64) -> u64 {
+        self.record().lost(from_ns, until_ns)
+    }
+
+    /// Gives a function of a request's fate: from its due time to its answer.
+    pub(crate) fn with_fate<T>(&self, run: impl FnOnce(&dyn Fn(u64, u64) -> Fate) -> T) -> T {
         let record = self.record();
-        run(&|from_ns, until_ns| record.lost(from_ns, until_ns))
+        run(&|from_ns, until_ns| record.fate(from_ns, until_ns))
     }
 
     /// Returns the sum of the stalls that ended at `from_ns` or later.
     pub(crate) fn sum(&self, from_ns: u64) -> StallSum {
         let record = self.record();
-        let recent = record.recent.iter().filter(|stall| stall.until_ns >= from_ns);
-        recent.copied().fold(record.past, StallSum::with)
+        let begin = record.recent.partition_point(|stall| stall.until_ns < from_ns);
+        let next = |index: usize| record.recent.get(index + 1).copied();
+        let recent = record.recent.iter().enumerate().skip(begin);
+        recent.fold(record.past, |sum, (index, &stall)| sum.with(stall, next(index)))
     }
 }
 
 impl Record {
     fn lost(&self, from_ns: u64, until_ns: u64) -> u64 {
         let before = self.recent.partition_point(|stall| stall.from_ns < until_ns);
-        // They do not overlap, so earlier ones ended earlier; only the queues after them may.
-        let near = self.recent.range(..before).rev().take_while(|stall| stall.until_ns + REACH_NS > from_ns);
+        // They do not overlap, so earlier ones ended earlier.
+        let near = self.recent.range(..before).rev().take_while(|stall| stall.until_ns > from_ns);
         near.map(|stall| stall.lost_within(from_ns, until_ns)).sum::<u64>().min(until_ns - from_ns)
+    }
+
+    fn fate(&self, from_ns: u64, until_ns: u64) -> Fate {
+        let next = self.recent.partition_point(|stall| stall.from_ns <= from_ns);
+        // Earlier ones ended earlier; only the queues after them may not have.
+        let mut near =
+            self.recent.range(..next).rev().take_while(|stall| stall.until_ns + REACH_NS > from_ns);
+        if near.any(|stall| stall.over_ns() > from_ns) {
+            return Fate::Excluded;
+        }
+        let cut = self.recent.get(next).filter(|stall| stall.from_ns < until_ns);
+        cut.map_or(Fate::Clean, |stall| Fate::CutAfter(stall.from_ns - from_ns))
     }
 }
 
 impl StallSum {
-    fn with(self, stall: Stall) -> Self {
-        self.with_length(stall.lost_ns)
+    /// Adds a stall, with the queue after it until the next.
+    fn with(self, stall: Stall, next: Option<Stall>) -> Self {
+        let over_ns = next.map_or(u64::MAX, |next| next.from_ns).min(stall.over_ns());
+        let excluded = self.excluded + Duration::from_nanos(over_ns - stall.from_ns);
+        Self { excluded, ..self.with_length(stall.lost_ns) }
     }
 
     pub(super) fn with_length(self, length_ns: u64) -> Self {
         let length = Duration::from_nanos(length_ns);
-        Self { count: self.count + 1, total: self.total + length, longest: self.longest.max(length) }
+        Self { count: self.count + 1, total: self.total + length, longest: self.longest.max(length), ..self }
+    }
+
+    /// Adds the sum of another run.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.total += other.total;
+        self.longest = self.longest.max(other.longest);
+        self.excluded += other.excluded;
     }
 }
 
@@ -132,19 +180,28 @@ mod tests {
     }
 
     #[test]
-    fn a_request_loses_the_time_that_it_shared_with_a_stall_or_with_the_queue_after_it() {
+    fn a_pause_loses_the_time_that_it_shared_with_stalls() {
         let stalls = stalls(&[(100, 120), (500, 510)]);
-        let lost = |from_ns, until_ns| stalls.with_lost(|lost| lost(from_ns, until_ns));
+        let lost = |from_ns, until_ns| stalls.lost(from_ns, until_ns);
         assert_eq!([lost(90, 101), lost(90, 200), lost(110, 115), lost(50, 600)], [1, 20, 5, 30]);
-        assert_eq!([lost(120, 150), lost(125, 150), lost(130, 150)], [10, 5, 0], "the queue takes 10 ns");
-        assert_eq!([lost(90, 100), lost(131, 500), lost(515, 900)], [0, 0, 0]);
+        assert_eq!([lost(90, 100), lost(120, 500), lost(515, 900)], [0, 0, 0]);
+        // One whose begin is not known takes no more than was lost in it.
+        stalls.add(Stall { from_ns: 1_100, until_ns: 1_150, lost_ns: 10 });
+        assert_eq!(stalls.lost(1_090, 1_200), 10);
     }
 
     #[test]
-    fn a_stall_whose_begin_is_not_known_takes_no_more_than_was_lost_in_it() {
-        let stalls = Stalls::default();
-        stalls.add(Stall { from_ns: 100, until_ns: 150, lost_ns: 10 });
-        assert_eq!(stalls.with_lost(|lost| lost(90, 200)), 10);
+    fn a_request_is_clean_unless_a_stall_or_the_queue_after_one_touched_it() {
+        use Fate::{Clean, CutAfter, Excluded};
+        let stalls = stalls(&[(100, 120), (500, 510)]);
+        let fate = |from_ns, until_ns| stalls.with_fate(|fate| fate(from_ns, until_ns));
+        assert_eq!([fate(90, 100), fate(140, 500), fate(520, 900)], [Clean; 3]);
+        assert_eq!(
+            [fate(90, 101), fate(50, 600), fate(140, 501)],
+            [CutAfter(10), CutAfter(50), CutAfter(360)]
+        );
+        assert_eq!([fate(100, 101), fate(119, 200), fate(139, 150), fate(519, 600)], [Excluded; 4]);
+        assert_eq!(stalls.sum(0).excluded, Duration::from_nanos(60));
     }
 
     #[test]

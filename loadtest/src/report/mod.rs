@@ -36,22 +36,30 @@ pub(crate) struct Report<'a> {
     pub(crate) verdict: Verdict,
     /// The times without the stalls of the machine.
     pub(crate) undisturbed: Undisturbed,
-    /// The response times of a bare echo under the same load, if it was run.
-    pub(crate) echo: Option<TimeHistogram>,
-    /// Runs until this one, which is the last.
+    /// A bare echo under the same load, if it was run.
+    pub(crate) echo: Option<Echo<'a>>,
+    /// Tries until this one, which is the last.
     pub(crate) tries: u32,
 }
 
+/// The times of a bare echo.
+#[derive(Debug)]
+pub(crate) struct Echo<'a> {
+    pub(crate) response: &'a TimeHistogram,
+    undisturbed: Undisturbed,
+}
+
 impl<'a> Report<'a> {
-    /// Judges a run.
-    pub(crate) fn new(scenario: &'a Scenario, objectives: &'a Objectives, outcome: &'a Outcome) -> Self {
-        let counts = &outcome.collected.counts;
-        // A quota stops this process alone, as a stall of the machine would.
-        let undisturbed = match counts.throttled_share > MAX_THROTTLED_SHARE {
-            true => Undisturbed::with_all(counts),
-            false => Undisturbed::of(counts),
-        };
-        let (verdict, echo) = (Verdict::Pass, None);
+    /// Judges a run, beside one of a bare echo.
+    pub(crate) fn new(
+        scenario: &'a Scenario,
+        objectives: &'a Objectives,
+        outcome: &'a Outcome,
+        echo: Option<&'a Outcome>,
+    ) -> Self {
+        let echo = echo
+            .map(|echo| Echo { response: &echo.collected.counts.response, undisturbed: undisturbed(echo) });
+        let (verdict, undisturbed) = (Verdict::Pass, undisturbed(outcome));
         let mut report = Self { scenario, objectives, outcome, verdict, undisturbed, echo, tries: 1 };
         report.verdict = judge(&report.evidence(), objectives);
         report
@@ -64,6 +72,8 @@ impl<'a> Report<'a> {
             counts: &collected.counts,
             faults: &collected.faults,
             undisturbed: &self.undisturbed,
+            echo: self.echo.as_ref().map(|echo| &echo.undisturbed),
+            rounds: self.outcome.rounds,
             stalls: self.outcome.stalls,
             own_waits: self.outcome.own_waits,
             is_owner_known: self.outcome.is_owner_known,
@@ -87,6 +97,17 @@ impl<'a> Report<'a> {
         is_open_loop && !is_cut_short && self.objectives.latencies.iter().any(missed)
     }
 
+    /// Returns true if a longer run may have another verdict.
+    pub(crate) fn asks_for_more(&self) -> bool {
+        let is_announced = self.scenario.outage.is_some() || self.scenario.client_stall.is_some();
+        let is_judged_by_times = self.verdict == Verdict::Pass || self.may_be_noise();
+        self.asks_about_machine()
+            && is_judged_by_times
+            && !is_announced
+            && self.outcome.lost_targets.is_empty()
+            && !self.evidence().is_sure(self.objectives)
+    }
+
     /// Returns true if another try may have another verdict: times were missed, and nothing else was wrong.
     pub(crate) fn may_be_noise(&self) -> bool {
         let counts = &self.outcome.collected.counts;
@@ -107,7 +128,11 @@ impl<'a> Report<'a> {
         };
         let (counts, has_any) = (&self.outcome.collected.counts, !latencies.is_empty());
         let holds = has_any && counts.requests > 0 && within(&counts.response);
-        if holds { Some(true) } else { self.echo.as_ref().filter(|_| has_any).map(within) }
+        if holds {
+            Some(true)
+        } else {
+            self.echo.as_ref().filter(|_| has_any).map(|echo| within(echo.response))
+        }
     }
 
     /// Returns the last line of every output.
@@ -116,8 +141,11 @@ impl<'a> Report<'a> {
         let Some((echo, holds)) = self.echo.as_ref().zip(self.machine_holds()) else {
             return target;
         };
-        let found =
-            self.objectives.latencies.iter().map(|it| format!("{} {}", it.name(), ms(echo.at(it.quantile))));
+        let found = self
+            .objectives
+            .latencies
+            .iter()
+            .map(|it| format!("{} {}", it.name(), ms(echo.response.at(it.quantile))));
         let (found, holds) =
             (found.collect::<Vec<_>>().join(", "), if holds { "holds" } else { "does not hold" });
         format!("{target}; this machine alone {holds} it: a bare echo has {found}")
@@ -130,6 +158,15 @@ impl<'a> Report<'a> {
         let outage = self.scenario.outage.map(|outage| counts.outage.min(elapsed.saturating_sub(outage.at)));
         let judged = elapsed.saturating_sub(outage.unwrap_or_default());
         counts.ids as f64 / judged.as_secs_f64().max(1e-9)
+    }
+}
+
+fn undisturbed(outcome: &Outcome) -> Undisturbed {
+    let counts = &outcome.collected.counts;
+    // A quota stops this process alone, as a stall of the machine would.
+    match counts.throttled_share > MAX_THROTTLED_SHARE {
+        true => Undisturbed::with_all(counts),
+        false => Undisturbed::of(counts, outcome.stalls, outcome.elapsed),
     }
 }
 

@@ -65,6 +65,9 @@ fn load(run: &Run, out: &mut dyn Write) -> io::Result<()> {
         .map_or_else(|| "until its count of IDs".to_owned(), |for_s| format!("for {}", seconds(for_s)));
     writeln!(out, "load        {}: {pace},", run.loop_kind)?;
     writeln!(out, "            {length} after a warm-up of {}", seconds(run.warm_up_s))?;
+    if let Some(rounds) = run.machine.as_ref().map(|machine| machine.rounds).filter(|&rounds| rounds > 1) {
+        writeln!(out, "            {rounds} times, because the machine stalled")?;
+    }
     let connections = counted(run.connections as u64, "connection");
     let threads = counted(run.threads as u64, "thread");
     writeln!(out, "            IDs per request {},\n            {connections}, {threads}", run.batch)

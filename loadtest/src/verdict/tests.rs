@@ -24,6 +24,8 @@ fn evidence<'a>(
         counts,
         faults,
         undisturbed,
+        echo: None,
+        rounds: 1,
         stalls: StallSum::default(),
         own_waits: OwnWaits::default(),
         is_owner_known: false,
@@ -192,7 +194,8 @@ fn with_late(late: u64, late_us: u64, slip_us: u64) -> Counts {
 
 fn of_machine(all: &Counts, undisturbed: &Undisturbed, own_waits: OwnWaits) -> (Verdict, String) {
     let promise = Promise::of_counter();
-    let stalls = StallSum { count: 3, total: Duration::from_millis(41), longest: Duration::from_millis(20) };
+    let [total, longest] = [41, 20].map(Duration::from_millis);
+    let stalls = StallSum { count: 3, total, longest, ..StallSum::default() };
     let known = evidence(all, &[], &promise, undisturbed);
     let evidence = Evidence { stalls, own_waits, is_owner_known: true, ..known };
     let verdict = judge(&evidence, &objectives());
@@ -212,8 +215,8 @@ fn a_target_is_judged_without_the_stalls_of_the_machine() {
     assert_eq!(slow.exit_code(), 1, "{slow:?}");
     // Where hardly anything is left, there is no verdict.
     let promise = Promise::of_counter();
-    let stalls = StallSum { total: Duration::from_secs(6), ..StallSum::default() };
-    let stopped = Evidence { stalls, ..evidence(&all, &[], &promise, &without) };
+    let stopped = Undisturbed { clean_requests: 900.0, ..without };
+    let stopped = evidence(&all, &[], &promise, &stopped);
     assert_eq!(judge(&stopped, &objectives()).exit_code(), 2);
 }
 

@@ -40,6 +40,17 @@ pub(super) fn doubted_latency(evidence: &Evidence<'_>, latency: &Latency) -> Str
     )
 }
 
+/// Describes a run of which hardly anything was outside the stalls of the machine.
+pub(super) fn too_few_clean(evidence: &Evidence<'_>, latency: &Latency) -> String {
+    let (clean, stalls) = (evidence.undisturbed.clean_requests, evidence.stalls);
+    format!(
+        "{BOTTLENECK}: the machine stalled for {}, and {} requests between its stalls are too few for {}",
+        ms(stalls.total),
+        count(clean as u64),
+        latency.name()
+    )
+}
+
 /// Describes a miss by a target that left the generator no cores.
 pub(super) fn taken_cores(evidence: &Evidence<'_>, missed: &str) -> String {
     let waited = ms(evidence.own_waits.by_target.total);
@@ -109,6 +120,12 @@ fn figure(evidence: &Evidence<'_>, latency: &Latency) -> String {
             format!(
                 "{name} {found} without {stalls} of the machine, {} in all (at most {limit}; with them {all})",
                 ms(total)
+            )
+        }
+        Assessment::MetAsByEcho => {
+            let found = at(&undisturbed.target);
+            format!(
+                "{name} {found}, late no more often than a bare echo (at most {limit}; with stalls {all})"
             )
         }
         Assessment::MetByTarget => {

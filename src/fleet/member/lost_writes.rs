@@ -97,7 +97,8 @@ fn member(server: &Forgetful, state: &str) -> Member<Forgetful> {
 fn take(member: &mut Member<Forgetful>, wall: UnixMicros) -> Result<Taken, JoinError> {
     let layout = layout();
     let max_ahead = Duration::from_secs(10);
-    let want = Want { index: 0, source: "orders", layout: &layout, wall, max_ahead, horizon: HORIZON };
+    let (index, source, is_newest, horizon) = (0, "orders", false, HORIZON);
+    let want = Want { index, source, layout: &layout, wall, is_newest, max_ahead, horizon };
     member.take(want, &WorkerSet::single(5))
 }
 

@@ -22,8 +22,10 @@ pub struct Want<'a> {
     pub source: &'a str,
     /// Its layout.
     pub layout: &'a Layout,
-    /// The wall clock.
+    /// The wall clock, as far as it is believed.
     pub wall: UnixMicros,
+    /// True if the state is the newest of its copies for the worker IDs that it had: [`rules::is_newest`].
+    pub is_newest: bool,
     /// The distance that IDs may be ahead of it.
     pub max_ahead: Duration,
     /// The distance that the fleet's ceiling is kept ahead.
@@ -87,20 +89,22 @@ impl Want<'_> {
                 Taking::Above(bound) => Taking::Above(bound.max(first_bound_at(numbering, until))),
                 taking => taking,
             })
-            .map_err(|held| Busy::Held(held.key.holder.clone(), held.free_at))
+            .map_err(Busy::Held)
     }
 
-    /// Returns the bound to write at first: the horizon ahead, and no lower than what the keys have.
-    fn first_bound(&self, numbering: &Numbering, lowest: u64) -> u64 {
+    /// Returns the bound to write at first: the horizon ahead of where the source starts, and no lower than what the keys
+    /// have. Starts in a row do not add up: the bound is never further ahead of the clock than `max_ahead` and a horizon,
+    /// unless a key is.
+    fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
         let now = Now { wall: self.wall, boot: BootMicros(0), jumped: false };
-        let from = instant(numbering, lowest);
-        numbering.id_bound(rules::ceiling(numbering, now, from, self.horizon)).max(lowest)
+        let from = instant(numbering, floor).min(now.after(self.max_ahead).wall);
+        numbering.id_bound(rules::ceiling(numbering, now, from, self.horizon)).max(lowest.max(floor))
     }
 }
 
 /// Why a number is not free.
 enum Busy {
-    Held(String, UnixMicros),
+    Held(rules::Held),
     Unreadable(String),
 }
 
@@ -209,9 +213,8 @@ impl<C: Coordinator> Member<C> {
         let number =
             |(key, stored): (String, Stored)| Some((key.strip_prefix(&prefix)?.parse().ok()?, stored));
         let listed: BTreeMap<u64, Stored> = listed.into_iter().filter_map(number).collect();
-        let note = self.known(want);
-        let writes = note.map(|note| note.writes.clone()).unwrap_or_default();
-        let own: Option<WorkerSet> = note.and_then(|note| note.worker_ids.parse().ok());
+        let writes = self.own_writes(want);
+        let own = self.own(want);
         let stored = |id: u64| listed.get(&want.layout.number_in_space(id));
         let may_lose_writes = self.may_lose_writes();
         let judge = |id: u64| -> Result<Result<Taking, Busy>, JoinError> {
@@ -219,7 +222,7 @@ impl<C: Coordinator> Member<C> {
         };
         let mut found: Vec<u64> = Vec::new();
         for id in own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id) && stored(id).is_some()) {
-            if matches!(judge(id)?, Ok(Taking::Resume)) {
+            if judge(id)?.is_ok() {
                 found.push(id);
             }
         }
@@ -233,7 +236,9 @@ impl<C: Coordinator> Member<C> {
                 match judge(id)? {
                     Ok(Taking::Above(bound)) => free.push((bound, id)),
                     Ok(_) => free.push((0, id)),
-                    Err(Busy::Held(holder, free_at)) => busy.push((free_at, format!("{id} by {holder}"))),
+                    Err(Busy::Held(held)) => {
+                        busy.push((held.free_at, format!("{id} by {}", held.key.holder)));
+                    }
                     Err(Busy::Unreadable(reason)) => {
                         busy.push((UnixMicros(i64::MAX), format!("{id} ({reason})")))
                     }
@@ -253,6 +258,17 @@ impl<C: Coordinator> Member<C> {
         self.notes.of(want.source, &want.layout.space().to_string())
     }
 
+    /// Returns the writes of this state that may be the last of its numbers' keys. None if it may be an older copy.
+    fn own_writes(&self, want: Want<'_>) -> Vec<String> {
+        let note = self.known(want).filter(|_| want.is_newest);
+        note.map(|note| note.writes.clone()).unwrap_or_default()
+    }
+
+    /// Returns the worker IDs that this state had.
+    pub fn own(&self, want: Want<'_>) -> Option<WorkerSet> {
+        self.known(want)?.worker_ids.parse().ok()
+    }
+
     /// Takes numbers whose keys are as found. `None`: they have changed.
     fn try_take(
         &mut self,
@@ -261,9 +277,8 @@ impl<C: Coordinator> Member<C> {
         (worker_ids, numbering): (&WorkerSet, &Numbering),
         found: Vec<Found>,
     ) -> Result<Option<Taken>, JoinError> {
-        let note = self.known(want);
-        let writes = note.map(|note| note.writes.clone()).unwrap_or_default();
-        let noted_floor = note.map_or(0, |note| note.floor);
+        let writes = self.own_writes(want);
+        let noted_floor = self.known(want).map_or(0, |note| note.floor);
         let (mut floor, mut lowest) = (0, 0);
         for (number, stored) in &found {
             match want.judge((numbering, self.may_lose_writes()), stored.as_ref(), &writes) {
@@ -273,10 +288,10 @@ impl<C: Coordinator> Member<C> {
                     floor = floor.max(noted_floor);
                 }
                 Ok(Taking::Above(bound)) => floor = floor.max(bound),
-                Err(busy) => return Err(refusal(want, *number, busy)),
+                Err(busy) => return Err(self.refusal(want, *number, busy)),
             }
         }
-        let covered = want.first_bound(numbering, lowest.max(floor));
+        let covered = want.first_bound(numbering, floor, lowest);
         let mut held = self.held(want, place, worker_ids, &found, writes);
         // Until the write is done, the key's last write may be an earlier one of this state, with its own floor.
         held.floor = floor.max(noted_floor);
@@ -350,39 +365,49 @@ impl<C: Coordinator> Member<C> {
         }
     }
 
-    /// Goes on with the numbers that this state had, while the coordinator does not answer. `worker_ids`: those that are
-    /// given; `None`: whatever it had. Returns `None` if it had others.
-    pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: Option<&WorkerSet>) -> Option<Taken> {
-        let note = self.known(want)?.clone();
-        let had: WorkerSet = note.worker_ids.parse().ok()?;
-        if worker_ids.is_some_and(|wanted| *wanted != had) {
+    /// Goes on with the worker IDs that this state had, while the coordinator does not answer. Returns `None` if it had
+    /// others, or may be an older copy.
+    pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
+        let note = self.known(want).filter(|_| want.is_newest)?.clone();
+        if self.own(want).as_ref() != Some(worker_ids) {
             return None;
         }
-        let found: Vec<Found> =
-            want.layout.numbers_in_space(&had).into_iter().map(|number| (number, None)).collect();
-        let mut held = self.held(want, note.place, &had, &found, note.writes);
+        let numbers = want.layout.numbers_in_space(worker_ids).into_iter();
+        let found: Vec<Found> = numbers.map(|number| (number, None)).collect();
+        let mut held = self.held(want, note.place, worker_ids, &found, note.writes);
         (held.floor, held.covered, held.acknowledged) = (note.floor, note.covered, note.covered);
         self.sources.push(held);
-        Some(Taken { worker_ids: had, floor: note.floor, covered: note.covered })
+        Some(Taken { worker_ids: worker_ids.clone(), floor: note.floor, covered: note.covered })
+    }
+
+    /// Returns why a number cannot be taken.
+    fn refusal(&self, want: Want<'_>, number: u64, busy: Busy) -> JoinError {
+        let source = want.source;
+        let rules::Held { key, free_at } = match busy {
+            Busy::Held(held) => held,
+            Busy::Unreadable(reason) => {
+                let reason = format!("source {source:?}: the key of worker number {number}: {reason}");
+                return JoinError::Refused(reason);
+            }
+        };
+        let (holder, free_at) = (key.holder, free_at.rfc3339(0));
+        JoinError::Held(if key.state == self.state {
+            format!(
+                "source {source:?}: this state or a copy of it holds worker number {number} in the fleet ({holder}), and \
+                 no mark in lock_dir since this boot shows that this one is the newest; wait: the number is free from \
+                 {free_at} on; or give this source another"
+            )
+        } else {
+            format!(
+                "source {source:?}: {holder} holds worker number {number} in the fleet; give this source another, stop \
+                 that daemon, or wait: if it no longer runs, the number is free from {free_at} on"
+            )
+        })
     }
 }
 
 fn bound_of(stored: Option<&Stored>) -> u64 {
     stored.and_then(|stored| NumberKey::parse(&stored.text).ok()).map_or(0, |key| key.id_bound)
-}
-
-fn refusal(want: Want<'_>, number: u64, busy: Busy) -> JoinError {
-    let source = want.source;
-    match busy {
-        Busy::Held(holder, free_at) => JoinError::Held(format!(
-            "source {source:?}: {holder} holds worker number {number} in the fleet; give this source another, stop that \
-             daemon, or wait: if it no longer runs, the number is free from {} on",
-            free_at.rfc3339(0)
-        )),
-        Busy::Unreadable(reason) => {
-            JoinError::Refused(format!("source {source:?}: the key of worker number {number}: {reason}"))
-        }
-    }
 }
 
 fn none_left(want: Want<'_>, count: usize, mut busy: Vec<(UnixMicros, String)>) -> JoinError {

@@ -1,1 +1,139 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use super::*;
+use crate::fleet::Marker;
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
+
+const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
+const MAX_AHEAD: Duration = Duration::from_secs(10);
+const HORIZON: Duration = Duration::from_secs(300);
+
+#[derive(Default)]
+struct Keys {
+    found: BTreeMap<String, Stored>,
+    revision: u64,
+    is_away: bool,
+}
+
+#[derive(Clone, Default)]
+struct Store(Arc<Mutex<Keys>>);
+
+impl Coordinator for Store {
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+        let store = self.0.lock().unwrap();
+        if store.is_away {
+            return Err(NoAnswer::passing("away"));
+        }
+        Ok(keys.iter().map(|key| store.found.get(key).cloned()).collect())
+    }
+
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
+        let store = self.0.lock().unwrap();
+        let found = store.found.iter().filter(|(key, _)| key.starts_with(prefix));
+        Ok(found.map(|(key, stored)| (key.clone(), stored.clone())).collect())
+    }
+
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        let mut store = self.0.lock().unwrap();
+        let found: Vec<_> = swaps.iter().map(|swap| store.found.get(&swap.key).cloned()).collect();
+        if found.iter().zip(swaps).any(|(it, swap)| it.as_ref().map(|it| it.version) != swap.expected) {
+            return Ok(Swapped::Refused(found));
+        }
+        store.revision += 1;
+        let version = Version(store.revision);
+        for Swap { key, text, .. } in swaps {
+            store.found.insert(key.clone(), Stored { version, text: text.clone() });
+        }
+        Ok(Swapped::Done(version))
+    }
+}
+
+fn store(layout: &Layout) -> Store {
+    let mut store = Store::default();
+    let text = Marker::new(vec![layout.space().to_string()]).text();
+    store.swap(&[Swap { key: Paths::of("f").marker(), expected: None, text }]).unwrap();
+    store
+}
+
+fn want(layout: &Layout, wall: UnixMicros, is_newest: bool) -> Want<'_> {
+    Want { index: 0, source: "orders", layout, wall, is_newest, max_ahead: MAX_AHEAD, horizon: HORIZON }
+}
+
+fn member(store: &Store, notes: Notes) -> Member<Store> {
+    Member::new(store.clone(), "f", ("state", "holder"), notes, || fastrand::u64(..).to_string())
+}
+
+/// Takes number 5 again and again, a second after each other, and returns how far ahead of the clock its bound gets.
+fn ahead_after_starts(is_newest: bool) -> Duration {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let numbering = Numbering::new(layout.clone(), worker_ids.clone()).unwrap();
+    let mut notes = Notes::default();
+    let mut furthest = Duration::ZERO;
+    for second in 0..2_000 {
+        let wall = UnixMicros(WALL.0 + second * 1_000_000);
+        let mut member = member(&store, notes.clone());
+        let Ok(taken) = member.take(want(&layout, wall, is_newest), &worker_ids) else { continue };
+        notes = member.notes().clone();
+        let until = numbering.start_of(numbering.tick_of(numbering.position_from(taken.covered)));
+        furthest = furthest.max(Duration::from_micros(until.0.saturating_sub(wall.0).max(0).unsigned_abs()));
+    }
+    furthest
+}
+
+#[test]
+fn starts_in_a_row_do_not_push_the_bound_away() {
+    let limit = HORIZON + MAX_AHEAD + Duration::from_secs(1);
+    for is_newest in [true, false] {
+        let furthest = ahead_after_starts(is_newest);
+        assert!(furthest <= limit, "{furthest:?} ahead of the clock, is the newest: {is_newest}");
+    }
+}
+
+#[test]
+fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let mut first = member(&store, Notes::default());
+    first.take(want(&layout, WALL, false), &worker_ids).unwrap();
+    let notes = first.notes().clone();
+    let refused = member(&store, notes.clone()).take(want(&layout, WALL, false), &worker_ids).unwrap_err();
+    assert!(matches!(&refused, JoinError::Held(line) if line.contains("a copy of it")), "{refused}");
+    let taken = member(&store, notes.clone()).pick(
+        want(&layout, WALL, false),
+        1,
+        |_| true,
+        |_| Ok::<bool, JoinError>(true),
+    );
+    assert_ne!(taken.unwrap().worker_ids, worker_ids, "another number is free");
+    store.0.lock().unwrap().is_away = true;
+    assert_eq!(member(&store, notes.clone()).resume_unseen(want(&layout, WALL, false), &worker_ids), None);
+    let newest = want(&layout, WALL, true);
+    assert_eq!(member(&store, notes.clone()).resume_unseen(newest, &WorkerSet::single(6)), None);
+    assert!(member(&store, notes).resume_unseen(newest, &worker_ids).is_some());
+}
+
+/// Killed before it has stored where it starts, a daemon finds its own ceiling of long ago in its state.
+#[test]
+fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let mut first = member(&store, Notes::default());
+    let ours = first.take(want(&layout, WALL, false), &worker_ids).unwrap();
+    let mut other = Member::new(store.clone(), "f", ("other", "other"), Notes::default(), || {
+        fastrand::u64(..).to_string()
+    });
+    let later = UnixMicros(WALL.0 + 400_000_000);
+    let theirs = other.take(want(&layout, later, false), &worker_ids).unwrap();
+    assert!(theirs.floor >= ours.covered);
+    other.release(&[Bound { source: 0, id_bound: theirs.covered }]).unwrap();
+    let mut again = member(&store, first.notes().clone());
+    let taken = again.take(want(&layout, later, true), &worker_ids).unwrap();
+    assert_eq!(taken.floor, theirs.covered);
+    let mut after_kill = member(&store, again.notes().clone());
+    let resumed = after_kill.take(want(&layout, later, true), &worker_ids).unwrap();
+    assert_eq!(resumed.floor, theirs.covered);
+}

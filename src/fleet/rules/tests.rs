@@ -47,6 +47,20 @@ fn a_state_resumes_only_what_it_wrote_last_itself() {
 }
 
 #[test]
+fn a_state_is_the_newest_only_where_this_machine_remembers_no_more_than_it() {
+    let mark = |state: &str, id_bound| Mark { id_bound, state: state.to_owned(), is_released: false };
+    let is_newest = |marks: &[Mark], stored| is_newest(marks, 1, "state", stored);
+    assert!(is_newest(&[mark("state", 7)], 7));
+    assert!(is_newest(&[mark("state", 7)], 8), "killed between the state's write and the mark");
+    assert!(!is_newest(&[mark("state", 7)], 6), "an older copy on the same machine");
+    assert!(!is_newest(&[], 7), "another machine, or a boot");
+    assert!(!is_newest(&[mark("other", 7)], 7));
+    assert!(!is_newest(&[Mark { is_released: true, ..mark("state", 7) }], 7));
+    let both = [mark("state", 7), mark("state", 5)];
+    assert!(super::is_newest(&both, 2, "state", 7) && !super::is_newest(&both, 3, "state", 7));
+}
+
+#[test]
 fn another_holders_number_is_taken_when_its_bound_is_near_and_above_it() {
     let other = key("w", 77);
     assert_eq!(take(Some(&other), after(-60), taker(&[])), Ok(Taking::Above(77)));

@@ -1,13 +1,23 @@
 //! The start of a daemon of a fleet: takes its worker numbers from the coordinator before anything is handed out.
 
 use super::start_sources::Found;
-use crate::ceiling::{LockError, WorkerLocks, draw_identity, lock_workers};
+use crate::ceiling::{LockError, draw_identity, lock_workers};
 use crate::clock::Reading;
 use crate::config::{Settings, SourceSettings};
 use crate::fleet::{self, Access, AnyCoordinator, Member, Notes, Taken, Want};
 use crate::numbering::Numbering;
+use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
+use snowbank_client::layout::{UnixMicros, WorkerSet};
+
+/// The machine and the state as a start finds them.
+#[derive(Clone, Copy)]
+pub(crate) struct Here<'a> {
+    pub(crate) found: &'a Found,
+    pub(crate) reading: Reading,
+    pub(crate) kernel_log: &'a KernelLog,
+}
 
 /// The daemon's place in its fleet.
 pub(crate) struct Joined {
@@ -26,16 +36,17 @@ impl Joined {
     pub(crate) fn join(
         settings: &mut Settings,
         access: Access,
-        found: &Found,
-        reading: Reading,
+        here: Here<'_>,
     ) -> Result<Joined, StartError> {
-        let notes = Notes::read(found.path(), found.boot());
+        let found = here.found;
+        let life = found.boot().map(|boot| here.kernel_log.life_of(boot));
+        let notes = Notes::read(found.path(), life.as_deref());
         let holder = holder();
         let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
         let identity = (found.state_identity(), holder.as_str());
         let member = Member::new(coordinator, &settings.fleet.name, identity, notes, draw_identity);
         let mut joined = Joined { member, taken: Vec::new(), notes: Vec::new() };
-        let taken = joined.take_all(settings, reading)?;
+        let taken = joined.take_all(settings, here)?;
         for (source, taken) in settings.sources.iter_mut().zip(&taken) {
             let Some(taken) = taken else { continue };
             if source.is_lent() {
@@ -50,13 +61,14 @@ impl Joined {
     }
 
     /// Takes the numbers of all sources: those that are given first, because they cannot give way.
-    fn take_all(&mut self, settings: &Settings, reading: Reading) -> Result<Vec<Option<Taken>>, StartError> {
+    fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
+        let wall = here.found.believed(settings.clock.step_rule(), here.reading);
         let mut taken: Vec<Option<Taken>> = vec![None; settings.sources.len()];
         for is_lent in [false, true] {
             // A counter has no worker ID.
             let takes = |it: &SourceSettings| it.is_lent() == is_lent && !it.is_ticket();
             for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| takes(it)) {
-                taken[index] = Some(self.take(settings, (index, source), &taken, reading)?);
+                taken[index] = Some(self.take(settings, (index, source), &taken, (here, wall))?);
             }
         }
         Ok(taken)
@@ -67,33 +79,52 @@ impl Joined {
         settings: &Settings,
         (index, source): (usize, &SourceSettings),
         taken: &[Option<Taken>],
-        reading: Reading,
+        (here, wall): (Here<'_>, UnixMicros),
     ) -> Result<Taken, StartError> {
-        let want = want(settings, (index, source), reading);
+        let want = want(settings, (index, source), wall);
         let given = &source.worker_ids;
+        // Numbers of the daemon's other sources, whatever their layouts.
+        let is_used = |id| taken.iter().flatten().any(|other: &Taken| other.worker_ids.contains(id));
+        let allowed = |id| (!given.are_given || given.set.contains(id)) && !is_used(id);
+        let fits = |own: &WorkerSet| own.len() == source.worker_count && own.iter().all(allowed);
+        let own = match source.is_lent() {
+            true => self.member.own(want).filter(fits),
+            false => Some(given.set.clone()),
+        };
+        let is_newest = own.as_ref().map_or(Ok(false), |own| is_newest(settings, source, own, here.found))?;
+        let want = Want { is_newest, ..want };
         let asked = if source.is_lent() {
-            // Numbers of the daemon's other sources, whatever their layouts.
-            let is_used = |id| taken.iter().flatten().any(|other: &Taken| other.worker_ids.contains(id));
-            let allowed = |id| (!given.are_given || given.set.contains(id)) && !is_used(id);
             let lock = |numbering: &Numbering| is_free_here(settings, numbering);
             self.member.pick(want, source.worker_count, allowed, lock)
         } else {
             self.member.take(want, &given.set).map_err(StartError::from)
         };
-        match asked {
-            Err(StartError::CoordinatorSilent(reason)) => {
-                let only = Some(&given.set).filter(|_| !source.is_lent());
-                let resumed = self.member.resume_unseen(want, only);
-                let resumed = resumed.ok_or_else(|| StartError::CoordinatorSilent(reason.clone()))?;
-                self.notes.push(Note::Warning(format!(
-                    "source {:?} goes on with {} without its coordinator: {reason}",
-                    source.name,
-                    resumed.worker_ids.in_words()
-                )));
-                Ok(resumed)
+        match (asked, own) {
+            (Err(StartError::CoordinatorSilent(reason)), Some(own)) => {
+                self.resume_unseen(want, &own, here, reason)
             }
-            asked => asked,
+            (asked, _) => asked,
         }
+    }
+
+    /// Goes on with the numbers that the state had while the coordinator is silent. If the clock has jumped since, the machine
+    /// may have been restored from a snapshot, perhaps twice: then it waits.
+    fn resume_unseen(
+        &mut self,
+        want: Want<'_>,
+        own: &WorkerSet,
+        here: Here<'_>,
+        reason: String,
+    ) -> Result<Taken, StartError> {
+        let has_jumped = here.found.has_jumped(here.reading);
+        let resumed = if has_jumped { None } else { self.member.resume_unseen(want, own) };
+        let resumed = resumed.ok_or_else(|| StartError::CoordinatorSilent(reason.clone()))?;
+        self.notes.push(Note::Warning(format!(
+            "source {:?} goes on with {} without its coordinator: {reason}",
+            want.source,
+            resumed.worker_ids.in_words()
+        )));
+        Ok(resumed)
     }
 }
 
@@ -103,28 +134,45 @@ fn holder() -> String {
     format!("{machine} (process {})", std::process::id())
 }
 
-fn want<'a>(settings: &Settings, (index, source): (usize, &'a SourceSettings), reading: Reading) -> Want<'a> {
+fn want<'a>(settings: &Settings, (index, source): (usize, &'a SourceSettings), wall: UnixMicros) -> Want<'a> {
     Want {
         index,
         source: &source.name,
         layout: &source.layout,
-        wall: reading.wall,
+        wall,
+        is_newest: false,
         max_ahead: source.max_ahead,
         horizon: settings.fleet.horizon,
     }
 }
 
+/// Returns whether the state is the newest of its copies for these worker IDs. Those that are lent may be in use here.
+fn is_newest(
+    settings: &Settings,
+    source: &SourceSettings,
+    worker_ids: &WorkerSet,
+    found: &Found,
+) -> Result<bool, StartError> {
+    let numbering = Numbering::new(source.layout.clone(), worker_ids.clone());
+    let numbering =
+        numbering.map_err(|error| StartError::WrongSetting(format!("source {:?}: {error}", source.name)))?;
+    match lock_workers(&settings.lock_dir, &numbering) {
+        // Locked again by the start. Between the two, only a daemon outside the fleet could take them: that start fails.
+        Ok(locks) => Ok(found.is_newest(&numbering, &locks)?),
+        Err(error) if source.is_lent() && is_held(&error) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_held(error: &LockError) -> bool {
+    matches!(error, LockError::Held { .. } | LockError::CollidingHeld { .. } | LockError::UnknownHeld { .. })
+}
+
 /// Returns whether no other daemon of this machine has locked these worker IDs.
 fn is_free_here(settings: &Settings, numbering: &Numbering) -> Result<bool, StartError> {
     match lock_workers(&settings.lock_dir, numbering) {
-        // Locked again by the start. Between the two, only a daemon outside the fleet could take them: that start fails.
-        Ok(locks) => {
-            drop::<WorkerLocks>(locks);
-            Ok(true)
-        }
-        Err(LockError::Held { .. } | LockError::CollidingHeld { .. } | LockError::UnknownHeld { .. }) => {
-            Ok(false)
-        }
+        Ok(_) => Ok(true),
+        Err(error) if is_held(&error) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

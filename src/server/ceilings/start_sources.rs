@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use self::first_position::{FirstPosition, guard};
 use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
-use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, Marked, Owner, WorkerLocks};
-use crate::clock::{Now, Reading, Remembered, Wall};
+use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, LockError, Marked, Owner, WorkerLocks};
+use crate::clock::{Now, Reading, Remembered, StepRule, Wall};
 use crate::config::SourceSettings;
-use crate::fleet::Taken;
+use crate::fleet::{Taken, rules};
 use crate::keeper::ManagedSource;
 use crate::numbering::Numbering;
 use crate::server::ceilings::start_notes::{first_time, not_reached, sorts_below};
@@ -108,6 +108,29 @@ impl Found {
     /// Returns the identity of the state.
     pub(crate) fn state_identity(&self) -> &str {
         &self.owner.state
+    }
+
+    /// Returns whether this state is the newest of its copies for these worker IDs, as far as this boot of the machine tells.
+    pub(crate) fn is_newest(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<bool, LockError> {
+        let covers = |record: &&Record| !record.released && numbering.is_part_of(&record.numbering);
+        let records = self.records.iter().filter(covers);
+        let Some(stored) = records.map(|record| record.id_bound).max() else { return Ok(false) };
+        let worker_ids = numbering.numbers_in_space().len();
+        Ok(rules::is_newest(&locks.marks()?, worker_ids, &self.owner.state, stored))
+    }
+
+    /// Returns the wall clock as far as it is believed before the worker IDs are known.
+    pub(crate) fn believed(&self, rule: StepRule, first: Reading) -> UnixMicros {
+        let used: Vec<Numbering> = self.records.iter().map(|record| record.numbering.clone()).collect();
+        Wall::new(rule, first, self.remembered(&used, first)).believe(first).wall
+    }
+
+    /// Returns whether the wall clock went its own way since the last owner wrote in this boot: the machine may have been
+    /// restored from a snapshot.
+    pub(crate) fn has_jumped(&self, first: Reading) -> bool {
+        let here = &self.here.boot;
+        let latest = self.records.iter().filter(|it| it.boot == *here).max_by_key(|record| record.instant());
+        latest.is_some_and(|last| first.has_jumped_from(last.wall_minus_boot_us))
     }
 
     /// Returns the last owner's knowledge of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were

@@ -16,7 +16,7 @@ use crate::clock::{self, Now, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::front::Facts;
 use crate::numbering::Numbering;
-use crate::server::ceilings::join_fleet::Joined;
+use crate::server::ceilings::join_fleet::{Here, Joined};
 use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
 use crate::server::ceilings::start_sources::{Found, Granted, State};
 use crate::server::health::handle::Health;
@@ -63,7 +63,8 @@ impl Server {
         let found = Found::open(state)?;
         let reading = clock::os::read();
         let mut settings = settings.clone();
-        let fleet = fleet.map(|access| Joined::join(&mut settings, access, &found, reading)).transpose()?;
+        let here = Here { found: &found, reading, kernel_log: &kernel_log };
+        let fleet = fleet.map(|access| Joined::join(&mut settings, access, here)).transpose()?;
         let settings = &settings;
         let (numberings, locks) = number_and_lock(settings)?;
         let rule = settings.clock.step_rule();

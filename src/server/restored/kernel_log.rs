@@ -92,6 +92,26 @@ fn from_end_on(mut log: File) -> io::Result<OwnedFd> {
     Ok(log.into())
 }
 
+/// Returns the number of the last announcement that the log still has of this boot. The log is then at its end again.
+pub(super) fn last_announcement(log: &OwnedFd) -> Option<u64> {
+    log.try_clone().and_then(|log| File::from(log).seek(SeekFrom::Start(0))).ok()?;
+    let mut last = None;
+    let mut record = [0; RECORD_BYTES];
+    loop {
+        match rustix::io::read(log, &mut record) {
+            Ok(size @ 1..) if says_reseeded(&record[..size]) => last = number_of(&record[..size]),
+            Ok(1..) | Err(Errno::INTR | Errno::PIPE) => {}
+            Ok(_) | Err(_) => return last,
+        }
+    }
+}
+
+/// Returns the number of a record, which the kernel counts from its boot.
+fn number_of(record: &[u8]) -> Option<u64> {
+    let number = record.split(|&byte| byte == b',').nth(1)?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
 /// Reads one record of the log.
 pub(super) fn hear_log(log: BorrowedFd<'_>) -> Heard {
     let mut record = [0; RECORD_BYTES];
@@ -121,6 +141,8 @@ fn says_reseeded(record: &[u8]) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::io::Write;
+
     use super::*;
 
     /// The record that Linux 6.12 wrote when qemu gave the machine another generation ID.
@@ -150,6 +172,17 @@ pub(super) mod tests {
         assert_eq!(understand(Err(Errno::AGAIN)), Heard::Nothing);
         assert_eq!(understand(Err(Errno::IO)), Heard::End);
         assert_eq!(understand(Ok(b"")), Heard::End);
+    }
+
+    #[test]
+    fn an_announcement_from_before_the_log_was_opened_is_found() {
+        let log = |record: &[u8]| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(record).unwrap();
+            OwnedFd::from(file)
+        };
+        assert_eq!(last_announcement(&log(RECORD)), Some(411));
+        assert_eq!(last_announcement(&log(OTHER_RECORD)), None);
     }
 
     /// Opens a file for its metadata alone, which takes no right to read it.

@@ -34,6 +34,12 @@ impl KernelLog {
         let (way, log) = kernel_log::find();
         KernelLog { way, log }
     }
+
+    /// Returns an identity of this boot that changes when the machine is restored from a snapshot, as far as the log tells.
+    pub(crate) fn life_of(&self, boot: &str) -> String {
+        let last = self.log.as_ref().ok().and_then(kernel_log::last_announcement);
+        last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
+    }
 }
 
 /// Starts the thread that watches for announcements as long as the process runs. Logs how a restored machine is noticed.

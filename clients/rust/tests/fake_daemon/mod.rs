@@ -50,7 +50,7 @@ impl FakeDaemon {
                 stream.set_nodelay(true).expect("no delay");
                 let number = counter.fetch_add(1, Ordering::SeqCst);
                 let script = Arc::clone(&script);
-                std::thread::spawn(move || script(number, &mut Peer { stream, input: Vec::new() }));
+                std::thread::spawn(move || script(number, &mut Peer { number, stream, input: Vec::new() }));
             }
         });
         Self { address, connections }
@@ -79,6 +79,8 @@ impl FakeDaemon {
 
 /// One client's connection, seen from the daemon.
 pub(crate) struct Peer {
+    /// The number of the connection, from 0.
+    pub(crate) number: usize,
     stream: TcpStream,
     input: Vec<u8>,
 }

@@ -10,6 +10,10 @@ use crate::scenario::{ClientStall, Outage};
 /// The machine that the generator ran on, and its verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MachineFigures {
+    /// Runs of the length asked for, prolonged into one because stalls of the machine left open what the target
+    /// does.
+    #[serde(default)]
+    pub(crate) rounds: u32,
     /// True if the machine holds the objectives, with the target or without one; null if that was not
     /// measured.
     pub(crate) holds: Option<bool>,
@@ -31,6 +35,7 @@ impl MachineFigures {
     pub(super) fn of(report: &Report<'_>) -> Self {
         let (stalls, waits) = (report.outcome.stalls, report.outcome.own_waits);
         Self {
+            rounds: report.outcome.rounds,
             holds: report.machine_holds(),
             stalls: stalls.count,
             stalled_us: us(stalls.total),
@@ -38,7 +43,7 @@ impl MachineFigures {
             disturbed_share: report.undisturbed.disturbed_share,
             waited_for_target_us: us(waits.by_target.total),
             waited_for_generator_us: us(waits.by_generator.total),
-            echo_time: report.echo.as_ref().map(|echo| Times::of(echo)),
+            echo_time: report.echo.as_ref().map(|echo| Times::of(echo.response)),
         }
     }
 }

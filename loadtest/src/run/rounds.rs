@@ -1,0 +1,86 @@
+//! Puts runs of one target together: the second prolongs the first.
+
+use crate::measure::SecondFigures;
+
+use super::{Collected, Outcome};
+
+/// The last answers of a run come a moment after its end.
+const LATE_S: f64 = 0.05;
+
+impl Outcome {
+    /// Adds a later run of the same scenario against the same target.
+    pub(crate) fn prolong(&mut self, next: Self) {
+        let begin = self.collected.keep_whole_seconds(self.elapsed.as_secs_f64());
+        self.collected.prolong(next.collected, begin);
+        self.rounds += next.rounds;
+        self.elapsed += next.elapsed;
+        self.stalls.merge(next.stalls);
+        self.own_waits.by_target.merge(next.own_waits.by_target);
+        self.own_waits.by_generator.merge(next.own_waits.by_generator);
+        self.is_owner_known &= next.is_owner_known;
+        self.target_busiest = self.target_busiest.zip(next.target_busiest).map(|(one, other)| one.max(other));
+        self.lost_targets.extend(next.lost_targets);
+    }
+}
+
+impl Collected {
+    /// Drops the late answers after the last whole second. Returns the number of the second after it.
+    fn keep_whole_seconds(&mut self, elapsed_s: f64) -> u64 {
+        let whole = (elapsed_s + LATE_S) as u64;
+        self.seconds.retain(|second| second.second < whole);
+        whole
+    }
+
+    fn prolong(&mut self, mut next: Self, begin: u64) {
+        next.counts.disturbed.follow(&self.counts.disturbed);
+        self.counts.merge(next.counts);
+        self.faults.extend(next.faults);
+        let later = |second: SecondFigures| SecondFigures { second: second.second + begin, ..second };
+        self.seconds.extend(next.seconds.into_iter().map(later));
+        self.interval_log.extend(later_lines(&next.interval_log, begin).into_bytes());
+        self.target_cpu = self.target_cpu.zip(next.target_cpu).map(|(one, other)| one + other);
+        self.interrupted |= next.interrupted;
+        self.too_scattered |= next.too_scattered;
+    }
+}
+
+/// Returns the intervals of a log that begins later. Each line is its begin in seconds, a comma and the rest.
+fn later_lines(log: &[u8], begin: u64) -> String {
+    let lines = String::from_utf8_lossy(log);
+    let line = |line: &str| {
+        let (from_s, rest) = line.split_once(',')?;
+        Some(format!("{:.3},{rest}\n", from_s.parse::<f64>().ok()? + begin as f64))
+    };
+    lines.lines().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_log_goes_on_without_a_second_head() {
+        let log = b"#[comment, with a comma]\n\"StartTimestamp\",\"Interval_Length\"\n0.000,1.000,7.1,abc\n1.5,1,2,x\n";
+        assert_eq!(later_lines(log, 10), "10.000,1.000,7.1,abc\n11.500,1,2,x\n");
+    }
+
+    #[test]
+    fn seconds_are_numbered_on_and_a_partial_one_between_goes() {
+        let second = |second| SecondFigures {
+            second,
+            ids: 5,
+            answered: 5,
+            refused: 0,
+            p50_us: 1.0,
+            p90_us: 1.0,
+            p99_us: 1.0,
+            p999_us: 1.0,
+            max_us: 1.0,
+        };
+        let run = || Collected { seconds: [0, 1, 2].map(second).into(), ..Collected::default() };
+        let mut all = run();
+        let begin = all.keep_whole_seconds(2.004);
+        all.prolong(run(), begin);
+        assert_eq!(all.seconds.iter().map(|second| second.second).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    }
+}
