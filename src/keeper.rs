@@ -46,6 +46,8 @@ pub struct Write {
     pub ceilings: Vec<(usize, Position)>,
     /// The sum of the generations of the sources' grants: another one after a grant was taken away.
     pub generation: u64,
+    /// The ticket sources whose numbers another copy of the machine may hand out. A start must refuse them.
+    pub restored: Vec<usize>,
     /// True for sources that join: the writer has none of them yet, and their indices follow those it has.
     pub is_join: bool,
     /// Wall − boot as the daemon believes it, in microseconds.
@@ -312,13 +314,14 @@ impl Keeper {
         };
         let under_way: Vec<_> = ceilings.iter().map(handed_out).collect();
         let generation = under_way.iter().map(|(_, durable)| durable.generation).sum();
+        let restored = self.restored();
         let writer = &mut self.writers[index];
         writer.writes += 1;
         let number = writer.writes;
         let wall_minus_boot_us = self.wall.carried_us();
         writer.under_way =
             Some(UnderWay { number, is_join, began: now.boot, ceilings: under_way, wall_minus_boot_us });
-        Some(Write { writer: index, number, ceilings, generation, is_join, wall_minus_boot_us })
+        Some(Write { writer: index, number, ceilings, generation, restored, is_join, wall_minus_boot_us })
     }
 
     /// Returns the fleet's ceilings to raise now: of all sources together, when one has used up half of its horizon, or its
@@ -388,6 +391,12 @@ impl Keeper {
             return None;
         }
         Some(ceilings)
+    }
+
+    /// Returns the sources whose numbers another copy of the machine may hand out.
+    pub fn restored(&self) -> Vec<usize> {
+        let is_lost = |&index: &usize| self.sources[index].source().grant().is_lost();
+        (0..self.running).filter(is_lost).collect()
     }
 
     /// Takes the outcome of a write, and raises grants as far as all writers have ceilings durable. `mark` is called before

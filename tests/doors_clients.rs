@@ -28,26 +28,27 @@ worker_ids = 1
 /// A daemon that can be started again on the same port with the same state.
 struct Restarted {
     home: tempfile::TempDir,
+    door: &'static str,
     port: u16,
     settings: &'static str,
     daemon: Daemon,
 }
 
 impl Restarted {
-    fn start(settings: &'static str) -> Restarted {
+    fn start(door: &'static str, settings: &'static str) -> Restarted {
         let home = support::directory();
         // Free again once this listener is dropped. Nothing else of this machine picks it in between, save by bad luck.
         let port =
             TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-        let daemon = Self::serve(home.path(), port, settings);
-        Restarted { home, port, settings, daemon }
+        let daemon = Self::serve(home.path(), (door, port), settings);
+        Restarted { home, door, port, settings, daemon }
     }
 
-    fn serve(home: &Path, port: u16, settings: &str) -> Daemon {
+    fn serve(home: &Path, (door, port): (&str, u16), settings: &str) -> Daemon {
         Setup::configured(&format!("{settings}\n{SOURCES}"))
             .env("SNOWBANK_STATE_DIR", home.join("state"))
             .env("SNOWBANK_LOCK_DIR", home.join("locks"))
-            .option("--resp", format!("127.0.0.1:{port}"))
+            .option(&format!("--{door}"), format!("127.0.0.1:{port}"))
             .listeners(2)
             .start()
     }
@@ -59,7 +60,7 @@ impl Restarted {
         } else {
             self.daemon.kill();
         }
-        let daemon = Self::serve(self.home.path(), self.port, self.settings);
+        let daemon = Self::serve(self.home.path(), (self.door, self.port), self.settings);
         Restarted { daemon, ..self }
     }
 }
@@ -84,9 +85,13 @@ impl Drawn {
     }
 }
 
-/// Runs a client through its phases: a restart follows the first, a kill -9 the second.
-fn runs_through(mut command: Command, settings: &'static str) {
-    let mut server = Restarted::start(settings);
+/// Runs a client of Redis through its phases.
+fn runs_through(command: Command, settings: &'static str) {
+    runs_through_door(command, Restarted::start("resp", settings), 2 * 1_220);
+}
+
+/// Runs a client through its phases, each with this many IDs: a restart follows the first, a kill -9 the second.
+fn runs_through_door(mut command: Command, mut server: Restarted, ids_per_phase: usize) {
     command.arg(server.port.to_string()).arg(place().join("node_modules"));
     let mut client =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the client's program runs");
@@ -96,7 +101,7 @@ fn runs_through(mut command: Command, settings: &'static str) {
     for is_clean in [Some(true), Some(false), None] {
         let before = drawn.all.len();
         lines.by_ref().take_while(|line| line != "PHASE").for_each(|line| drawn.add(&line));
-        assert_eq!(drawn.all.len() - before, 2 * 1_220, "IDs of a phase");
+        assert_eq!(drawn.all.len() - before, ids_per_phase, "IDs of a phase");
         if let Some(is_clean) = is_clean {
             server = server.again(is_clean);
             writeln!(next, "go").expect("the client runs");
@@ -167,7 +172,7 @@ fn redis_cli() {
     if !has_program("redis-cli", "redis-tools") {
         return;
     }
-    let mut server = Restarted::start("");
+    let mut server = Restarted::start("resp", "");
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
         for source in ["fast", "second"] {
@@ -198,7 +203,7 @@ fn redis_benchmark() {
     if !has_program("redis-benchmark", "redis-tools") {
         return;
     }
-    let server = Restarted::start("resp.any_key = \"fast\"");
+    let server = Restarted::start("resp", "resp.any_key = \"fast\"");
     for arguments in [
         &["-P", "1", "-n", "2000"][..],
         &["-P", "64", "-n", "50000"],
@@ -209,6 +214,95 @@ fn redis_benchmark() {
         let output = benchmark.output().expect("it runs");
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success() && out.contains("\"INCR\",") && err.is_empty(), "{out}{err}");
+    }
+    server.daemon.stop();
+}
+
+#[test]
+fn pymemcache() {
+    if !has_newest("venv/lib") {
+        return;
+    }
+    let mut python = Command::new(place().join("venv/bin/python"));
+    if !python.args(["-c", "import pymemcache"]).output().is_ok_and(|output| output.status.success()) {
+        return skip("pymemcache is missing: tests/clients/install installs it");
+    }
+    let mut python = Command::new(place().join("venv/bin/python"));
+    python.arg(script("pymemcache_py.py"));
+    runs_through_door(python, Restarted::start("memcached", ""), 2 * 120);
+}
+
+#[test]
+fn libmemcached() {
+    if !has_program("memccat", "libmemcached-tools") {
+        return;
+    }
+    let mut server = Restarted::start("memcached", "");
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        let servers = format!("--servers=127.0.0.1:{}", server.port);
+        for form in [&[][..], &["--binary"]] {
+            let keys = ["fast", "second"].repeat(20);
+            let ids = output_of(Command::new("memccat").arg(&servers).args(form).args(&keys));
+            assert_eq!(ids.lines().count(), keys.len(), "{ids}");
+            keys.iter().zip(ids.lines()).for_each(|(key, id)| drawn.add(&format!("ID {key} {id}")));
+        }
+        // It reads the version first, and takes 0 for a failure.
+        let stats = output_of(Command::new("memcstat").arg(&servers));
+        assert!(stats.contains("get_hits: "), "{stats}");
+        if let Some(is_clean) = is_clean {
+            server = server.again(is_clean);
+        }
+    }
+    server.daemon.stop();
+}
+
+fn output_of(command: &mut Command) -> String {
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn curl() {
+    if !has_program("curl", "curl") {
+        return;
+    }
+    let mut server = Restarted::start("http", "");
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        let root = format!("http://127.0.0.1:{}", server.port);
+        for source in ["fast", "second"] {
+            // One connection, as many requests.
+            let one = format!("{root}/v1/ids?source={source}&count=[1-20]");
+            let ids = output_of(Command::new("curl").args(["-sS", "-H", "Accept: text/plain", &one]));
+            assert_eq!(ids.lines().count(), 210, "{ids}");
+            ids.lines().for_each(|id| drawn.add(&format!("ID {source} {id}")));
+            let leaf = format!("{root}/api/snowflake/get/{source}");
+            let id = output_of(Command::new("curl").args(["-sS", "-X", "GET", &leaf]));
+            drawn.add(&format!("ID {source} {}", id.trim()));
+        }
+        let refused = output_of(Command::new("curl").args(["-sS", &format!("{root}/v1/ids?source=nothing")]));
+        assert!(refused.contains("\"error\":\"unknown_source\""), "{refused}");
+        if let Some(is_clean) = is_clean {
+            server = server.again(is_clean);
+        }
+    }
+    server.daemon.stop();
+}
+
+#[test]
+fn apaches_benchmark() {
+    if !has_program("ab", "apache2-utils") {
+        return;
+    }
+    let server = Restarted::start("http", "");
+    let id = format!("http://127.0.0.1:{}/id", server.port);
+    for keeps_alive in [&["-k"][..], &[]] {
+        let found =
+            output_of(Command::new("ab").args(["-q", "-n", "2000", "-c", "4"]).args(keeps_alive).arg(&id));
+        assert!(found.contains("Complete requests:      2000"), "{found}");
+        assert!(found.contains("Failed requests:        0"), "{found}");
     }
     server.daemon.stop();
 }

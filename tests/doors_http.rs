@@ -177,6 +177,8 @@ fn katsubushis_and_leafs_paths_answer_as_they_did() {
     note(get(&mut client, "/ids?n=3", "").ids(), 3);
     assert!(get(&mut client, "/ids?n=2", json).body.starts_with("{\"ids\":[\""));
     note(get(&mut client, "/api/snowflake/get/any-key", "").ids(), 1);
+    let typo = get(&mut client, "/v1/ids?source=any-key", "");
+    assert_eq!(typo.status, 404, "any_key is for the keys of Leaf's paths: {}", typo.body);
     let leaf = get(&mut client, "/api/segment/get/slow", "");
     note(leaf.ids(), 1);
     let id = get(&mut client, "/id", "").body;

@@ -11,7 +11,7 @@ mod tls;
 use std::process::Command;
 
 use rustix::process::Signal;
-use support::coordinators::{Coordinator, each};
+use support::coordinators::{Coordinator, Etcd, each};
 use support::http::get;
 use support::ids::{assert_distinct, twitter_worker};
 use support::machine::Machine;
@@ -256,6 +256,31 @@ fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
         assert!(daemon.log().contains("gone from the coordinator"), "{}", daemon.log());
         machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "lost its data"]);
     });
+}
+
+#[test]
+fn another_cluster_in_the_place_of_the_coordinator_ends_its_daemons() {
+    let Some(mut etcd) = Etcd::start() else { return };
+    let toml = toml(&etcd, Some(5), LONG);
+    init(&toml);
+    let machine = Machine::new();
+    let mut daemon = machine.start(&toml);
+    draw(&daemon);
+    etcd.kill();
+    etcd.become_another();
+    etcd.run();
+    assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+    assert!(daemon.log().contains("found cluster"), "{}", daemon.log());
+}
+
+#[test]
+fn endpoints_of_two_clusters_are_refused_with_both_named() {
+    let (Some(one), Some(two)) = (Etcd::start(), Etcd::start()) else { return };
+    init(&toml(&one, Some(5), LONG));
+    let both = format!("{}\", \"{}", one.url(), two.url());
+    let toml = toml_at(&one, &both, Some(5), LONG);
+    let parts = [one.url(), two.url(), String::from("allowed: members of one cluster")];
+    Machine::new().setup(&toml).end().assert_refusal(&parts.each_ref().map(String::as_str));
 }
 
 #[test]

@@ -1,9 +1,14 @@
 //! Clients with a name, by their token or their certificate, and what a reload takes away from them.
+//!
+//! [`doors`]: the same for clients of other protocols.
 
+#[path = "identities/doors.rs"]
+mod doors;
 mod secure;
 mod support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use secure::{Authority, secure_wire, tls_section, write_secret};
@@ -347,6 +352,26 @@ fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
         }
         _ => false,
     }
+}
+
+/// A client that asks and leaves before the reply would otherwise use up a source without using up a rate.
+#[test]
+fn ids_that_a_request_had_when_it_was_reset_count_towards_its_rate() {
+    let four_a_second = "[[sources]]\nname = \"scarce\"\nworker_ids = 1\n\
+                         layout = \"time:31,worker:10,sequence:2;tick=1s;epoch=2025-01-01T00:00:00Z\"\n";
+    let identities = identity("anonymous", "rate = 10");
+    let daemon = Setup::configured(&format!("{identities}{four_a_second}")).admin().start();
+    let of_identity =
+        |name| sample(&scrape(&daemon), &format!("snowbank_identity_{name}{{identity=\"anonymous\"}}"));
+    poll("a request that its rate delays", || {
+        let mut gone = daemon.connect();
+        gone.send(&[wire::ping(1, b""), Ask::of(10).wait_ms(10_000).bytes()].concat());
+        assert_eq!(gone.reply(), Reply::Pong(1, vec![]));
+        socket2::SockRef::from(gone.tcp()).set_linger(Some(Duration::ZERO)).expect("a socket");
+        drop(gone);
+        poll("the end of its connection", || (of_identity("connections") == 0.0).then_some(()));
+        (of_identity("slowed_total") > 0.0).then_some(())
+    });
 }
 
 #[test]

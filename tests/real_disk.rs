@@ -26,6 +26,36 @@ fn full_disk_time() -> Duration {
     Duration::from_secs(seconds.unwrap_or(5))
 }
 
+/// A counter whose state and locks are on a file system that is full to the last byte goes on, over kills and stops.
+#[test]
+fn a_full_tmpfs_stops_no_counter() {
+    let Some(disk) = FileSystem::mount_as("tmpfs") else { return };
+    let (state, locks) = (disk.point().join("state"), disk.point().join("locks"));
+    let mut set = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    set.args(["ticket", "set", "orders", "0"]);
+    let done = set.env("SNOWBANK_STATE_DIR", &state).env("SNOWBANK_LOCK_DIR", &locks).output();
+    assert!(done.as_ref().is_ok_and(|done| done.status.success()), "{done:?}");
+    let counter = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
+    let setup =
+        || Setup::configured(counter).env("SNOWBANK_STATE_DIR", &state).env("SNOWBANK_LOCK_DIR", &locks);
+    // Its first start makes what the next ones need.
+    drop(setup().start());
+    disk.fill();
+    let mut highest = 0;
+    for life in 0..4 {
+        let mut daemon = setup().start();
+        // Each draw is a reservation, so that each needs a raise.
+        for _ in 0..20 {
+            highest = draw(&daemon, highest);
+        }
+        assert!(!daemon.log().contains("No space"), "life {life}: {}", daemon.log());
+        match life % 2 {
+            0 => daemon.kill(),
+            _ => drop(daemon.stop()),
+        }
+    }
+}
+
 /// State and locks on a file system that is full to the last byte.
 fn serves_and_starts_on_a_full_disk(kind: &str) {
     let Some(disk) = FileSystem::mount_as(kind) else { return };

@@ -156,6 +156,7 @@ fn info_has_the_keys_that_the_protocol_names_and_no_others() {
         "order",
         "burst_window_ms",
         "max_ahead_ms",
+        "clock_unix_ms",
         "sources",
     ];
     assert_eq!(keys(&info), named(&daemon_keys));
@@ -166,6 +167,7 @@ fn info_has_the_keys_that_the_protocol_names_and_no_others() {
     assert_eq!(info["order"], "strict");
     assert_eq!(info["burst_window_ms"], BURST_WINDOW_MS);
     assert_eq!(info["max_ahead_ms"], MAX_AHEAD_MS);
+    assert!(info["clock_unix_ms"].as_u64().is_some_and(|clock| clock > 1_700_000_000_000), "{text}");
     let sources = info["sources"].as_array().expect("an array");
     assert_eq!(sources.len(), 1);
     assert_eq!(keys(&sources[0]), named(&["index", "name", "kind", "layout", "worker_ids", "per_second"]));

@@ -7,7 +7,7 @@
 //! the marks in the machine's locks reveal within a boot.
 //!
 //! A second world, [`site`], has two daemons, several sources, joins, and layouts and worker IDs that change between lives.
-//! [`lead`] watches the ID clock after a far step back.
+//! [`lead`] watches the ID clock after a far step back. In [`counter`] the first world has a ticket source.
 //!
 //! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends processes, [`requests`] asks for IDs,
 //! [`checks`] and [`recovery`] hold the daemon to its promises. [`tenants`] share a source
@@ -24,6 +24,8 @@ use world::{SHORT_TICKS, World};
 
 #[path = "simulation/checks.rs"]
 mod checks;
+#[path = "simulation/counter.rs"]
+mod counter;
 #[path = "simulation/daemon.rs"]
 mod daemon;
 #[path = "simulation/disk.rs"]
@@ -168,6 +170,11 @@ fn run(seeds: u64, life: fn(u64)) {
 #[test]
 fn a_daemons_life_keeps_the_promises() {
     run(3_000, live);
+}
+
+#[test]
+fn a_ticket_sources_life_keeps_the_promises() {
+    run(300, counter::live);
 }
 
 #[test]

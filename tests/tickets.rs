@@ -89,6 +89,8 @@ fn a_counter_that_nothing_is_stored_of_does_not_start() {
 #[test]
 fn a_counter_only_moves_up() {
     let machine = counted_from("41");
+    let (_, shown, _) = machine.run(&["state", "show"]);
+    assert!(shown.contains("no daemon has counted since") && !shown.contains("owner"), "{shown}");
     let daemon = machine.start(ORDERS);
     assert_eq!(next(&daemon, 3), [42, 43, 44]);
     daemon.stop();
@@ -294,14 +296,18 @@ fn a_reload_adds_a_ticket_source_that_the_state_knows() {
         daemon.signal(rustix::process::Signal::HUP);
         support::poll(part, || daemon.log().contains(part).then_some(()));
     };
-    reload(&format!("{ids}{}", ORDERS.replace("orders", "users")), "snowbank ticket set users VALUE");
+    let command = format!("snowbank ticket set users VALUE --state-dir {}`", machine.path("state").display());
+    reload(&format!("{ids}{}", ORDERS.replace("orders", "users")), &command);
     reload(&format!("{ids}{ORDERS}"), "source \"orders\" added");
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(2).source(1)).ids(), [101, 102]);
     let Reply::Info(_, json) = wire.call(&support::wire::info(5)) else { panic!("no INFO") };
     let info: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     let source = &info["sources"][1];
-    assert_eq!(source, &serde_json::json!({"index": 1, "name": "orders", "kind": "ticket"}));
+    assert_eq!(
+        source,
+        &serde_json::json!({"index": 1, "name": "orders", "kind": "ticket", "increment": 1, "offset": 1})
+    );
     daemon.stop();
     assert_eq!(next(&machine.start(ORDERS), 1), [103]);
 }

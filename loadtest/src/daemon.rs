@@ -12,6 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use snowbank_client::Endpoint;
 use tempfile::TempDir;
 
+use crate::scenario::Protocol;
+
 /// The worker IDs that are tried, highest first: the end of Twitter's range that people assign last. One that
 /// another daemon of this machine holds is refused by the daemon itself, and the next is tried.
 const WORKER_IDS: std::ops::RangeInclusive<u16> = 992..=1_023;
@@ -25,12 +27,18 @@ const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
-    pub(crate) endpoint: Endpoint,
+    pub(crate) native: Endpoint,
+    /// The address of the other protocol that the load is for.
+    pub(crate) door: Option<Endpoint>,
+    protocol: Protocol,
     pub(crate) worker_id: u16,
     binary: PathBuf,
     /// Removed after the process has ended.
     directory: TempDir,
 }
+
+/// A process, where it listens, and where for the other protocol.
+type Listening = (Child, Endpoint, Option<Endpoint>);
 
 /// The ways to end a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,16 +64,16 @@ pub(crate) enum NotStarted {
 }
 
 impl Daemon {
-    /// Starts a daemon on a free port of the loopback address, with a temporary state directory and a free
-    /// worker ID.
+    /// Starts a daemon that also speaks a protocol, on free ports of the loopback address, with a temporary state
+    /// directory and a free worker ID.
     ///
     /// # Errors
     /// [`NotStarted`], with the daemon's last words.
-    pub(crate) fn start() -> Result<Self, NotStarted> {
+    pub(crate) fn start(protocol: Protocol) -> Result<Self, NotStarted> {
         let binary = binary()?;
         let mut refusal = String::new();
         for worker_id in WORKER_IDS.rev() {
-            match Self::start_as(&binary, worker_id)? {
+            match Self::start_as(&binary, worker_id, protocol)? {
                 Ok(daemon) => return Ok(daemon),
                 Err(reason) if reason.contains("worker") => refusal = reason,
                 Err(reason) => return Err(NotStarted::Refused(reason)),
@@ -75,11 +83,25 @@ impl Daemon {
     }
 
     /// Starts a daemon with a worker ID. The inner error is its refusal.
-    fn start_as(binary: &Path, worker_id: u16) -> Result<Result<Self, String>, NotStarted> {
+    fn start_as(
+        binary: &Path,
+        worker_id: u16,
+        protocol: Protocol,
+    ) -> Result<Result<Self, String>, NotStarted> {
         let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
         let binary = binary.to_owned();
-        let spawned = spawn(&binary, directory.path(), worker_id, "127.0.0.1:0")?;
-        Ok(spawned.map(|(child, endpoint)| Self { child, endpoint, worker_id, binary, directory }))
+        let any = "127.0.0.1:0".to_owned();
+        let door = protocol.is_door().then(|| any.clone());
+        let spawned = spawn(&binary, directory.path(), worker_id, protocol, (any, door))?;
+        Ok(spawned.map(|(child, native, door)| Self {
+            child,
+            native,
+            door,
+            protocol,
+            worker_id,
+            binary,
+            directory,
+        }))
     }
 
     /// Ends the daemon and starts it again on the same address and state.
@@ -94,9 +116,9 @@ impl Daemon {
                 self.child.wait()?;
             }
         }
-        let address = self.endpoint.to_string();
-        let spawned = spawn(&self.binary, self.directory.path(), self.worker_id, &address)?;
-        (self.child, _) = spawned.map_err(NotStarted::Refused)?;
+        let listen = (self.native.to_string(), self.door.as_ref().map(ToString::to_string));
+        let spawned = spawn(&self.binary, self.directory.path(), self.worker_id, self.protocol, listen)?;
+        (self.child, ..) = spawned.map_err(NotStarted::Refused)?;
         Ok(())
     }
 
@@ -132,8 +154,9 @@ fn spawn(
     binary: &Path,
     directory: &Path,
     worker_id: u16,
-    listen: &str,
-) -> Result<Result<(Child, Endpoint), String>, NotStarted> {
+    protocol: Protocol,
+    (listen, door): (String, Option<String>),
+) -> Result<Result<Listening, String>, NotStarted> {
     // A file, because a full pipe would block the daemon.
     let stderr = directory.join("stderr");
     let mut command = Command::new(binary);
@@ -142,8 +165,11 @@ fn spawn(
             command.env_remove(name);
         }
     }
-    command.args(["serve", "--listen", listen, "--layout", "twitter", "--worker-id"]);
+    command.args(["serve", "--listen", &listen, "--layout", "twitter", "--worker-id"]);
     command.arg(worker_id.to_string()).arg("--state-dir").arg(directory.join("state"));
+    if let Some(door) = &door {
+        command.arg(format!("--{}", protocol.name())).arg(door);
+    }
     // Its IDs are thrown away, and not every user may use the machine's locks.
     command.arg("--lock-dir").arg(directory.join("locks"));
     command.env("SNOWBANK_LOG_LEVEL", "error");
@@ -154,9 +180,13 @@ fn spawn(
     command.process_group(0);
     command.stdout(Stdio::piped()).stderr(File::create(&stderr)?);
     let mut child = command.spawn()?;
-    let line = child.stdout.take().map(first_line).unwrap_or_default();
-    if let Some(endpoint) = line.trim().strip_prefix("listening on ").and_then(|at| at.parse().ok()) {
-        return Ok(Ok((child, endpoint)));
+    let lines = child.stdout.take().map(|stdout| first_lines(stdout, 1 + usize::from(door.is_some())));
+    let on = |name: &str| {
+        let found = lines.iter().flatten().find_map(|line| line.strip_prefix(name)?.strip_prefix(" on "));
+        found.and_then(|address| address.trim().parse().ok())
+    };
+    if let Some(native) = on("listening") {
+        return Ok(Ok((child, native, door.and_then(|_| on(protocol.name())))));
     }
     let _ = child.kill();
     child.wait()?;
@@ -164,15 +194,15 @@ fn spawn(
     Ok(Err(stderr.lines().last().unwrap_or("it gave no reason").to_owned()))
 }
 
-/// Returns the first line of its output; nothing if there is none in time, which the caller treats as a
-/// refusal.
-fn first_line(stdout: ChildStdout) -> String {
-    let mut line = String::new();
+/// Returns the first lines of its output, one for each listener; nothing if there is none in time, which the caller
+/// treats as a refusal.
+fn first_lines(stdout: ChildStdout, count: usize) -> Vec<String> {
     let ready = poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&START_TIMEOUT));
-    if ready.is_ok_and(|ready| ready > 0) {
-        let _ = BufReader::new(stdout).read_line(&mut line);
+    if !ready.is_ok_and(|ready| ready > 0) {
+        return Vec::new();
     }
-    line
+    // They come at once.
+    BufReader::new(stdout).lines().map_while(Result::ok).take(count).collect()
 }
 
 fn binary() -> Result<PathBuf, NotStarted> {

@@ -54,6 +54,7 @@ pub(crate) struct Task {
 pub(crate) struct Peer {
     /// Opens connections that ended again.
     pub(crate) access: Access,
+    pub(crate) wire: Wire,
     pub(crate) promise: Promise,
     pub(crate) clock: Clock,
     /// With strict order: the largest ID received from it so far.
@@ -71,7 +72,6 @@ pub(crate) struct Gone {
 /// The state that all threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) wire: Wire,
     pub(crate) peers: Vec<Peer>,
     /// Those that went away; at most as many as the scenario allows.
     pub(crate) gone: Mutex<Vec<Gone>>,

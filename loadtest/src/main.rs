@@ -14,6 +14,7 @@
 //! - [`scenario`]: the options of a run.
 //! - [`load`]: the threads that send requests and read replies. [`schedule`]: when each request is due.
 //! - [`target`], [`daemon`]: connections to a target, and a daemon that the load test starts itself.
+//!   [`door`]: the protocols of Redis, memcached, HTTP and noeqd.
 //! - [`promise`]: the guarantees in a target's INFO, and the position of an ID in its source.
 //! - [`check`]: every ID is checked against the promise; duplicates are found in bounded memory.
 //! - [`machine`]: stalls of this machine, which are not the target's fault.
@@ -35,6 +36,7 @@ mod check;
 mod cli;
 mod compare;
 mod daemon;
+mod door;
 mod load;
 mod machine;
 mod measure;

@@ -271,7 +271,9 @@ impl Plan {
 
 fn supports_a_plan(sweep: &Swept) -> Result<(), NoPlan> {
     let why = match sweep.knee {
-        _ if sweep.resp => "its target was a Redis",
+        _ if sweep.protocol != "snowbank" => {
+            "a plan knows the bytes of Snowbank's own protocol, and the sweep used another"
+        }
         Some(knee) if knee > 0.0 && sweep.mean_batch >= 1.0 && sweep.confirmed => return Ok(()),
         Some(_) => "its knee is not confirmed by a second run",
         None => "it found no knee",

@@ -114,6 +114,17 @@ impl Promise {
         }
     }
 
+    /// Returns the guarantees of IDs of which nothing, or only their layout, is known.
+    pub(crate) fn of_ids(source: Option<&str>, numbering: Option<Numbering>) -> Self {
+        Self {
+            source_name: printable(source.unwrap_or("its own choice")),
+            space: numbering.map_or(Space::Unknown, Space::Layout),
+            burst_window_us: DEFAULT_BURST_WINDOW_US,
+            max_ahead_us: DEFAULT_MAX_AHEAD_US,
+            ..Self::of_counter()
+        }
+    }
+
     /// Returns the worker ID with which both sources can make the same ID, if there is one; `None` where IDs have
     /// no layout, or the layouts make IDs of different spaces, which may cross at any time.
     pub(crate) fn collision(&self, other: &Self) -> Option<Option<u64>> {

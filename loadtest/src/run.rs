@@ -6,7 +6,7 @@ mod interruptible;
 mod pilot;
 mod rounds;
 
-pub(crate) use approach::check_batch;
+pub(crate) use approach::greet;
 pub(crate) use collector::Collected;
 pub(crate) use pilot::fastest_threads;
 
@@ -27,9 +27,9 @@ use crate::machine::threads::{LOAD_THREAD, OwnWaits};
 use crate::machine::{Watch, echo};
 use crate::measure::SecondFigures;
 use crate::promise::{NoPromise, Promise};
-use crate::scenario::{Drive, Length, Protocol, Scenario};
+use crate::scenario::{Drive, Form, Length, Protocol, Scenario};
 use crate::schedule::{Schedule, Share};
-use crate::target::{self, Access, NoTarget};
+use crate::target::{Access, Conversation, GREETING_TIMEOUT, NoTarget};
 
 /// From the spawning of the threads to the begin of the run: all of them are waiting by then.
 const START_DELAY: Duration = Duration::from_millis(50);
@@ -188,13 +188,16 @@ pub(crate) fn of_echo(
 /// # Errors
 /// [`CannotRun`] if the daemon does not start.
 pub(crate) fn start_daemon(scenario: &Scenario, interrupt: &AtomicBool) -> Result<Option<Daemon>, CannotRun> {
-    let start = || interruptible::unless(interrupt, || Ok(Daemon::start()?));
+    let protocol = scenario.protocol;
+    let start = || interruptible::unless(interrupt, move || Ok(Daemon::start(protocol)?));
     scenario.addresses.is_empty().then(start).transpose()
 }
 
-/// Returns the addresses of the targets.
-pub(crate) fn endpoints(scenario: &Scenario, daemon: Option<&Daemon>) -> Vec<Endpoint> {
-    daemon.map_or_else(|| scenario.addresses.clone(), |daemon| vec![daemon.endpoint.clone()])
+/// Returns the scenario with the addresses of a daemon of our own.
+pub(crate) fn aimed(scenario: &Scenario, daemon: Option<&Daemon>) -> Scenario {
+    let Some(Daemon { native, door, .. }) = daemon else { return scenario.clone() };
+    let target = door.as_ref().unwrap_or(native).clone();
+    Scenario { addresses: vec![target], form: Form::Info(vec![native.clone()]), ..scenario.clone() }
 }
 
 /// Runs one of several scenarios against the same target: no ID may be among those `seen` in the runs before,
@@ -209,9 +212,9 @@ pub(crate) fn run_against(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, CannotRun> {
-    let (endpoints, own_daemon) = (endpoints(scenario, daemon.as_deref()), daemon.is_some());
-    let access = |endpoint| Access { endpoint, token: scenario.token.clone() };
-    let targets: Vec<Access> = endpoints.into_iter().map(access).collect();
+    let (scenario, own_daemon) = (&aimed(scenario, daemon.as_deref()), daemon.is_some());
+    let targets: Vec<Access> =
+        scenario.addresses.iter().map(|endpoint| scenario.access(endpoint.clone())).collect();
     let (greeted, streams) = {
         let (targets, scenario) = (targets.clone(), scenario.clone());
         interruptible::unless(interrupt, move || approach::approach(&targets, &scenario))?
@@ -232,7 +235,7 @@ pub(crate) fn run_against(
     let Some(shared) = Arc::into_inner(shared) else {
         unreachable!("every thread that had a part of it has been joined")
     };
-    forget_counter(&shared);
+    remove_counters(&shared, seen);
     Ok(Outcome {
         version,
         own_daemon,
@@ -243,12 +246,19 @@ pub(crate) fn run_against(
     })
 }
 
-/// Removes the counter that the run made in a Redis. One that stays behind is untidy, and no more.
-fn forget_counter(shared: &Shared) {
-    if let Wire::Resp { key } = &shared.wire {
-        for peer in &shared.peers {
-            let _ = target::ask_resp(&peer.access.endpoint, &format!("DEL {key}"), ":");
-        }
+/// Removes the counters that the run has made. One that stays behind is untidy, and no more. The next run of a sweep
+/// has others, which begin at 1 again.
+fn remove_counters(shared: &Shared, seen: &mut [Distinct]) {
+    for (peer, seen) in shared.peers.iter().zip(seen) {
+        let Wire::Door(door) = &peer.wire else { continue };
+        let Some(command) = door.clean_up() else { continue };
+        *seen = Distinct::default();
+        let removed = Conversation::begin(&peer.access, GREETING_TIMEOUT).and_then(|mut conversation| {
+            conversation.send(|out| out.extend_from_slice(command.as_bytes()))?;
+            // Any answer: the server has read the command.
+            conversation.next(|bytes| Ok((!bytes.is_empty()).then_some(((), bytes.len()))))
+        });
+        drop(removed);
     }
 }
 
@@ -258,16 +268,14 @@ fn shared(
     greeted: Vec<approach::Greeted>,
     is_own: bool,
 ) -> Shared {
-    // All speak the same protocol.
-    let wire = greeted.first().map_or(Wire::Native, |one| one.wire.clone());
     let peer = |(access, one): (Access, approach::Greeted)| Peer {
         access,
+        wire: one.wire,
         promise: one.promise,
         clock: clock_of(one.owner, is_own),
         highest: AtomicU64::new(0),
     };
     Shared {
-        wire,
         peers: targets.into_iter().zip(greeted).map(peer).collect(),
         gone: Mutex::default(),
         origin: Instant::now() + START_DELAY,

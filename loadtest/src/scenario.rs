@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use snowbank_client::Endpoint;
+use snowbank_client::layout::Numbering;
 
 use crate::daemon::Ending;
 use crate::schedule::Arrivals;
-use crate::target::Token;
+use crate::target::{Access, Token};
 use crate::value::{Mix, Rate};
 
 /// The options of a run.
@@ -14,6 +15,8 @@ use crate::value::{Mix, Rate};
 pub(crate) struct Scenario {
     /// Each gets the same share of the requests; none starts a daemon.
     pub(crate) addresses: Vec<Endpoint>,
+    /// The form of the IDs behind another protocol.
+    pub(crate) form: Form,
     /// So many of them may go away during the run.
     pub(crate) may_lose: usize,
     /// Sent first on each connection.
@@ -42,13 +45,30 @@ pub(crate) struct Scenario {
     pub(crate) seed: u64,
 }
 
+/// The knowledge about the IDs of a target that speaks another protocol.
+#[derive(Debug, Clone)]
+pub(crate) enum Form {
+    /// As far as the target itself says.
+    AsTold,
+    /// INFO at these addresses of the same daemons, in their order.
+    Info(Vec<Endpoint>),
+    /// A layout, and the worker IDs that the target may use.
+    Layout(Numbering),
+}
+
 /// The protocol of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// Snowbank's own.
     Snowbank,
     /// RESP, as Redis speaks it.
-    Redis,
+    Resp,
+    /// memcached's text protocol.
+    Memcached,
+    /// HTTP 1.1.
+    Http,
+    /// noeqd's.
+    Noeqd,
     /// None: each byte comes back.
     Echo,
 }
@@ -89,17 +109,35 @@ pub(crate) enum Length {
 }
 
 impl Protocol {
+    /// Returns the words behind a target's version that name another protocol than Snowbank's.
+    pub(crate) fn by(self) -> String {
+        if self.is_door() { format!(", protocol {}", self.name()) } else { String::new() }
+    }
+
+    /// Returns true for a protocol that is one of Snowbank's doors.
+    pub(crate) fn is_door(self) -> bool {
+        !matches!(self, Self::Snowbank | Self::Echo)
+    }
+
     /// Returns its name in every output.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Snowbank => "snowbank",
-            Self::Redis => "redis",
+            Self::Resp => "resp",
+            Self::Memcached => "memcached",
+            Self::Http => "http",
+            Self::Noeqd => "noeqd",
             Self::Echo => "echo",
         }
     }
 }
 
 impl Scenario {
+    /// Returns the way to open connections to one of its targets.
+    pub(crate) fn access(&self, endpoint: Endpoint) -> Access {
+        Access { endpoint, protocol: self.protocol, token: self.token.clone() }
+    }
+
     /// Returns the time from the begin of the run to the begin of the measurement.
     pub(crate) fn measured_from(&self) -> Duration {
         match self.drive {

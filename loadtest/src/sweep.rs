@@ -20,16 +20,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
-use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
 use crate::origin::Origin;
-use crate::promise::Promise;
 use crate::run::{self, CannotRun, Progress};
-use crate::scenario::{Drive, Protocol, Scenario};
+use crate::scenario::{Drive, Scenario};
 use crate::schedule::Arrivals;
-use crate::target::{self, Access};
 use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
 use crate::verdict::Objectives;
 use progress::Live;
@@ -164,10 +161,7 @@ impl CannotSweep {
 /// [`CannotSweep`] if not even the first step can be run.
 pub(crate) fn sweep(settings: Settings, interrupt: &AtomicBool, live: &Live) -> Result<Sweep, CannotSweep> {
     let mut daemon = run::start_daemon(&settings.scenario, interrupt)?;
-    let Some(endpoint) = run::endpoints(&settings.scenario, daemon.as_ref()).into_iter().next() else {
-        unreachable!("a daemon is started where no address is given")
-    };
-    let target = greet(&settings.scenario, endpoint)?;
+    let target = greet(&run::aimed(&settings.scenario, daemon.as_ref()))?;
     let bounds = settings.bounds(target.source_per_second)?;
     let mut search = Search::new(bounds);
     let (own_daemon, finding, steps) = (daemon.is_some(), search.so_far(), Vec::new());
@@ -177,10 +171,6 @@ pub(crate) fn sweep(settings: Settings, interrupt: &AtomicBool, live: &Live) -> 
     while let Next::Try { rate, phase } = search.next() {
         if !sweep.steps.is_empty() {
             std::thread::sleep(SETTLE);
-        }
-        // Each run counts with a key of its own there.
-        if sweep.settings.scenario.protocol == Protocol::Redis {
-            seen = Vec::new();
         }
         match sweep.try_rate(rate, phase, daemon.as_mut(), &mut seen, interrupt, live)? {
             Ok(answer) => search.record(answer),
@@ -194,21 +184,17 @@ pub(crate) fn sweep(settings: Settings, interrupt: &AtomicBool, live: &Live) -> 
     Ok(sweep)
 }
 
-fn greet(scenario: &Scenario, endpoint: Endpoint) -> Result<Target, CannotRun> {
-    let address = endpoint.to_string();
-    if scenario.protocol == Protocol::Redis {
-        return Ok(Target { address, ..Target::default() });
-    }
-    let (info, _) = target::greet(&Access { endpoint, token: scenario.token.clone() })?;
-    let promise = Promise::from_info(&info, scenario.source.as_deref())?;
-    run::check_batch(scenario, &promise)?;
-    let source = info.sources.iter().find(|source| source.index == promise.source);
+fn greet(scenario: &Scenario) -> Result<Target, CannotRun> {
+    let Some(endpoint) = scenario.addresses.first() else {
+        unreachable!("a daemon is started where no address is given")
+    };
+    let greeted = run::greet(&scenario.access(endpoint.clone()), scenario, 0)?;
     Ok(Target {
-        address,
-        worker_ids: source.and_then(|source| source.worker_ids.as_ref()).map(Vec::len),
-        version: info.version,
-        source_per_second: promise.per_second,
-        max_count: Some(promise.max_count),
+        address: endpoint.to_string(),
+        worker_ids: greeted.worker_ids,
+        version: greeted.version,
+        source_per_second: greeted.promise.per_second,
+        max_count: Some(greeted.promise.max_count),
     })
 }
 

@@ -14,8 +14,7 @@ use snowbank_client::protocol::{ErrorCode, Info, request};
 
 use crate::machine::owner::Owner;
 use crate::units::printable;
-use access::Conversation;
-pub(crate) use access::{Access, Token};
+pub(crate) use access::{Access, Conversation, Token};
 
 /// The time limit of a connection, and of the answer to INFO after it.
 pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,20 +34,21 @@ pub(crate) enum NoTarget {
     /// Nothing listens there.
     #[error("cannot connect to {address}: {reason}")]
     Unreachable { address: String, reason: io::Error },
-    /// It ended the connection before it answered INFO.
+    /// It ended the connection before it answered.
     #[error(
-        "{address} closed the connection without answering INFO: another protocol, or a connection limit"
+        "{address} closed the connection without an answer: another protocol, a token that it asks for, or a \
+         connection limit"
     )]
     Closed { address: String },
-    /// It did not answer INFO.
-    #[error("{address} did not answer INFO within {GREETING_TIMEOUT:?}: another protocol, or it hangs")]
+    /// It did not answer.
+    #[error("{address} did not answer within {GREETING_TIMEOUT:?}: another protocol, or it hangs")]
     Silent { address: String },
     /// It answered something else.
     #[error("{address} does not speak snowbank's protocol, version 1: {reason}")]
     OtherProtocol { address: String, reason: String },
-    /// It answers, but not as Redis does.
-    #[error("{address} does not speak RESP, the protocol of Redis")]
-    NoRedis { address: String },
+    /// It answers, but not so that it can be loaded.
+    #[error("{address}: {reason}")]
+    Unusable { address: String, reason: String },
     /// It wants a token, and has seen none or a wrong one.
     #[error("{address} refused: {message}; {advice}")]
     Unauthorized { address: String, message: String, advice: &'static str },
@@ -183,48 +183,22 @@ pub(crate) fn greet(access: &Access) -> Result<(Info, Owner), NoTarget> {
     let mut conversation = Conversation::begin(access, GREETING_TIMEOUT)?;
     conversation.send(|out| request::encode_info(out, 0))?;
     let mut collector = InfoCollector::default();
-    let address = conversation.address.clone();
+    let address = access.endpoint.to_string();
     let other = |reason: String| NoTarget::OtherProtocol { address: address.clone(), reason };
     while conversation.next_reply(|reply| collector.add(&reply).map_err(|bad| other(bad.to_string())))?
         == Progress::More
     {}
     let mut info = collector.finish().map_err(|bad| other(bad.to_string()))?;
     info.version = info.version.map(|version| printable(&version));
-    Ok((info, conversation.stream.owner()))
+    Ok((info, conversation.owner()))
 }
 
-/// Sends a Redis one command in its inline form, and checks the begin of its answer's first line. Returns the
-/// process that answered.
-///
-/// # Errors
-/// [`NoTarget`] if there is none that answers with `expected`.
-pub(crate) fn ask_resp(endpoint: &Endpoint, command: &str, expected: &str) -> Result<Owner, NoTarget> {
-    let address = endpoint.to_string();
-    let mut stream = Stream::connect(endpoint, GREETING_TIMEOUT)
-        .map_err(|reason| NoTarget::Unreachable { address: address.clone(), reason })?;
-    let mut answer = [0; 512];
-    let asked = stream.set_timeout(GREETING_TIMEOUT).and_then(|()| {
-        stream.write_all(format!("{command}\r\n").as_bytes())?;
-        stream.read(&mut answer)
-    });
-    let size = asked.map_err(|error| NoTarget::no_answer(&address, &error))?;
-    let line = String::from_utf8_lossy(&answer[..size]);
-    let line = printable(line.lines().next().unwrap_or_default());
-    match line.strip_prefix('-') {
-        _ if line.starts_with(expected) => Ok(stream.owner()),
-        Some(refusal) => {
-            Err(NoTarget::Refused { address, name: command.to_owned(), message: refusal.to_owned() })
-        }
-        None => Err(NoTarget::NoRedis { address }),
-    }
-}
-
-/// The number under which refusals by a Redis are counted; the protocol's own begin at 1.
-pub(crate) const RESP_ERROR: u16 = 0;
+/// The number under which refusals without an error code of Snowbank are counted; those begin at 1.
+pub(crate) const OTHER_ERROR: u16 = 0;
 
 /// Returns the name of an error code, or its number where version 1 has none.
 pub(crate) fn code_name(code: u16) -> String {
-    if code == RESP_ERROR {
+    if code == OTHER_ERROR {
         return "error".to_owned();
     }
     ErrorCode::from_u16(code).map_or_else(|| format!("code {code}"), |code| code.name().to_owned())

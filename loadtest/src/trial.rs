@@ -8,11 +8,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::check::distinct::Distinct;
-use crate::daemon::Daemon;
 use crate::report::Report;
 use crate::run::{self, CannotRun, Outcome, Progress};
-use crate::scenario::{Protocol, Scenario};
+use crate::scenario::Scenario;
 use crate::verdict::Objectives;
 
 /// A machine that leaves an eighth of its time for a verdict gets one.
@@ -38,7 +36,8 @@ pub(crate) fn run(
 ) -> Result<Trial, CannotRun> {
     let (mut daemon, mut seen) = (run::start_daemon(scenario, interrupt)?, Vec::new());
     let mut round = |show: &mut dyn FnMut(&str, Progress<'_>)| {
-        one_round(scenario, daemon.as_mut(), &mut seen, interrupt, &mut |progress| show("", progress))
+        let mut show = |progress: Progress<'_>| show("", progress);
+        run::run_against(scenario, daemon.as_mut(), &mut seen, interrupt, &mut show)
     };
     let mut trial = Trial { outcome: round(show)?, echo: None };
     while trial.report(scenario, objectives).asks_about_machine() && !interrupt.load(Ordering::Relaxed) {
@@ -52,20 +51,6 @@ pub(crate) fn run(
         trial.outcome.prolong(round(show)?);
     }
     Ok(trial)
-}
-
-fn one_round(
-    scenario: &Scenario,
-    daemon: Option<&mut Daemon>,
-    seen: &mut Vec<Distinct>,
-    interrupt: &AtomicBool,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Outcome, CannotRun> {
-    // Each run counts with a key of its own there.
-    if scenario.protocol == Protocol::Redis {
-        seen.clear();
-    }
-    run::run_against(scenario, daemon, seen, interrupt, progress)
 }
 
 impl Trial {

@@ -23,7 +23,7 @@ fn sweep_file() -> Value {
         "format": 1, "kind": "sweep", "summary": "knee: 200000 IDs/s", "exit_code": 0, "ended": "searched",
         "objective": [{"quantile": "p99.9", "limit_us": 2000.0}],
         "knee": 200_000.0, "confirmed": true, "at_least": false, "missed": 210_000.0, "limit": "latency",
-        "resp": false, "own_daemon": true, "address": "127.0.0.1:1", "source": "default",
+        "protocol": "snowbank", "own_daemon": true, "address": "127.0.0.1:1", "source": "default",
         "layout": "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657",
         "source_per_second": 4_096_000, "worker_ids": 1, "max_count": 1_000_000,
         "batch": "1", "mean_batch": 1.0, "connections": 8, "threads": 1, "arrivals": "even",
@@ -173,7 +173,7 @@ fn what_the_sweep_cannot_support_is_refused() {
     for (sweep, options, code, reason) in [
         (with("confirmed", json!(false)), &[][..], 2, "not confirmed by a second run"),
         (with("knee", json!(null)), &[], 2, "it found no knee"),
-        (with("resp", json!(true)), &[], 2, "its target was a Redis"),
+        (with("protocol", json!("http")), &[], 2, "the sweep used another"),
         (
             with("kind", json!("run")),
             &[],

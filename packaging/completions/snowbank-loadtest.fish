@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_snowbank_loadtest_global_optspecs
-    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= token-file= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= may-lose= p50= p90= p99= p99.9= p99.99= max= tries= json= html= csv= hgrm= hlog= h/help V/version
+    string join \n address= source= resp memcached http noeqd info= layout= worker-ids= batch= connections= threads= poisson warm-up= seed= token-file= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= may-lose= p50= p90= p99= p99.9= p99.99= max= tries= json= html= csv= hgrm= hlog= h/help V/version
 end
 
 function __fish_snowbank_loadtest_needs_command
@@ -26,6 +26,9 @@ end
 
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH; given several times, the load is spread over all. Without it, a daemon is started for the run' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l info -d 'Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked; once for each --address, in their order' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l layout -d 'The layout of the IDs of another protocol, where no --info says it: a name or a text as of `snowbank layout`' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l worker-ids -d 'The worker IDs that the target may use, as in 3 or 0-3,8' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l connections -d 'Connections' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l threads -d 'Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests of one that gets no core [default: 2, or 1 with one connection; in a closed loop as many as are fastest]' -r
@@ -53,7 +56,10 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l htm
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l csv -d 'Write the figures of each second as a table for spreadsheets' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hgrm -d 'Write the distribution of response times as HdrHistogram\'s viewers read it' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hlog -d 'Write each second\'s histogram of response times, as HdrHistogram\'s log viewers read it' -r -F
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l resp -d 'By the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis is asked for INCRBY of a key of the run\'s own'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l memcached -d 'By memcached\'s text protocol: a get of as many keys as IDs. A memcached is asked for incr of a key of the run\'s own'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l http -d 'By HTTP: GET /v1/ids, or /ids?n= where there is none'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l noeqd -d 'By noeqd\'s protocol: a byte for up to 255 IDs'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l poisson -d 'Requests at random instants, as from many independent users, instead of evenly spaced ones'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l closed -d 'Closed loop: send as fast as answers come, instead of on a schedule'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -64,6 +70,9 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a 
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH; given several times, the load is spread over all. Without it, a daemon is started for the run' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l info -d 'Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked; once for each --address, in their order' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l layout -d 'The layout of the IDs of another protocol, where no --info says it: a name or a text as of `snowbank layout`' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l worker-ids -d 'The worker IDs that the target may use, as in 3 or 0-3,8' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l connections -d 'Connections' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l threads -d 'Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests of one that gets no core [default: 2, or 1 with one connection; in a closed loop as many as are fastest]' -r
@@ -84,7 +93,10 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand swee
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l max -d 'All response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l json -d 'Write all figures to a file, for plan and other programs' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l html -d 'Write all figures with charts as one page that a browser opens' -r -F
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l resp -d 'By the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis is asked for INCRBY of a key of the run\'s own'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l memcached -d 'By memcached\'s text protocol: a get of as many keys as IDs. A memcached is asked for incr of a key of the run\'s own'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l http -d 'By HTTP: GET /v1/ids, or /ids?n= where there is none'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l noeqd -d 'By noeqd\'s protocol: a byte for up to 255 IDs'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l poisson -d 'Requests at random instants, as from many independent users, instead of evenly spaced ones'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l from -d 'A file that `sweep --json FILE` wrote' -r -F

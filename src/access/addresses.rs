@@ -43,8 +43,8 @@ impl fmt::Display for Network {
 #[derive(Debug)]
 pub struct Address {
     network: Network,
-    /// The rate that it last had.
-    pace: Mutex<Option<Arc<Pace>>>,
+    /// The rate that it last had, and the version of the configuration that set it.
+    pace: Mutex<Option<(u64, Arc<Pace>)>>,
     /// Connections refused because it has all that it may have.
     pub refused: Events,
     slowed: Events,
@@ -56,15 +56,23 @@ impl Address {
         self.network
     }
 
-    /// Returns its rate. What it drew ahead at another rate stays drawn.
-    pub(super) fn pace(&self, per_second: u32, now: BootMicros) -> Arc<Pace> {
-        let mut pace = lock(&self.pace);
-        let kept = Pace::follow(pace.take(), per_second, now);
-        Arc::clone(pace.insert(kept))
+    /// Returns its rate by the newest configuration of those that were asked for. What it drew ahead at another rate stays
+    /// drawn. All its connections go on at that rate, also those on shards that still use an older configuration.
+    pub(super) fn pace(&self, per_second: u32, version: u64, now: BootMicros) -> Arc<Pace> {
+        let mut last = lock(&self.pace);
+        let old = match &*last {
+            Some((of, pace)) if *of >= version => return Arc::clone(pace),
+            last => last.as_ref().map(|(_, pace)| Arc::clone(pace)),
+        };
+        let pace = Pace::follow(old.clone(), per_second, now);
+        if let Some(old) = old.filter(|old| !Arc::ptr_eq(old, &pace)) {
+            old.supersede(&pace);
+        }
+        Arc::clone(&last.insert((version, pace)).1)
     }
 
     fn is_idle(&self, now: BootMicros) -> bool {
-        lock(&self.pace).as_ref().is_none_or(|pace| pace.is_idle(now))
+        lock(&self.pace).as_ref().is_none_or(|(_, pace)| pace.is_idle(now))
     }
 }
 
@@ -197,14 +205,30 @@ mod tests {
     #[test]
     fn a_client_that_comes_again_finds_its_rate_as_it_left_it() {
         let addresses = Addresses::default();
-        let pace = enter(&addresses, "192.0.2.1", 1).expect("a place").pace(10, NOW);
+        let pace = enter(&addresses, "192.0.2.1", 1).expect("a place").pace(10, 1, NOW);
         pace.reserve(NOW, NOW, 10, false).expect("the burst");
         // Others come meanwhile, so that the table is swept.
         for other in 0..200 {
             enter(&addresses, &format!("198.51.100.{other}"), 1).expect("a place");
         }
-        let pace = enter(&addresses, "192.0.2.1", 1).expect("a place").pace(10, NOW);
+        let pace = enter(&addresses, "192.0.2.1", 1).expect("a place").pace(10, 1, NOW);
         assert!(pace.reserve(NOW, NOW, 1, false).is_err());
+    }
+
+    #[test]
+    fn shards_that_reload_one_after_the_other_share_one_rate() {
+        let addresses = Addresses::default();
+        let (first, second) = (enter(&addresses, "192.0.2.1", 9), enter(&addresses, "192.0.2.1", 9));
+        let (first, second) = (first.expect("a place"), second.expect("a place"));
+        let before = second.pace(10, 1, NOW);
+        let after = first.pace(20, 3, NOW);
+        // On a shard that still has the old configuration: a connection of before, and one that comes now.
+        let newcomer = second.pace(10, 1, NOW);
+        for pace in [&before, &after, &newcomer] {
+            assert!(Arc::ptr_eq(pace.newest(), &after));
+        }
+        // A reload that changes something else keeps it.
+        assert!(Arc::ptr_eq(&first.pace(20, 5, NOW), &after));
     }
 
     #[test]
@@ -218,7 +242,7 @@ mod tests {
         for other in 0..2 * REMEMBERED_MAX as u32 + 200 {
             let address = IpAddr::from(std::net::Ipv4Addr::from_bits(other));
             let entered = addresses.enter(address, None, NOW).expect("no limit");
-            entered.pace(1, NOW).reserve(NOW, NOW, 1, false).expect("the burst");
+            entered.pace(1, 1, NOW).reserve(NOW, NOW, 1, false).expect("the burst");
         }
         assert!(lock(&addresses.table).known.len() <= 2 * REMEMBERED_MAX + 1);
     }

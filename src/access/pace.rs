@@ -5,8 +5,8 @@
 //! that waits takes at once what its wait has yielded, so from any other moment on the longest wait counts as well. This is the
 //! generic cell rate algorithm (GCRA), counted in IDs as sources count in positions: nothing is rounded.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::clock::BootMicros;
@@ -19,6 +19,8 @@ pub(crate) struct Pace {
     per_second: u32,
     /// The end of the IDs that were drawn or reserved. At most a burst above the line, except while requests wait.
     cursor: AtomicU64,
+    /// The rate that a reload has put in its place, for all connections from then on.
+    next: OnceLock<Arc<Pace>>,
 }
 
 /// IDs that a request may draw once it is their time.
@@ -40,7 +42,22 @@ pub struct TooFast(pub Option<Duration>);
 impl Pace {
     /// Creates a rate at which nothing was drawn yet.
     pub(crate) fn new(per_second: u32) -> Self {
-        Pace { per_second, cursor: AtomicU64::new(0) }
+        Pace { per_second, cursor: AtomicU64::new(0), next: OnceLock::new() }
+    }
+
+    /// Returns the rate of a client whose rate may have changed since.
+    pub(crate) fn newest(self: &Arc<Self>) -> &Arc<Pace> {
+        let mut newest = self;
+        while let Some(next) = newest.next.get() {
+            newest = next;
+        }
+        newest
+    }
+
+    /// Has connections that still hold this rate go on at that one.
+    pub(super) fn supersede(&self, by: &Arc<Pace>) {
+        // Superseded once, because rates change one after the other.
+        let _ = self.next.set(Arc::clone(by));
     }
 
     /// Returns the rate at which a client goes on that may have had one before.

@@ -142,7 +142,7 @@ impl Session {
         // With a token to come it is nobody yet, unless its certificate names it.
         let anonymous = rules.anonymous().filter(|_| session.is_authorized);
         session.become_identity(of_certificate.or(anonymous));
-        session.set_pace_of_address(rules, now);
+        session.set_pace_of_address(rules, version, now);
         session
     }
 
@@ -170,9 +170,9 @@ impl Session {
         }
     }
 
-    fn set_pace_of_address(&mut self, rules: &Rules, now: BootMicros) {
+    fn set_pace_of_address(&mut self, rules: &Rules, version: u64, now: BootMicros) {
         let seat = self.seat.as_ref().zip(rules.rate_per_address);
-        self.pace_of_address = seat.map(|(seat, per_second)| seat.pace(per_second, now));
+        self.pace_of_address = seat.map(|(seat, per_second)| seat.pace(per_second, version, now));
         self.note_limits();
     }
 
@@ -208,7 +208,8 @@ impl Session {
         let mut permit = Permit { count, at: now, limit: None, reserved: [None, None] };
         let of_identity = self.identity.as_ref().and_then(|identity| identity.pace.as_ref());
         let paces = of_identity.map(|pace| (pace, Limit::Identity(pace.per_second())));
-        let of_address = self.pace_of_address.as_ref().map(|pace| (pace, Limit::Address(pace.per_second())));
+        let of_address = self.pace_of_address.as_ref().map(Pace::newest);
+        let of_address = of_address.map(|pace| (pace, Limit::Address(pace.per_second())));
         for (pace, limit) in paces.into_iter().chain(of_address) {
             if let Err(refused) = permit.add(pace, limit, (now, due), partial) {
                 permit.settle(0, now);
@@ -325,7 +326,7 @@ impl Session {
         self.has_named_certificate = of_certificate.is_some();
         self.is_authorized = rules.tokens.is_none() || self.token.is_some() || self.needs_no_token;
         self.become_identity(identity.or(rules.anonymous().filter(|_| self.is_authorized)));
-        self.set_pace_of_address(rules, now);
+        self.set_pace_of_address(rules, version, now);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The checks of a status, in words for the operator. They decide whether the daemon is ready.
 //!
-//! - Fail: requests or connections are refused.
+//! - Fail: requests or connections are refused, or another daemon hands out the same IDs.
 //! - Warn: requests are served, and an operator should look.
 //!
 //! A daemon is ready unless a check fails that decides readiness. The checks of [`SATURATION`] do not: a daemon that is
@@ -8,11 +8,10 @@
 //! next daemon.
 
 use super::finding::{about, about_daemon, fail, ok, seconds, warn};
+use super::fleet::{check_fleet, check_peer_clocks, check_peers};
 use super::kind::{KindStatus, SnowflakeStatus, TicketStatus};
 use super::saturation::{SATURATION, check_refusals};
-use super::status::{
-    CertificateStatus, Check, ClockState, FleetStatus, LastReload, Level, SourceStatus, Status,
-};
+use super::status::{CertificateStatus, Check, ClockState, LastReload, Level, SourceStatus, Status};
 use crate::config::Grouped;
 use crate::numbering::LAST_ID;
 
@@ -71,6 +70,8 @@ impl Status {
             });
         }
         checks.extend(self.fleet.as_ref().map(check_fleet));
+        checks.extend(self.peers.as_ref().map(check_peers));
+        checks.extend(self.peers.as_ref().map(check_peer_clocks));
         checks.extend(self.certificate.as_ref().map(check_certificate));
         // The worst first, and equals in the order above.
         checks.sort_by_key(|check| check.level);
@@ -168,6 +169,9 @@ impl Status {
         let advice = "check the state directory's disk";
         let result = match &ceilings.failing {
             _ if ceilings.lost.is_some() => fail("revoked, because the worker IDs are lost"),
+            _ if source.ticket().is_some_and(|ticket| ticket.restored) => {
+                fail("revoked, because the machine was restored from a snapshot")
+            }
             Some(reason) if is_reached => {
                 let effect = "refuses with no_ceiling until storage works";
                 fail(format!("reached, and cannot be raised: {reason}; {effect}: {advice}"))
@@ -206,31 +210,17 @@ fn check_layout(source: &SourceStatus, snowflake: &SnowflakeStatus) -> Check {
     about(source, "layout", result)
 }
 
-/// Checks the ceilings at the fleet's coordinator. An outage alone does not make a daemon unready: all daemons of the fleet
-/// have it at the same time.
-fn check_fleet(fleet: &FleetStatus) -> Check {
-    let left = seconds(fleet.left_s);
-    let result = match &fleet.silent {
-        Some(reason) if fleet.left_s <= 0.0 => fail(format!(
-            "the ceiling at the coordinator is reached, and it does not answer: {reason}; refuses with no_ceiling until it \
-             does"
-        )),
-        Some(reason) => {
-            warn(format!("the coordinator does not answer: {reason}; IDs last for another {left} without it"))
-        }
-        None if fleet.left_s <= 0.0 => fail(
-            "the ceiling at the coordinator is reached, and being raised; refuses with no_ceiling until then",
-        ),
-        None => ok(format!("worker numbers held for {left} ahead")),
-    };
-    about_daemon("fleet", result)
-}
-
 /// Checks that a ticket counter has numbers left.
 fn check_numbers(source: &SourceStatus, ticket: &TicketStatus) -> Check {
     let (left, percent) = (Grouped(ticket.left), 100.0 * ticket.left_share);
     let another = "move its table to larger IDs, or to a source with a layout";
-    let result = if ticket.left == 0 {
+    let result = if ticket.restored {
+        fail(
+            "refuses with no_ceiling, because another process, or another copy of the machine that was restored from a \
+             snapshot, may hand out the same numbers: stop this daemon, and run `snowbank ticket set` with the highest number \
+             that any copy handed out",
+        )
+    } else if ticket.left == 0 {
         fail(format!("the counter has ended at {LAST_ID}: {another}"))
     } else if ticket.left_share < LAST_NUMBERS_SHARE {
         warn(format!("{left} numbers are left until {LAST_ID}, {percent:.2} % of all: plan to {another}"))
@@ -250,12 +240,14 @@ fn check_certificate(certificate: &CertificateStatus) -> Check {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::status::{SourceMinute, tests::healthy};
     use super::*;
 
     /// Changes a healthy daemon's status. Returns whether it is ready, and the first finding.
-    fn checked(change: impl FnOnce(&mut Status)) -> (bool, Option<(String, Level, String)>) {
+    pub(in crate::admin) fn checked(
+        change: impl FnOnce(&mut Status),
+    ) -> (bool, Option<(String, Level, String)>) {
         let mut status = healthy();
         change(&mut status);
         status.check();
@@ -264,7 +256,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn finds(name: &str, level: Level, part: &str, change: impl FnOnce(&mut Status)) {
+    pub(in crate::admin) fn finds(name: &str, level: Level, part: &str, change: impl FnOnce(&mut Status)) {
         let (ready, finding) = checked(change);
         let (found_name, found_level, message) = finding.expect("a finding");
         assert_eq!((found_name.as_str(), found_level), (name, level), "{message}");
@@ -323,19 +315,6 @@ mod tests {
         finds("layout", Level::Warn, "in 182 days", |status| {
             status.first_snowflake().layout_years_left = 0.5;
         });
-    }
-
-    #[test]
-    fn a_coordinators_outage_warns_until_the_ceiling_is_reached() {
-        let fleet = |left_s, silent: Option<&'static str>| {
-            move |status: &mut Status| {
-                status.fleet = Some(FleetStatus { raises: 1, left_s, silent: silent.map(String::from) });
-            }
-        };
-        assert_eq!(checked(fleet(200.0, None)), (true, None));
-        finds("fleet", Level::Warn, "refused; IDs last for another 2 min", fleet(120.0, Some("refused")));
-        finds("fleet", Level::Fail, "does not answer: refused", fleet(0.0, Some("refused")));
-        finds("fleet", Level::Fail, "being raised", fleet(0.0, None));
     }
 
     #[test]

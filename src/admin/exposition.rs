@@ -1,5 +1,7 @@
 //! The status as metrics, in the text formats of Prometheus.
 
+mod fleet;
+
 use std::fmt;
 
 use prometheus_client::collector::Collector;
@@ -9,8 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::process::Process;
 use super::status::{
-    CertificateStatus, ClockState, Connections, FleetStatus, IdentityStatus, Level, ProtocolStatus,
-    SourceStatus, Status,
+    CertificateStatus, ClockState, Connections, IdentityStatus, Level, ProtocolStatus, SourceStatus, Status,
 };
 
 /// Formats the status as OpenMetrics text, with the system's figures of the process.
@@ -70,6 +71,9 @@ impl Collector for Exposition {
         }
         if let Some(fleet) = &status.fleet {
             page.fleet(fleet, &status.sources)?;
+        }
+        if let Some(peers) = &status.peers {
+            page.peers(peers)?;
         }
         page.process(status, process)
     }
@@ -377,19 +381,6 @@ impl Page<'_> {
             "Until when clients believe the certificate, in Unix time",
         );
         self.gauge(name, help, Some(&Unit::Seconds), certificate.ends_unix_s)
-    }
-
-    /// Encodes the ceilings at the fleet's coordinator.
-    fn fleet(&mut self, fleet: &FleetStatus, sources: &[SourceStatus]) -> fmt::Result {
-        let help = "Durable raises of the ceilings at the fleet's coordinator";
-        self.counter("snowbank_fleet_raises", help, None, fleet.raises)?;
-        let help = "Whether the fleet's coordinator answered last: 1 or 0";
-        self.gauge("snowbank_fleet_coordinator_up", help, None, u64::from(fleet.silent.is_none()))?;
-        let help = "For how long IDs can be handed out without the fleet's coordinator";
-        let (name, unit) = ("snowbank_fleet_headroom", Some(Unit::Seconds));
-        let metric: SourceMetric =
-            (name, help, unit, false, |source| source.fleet_headroom_s.map(Value::from));
-        self.of_sources(sources, &metric)
     }
 
     /// Encodes the process's metrics, under the names that Prometheus' own clients use.

@@ -43,6 +43,8 @@ pub(crate) struct TicketStatus {
     pub(crate) offset: u64,
     /// The numbers that last without a raise: those of the reservation that are left.
     pub(crate) reserved: u64,
+    /// True once another copy of the machine may hand out the same numbers.
+    pub(crate) restored: bool,
     /// The numbers that are left until the end, and their share of all.
     pub(crate) left: u64,
     pub(crate) left_share: f64,

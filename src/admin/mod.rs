@@ -3,6 +3,7 @@
 //! - `status`: the struct. `checks`: its findings for the operator, and whether the daemon is ready.
 //! - `history`: the last hour, for the page.
 //! - `recent`: what clients met in the last minute. `saturation`: the checks of that.
+//! - `fleet`: the checks of a fleet's ceilings and of peers.
 //! - `finding`: the parts of a check's result.
 //! - `exposition`: the status as metrics, in OpenMetrics text. `process`: the system's figures of the process.
 //! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away from the shards.
@@ -14,6 +15,7 @@ mod checks;
 mod exposition;
 mod fetch;
 mod finding;
+mod fleet;
 mod history;
 mod http;
 mod kind;
@@ -30,8 +32,8 @@ pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, FleetStatus,
-    IdentityStatus, LastMinute, LastReload, Latency, Level, ProtocolStatus, SourceMinute, SourceStatus,
-    Status,
+    IdentityStatus, LastMinute, LastReload, Latency, Level, PeerStatus, PeersStatus, ProtocolStatus,
+    SourceMinute, SourceStatus, Status,
 };
 
 #[cfg(test)]

@@ -38,6 +38,9 @@ pub(crate) struct Status {
     /// The fleet's coordinator. `None`: the daemon is of no fleet.
     #[serde(default)]
     pub(crate) fleet: Option<FleetStatus>,
+    /// Other daemons that this one asks. `None`: it has none to ask.
+    #[serde(default)]
+    pub(crate) peers: Option<PeersStatus>,
     /// The certificate of TLS listeners. `None`: no listener has one.
     #[serde(default)]
     pub(crate) certificate: Option<CertificateStatus>,
@@ -77,7 +80,7 @@ pub(crate) struct Check {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Level {
-    /// Requests or connections are refused.
+    /// Requests or connections are refused, or another daemon hands out the same IDs.
     Fail,
     /// Requests are served, and an operator should look.
     Warn,
@@ -138,6 +141,38 @@ pub(crate) struct FleetStatus {
     pub(crate) left_s: f64,
     /// The reason why the coordinator did not answer. `None`: it did.
     pub(crate) silent: Option<String>,
+}
+
+/// The daemons that this one asks for their worker IDs and their clocks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PeersStatus {
+    /// The difference of clocks to warn of.
+    pub(crate) clock_tolerance_s: f64,
+    /// All of them but this daemon itself. Empty until the first look is over.
+    pub(crate) peers: Vec<PeerStatus>,
+}
+
+/// A peer, as it answered last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PeerStatus {
+    pub(crate) address: String,
+    pub(crate) instance: Option<String>,
+    /// The reason why it did not answer. `None`: it did.
+    pub(crate) silent: Option<String>,
+    /// The time by which its clock is ahead of this machine's at least, negative if it is behind. `None`: unknown.
+    pub(crate) clock_ahead_s: Option<f64>,
+    /// The worker ID of this daemon that it has too, in words. `None`: it has none, as far as is known.
+    pub(crate) shared: Option<String>,
+}
+
+impl PeerStatus {
+    /// Returns its address, with its own name if that is known.
+    pub(crate) fn name(&self) -> String {
+        match &self.instance {
+            Some(instance) => format!("peer {} ({instance})", self.address),
+            None => format!("peer {}", self.address),
+        }
+    }
 }
 
 /// The certificate of TLS listeners.
@@ -426,6 +461,7 @@ pub(crate) mod tests {
                 lost: None,
             },
             fleet: None,
+            peers: None,
             sources: vec![source],
             identities: Vec::new(),
             certificate: None,

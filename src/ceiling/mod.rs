@@ -44,7 +44,7 @@ pub struct Grant {
     generation: AtomicU64,
     /// 1 while a claim waits for the ceiling to rise.
     wanted: AtomicU64,
-    /// 1 once the worker IDs may be another process's: it never rises again.
+    /// 1 once another process, or another copy of the machine, may hand out the same IDs: it never rises again.
     lost: AtomicU64,
     /// Held while the grant is taken away or given back, so that the two exclude each other. Claims never take it.
     changes: Mutex<()>,
@@ -104,7 +104,7 @@ impl Grant {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes the grant away for good: another process may have the worker IDs.
+    /// Takes the grant away for good: another process, or another copy of the machine, may hand out the same IDs.
     pub fn lose(&self) {
         self.lost.store(1, Ordering::Relaxed);
         self.revoke();

@@ -203,7 +203,8 @@ settings! {
         /// The source of requests that name none. Empty: the first.
         source: Option<String> = r#""""# in Table("http"), Reload, |value| value.source();
 
-        /// The source that any other name draws from, such as a key of Leaf. Empty: a name that is no source's is refused.
+        /// The source that every other key of Leaf's paths draws from. Empty: a key that is no source's name is refused, as
+        /// it always is in /v1/ids.
         any_key: Option<String> = r#""""# in Table("http"), Reload, |value| value.source();
     }
 }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use super::file_ref::FileRef;
-use super::setting::{Change::Restart, Section::Table};
+use super::setting::{Change::Reload, Change::Restart, Section::Table};
 use crate::fleet::{CoordinatorKind, Endpoint};
+use snowbank_client::address::Address;
 
 /// Why the settings of the coordinator stay.
 const HELD: &str = "the worker numbers are held there";
 
+const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -62,14 +64,33 @@ settings! {
         /// The file of the user's password, in its first line: a path or "credential:NAME", as of auth.token_file.
         password_file: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
-        /// The file of the CA certificates that the certificate of an endpoint over TLS must come from. Empty: the system's.
+        /// The file of the CA certificates that the certificate of an endpoint or a peer over TLS must come from. Empty: the
+        /// system's.
         ca: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
-        /// The file of this daemon's certificate for the coordinator, in PEM, where it asks for one.
+        /// The file of this daemon's certificate for the coordinator and the peers, in PEM, where they ask for one.
         certificate: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
         /// The file of that certificate's private key, in PEM without a passphrase.
         key: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
+
+        /// The addresses where other daemons listen for clients, as in listen. A name stands for every daemon that it
+        /// resolves to, and this daemon may be among them: all can have the same list. The daemon asks each of them at the
+        /// start and every ten seconds. It does not start if one has the same worker ID of the same IDs, and
+        /// reports it at once if both run. Empty: none.
+        ///
+        /// It proves nothing while a peer is out of reach, and a check says so. Only a coordinator keeps daemons
+        /// of several machines from the same worker IDs.
+        peers: Vec<Address> = r#""""# in Table("fleet"), Reload, |value| value.peers();
+
+        /// The file of the token that peers ask for, in its first line: a path or "credential:NAME", as of auth.token_file.
+        peers_token_file: Option<FileRef> = r#""""# in Table("fleet"), Reload, |value| value.file();
+
+        /// The difference to a peer's clock of which the daemon warns, 1ms to 24h.
+        ///
+        /// IDs of different daemons are sorted by time only as well as their clocks agree, which with time synchronisation
+        /// is to milliseconds.
+        clock_tolerance: Duration = r#""1s""# in Table("fleet"), Reload, |value| value.duration(MS..=DAY);
     }
 }
 

@@ -112,7 +112,7 @@ fn row_of(key: &str) -> Option<&'static Row> {
 
 /// Returns whether a setting takes several texts.
 fn is_list(key: &str) -> bool {
-    key == "fleet.endpoints" || key.rsplit('.').next() == Some("listen")
+    ["fleet.endpoints", "fleet.peers"].contains(&key) || key.rsplit('.').next() == Some("listen")
 }
 
 /// Returns the help of an option with its default and its variable.

@@ -195,7 +195,13 @@ impl Reader {
         }
         let TlsSettings { certificate, key, client_ca } = &mut settings.tls;
         let fleet = &mut settings.fleet;
-        let of_fleet = [&mut fleet.password_file, &mut fleet.ca, &mut fleet.certificate, &mut fleet.key];
+        let of_fleet = [
+            &mut fleet.password_file,
+            &mut fleet.peers_token_file,
+            &mut fleet.ca,
+            &mut fleet.certificate,
+            &mut fleet.key,
+        ];
         let of_clients = [&mut settings.auth.token_file, certificate, key, client_ca];
         for file in of_clients.into_iter().chain(of_fleet) {
             if let Some(FileRef::Path(path)) = file.as_mut() {
@@ -210,7 +216,7 @@ impl Reader {
         anchor(&mut settings.lock_dir);
         let of_clients = settings.listeners_mut().map(|(_, addresses)| addresses).into_iter().flatten();
         of_clients.for_each(&anchor_socket);
-        settings.admin.listen.iter_mut().for_each(anchor_socket);
+        settings.admin.listen.iter_mut().chain(&mut settings.fleet.peers).for_each(anchor_socket);
     }
 }
 

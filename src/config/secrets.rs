@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::Address;
 use super::daemon::{Settings, TlsSettings};
 use super::file_ref::{Credentials, FileRef};
 use super::fleet::FleetSettings;
 use super::identities::{ANONYMOUS, IdentitySettings};
 use super::reader::Reader;
 use super::tokens::{Tokens, read_tokens};
-use crate::fleet::{Access, CoordinatorKind, Endpoint};
+use crate::fleet::peers::PeerAccess;
+use crate::fleet::{Access, Endpoint};
 use crate::tls::{ServerCertificate, ServerFiles};
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::tls::{ClientFiles, PemFile};
@@ -26,6 +28,8 @@ pub struct Secrets {
     pub tls: Option<ServerCertificate>,
     /// The coordinator's endpoints and the credentials for them, if there is one.
     pub fleet: Option<Access>,
+    /// The addresses of peers and the credentials for them, if there are any.
+    pub peers: Option<PeerAccess>,
     /// A line for each file that can be used but is probably a mistake.
     pub warnings: Vec<String>,
 }
@@ -54,6 +58,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     let client_ca_path = find("tls.client_ca", client_ca);
     let fleet_files = FleetFiles {
         password: find("fleet.password_file", &fleet.password_file),
+        peers_token: find("fleet.peers_token_file", &fleet.peers_token_file),
         ca: find("fleet.ca", &fleet.ca),
         certificate: find("fleet.certificate", &fleet.certificate),
         key: find("fleet.key", &fleet.key),
@@ -62,16 +67,15 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
         ("the token file", &token_file),
         ("the private key", &key_path),
         ("the coordinator's password file", &fleet_files.password),
+        ("the file of the peers' token", &fleet_files.peers_token),
         ("the private key for the coordinator", &fleet_files.key),
     ];
     for (what, path) in secret_files {
         secrets.warnings.extend(path.as_deref().and_then(|path| open_to_others(what, path)));
     }
-    if let Some(kind) = fleet.coordinator {
-        match fleet_files.access(kind, fleet) {
-            Ok(access) => secrets.fleet = Some(access),
-            Err((key, text)) => reader.findings.mistake_of(key, text),
-        }
+    match fleet_files.read(fleet) {
+        Ok(access) => (secrets.fleet, secrets.peers) = access,
+        Err((key, text)) => reader.findings.mistake_of(key, text),
     }
     // A file that is named and was not found may have a line for any identity.
     let are_tokens_known = token_file.is_some() == auth.token_file.is_some();
@@ -144,31 +148,53 @@ fn certificate_of(
 /// The located files of `[fleet]`.
 struct FleetFiles {
     password: Option<PathBuf>,
+    peers_token: Option<PathBuf>,
     ca: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
 }
 
+/// The setting whose file cannot be used, and why.
+type Unusable = (&'static str, String);
+
 impl FleetFiles {
-    /// Returns the access to the coordinator.
+    /// Returns the access to the coordinator and to the peers, if there are any.
     ///
     /// # Errors
     /// The setting whose file cannot be used, and why.
-    fn access(self, kind: CoordinatorKind, fleet: &FleetSettings) -> Result<Access, (&'static str, String)> {
-        let user = self.password.map(|path| {
-            let read = super::read_file(&path);
-            let text = read.map_err(|error| ("fleet.password_file", error.to_string()))?;
-            let password = text.lines().next().unwrap_or_default().to_owned();
-            Ok((fleet.user.clone(), password))
-        });
+    fn read(&self, fleet: &FleetSettings) -> Result<(Option<Access>, Option<PeerAccess>), Unusable> {
+        let addresses = fleet.peers.clone();
+        let endpoints = fleet.coordinator.map(|kind| (kind, fleet.members(kind)));
+        let has_tls_endpoint = fleet.coordinator.is_some() && fleet.endpoints.iter().any(Endpoint::is_tls);
+        let tls = self.tls(has_tls_endpoint || addresses.iter().any(Address::is_tls))?;
+        let coordinator = match endpoints {
+            Some((kind, endpoints)) => {
+                let password = first_line("fleet.password_file", self.password.as_deref())?;
+                let user = password.map(|password| (fleet.user.clone(), password));
+                Some(Access { kind, endpoints, user, tls: tls.clone() })
+            }
+            None => None,
+        };
+        let peers = match addresses.is_empty() {
+            true => None,
+            false => {
+                let token = first_line("fleet.peers_token_file", self.peers_token.as_deref())?;
+                Some(PeerAccess { addresses, token, tls })
+            }
+        };
+        Ok((coordinator, peers))
+    }
+
+    /// Returns the files for TLS. Reads them once if they are needed, so that a mistake shows at once.
+    fn tls(&self, is_needed: bool) -> Result<ClientFiles, Unusable> {
         let mut tls = ClientFiles::new();
-        if let Some(ca) = self.ca {
+        if let Some(ca) = &self.ca {
             tls = tls.ca(ca);
         }
-        if let (Some(certificate), Some(key)) = (self.certificate, self.key) {
+        if let (Some(certificate), Some(key)) = (&self.certificate, &self.key) {
             tls = tls.certificate(certificate, key);
         }
-        if fleet.endpoints.iter().any(Endpoint::is_tls) {
+        if is_needed {
             tls.read().map_err(|fault| {
                 let key = match fault.file {
                     PemFile::Certificate => "fleet.certificate",
@@ -178,8 +204,15 @@ impl FleetFiles {
                 (key, fault.to_string())
             })?;
         }
-        Ok(Access { kind, endpoints: fleet.members(kind), user: user.transpose()?, tls })
+        Ok(tls)
     }
+}
+
+/// Reads the first line of the file of a setting, if it has one.
+fn first_line(key: &'static str, path: Option<&Path>) -> Result<Option<String>, Unusable> {
+    let Some(path) = path else { return Ok(None) };
+    let text = super::read_file(path).map_err(|error| (key, error.to_string()))?;
+    Ok(Some(text.lines().next().unwrap_or_default().to_owned()))
 }
 
 /// Returns a warning if users besides the file's owner and group can read it.

@@ -165,17 +165,22 @@ fn check_doors(settings: &Settings, findings: &mut Findings) {
 fn check_fleet(settings: &Settings, findings: &mut Findings) {
     let fleet = &settings.fleet;
     let lent = settings.sources.iter().position(SourceSettings::is_lent);
-    let Some(kind) = fleet.coordinator else {
-        if let Some(index) = lent {
+    match (fleet.coordinator, lent) {
+        (Some(kind), _) => {
+            for endpoint in fleet.endpoints.iter().filter(|endpoint| endpoint.kind() != kind) {
+                let allowed = kind.allowed();
+                let text = format!("found \"{endpoint}\", allowed with this fleet.coordinator: {allowed}");
+                findings.mistake_of("fleet.endpoints", text);
+            }
+        }
+        (None, Some(index)) => {
             let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
             findings.mistake_of(&format!("sources[{index}].worker_id_from"), String::from(text));
         }
+        (None, None) => {}
+    }
+    if fleet.coordinator.is_none() && fleet.peers.is_empty() {
         return;
-    };
-    for endpoint in fleet.endpoints.iter().filter(|endpoint| endpoint.kind() != kind) {
-        let allowed = kind.allowed();
-        let text = format!("found \"{endpoint}\", allowed with this fleet.coordinator: {allowed}");
-        findings.mistake_of("fleet.endpoints", text);
     }
     match (&fleet.certificate, &fleet.key) {
         (Some(_), None) => {

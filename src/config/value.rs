@@ -217,6 +217,12 @@ impl<'v> Value<'v> {
         if self.is_word("") { Ok(Vec::new()).into() } else { self.addresses() }
     }
 
+    /// Reads [`addresses`](Self::addresses) to connect to; an empty text or array is none.
+    pub(super) fn peers(self) -> Reading<Vec<Address>> {
+        let is_empty = self.is_word("") || self.0.get_ref().as_array().is_some_and(|items| items.is_empty());
+        if is_empty { Ok(Vec::new()).into() } else { self.addresses_by(Address::parse_remote) }
+    }
+
     fn addresses_by(self, parse: fn(&str) -> Result<Address, AddressError>) -> Reading<Vec<Address>> {
         let items = match self.0.get_ref() {
             DeValue::Array(items) if !items.is_empty() => items.iter().map(Value).collect(),

@@ -1,9 +1,12 @@
 //! etcd, through the JSON gateway that it has had since version 3.4: its own protocol takes a compiler of its own.
 //!
-//! Each call is one request, which is tried at each endpoint once. A connection stays open between calls.
+//! Each call is one request, which is tried at each endpoint once. A connection stays open between calls. Each new one is
+//! first asked for its cluster: a write must not reach another one.
 
 mod base64;
 mod connection;
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -18,6 +21,12 @@ use tokio::runtime::Runtime;
 const LASTING_CODES: [u64; 3] = [3, 7, 9];
 /// gRPC's `UNAUTHENTICATED`: the token has expired.
 const UNAUTHENTICATED: u64 = 16;
+/// The message, under another code, when users or roles were changed since the token was given.
+const OLD_TOKEN: &str = "revision of auth store is old";
+
+/// The time that one of several endpoints has for a read before the next one is asked. One that hangs must not keep a lost
+/// number from being noticed within two seconds.
+const READ_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A client of etcd. Its calls block.
 pub(super) struct Etcd {
@@ -27,8 +36,10 @@ pub(super) struct Etcd {
     current: usize,
     connection: Option<Connection>,
     token: Option<String>,
-    /// The cluster's identity, from its first answer.
-    cluster: Option<String>,
+    /// The cluster's identity and the endpoint that told it first.
+    cluster: Option<(String, usize)>,
+    /// The time for each answer.
+    patience: Duration,
 }
 
 /// The reason why one endpoint did not answer.
@@ -39,6 +50,8 @@ enum Fault {
     Token,
     /// No endpoint will answer otherwise.
     Lasting(String),
+    /// The endpoint is of another cluster.
+    Foreign(String),
 }
 
 impl Etcd {
@@ -48,30 +61,89 @@ impl Etcd {
     /// The system has no reactor left.
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Etcd { access, runtime, current: 0, connection: None, token: None, cluster: None })
+        let (connection, token, cluster) = (None, None, None);
+        Ok(Etcd { access, runtime, current: 0, connection, token, cluster, patience: ANSWER_TIMEOUT })
+    }
+
+    /// Makes one request that changes nothing. One of several endpoints that is slow does not delay it for long.
+    fn ask(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
+        if self.access.endpoints.len() > 1 {
+            self.patience = READ_PATIENCE;
+            let answered = self.call(path, body);
+            self.patience = ANSWER_TIMEOUT;
+            if answered.as_ref().map_or_else(|answer| answer.is_lasting, |_| true) {
+                return answered;
+            }
+        }
+        self.call(path, body)
     }
 
     /// Makes one request, at each endpoint once until one answers.
     fn call(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
-        let mut reasons = Vec::new();
+        if self.cluster.is_none() {
+            self.compare_clusters()?;
+        }
+        let (mut reasons, mut foreign) = (Vec::new(), 0);
         for _ in 0..self.access.endpoints.len() {
             let mut tried = self.try_call(path, body);
             if matches!(tried, Err(Fault::Token)) {
                 self.token = None;
                 tried = self.try_call(path, body);
             }
-            match tried {
+            let reason = match tried {
                 Ok(answer) => return Ok(answer),
                 Err(Fault::Lasting(reason)) => {
                     return Err(NoAnswer::lasting(format!("{}: {reason}", self.endpoint())));
                 }
-                Err(Fault::Endpoint(reason)) => reasons.push(format!("{}: {reason}", self.endpoint())),
-                Err(Fault::Token) => reasons.push(format!("{}: refuses its own token", self.endpoint())),
-            }
+                Err(Fault::Foreign(reason)) => {
+                    foreign += 1;
+                    reason
+                }
+                Err(Fault::Endpoint(reason)) => reason,
+                Err(Fault::Token) => String::from("refuses its own token"),
+            };
+            reasons.push(format!("{}: {reason}", self.endpoint()));
             self.connection = None;
             self.current = (self.current + 1) % self.access.endpoints.len();
         }
-        Err(NoAnswer::passing(reasons.join("; ")))
+        let reasons = reasons.join("; ");
+        let is_foreign = foreign == self.access.endpoints.len();
+        Err(if is_foreign { NoAnswer::foreign(reasons) } else { NoAnswer::passing(reasons) })
+    }
+
+    /// Asks each endpoint that answers for its cluster. The first one stays connected.
+    fn compare_clusters(&mut self) -> Result<(), NoAnswer> {
+        let patience = std::mem::replace(&mut self.patience, READ_PATIENCE);
+        let compared = (0..self.access.endpoints.len()).rev().try_for_each(|endpoint| {
+            (self.current, self.connection) = (endpoint, None);
+            match self.verify() {
+                Err(Fault::Foreign(reason)) => {
+                    Err(NoAnswer::lasting(format!("{}: {reason}", self.endpoint())))
+                }
+                _ => Ok(()),
+            }
+        });
+        self.patience = patience;
+        compared
+    }
+
+    /// Asks the current endpoint for its cluster, which takes no right.
+    fn verify(&mut self) -> Result<(), Fault> {
+        let answer = self.post_once("/v3/maintenance/status", &json!({}))?;
+        self.check_cluster(&answer)
+    }
+
+    fn check_cluster(&mut self, answer: &Value) -> Result<(), Fault> {
+        let found = answer["header"]["cluster_id"].as_str().unwrap_or_default();
+        let (known, endpoint) = self.cluster.get_or_insert_with(|| (found.to_owned(), self.current));
+        if known == found {
+            return Ok(());
+        }
+        let other = &self.access.endpoints[*endpoint];
+        Err(Fault::Foreign(format!(
+            "found cluster {found}, and {other} is, or was, of cluster {known}, allowed: members of one cluster; correct \
+             fleet.endpoints"
+        )))
     }
 
     fn endpoint(&self) -> &Endpoint {
@@ -86,34 +158,24 @@ impl Etcd {
             self.token = Some(token.ok_or_else(|| Fault::Endpoint(String::from("gave no token")))?);
         }
         let answer = self.post(path, body)?;
-        let cluster = answer["header"]["cluster_id"].as_str().unwrap_or_default();
-        match &self.cluster {
-            None => self.cluster = Some(cluster.to_owned()),
-            Some(known) if known != cluster => {
-                return Err(Fault::Lasting(format!(
-                    "found cluster {cluster}, and an endpoint before it is of cluster {known}, allowed: members of one \
-                     cluster; correct fleet.endpoints"
-                )));
-            }
-            Some(_) => {}
-        }
+        self.check_cluster(&answer)?;
         Ok(answer)
     }
 
     /// Posts to the current endpoint. A connection that was open before may have been closed: then on a new one.
     fn post(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
-        let had_connection = self.connection.is_some();
-        match self.post_once(path, body) {
-            Err(Fault::Endpoint(_)) if had_connection => {
-                self.connection = None;
-                self.post_once(path, body)
+        if self.connection.is_some() {
+            match self.post_once(path, body) {
+                Err(Fault::Endpoint(_)) => self.connection = None,
+                answered => return answered,
             }
-            answered => answered,
         }
+        self.verify()?;
+        self.post_once(path, body)
     }
 
     fn post_once(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
-        let Etcd { access, runtime, current, connection, token, .. } = self;
+        let Etcd { access, runtime, current, connection, token, patience, .. } = self;
         let endpoint = &access.endpoints[*current];
         let exchange = async {
             if connection.is_none() {
@@ -122,10 +184,10 @@ impl Etcd {
             let Some(open) = connection else { return Err(String::from("not connected")) };
             open.post(endpoint, path, body.to_string(), token.as_deref()).await
         };
-        let timed = runtime.block_on(async { tokio::time::timeout(ANSWER_TIMEOUT, exchange).await });
+        let timed = runtime.block_on(async { tokio::time::timeout(*patience, exchange).await });
         let Ok(answered) = timed else {
             *connection = None;
-            return Err(Fault::Endpoint(format!("no answer within {ANSWER_TIMEOUT:?}")));
+            return Err(Fault::Endpoint(format!("no answer within {patience:?}")));
         };
         let (is_ok, text) = answered.map_err(Fault::Endpoint)?;
         let parsed: Result<Value, _> = serde_json::from_slice(&text);
@@ -140,6 +202,7 @@ fn fault_of(answer: &Value) -> Fault {
     let reason = answer["message"].as_str().or(answer["error"].as_str()).unwrap_or("refuses").to_owned();
     match answer["code"].as_u64() {
         Some(UNAUTHENTICATED) => Fault::Token,
+        _ if reason.contains(OLD_TOKEN) => Fault::Token,
         Some(code) if LASTING_CODES.contains(&code) => Fault::Lasting(reason),
         _ => Fault::Endpoint(reason),
     }
@@ -220,7 +283,7 @@ impl Coordinator for Etcd {
         let mut all = Vec::with_capacity(keys.len());
         for keys in keys.chunks(SWAPS_MAX) {
             let ranges: Vec<Value> = keys.iter().map(|key| range(key)).collect();
-            let answer = self.call("/v3/kv/txn", &json!({ "success": ranges }))?;
+            let answer = self.ask("/v3/kv/txn", &json!({ "success": ranges }))?;
             all.extend(values(&answer, keys.len())?);
         }
         Ok(all)
@@ -228,7 +291,7 @@ impl Coordinator for Etcd {
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
         let (key, end) = (base64::encode(prefix.as_bytes()), base64::encode(&end_of(prefix)));
-        let answer = self.call("/v3/kv/range", &json!({ "key": key, "range_end": end }))?;
+        let answer = self.ask("/v3/kv/range", &json!({ "key": key, "range_end": end }))?;
         answer["kvs"].as_array().into_iter().flatten().map(key_value).collect()
     }
 
@@ -281,6 +344,8 @@ mod tests {
         assert!(matches!(fault(3), Fault::Lasting(reason) if reason == "m"));
         assert!(matches!(fault(14), Fault::Endpoint(_)));
         assert!(matches!(fault(16), Fault::Token));
+        let old = json!({ "code": 3, "message": "etcdserver: revision of auth store is old" });
+        assert!(matches!(fault_of(&old), Fault::Token), "users were changed: a new token helps");
         assert!(matches!(fault_of(&json!({})), Fault::Endpoint(_)));
     }
 }

@@ -81,8 +81,12 @@ enum Stop {
 }
 
 impl From<NoAnswer> for Stop {
+    /// In another cluster the numbers may be others', and what it says of this daemon's keys counts for nothing.
     fn from(answer: NoAnswer) -> Self {
-        Stop::NoAnswer(answer)
+        match answer.is_foreign {
+            true => Stop::Lost(answer.reason),
+            false => Stop::NoAnswer(answer),
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 //! - `line`: the connection to a coordinator, and `endpoint`: the places of its members.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and looks at their keys, lets them go.
 //! - `operator`: an operator's commands.
+//! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
 //! - `notes`: the file in the state directory that tells a daemon's own writes from those of others after a restart.
 
 mod endpoint;
@@ -19,6 +20,7 @@ mod line;
 mod member;
 mod notes;
 mod operator;
+pub mod peers;
 mod redis;
 pub mod rules;
 mod zookeeper;
@@ -73,17 +75,24 @@ pub struct NoAnswer {
     pub reason: String,
     /// True if only an operator can change it: a wrong password, a certificate that does not fit.
     pub is_lasting: bool,
+    /// True if each member answered, and is of another cluster than the one that had answered before.
+    pub is_foreign: bool,
 }
 
 impl NoAnswer {
     /// Returns the error for a cause that may pass by itself.
     pub fn passing(reason: impl Into<String>) -> Self {
-        NoAnswer { reason: reason.into(), is_lasting: false }
+        NoAnswer { reason: reason.into(), is_lasting: false, is_foreign: false }
     }
 
     /// Returns the error for a cause that only an operator can change.
     pub fn lasting(reason: impl Into<String>) -> Self {
-        NoAnswer { reason: reason.into(), is_lasting: true }
+        NoAnswer { is_lasting: true, ..NoAnswer::passing(reason) }
+    }
+
+    /// Returns the error for a coordinator in whose place another one answers.
+    pub fn foreign(reason: impl Into<String>) -> Self {
+        NoAnswer { is_foreign: true, ..NoAnswer::lasting(reason) }
     }
 }
 

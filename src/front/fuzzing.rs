@@ -73,7 +73,13 @@ fn serve<'a, F: Front>(
                 assert!(has_token && !conditions.draining && ask.source < facts.sources.len());
                 assert!((1..=MAX_COUNT.into()).contains(&ask.count));
                 let reason = Refusal::Exhausted(None).into();
-                let refused = Refused { reason, identity: "anonymous", source: "default", longer_wait: None };
+                let refused = Refused {
+                    reason,
+                    identity: "anonymous",
+                    source: "default",
+                    is_ticket: false,
+                    longer_wait: None,
+                };
                 let words = in_words(refused);
                 front.refuse(&mut out, *form, &words);
                 asks.push(*ask);

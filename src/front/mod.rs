@@ -6,6 +6,7 @@
 //! - `native`: Snowbank's own protocol. `resp`: Redis'. `memcached`: that of katsubushi. `noeqd`: noeqd's.
 //! - `http`: HTTP, whose bytes a library parses.
 //! - `decimal`: IDs as digits.
+//! - `statistics`: the statistics of katsubushi.
 //! - `facts`: the facts about the daemon that front-ends use.
 //! - `words`: the reasons of refusals, in the same words for every protocol.
 //! - `stranger`: names for clients that speak another protocol.
@@ -19,6 +20,7 @@ mod memcached;
 mod native;
 mod noeqd;
 mod resp;
+mod statistics;
 mod stranger;
 mod words;
 
@@ -74,6 +76,21 @@ pub struct Conditions<'f> {
     pub wall: UnixMicros,
     /// Counts what this protocol's clients did. Only statistics ask for it.
     pub counts: &'f dyn Fn() -> Counts,
+}
+
+/// The most bytes that the clock takes in the JSON of INFO.
+pub const CLOCK_BYTES_MAX: usize = 40;
+
+impl Conditions<'_> {
+    /// Returns the JSON of INFO for this client, with the wall clock.
+    fn info_json(&self) -> Vec<u8> {
+        let identity = self.session.identity();
+        let mut json = identity.map_or(&self.facts.info_json, |identity| &identity.info_json).clone();
+        // The closing brace of the object.
+        json.pop();
+        json.extend_from_slice(format!(",\"clock_unix_ms\":{}}}", self.wall.0.div_euclid(1_000)).as_bytes());
+        json
+    }
 }
 
 /// The counts of one protocol since the daemon's start.

@@ -50,10 +50,7 @@ impl Conditions<'_> {
         match request {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
             Request::Auth(_) => reply::encode_ok(out, tag),
-            Request::Info => {
-                let own = self.session.identity().map(|identity| &identity.info_json);
-                reply::encode_info(out, tag, own.unwrap_or(&self.facts.info_json));
-            }
+            Request::Info => reply::encode_info(out, tag, &self.info_json()),
             // Refused above, or passed to its source.
             Request::Next(_) => {}
         }

@@ -33,6 +33,8 @@ pub struct Refused<'a> {
     pub identity: &'a str,
     /// The source's name.
     pub source: &'a str,
+    /// True if it is a ticket source: no words of worker IDs or the clock.
+    pub is_ticket: bool,
     /// The longest wait that the daemon allows, if the request's was shorter.
     pub longer_wait: Option<Duration>,
 }
@@ -68,7 +70,7 @@ pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this 
 
 /// Puts a refusal into words.
 pub fn in_words(refused: Refused<'_>) -> Words {
-    let Refused { reason, identity, source, longer_wait } = refused;
+    let Refused { reason, identity, source, is_ticket, longer_wait } = refused;
     let wait_longer =
         longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));
     let refusal = match reason {
@@ -109,11 +111,26 @@ pub fn in_words(refused: Refused<'_>) -> Words {
                  keep a state (state_dir)"
             ),
         ),
+        Refusal::NoCeiling if is_ticket => (
+            ErrorCode::NoCeiling,
+            Some(Duration::from_secs(1)),
+            format!(
+                "the next numbers of source {source} were not reserved durably in time; check the daemon's storage"
+            ),
+        ),
         Refusal::NoCeiling => (
             ErrorCode::NoCeiling,
             Some(Duration::from_secs(1)),
             format!(
                 "the ceiling of source {source} was not raised in time; check the daemon's storage and clock"
+            ),
+        ),
+        Refusal::Lost if is_ticket => (
+            ErrorCode::NoCeiling,
+            None,
+            format!(
+                "source {source} counts no more: another process, or another copy of its machine, may hand out the same \
+                 numbers; see the daemon's status"
             ),
         ),
         Refusal::Lost => (

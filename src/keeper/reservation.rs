@@ -1,7 +1,7 @@
 //! The size of a ticket source's reservations: the numbers between its cursor and its ceiling.
 //!
-//! No clock says how far ahead a counter may be durable, so demand does. The next reservation is written when half of the
-//! present one is used. A crash skips what is left of it.
+//! No clock says how far ahead a counter may be durable, so demand does. The next reservation is durable when half of the
+//! present one is used, unless demand surges. A crash skips what is left of it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) const RESERVATION_MIN: u64 = 1_000;
 /// for ten syncs of a good disk. A crash each second could skip as many for 29,000 years.
 pub(super) const RESERVATION_MAX: u64 = 10_000_000;
 /// The time for which a reservation lasts at the present rate: half of it outlasts two looks of the keeper, so that a
-/// request hardly ever waits for a sync.
+/// request hardly ever waits for a sync. An eighth is the shortest pause between two looks.
 pub(super) const LASTS: Duration = Duration::from_secs(4);
 /// The shortest time over which a rate is measured: one request in a burst is not a rate.
 const MEASURED_MIN: Duration = Duration::from_millis(100);
@@ -52,8 +52,14 @@ impl Reservation {
         (self.from, self.since) = (cursor, now.boot);
     }
 
+    /// Returns the numbers with which the next reservation begins: half of this one, and an eighth to use while the keeper
+    /// sleeps. Without that eighth it would look in ever shorter pauses until the last number above the half is used.
+    fn begins_with(&self) -> u64 {
+        self.size / 2 + self.size / 8
+    }
+
     /// Returns the next ceiling, for a counter at `cursor` below a `ceiling` with requests for so many numbers waiting. It is
-    /// the present one until half of the reservation is used, unless a request waits or has met it.
+    /// the present one until little more than half of it is left, unless a request waits or has met it.
     ///
     /// Those that wait get theirs even if others use up the present reservation before the next is durable. One that met the
     /// ceiling and went away moves it up too, so that the next one finds more.
@@ -64,15 +70,15 @@ impl Reservation {
         waiting: u64,
         is_met: bool,
     ) -> Position {
-        let half = self.size / 2;
-        if waiting == 0 && !is_met && ceiling.0.saturating_sub(cursor.0) > half {
+        if waiting == 0 && !is_met && ceiling.0.saturating_sub(cursor.0) > self.begins_with() {
             return ceiling;
         }
-        let above = ceiling.0.saturating_add(if is_met { half } else { 0 });
+        let above = ceiling.0.saturating_add(if is_met { self.size / 2 } else { 0 });
         Position(cursor.0.saturating_add(self.size).max(above).saturating_add(waiting))
     }
 
-    /// Returns the pause until half of the reservation up to this ceiling is used at the measured rate.
+    /// Returns the pause until half of the reservation up to this ceiling is used at the measured rate. It is at least an
+    /// eighth of [`LASTS`] while no reservation is due.
     pub(super) fn half_used_in(&self, cursor: Position, ceiling: Position) -> Duration {
         let left = ceiling.0.saturating_sub(cursor.0).saturating_sub(self.size / 2);
         // The size is the rate times LASTS, or more.
@@ -104,10 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn the_next_one_begins_when_half_is_used_and_covers_what_waits() {
+    fn the_next_one_begins_before_half_is_used_and_covers_what_waits() {
         let reservation = Reservation::new(Position(0), at(0));
         let next = |cursor, ceiling| reservation.next_ceiling(Position(cursor), Position(ceiling), 0, false);
-        assert_eq!((next(499, 1_000), next(500, 1_000)), (Position(1_000), Position(1_500)));
+        assert_eq!((next(374, 1_000), next(375, 1_000)), (Position(1_000), Position(1_375)));
         let waiting = 1_000_000;
         let covering = reservation.next_ceiling(Position(900), Position(2_000), waiting, false);
         assert!(covering >= Position(2_000 + waiting), "also if all of the present one is used before");
@@ -115,5 +121,6 @@ mod tests {
         assert!(met > Position(1_000), "the request went away, and the next finds more");
         assert_eq!(reservation.half_used_in(Position(0), Position(1_000)), LASTS / 2);
         assert_eq!(reservation.half_used_in(Position(600), Position(1_000)), Duration::ZERO);
+        assert!(reservation.half_used_in(Position(374), Position(1_000)) > LASTS / 8, "not due, so no haste");
     }
 }

@@ -33,6 +33,13 @@ pub struct Taken {
     generation: u64,
 }
 
+impl Taken {
+    /// Returns their number.
+    pub fn count(&self) -> u64 {
+        self.runs.iter().map(|run| u64::from(run.count)).sum()
+    }
+}
+
 /// One shard's way to one source.
 #[derive(Debug)]
 pub struct Lane {

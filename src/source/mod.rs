@@ -137,6 +137,12 @@ impl Source {
         (ahead_us > 0).then(|| Duration::from_micros(ahead_us.unsigned_abs()))
     }
 
+    /// Takes the grant away, because the machine was restored from a snapshot: other copies may go on from the same cursor.
+    /// The grant comes back with the next raise, because the clock has gone on. A counter's is lost for good.
+    pub fn note_restored(&self) {
+        if self.numbering.is_ticket() { self.grant.lose() } else { self.grant.revoke() }
+    }
+
     /// Returns true while a source that [begins with the clock](Source::begins_with_the_clock) has not begun.
     pub fn is_yet_to_begin(&self, now: Now) -> bool {
         self.cursor().is_some_and(|cursor| self.begins_in(cursor, now).is_some())

@@ -89,6 +89,16 @@ fn ping_does_not_extend_the_time_to_send_a_token() {
 }
 
 #[test]
+fn who_asks_for_nothing_over_http_is_counted_too() {
+    let daemon = with_tokens(100, "").admin().door("http").start();
+    let _silent = TcpStream::connect(daemon.addresses[1].tcp()).expect("the door is open");
+    poll("the end of a connection without a token", || {
+        (sample(&scrape(&daemon), "snowbank_unauthorized_timeouts_total") == 1.0).then_some(())
+    });
+    poll("the log's line", || daemon.log().contains("it sent no token within five seconds").then_some(()));
+}
+
+#[test]
 fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
     let daemon = with_tokens(100, "").admin().start();
     let mut served = client(&daemon);

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
+
 use crate::support::http::{sample, scrape};
 use crate::support::wire::{self, EXPLICIT};
 use crate::support::{Ask, Reply, Setup, poll};
@@ -61,6 +63,77 @@ fn clients_that_never_read_share_a_budget_which_goes_back_when_they_are_gone() {
         "{at_rest_kib} KiB at rest, {most_kib} KiB with {highest} bytes queued, then {} more",
         grown_kib()
     );
+}
+
+#[test]
+fn clients_over_http_that_never_read_share_the_budget_too() {
+    let limits = "worker_ids = \"0-255\"\nlimits.max_queued_bytes = 4194304\nlimits.stall_timeout = \"1h\"\n";
+    let daemon = Setup::configured(limits).door("http").admin().start();
+    let queued = || sample(&scrape(&daemon), "snowbank_queued_bytes");
+    let lists = || {
+        let mut stream = TcpStream::connect(daemon.addresses[1].tcp()).expect("the door is open");
+        let request = "GET /v1/ids?count=100000&wait=9s HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        stream.write_all(request.as_bytes()).expect("it leaves");
+        stream
+    };
+    let deaf: Vec<TcpStream> = (0..DEAF).map(|_| lists()).collect();
+    let mut highest = 0.0_f64;
+    poll("the budget to be used up", || {
+        highest = highest.max(queued());
+        (highest >= BUDGET / 4.0).then_some(())
+    });
+    for _ in 0..50 {
+        highest = highest.max(queued());
+    }
+    assert!(highest <= BUDGET, "{highest} bytes queued");
+    // One that reads gets all of it meanwhile.
+    let mut reads = lists();
+    let mut found = vec![0; 2_000_000];
+    std::io::Read::read_exact(&mut reads, &mut found).expect("100,000 IDs are longer");
+    drop((deaf, reads));
+    poll("an empty budget", || (queued() == 0.0).then_some(()));
+}
+
+/// Replies to HEAD have no body, which the library would wait for.
+#[test]
+fn a_client_over_http_that_never_reads_is_not_read() {
+    const SENT_MAX: usize = 2 * 1_024 * 1_024;
+    let daemon = Setup::configured("limits.stall_timeout = \"1h\"\n").door("http").admin().start();
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4 * 1_024).expect("it can be set");
+    socket.set_send_buffer_size(4 * 1_024).expect("it can be set");
+    socket.connect(&daemon.addresses[1].tcp().into()).expect("the door is open");
+    socket.set_write_timeout(Some(Duration::from_secs(2))).expect("it can be set");
+    let mut deaf = TcpStream::from(socket);
+    let requests = "HEAD /v1/sources HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(1_000);
+    let mut sent = 0;
+    while let Ok(size) = deaf.write(requests.as_bytes()) {
+        sent += size;
+        assert!(sent <= SENT_MAX, "the daemon has read requests of {sent} bytes");
+    }
+    let queued = sample(&scrape(&daemon), "snowbank_queued_bytes");
+    assert!(queued <= 64.0 * 1_024.0, "{queued} bytes queued");
+}
+
+/// The kernel has one pool of memory for all TCP of a machine.
+#[test]
+fn the_kernel_takes_little_for_a_client_that_never_reads() {
+    /// Twice the bytes that the daemon lets the kernel take: the peer takes some, and one packet more may be in the queue.
+    const TAKEN_MAX: f64 = 2.0 * 16.0 * 1_024.0;
+    let daemon = Setup::configured("shards = 1\nlimits.stall_timeout = \"2s\"\n").admin().start();
+    let sent = || sample(&scrape(&daemon), "snowbank_sent_bytes_total");
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4 * 1_024).expect("it can be set");
+    socket.connect(&daemon.addresses[0].tcp().into()).expect("the daemon listens");
+    let mut deaf = TcpStream::from(socket);
+    deaf.write_all(&Ask::of(30_000).flags(EXPLICIT).bytes()).expect("it leaves");
+    poll("the end of a client that never reads", || {
+        (sample(&scrape(&daemon), "snowbank_connections") == 0.0).then_some(())
+    });
+    assert!(sent() <= TAKEN_MAX, "the kernel took {} bytes", sent());
+    // What it took is dropped, and not kept for a peer that may read some day.
+    let ended = std::io::copy(&mut deaf, &mut std::io::sink());
+    assert_eq!(ended.expect_err("a reset").kind(), std::io::ErrorKind::ConnectionReset);
 }
 
 /// Half a request is read on as soon as the budget has room again.

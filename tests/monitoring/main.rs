@@ -109,9 +109,10 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
         let labels: BTreeSet<String> = labels.filter(|label| label != "le").collect();
         scraped.insert(format!("{family}{suffix}"), (kind.to_owned(), labels));
     }
-    // Only a daemon with a coordinator has them: tests/fleet.rs.
+    // Only a daemon of a fleet has them: tests/fleet.rs, tests/peers.rs.
     let mut documented = documented();
-    documented.retain(|metric, _| !metric.starts_with("snowbank_fleet_"));
+    documented
+        .retain(|metric, _| !["snowbank_fleet_", "snowbank_peer_"].iter().any(|of| metric.starts_with(of)));
     assert_eq!(documented, scraped, "left: docs/monitoring.md; right: the scrape");
     let ids = &families["snowbank_ids_issued"]["samples"];
     assert_eq!(ids[0], serde_json::json!(["snowbank_ids_issued_total", ["source"], 7]));
@@ -129,6 +130,16 @@ fn promtool_finds_no_fault_with_the_older_text() {
 /// The seconds between two scrapes, of which alerts and dashboard must hold for all. A second more than a minute: no window may
 /// live from samples that lie exactly at both of its ends.
 const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
+
+/// The scrape that finds another worker number than the ones before, and one more.
+const NUMBER_CHANGED: u32 = 32;
+
+/// Metrics of a daemon of a fleet. The daemon of these tests is of none.
+const OF_FLEET: [&str; 3] = [
+    "snowbank_fleet_headroom_seconds{source=\"fast\"}",
+    "snowbank_peer_clock_ahead_seconds{peer=\"b:7660\"}",
+    "snowbank_peer_same_worker_ids{peer=\"b:7660\"}",
+];
 
 /// Returns the start times that scrapes see of a daemon that is killed thirteen times within 150 s. It is down for three
 /// seconds each time, in which a scrape finds nothing.
@@ -156,6 +167,7 @@ fn rule_tests(interval_s: u32) -> String {
         filled += &format!("{}{rest}", per_second * u64::from(interval_s));
     }
     let filled = filled.replace("CRASH_LOOP", &crash_loop(interval_s));
+    let filled = filled.replace("NUMBER_CHANGED", &format!("{}s", NUMBER_CHANGED * interval_s));
     let filled = filled.replace("RULES", &format!("{DOCS}monitoring/snowbank.rules.yml"));
     filled.replace("INTERVAL", &format!("{interval_s}s"))
 }
@@ -234,7 +246,8 @@ fn filled(target: &Value) -> String {
 /// Returns tests that each expression has a value, where all samples of a scrape grow from one scrape to the next.
 fn tests_that_something_is_shown(scrape: &str, expressions: &[String], interval_s: u32) -> String {
     let samples = scrape.lines().filter(|line| !line.starts_with('#'));
-    let names = samples.map(|line| line.rsplit_once(' ').expect("a value").0).chain(["up"]);
+    let names = samples.map(|line| line.rsplit_once(' ').expect("a value").0);
+    let names = names.chain(["up"]).chain(OF_FLEET);
     let series = names.map(|name| {
         let labels = "job=\"snowbank\",instance=\"a\"";
         let series = match name.split_once('{') {

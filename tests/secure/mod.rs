@@ -147,7 +147,7 @@ pub(crate) fn tls_section(pair: &Pair, more: &str) -> String {
     format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{more}\n")
 }
 
-type Secured = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type Secured = StreamOwned<ClientConnection, TcpStream>;
 
 /// TLS as the wire's client speaks it.
 #[derive(Debug)]

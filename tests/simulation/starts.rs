@@ -24,7 +24,9 @@ impl World {
     /// all that the machine remembers. An older copy of the state is not started with.
     pub(crate) fn start(&mut self) {
         let reading = self.machine.read();
-        if self.numbering.tick_at(reading.wall) >= self.numbering.tick_of(self.numbering.end()) {
+        let is_ticket = self.numbering.is_ticket();
+        if !is_ticket && self.numbering.tick_at(reading.wall) >= self.numbering.tick_of(self.numbering.end())
+        {
             // A layout whose life has ended is refused.
             return;
         }
@@ -39,7 +41,8 @@ impl World {
         let wall = Arc::new(Wall::new(STEP_RULE, reading, remembered));
         let now = wall.believe(reading);
         let above_now = self.numbering.first_of(Tick(self.numbering.tick_at(now.wall).0 + 1));
-        let start = ceiling.unwrap_or(above_now);
+        let first = if is_ticket { self.set_counter() } else { above_now };
+        let start = ceiling.unwrap_or(first);
         let mut locks = lock_workers(self.locks.path(), &self.numbering).expect("no other daemon has them");
         let Some(start) = self.above_marks(stored, start, &locks, now) else { return };
         locks.mark_for(&owner(&self.storage.state));
@@ -229,6 +232,9 @@ impl World {
 
     /// The kernel announces that the machine was restored from a snapshot: the grant is taken away, whatever is under way.
     pub(crate) fn restore(&mut self) {
+        if self.numbering.is_ticket() {
+            return self.restore_counter();
+        }
         if let Some(daemon) = &mut self.daemon {
             daemon.source.grant().revoke();
             daemon.renewal.note(daemon.source.grant().generation());

@@ -1,23 +1,23 @@
 //! A client of a door that speaks bytes.
 
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use super::DEADLINE;
 
 /// A connection whose replies are compared byte by byte.
-pub(crate) struct DoorClient(TcpStream);
+pub(crate) struct DoorClient(pub(super) BufReader<TcpStream>);
 
 impl DoorClient {
     pub(crate) fn connect(address: SocketAddr) -> DoorClient {
         let stream = TcpStream::connect(address).expect("the door is open");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
-        DoorClient(stream)
+        DoorClient(BufReader::new(stream))
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.0.write_all(bytes.as_ref()).expect("sent");
+        self.0.get_mut().write_all(bytes.as_ref()).expect("sent");
     }
 
     /// Reads this many bytes.

@@ -1,12 +1,13 @@
 //! A client of bytes for Redis' protocol.
 
-use std::io::{BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Read;
+use std::net::SocketAddr;
 
-use super::{DEADLINE, Daemon};
+use super::Daemon;
+use super::door::DoorClient;
 
 /// A connection of bytes.
-pub(crate) struct Client(BufReader<TcpStream>);
+pub(crate) struct Client(DoorClient);
 
 impl Client {
     /// Connects to a daemon's second listener.
@@ -15,14 +16,11 @@ impl Client {
     }
 
     pub(crate) fn to(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).expect("the door is open");
-        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
-        stream.set_nodelay(true).expect("no delay");
-        Client(BufReader::new(stream))
+        Client(DoorClient::connect(address))
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.0.get_mut().write_all(bytes.as_ref()).expect("sent");
+        self.0.send(bytes);
     }
 
     /// Reads as many bytes as are expected, and compares them.
@@ -30,7 +28,7 @@ impl Client {
         let mut found = vec![0; expected.len()];
         let mut at = 0;
         while at < found.len() {
-            match self.0.read(&mut found[at..]) {
+            match self.0.0.read(&mut found[at..]) {
                 Ok(0) => break,
                 Ok(size) => at += size,
                 Err(error) => {
@@ -52,19 +50,7 @@ impl Client {
 
     /// Reads a line.
     pub(crate) fn line(&mut self) -> String {
-        let mut line = Vec::new();
-        while !line.ends_with(b"\r\n") {
-            let mut byte = [0];
-            assert_eq!(
-                self.0.read(&mut byte).expect("a byte"),
-                1,
-                "closed after {:?}",
-                String::from_utf8_lossy(&line)
-            );
-            line.push(byte[0]);
-        }
-        line.truncate(line.len() - 2);
-        String::from_utf8(line).expect("text")
+        self.0.line()
     }
 
     /// Reads an integer reply.
@@ -95,9 +81,7 @@ impl Client {
     pub(crate) fn text(&mut self) -> String {
         let line = self.line();
         let size: usize = line.strip_prefix('$').expect("a bulk string").parse().expect("a size");
-        let mut text = vec![0; size + 2];
-        self.0.read_exact(&mut text).expect("the text");
-        String::from_utf8(text).expect("UTF-8")
+        String::from_utf8(self.0.read(size + 2)).expect("UTF-8")
     }
 
     /// Reads lines until one is found.
@@ -111,17 +95,14 @@ impl Client {
 
     /// Reads to the end, and finds this text.
     pub(crate) fn is_closed_after(&mut self, text: &str) {
-        let mut rest = Vec::new();
-        self.0.read_to_end(&mut rest).expect("closed in order");
+        let rest = self.0.rest();
         let rest = String::from_utf8_lossy(&rest);
         assert!(rest.contains(text), "{rest:?}");
     }
 
     /// Reads to the end.
     pub(crate) fn is_closed(&mut self) {
-        let mut rest = Vec::new();
-        self.0.read_to_end(&mut rest).expect("closed in order");
-        assert_eq!(String::from_utf8_lossy(&rest), "");
+        assert_eq!(String::from_utf8_lossy(&self.0.rest()), "");
     }
 }
 

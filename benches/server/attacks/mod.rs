@@ -11,16 +11,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::Effort;
 use peers::Attack;
 use victim::{Kind, Seen, Victim};
 
+/// The open files of 10,000 peers, of clients and of the programs.
+const FILES: u64 = 20_000;
 /// The time that the allocator and the kernel have after the peers are gone.
 const AFTER: Duration = Duration::from_secs(2);
 /// The time that the peers have to take their places before the client is timed.
 const BEFORE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(effort: Effort) -> io::Result<()> {
+    allow_files()?;
     let stretch = effort.stretch(Duration::from_secs(6), Duration::from_secs(2));
     println!("\n## Hostile peers\n");
     println!(
@@ -41,6 +46,18 @@ pub(crate) fn run(effort: Effort) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Allows this process and the servers that it starts as many files as 10,000 peers need.
+fn allow_files() -> io::Result<()> {
+    let limits = getrlimit(Resource::Nofile);
+    if limits.current.is_none_or(|files| files >= FILES) {
+        return Ok(());
+    }
+    let maximum = limits.maximum.map(|most| most.max(FILES));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(FILES), maximum }).map_err(|error| {
+        io::Error::other(format!("cannot open {FILES} files: {error}; run `ulimit -n {FILES}` as root first"))
+    })
 }
 
 /// Measures one attack on one server. Returns `None` where the server has nothing that could be attacked so.

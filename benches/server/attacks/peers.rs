@@ -1,17 +1,23 @@
 //! The hostile peers, all of them in one thread.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use socket2::{Domain, Socket, Type};
 
 use super::victim::{Kind, Victim};
 
 /// Requests that one write sends.
 const AT_ONCE: usize = 500;
+/// The time after which a peer gives up a connect.
+const CONNECTED_WITHIN: Duration = Duration::from_millis(200);
+/// The buffers of a peer that never reads, in bytes. With the kernel's own sizes the peers alone would use up all the memory
+/// that this machine's kernel has for TCP.
+const DEAF_BUFFER_SIZE: usize = 8 * 1024;
 
 /// The behaviour of the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +81,7 @@ fn malformed(kind: Kind) -> Vec<u8> {
 }
 
 fn connect(to: SocketAddr) -> Option<TcpStream> {
-    let stream = TcpStream::connect_timeout(&to, Duration::from_millis(200)).ok()?;
+    let stream = TcpStream::connect_timeout(&to, CONNECTED_WITHIN).ok()?;
     stream.set_nonblocking(true).ok()?;
     Some(stream)
 }
@@ -120,7 +126,7 @@ fn guess(victim: &Victim, stop: &AtomicBool) {
 
 /// Writes requests on all connections in turn, as many as fit, and reads all replies.
 fn flood(victim: &Victim, connections: usize, requests: &[u8], stop: &AtomicBool) {
-    let open = || victim.connect_peer();
+    let open = || connect(victim.address());
     let mut peers: Vec<(Option<TcpStream>, usize)> = (0..connections).map(|_| (open(), 0)).collect();
     let mut buffer = vec![0; 64 * 1024];
     while !stop.load(Ordering::Relaxed) {
@@ -178,11 +184,20 @@ fn deafen(victim: &Victim, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let look_again = Instant::now() + Duration::from_millis(100);
         while held.len() < 9_000 && Instant::now() < look_again {
-            let Some(stream) = victim.connect_peer() else { break };
+            let Ok(stream) = connect_deaf(victim.address()) else { break };
             held.push(stream);
         }
         for mut stream in &held {
             let _ = stream.write(&requests);
         }
     }
+}
+
+fn connect_deaf(to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    socket.set_recv_buffer_size(DEAF_BUFFER_SIZE)?;
+    socket.set_send_buffer_size(DEAF_BUFFER_SIZE)?;
+    socket.connect_timeout(&to.into(), CONNECTED_WITHIN)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
 }

@@ -161,13 +161,6 @@ impl Victim {
         }
     }
 
-    /// Connects as a hostile peer that has what it needs.
-    pub(crate) fn connect_peer(&self) -> Option<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.address(), Duration::from_millis(200)).ok()?;
-        stream.set_nonblocking(true).ok()?;
-        Some(stream)
-    }
-
     fn connect(&self) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect_timeout(&self.address(), LOST_AFTER)?;
         stream.set_nodelay(true)?;

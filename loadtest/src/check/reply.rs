@@ -35,9 +35,9 @@ pub(crate) struct ConnectionCheck {
 }
 
 impl ConnectionCheck {
-    /// Returns true if a reply has begun and its last frame has not come.
-    pub(crate) fn is_within_reply(&self) -> bool {
-        self.found > 0
+    /// Returns the IDs of the current reply that have come.
+    pub(crate) fn come(&self) -> u64 {
+        self.found
     }
 
     /// Returns the last ID that came.

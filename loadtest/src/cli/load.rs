@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use clap::Args;
 use snowbank_client::Endpoint;
+use snowbank_client::layout::{Layout, Numbering, WorkerSet};
 
 use super::Failure;
-use crate::scenario::{Drive, Length, Protocol, Scenario};
+use crate::scenario::{Drive, Form, Length, Protocol, Scenario};
 use crate::schedule::Arrivals;
 use crate::target::Token;
+use crate::units::counted;
 use crate::value::{Mix, Time};
 use crate::verdict::Latency;
 
@@ -40,9 +42,8 @@ pub(super) struct Load {
     /// The daemon's source to ask; without it, its default source
     #[arg(long, value_name = "NAME")]
     pub(super) source: Option<String>,
-    /// The target is a Redis: the same load as INCRBY, to compare with
-    #[arg(long, requires = "address", conflicts_with = "source")]
-    pub(super) resp: bool,
+    #[command(flatten)]
+    doors: Doors,
     /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1
     #[arg(long, value_name = "N|MIX", default_value = "1", allow_hyphen_values = true)]
     pub(super) batch: Mix,
@@ -64,8 +65,38 @@ pub(super) struct Load {
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(super) seed: u64,
     /// A file with the token that the daemon asks for; newlines at its end are ignored
-    #[arg(long, value_name = "FILE", requires = "address", conflicts_with = "resp")]
+    #[arg(long, value_name = "FILE", requires = "address", conflicts_with = "memcached")]
     token_file: Option<PathBuf>,
+}
+
+/// The protocol of the target, and where it is another than Snowbank's own, the form of its IDs.
+#[derive(Debug, Args)]
+#[group(multiple = true)]
+struct Doors {
+    /// By the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis is asked for INCRBY of a key of the run's own
+    #[arg(long, group = "door")]
+    resp: bool,
+    /// By memcached's text protocol: a get of as many keys as IDs. A memcached is asked for incr of a key of the
+    /// run's own
+    #[arg(long, group = "door")]
+    memcached: bool,
+    /// By HTTP: GET /v1/ids, or /ids?n= where there is none
+    #[arg(long, group = "door")]
+    http: bool,
+    /// By noeqd's protocol: a byte for up to 255 IDs
+    #[arg(long, group = "door")]
+    noeqd: bool,
+    /// Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked;
+    /// once for each --address, in their order
+    #[arg(long, value_name = "ADDR", value_parser = parse_address, requires = "address", requires = "door")]
+    info: Vec<Endpoint>,
+    /// The layout of the IDs of another protocol, where no --info says it: a name or a text as of
+    /// `snowbank layout`
+    #[arg(long, value_name = "LAYOUT", requires_all = ["worker_ids", "address", "door"], conflicts_with = "info")]
+    layout: Option<String>,
+    /// The worker IDs that the target may use, as in 3 or 0-3,8
+    #[arg(long, value_name = "IDS", requires = "layout")]
+    worker_ids: Option<WorkerSet>,
 }
 
 /// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2 ms.
@@ -113,7 +144,8 @@ impl Load {
             may_lose: 0,
             token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
             source: self.source.clone(),
-            protocol: if self.resp { Protocol::Redis } else { Protocol::Snowbank },
+            protocol: self.doors.protocol(),
+            form: self.doors.form(self.address.len())?,
             drive,
             batch: self.batch.clone(),
             connections: self.connections as usize,
@@ -129,6 +161,34 @@ impl Load {
 
     pub(super) fn arrivals(&self) -> Arrivals {
         if self.poisson { Arrivals::Poisson } else { Arrivals::Even }
+    }
+}
+
+impl Doors {
+    fn protocol(&self) -> Protocol {
+        let given = [
+            (self.resp, Protocol::Resp),
+            (self.memcached, Protocol::Memcached),
+            (self.http, Protocol::Http),
+            (self.noeqd, Protocol::Noeqd),
+        ];
+        given.into_iter().find(|(given, _)| *given).map_or(Protocol::Snowbank, |(_, protocol)| protocol)
+    }
+
+    fn form(&self, addresses: usize) -> Result<Form, Failure> {
+        if let Some((layout, worker_ids)) = self.layout.as_ref().zip(self.worker_ids.clone()) {
+            let layout = Layout::resolve(layout).map_err(Failure::usage)?;
+            return Ok(Form::Layout(Numbering::new(layout, worker_ids).map_err(Failure::usage)?));
+        }
+        match self.info.len() {
+            0 => Ok(Form::AsTold),
+            given if given == addresses => Ok(Form::Info(self.info.clone())),
+            given => Err(Failure::usage(format!(
+                "found {} and {}, allowed: one --info for each --address, in their order",
+                counted(given as u64, "--info"),
+                counted(addresses as u64, "--address")
+            ))),
+        }
     }
 }
 

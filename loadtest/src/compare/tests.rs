@@ -143,7 +143,7 @@ fn what_sets_runs_apart_is_named() {
     };
     assert_eq!(changed(|_| {}), Ok(String::new()));
     assert_eq!(changed(|run| run.batch = "100".into()), Ok("IDs per request: A 1; B 100".into()));
-    assert_eq!(changed(|run| run.protocol = "redis".into()), Ok("protocol: A snowbank; B redis".into()));
+    assert_eq!(changed(|run| run.protocol = "resp".into()), Ok("protocol: A snowbank; B resp".into()));
     assert_eq!(
         changed(|run| run.wanted_ids_per_s = Some(2e4)),
         Ok("rate offered: A 10000/s; B 20000/s".into())

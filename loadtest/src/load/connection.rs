@@ -7,7 +7,7 @@ use crate::check::reply::{Asked, ConnectionCheck};
 use crate::measure::Fault;
 use crate::target::Stream;
 
-use super::{Now, Wire};
+use super::{Now, Peer};
 
 /// A request that was not answered yet.
 #[derive(Debug, Clone, Copy)]
@@ -82,8 +82,8 @@ impl Connection {
     }
 
     /// Prepares a request; it leaves with the next [`flush`](Self::flush).
-    pub(super) fn ask(&mut self, wire: &Wire, source: u16, count: u32, intended_ns: u64, excused: bool) {
-        wire.encode(&mut self.out, self.tag, source, count);
+    pub(super) fn ask(&mut self, of: &Peer, count: u32, intended_ns: u64, excused: bool) {
+        of.wire.encode(&mut self.out, self.tag, of.promise.source, count);
         let asked = Asked { count, sent_us: 0, above: 0 };
         self.in_flight.push_back(InFlight {
             intended_ns,

@@ -62,8 +62,7 @@ impl Worker<'_> {
             let Some(other) = self.next_open() else { continue };
             let due_ns = if self.is_open_loop() { request.intended_ns } else { now.ns };
             let connection = &mut self.connections[other];
-            let source = self.shared.peers[connection.peer].promise.source;
-            connection.ask(&self.shared.wire, source, request.asked.count, due_ns, false);
+            connection.ask(&self.shared.peers[connection.peer], request.asked.count, due_ns, false);
         }
     }
 

@@ -8,10 +8,11 @@ use snowbank_client::protocol::reply::{self, Reply};
 
 use super::clocks::Seen;
 use super::connection::InFlight;
-use super::wire::{self, Line};
+use super::wire;
 use super::worker::{MAX_SPANS, Worker};
 use super::{Now, Wire};
 use crate::check::reply::Received;
+use crate::door::{self, At, Door, Part};
 use crate::measure::Fault;
 
 impl Worker<'_> {
@@ -39,9 +40,10 @@ impl Worker<'_> {
 
     /// Takes the whole replies and returns their size.
     fn replies(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
-        match self.shared.wire {
+        let shared = self.shared;
+        match &shared.peers[self.connections[index].peer].wire {
             Wire::Native => self.frames(index, bytes, now),
-            Wire::Resp { .. } => self.lines(index, bytes, now),
+            Wire::Door(door) => self.parts(index, bytes, now, &**door),
             Wire::Echo => self.echoes(index, bytes, now),
         }
     }
@@ -56,33 +58,51 @@ impl Worker<'_> {
         Ok(whole * wire::ECHO_SIZE)
     }
 
-    fn lines(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
-        let unreadable = |reason: &str| Fault::Unreadable(reason.to_owned());
+    /// Takes the parts of replies in another protocol, and returns their size.
+    fn parts(&mut self, index: usize, bytes: &[u8], now: Now, door: &dyn Door) -> Result<usize, Fault> {
         let mut taken = 0;
-        while let Some((line, consumed)) = wire::parse_line(&bytes[taken..]) {
-            taken += consumed;
-            let Some(&request) = self.connections[index].in_flight.front() else {
-                return Err(unreadable("a reply to nothing"));
+        while taken < bytes.len() {
+            let connection = &self.connections[index];
+            let Some(&request) = connection.in_flight.front() else {
+                return Err(Fault::Unreadable("a reply to nothing".to_owned()));
             };
-            match line {
-                Line::Integer(last) => {
-                    let count = request.asked.count;
-                    let before = last.checked_sub(count.into());
-                    let first = before.ok_or_else(|| unreadable("a number below the count asked for"))? + 1;
-                    self.check(index, &request, Run { first, count, stride: 1 }, now)?;
-                    self.finish(index, &request, now)?;
-                }
-                Line::Error(words) => {
-                    self.meter.refused(&request, now, crate::target::RESP_ERROR, words);
-                    self.connections[index].in_flight.pop_front();
-                }
-                Line::Other => return Err(unreadable("a reply that is no number")),
+            let at = At { asked: request.asked.count, come: connection.check.come() };
+            let mut runs = std::mem::take(&mut self.runs);
+            let read = door.read(&bytes[taken..], at, &mut runs);
+            runs.drain(..).try_for_each(|run| self.check(index, &request, run, now))?;
+            self.runs = runs;
+            let Some((part, size)) = read? else {
+                door::check_size(bytes.len() - taken, at)?;
+                break;
+            };
+            taken += size;
+            match part {
+                Part::More => {}
+                Part::End => self.finish(index, &request, now)?,
+                Part::Refused { code, words } => self.refuse(index, &request, (code, &words), now)?,
             }
         }
-        if bytes.len() - taken > wire::MAX_LINE_SIZE {
-            return Err(unreadable("a line without an end"));
-        }
         Ok(taken)
+    }
+
+    /// Takes a refusal of the next request.
+    fn refuse(
+        &mut self,
+        index: usize,
+        request: &InFlight,
+        (code, words): (u16, &[u8]),
+        now: Now,
+    ) -> Result<(), Fault> {
+        if self.connections[index].check.come() > 0 {
+            return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
+        }
+        if self.is_excused(index, code, now) {
+            self.meter.lost(request);
+        } else {
+            self.meter.refused(request, now, code, words);
+        }
+        self.connections[index].in_flight.pop_front();
+        Ok(())
     }
 
     /// Takes the whole frames and returns their size.
@@ -118,18 +138,7 @@ impl Worker<'_> {
                 ids.iter().try_for_each(|id| self.check(index, &request, single(id), now))?;
                 more
             }
-            Reply::Error(_) if self.connections[index].check.is_within_reply() => {
-                return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
-            }
-            Reply::Error(error) => {
-                if self.is_excused(index, error.code, now) {
-                    self.meter.lost(&request);
-                } else {
-                    self.meter.refused(&request, now, error.code, error.message);
-                }
-                self.connections[index].in_flight.pop_front();
-                return Ok(());
-            }
+            Reply::Error(error) => return self.refuse(index, &request, (error.code, error.message), now),
             Reply::Info { .. } | Reply::Pong(_) | Reply::Ok => {
                 return Err(Fault::Unreadable("a frame that answers another kind of request".to_owned()));
             }

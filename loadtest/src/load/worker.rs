@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
+use snowbank_client::layout::Run;
 
 use super::clocks::ClockOffset;
 use super::connection::{Connection, Flushed};
@@ -52,6 +53,8 @@ pub(super) struct Worker<'a> {
     pub(super) spans: Vec<Vec<Span>>,
     /// By target.
     pub(super) clocks: Vec<ClockOffset>,
+    /// The IDs of a part of a reply; empty in between.
+    pub(super) runs: Vec<Run>,
     next_connection: usize,
     housekeeping_ns: u64,
     /// Counted IDs that a closed loop may still ask for.
@@ -105,6 +108,7 @@ impl<'a> Worker<'a> {
             end_ns,
             spans: shared.peers.iter().map(|_| Vec::new()).collect(),
             clocks: shared.peers.iter().map(|peer| ClockOffset::new(peer.clock)).collect(),
+            runs: Vec::new(),
             next_connection: 0,
             housekeeping_ns: 0,
             ids_left: scenario.ids_limit(thread).unwrap_or(u64::MAX),
@@ -207,8 +211,7 @@ impl<'a> Worker<'a> {
                 return Err(Fault::TooManyInFlight { bound: MAX_IN_FLIGHT });
             }
             let count = draw(&self.task.scenario.batch, &mut self.random);
-            let source = self.shared.peers[connection.peer].promise.source;
-            connection.ask(&self.shared.wire, source, count, due_ns, excused);
+            connection.ask(&self.shared.peers[connection.peer], count, due_ns, excused);
         }
         Ok(true)
     }
@@ -241,8 +244,7 @@ impl<'a> Worker<'a> {
                 if counts {
                     self.ids_left = self.ids_left.saturating_sub(count.into());
                 }
-                let source = self.shared.peers[connection.peer].promise.source;
-                connection.ask(&self.shared.wire, source, count, now.ns, excused);
+                connection.ask(&self.shared.peers[connection.peer], count, now.ns, excused);
             }
         }
         true

@@ -16,7 +16,7 @@ pub(crate) struct Swept {
     pub(crate) confirmed: bool,
     pub(crate) at_least: bool,
     pub(crate) limit: Option<Limit>,
-    pub(crate) resp: bool,
+    pub(crate) protocol: String,
     pub(crate) own_daemon: bool,
     pub(crate) source: Option<String>,
     pub(crate) layout: Option<String>,

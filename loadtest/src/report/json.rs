@@ -55,7 +55,7 @@ pub(crate) struct Run {
     pub(crate) loop_kind: String,
     /// The spacing of an open loop's requests: `even` or `poisson`.
     pub(crate) arrivals: Option<String>,
-    /// `snowbank` or `redis`.
+    /// `snowbank`, `resp`, `memcached`, `http` or `noeqd`.
     pub(crate) protocol: String,
     /// True if the target was a daemon started for this run.
     pub(crate) own_daemon: bool,

@@ -39,7 +39,8 @@ pub(crate) fn write(run: &Run, out: &mut dyn Write) -> io::Result<()> {
 fn target(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     let version = run.version.as_deref().unwrap_or("version unknown");
     let own = if run.own_daemon { ", started for this run" } else { "" };
-    writeln!(out, "target      {} ({version}{own})", run.address)?;
+    let by = if run.protocol == "snowbank" { String::new() } else { format!(", protocol {}", run.protocol) };
+    writeln!(out, "target      {} ({version}{by}{own})", run.address)?;
     let layout = run.layout.as_deref().unwrap_or("unknown: times and workers are not checked");
     writeln!(out, "source      {}", run.source)?;
     // The fields, and below them tick and epoch.

@@ -2,12 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use snowbank_client::protocol::Info;
+
 use super::CannotRun;
+use crate::door;
 use crate::load::Wire;
 use crate::machine::owner::Owner;
 use crate::promise::Promise;
-use crate::scenario::{Protocol, Scenario};
-use crate::target::{self, Access, GREETING_TIMEOUT, NoTarget, Stream};
+use crate::scenario::{Form, Protocol, Scenario};
+use crate::target::{self, Access, Conversation, GREETING_TIMEOUT, NoTarget, Stream};
 
 /// The time limit of all connections together: tens of thousands on one machine take some seconds, and a
 /// target that takes each of them only after a retry must not delay the run for hours.
@@ -24,10 +27,12 @@ pub(super) fn approach(
     targets: &[Access],
     scenario: &Scenario,
 ) -> Result<(Vec<Greeted>, Streams), CannotRun> {
-    let greeted: Vec<Greeted> =
-        targets.iter().map(|access| greet(access, scenario)).collect::<Result<_, _>>()?;
+    let greeted: Vec<Greeted> = targets
+        .iter()
+        .enumerate()
+        .map(|(number, access)| greet(access, scenario, number))
+        .collect::<Result<_, _>>()?;
     for (index, one) in greeted.iter().enumerate() {
-        check_batch(scenario, &one.promise)?;
         for (other, address) in greeted[..index].iter().zip(targets) {
             check_distinct((&targets[index], &one.promise), (address, &other.promise))?;
         }
@@ -52,41 +57,90 @@ fn check_distinct(one: (&Access, &Promise), other: (&Access, &Promise)) -> Resul
 ///
 /// # Errors
 /// [`CannotRun::TooLargeBatch`] if it does not.
-pub(crate) fn check_batch(scenario: &Scenario, promise: &Promise) -> Result<(), CannotRun> {
+fn check_batch(scenario: &Scenario, promise: &Promise) -> Result<(), CannotRun> {
     let (asked, allowed) = (scenario.batch.max(), promise.max_count);
     if asked > allowed { Err(CannotRun::TooLargeBatch { asked, allowed }) } else { Ok(()) }
 }
 
 /// The answers of a target before it is loaded.
-pub(super) struct Greeted {
+pub(crate) struct Greeted {
     pub(super) wire: Wire,
-    pub(super) promise: Promise,
-    pub(super) version: Option<String>,
+    pub(crate) promise: Promise,
+    /// The number of its worker IDs.
+    pub(crate) worker_ids: Option<usize>,
+    pub(crate) version: Option<String>,
     pub(super) owner: Owner,
 }
 
-fn greet(access: &Access, scenario: &Scenario) -> Result<Greeted, CannotRun> {
-    let of_counter = |wire, version: &str, owner| Greeted {
-        wire,
-        promise: Promise::of_counter(),
-        version: Some(version.to_owned()),
-        owner,
-    };
-    match scenario.protocol {
+/// Greets one target, the scenario's of that number.
+///
+/// # Errors
+/// [`CannotRun`] if it speaks another protocol, or its IDs cannot be checked.
+pub(crate) fn greet(access: &Access, scenario: &Scenario, number: usize) -> Result<Greeted, CannotRun> {
+    let greeted = match scenario.protocol {
         Protocol::Snowbank => {
             let (info, owner) = target::greet(access)?;
-            let promise = Promise::from_info(&info, scenario.source.as_deref())?;
-            Ok(Greeted { wire: Wire::Native, promise, version: info.version, owner })
-        }
-        Protocol::Redis => {
-            let owner = target::ask_resp(&access.endpoint, "PING", "+PONG")?;
-            // No other client uses this key.
-            let key = format!("snowbank-loadtest:{:016x}", fastrand::u64(..));
-            Ok(of_counter(Wire::Resp { key }, "RESP, INCRBY", owner))
+            let (promise, worker_ids) = of_info(&info, scenario.source.as_deref())?;
+            Greeted { wire: Wire::Native, promise, worker_ids, version: info.version, owner }
         }
         // A thread of this process.
-        Protocol::Echo => Ok(of_counter(Wire::Echo, "a bare echo", Owner::Remote)),
-    }
+        Protocol::Echo => Greeted {
+            wire: Wire::Echo,
+            promise: Promise::of_counter(),
+            worker_ids: None,
+            version: None,
+            owner: Owner::Remote,
+        },
+        _ => greet_door(access, scenario, number)?,
+    };
+    check_batch(scenario, &greeted.promise)?;
+    Ok(greeted)
+}
+
+fn of_info(info: &Info, source: Option<&str>) -> Result<(Promise, Option<usize>), CannotRun> {
+    let promise = Promise::from_info(info, source)?;
+    let source = info.sources.iter().find(|source| source.index == promise.source);
+    let worker_ids = source.and_then(|source| source.worker_ids.as_ref()).map(Vec::len);
+    Ok((promise, worker_ids))
+}
+
+/// Greets a target in another protocol. INFO of the same daemon comes first: it names the source to draw from.
+fn greet_door(access: &Access, scenario: &Scenario, number: usize) -> Result<Greeted, CannotRun> {
+    let described = match &scenario.form {
+        Form::Info(addresses) => {
+            let Some(endpoint) = addresses.get(number) else { unreachable!("one for each address") };
+            let native =
+                Access { endpoint: endpoint.clone(), protocol: Protocol::Snowbank, ..access.clone() };
+            Some(target::greet(&native)?.0)
+        }
+        Form::AsTold | Form::Layout(_) => None,
+    };
+    let source_of = |info: &Info| of_info(info, scenario.source.as_deref());
+    let described = described.map(|info| source_of(&info).map(|found| (found, info.version))).transpose()?;
+    let source = match &described {
+        Some(((promise, _), _)) => Some(promise.source_name.clone()),
+        None => scenario.source.clone(),
+    };
+    let mut conversation = Conversation::begin(access, GREETING_TIMEOUT)?;
+    let met = door::meet(&mut conversation, access, source.as_deref())?;
+    let told = met.info.as_ref().map(source_of).transpose()?;
+    let (described, version) = match described {
+        Some((found, version)) => (Some(found), version),
+        None => (told, None),
+    };
+    let numbering = match &scenario.form {
+        Form::Layout(numbering) => Some(numbering.clone()),
+        Form::AsTold | Form::Info(_) => None,
+    };
+    let is_counter = met.door.clean_up().is_some();
+    let (mut promise, worker_ids) = match described {
+        _ if is_counter => (Promise::of_counter(), None),
+        Some(found) => found,
+        None => (Promise::of_ids(source.as_deref(), numbering), None),
+    };
+    promise.max_count = promise.max_count.min(met.door.max_count());
+    let version = met.version.or(version);
+    Ok(Greeted { wire: Wire::Door(met.door), promise, worker_ids, version, owner: conversation.owner() })
 }
 
 /// Opens one list of connections for each thread, to each target in turn.

@@ -9,7 +9,6 @@ use super::step::Step;
 use super::table::summary;
 use super::{Sweep, Target};
 use crate::report::json::FORMAT;
-use crate::scenario::Protocol;
 use crate::schedule::Arrivals;
 use crate::verdict::Latency;
 
@@ -42,7 +41,7 @@ pub(crate) struct File {
     /// The reason why the knee is not higher; null where every rate held.
     pub(crate) limit: Option<Limit>,
     /// True if the target was a Redis.
-    pub(crate) resp: bool,
+    pub(crate) protocol: String,
     /// True if the daemon was started for the sweep.
     pub(crate) own_daemon: bool,
     #[serde(flatten)]
@@ -113,7 +112,7 @@ impl File {
             at_least: sweep.is_lower_bound(),
             missed: sweep.finding.missed.map(|(rate, _)| rate),
             limit: sweep.limit(),
-            resp: scenario.protocol == Protocol::Redis,
+            protocol: scenario.protocol.name().to_owned(),
             own_daemon: sweep.own_daemon,
             target: sweep.target.clone(),
             source: first.map(|run| run.source.clone()),

@@ -8,7 +8,6 @@ use super::machine::Versions;
 use super::search::{Limit, Phase};
 use super::step::Step;
 use super::{Ended, Sweep};
-use crate::scenario::Protocol;
 use crate::units::{counted, rate};
 use crate::value::{MAX_RATE_PER_S, Time};
 use crate::verdict::Latency;
@@ -23,16 +22,12 @@ const WIDTH: usize = 80;
 pub(crate) fn begin(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     let Sweep { settings, target, own_daemon, bounds, .. } = sweep;
     let scenario = &settings.scenario;
-    let version = if scenario.protocol == Protocol::Redis {
-        Some("a Redis, by INCRBY")
-    } else {
-        target.version.as_deref()
-    };
-    let version = version.unwrap_or("version unknown");
+    let version = target.version.as_deref().unwrap_or("version unknown");
     let own = if *own_daemon { ", started for this sweep" } else { "" };
     let machine = &settings.origin.machine;
     let (cpu, cores) = (machine.cpu.as_deref().unwrap_or("processor unknown"), machine.cores);
-    writeln!(out, "target      {} ({version}{own})", target.address)?;
+    let by = scenario.protocol.by();
+    writeln!(out, "target      {} ({version}{by}{own})", target.address)?;
     writeln!(out, "machine     {cpu}, {}, {}", counted(cores as u64, "core"), machine.kernel)?;
     writeln!(out, "objective   response time {}, open loop", objective(sweep))?;
     let connections = counted(scenario.connections as u64, "connection");

@@ -6,19 +6,29 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
-use snowbank_client::protocol::reply::{self, ErrorReply, Reply};
+use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE, Parsed, request};
 
 use super::{NoTarget, Stream, code_name};
+use crate::door;
+use crate::machine::owner::Owner;
+use crate::scenario::Protocol;
 use crate::units::printable;
 
-/// The address of a target and the token that it asks for.
+/// The address of a target, its protocol, and the token that it asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
     pub(crate) endpoint: Endpoint,
+    pub(crate) protocol: Protocol,
     /// Sent first on each connection.
     pub(crate) token: Option<Token>,
 }
+
+/// The most bytes of an answer before the load: a description of all sources fits.
+const MAX_GREETING_SIZE: usize = 4 << 20;
+
+/// The most bytes of an answer that an error repeats.
+const MAX_QUOTED_SIZE: usize = 80;
 
 /// A secret of 1 to [`MAX_TOKEN_SIZE`] bytes: never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -65,10 +75,9 @@ impl Token {
         Ok(Self(token.into()))
     }
 
-    /// Appends the AUTH that shows it.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let encoded = request::encode_auth(out, 0, &self.0);
-        debug_assert!(encoded.is_ok(), "its size was checked when it was read");
+    /// Returns the secret.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 
@@ -89,9 +98,9 @@ impl Access {
 }
 
 /// Blocking requests and replies on a new connection, all before one deadline.
-pub(super) struct Conversation {
+pub(crate) struct Conversation {
     pub(super) stream: Stream,
-    pub(super) address: String,
+    address: String,
     has_token: bool,
     deadline: Instant,
     /// Bytes received and not parsed yet.
@@ -100,7 +109,7 @@ pub(super) struct Conversation {
 
 impl Conversation {
     /// Connects and sends the token if there is one.
-    pub(super) fn begin(access: &Access, timeout: Duration) -> Result<Self, NoTarget> {
+    pub(crate) fn begin(access: &Access, timeout: Duration) -> Result<Self, NoTarget> {
         let address = access.endpoint.to_string();
         let deadline = Instant::now() + timeout;
         let stream = Stream::connect(&access.endpoint, timeout)
@@ -108,18 +117,51 @@ impl Conversation {
         let has_token = access.token.is_some();
         let mut conversation = Self { stream, address, has_token, deadline, input: Vec::new() };
         if let Some(token) = &access.token {
-            conversation.send(|out| token.encode(out))?;
-            let other = conversation.other("something else than an answer to AUTH came");
-            conversation.next_reply(|reply| if matches!(reply, Reply::Ok) { Ok(()) } else { Err(other) })?;
+            door::authorize(access.protocol, &mut conversation, token)?;
         }
         Ok(conversation)
     }
 
-    pub(super) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), NoTarget> {
+    /// Shows the token in Snowbank's own protocol.
+    pub(crate) fn authorize(&mut self, token: &Token) -> Result<(), NoTarget> {
+        self.send(|out| {
+            let encoded = request::encode_auth(out, 0, token.bytes());
+            debug_assert!(encoded.is_ok(), "its size was checked when it was read");
+        })?;
+        let other = self.other("something else than an answer to AUTH came");
+        self.next_reply(|reply| if matches!(reply, Reply::Ok) { Ok(()) } else { Err(other) })
+    }
+
+    /// Returns the process at the other end.
+    pub(crate) fn owner(&self) -> Owner {
+        self.stream.owner()
+    }
+
+    pub(crate) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), NoTarget> {
         let mut bytes = Vec::new();
         encode(&mut bytes);
         self.limit_wait()?;
         self.stream.write_all(&bytes).map_err(|error| NoTarget::no_answer(&self.address, &error))
+    }
+
+    /// Waits until `take` finds something in the bytes received, and drops as many as it takes.
+    pub(crate) fn next<T>(
+        &mut self,
+        mut take: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, String>,
+    ) -> Result<T, NoTarget> {
+        loop {
+            match take(&self.input) {
+                Ok(Some((taken, size))) => {
+                    self.input.drain(..size);
+                    return Ok(taken);
+                }
+                Ok(None) if self.input.len() > MAX_GREETING_SIZE => {
+                    return Err(self.cannot("it answered without end"));
+                }
+                Ok(None) => self.read_more()?,
+                Err(reason) => return Err(self.cannot(&format!("it answered with {reason}"))),
+            }
+        }
     }
 
     /// Waits for the next reply; an error reply is an error.
@@ -134,7 +176,9 @@ impl Conversation {
                     return Err(self.other(&format!("a frame of {length} bytes came")));
                 }
                 Parsed::Frame { content: Err(fault), .. } => return Err(self.other(&fault.to_string())),
-                Parsed::Frame { content: Ok(Reply::Error(error)), .. } => return Err(self.refused(&error)),
+                Parsed::Frame { content: Ok(Reply::Error(error)), .. } => {
+                    return Err(self.refused(error.code, error.message));
+                }
                 Parsed::Frame { content: Ok(reply), consumed, .. } => {
                     let taken = take(reply);
                     self.input.drain(..consumed);
@@ -167,15 +211,28 @@ impl Conversation {
         limited.map_err(|error| NoTarget::no_answer(&self.address, &error))
     }
 
-    fn other(&self, reason: &str) -> NoTarget {
+    pub(super) fn other(&self, reason: &str) -> NoTarget {
         NoTarget::OtherProtocol { address: self.address.clone(), reason: reason.to_owned() }
     }
 
-    fn refused(&self, error: &ErrorReply<'_>) -> NoTarget {
+    /// Returns the error of a target that cannot be loaded.
+    pub(crate) fn cannot(&self, reason: &str) -> NoTarget {
+        NoTarget::Unusable { address: self.address.clone(), reason: reason.to_owned() }
+    }
+
+    /// Returns the error of a target that speaks another protocol, with the begin of its answer.
+    pub(crate) fn not_that(&self, protocol: &str, answer: &[u8]) -> NoTarget {
+        let line = answer.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let begin = printable(&String::from_utf8_lossy(&line[..line.len().min(MAX_QUOTED_SIZE)]));
+        self.cannot(&format!("it does not speak {protocol}: it answered {begin:?}"))
+    }
+
+    /// Returns the error of a refusal; of one by the token, with advice.
+    pub(crate) fn refused(&self, code: u16, words: &[u8]) -> NoTarget {
         let address = self.address.clone();
-        let message = printable(&String::from_utf8_lossy(error.message));
-        if error.code != ErrorCode::Unauthorized.to_u16() {
-            return NoTarget::Refused { address, name: code_name(error.code), message };
+        let message = printable(&String::from_utf8_lossy(words));
+        if code != ErrorCode::Unauthorized.to_u16() {
+            return NoTarget::Refused { address, name: code_name(code), message };
         }
         let advice = match self.has_token {
             true => "name the file of another token",

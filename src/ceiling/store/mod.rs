@@ -101,6 +101,11 @@ impl DiskStore {
         }
     }
 
+    /// The state directory.
+    pub fn path(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+
     /// Waits until the names of the directory and of the state file are durable. Nothing that is stored counts before.
     ///
     /// # Errors
@@ -179,6 +184,13 @@ impl DiskStore {
             let record = record.at(ceiling.max(record.ceiling));
             Record { clean: false, ..record }
         })
+    }
+
+    /// Has every later write say of these sources that the machine was restored: a start refuses their counters.
+    pub fn note_restored(&mut self, indices: &[usize]) {
+        for &index in indices {
+            self.sources[index].record.restored = true;
+        }
     }
 
     /// Lowers the ceilings to the first positions never claimed, at a clean stop. Nothing is claimed after it was tried.

@@ -1,6 +1,6 @@
 //! The rules of a start: no source starts below an ID that was ever granted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::record::Record;
@@ -50,15 +50,28 @@ pub enum PlanError {
     /// Nothing is stored of a ticket counter.
     #[error(
         "source {name:?} is a ticket source, and nothing is stored of its counter: no clock tells where it may go on; while no \
-         daemon uses the state directory, run `snowbank ticket set {name} VALUE --state-dir {}`, with the highest number that \
-         was ever handed out, or 0 if none was",
-        directory.display()
+         daemon uses the state directory, run `snowbank ticket set {name} VALUE{}`, with the highest number that was ever \
+         handed out, or 0 if none was",
+        directory.option()
     )]
     NoCounter {
         /// The source.
         name: String,
         /// The state directory.
-        directory: PathBuf,
+        directory: Place,
+    },
+    /// Another copy of the machine may have handed out numbers of a ticket counter.
+    #[error(
+        "source {name:?} is a ticket source, and this machine was, or may have been, restored from a snapshot while it ran: \
+         another copy may have handed out numbers that nothing here knows of; stop the daemons that count {name:?}, then run \
+         `snowbank ticket set {name} VALUE{}`, with the highest number that any of them handed out",
+        directory.option()
+    )]
+    Restored {
+        /// The source.
+        name: String,
+        /// The state directory.
+        directory: Place,
     },
     /// The layout was changed, and the new one's IDs of today lie below the old one's.
     #[error(
@@ -86,6 +99,27 @@ pub enum PlanError {
         /// fault.
         clock_may_be_slow: bool,
     },
+}
+
+/// The state directory, where the error's words need it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place(Option<PathBuf>);
+
+impl Place {
+    /// Returns the option that names the directory.
+    fn option(&self) -> String {
+        self.0.as_ref().map_or_else(String::new, |path| format!(" --state-dir {}", path.display()))
+    }
+}
+
+impl PlanError {
+    /// Returns the error with the state directory in its command.
+    pub fn in_directory(mut self, path: Option<&Path>) -> Self {
+        if let PlanError::NoCounter { directory, .. } | PlanError::Restored { directory, .. } = &mut self {
+            directory.0 = path.map(Path::to_owned);
+        }
+        self
+    }
 }
 
 /// When a source could start.
@@ -133,7 +167,7 @@ fn by_name(layout: &Layout) -> String {
 /// the ID clock can ride: a worker ID that was never used starts at the clock, however far another one had got.
 ///
 /// Of a ticket counter the record of its name binds it, whatever increment and offset it was stored with. Without one it does
-/// not start: no clock tells where it may go on.
+/// not start: no clock tells where it may go on. Neither does it after the machine was restored from a snapshot.
 ///
 /// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until
 /// the clock has caught up. It is one if the space was changed, because waiting does not mend that.
@@ -163,13 +197,17 @@ pub fn plan_beside(
             let (name, numbering) = (claimant.name.to_owned(), Box::new(record.numbering.clone()));
             return Err(PlanError::Released { name, numbering });
         }
+        if records.iter().any(|record| record.restored && is_bound(record, claimant.numbering)) {
+            let name = claimant.name.to_owned();
+            return Err(PlanError::Restored { name, directory: Place::default() });
+        }
         let (binding, out_of_reach): (Vec<&Record>, Vec<&Record>) = binding(records, &everyone, claimant)
             .into_iter()
             .partition(|record| is_within_reach(record, claimant, wall));
         let start = highest(binding).map(|record| start(record, claimant, wall)).transpose()?;
         if start.is_none() && claimant.numbering.is_ticket() {
-            let (name, directory) = (claimant.name.to_owned(), PathBuf::from("DIR"));
-            return Err(PlanError::NoCounter { name, directory });
+            let name = claimant.name.to_owned();
+            return Err(PlanError::NoCounter { name, directory: Place::default() });
         }
         starts.push(start);
         passed_over.push(highest(out_of_reach).cloned());

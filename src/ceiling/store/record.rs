@@ -37,6 +37,9 @@ pub struct Record {
     pub clean: bool,
     /// True if the IDs were moved away by `snowbank state export`: nothing here may make them.
     pub released: bool,
+    /// True if another copy of the machine may have handed out numbers of this counter that are not stored here: the machine
+    /// was restored from a snapshot. `snowbank ticket set` makes another record.
+    pub restored: bool,
 }
 
 /// A record as the state file has it. Positions and IDs are texts, because JavaScript's numbers end at 2^53.
@@ -62,6 +65,8 @@ struct Line {
     wall_minus_boot_us: i64,
     clean: bool,
     released: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    restored: bool,
 }
 
 impl From<Record> for Line {
@@ -78,7 +83,7 @@ impl From<Record> for Line {
                 offset = Some(counter.offset().to_string());
             }
         }
-        let Record { wall_minus_boot_us, clean, released, .. } = record;
+        let Record { wall_minus_boot_us, clean, released, restored, .. } = record;
         Line {
             name,
             layout,
@@ -93,6 +98,7 @@ impl From<Record> for Line {
             wall_minus_boot_us,
             clean,
             released,
+            restored,
         }
     }
 }
@@ -103,7 +109,7 @@ impl TryFrom<Line> for Record {
     fn try_from(line: Line) -> Result<Self, String> {
         let numbering = line.numbering()?;
         let Line { name, ceiling, id_bound, owner, boot, machine, .. } = line;
-        let Line { wall_minus_boot_us, clean, released, .. } = line;
+        let Line { wall_minus_boot_us, clean, released, restored, .. } = line;
         Ok(Record {
             name,
             numbering,
@@ -115,6 +121,7 @@ impl TryFrom<Line> for Record {
             wall_minus_boot_us,
             clean,
             released,
+            restored,
         })
     }
 }
@@ -157,6 +164,7 @@ impl Record {
             wall_minus_boot_us: 0,
             clean: false,
             released: false,
+            restored: false,
         }
     }
 

@@ -114,6 +114,7 @@ struct Shown<'a> {
     wall_minus_boot_us: i64,
     clean: bool,
     released: bool,
+    restored: bool,
     /// The marks of its worker IDs. Equal ones are one entry.
     marks: Vec<MarkShown>,
 }
@@ -190,8 +191,14 @@ impl<'a> Shown<'a> {
             wall_minus_boot_us: record.wall_minus_boot_us,
             clean: record.clean,
             released: record.released,
+            restored: record.restored,
             marks: marks::of(record, seen, records, now),
         }
+    }
+
+    /// Returns true for a ticket counter that no daemon has used since it was stored.
+    fn is_set(&self) -> bool {
+        matches!(self.made_of, MadeOf::Ticket { .. }) && self.boot.is_none() && self.clean && !self.released
     }
 
     fn write(&self, lock_dir: &Path, out: &mut impl Write) -> io::Result<()> {
@@ -201,6 +208,8 @@ impl<'a> Shown<'a> {
             None => String::from("not known"),
         };
         let end = match (self.released, self.clean) {
+            _ if self.restored => "restored from a snapshot: refused until `snowbank ticket set`",
+            _ if self.is_set() => "set by `snowbank ticket set`, or imported: no daemon has counted since",
             (true, _) => "released: its worker IDs were moved away, and are not used here",
             (false, true) => "clean: the next start goes on where it ended",
             (false, false) => "running, or it crashed: the next start goes on at the ceiling",
@@ -212,8 +221,11 @@ impl<'a> Shown<'a> {
             "  state       {}",
             if self.owner.state.is_empty() { "not known" } else { &self.owner.state }
         )?;
-        writeln!(out, "  owner       {}", self.owner)?;
-        writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;
+        let is_set = self.is_set();
+        if !is_set {
+            writeln!(out, "  owner       {}", self.owner)?;
+            writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;
+        }
         writeln!(out, "  machine     {}", whose(self.this_machine, "machine"))?;
         writeln!(out, "  end         {end}")?;
         writeln!(out, "  marks       of this boot, in {}", lock_dir.display())?;

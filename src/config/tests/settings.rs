@@ -80,6 +80,9 @@ fn nothing_given_is_a_daemon_for_this_machine() {
             ca: None,
             certificate: None,
             key: None,
+            peers: Vec::new(),
+            peers_token_file: None,
+            clock_tolerance: seconds(1),
         },
         log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
         identities: Vec::new(),
@@ -214,6 +217,9 @@ fn every_setting_reaches_its_field() {
         ca = "fleet/ca.crt"
         certificate = "fleet/daemon.crt"
         key = "credential:fleet.key"
+        peers = ["a:7660", "tls:[::1]:7661", "unix:other.sock"]
+        peers_token_file = "fleet/token"
+        clock_tolerance = "50ms"
         "#,
     );
     let seconds = Duration::from_secs;
@@ -299,6 +305,11 @@ fn every_setting_reaches_its_field() {
             ca: Some(path("/etc/fleet/ca.crt")),
             certificate: Some(path("/etc/fleet/daemon.crt")),
             key: Some(FileRef::Credential("fleet.key".into())),
+            peers: ["a:7660", "tls:[::1]:7661", "unix:/etc/other.sock"]
+                .map(|text| text.parse().unwrap())
+                .into(),
+            peers_token_file: Some(path("/etc/fleet/token")),
+            clock_tolerance: Duration::from_millis(50),
         },
         log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
         identities: Vec::new(),

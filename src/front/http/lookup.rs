@@ -8,14 +8,13 @@ use super::query::{Query, malformed};
 use super::reply::{JSON, Reply};
 use super::route::{codec_of, source_of};
 use super::{Head, NumberingOf};
-use crate::front::{Conditions, Counts, Facts};
+use crate::front::statistics::{self, Statistic};
+use crate::front::{Conditions, Facts};
 use snowbank_client::layout::{Layout, UnixMicros};
 
 /// /v1/sources: the daemon's description of itself, as INFO has it.
 pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
-    let of_all = &conditions.facts.info_json;
-    let json = conditions.session.identity().map_or(of_all, |identity| &identity.info_json);
-    Reply::of(JSON, String::from_utf8_lossy(json).into_owned() + "\n")
+    Reply::of(JSON, String::from_utf8_lossy(&conditions.info_json()).into_owned() + "\n")
 }
 
 /// Returns the layout of a source. A ticket source has none.
@@ -106,30 +105,13 @@ pub(super) fn range(head: &Head<'_>, facts: &Facts, numbering: NumberingOf<'_>) 
 
 /// katsubushi's /stats.
 pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
-    #[derive(Serialize)]
-    struct Body {
-        pid: u32,
-        uptime: u64,
-        time: i64,
-        version: &'static str,
-        curr_connections: u64,
-        total_connections: u64,
-        cmd_get: u64,
-        get_hits: u64,
-        get_misses: u64,
+    struct Body([(&'static str, Statistic); 9]);
+    impl Serialize for Body {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_map(self.0)
+        }
     }
-    let Counts { uptime, open, accepted, requests, errors } = (conditions.counts)();
-    Reply::json(&Body {
-        pid: std::process::id(),
-        uptime: uptime.as_secs(),
-        time: conditions.wall.0 / 1_000_000,
-        version: env!("CARGO_PKG_VERSION"),
-        curr_connections: open,
-        total_connections: accepted,
-        cmd_get: requests,
-        get_hits: requests.saturating_sub(errors),
-        get_misses: errors,
-    })
+    Reply::json(&Body(statistics::of(conditions)))
 }
 
 /// Leaf's /decodeSnowflakeId, of the door's source.

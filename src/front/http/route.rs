@@ -94,10 +94,15 @@ fn methods(head: &Head<'_>, allowed: &[&str], listed: &'static str) -> Result<()
     Err(Reply { allow: Some(listed), ..refusal })
 }
 
-/// Returns the source of a name; the door's, if there is none.
+/// Returns the source of a name; the door's, if there is none. Another name is a mistake, also where keys may be any.
 pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Reply> {
     let Some(name) = name else { return Ok(facts.default_source(Protocol::Http)) };
-    facts.source_of_key(Protocol::Http, name.as_bytes()).ok_or_else(|| {
+    known(facts.sources.iter().position(|source| source == name), name, facts)
+}
+
+/// Returns the source that was found, or the refusal of its name.
+fn known(found: Option<usize>, name: &str, facts: &Facts) -> Result<usize, Reply> {
+    found.ok_or_else(|| {
         let text = format!("found source {name:?}, allowed: {}", facts.sources.join(", "));
         Reply::refusal(ErrorCode::UnknownSource, 404, &text, None)
     })
@@ -165,7 +170,8 @@ fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer
 /// Leaf's /api/snowflake/get/KEY and /api/segment/get/KEY.
 fn leaf_get(key: &str, head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     may_draw(head, conditions)?;
-    let source = source_of(Some(key), conditions.facts)?;
+    let facts = conditions.facts;
+    let source = known(facts.source_of_key(Protocol::Http, key.as_bytes()), key, facts)?;
     Ok(Answer::Draw(ask_of(source, 1), Box::new(Listing::lines("", None))))
 }
 

@@ -1,9 +1,9 @@
 //! The binary protocol: packets of a 24-byte header and a body. Numbers are big-endian.
 
-use super::{Form, KEY_BYTES_MAX, Memcached, stats};
+use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
 use crate::front::decimal::Decimal;
-use crate::front::words::STOPPING;
-use crate::front::{Conditions, MESSAGE_BYTES_MAX, Step};
+use crate::front::words::{STOPPING, Words};
+use crate::front::{Conditions, MESSAGE_BYTES_MAX, Step, statistics};
 use snowbank_client::protocol::ErrorCode;
 
 /// The first byte of a request.
@@ -33,8 +33,8 @@ const TRY_LATER: u16 = 0x0086;
 /// The parts of a request that its reply repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    opcode: u8,
-    opaque: [u8; 4],
+    pub(super) opcode: u8,
+    pub(super) opaque: [u8; 4],
 }
 
 /// A request's header.
@@ -99,7 +99,7 @@ impl Memcached {
             return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };
         };
         if conditions.draining {
-            refusal(out, echo, ErrorCode::ShuttingDown, STOPPING);
+            reply(out, echo, BUSY, b"", b"", STOPPING.as_bytes());
             return Step::Close { error: Some(ErrorCode::ShuttingDown) };
         }
         self.keys.set(key);
@@ -113,10 +113,10 @@ fn answer(header: &Header, consumed: usize, conditions: &Conditions<'_>, out: &m
     let echo = header.echo;
     match echo.opcode {
         NOOP => reply(out, echo, DONE, b"", b"", b""),
-        VERSION => reply(out, echo, DONE, b"", b"", env!("CARGO_PKG_VERSION").as_bytes()),
+        VERSION => reply(out, echo, DONE, b"", b"", MEMCACHED_VERSION.as_bytes()),
         STAT => {
-            for (name, value) in stats(conditions) {
-                reply(out, echo, DONE, b"", name.as_bytes(), value.as_bytes());
+            for (name, value) in statistics::of(conditions) {
+                reply(out, echo, DONE, b"", name.as_bytes(), value.to_string().as_bytes());
             }
             // A packet without a name ends the list.
             reply(out, echo, DONE, b"", b"", b"");
@@ -143,10 +143,10 @@ pub(super) fn value(out: &mut Vec<u8>, echo: Echo, key: &[u8], id: u64) {
 }
 
 /// Encodes a refusal. Quiet commands get it too.
-pub(super) fn refusal(out: &mut Vec<u8>, echo: Echo, code: ErrorCode, reason: &str) {
-    let status = match code {
-        ErrorCode::Exhausted | ErrorCode::ClockBehind | ErrorCode::NoCeiling => TRY_LATER,
+pub(super) fn refusal(out: &mut Vec<u8>, echo: Echo, words: &Words, reason: &str) {
+    let status = match words.code {
         ErrorCode::ShuttingDown | ErrorCode::TooBusy => BUSY,
+        _ if words.retry_after.is_some() => TRY_LATER,
         _ => INTERNAL,
     };
     reply(out, echo, status, b"", b"", reason.as_bytes());

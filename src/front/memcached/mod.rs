@@ -14,10 +14,13 @@ mod text;
 
 use self::keys::Keys;
 use super::words::Words;
-use super::{Ask, Conditions, Counts, Facts, FrameIds, FrameLimit, Front, Step};
+use super::{Ask, Conditions, Facts, FrameIds, FrameLimit, Front, Step};
 use crate::access::Session;
 use crate::config::Protocol;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
+
+/// The version of memcached whose answers these are. libmemcached takes a version that begins with 0 for a failure.
+const MEMCACHED_VERSION: &str = "1.6.0";
 
 /// The longest key, as memcached has it.
 const KEY_BYTES_MAX: usize = 250;
@@ -57,22 +60,6 @@ impl Memcached {
 fn source_of(key: &[u8], facts: &Facts) -> usize {
     let door = Protocol::Memcached;
     facts.source_of_key(door, key).unwrap_or_else(|| facts.default_source(door))
-}
-
-/// Returns the statistics: katsubushi's nine, in its order.
-fn stats(conditions: &Conditions<'_>) -> [(&'static str, String); 9] {
-    let Counts { uptime, open, accepted, requests, errors } = (conditions.counts)();
-    [
-        ("pid", std::process::id().to_string()),
-        ("uptime", uptime.as_secs().to_string()),
-        ("time", (conditions.wall.0 / 1_000_000).to_string()),
-        ("version", env!("CARGO_PKG_VERSION").to_owned()),
-        ("curr_connections", open.to_string()),
-        ("total_connections", accepted.to_string()),
-        ("cmd_get", requests.to_string()),
-        ("get_hits", requests.saturating_sub(errors).to_string()),
-        ("get_misses", errors.to_string()),
-    ]
 }
 
 impl Front for Memcached {
@@ -143,7 +130,7 @@ impl Front for Memcached {
         let line = words.line(words.code.name());
         match form {
             Form::Text => text::server_error(out, &line),
-            Form::Binary(echo) => binary::refusal(out, echo, words.code, &line),
+            Form::Binary(echo) => binary::refusal(out, echo, words, &line),
         }
     }
 }

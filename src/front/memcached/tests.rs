@@ -1,10 +1,13 @@
+use std::time::Duration;
+
 use super::*;
 use crate::clock::BootMicros;
 use crate::config::{Settings, SourceSettings};
-use crate::front::in_words;
 use crate::front::words::Refused;
+use crate::front::{Counts, in_words};
 use crate::source::wait_queue::Refusal;
 use snowbank_client::layout::{Run, UnixMicros};
+use snowbank_client::protocol::ErrorCode;
 
 fn facts() -> Facts {
     let source = |name: &str| SourceSettings { name: name.to_owned(), ..SourceSettings::default() };
@@ -41,6 +44,7 @@ fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
                             reason: refusal.into(),
                             identity: "anonymous",
                             source: "s",
+                            is_ticket: false,
                             longer_wait: None,
                         }),
                     );
@@ -96,7 +100,7 @@ fn faults_are_answered_and_the_connection_goes_on() {
         (&format!("get {long_key}"), "CLIENT_ERROR found a key of 251 bytes, allowed 1 to 250\r\n"),
     ] {
         let (asks, out, closed) = serve(format!("{line}\r\nVERSION\r\n").as_bytes(), None);
-        let version = concat!("VERSION ", env!("CARGO_PKG_VERSION"), "\r\n");
+        let version = "VERSION 1.6.0\r\n";
         assert_eq!((asks, out, closed), (vec![], format!("{answer}{version}"), false), "{line:?}");
     }
 }
@@ -138,6 +142,23 @@ fn packets(mut out: &[u8]) -> Vec<(u8, u16, String, String)> {
     }
     assert!(out.is_empty(), "{out:?}");
     packets
+}
+
+#[test]
+fn a_refusal_that_does_not_pass_is_not_one_to_try_later() {
+    let mut out = Vec::new();
+    let mut refuse = |code, retry_after| {
+        let words = Words { code, retry_after, message: String::from("why") };
+        let echo = binary::Echo { opcode: 0x0a, opaque: *b"wxyz" };
+        binary::refusal(&mut out, echo, &words, &words.message);
+    };
+    let later = Some(Duration::from_millis(5));
+    refuse(ErrorCode::Exhausted, later);
+    refuse(ErrorCode::Exhausted, None);
+    refuse(ErrorCode::NoCeiling, None);
+    refuse(ErrorCode::ShuttingDown, None);
+    let statuses: Vec<u16> = packets(&out).iter().map(|(_, status, ..)| *status).collect();
+    assert_eq!(statuses, [0x86, 0x84, 0x84, 0x85]);
 }
 
 #[test]

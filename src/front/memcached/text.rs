@@ -1,11 +1,11 @@
 //! The text protocol: a command in a line, in any case, ended by LF or CRLF.
 
 use super::keys::{is_blank, words};
-use super::{Form, KEY_BYTES_MAX, Memcached};
+use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
 use crate::config::Protocol;
 use crate::front::decimal::Decimal;
 use crate::front::words::STOPPING;
-use crate::front::{Conditions, MESSAGE_BYTES_MAX, Step, stranger};
+use crate::front::{Conditions, MESSAGE_BYTES_MAX, Step, statistics, stranger};
 use snowbank_client::protocol::ErrorCode;
 
 /// The bytes of a value beside its key: `VALUE `, ` 0 19`, the digits and two line ends, and `END` behind the last.
@@ -113,9 +113,9 @@ fn fault_of(keys: &[u8], max_count: u32) -> Option<(ErrorCode, Option<String>)> 
 #[cold]
 fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
     if command.eq_ignore_ascii_case(b"version") {
-        line(out, "VERSION ", env!("CARGO_PKG_VERSION"));
+        line(out, "VERSION ", MEMCACHED_VERSION);
     } else if command.eq_ignore_ascii_case(b"stats") {
-        for (name, value) in super::stats(conditions) {
+        for (name, value) in statistics::of(conditions) {
             line(out, "STAT ", &format!("{name} {value}"));
         }
         end(out);

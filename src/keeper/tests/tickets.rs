@@ -66,6 +66,22 @@ fn a_reservation_is_raised_when_half_of_it_is_used_and_not_before() {
     assert_eq!(world.marked.last(), Some(&(0, world.granted().0 + 1)), "the bound of its numbers");
 }
 
+/// One request a second leaves the counter above the half for minutes: the keeper has no cause to hurry.
+#[test]
+fn a_trickle_of_numbers_wakes_the_keeper_once_a_second() {
+    let mut world = world();
+    for second in 1..1_000 {
+        assert!(claim(&world, 1).is_some(), "{second}");
+        let looked = world.look(later(second * SECOND_US, 0));
+        assert!(looked.next_in >= Duration::from_millis(500), "second {second}: {:?}", looked.next_in);
+        for write in looked.writes {
+            world.end(&write, Ok(()), later(second * SECOND_US, 0));
+        }
+        let looked = world.look(later(second * SECOND_US + 1_000, 0));
+        assert!(looked.next_in >= Duration::from_millis(400), "second {second}: {:?}", looked.next_in);
+    }
+}
+
 /// The clocks say nothing about numbers, but a machine that was restored from a snapshot may have an older state.
 #[test]
 fn after_a_jump_of_the_clocks_nothing_is_claimed_until_the_ceiling_is_written_again() {

@@ -1,6 +1,7 @@
 //! The keeper's thread drives the [`Keeper`]: it looks about once a second, when a request meets a ceiling and when the
 //! storage thread has done a job, and logs what changed. It never waits for storage.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -91,6 +92,7 @@ pub(crate) struct Ceilings {
     worker_ids: WorkerIds,
     /// `None`: nothing is kept, and every write is durable at once.
     storage: Option<Storage>,
+    state_dir: Option<PathBuf>,
     /// `None`: the daemon is of no fleet.
     fleet: Option<Fleet>,
     /// When the fleet thread last had a job.
@@ -131,6 +133,7 @@ impl Ceilings {
         let fleet = fleet.map(|(member, _)| Fleet::start(member)).transpose();
         let fleet = fleet.map_err(|error| StartError::no_thread(&error))?;
         let (store, retired) = stored.map_or((None, Vec::new()), |(store, retired)| (Some(store), retired));
+        let state_dir = store.as_ref().map(|store| store.path().to_owned());
         let storage = store.map(Storage::start).transpose().map_err(|error| StartError::no_thread(&error))?;
         let keeper = Keeper::new(sources, &writers, Arc::clone(wall), started);
         let (stored_at, fleet_asked_at) = (started.boot, started.boot);
@@ -138,6 +141,7 @@ impl Ceilings {
             keeper,
             worker_ids,
             storage,
+            state_dir,
             fleet,
             fleet_asked_at,
             retired,
@@ -304,9 +308,9 @@ impl Ceilings {
     fn begin_join(&mut self, request: JoinRequest, reading: Reading) {
         let JoinRequest { joining, reply } = request;
         let now = self.keeper.believe(reading);
-        let is_stored = self.storage.is_some();
         let running: Vec<_> = self.keeper.sources().cloned().collect();
-        let planned = start_sources::plan_joining(&running, &self.retired, joining, is_stored, now);
+        let planned =
+            start_sources::plan_joining(&running, &self.retired, joining, self.state_dir.as_deref(), now);
         let begun = planned.and_then(|Planned { sources, locks, joined }| {
             if let Some(taken_over) = self.keeper.lost() {
                 return Err(taken_over.to_string());
@@ -372,7 +376,8 @@ impl Ceilings {
         let bounds = bounds
             .map(|&(source, cursor)| Bound { source, id_bound: self.keeper.id_bound(source, cursor) })
             .collect();
-        let trim = Trim { ceilings: trims, wall_minus_boot_us: self.keeper.wall_minus_boot_us() };
+        let (wall_minus_boot_us, restored) = (self.keeper.wall_minus_boot_us(), self.keeper.restored());
+        let trim = Trim { ceilings: trims, wall_minus_boot_us, restored };
         let trim = Some(trim).filter(|_| !is_lost && marked.is_ok());
         let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trim));
         marked.map_err(|error| StoreError::new(format!("cannot mark the worker IDs' locks: {error}")))?;

@@ -74,8 +74,8 @@ impl Ceilings {
         self.owner.iter().for_each(|owner| locks.mark_for(owner));
         let running: Vec<_> = self.keeper.sources().cloned().collect();
         let joining = vec![Joining { settings, numbering, locks }];
-        let is_kept = self.store.is_some();
-        let planned = start_sources::plan_joining(&running, &self.retired, joining, is_kept, now)?;
+        let state_dir = self.store.as_ref().map(DiskStore::path);
+        let planned = start_sources::plan_joining(&running, &self.retired, joining, state_dir, now)?;
         let Planned { sources, locks, .. } = planned;
         self.keeper.join(sources, now).map_err(|_| String::from("an earlier one is still written"))?;
         self.locks.extend(locks);
@@ -117,12 +117,14 @@ impl Ceilings {
             self.locks[index].mark_granted(self.keeper.id_bound(index, cursor)).expect("the lock is ours");
         }
         let wall_minus_boot_us = self.keeper.wall_minus_boot_us();
-        self.store.map_or(Ok(()), |mut store| store.trim(&trims, wall_minus_boot_us))
+        let restored = self.keeper.restored();
+        self.store.map_or(Ok(()), |mut store| {
+            store.note_restored(&restored);
+            store.trim(&trims, wall_minus_boot_us)
+        })
     }
 }
 
-/// Numbers the worker IDs of a source.
 fn numbering(settings: &SourceSettings) -> Numbering {
-    let workers = settings.worker_ids.set.clone();
-    Numbering::new(settings.layout.clone(), workers).expect("the settings are checked")
+    settings.numbering().expect("the settings are checked")
 }

@@ -2,7 +2,7 @@
 
 mod first_position;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -209,14 +209,8 @@ impl Found {
     ) -> Result<Starts, StartError> {
         let claimants: Vec<_> =
             settings.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
-        let plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| match error {
-            PlanError::NoCounter { name, .. } if self.directory.is_some() => {
-                let directory =
-                    self.directory.as_ref().map_or_else(PathBuf::new, |found| found.path().to_owned());
-                PlanError::NoCounter { name, directory }
-            }
-            error => error,
-        })?;
+        let plan = store::plan(&self.records, &claimants, now.wall);
+        let plan = plan.map_err(|error| error.in_directory(self.directory.as_ref().map(StateDir::path)))?;
         let Plan { starts, passed_over, mut retired } = plan;
         let mut notes = self.notes.clone();
         if self.directory.is_some() {
@@ -361,7 +355,7 @@ pub(super) fn plan_joining(
     running: &[Arc<Source>],
     retired: &[Record],
     joining: Vec<Joining>,
-    is_kept: bool,
+    state_dir: Option<&Path>,
     now: Now,
 ) -> Result<Planned, String> {
     // How far a running source may be ahead was decided when it started.
@@ -371,8 +365,9 @@ pub(super) fn plan_joining(
         .map(|source| Claimant { name: source.name(), numbering: source.numbering(), max_ahead, catch_up })
         .collect();
     let claimants: Vec<_> = joining.iter().map(|new| claimant(&new.settings, &new.numbering)).collect();
-    let plan =
-        store::plan_beside(&running, retired, &claimants, now.wall).map_err(|error| error.to_string())?;
+    let plan = store::plan_beside(&running, retired, &claimants, now.wall);
+    let plan = plan.map_err(|error| error.in_directory(state_dir).to_string())?;
+    let is_kept = state_dir.is_some();
     let mut planned = Planned { sources: Vec::new(), locks: Vec::new(), joined: Joined::default() };
     let starts = plan.starts.into_iter().zip(plan.passed_over);
     for (Joining { settings, numbering, locks }, (start, passed_over)) in joining.into_iter().zip(starts) {

@@ -33,6 +33,8 @@ enum Job {
 pub(super) struct Trim {
     pub(super) ceilings: Vec<(usize, Position)>,
     pub(super) wall_minus_boot_us: i64,
+    /// The sources whose numbers another copy of the machine may hand out.
+    pub(super) restored: Vec<usize>,
 }
 
 /// The end of a job.
@@ -112,7 +114,10 @@ fn run(store: &mut DiskStore, job: Job) -> Done {
     }
     match job {
         Job::Look => Done::Ours,
-        Job::Trim(trim) => Done::Trimmed(store.trim(&trim.ceilings, trim.wall_minus_boot_us)),
+        Job::Trim(trim) => {
+            store.note_restored(&trim.restored);
+            Done::Trimmed(store.trim(&trim.ceilings, trim.wall_minus_boot_us))
+        }
         Job::Write(write, joining) => {
             let (writer, number) = (write.writer, write.number);
             let result = write_ceilings(store, &write, &joining);
@@ -126,6 +131,7 @@ pub(super) fn write_ceilings(
     write: &Write,
     joining: &[Arc<Source>],
 ) -> Result<(), StoreError> {
+    store.note_restored(&write.restored);
     if !write.is_join {
         return store.raise(&write.ceilings, write.wall_minus_boot_us);
     }
@@ -164,7 +170,7 @@ mod tests {
     }
 
     fn trim(ceilings: Vec<(usize, Position)>) -> Trim {
-        Trim { ceilings, wall_minus_boot_us: 0 }
+        Trim { ceilings, wall_minus_boot_us: 0, restored: Vec::new() }
     }
 
     fn take_over(directory: &Path) {
@@ -173,10 +179,10 @@ mod tests {
 
     fn job(ceiling: u64) -> Job {
         let ceilings = vec![(0, Position(ceiling))];
-        Job::Write(
-            Write { writer: 0, number: 1, ceilings, generation: 0, is_join: false, wall_minus_boot_us: 0 },
-            Vec::new(),
-        )
+        let (restored, is_join) = (Vec::new(), false);
+        let write =
+            Write { writer: 0, number: 1, ceilings, generation: 0, restored, is_join, wall_minus_boot_us: 0 };
+        Job::Write(write, Vec::new())
     }
 
     #[test]

@@ -11,8 +11,8 @@ use super::metrics::{Metrics, ProtocolCounters, SourceCounters};
 use crate::access::Identity;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
-    KindStatus, LastMinute, Latency, ProtocolStatus, SnowflakeStatus, SourceMinute, SourceStatus, Status,
-    TicketStatus,
+    KindStatus, LastMinute, Latency, PeersStatus, ProtocolStatus, SnowflakeStatus, SourceMinute,
+    SourceStatus, Status, TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::{Limits, Protocol};
@@ -81,6 +81,7 @@ impl Common {
             clock: clock_status(metrics),
             ceilings: ceilings_status(metrics, now),
             fleet: fleet_status(metrics, &sources),
+            peers: peers_status(metrics, &live_config),
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources,
             identities: identities_status(&live_config),
@@ -201,6 +202,7 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
         increment: counter.increment(),
         offset: counter.offset(),
         reserved: source.grant().ceiling().0.saturating_sub(cursor.0),
+        restored: source.grant().is_lost(),
         left,
         left_share: left as f64 / end.0 as f64,
     }
@@ -273,6 +275,13 @@ fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStat
     let seen = metrics.keeper();
     let silent = seen.fleet_failing.clone().or_else(|| seen.fleet_silence.clone());
     Some(FleetStatus { raises: seen.fleet_raises, left_s, silent })
+}
+
+/// Returns the peers' status, if the configuration names any.
+fn peers_status(metrics: &Metrics, live_config: &LiveConfig) -> Option<PeersStatus> {
+    live_config.peers.as_ref()?;
+    let clock_tolerance_s = live_config.clock_tolerance.as_secs_f64();
+    Some(PeersStatus { clock_tolerance_s, peers: metrics.peers().clone() })
 }
 
 fn certificate_status(identity: &ServerCertificate, now: Now) -> CertificateStatus {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::config::{IdentitySettings, Settings, SourceKind, SourceSettings};
+use crate::front::CLOCK_BYTES_MAX;
 use crate::server::shared::start_error::StartError;
 use crate::shard::Order;
 use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
@@ -21,6 +22,8 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
             SourceKind::Snowflake => info::SourceKind::Snowflake,
             SourceKind::Ticket => info::SourceKind::Ticket,
         }),
+        increment: source.is_ticket().then_some(source.increment),
+        offset: source.is_ticket().then_some(source.offset),
         layout: (!source.is_ticket()).then(|| source.layout.to_string()),
         worker_ids: (!source.is_ticket()).then(|| source.worker_ids.set.iter().collect()),
         per_second: (!source.is_ticket()).then(|| source.ids_per_second()),
@@ -33,6 +36,8 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         order: Some(order),
         burst_window_ms: millis(settings.burst_window()),
         max_ahead_ms: millis(settings.max_ahead()),
+        // Each reply has its own.
+        clock_unix_ms: None,
         sources: settings.sources.iter().enumerate().map(describe).collect(),
     };
     check_size(info.to_json())
@@ -52,7 +57,7 @@ pub(super) fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Resu
 
 /// Checks that an INFO reply fits into one frame.
 fn check_size(json: Vec<u8>) -> Result<Vec<u8>, StartError> {
-    let (found, most) = (json.len(), MAX_REPLY_LENGTH - MIN_LENGTH);
+    let (found, most) = (json.len() + CLOCK_BYTES_MAX, MAX_REPLY_LENGTH - MIN_LENGTH);
     if found > most as usize {
         return Err(StartError::WrongSetting(format!(
             "the sources and their worker IDs make an INFO reply of {found} bytes, allowed: {most}; set fewer of them"

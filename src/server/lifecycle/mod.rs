@@ -3,9 +3,11 @@
 //! - `start`: from settings to a daemon that listens under durable ceilings.
 //! - `run`: serves until the stop, and stops in order. `threads`: starts and stops the threads.
 //! - `reload`: replaces the configuration of a running daemon.
+//! - `peers`: compares the daemon with others, at the start and now and then.
 //! - `worker_ids`: numbers and locks worker IDs, for `start` and `reload`. `info`: the reply to INFO.
 
 mod info;
+mod peers;
 pub(crate) mod reload;
 mod rules;
 mod run;

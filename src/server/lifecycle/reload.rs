@@ -147,7 +147,15 @@ impl Reloader {
         let live_config = |version, info_json| {
             let facts = Facts::new(&settings, info_json, access.clone());
             let text = settings.to_text();
-            LiveConfig { version, facts, limits: settings.limits.clone(), supplies: supplies.clone(), text }
+            LiveConfig {
+                version,
+                facts,
+                limits: settings.limits.clone(),
+                peers: secrets.peers.clone(),
+                clock_tolerance: settings.fleet.clock_tolerance,
+                supplies: supplies.clone(),
+                text,
+            }
         };
         if !names.is_empty() {
             // A client that learns of a source from INFO may request its IDs from any shard. So all shards have the source
@@ -178,7 +186,7 @@ impl Reloader {
         // If the machine was restored meanwhile, all live sources lost their grants. Those that were joining were not live.
         if before.losses() != losses {
             let joined = &live_config.supplies[before.supplies.len()..];
-            joined.iter().for_each(|supply| supply.source.grant().revoke());
+            joined.iter().for_each(|supply| supply.source.note_restored());
             self.common.wake_ups.wake_keeper();
         }
         self.wait_for_shards(live_config.version)

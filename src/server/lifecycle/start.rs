@@ -6,6 +6,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::info::{describe, instance};
+use super::peers::refuse_shared;
 use super::reload::Reloader;
 use super::rules::rules;
 use super::threads::make_runtime;
@@ -67,6 +68,10 @@ impl Server {
         let fleet = fleet.map(|access| Joined::join(&mut settings, access, here)).transpose()?;
         let settings = &settings;
         let (numberings, locks) = number_and_lock(settings)?;
+        let instance = instance();
+        if let Some(access) = &secrets.peers {
+            refuse_shared(access, &describe(settings, &instance)?, &inherited.addresses())?;
+        }
         let rule = settings.clock.step_rule();
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
         let now = wall.believe(reading);
@@ -81,7 +86,6 @@ impl Server {
         let count = settings.shards.get();
         let supplies: Vec<Supply> =
             ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();
-        let instance = instance();
         let access = rules(settings, &secrets, &instance, &Rules::default());
         let opened = Opened::open(settings, inherited, &instance, &supplies, now)
             .and_then(|opened| opened.check_certificate(tls.as_ref()).map(|()| opened))
@@ -91,7 +95,9 @@ impl Server {
 
         let facts = Facts::new(settings, info_json, access);
         let (limits, text) = (settings.limits.clone(), settings.to_text());
-        let live_config = LiveConfig { version: 0, facts, limits, supplies, text };
+        let clock_tolerance = settings.fleet.clock_tolerance;
+        let live_config =
+            LiveConfig { version: 0, facts, limits, peers: secrets.peers, clock_tolerance, supplies, text };
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use socket2::{Domain, Socket};
+use socket2::{Domain, SockRef, Socket};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -70,6 +70,18 @@ impl SocketStream {
                 })
             }
         }
+    }
+
+    /// Has the kernel drop what it keeps for the peer when the connection closes. It would go on trying to send that for
+    /// minutes, and a peer that takes nothing can come again meanwhile.
+    pub(crate) fn drop_unsent_at_close(&self) {
+        let now = Some(Duration::ZERO);
+        // Without it the memory goes back later.
+        let _ = match self {
+            SocketStream::Tcp(stream) => SockRef::from(stream).set_linger(now),
+            SocketStream::Tls(stream) => SockRef::from(stream.inner.get_ref().0).set_linger(now),
+            SocketStream::Unix(_) => Ok(()),
+        };
     }
 
     /// Returns the certificates that the client has shown. `None` without TLS.

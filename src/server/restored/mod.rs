@@ -5,6 +5,9 @@
 //!
 //! After an announcement all grants are revoked, so that IDs claimed ahead are dropped. The keeper is woken, and makes the
 //! ceilings durable again before it grants. Without the log, only a jump of wall − boot time shows a restored machine.
+//!
+//! A ticket source loses its grant for good. No clock tells which numbers another copy of the machine has handed out, so the
+//! state says durably that its counter is not known, and a start refuses it until `snowbank ticket set`.
 
 mod kernel_log;
 
@@ -63,11 +66,13 @@ pub(crate) fn watch(KernelLog { way, log }: KernelLog, common: Arc<Common>) {
         let mut restorations = RateLimited::default();
         while await_new_generation(&log) {
             // Held until all grants are revoked. So a reload that adds a source sees from the others that it happened.
-            common.live_config.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
+            common.live_config.borrow().supplies.iter().for_each(|supply| supply.source.note_restored());
             common.wake_ups.wake_keeper();
             if let Some(count) = restorations.count(Instant::now()) {
                 tracing::warn!(
-                    count, "the machine was, or may have been, restored from a snapshot: what was claimed ahead is dropped"
+                    count,
+                    "the machine was, or may have been, restored from a snapshot: what was claimed ahead is dropped, and \
+                     ticket sources are refused until `snowbank ticket set`"
                 );
             }
         }

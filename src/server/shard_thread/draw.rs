@@ -139,7 +139,11 @@ fn end(
     refusal: Option<Refusal>,
 ) -> Result<(), Reason> {
     match refusal {
-        Some(refusal) if !ask.partial || state.runs.is_empty() => Err(refusal.into()),
+        // What it had is skipped, and counts towards the client's rate as well.
+        Some(refusal) if !ask.partial || state.runs.is_empty() => {
+            held.note_drawn(state.runs.iter().map(|run| u64::from(run.count)).sum());
+            Err(refusal.into())
+        }
         _ => {
             note_ids(thread, (session, ask), &state.runs, held);
             Ok(())
@@ -164,7 +168,8 @@ pub(super) fn refuse(
 ) -> Words {
     let (source, limits) = (live_config.source(ask.source), &live_config.limits);
     let longer_wait = Some(limits.max_wait).filter(|most| wait_of(ask, limits, source) < *most);
-    let words = in_words(Refused { reason, identity: session.name(), source: source.name(), longer_wait });
+    let (identity, is_ticket) = (session.name(), source.numbering().is_ticket());
+    let words = in_words(Refused { reason, identity, source: source.name(), is_ticket, longer_wait });
     // A client's own limits say nothing of the source.
     if let Reason::Source(_) = reason {
         let counters = &thread.counters.sources[ask.source];
@@ -215,10 +220,14 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if self.taken.is_some() {
-            self.thread.live_config.borrow().source(self.ask.source).cancel(self.id);
-            self.thread.turn.borrow_mut().waiters.remove(&(self.ask.source, self.id));
-        }
+        let Some((taken, held)) = self.taken.take() else { return };
+        self.thread.turn.borrow_mut().waiters.remove(&(self.ask.source, self.id));
+        let claimed = match self.finished.try_recv() {
+            Ok(finished) => finished.spans.iter().map(|span| span.count).sum(),
+            Err(_) => self.thread.live_config.borrow().source(self.ask.source).cancel(self.id),
+        };
+        // IDs that are skipped count towards the client's rate: the source has lost them.
+        held.note_drawn(taken.count() + claimed);
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turnstile::Place;
-use super::{connection, http};
+use super::{authorization, connection, http};
 use crate::config::Protocol;
 use crate::front::{Front, Memcached, Native, Noeqd, Resp};
 use crate::server::net::accept::{Admitted, OpenConnection};
@@ -60,7 +60,7 @@ async fn serve<F: Front>(
 ) {
     let (front, session) = {
         let live_config = member.thread.live_config.borrow();
-        let session = connection::begin(&stream, &mut open, &live_config, F::HAS_TOKENS);
+        let session = authorization::begin(&stream, &mut open, &live_config, F::HAS_TOKENS);
         (F::new(&live_config.facts), session)
     };
     let guest = place_in_lobby(&member, guest, session.is_authorized()).await;
@@ -76,7 +76,7 @@ async fn serve_http(
     member: Member,
     mut open: OpenConnection,
 ) {
-    let session = connection::begin(&stream, &mut open, &member.thread.live_config.borrow(), true);
+    let session = authorization::begin(&stream, &mut open, &member.thread.live_config.borrow(), true);
     let guest = place_in_lobby(&member, guest, session.is_authorized()).await;
     http::serve(stream, is_loopback, member, (session, guest)).await;
     drop(open);

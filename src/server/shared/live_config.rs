@@ -4,9 +4,11 @@
 //! configuration from its start to its end, and reads it without a lock and without memory that other threads write.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::clock::Now;
 use crate::config::Limits;
+use crate::fleet::peers::PeerAccess;
 use crate::front::Facts;
 use crate::shard::{Lane, Order, Ring, Rings};
 use crate::source::Source;
@@ -17,6 +19,10 @@ pub(crate) struct LiveConfig {
     pub(crate) version: u64,
     pub(crate) facts: Facts,
     pub(crate) limits: Limits,
+    /// The daemons to compare this one with. `None`: there are none.
+    pub(crate) peers: Option<PeerAccess>,
+    /// The difference to a peer's clock to warn of.
+    pub(crate) clock_tolerance: Duration,
     /// The sources by their index. A reload can add sources and cannot remove any.
     pub(crate) supplies: Vec<Supply>,
     /// All settings, for the operator.

@@ -186,7 +186,9 @@ impl From<PlanError> for StartError {
                 StartError::ClockBehind(reason)
             }
             // The layout was changed. Its instant to start at may be years ahead.
-            PlanError::TooFarAhead { .. } | PlanError::NoCounter { .. } => StartError::WrongSetting(reason),
+            PlanError::TooFarAhead { .. } | PlanError::NoCounter { .. } | PlanError::Restored { .. } => {
+                StartError::WrongSetting(reason)
+            }
         }
     }
 }

@@ -398,14 +398,18 @@ impl Source {
         }
     }
 
-    /// Ends the wait of a request whose connection is gone. Positions claimed for it are skipped.
-    pub fn cancel(&self, id: WaitId) {
+    /// Ends the wait of a request whose connection is gone. Positions claimed for it are skipped. Returns their number.
+    pub fn cancel(&self, id: WaitId) -> u64 {
         let mut queue = self.wait_queue.lock();
-        if let Some(index) = queue.waiting.iter().position(|entry| entry.id == id) {
+        let spans = if let Some(index) = queue.waiting.iter().position(|entry| entry.id == id) {
             let entry = queue.waiting.remove(index);
             self.wait_queue.uncount(entry.request.count);
-        }
-        queue.finished.retain(|(_, finished)| finished.id != id);
+            entry.spans
+        } else {
+            let index = queue.finished.iter().position(|(_, finished)| finished.id == id);
+            index.map(|index| queue.finished.remove(index).1.spans).unwrap_or_default()
+        };
+        spans.iter().map(|span| span.count).sum()
     }
 }
 

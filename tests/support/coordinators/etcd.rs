@@ -33,6 +33,13 @@ impl Etcd {
         Some(etcd)
     }
 
+    /// Becomes another cluster at the same address, while it does not run.
+    pub(crate) fn become_another(&mut self) {
+        self.lose_data();
+        // The cluster's identity is a hash of its members' addresses.
+        self.peer = free_address();
+    }
+
     fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }

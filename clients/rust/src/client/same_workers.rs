@@ -12,9 +12,8 @@ use tokio::time::{Instant, sleep};
 use super::connection::Connection;
 use super::error::Error;
 use super::shared::Shared;
-use crate::layout::{Layout, WorkerSet, concurrent_collision};
 use crate::protocol::Info;
-use crate::protocol::info::Source;
+use crate::protocol::info::SharedWorkerId;
 
 /// The time before the first look, and between two looks while daemons collide. A client that lives for less
 /// costs the other endpoints nothing. A daemon that restarts, or that passes its worker IDs on, can look like
@@ -113,26 +112,7 @@ fn find(infos: &[(usize, Info)]) -> Option<Collision> {
 
 /// Compares two endpoints. Those with the same instance lead to one daemon.
 fn compare(one: &(usize, Info), other: &(usize, Info)) -> Option<Collision> {
+    let SharedWorkerId { worker_id, layout, .. } = one.1.shared_worker_id(&other.1)?;
     let instances = [one.1.instance.clone()?, other.1.instance.clone()?];
-    if instances[0] == instances[1] {
-        return None;
-    }
-    let generators = |info: &Info| info.sources.iter().filter_map(generator).collect::<Vec<_>>();
-    let others = generators(&other.1);
-    generators(&one.1).into_iter().find_map(|(layout, workers)| {
-        let collides = |(other_layout, other_workers): &(Layout, WorkerSet)| {
-            concurrent_collision((&layout, &workers), (other_layout, other_workers))
-        };
-        let (worker_id, _) = others.iter().find_map(collides)?;
-        let endpoints = [one.0, other.0];
-        Some(Collision { endpoints, instances: instances.clone(), worker_id, layout: layout.to_string() })
-    })
-}
-
-/// Returns the layout and the worker IDs of a source. A source that has none, or unreadable ones, is not
-/// compared.
-fn generator(source: &Source) -> Option<(Layout, WorkerSet)> {
-    let layout = source.layout.as_ref()?.parse().ok()?;
-    let workers = WorkerSet::from_list(source.worker_ids.clone()?).ok()?;
-    (workers.highest() < Layout::workers(&layout)).then_some((layout, workers))
+    Some(Collision { endpoints: [one.0, other.0], instances, worker_id, layout })
 }

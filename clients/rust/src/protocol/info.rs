@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::layout::{Layout, WorkerSet, concurrent_collision};
+
 /// The most bytes of JSON that a client accepts over all frames of a reply. Some hundred thousand worker IDs
 /// fit.
 pub const MAX_INFO_SIZE: usize = 4 << 20;
@@ -31,6 +33,9 @@ pub struct Info {
     /// The most ms by which an ID's tick may be ahead of the daemon's clock.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub max_ahead_ms: Option<u64>,
+    /// The daemon's wall clock when it answered, in ms of Unix time.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub clock_unix_ms: Option<i64>,
     /// The sources. Each keeps its index while the daemon runs.
     pub sources: Vec<Source>,
 }
@@ -55,6 +60,12 @@ pub struct Source {
     /// The generator of its IDs.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub kind: Option<SourceKind>,
+    /// The distance between two numbers of a ticket source. `None` for a layout.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub increment: Option<u64>,
+    /// The first number of a ticket source's sequence. `None` for a layout.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
     /// The layout in full text form, never a preset's name. `None` for tickets.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
@@ -74,6 +85,17 @@ pub enum SourceKind {
     Snowflake,
     /// A counter.
     Ticket,
+}
+
+/// A worker ID that two daemons have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedWorkerId {
+    /// The source of the first daemon.
+    pub source: String,
+    /// Its worker ID.
+    pub worker_id: u64,
+    /// Its layout in full text form.
+    pub layout: String,
 }
 
 /// An INFO reply that is not the JSON that the protocol promises.
@@ -109,10 +131,41 @@ impl Info {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
+    /// Returns how this daemon and another one can hand out the same ID at the same time: two sources that have the
+    /// same worker ID of one ID space. Returns `None` if the two are one daemon, or do not tell who they are.
+    #[must_use]
+    pub fn shared_worker_id(&self, other: &Self) -> Option<SharedWorkerId> {
+        let instances = [self.instance.as_ref()?, other.instance.as_ref()?];
+        if instances[0] == instances[1] {
+            return None;
+        }
+        let others = other.generators();
+        self.generators().into_iter().find_map(|(source, layout, workers)| {
+            let (worker_id, _) = others
+                .iter()
+                .find_map(|(_, other, its)| concurrent_collision((&layout, &workers), (other, its)))?;
+            Some(SharedWorkerId { source: source.to_owned(), worker_id, layout: layout.to_string() })
+        })
+    }
+
+    /// Returns the name, the layout and the worker IDs of each source that has readable ones.
+    fn generators(&self) -> Vec<(&str, Layout, WorkerSet)> {
+        self.sources.iter().filter_map(Source::generator).collect()
+    }
+
     /// Returns the source of that name.
     #[must_use]
     pub fn source(&self, name: &str) -> Option<&Source> {
         self.sources.iter().find(|source| source.name == name)
+    }
+}
+
+impl Source {
+    /// Returns the name, the layout and the worker IDs. A source that has none, or unreadable ones, is not compared.
+    fn generator(&self) -> Option<(&str, Layout, WorkerSet)> {
+        let layout: Layout = self.layout.as_ref()?.parse().ok()?;
+        let workers = WorkerSet::from_list(self.worker_ids.clone()?).ok()?;
+        (workers.highest() < layout.workers()).then_some((&self.name, layout, workers))
     }
 }
 
@@ -176,10 +229,13 @@ mod tests {
             order: Some(Order::Strict),
             burst_window_ms: Some(10),
             max_ahead_ms: Some(10_000),
+            clock_unix_ms: Some(1_800_000_000_000),
             sources: vec![Source {
                 index: 0,
                 name: "orders".into(),
-                kind: Some(SourceKind::Snowflake),
+                kind: Some(SourceKind::Ticket),
+                increment: Some(2),
+                offset: Some(1),
                 layout: None,
                 worker_ids: Some(vec![1, 2]),
                 per_second: Some(8_192_000),

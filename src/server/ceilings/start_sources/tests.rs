@@ -51,7 +51,7 @@ fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
         assert_eq!(first.unclaimed >= next, !is_known, "{worker_ids}, the next start: {first:?}");
         let [settings] = settings;
         let joining = vec![Joining { settings, numbering: numberings[0].clone(), locks: lock() }];
-        let joined = plan_joining(&[], &records, joining, true, NOW).unwrap().joined;
+        let joined = plan_joining(&[], &records, joining, Some(Path::new("state")), NOW).unwrap().joined;
         let start = joined.sources[0].cursor().unwrap();
         assert_eq!(start >= next, !is_known, "{worker_ids} of a reload: {start:?}");
     }

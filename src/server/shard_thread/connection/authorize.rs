@@ -1,40 +1,32 @@
 //! The time until a client has sent its token. Its connection is a guest of the lobby until then.
 
 use std::io;
-use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::super::authorization::{NoToken, UNAUTHORIZED_DELAY, note_no_token};
 use super::{Connection, Turn};
 use crate::front::Front;
 use crate::server::net::lobby::AUTHORIZED_WITHIN;
-use crate::server::net::rejections;
 use snowbank_client::protocol::MAX_REQUEST_SIZE;
 
 /// The bytes that a turn of a guest reads at most: one request of any size.
 pub(super) const GUEST_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
-
-/// The delay before a client learns that its token is wrong. It holds one of few places meanwhile, so guesses are slow. A
-/// client with a mistake in its configuration does not notice a second.
-const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
 
 impl<F: Front> Connection<F> {
     /// Serves the connection until the client has sent its token. Returns the outcome of that turn, or [`Turn::End`].
     pub(super) async fn authorize(&mut self) -> io::Result<Turn<F>> {
         let Some(guest) = &self.guest else { return Ok(Turn::Done) };
         let shown_out = guest.shown_out();
-        let reason = tokio::select! {
+        let why = tokio::select! {
             biased;
-            () = shown_out => "it sent no token, and a newcomer needed its place",
+            () = shown_out => NoToken::GaveWay,
             turn = timeout(AUTHORIZED_WITHIN, self.run(Turn::Done)) => match turn {
                 Ok(turn) => return turn,
-                Err(_) => {
-                    self.member.thread.counters.unauthorized_timeouts.add(1);
-                    "it sent no token within five seconds"
-                }
+                Err(_) => NoToken::TimedOut,
             },
         };
-        rejections::log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
+        note_no_token(&self.member.thread, (&self.stream.peer(), &self.stream.origin()), why);
         Ok(Turn::End)
     }
 

@@ -7,7 +7,7 @@
 //!
 //! Requests of one connection are served strictly in its order. While one waits for IDs, no later one is looked at.
 //!
-//! - `access`: the session of a connection: who its client is.
+//! - `access`: the session of a connection follows reloads.
 //! - `authorize`: the time until the client has sent its token, in the lobby.
 //! - `queue`: what a connection keeps between turns, and its share of the budget for that.
 //! - `take`: takes the requests of a turn and encodes their replies, some after a wait.
@@ -28,7 +28,6 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-pub(super) use self::access::begin;
 use self::queue::Share;
 use super::backlog::Backlog;
 use super::draw::{Paced, Waiting};

@@ -1,11 +1,7 @@
 //! The bytes that a connection keeps between turns: replies that its client has not taken, and requests that are not decoded.
-//!
-//! All connections together have a budget for them. One connection may keep a share of what the others leave, so the share
-//! shrinks as the budget fills, and those that keep the most are the first that are not read (dynamic thresholds, as A. K.
-//! Choudhury and E. L. Hahne proposed for switches, 1998). A client that reads its replies keeps nothing, and notices nothing.
+//! Their budget: [`budget`](super::super::budget).
 
 use std::io;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -15,6 +11,7 @@ use super::authorize::GUEST_READ_BYTES_MAX;
 use crate::clock;
 use crate::config::Limits;
 use crate::front::{FrameLimit, Front};
+use crate::server::shard_thread::budget::{KEPT_FREELY, TLS_UNSENT_BYTES, kept_max};
 use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shard_thread::turn_state::READ_BYTES_MAX;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
@@ -22,16 +19,6 @@ use snowbank_client::protocol::MAX_REPLY_SIZE;
 /// The most bytes of replies queued for one client; then nothing more is read from it. Four whole reply frames: two on their
 /// way to the socket, two being filled.
 const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
-
-/// The part of the free budget, as a divisor, that one connection may keep. So 64 connections that never read fill half of the
-/// budget, and ten thousand cannot exceed it by more than the smallest steps.
-const SHARE: usize = 64;
-
-/// Bytes that a connection may keep whatever the others keep, so that each makes progress: a few requests.
-const KEPT_FREELY: usize = 4 * 1024;
-
-/// The bytes that TLS may hold, encrypted and not sent: a record.
-const TLS_UNSENT_BYTES: usize = 16 * 1024;
 
 /// The most of one frame while the budget is nearly used up: about four KiB.
 const SMALL_FRAME: FrameLimit = FrameLimit { runs: 256, ids: 512 };
@@ -67,20 +54,12 @@ impl Share {
     }
 }
 
-/// Returns the bytes that one connection may keep.
-fn kept_max(thread: &ThreadState, limits: &Limits) -> usize {
-    let used = thread.common.metrics.queued_bytes.load(Ordering::Relaxed);
-    limits.max_queued_bytes.saturating_sub(used) / SHARE
-}
-
 impl<F: Front> Connection<F> {
     /// Finds the connection's share of the budget for this turn.
     pub(super) fn find_share(&mut self, thread: &ThreadState, limits: &Limits) {
         self.share = match self.guest {
             Some(_) => Share::OF_GUEST,
-            None => {
-                Share { replies_max: kept_max(thread, limits).clamp(KEPT_FREELY, Share::WHOLE.replies_max) }
-            }
+            None => Share { replies_max: kept_max(thread, limits).min(Share::WHOLE.replies_max) },
         };
     }
 
@@ -103,11 +82,14 @@ impl<F: Front> Connection<F> {
     pub(super) async fn await_share(&self) -> io::Result<()> {
         let thread = &self.member.thread;
         loop {
-            let limits = &thread.live_config.borrow().limits.clone();
-            if self.unread.len() <= kept_max(thread, limits).max(KEPT_FREELY) {
+            let (kept_max, stall_timeout) = {
+                let limits = &thread.live_config.borrow().limits;
+                (kept_max(thread, limits), limits.stall_timeout)
+            };
+            if self.unread.len() <= kept_max {
                 return Ok(());
             }
-            if clock::os::boot().since(self.read_at) >= limits.stall_timeout {
+            if clock::os::boot().since(self.read_at) >= stall_timeout {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             sleep(LOOK_AGAIN).await;

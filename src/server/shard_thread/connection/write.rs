@@ -55,7 +55,10 @@ impl<F: Front> Connection<F> {
                     self.member.thread.counters.sent_bytes.add(size as u64);
                 }
                 Ok(Err(error)) => return Err(error),
-                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+                Err(_) => {
+                    self.stream.drop_unsent_at_close();
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
             }
         }
         // An idle connection owns no buffer.

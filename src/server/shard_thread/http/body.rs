@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Frame, SizeHint};
@@ -13,11 +13,19 @@ use super::watched::Activity;
 use crate::front::http::Listing;
 use crate::front::{FrameIds, FrameLimit};
 use crate::server::shard_thread::backlog::Backlog;
+use crate::server::shard_thread::budget::kept_max;
+use crate::server::shard_thread::thread_state::ThreadState;
 use crate::source::Source;
 use snowbank_client::layout::Run;
 
 /// The IDs of one piece: some 30 KB, which a socket takes at once.
 const PIECE: FrameLimit = FrameLimit { runs: usize::MAX, ids: 1_000 };
+
+/// The IDs of one piece while the budget of all connections is nearly used up: some 4 KB.
+const SMALL_PIECE: FrameLimit = FrameLimit { runs: usize::MAX, ids: 128 };
+
+/// The bytes of one ID in a body, about.
+const ID_BYTES: u64 = 30;
 
 /// The body of a response.
 pub(super) enum Body {
@@ -35,6 +43,7 @@ pub(super) struct Listed {
     runs: Vec<Run>,
     rng: fastrand::Rng,
     is_done: bool,
+    thread: Rc<ThreadState>,
     activity: Rc<Activity>,
 }
 
@@ -55,20 +64,29 @@ impl Body {
         (index, source): (usize, Arc<Source>),
         runs: &[Run],
         listing: Listing,
-        (rng, activity): (fastrand::Rng, Rc<Activity>),
+        (thread, activity): (&Rc<ThreadState>, &Rc<Activity>),
     ) -> Body {
-        let is_one_piece = PIECE.fits(runs);
+        let rng = thread.turn.borrow_mut().rng.fork();
+        let (thread, activity) = (Rc::clone(thread), Rc::clone(activity));
+        let is_one_piece = piece(&thread).fits(runs);
         let backlog = Backlog::new(index, (), source.numbering(), runs);
-        let mut listed = Listed { source, backlog, listing, runs: Vec::new(), rng, is_done: false, activity };
+        let mut listed =
+            Listed { source, backlog, listing, runs: Vec::new(), rng, is_done: false, thread, activity };
         listed.activity.note_body(true);
         if is_one_piece { Body::whole(listed.next_piece()) } else { Body::Listed(Box::new(listed)) }
     }
 }
 
+/// Returns the most of one piece.
+fn piece(thread: &ThreadState) -> FrameLimit {
+    let kept_max = kept_max(thread, &thread.live_config.borrow().limits);
+    if kept_max as u64 >= PIECE.ids * ID_BYTES { PIECE } else { SMALL_PIECE }
+}
+
 impl Listed {
     fn next_piece(&mut self) -> String {
         let numbering = self.source.numbering();
-        let more = self.backlog.next_frame(numbering, PIECE, &mut self.runs);
+        let more = self.backlog.next_frame(numbering, piece(&self.thread), &mut self.runs);
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         let ids = FrameIds { runs: &self.runs, random, needs_list, of_reply: None, more };
         let mut text = String::new();
@@ -89,7 +107,10 @@ impl hyper::body::Body for Body {
         match self.get_mut() {
             Body::Whole(full) => Pin::new(full).poll_frame(cx),
             Body::Listed(listed) if listed.is_done => Poll::Ready(None),
-            Body::Listed(listed) => Poll::Ready(Some(Ok(Frame::data(Bytes::from(listed.next_piece()))))),
+            Body::Listed(listed) => {
+                ready!(listed.activity.poll_taken());
+                Poll::Ready(Some(Ok(Frame::data(Bytes::from(listed.next_piece())))))
+            }
         }
     }
 

@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -21,13 +20,10 @@ use crate::front::Conditions;
 use crate::front::http::{Answer, Head, Reply, answer};
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
+use crate::server::shard_thread::authorization::{UNAUTHORIZED_DELAY, log_newcomer};
 use crate::server::shard_thread::draw::draw;
 use crate::server::shard_thread::thread_state::ThreadState;
 use snowbank_client::protocol::ErrorCode;
-
-/// The delay before a client learns that its token is wrong or missing. It holds one of few places meanwhile, so guesses are
-/// slow.
-const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
 
 /// The answer to a client that has sent no token.
 const NO_TOKEN: &str = "this daemon asks for a token; send it as Authorization: Bearer TOKEN";
@@ -150,8 +146,7 @@ impl Responder {
         let content_type = listing.content_type();
         let live_config = self.thread.live_config.borrow();
         let source = Arc::clone(&live_config.supplies[ask.source].source);
-        let rng = self.thread.turn.borrow_mut().rng.fork();
-        let body = Body::of_ids((ask.source, source), &runs, *listing, (rng, Rc::clone(&self.activity)));
+        let body = Body::of_ids((ask.source, source), &runs, *listing, (&self.thread, &self.activity));
         with_headers(StatusCode::OK, content_type, body)
     }
 
@@ -176,14 +171,7 @@ impl Responder {
         {
             return Some(denial.to_string());
         }
-        if let Some(identity) = session.newcomer() {
-            let peer = &*self.peer.0;
-            tracing::info!(
-                identity = identity.name,
-                peer,
-                "an identity has connected, for the first time since the start"
-            );
-        }
+        log_newcomer(session, || self.peer.0.clone());
         if !session.is_authorized() {
             return Some(String::from(NO_TOKEN));
         }

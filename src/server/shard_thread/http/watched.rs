@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use crate::server::net::socket_stream::SocketStream;
+use crate::server::shard_thread::budget::TLS_UNSENT_BYTES;
 
 /// The state of a connection as its deadlines see it.
 #[derive(Debug)]
@@ -24,6 +25,12 @@ pub(super) struct Activity {
     head_since: Cell<Option<Instant>>,
     /// Since when the peer takes nothing of an answer.
     blocked_since: Cell<Option<Instant>>,
+    /// Bytes of answers that the peer has not taken.
+    unwritten: Cell<usize>,
+    /// Bytes of a head that is not whole yet.
+    of_head: Cell<usize>,
+    /// The next answer, or the rest of this one, waits until the peer takes what is written.
+    is_held: Cell<bool>,
     /// When something was last read, written or answered.
     last: Cell<Instant>,
 }
@@ -36,6 +43,9 @@ impl Default for Activity {
             has_body_to_write: Cell::new(false),
             head_since: Cell::new(None),
             blocked_since: Cell::new(None),
+            unwritten: Cell::new(0),
+            of_head: Cell::new(0),
+            is_held: Cell::new(false),
             last: Cell::new(Instant::now()),
         }
     }
@@ -56,6 +66,7 @@ impl Activity {
     pub(super) fn begin_answer(&self) {
         self.is_answering.set(true);
         self.head_since.set(None);
+        self.of_head.set(0);
     }
 
     /// Notes that a body begins or ends that is written piece by piece.
@@ -84,7 +95,22 @@ impl Activity {
         half_done.or_else(|| idle.filter(|_| is_idle).map(|idle| self.last.get() + idle))
     }
 
-    fn note_read(&self) {
+    /// Ready unless the peer has not taken what is written. Its library would otherwise keep one answer after the other.
+    pub(super) fn poll_taken(&self) -> Poll<()> {
+        let is_blocked = self.blocked_since.get().is_some();
+        self.is_held.set(is_blocked);
+        if is_blocked { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// Returns the bytes that are kept for the peer, and of it.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.unwritten.get() + self.of_head.get()
+    }
+
+    fn note_read(&self, size: usize) {
+        if !self.is_answering.get() {
+            self.of_head.set(self.of_head.get() + size);
+        }
         let now = Instant::now();
         self.has_spoken.set(true);
         self.last.set(now);
@@ -124,8 +150,9 @@ impl AsyncRead for Watched {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before {
-            self.activity.note_read();
+        let size = buffer.filled().len() - before;
+        if size > 0 {
+            self.activity.note_read(size);
         }
         polled
     }
@@ -134,16 +161,29 @@ impl AsyncRead for Watched {
 impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.activity.note_written(polled.is_pending());
+        let activity = &self.activity;
+        activity.note_written(polled.is_pending());
+        let written = if let Poll::Ready(Ok(written)) = polled { written } else { 0 };
+        let of_tls = if self.stream.has_unsent() { TLS_UNSENT_BYTES } else { 0 };
+        // The library passes all that it keeps.
+        activity.unwritten.set(bytes.len() - written + of_tls);
+        if !polled.is_pending() && activity.is_held.take() {
+            cx.waker().wake_by_ref();
+        }
         polled
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(cx);
+        let activity = &self.activity;
         if polled.is_pending() {
-            self.activity.note_written(true);
+            activity.note_written(true);
         } else {
-            self.activity.blocked_since.set(None);
+            activity.blocked_since.set(None);
+            activity.unwritten.set(0);
+            if activity.is_held.take() {
+                cx.waker().wake_by_ref();
+            }
         }
         polled
     }

@@ -1,0 +1,183 @@
+//! Other protocols of a target: how a connection begins, how a request is written, and how a reply is read.
+//!
+//! | file | a request of Snowbank | of another server |
+//! |---|---|---|
+//! | [`resp`] | `INCR`, `SNOWBANK.NEXT` | Redis: `INCRBY` of a key of the run's own |
+//! | [`memcached`] | `get` of as many keys | katsubushi: the same; memcached: `incr` of such a key |
+//! | [`http`] | `GET /v1/ids` | katsubushi: `GET /ids?n=` |
+//! | [`noeqd`] | one byte | noeqd: the same |
+//!
+//! A door turns bytes into runs of IDs. All checks and figures are those of Snowbank's own protocol.
+
+mod http;
+mod memcached;
+mod noeqd;
+mod resp;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use snowbank_client::layout::Run;
+use snowbank_client::protocol::{ErrorCode, Info};
+
+use crate::measure::Fault;
+use crate::scenario::Protocol;
+use crate::target::{Access, Conversation, NoTarget, OTHER_ERROR, Token};
+
+/// The most bytes of a reply without its IDs, and of each of its IDs, before it is complete.
+const MAX_REPLY_SIZE: usize = 64 * 1024;
+const MAX_ID_SIZE: usize = 512;
+
+/// The position in the replies of a connection: the request that is answered next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct At {
+    /// The IDs that were asked for.
+    pub(crate) asked: u32,
+    /// The IDs of its reply that have come.
+    pub(crate) come: u64,
+}
+
+/// A part of a reply.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part<'a> {
+    /// IDs, and more may follow.
+    More,
+    /// The end of the reply.
+    End,
+    /// A refusal, in the target's words.
+    Refused { code: u16, words: Cow<'a, [u8]> },
+}
+
+/// A part, and the bytes that it takes; `None` if it is not all there.
+type Read<'a> = Result<Option<(Part<'a>, usize)>, Fault>;
+
+/// A protocol with the names that requests need.
+pub(crate) trait Door: fmt::Debug + Send + Sync {
+    /// Appends a request for so many IDs.
+    fn ask(&self, out: &mut Vec<u8>, count: u32);
+
+    /// Reads the next part of a reply and appends its IDs to `runs`.
+    ///
+    /// # Errors
+    /// The fault of bytes that are no reply.
+    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a>;
+
+    /// Returns the most IDs that one request can ask for.
+    fn max_count(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Returns the command that removes the counter that the run has made, if it has.
+    fn clean_up(&self) -> Option<String> {
+        None
+    }
+}
+
+/// The answers of a target before it is loaded.
+pub(crate) struct Met {
+    pub(crate) door: Arc<dyn Door>,
+    /// The description of its sources, where the protocol has one.
+    pub(crate) info: Option<Info>,
+    pub(crate) version: Option<String>,
+}
+
+/// Begins a connection: shows the token.
+///
+/// # Errors
+/// [`NoTarget`], also if the target refuses it.
+pub(crate) fn authorize(
+    protocol: Protocol,
+    conversation: &mut Conversation,
+    token: &Token,
+) -> Result<(), NoTarget> {
+    match protocol {
+        Protocol::Snowbank => conversation.authorize(token),
+        Protocol::Resp => resp::authorize(conversation, token),
+        Protocol::Noeqd => noeqd::authorize(conversation, token),
+        // Each request carries it; or there is no place for one.
+        Protocol::Http | Protocol::Memcached | Protocol::Echo => Ok(()),
+    }
+}
+
+/// Greets a target that speaks one of these protocols. `source` is the name of the source to draw from.
+///
+/// # Errors
+/// [`NoTarget`] if it speaks another protocol.
+pub(crate) fn meet(
+    conversation: &mut Conversation,
+    access: &Access,
+    source: Option<&str>,
+) -> Result<Met, NoTarget> {
+    match access.protocol {
+        Protocol::Resp => resp::meet(conversation, source),
+        Protocol::Memcached => memcached::meet(conversation, source),
+        Protocol::Http => http::meet(conversation, access, source),
+        Protocol::Noeqd => noeqd::meet(conversation),
+        Protocol::Snowbank | Protocol::Echo => unreachable!("these are no doors"),
+    }
+}
+
+/// Checks that the rest of a reply need not be waited for in vain.
+///
+/// # Errors
+/// [`Fault::Unreadable`] if it is longer than any reply.
+pub(crate) fn check_size(size: usize, at: At) -> Result<(), Fault> {
+    let most = MAX_REPLY_SIZE + MAX_ID_SIZE * at.asked as usize;
+    if size > most { Err(unreadable("a reply without an end")) } else { Ok(()) }
+}
+
+fn unreadable(reason: &str) -> Fault {
+    Fault::Unreadable(reason.to_owned())
+}
+
+/// Returns a name of a counter that no other client uses.
+fn key_of_our_own() -> String {
+    format!("snowbank-loadtest:{:016x}", fastrand::u64(..))
+}
+
+/// Appends an ID; one that goes on from the last run is part of it.
+fn push(runs: &mut Vec<Run>, id: u64) {
+    match runs.last_mut() {
+        Some(last) if last.first.checked_add(last.count.into()) == Some(id) => last.count += 1,
+        _ => runs.push(Run { first: id, count: 1, stride: 1 }),
+    }
+}
+
+/// Returns the `count` numbers that end at `last`, as a counter hands them out.
+fn counted_up_to(last: u64, count: u32) -> Result<Run, Fault> {
+    let before = last.checked_sub(count.into());
+    let first = before.ok_or_else(|| unreadable("a number below the count asked for"))? + 1;
+    Ok(Run { first, count, stride: 1 })
+}
+
+/// Returns the first line without its end, and its size with it.
+fn line(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let end = bytes.iter().position(|&byte| byte == b'\n')?;
+    let line = &bytes[..end];
+    Some((line.strip_suffix(b"\r").unwrap_or(line), end + 1))
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    let is_number = digits.first().is_some_and(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
+}
+
+/// Returns a refusal; its first word may be the name of an error code of Snowbank.
+fn refused(words: &[u8]) -> Part<'_> {
+    let first = words.split(|&byte| byte == b' ').next().unwrap_or_default();
+    Part::Refused { code: code_of(&String::from_utf8_lossy(first)), words: Cow::Borrowed(words) }
+}
+
+/// Returns the number of an error code by its name, in any case.
+fn code_of(name: &str) -> u16 {
+    let name = match name {
+        "NOAUTH" | "WRONGPASS" => "unauthorized",
+        name => name,
+    };
+    let all = (1..=u8::MAX.into()).map_while(ErrorCode::from_u16);
+    all.into_iter().find(|code| code.name().eq_ignore_ascii_case(name)).map_or(OTHER_ERROR, ErrorCode::to_u16)
+}
+
+#[cfg(test)]
+mod tests;

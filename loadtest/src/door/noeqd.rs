@@ -1,0 +1,56 @@
+//! noeqd's protocol: one byte asks for so many IDs, and each comes back as eight bytes, big-endian.
+
+use std::sync::Arc;
+
+use snowbank_client::layout::Run;
+
+use super::{At, Door, Met, Part, Read, push};
+use crate::target::{Conversation, NoTarget, Token};
+
+/// The size of an ID.
+const ID_SIZE: usize = 8;
+
+/// The protocol. It has no errors: a refusal closes the connection.
+#[derive(Debug)]
+pub(super) struct Noeqd;
+
+/// Sends 0, the size of the token and the token; there is no answer.
+pub(super) fn authorize(conversation: &mut Conversation, token: &Token) -> Result<(), NoTarget> {
+    let Ok(size) = u8::try_from(token.bytes().len()) else {
+        return Err(conversation.cannot("noeqd has no place for a token of more than 255 bytes"));
+    };
+    conversation.send(|out| {
+        out.extend_from_slice(&[0, size]);
+        out.extend_from_slice(token.bytes());
+    })
+}
+
+/// Asks for an ID: nothing else has an answer.
+pub(super) fn meet(conversation: &mut Conversation) -> Result<Met, NoTarget> {
+    conversation.send(|out| out.push(1))?;
+    conversation.next(|bytes| Ok(bytes.get(..ID_SIZE).map(|_| ((), ID_SIZE))))?;
+    Ok(Met { door: Arc::new(Noeqd), info: None, version: None })
+}
+
+impl Door for Noeqd {
+    fn ask(&self, out: &mut Vec<u8>, count: u32) {
+        // Never more than `max_count`.
+        out.push(u8::try_from(count).unwrap_or(u8::MAX));
+    }
+
+    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
+        let left = usize::try_from(u64::from(at.asked).saturating_sub(at.come)).unwrap_or(usize::MAX);
+        let (ids, _) = bytes.as_chunks::<ID_SIZE>();
+        let come = ids.len().min(left);
+        ids[..come].iter().for_each(|id| push(runs, u64::from_be_bytes(*id)));
+        match come {
+            0 => Ok(None),
+            come if come == left => Ok(Some((Part::End, come * ID_SIZE))),
+            come => Ok(Some((Part::More, come * ID_SIZE))),
+        }
+    }
+
+    fn max_count(&self) -> u32 {
+        u8::MAX.into()
+    }
+}

@@ -1,0 +1,171 @@
+//! RESP, the protocol of Redis.
+
+use snowbank_client::layout::Run;
+
+use super::{
+    At, Door, Met, Part, Read, counted_up_to, key_of_our_own, line, number, push, refused, unreadable,
+};
+use crate::check::Violation;
+use crate::measure::Fault;
+use crate::target::{Conversation, NoTarget, Token};
+use crate::units::printable;
+
+use std::sync::Arc;
+
+/// The longest line that is waited for; numbers and errors are far shorter.
+const MAX_LINE_SIZE: usize = 4_096;
+
+/// A source of Snowbank, or a counter of a Redis.
+#[derive(Debug)]
+pub(super) enum Resp {
+    /// `None`: the door's own choice.
+    Source(Option<String>),
+    /// Numbers from a key.
+    Counter { key: String },
+}
+
+pub(super) fn authorize(conversation: &mut Conversation, token: &Token) -> Result<(), NoTarget> {
+    conversation.send(|out| command(out, &[b"AUTH", token.bytes()]))?;
+    expect_line(conversation, b"+OK")
+}
+
+/// Tells Snowbank from a Redis by its INFO.
+pub(super) fn meet(conversation: &mut Conversation, source: Option<&str>) -> Result<Met, NoTarget> {
+    conversation.send(|out| command(out, &[b"INFO", b"server"]))?;
+    let text = conversation.next(|bytes| match bytes.first() {
+        None => Ok(None),
+        Some(b'$' | b'=') => Ok(bulk(bytes).map(|(text, size)| (text.to_vec(), size))),
+        Some(_) => Ok(line(bytes).map(|(line, size)| (line.to_vec(), size))),
+    })?;
+    if let Some(words) = text.strip_prefix(b"-") {
+        return Err(refusal(conversation, words));
+    }
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let value = |key: &str| {
+        text.lines().find_map(|line| Some(printable(line.strip_prefix(key)?.strip_prefix(':')?.trim())))
+    };
+    let (door, version) = match (value("snowbank_version"), value("redis_version")) {
+        (Some(version), _) => (Resp::Source(source.map(str::to_owned)), version),
+        (None, Some(version)) => {
+            (Resp::Counter { key: key_of_our_own() }, format!("Redis {version}, INCRBY"))
+        }
+        (None, None) => return Err(conversation.not_that("RESP, the protocol of Redis", text.as_bytes())),
+    };
+    Ok(Met { door: Arc::new(door), info: None, version: Some(version) })
+}
+
+/// Waits for this line.
+fn expect_line(conversation: &mut Conversation, expected: &[u8]) -> Result<(), NoTarget> {
+    let found = conversation.next(|bytes| Ok(line(bytes).map(|(line, size)| (line.to_vec(), size))))?;
+    match found.strip_prefix(b"-") {
+        _ if found == expected => Ok(()),
+        Some(words) => Err(refusal(conversation, words)),
+        None => Err(conversation.not_that("RESP, the protocol of Redis", &found)),
+    }
+}
+
+fn refusal(conversation: &Conversation, words: &[u8]) -> NoTarget {
+    match refused(words) {
+        Part::Refused { code, words } => conversation.refused(code, &words),
+        Part::More | Part::End => unreachable!("a refusal is refused"),
+    }
+}
+
+impl Door for Resp {
+    fn ask(&self, out: &mut Vec<u8>, count: u32) {
+        let digits = count.to_string();
+        match self {
+            Self::Counter { key } => command(out, &[b"INCRBY", key.as_bytes(), digits.as_bytes()]),
+            Self::Source(Some(source)) if count == 1 => command(out, &[b"INCR", source.as_bytes()]),
+            Self::Source(Some(source)) => {
+                command(out, &[b"SNOWBANK.NEXT", source.as_bytes(), digits.as_bytes()]);
+            }
+            Self::Source(None) => command(out, &[b"SNOWBANK.NEXT", digits.as_bytes()]),
+        }
+    }
+
+    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
+        let Some((first, size)) = line(bytes) else {
+            return if bytes.len() > MAX_LINE_SIZE {
+                Err(unreadable("a line without an end"))
+            } else {
+                Ok(None)
+            };
+        };
+        match (first.split_first(), self) {
+            (Some((b'-', words)), _) if at.come == 0 => Ok(Some((refused(words), size))),
+            (Some((b':', digits)), Self::Counter { .. }) => {
+                runs.push(counted_up_to(id(digits)?, at.asked)?);
+                Ok(Some((Part::End, size)))
+            }
+            (Some((b':', digits)), Self::Source(_)) => {
+                push(runs, id(digits)?);
+                Ok(Some((Part::End, size)))
+            }
+            (Some((b'*', digits)), Self::Source(_)) if at.come == 0 => {
+                let found = id(digits)?;
+                if found != u64::from(at.asked) {
+                    return Err(Fault::Violation(Violation::Count { asked: at.asked, found }));
+                }
+                elements(bytes, size, at, runs)
+            }
+            // INCR with `replies = "string"`, and the further elements of an array.
+            (Some((b'$', _)), Self::Source(_)) if at.come > 0 || at.asked == 1 => {
+                elements(bytes, 0, at, runs)
+            }
+            _ => Err(unreadable("a reply that is no number")),
+        }
+    }
+
+    fn clean_up(&self) -> Option<String> {
+        match self {
+            Self::Counter { key } => Some(format!("DEL {key}\r\n")),
+            Self::Source(_) => None,
+        }
+    }
+}
+
+/// Reads the elements of an array from `start` on, as far as they have come.
+fn elements<'a>(bytes: &'a [u8], start: usize, at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    let (mut taken, mut come) = (start, at.come);
+    while come < u64::from(at.asked)
+        && let Some((text, size)) = bulk(&bytes[taken..])
+    {
+        push(runs, id(text)?);
+        come += 1;
+        taken += size;
+    }
+    match come {
+        // The header alone is not taken: without an ID, nothing would say that it has come.
+        _ if come == at.come => {
+            let is_other = bytes.get(start).is_some_and(|&kind| kind != b'$');
+            let is_endless = is_other || bytes.len() > start + MAX_LINE_SIZE;
+            if is_endless { Err(unreadable("an element that is no text")) } else { Ok(None) }
+        }
+        _ if come == u64::from(at.asked) => Ok(Some((Part::End, taken))),
+        _ => Ok(Some((Part::More, taken))),
+    }
+}
+
+fn id(digits: &[u8]) -> Result<u64, Fault> {
+    number(digits).ok_or_else(|| unreadable("a reply that is no number"))
+}
+
+/// Returns the text of a bulk string, and its size; `None` if it is not all there, or something else.
+fn bulk(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let (head, start) = line(bytes)?;
+    let length = usize::try_from(number(head.strip_prefix(b"$").or(head.strip_prefix(b"="))?)?).ok()?;
+    let end = start.checked_add(length)?;
+    let text = bytes.get(start..end)?;
+    (bytes.get(end..end.checked_add(2)?)? == b"\r\n").then_some((text, end + 2))
+}
+
+/// Appends a command as an array of bulk strings.
+fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
+    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}

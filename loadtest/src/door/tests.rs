@@ -1,0 +1,148 @@
+use proptest::prelude::*;
+
+use super::memcached::Memcached;
+use super::noeqd::Noeqd;
+use super::resp::Resp;
+use super::*;
+use crate::check::Violation;
+
+fn source() -> Resp {
+    Resp::Source(Some("a".to_owned()))
+}
+
+fn asked(door: &dyn Door, count: u32) -> String {
+    let mut out = Vec::new();
+    door.ask(&mut out, count);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The result of a reply to a request for so many IDs: the IDs, and what ended it.
+type Outcome = Result<(Vec<u64>, String), Fault>;
+
+/// Reads a reply that comes in these pieces.
+fn reply<'a>(door: &dyn Door, asked: u32, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
+    let (mut input, mut ids, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+    for piece in pieces {
+        input.extend_from_slice(piece);
+        loop {
+            let read = door.read(&input, At { asked, come: ids.len() as u64 }, &mut runs);
+            ids.extend(runs.drain(..).flat_map(|run: Run| run.ids().collect::<Vec<_>>()));
+            let Some((part, size)) = read? else { break };
+            let end = match part {
+                Part::More => None,
+                Part::End => Some("end".to_owned()),
+                Part::Refused { code, words } => {
+                    Some(format!("{} {}", crate::target::code_name(code), String::from_utf8_lossy(&words)))
+                }
+            };
+            input.drain(..size);
+            if let Some(end) = end {
+                assert!(input.is_empty(), "{:?} is left over", String::from_utf8_lossy(&input));
+                return Ok((ids, end));
+            }
+        }
+    }
+    Ok((ids, "incomplete".to_owned()))
+}
+
+fn whole(door: &dyn Door, asked: u32, bytes: &[u8]) -> Outcome {
+    reply(door, asked, [bytes])
+}
+
+fn http() -> http::Http {
+    http::Http::of("GET /ids?n=", "", b" HTTP/1.1\r\n\r\n")
+}
+
+fn memcached() -> Memcached {
+    Memcached::Ids { key: "a".to_owned() }
+}
+
+#[test]
+fn requests_are_those_of_the_protocols() {
+    assert_eq!(asked(&source(), 1), "*2\r\n$4\r\nINCR\r\n$1\r\na\r\n");
+    assert_eq!(asked(&source(), 20), "*3\r\n$13\r\nSNOWBANK.NEXT\r\n$1\r\na\r\n$2\r\n20\r\n");
+    assert_eq!(asked(&Resp::Source(None), 1), "*2\r\n$13\r\nSNOWBANK.NEXT\r\n$1\r\n1\r\n");
+    let counter = Resp::Counter { key: "k".to_owned() };
+    assert_eq!(asked(&counter, 100), "*3\r\n$6\r\nINCRBY\r\n$1\r\nk\r\n$3\r\n100\r\n");
+    assert_eq!(asked(&memcached(), 3), "get a a a\r\n");
+    assert_eq!(asked(&Memcached::Counter { key: "k".to_owned() }, 9), "incr k 9\r\n");
+    assert_eq!(asked(&http(), 7), "GET /ids?n=7 HTTP/1.1\r\n\r\n");
+    assert_eq!(asked(&Noeqd, 7), "\u{7}");
+}
+
+/// A whole reply with the IDs 7 and 9 in each protocol.
+fn seven_and_nine() -> Vec<(Box<dyn Door>, Vec<u8>)> {
+    let noeqd = [7_u64.to_be_bytes(), 9_u64.to_be_bytes()].concat();
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n7\r\n3;x\r\n\n9\n\r\n0\r\n\r\n";
+    vec![
+        (Box::new(source()), b"*2\r\n$1\r\n7\r\n$1\r\n9\r\n".to_vec()),
+        (Box::new(memcached()), b"VALUE a 0 1\r\n7\r\nVALUE a 0 1\r\n9\r\nEND\r\n".to_vec()),
+        (Box::new(http()), b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n7\n9\n".to_vec()),
+        (Box::new(http()), chunked.to_vec()),
+        (Box::new(Noeqd), noeqd),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn however_a_reply_is_cut_it_is_read_alike(cuts in prop::collection::vec(0_usize..100, 0..4)) {
+        for (door, bytes) in seven_and_nine() {
+            let mut ends: Vec<usize> = cuts.iter().map(|cut| cut % bytes.len()).collect();
+            ends.extend([0, bytes.len()]);
+            ends.sort_unstable();
+            let pieces = ends.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
+            let read = reply(&*door, 2, pieces);
+            prop_assert_eq!(read, Ok((vec![7, 9], "end".to_owned())));
+        }
+    }
+}
+
+#[test]
+fn counters_give_the_last_of_their_numbers() {
+    let of = |ids: [u64; 3]| Ok((ids.to_vec(), "end".to_owned()));
+    assert_eq!(whole(&Resp::Counter { key: "k".to_owned() }, 3, b":42\r\n"), of([40, 41, 42]));
+    assert_eq!(whole(&Memcached::Counter { key: "k".to_owned() }, 3, b"42\r\n"), of([40, 41, 42]));
+    assert!(whole(&Resp::Counter { key: "k".to_owned() }, 3, b":2\r\n").is_err());
+}
+
+#[test]
+fn refusals_keep_their_code_and_words() {
+    let end = |door: &dyn Door, bytes: &[u8]| whole(door, 1, bytes).map(|(_, end)| end);
+    let exhausted = Ok("exhausted EXHAUSTED retry_after_ms=3 source a".to_owned());
+    assert_eq!(end(&source(), b"-EXHAUSTED retry_after_ms=3 source a\r\n"), exhausted);
+    assert_eq!(end(&source(), b"-ERR no\r\n"), Ok("error ERR no".to_owned()));
+    let line = b"SERVER_ERROR clock_behind retry_after_ms=3\r\n";
+    assert_eq!(end(&memcached(), line), Ok("clock_behind clock_behind retry_after_ms=3".to_owned()));
+    assert_eq!(end(&memcached(), b"ERROR\r\n"), Ok("error ERROR".to_owned()));
+    let refused =
+        b"HTTP/1.1 503 No\r\ncontent-length: 38\r\n\r\n{\"error\":\"no_ceiling\",\"message\":\"why\"}";
+    assert_eq!(end(&http(), refused), Ok("no_ceiling why".to_owned()));
+    let other = b"HTTP/1.1 502 No\r\ncontent-length: 2\r\n\r\nno";
+    assert_eq!(end(&http(), other), Ok("error status 502".to_owned()));
+}
+
+#[test]
+fn bytes_that_are_no_reply_are_faults() {
+    let found = Fault::Violation(Violation::Count { asked: 2, found: 1 });
+    assert_eq!(whole(&source(), 2, b"*1\r\n$1\r\n7\r\n"), Err(found));
+    let wrong: [(&dyn Door, &[u8]); 9] = [
+        (&source(), b"+OK\r\n"),
+        (&source(), b":-1\r\n"),
+        (&source(), b"$1\r\n7\r\n"),
+        (&source(), b"*2\r\n:7\r\n:9\r\n"),
+        (&memcached(), b"VALUE b 0 1\r\n7\r\nEND\r\n"),
+        (&memcached(), b"VALUE a 0 2\r\n7\r\nEND\r\n"),
+        (&http(), b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno"),
+        (&http(), b"HTTP/1.1 200 OK\r\n\r\n7\n"),
+        (&http(), b"SSH-2.0\r\n\r\n\r\n"),
+    ];
+    for (door, bytes) in wrong {
+        assert!(
+            matches!(whole(door, 2, bytes), Err(Fault::Unreadable(_))),
+            "{:?}",
+            String::from_utf8_lossy(bytes)
+        );
+    }
+    assert!(check_size(100_000, At { asked: 1, come: 0 }).is_err());
+    assert!(check_size(100_000, At { asked: 1_000, come: 0 }).is_ok());
+}

@@ -1,0 +1,267 @@
+//! The peers of a daemon: other daemons that it asks for their worker IDs and their clocks, as a client does.
+//!
+//! A peer that is out of reach proves nothing, so peers do not replace a coordinator.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tokio::net::lookup_host;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::clock;
+use snowbank_client::address::Address;
+use snowbank_client::protocol::Info;
+use snowbank_client::tls::ClientFiles;
+use snowbank_client::{Client, ClientOptions};
+
+/// The most daemons that are asked, the first ones: each of so many answers 26 times a second.
+pub const PEERS_MAX: usize = 256;
+
+/// The error of a reading of the clock in whole ms.
+const READING_US: i64 = 1_000;
+
+/// The peers' addresses, and the credentials for them.
+#[derive(Clone)]
+pub struct PeerAccess {
+    /// Their addresses. A name stands for all daemons that it resolves to.
+    pub addresses: Vec<Address>,
+    /// The token, where they ask for one.
+    pub token: Option<String>,
+    /// The authorities to trust, and this side's certificate.
+    pub tls: ClientFiles,
+}
+
+impl fmt::Debug for PeerAccess {
+    /// Writes no token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeerAccess").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+/// One peer's answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The address that was asked.
+    pub address: String,
+    /// The peer's description of itself, or the reason why there is none.
+    pub result: Result<Described, String>,
+}
+
+/// A peer, described by itself.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// Its INFO.
+    pub info: Info,
+    /// The microseconds by which its clock is ahead of this machine's at least, negative if it is behind; 0 while the time
+    /// that the answer took may explain the difference. `None`: it does not tell its clock.
+    pub clock_ahead_us: Option<i64>,
+}
+
+/// An address to ask, and the place of the setting's address that led to it.
+type Asked = (usize, Address);
+
+/// Asks all peers, again and again, on a connection to each that stays open.
+pub struct Peers {
+    access: PeerAccess,
+    /// The longest wait for all answers.
+    timeout: Duration,
+    /// True to give a peer up that cannot be connected to, before that.
+    is_hasty: bool,
+    clients: HashMap<Address, Client>,
+}
+
+impl Peers {
+    /// Prepares to ask. `is_hasty`: gives a peer up that cannot be connected to at once.
+    pub fn new(access: PeerAccess, timeout: Duration, is_hasty: bool) -> Self {
+        Peers { access, timeout, is_hasty, clients: HashMap::new() }
+    }
+
+    /// Asks all peers at the same time but those at `skipped` addresses. Returns their answers in the order of the setting.
+    pub async fn ask(&mut self, skipped: impl Fn(SocketAddr) -> bool) -> Vec<Answer> {
+        let (mut asked, mut answers) = (Vec::new(), Vec::new());
+        for (place, address, found) in resolve_all(&self.access.addresses, self.timeout).await {
+            match found {
+                Ok(found) => asked.extend(found.into_iter().map(|address| (place, address))),
+                Err(reason) => answers.push((place, address.clone(), Err(reason))),
+            }
+        }
+        asked.retain(|(_, address)| !socket_address(address).is_some_and(&skipped));
+        asked.truncate(PEERS_MAX);
+        self.clients.retain(|address, _| asked.iter().any(|(_, other)| other == address));
+        let mut looks = JoinSet::new();
+        for (place, address) in asked {
+            let client = self.client(place, &address);
+            let wait = self.timeout;
+            looks.spawn(async move {
+                let result = match client {
+                    Ok(client) => describe(&client, wait).await,
+                    Err(reason) => Err(reason),
+                };
+                (place, address, result)
+            });
+        }
+        answers.extend(looks.join_all().await);
+        distinct(answers)
+    }
+
+    /// Returns the client of an address that an address of the setting led to. A certificate must have the name that is set.
+    fn client(&mut self, place: usize, address: &Address) -> Result<Client, String> {
+        if let Some(client) = self.clients.get(address) {
+            return Ok(client.clone());
+        }
+        let PeerAccess { addresses, token, tls } = &self.access;
+        let tls = match &addresses[place] {
+            Address::Tls { host, .. } => tls.clone().server_name(host),
+            _ => tls.clone(),
+        };
+        let options = ClientOptions::to([address.clone()]).tls(tls).fail_fast(self.is_hasty);
+        let options = options.timeout(self.timeout).connect_timeout(self.timeout);
+        let options = token.iter().fold(options, |options, token| options.token(token.as_bytes()));
+        let client = Client::new(options).map_err(|error| error.to_string())?;
+        self.clients.insert(address.clone(), client.clone());
+        Ok(client)
+    }
+}
+
+/// Finds the addresses that each address of the setting stands for.
+async fn resolve_all(
+    addresses: &[Address],
+    wait: Duration,
+) -> Vec<(usize, Address, Result<Vec<Address>, String>)> {
+    let mut looks = JoinSet::new();
+    for (place, address) in addresses.iter().cloned().enumerate() {
+        looks.spawn(async move {
+            let found = resolve(&address, wait).await;
+            (place, address, found)
+        });
+    }
+    let mut found = looks.join_all().await;
+    found.sort_by_key(|(place, ..)| *place);
+    found
+}
+
+/// Finds the addresses that one stands for.
+async fn resolve(address: &Address, wait: Duration) -> Result<Vec<Address>, String> {
+    let (host, port) = match address {
+        Address::Tcp { host, port } | Address::Tls { host, port } if host.parse::<IpAddr>().is_err() => {
+            (host, port)
+        }
+        _ => return Ok(vec![address.clone()]),
+    };
+    let found = timeout(wait, lookup_host((host.as_str(), *port))).await;
+    let found = found.map_err(|_| format!("cannot resolve {host:?} within {wait:?}"))?;
+    let found = found.map_err(|error| format!("cannot resolve {host:?}: {error}"))?;
+    let mut found: Vec<SocketAddr> = found.collect();
+    found.sort_unstable();
+    found.dedup();
+    let to_address = |at: SocketAddr| match (at.ip().to_string(), at.port()) {
+        (host, port) if address.is_tls() => Address::Tls { host, port },
+        (host, port) => Address::Tcp { host, port },
+    };
+    Ok(found.into_iter().map(to_address).collect())
+}
+
+/// Returns the socket address of an address that names an IP.
+fn socket_address(address: &Address) -> Option<SocketAddr> {
+    match address {
+        Address::Tcp { host, port } | Address::Tls { host, port } => {
+            host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, *port))
+        }
+        Address::Unix(_) => None,
+    }
+}
+
+/// Asks one peer.
+async fn describe(client: &Client, wait: Duration) -> Result<Described, String> {
+    let before = clock::os::read().wall.0;
+    let info = match timeout(wait, client.info()).await {
+        Ok(info) => info.map_err(|error| error.to_string())?,
+        Err(_) => return Err(format!("no answer within {wait:?}")),
+    };
+    let clock_ahead_us = info
+        .clock_unix_ms
+        .map(|at_ms| ahead_us(at_ms.saturating_mul(1_000), before, clock::os::read().wall.0));
+    Ok(Described { info, clock_ahead_us })
+}
+
+/// Returns by how much a clock is ahead that showed `at_us` between two instants of ours: as little as can be.
+fn ahead_us(at_us: i64, before_us: i64, after_us: i64) -> i64 {
+    let (least, most) =
+        (at_us.saturating_sub(after_us), at_us.saturating_add(READING_US).saturating_sub(before_us));
+    if least > 0 { least } else { most.min(0) }
+}
+
+/// Returns the answers in the order of the setting, each daemon once. A name's address that does not answer is left out if
+/// one of the other address family does: one daemon may have both, and listen on one.
+fn distinct(mut all: Vec<(usize, Address, Result<Described, String>)>) -> Vec<Answer> {
+    all.sort_by_key(|(place, address, _)| (*place, address.to_string()));
+    let is_v6 = |address: &Address| socket_address(address).map(|at| at.is_ipv6());
+    let answered: Vec<Asked> =
+        all.iter().filter(|(.., result)| result.is_ok()).map(|(place, at, _)| (*place, at.clone())).collect();
+    let is_other_family = |(place, address, _): &(usize, Address, _)| {
+        let other = is_v6(address).map(|is_v6| !is_v6);
+        other.is_some() && answered.iter().any(|(of, at)| of == place && is_v6(at) == other)
+    };
+    let mut instances: Vec<String> = Vec::new();
+    let mut is_new = |result: &Result<Described, String>| {
+        let instance = result.as_ref().ok().and_then(|described| described.info.instance.clone());
+        let is_new = instance.as_ref().is_none_or(|instance| !instances.contains(instance));
+        instances.extend(instance);
+        is_new
+    };
+    all.retain(|one| if one.2.is_ok() { is_new(&one.2) } else { !is_other_family(one) });
+    all.into_iter().map(|(_, address, result)| Answer { address: address.to_string(), result }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    #[test]
+    fn a_difference_that_the_answers_time_explains_is_none() {
+        for (at, before, after, expected) in [
+            (5 * SECOND, 4 * SECOND, 6 * SECOND, 0),
+            (4 * SECOND, 4 * SECOND, 4 * SECOND, 0),
+            (9 * SECOND, 4 * SECOND, 6 * SECOND, 3 * SECOND),
+            (SECOND, 4 * SECOND, 6 * SECOND, -3 * SECOND + READING_US),
+            (i64::MAX, 0, 0, i64::MAX),
+            (i64::MIN, SECOND, SECOND, i64::MIN),
+        ] {
+            assert_eq!(ahead_us(at, before, after), expected, "{at} between {before} and {after}");
+        }
+    }
+
+    fn answer(
+        place: usize,
+        address: &str,
+        instance: Option<&str>,
+    ) -> (usize, Address, Result<Described, String>) {
+        let described = |name| {
+            let json = format!(r#"{{"protocol":1,"max_count":5,"instance":"{name}","sources":[]}}"#);
+            Described { info: Info::from_json(json.as_bytes()).expect("right JSON"), clock_ahead_us: None }
+        };
+        (
+            place,
+            address.parse().expect("an address"),
+            instance.map(described).ok_or_else(|| "silent".to_owned()),
+        )
+    }
+
+    #[test]
+    fn each_daemon_counts_once_and_a_family_on_which_it_does_not_listen_not_at_all() {
+        let all = vec![
+            answer(1, "10.0.0.1:1", Some("a")),
+            answer(0, "127.0.0.1:1", Some("a")),
+            answer(0, "[::1]:1", None),
+            answer(2, "10.0.0.2:1", None),
+            answer(2, "10.0.0.3:1", Some("b")),
+        ];
+        let addresses: Vec<String> = distinct(all).into_iter().map(|answer| answer.address).collect();
+        assert_eq!(addresses, ["127.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"]);
+    }
+}

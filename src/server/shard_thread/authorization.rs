@@ -1,0 +1,62 @@
+//! The authorization of a client, whatever its protocol: begins its session, logs who came, and notes who did not authorize
+//! itself.
+
+use std::time::Duration;
+
+use super::thread_state::ThreadState;
+use crate::access::{Denial, Session};
+use crate::clock;
+use crate::server::net::accept::OpenConnection;
+use crate::server::net::rejections;
+use crate::server::net::socket_stream::SocketStream;
+use crate::server::shared::live_config::LiveConfig;
+
+/// The delay before a client learns that its token is wrong or missing. It holds one of few places meanwhile, so guesses are
+/// slow. A client with a mistake in its configuration does not notice a second.
+pub(super) const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
+
+/// Begins the session of a connection. `has_tokens`: its protocol has a place for a token.
+pub(super) fn begin(
+    stream: &SocketStream,
+    open: &mut OpenConnection,
+    live_config: &LiveConfig,
+    has_tokens: bool,
+) -> Session {
+    let rules = (&live_config.facts.access, live_config.version);
+    let session = Session::new(rules, stream.shown(), open.take_seat(), clock::os::boot());
+    if has_tokens { session } else { session.without_token(rules.0) }
+}
+
+/// Logs the identity of a connection that is the first to have it.
+pub(super) fn log_newcomer(session: &mut Session, peer: impl FnOnce() -> String) {
+    if let Some(identity) = session.newcomer() {
+        let (identity, peer) = (&identity.name, peer());
+        tracing::info!(identity, peer, "an identity has connected, for the first time since the start");
+    }
+}
+
+/// Logs that a reload took away what a client has shown.
+pub(super) fn log_revoked(peer: &str, denial: Denial) {
+    rejections::log(peer, &format!("after a reload: {denial}"));
+}
+
+/// Why a connection is closed whose client owes a token.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NoToken {
+    /// The time in which it must come is over.
+    TimedOut,
+    /// A newcomer needed the place.
+    GaveWay,
+}
+
+/// Counts and logs a connection that is closed because its client sent no token.
+pub(super) fn note_no_token(thread: &ThreadState, (peer, origin): (&str, &str), why: NoToken) {
+    let reason = match why {
+        NoToken::TimedOut => {
+            thread.counters.unauthorized_timeouts.add(1);
+            "it sent no token within five seconds"
+        }
+        NoToken::GaveWay => "it sent no token, and a newcomer needed its place",
+    };
+    rejections::log_unauthorized(peer, origin, reason);
+}
