@@ -15,7 +15,12 @@ fn coordinators_are_reached_over_tls() {
         let bare = toml_at(at, &at.tls_url(), Some(5), LONG);
         let ca = format!("{bare}ca = {:?}\n", authority.file);
         let full = format!("{ca}certificate = {:?}\nkey = {:?}\n", client.certificate, client.key);
-        poll("it serves", || (fleet(&full, &["init"]).0 == Some(0)).then_some(()));
+        poll("it serves", || {
+            let (code, text) = fleet(&full, &["init"]);
+            // Shown if it fails.
+            println!("{text}");
+            (code == Some(0)).then_some(())
+        });
         assert_eq!(worker_of(&draw(&Machine::new().start(&full))), 5);
         Machine::new()
             .setup(&bare)

@@ -56,7 +56,8 @@ impl ZooKeeper {
         format!(
             "secureClientPortAddress=127.0.0.1\nsecureClientPort={}\n\
              serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
-             ssl.keyStore.location={}\nssl.trustStore.location={}\nssl.clientAuth=need\n",
+             ssl.keyStore.location={}\nssl.trustStore.location={}\nssl.clientAuth=need\n\
+             ssl.protocol=TLSv1.3\nssl.enabledProtocols=TLSv1.3\nssl.ciphersuites=TLS_AES_128_GCM_SHA256\n",
             self.address.port(),
             own.display(),
             trusted.display()
