@@ -1,4 +1,4 @@
-//! What Redis alone does: failovers that lose writes, sentinels, and replicas that lag.
+//! Redis alone: failovers that lose writes, sentinels, and replicas that lag.
 
 use super::*;
 use crate::support::coordinators::{Proxy, Redis, Watched};
