@@ -6,18 +6,20 @@
 //! nobody asks for a minute or for hours, and a second daemon tries to start. Older copies of the state take its place, which
 //! the marks in the machine's locks reveal within a boot.
 //!
-//! A second world, [`site`], has two daemons, several sources, joins, and layouts and worker IDs that change between lives.
-//! [`lead`] watches the ID clock after a far step back. In [`counter`] the first world has a ticket source.
+//! A second world, [`site`], has two daemons, several sources, joins, boots, and layouts, worker IDs and states that change
+//! between lives. [`lead`] watches the ID clock after a far step back. In [`counter`] the first world has a ticket source.
 //!
 //! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends processes, [`requests`] asks for IDs,
 //! [`checks`] and [`recovery`] hold the daemon to its promises. [`tenants`] share a source
 //! that yields too little.
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation` replays it alone.
-//! `SNOWBANK_SEEDS=100000 cargo test --release --test simulation` runs longer.
+//! `SNOWBANK_SEEDS=100000 cargo test --release --test simulation` runs longer, on all processors;
+//! `SNOWBANK_FIRST_SEED=N` begins with another seed than 0.
 
 use std::time::Duration;
 
+use mimalloc::MiMalloc;
 use snowbank::clock::StepRule;
 
 use world::{SHORT_TICKS, World};
@@ -36,12 +38,18 @@ mod events;
 mod lead;
 #[path = "simulation/machine.rs"]
 mod machine;
+#[path = "simulation/places.rs"]
+mod places;
 #[path = "simulation/recovery.rs"]
 mod recovery;
 #[path = "simulation/requests.rs"]
 mod requests;
+#[path = "support/seeds.rs"]
+mod seeds;
 #[path = "simulation/site.rs"]
 mod site;
+#[path = "simulation/site_faults.rs"]
+mod site_faults;
 #[path = "simulation/starts.rs"]
 mod starts;
 #[path = "simulation/storage.rs"]
@@ -50,6 +58,9 @@ mod storage;
 mod tenants;
 #[path = "simulation/world.rs"]
 mod world;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 const MS: i64 = 1_000;
 const SECOND: i64 = 1_000 * MS;
@@ -73,12 +84,6 @@ fn live(seed: u64) {
         _ => {}
     }
     world.recover();
-}
-
-fn from_environment(name: &str) -> Option<u64> {
-    std::env::var(name)
-        .ok()
-        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted")))
 }
 
 /// A process that is killed again and again, after it has served for a while each time.
@@ -138,46 +143,35 @@ fn boot_with_a_slow_clock(seed: u64) {
 
 #[test]
 fn a_clock_that_was_slow_at_boot_is_followed_as_soon_as_it_is_right() {
-    (0..100).for_each(boot_with_a_slow_clock);
+    seeds::live(0..100, boot_with_a_slow_clock);
 }
 
 #[test]
 fn after_a_far_step_back_the_lead_shrinks_and_slow_raises_refuse_nobody() {
-    (0..40).for_each(lead::step_back_far);
+    seeds::live(0..40, lead::step_back_far);
 }
 
 #[test]
 fn tenants_get_what_they_were_promised_and_even_shares_of_the_rest() {
-    if let Some(seed) = from_environment("SNOWBANK_SEED") {
-        return tenants::share(seed);
-    }
-    (0..from_environment("SNOWBANK_SEEDS").unwrap_or(200)).for_each(tenants::share);
+    seeds::run(200, tenants::share);
 }
 
 #[test]
 fn a_crash_loop_gains_less_than_the_wall_clock() {
-    (0..20).for_each(crash_again_and_again);
-}
-
-/// Runs so many seeds, or as many as the environment says, or its one.
-fn run(seeds: u64, life: fn(u64)) {
-    match from_environment("SNOWBANK_SEED") {
-        Some(seed) => life(seed),
-        None => (0..from_environment("SNOWBANK_SEEDS").unwrap_or(seeds)).for_each(life),
-    }
+    seeds::live(0..20, crash_again_and_again);
 }
 
 #[test]
 fn a_daemons_life_keeps_the_promises() {
-    run(3_000, live);
+    seeds::run(3_000, live);
 }
 
 #[test]
 fn a_ticket_sources_life_keeps_the_promises() {
-    run(300, counter::live);
+    seeds::run(300, counter::live);
 }
 
 #[test]
 fn a_machine_with_two_daemons_keeps_the_promises() {
-    run(60, site::live);
+    seeds::run(60, site::live);
 }

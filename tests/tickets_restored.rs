@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use snowbank::clock::{BootMicros, Reading, StepRule};
 use snowbank::config::{self, Overrides, Settings};
-use snowbank::server::simulated::Ceilings;
+use snowbank::server::simulated::{Ceilings, Place};
 use snowbank_client::layout::{Position, UnixMicros};
 use support::machine::Machine;
 use support::{Ask, Daemon};
@@ -26,8 +26,8 @@ fn settings() -> Settings {
 
 fn start(machine: &Machine, settings: &Settings) -> Result<Ceilings, String> {
     let (state, locks) = (machine.path("state"), machine.path("locks"));
-    Ceilings::start(Some(&state), &locks, &settings.sources, STEP_RULE, START)
-        .map_err(|error| error.to_string())
+    let on = Place { directory: Some(&state), adopt: false, lock_dir: &locks, boot: "one" };
+    Ceilings::start(on, &settings.sources, STEP_RULE, START).map_err(|error| error.to_string())
 }
 
 /// Looks, and makes the writes that are wanted.

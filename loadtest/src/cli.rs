@@ -144,13 +144,17 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let origin = Origin::of_this_process();
     let interrupt = on_interrupt()?;
     let bar = Bar::new();
-    if arguments.closed && arguments.load.threads.is_none() {
-        scenario.threads = run::fastest_threads(&scenario, &interrupt);
+    let is_settled = !arguments.closed || arguments.load.threads == Some(1);
+    let fastest = (!is_settled).then(|| run::fastest_threads(&scenario, &interrupt));
+    if arguments.load.threads.is_none() {
+        scenario.threads = fastest.unwrap_or(scenario.threads);
     }
+    let has_too_many_threads = fastest.is_some_and(|fastest| fastest < scenario.threads);
     for tries in 1.. {
         let mut show = |name: &str, progress: Progress<'_>| bar.show(name, progress);
         let trial = trial::run(&scenario, &objectives, &interrupt, &mut show).inspect_err(|_| bar.clear())?;
-        let report = Report { tries, ..trial.report(&scenario, &objectives) };
+        let report =
+            Report { tries, ..trial.report(&scenario, &objectives) }.with_threads(has_too_many_threads);
         if report.may_be_noise() && tries < arguments.tries && !interrupt.load(Ordering::Relaxed) {
             continue;
         }

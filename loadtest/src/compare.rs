@@ -66,6 +66,17 @@ pub(crate) enum Verdict {
     CannotTell,
 }
 
+impl Verdict {
+    /// Returns the exit code for a script that must not let a slower build pass.
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Self::Equal | Self::Better => 0,
+            Self::Worse | Self::Mixed => 1,
+            Self::CannotTell => 2,
+        }
+    }
+}
+
 /// The origin of the spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

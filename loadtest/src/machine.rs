@@ -87,7 +87,9 @@ impl Watch {
         self.watched.is_over.store(true, Ordering::Relaxed);
         // A sleeper that panicked has found no more stalls, and the verdict is the stricter one.
         self.sleepers.into_iter().for_each(|sleeper| drop(sleeper.join()));
-        let threads = self.watched.threads();
+        let mut threads = self.watched.threads();
+        // A wait of the target may have ended since the last look.
+        threads.look(self.watched.ns(Instant::now()), &self.watched.stalls);
         (threads.own_waits(), threads.busiest_of_target())
     }
 }
@@ -113,17 +115,19 @@ impl Watched {
             let before = Instant::now();
             std::thread::sleep(PERIOD);
             let now = Instant::now();
-            let late_ns = now.duration_since(before).saturating_sub(PERIOD).as_nanos() as u64;
-            let waited_ns = waits.since_last_ns().min(late_ns);
-            let stopped_ns = late_ns - waited_ns;
-            if (MIN_STALL_NS..=LONGEST_STOP_NS).contains(&stopped_ns) {
-                let (from_ns, until_ns) = (self.ns(before), self.ns(now));
-                self.stalls.add(Stall { from_ns, until_ns, lost_ns: stopped_ns });
-            }
+            let stop = stop_of_core(self.ns(before), self.ns(now), waits.since_last_ns());
+            stop.into_iter().for_each(|stall| self.stalls.add(stall));
             if looks && self.ns(now) >= looked_ns + LOOK_INTERVAL_NS {
                 looked_ns = self.ns(now);
                 self.threads().look(looked_ns, &self.stalls);
             }
         }
     }
+}
+
+/// Returns the stop of a core whose sleeper slept from one instant to another, and waited for it so long.
+pub(crate) fn stop_of_core(from_ns: u64, until_ns: u64, waited_ns: u64) -> Option<Stall> {
+    let late_ns = (until_ns - from_ns).saturating_sub(PERIOD.as_nanos() as u64);
+    let lost_ns = late_ns.saturating_sub(waited_ns);
+    (MIN_STALL_NS..=LONGEST_STOP_NS).contains(&lost_ns).then_some(Stall { from_ns, until_ns, lost_ns })
 }

@@ -2,7 +2,9 @@
 
 use std::sync::OnceLock;
 
-use snowbank_client::layout::{self, Layout, LayoutError, Numbering, Position, Run, UnixMicros, WorkerSet};
+use snowbank_client::layout::{
+    self, Layout, LayoutError, Numbering, Position, Run, Tick, UnixMicros, WorkerSet,
+};
 use snowbank_client::protocol::Info;
 use snowbank_client::protocol::info::{Order, Source, SourceKind};
 
@@ -208,6 +210,23 @@ impl Promise {
         Some(numbering.start_of(numbering.tick_of(position)).0)
     }
 
+    /// Returns the starts of the ticks of a run's first and last position, as [`instant_us`](Self::instant_us) does.
+    pub(crate) fn instants_us(&self, [first, last]: [u64; 2]) -> Option<[i64; 2]> {
+        let numbering = self.numbering()?;
+        let tick = numbering.tick_of(Position(first));
+        let first_us = numbering.start_of(tick).0;
+        // Nearly all runs lie within a tick.
+        let is_same = last < numbering.first_of(Tick(tick.0 + 1)).0;
+        let last_us =
+            if is_same { first_us } else { numbering.start_of(numbering.tick_of(Position(last))).0 };
+        Some([first_us, last_us])
+    }
+
+    /// Returns the earliest and the latest instant allowed for the IDs of a reply.
+    pub(crate) fn bounds_us(&self, sent_us: i64, received_us: i64, offset_us: i64) -> Option<(i64, i64)> {
+        self.earliest_us(sent_us, offset_us).zip(self.latest_us(received_us, offset_us))
+    }
+
     /// Returns the first position of the tick at an instant; `None` where positions have no time.
     pub(crate) fn first_position_at(&self, instant_us: i64) -> Option<u64> {
         let numbering = self.numbering()?;
@@ -266,8 +285,11 @@ impl Space {
 fn place_in_layout(numbering: &Numbering, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
     let position_of = |id| numbering.position_of(id).ok_or(Misplaced { id });
     let start = position_of(run.first)?;
-    let regular = numbering.run_at(start, run.count.into());
-    if run.count == 1 || (regular.count == run.count && regular.stride == run.stride) {
+    let is_regular = || {
+        let regular = numbering.run_at(start, run.count.into());
+        regular.count == run.count && regular.stride == run.stride
+    };
+    if run.count == 1 || is_regular() {
         each(Span { start: start.0, end: start.0 + u64::from(run.count) });
         return Ok(());
     }

@@ -8,6 +8,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::check::distinct::Distinct;
+use crate::daemon::Daemon;
 use crate::report::Report;
 use crate::run::{self, CannotRun, Outcome, Progress};
 use crate::scenario::Scenario;
@@ -24,6 +26,27 @@ pub(crate) struct Trial {
     pub(crate) echo: Option<Outcome>,
 }
 
+/// The source of rounds: a real target, or a simulated one.
+trait Rounds {
+    /// Puts the load on the target.
+    fn target(&mut self) -> Result<Outcome, CannotRun>;
+
+    /// Puts the same load on a bare echo.
+    fn echo(&mut self) -> Option<Outcome>;
+
+    fn is_interrupted(&self) -> bool;
+}
+
+/// The rounds of a scenario on this machine.
+struct Live<'a> {
+    scenario: &'a Scenario,
+    daemon: Option<Daemon>,
+    /// The IDs of all rounds: none may come twice in any two.
+    seen: Vec<Distinct>,
+    interrupt: &'a AtomicBool,
+    show: &'a mut dyn FnMut(&str, Progress<'_>),
+}
+
 /// Runs a scenario until its verdict is sure, or `interrupt` is set.
 ///
 /// # Errors
@@ -34,23 +57,44 @@ pub(crate) fn run(
     interrupt: &AtomicBool,
     show: &mut dyn FnMut(&str, Progress<'_>),
 ) -> Result<Trial, CannotRun> {
-    let (mut daemon, mut seen) = (run::start_daemon(scenario, interrupt)?, Vec::new());
-    let mut round = |show: &mut dyn FnMut(&str, Progress<'_>)| {
-        let mut show = |progress: Progress<'_>| show("", progress);
-        run::run_against(scenario, daemon.as_mut(), &mut seen, interrupt, &mut show)
-    };
-    let mut trial = Trial { outcome: round(show)?, echo: None };
-    while trial.report(scenario, objectives).asks_about_machine() && !interrupt.load(Ordering::Relaxed) {
-        let echo = run::of_echo(scenario, interrupt, &mut |progress| show("a bare echo, ", progress));
-        trial.add_echo(echo);
-        let is_over =
-            trial.outcome.rounds >= MAX_ROUNDS || !trial.report(scenario, objectives).asks_for_more();
-        if is_over || interrupt.load(Ordering::Relaxed) {
+    let daemon = run::start_daemon(scenario, interrupt)?;
+    let mut live = Live { scenario, daemon, seen: Vec::new(), interrupt, show };
+    until_sure(scenario, objectives, &mut live)
+}
+
+fn until_sure(
+    scenario: &Scenario,
+    objectives: &Objectives,
+    rounds: &mut dyn Rounds,
+) -> Result<Trial, CannotRun> {
+    let mut trial = Trial { outcome: rounds.target()?, echo: None };
+    let mut asks_for_echo = trial.report(scenario, objectives).asks_about_machine();
+    while asks_for_echo && !rounds.is_interrupted() {
+        trial.add_echo(rounds.echo());
+        let is_last = trial.outcome.rounds >= MAX_ROUNDS;
+        if is_last || rounds.is_interrupted() || !trial.report(scenario, objectives).asks_for_more() {
             break;
         }
-        trial.outcome.prolong(round(show)?);
+        trial.outcome.prolong(rounds.target()?);
+        asks_for_echo = trial.report(scenario, objectives).asks_about_machine();
     }
     Ok(trial)
+}
+
+impl Rounds for Live<'_> {
+    fn target(&mut self) -> Result<Outcome, CannotRun> {
+        let Self { scenario, daemon, seen, interrupt, show } = self;
+        run::run_against(scenario, daemon.as_mut(), seen, interrupt, &mut |progress| show("", progress))
+    }
+
+    fn echo(&mut self) -> Option<Outcome> {
+        let Self { scenario, interrupt, show, .. } = self;
+        run::of_echo(scenario, interrupt, &mut |progress| show("a bare echo, ", progress))
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
+    }
 }
 
 impl Trial {
@@ -67,3 +111,6 @@ impl Trial {
         }
     }
 }
+
+#[cfg(test)]
+mod simulation;

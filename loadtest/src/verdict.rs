@@ -12,6 +12,7 @@
 //! cannot hide a miss. A missed objective certainly is the target's fault if the target's part alone misses
 //! it ([`Counts::target`]). If not, the generator's part may have been the cause.
 
+mod assessment;
 mod chance;
 mod words;
 
@@ -24,6 +25,8 @@ use crate::measure::{Counts, Fault, TimeHistogram};
 use crate::promise::Promise;
 use crate::units::{counted, ms, rate};
 use crate::value::Rate;
+pub(crate) use assessment::Assessment;
+use assessment::is_overloaded;
 pub(crate) use words::last_line;
 use words::{
     describe, doubted_latency, missed_latency, refusals, taken_cores, too_few_clean, warm_up_refusals,
@@ -59,22 +62,6 @@ const AT_CEILING: f64 = 0.98;
 
 /// A closed loop that a quota holds back for more of the time than this is as fast as the quota allows.
 pub(crate) const MAX_THROTTLED_SHARE: f64 = 0.05;
-
-/// A verdict without the stalls of the machine is sure with so many clean requests beyond the quantile: a
-/// target that stalls as often as the objective allows then did so ten times.
-const SURE_BEYOND: f64 = 10.0;
-
-/// So many of the requests of a round are as good as all.
-const CLOSE_TO_ALL: f64 = 0.9;
-
-/// The share that the finest quantile of the options leaves: the maximum needs as many requests.
-const FINEST_SHARE: f64 = 1e-4;
-
-/// With fewer than this, nothing can be said about the target.
-const LEAST_BEYOND: f64 = 1.0;
-
-/// So many times the requests that an objective allows to be late may be late without a cause in sight.
-const MAX_DOUBTED: f64 = 10.0;
 
 /// A response time that most of all requests may not exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -122,6 +109,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) target_busiest: Option<f64>,
     /// The highest rate of all sources together, in IDs per second.
     pub(crate) per_second: Option<u64>,
+    /// True if a closed loop is faster with fewer generator threads.
+    pub(crate) has_too_many_threads: bool,
     /// Runs of the same length, one after the other, that were prolonged into one.
     pub(crate) rounds: u32,
     /// The length of the measurement.
@@ -182,28 +171,6 @@ impl Verdict {
     }
 }
 
-/// The result for one objective of response time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Assessment {
-    /// It is met, by all requests.
-    Met,
-    /// It is met without the stalls of the machine.
-    MetWithoutStalls,
-    /// It is missed, and no more often than a bare echo is late on this machine.
-    MetAsByEcho,
-    /// Few requests were late, the target answered in time, and the generator had cores enough: other
-    /// programs made them late, or stalls too short to be seen.
-    MetByTarget,
-    /// The target's part alone misses it.
-    Missed,
-    /// The target's part does not miss it, but the target kept the generator from the cores.
-    CoresTaken,
-    /// The generator may have been the cause.
-    Doubtful,
-    /// Too few requests were outside the stalls of the machine.
-    TooFewClean,
-}
-
 /// Judges a run.
 pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict {
     let describe = |fault: &Fault| describe(fault, evidence.promise);
@@ -219,7 +186,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
         missed.push(format!("no answer to {}", counted(evidence.counts.unanswered, "request")));
     }
     let too_few = objectives.rate.and_then(|rate| missed_rate(evidence, rate)).filter(|_| missed.is_empty());
-    let starved = too_few.as_ref().and_then(|_| starved(evidence.counts));
+    let starved = too_few.as_ref().and_then(|_| starved(evidence));
     missed.extend(too_few);
     let late = stood_or_late(evidence);
     let (by_target, by_itself) =
@@ -252,57 +219,6 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
     }
 }
 
-impl Assessment {
-    /// Assesses one objective of response time.
-    pub(crate) fn of(latency: &Latency, evidence: &Evidence<'_>) -> Self {
-        let times = evidence.undisturbed;
-        if !is_late(&evidence.counts.response, latency) {
-            return Self::Met;
-        }
-        if beyond(latency, evidence) < LEAST_BEYOND && times.disturbed_share > 0.0 {
-            return Self::TooFewClean;
-        }
-        if !is_late(&times.response, latency) {
-            return Self::MetWithoutStalls;
-        }
-        let is_late_itself = is_late(&times.target, latency);
-        if is_late_itself && chance::is_targets_own(latency, times, evidence.echo) {
-            return Self::Missed;
-        }
-        // So much time without a core makes the allowed number of requests late.
-        let allowed = evidence.elapsed.mul_f64(1.0 - latency.quantile);
-        let waits = evidence.own_waits;
-        if takes_cores(evidence, 1.0 - latency.quantile) {
-            return Self::CoresTaken;
-        }
-        if is_late_itself {
-            return Self::MetAsByEcho;
-        }
-        let most = Latency { quantile: 1.0 - (1.0 - latency.quantile) * MAX_DOUBTED, ..*latency };
-        let has_reserve = waits.by_generator.total <= allowed && !is_overloaded(evidence.counts);
-        if evidence.is_owner_known
-            && has_reserve
-            && latency.quantile < 1.0
-            && !is_late(&times.response, &most)
-        {
-            return Self::MetByTarget;
-        }
-        Self::Doubtful
-    }
-
-    /// Returns true if a longer run would not change it.
-    fn is_sure(self, latency: &Latency, evidence: &Evidence<'_>) -> bool {
-        let asked_for = evidence.counts.response.len() as f64 / evidence.rounds.max(1) as f64;
-        let is_enough = beyond(latency, evidence) >= SURE_BEYOND
-            || evidence.undisturbed.clean_requests >= asked_for * CLOSE_TO_ALL;
-        match self {
-            Self::Met | Self::Missed | Self::CoresTaken => true,
-            Self::MetWithoutStalls | Self::MetByTarget => is_enough,
-            Self::MetAsByEcho | Self::TooFewClean | Self::Doubtful => false,
-        }
-    }
-}
-
 impl Evidence<'_> {
     /// Returns true if a longer run would not change what is found about response times.
     pub(crate) fn is_sure(&self, objectives: &Objectives) -> bool {
@@ -324,18 +240,8 @@ impl Evidence<'_> {
         let has_generator_to_spare = self.counts.busiest_thread <= MAX_THREAD_SHARE;
         let is_elsewhere = self.target_busiest.is_none();
         let is_other_limit = is_busy || at_ceiling || (is_elsewhere && has_generator_to_spare);
-        !self.open_loop && !is_other_limit
+        !self.open_loop && (self.has_too_many_threads || !is_other_limit)
     }
-}
-
-/// Returns the number of clean requests that an objective allows to be late.
-fn beyond(latency: &Latency, evidence: &Evidence<'_>) -> f64 {
-    evidence.undisturbed.clean_requests * (1.0 - latency.quantile).max(FINEST_SHARE)
-}
-
-/// Returns true if the generator itself needed more of the cores than it had.
-fn is_overloaded(counts: &Counts) -> bool {
-    counts.busiest_thread > MAX_THREAD_SHARE || counts.throttled_share > MAX_THROTTLED_SHARE
 }
 
 /// Returns true if the generator waited for such a share of the time for cores that the target had, and less for
@@ -407,7 +313,11 @@ fn bottlenecks(evidence: &Evidence<'_>) -> [Option<String>; 2] {
 }
 
 /// Returns the reason why a closed loop may have been too slow for want of a core.
-fn starved(counts: &Counts) -> Option<String> {
+fn starved(evidence: &Evidence<'_>) -> Option<String> {
+    let counts = evidence.counts;
+    if evidence.has_too_many_threads {
+        return Some(format!("{BOTTLENECK}: fewer threads than its --threads are faster"));
+    }
     let [wanted, had] = [counts.hungriest_thread, counts.busiest_thread].map(|share| share * 100.0);
     (counts.hungriest_thread > MAX_THREAD_SHARE).then(|| {
         format!("{BOTTLENECK}: a thread of it needed a core for {wanted:.0} % of the time and had one for {had:.0} %")

@@ -13,8 +13,9 @@ use std::hash::Hasher;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile};
+use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
 use super::mark::Mark;
 use super::neighbours::check_neighbours;
 use super::store::Record;
@@ -101,7 +102,15 @@ impl WorkerLocks {
 /// # Errors
 /// A worker ID is held by another process, or the directory does not allow locks. A lock is never skipped.
 pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, LockError> {
-    lock_workers_but(&HashSet::new(), directory, numbering)
+    lock_workers_but(&HashSet::new(), directory, numbering, PAUSE)
+}
+
+/// Locks all worker IDs of a numbering for a simulation, which waits for no other process.
+///
+/// # Errors
+/// As [`lock_workers`].
+pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, LockError> {
+    lock_workers_but(&HashSet::new(), directory, numbering, Duration::ZERO)
 }
 
 /// Locks all worker IDs of records, by their index. Those that records share are locked with the one that is furthest.
@@ -113,7 +122,7 @@ pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLo
     furthest_first.sort_by_key(|(_, record)| std::cmp::Reverse(record.id_bound));
     let mut locked = HashSet::new();
     let lock = |(index, record): (usize, &Record)| {
-        let locks = lock_workers_but(&locked, directory, &record.numbering)?;
+        let locks = lock_workers_but(&locked, directory, &record.numbering, PAUSE)?;
         locked.extend(locks.files.iter().map(|file| file.path.clone()));
         Ok((index, locks))
     };
@@ -126,11 +135,12 @@ fn lock_workers_but(
     locked: &HashSet<PathBuf>,
     directory: &Path,
     numbering: &Numbering,
+    pause: Duration,
 ) -> Result<WorkerLocks, LockError> {
     let writers = make_directory(directory)?;
     let files = lock_paths(directory, numbering).into_iter().filter(|(_, path)| !locked.contains(path));
     let files = files.map(|(worker, path)| {
-        LockedFile::lock(&path, writers, &held_line(numbering, worker)).map_err(|error| match error {
+        LockedFile::lock(&path, writers, &held_line(numbering, worker), pause).map_err(|error| match error {
             FileLockError::Held { holder } => held(numbering, worker, holder),
             FileLockError::Obstructed(error) => LockError::Obstructed { path, error },
             FileLockError::Refused(error) => LockError::NotLocked { path, error },

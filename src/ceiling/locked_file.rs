@@ -21,7 +21,7 @@ pub(super) const HOLDER_BYTES: u64 = 1024;
 /// The number of tries for a lock. Its file may be removed at that moment, or `snowbank state show` may be asking who has it.
 const ATTEMPTS: usize = 5;
 /// The pause before a held lock is tried again. A process that only asks for the holder has it for microseconds.
-const PAUSE: Duration = Duration::from_millis(10);
+pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 /// Device and inode: the same file, whatever its name.
 pub(super) type FileId = (u64, u64);
@@ -72,18 +72,23 @@ pub(super) struct LockedFile {
 
 impl LockedFile {
     /// Locks the file and writes its holder into it. A missing file is made. One that others could have written is removed
-    /// under its lock, and made again.
-    pub(super) fn lock(path: &Path, writers: Writers, what: &str) -> Result<LockedFile, FileLockError> {
-        let mut refusal = FileLockError::Obstructed(io::Error::other("somebody keeps removing it"));
+    /// under its lock, and made again. The pause is between two tries.
+    pub(super) fn lock(
+        path: &Path,
+        writers: Writers,
+        what: &str,
+        pause: Duration,
+    ) -> Result<LockedFile, FileLockError> {
+        let mut held = None;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
-                thread::sleep(PAUSE);
+                thread::sleep(pause);
             }
             let file = open(path, writers)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    refusal = FileLockError::Held { holder: holder(&file) };
+                    held = Some(file);
                     continue;
                 }
                 Err(TryLockError::Error(error)) => return Err(error.into()),
@@ -100,7 +105,10 @@ impl LockedFile {
             }
             fs::remove_file(path).map_err(FileLockError::Obstructed)?;
         }
-        Err(refusal)
+        Err(match held {
+            Some(file) => FileLockError::Held { holder: holder(&file) },
+            None => FileLockError::Obstructed(io::Error::other("somebody keeps removing it")),
+        })
     }
 
     /// Checks that the name still leads to the locked file.

@@ -4,7 +4,7 @@
 //! files, and may still make the same IDs. Each lock's file names its worker ID and space. A daemon that has locked its own reads
 //! all others that are held. If two start at once, each writes its own before it reads, so at least one of them sees the other.
 
-use std::fs::{self, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn check_workers(held: Vec<Held>, layout: &Layout, workers: &WorkerSet) -> Resul
         }
         let others: Vec<u64> = held.iter().map(|(number, _)| *number).collect();
         if let Some((mine, theirs)) = space.collision(&numbers, &other, &others) {
-            let (number, holder) = held[theirs].clone();
+            let (number, holder) = (held[theirs].0, holder(&held[theirs].1));
             let worker = workers.iter().nth(mine).unwrap_or_default();
             let (layout, colliding) = (Box::new(layout.clone()), (number, Box::new(other)));
             return Err(LockError::CollidingHeld { worker, layout, colliding, holder });
@@ -50,7 +50,7 @@ fn check_workers(held: Vec<Held>, layout: &Layout, workers: &WorkerSet) -> Resul
 
 fn check_counter(held: Vec<Held>, counter: &TicketCounter) -> Result<(), LockError> {
     let colliding = held.into_iter().find_map(|held| match held {
-        (HeldIds::Counter(other), holder) if other.shares_ids_with(counter) => Some((other, holder)),
+        (HeldIds::Counter(other), file) if other.shares_ids_with(counter) => Some((other, holder(&file))),
         _ => None,
     });
     colliding.map_or(Ok(()), |(other, holder)| {
@@ -66,16 +66,16 @@ enum HeldIds {
     Counter(TicketCounter),
 }
 
-/// A held lock: its IDs, and ` (process 123)`.
-type Held = (HeldIds, String);
+/// A held lock: its IDs, and its file.
+type Held = (HeldIds, File);
 
-fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, String)>)> {
-    let mut spaces: Vec<(Space, Vec<(u64, String)>)> = Vec::new();
-    for (ids, holder) in held {
+fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, File)>)> {
+    let mut spaces: Vec<(Space, Vec<(u64, File)>)> = Vec::new();
+    for (ids, file) in held {
         let HeldIds::Worker(number, space) = ids else { continue };
         match spaces.iter_mut().find(|(known, _)| *known == space) {
-            Some((_, numbers)) => numbers.push((number, holder)),
-            None => spaces.push((space, vec![(number, holder)])),
+            Some((_, numbers)) => numbers.push((number, file)),
+            None => spaces.push((space, vec![(number, file)])),
         }
     }
     spaces
@@ -95,12 +95,12 @@ fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>
         if !is_lock(&path) || own(&path) {
             continue;
         }
-        let Some((line, holder)) = read_if_held(&path).map_err(refused(&path))? else { continue };
+        let Some((line, file)) = read_if_held(&path).map_err(refused(&path))? else { continue };
         match read_line(&line) {
-            Some(ids) => held.push((ids, holder)),
+            Some(ids) => held.push((ids, file)),
             // Its holder is writing it at this moment, and reads our locks next.
             None if !line.contains('\n') => {}
-            None => return Err(LockError::UnknownHeld { path, holder }),
+            None => return Err(LockError::UnknownHeld { path, holder: holder(&file) }),
         }
     }
     Ok(held)
@@ -117,8 +117,8 @@ fn is_lock(path: &Path) -> bool {
     })
 }
 
-/// Returns the line of a held lock, and its holder; `None` if it is free.
-fn read_if_held(path: &Path) -> io::Result<Option<(String, String)>> {
+/// Returns the line of a held lock, and its file; `None` if it is free.
+fn read_if_held(path: &Path) -> io::Result<Option<(String, File)>> {
     // No daemon holds a lock through a link, or on a pipe.
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
         return Ok(None);
@@ -133,7 +133,7 @@ fn read_if_held(path: &Path) -> io::Result<Option<(String, String)>> {
         Err(TryLockError::WouldBlock) => {}
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    Ok(Some((line(&file)?, holder(&file))))
+    Ok(Some((line(&file)?, file)))
 }
 
 /// Returns the IDs that a holder's line names.

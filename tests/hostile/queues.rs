@@ -94,7 +94,7 @@ fn clients_over_http_that_never_read_share_the_budget_too() {
     poll("an empty budget", || (queued() == 0.0).then_some(()));
 }
 
-/// Replies to HEAD have no body, which the library would wait for.
+/// Replies to HEAD have no body that could wait.
 #[test]
 fn a_client_over_http_that_never_reads_is_not_read() {
     const SENT_MAX: usize = 2 * 1_024 * 1_024;

@@ -12,8 +12,8 @@ impl World {
         let oldest = wall_us - self.rules.burst_window.as_micros() as i64;
         let oldest = self.numbering.first_of(self.numbering.tick_at(UnixMicros(oldest)));
         for run in runs {
-            let (from, _) = interval(&self.numbering, run);
-            assert!(from >= oldest.0, "seed {}: {run:?} is older than the burst window", self.seed);
+            let from = self.numbering.position_of(run.first).expect("an ID of this source");
+            assert!(from >= oldest, "seed {}: {run:?} is older than the burst window", self.seed);
         }
     }
 
@@ -36,12 +36,13 @@ impl World {
             daemon.last_ids[index] = run.last();
             let (from, to) = interval(&self.numbering, run);
             assert!(to <= durable.0, "seed {seed}: {to} handed out, durable is {durable:?}");
-            let before = self.handed_out.range(..to).next_back();
-            assert!(
-                before.is_none_or(|(_, &end)| end <= from),
-                "seed {seed}: [{from}, {to}) again, after {before:?}"
-            );
-            self.handed_out.insert(from, to);
+            match self.handed_out.range_mut(..to).next_back() {
+                Some((before, end)) if *end > from => {
+                    panic!("seed {seed}: [{from}, {to}) again, after [{before}, {end})")
+                }
+                Some((_, end)) if *end == from => *end = to,
+                _ => _ = self.handed_out.insert(from, to),
+            }
             let start = self.numbering.start_of(self.numbering.tick_of(Position(to - 1)));
             assert!(start.0 <= latest, "seed {seed}: {} us ahead", start.0 - latest_us);
             self.granted += to - from;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use snowbank::ceiling::lock_workers;
+use snowbank::ceiling::lock_workers_at_once;
 
 use snowbank_client::layout::Position;
 
@@ -99,7 +99,7 @@ impl World {
     /// A second daemon starts with the same worker IDs while the first runs. It is refused.
     fn start_beside(&self) {
         if self.daemon.is_some() {
-            let second = lock_workers(self.locks.path(), &self.numbering);
+            let second = lock_workers_at_once(self.locks.path(), &self.numbering);
             assert!(second.is_err(), "seed {}: two daemons have the worker IDs", self.seed);
         }
     }

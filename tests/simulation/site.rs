@@ -1,8 +1,9 @@
 //! A machine with two daemons, each with a state of its own or none, and several sources. Their layouts and worker IDs change
-//! between two lives, and pass from one daemon to the other. Sources join at reloads. The shipped start, keeper, state file
-//! and locks run, in directories in memory.
+//! between two lives, and pass from one daemon to the other. Sources join at reloads. States are lost, older copies take their
+//! place and are adopted, and the machine boots again. The shipped start, keeper, state file and locks run, in directories in
+//! memory.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,12 +11,13 @@ use std::sync::Arc;
 use snowbank::config::{self, Overrides, Settings, SourceSettings};
 use snowbank::keeper::{Outcome, Write};
 use snowbank::server::StartError;
-use snowbank::server::simulated::Ceilings;
+use snowbank::server::simulated::{self, Ceilings};
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
 use snowbank_client::layout::{Layout, UnixMicros, concurrent_collision};
 use tempfile::TempDir;
 
 use crate::machine::Machine;
+use crate::places::Place;
 use crate::world::locks;
 use crate::{MS, SECOND, STEP_RULE};
 
@@ -34,33 +36,26 @@ const STEPS: usize = 600;
 const RECOVERS_WITHIN_US: i64 = 80 * SECOND;
 
 /// One process.
-struct Process {
+pub(crate) struct Process {
     ceilings: Ceilings,
     shards: Vec<Shard>,
-    settings: Settings,
+    pub(crate) settings: Settings,
     /// The configuration with the source that joins.
     joining: Option<Settings>,
     under_way: Option<(i64, Write)>,
 }
 
-/// The place of one daemon.
-struct Place {
-    /// `None`: the daemon keeps nothing.
-    state: Option<TempDir>,
-    process: Option<Process>,
-    /// The last configuration that started.
-    started: Option<Settings>,
-    /// By the sources' names, the last life's settings, and the highest ID of all.
-    highest: HashMap<String, (SourceSettings, u64)>,
-}
-
-struct Site {
+pub(crate) struct Site {
     seed: u64,
-    rng: fastrand::Rng,
-    machine: Machine,
-    highest_wall_us: i64,
-    locks: TempDir,
-    places: [Place; 2],
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) machine: Machine,
+    pub(crate) highest_wall_us: i64,
+    /// The wall clock does not step back further: only the marks, which a boot forgets, cover a worker ID that a state does not
+    /// know.
+    pub(crate) lowest_wall_us: i64,
+    pub(crate) boots: u32,
+    pub(crate) locks: TempDir,
+    pub(crate) places: [Place; 2],
     /// Every ID that was handed out, with the index of the first layout of its space.
     handed_out: HashSet<(usize, u64)>,
     fails_one_in: u32,
@@ -100,37 +95,17 @@ impl Process {
     }
 }
 
-impl Place {
-    /// A source that has all worker IDs of another name continues it, as after a renaming. That name begins with nothing then.
-    fn forget_renamed(&mut self) {
-        let Some(process) = &self.process else { return };
-        for source in &process.settings.sources {
-            let has_all = |before: &SourceSettings| {
-                let numbers = |of: &SourceSettings| of.layout.numbers_in_space(&of.worker_ids.set);
-                let ours = numbers(source);
-                before.layout.space() == source.layout.space()
-                    && numbers(before).iter().all(|number| ours.contains(number))
-            };
-            self.highest.retain(|name, (before, _)| *name == source.name || !has_all(before));
-        }
-    }
-}
-
 impl Site {
     fn new(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let true_us = 1_800_000_000 * SECOND + rng.i64(0..SECOND);
-        let place = |is_kept: bool| Place {
-            state: is_kept.then(locks),
-            process: None,
-            started: None,
-            highest: HashMap::new(),
-        };
         Site {
             seed,
-            places: [place(true), place(rng.u8(..3) > 0)],
+            places: [Place::new(true), Place::new(rng.u8(..3) > 0)],
             machine: Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None },
             highest_wall_us: true_us,
+            lowest_wall_us: true_us - 3_600 * SECOND,
+            boots: 0,
             locks: locks(),
             handed_out: HashSet::new(),
             fails_one_in: [0, 0, 10][rng.usize(..3)],
@@ -138,7 +113,7 @@ impl Site {
         }
     }
 
-    fn keeps_all(&self) -> bool {
+    pub(crate) fn keeps_all(&self) -> bool {
         self.places.iter().all(|place| place.state.is_some())
     }
 
@@ -151,7 +126,7 @@ impl Site {
     /// Draws a configuration without sources that collide, or returns the last one.
     fn draw_settings(&mut self, index: usize) -> Settings {
         if self.rng.bool()
-            && let Some(started) = &self.places[index].started
+            && let Some(started) = &self.places[index].known.started
         {
             return started.clone();
         }
@@ -189,15 +164,20 @@ impl Site {
         if is_held && !self.tries_what_is_held() {
             return;
         }
+        // Now and then an operator adopts whatever there is.
+        let (is_older, adopt) = (self.places[index].is_older, self.rng.u8(..4) == 0);
+        let boot = self.boots.to_string();
         let place = &mut self.places[index];
         let directory = place.state.as_ref().map(TempDir::path);
+        let on = simulated::Place { directory, adopt, lock_dir: self.locks.path(), boot: &boot };
         let reading = self.machine.read();
-        let started = Ceilings::start(directory, self.locks.path(), &settings.sources, STEP_RULE, reading);
         let seed = self.seed;
-        match started {
+        let is_changed = place.known.started.as_ref() != Some(&settings);
+        match Ceilings::start(on, &settings.sources, STEP_RULE, reading) {
             Ok(ceilings) => {
                 assert!(!is_held, "seed {seed}: two daemons have a worker ID: {:?}", settings.sources);
-                place.started = Some(settings.clone());
+                place.known.started = Some(settings.clone());
+                place.newest = None;
                 let (shards, joining, under_way) = (Vec::new(), None, None);
                 let mut process = Process { ceilings, shards, settings, joining, under_way };
                 process.open_lanes(seed, &self.machine);
@@ -205,10 +185,25 @@ impl Site {
                 place.forget_renamed();
             }
             Err(StartError::WorkerIdHeld(_)) => assert!(is_held, "seed {seed}: nobody has the worker IDs"),
+            Err(StartError::OlderState(reason)) => {
+                assert!(is_older, "seed {seed}: the newest state is taken for an older copy: {reason}");
+                match self.rng.u8(..3) {
+                    0 => place.lose(),
+                    1 => place.put_newest_back(),
+                    _ => {}
+                }
+            }
             // A changed layout whose IDs would be too low. The configuration that ran before is not refused.
-            Err(StartError::WrongSetting(reason) | StartError::ClockBehind(reason)) => {
-                let is_changed = place.started.as_ref() != Some(&settings);
+            Err(StartError::WrongSetting(reason)) => {
                 assert!(is_changed, "seed {seed}: refused as it ran before: {reason}");
+            }
+            // That too, or marks that are far ahead of a clock that stepped back, or too high to adopt an older copy yet.
+            Err(StartError::ClockBehind(reason)) => {
+                let is_behind = reading.wall.0 < self.highest_wall_us;
+                assert!(
+                    is_changed || is_behind || is_older,
+                    "seed {seed}: refused as it ran before: {reason}"
+                );
             }
             Err(error) => panic!("seed {seed}: {error}"),
         }
@@ -260,7 +255,7 @@ impl Site {
             if process.ceilings.written(made, reading) > 0 {
                 process.settings = process.joining.take().expect("it was asked for");
                 process.open_lanes(seed, &self.machine);
-                self.places[index].started = Some(process.settings.clone());
+                self.places[index].known.started = Some(process.settings.clone());
                 self.places[index].forget_renamed();
             } else if write.is_join {
                 process.joining = None;
@@ -277,7 +272,7 @@ impl Site {
     /// One shard serves one request. Returns whether it had IDs.
     fn take(&mut self, index: usize, source: usize) -> bool {
         let (reading, seed) = (self.machine.read(), self.seed);
-        let Place { process: Some(process), highest, state, .. } = &mut self.places[index] else {
+        let Place { process: Some(process), known, state, .. } = &mut self.places[index] else {
             return false;
         };
         let now = process.ceilings.keeper.believe(reading);
@@ -300,7 +295,7 @@ impl Site {
         // A changed ID space lies above always; other worker IDs of one space only as far as the ID clock can catch up.
         let (first, last) = (runs[0].first, runs.iter().map(|run| run.last()).max().expect("a run"));
         let settings = &process.settings.sources[source];
-        let (before, highest) = highest.entry(name.clone()).or_insert_with(|| (settings.clone(), 0));
+        let (before, highest) = known.highest.entry(name.clone()).or_insert_with(|| (settings.clone(), 0));
         assert!(
             space_of(&before.layout) == space || first > *highest || state.is_none(),
             "seed {seed}: {first} of {name} in another layout, after {highest}"
@@ -310,7 +305,7 @@ impl Site {
     }
 
     /// The process ends: cleanly, or within a write, which is made or not.
-    fn end(&mut self, index: usize, is_clean: bool) {
+    pub(crate) fn end(&mut self, index: usize, is_clean: bool) {
         let Some(mut process) = self.places[index].process.take() else { return };
         let write = process.under_way.take().filter(|_| is_clean || self.rng.bool());
         if let Some((_, write)) = write {
@@ -322,17 +317,6 @@ impl Site {
         if self.places[index].state.is_none() {
             // What keeps nothing is unique only from where the clock has passed all that was handed out.
             self.machine.true_us += 20 * MS;
-        }
-    }
-
-    fn disturb_the_clock(&mut self) {
-        let size = [5 * MS, SECOND, 5 * SECOND, 30 * SECOND][self.rng.usize(..4)];
-        match self.rng.u8(..3) {
-            // A clock that steps back is not covered where nothing is kept.
-            0 if self.keeps_all() => self.machine.wall_offset_us -= size,
-            1 => self.machine.wall_offset_us += size,
-            _ if self.keeps_all() => self.machine.wall_offset_us = 0,
-            _ => {}
         }
     }
 
@@ -357,7 +341,9 @@ impl Site {
             80..86 => self.join(index),
             86..90 => self.disturb_the_clock(),
             90..95 => self.end(index, true),
-            95..98 => self.end(index, false),
+            95..97 => self.end(index, false),
+            97..99 => self.disturb_the_state(index),
+            _ if self.rng.u8(..3) == 0 => self.reboot(),
             _ => {}
         }
     }
@@ -365,11 +351,14 @@ impl Site {
     /// Storage works and the clock is right: each daemon starts as it last did, and each of its sources has IDs again.
     fn recover(&mut self) {
         self.fails_one_in = 0;
-        self.machine.wall_offset_us = self.highest_wall_us - self.machine.true_us;
+        self.set_clock_right();
         for index in 0..self.places.len() {
             self.end(1 - index, true);
+            if self.places[index].process.is_none() {
+                self.places[index].put_newest_back();
+            }
             if self.places[index].process.is_none()
-                && let Some(started) = self.places[index].started.clone()
+                && let Some(started) = self.places[index].known.started.clone()
             {
                 self.start_with(index, started);
             }

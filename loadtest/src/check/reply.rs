@@ -63,7 +63,13 @@ impl ConnectionCheck {
         if self.found > u64::from(asked.count) {
             return Err(Violation::Count { asked: asked.count, found: self.found });
         }
-        let placed = promise.positions(run, |span| append(spans, span));
+        // To find a position costs more than all else that is checked, so it is done once.
+        let (mut first_position, mut last_position) = (None, 0);
+        let placed = promise.positions(run, |span| {
+            first_position.get_or_insert(span.start);
+            last_position = span.end - 1;
+            append(spans, span);
+        });
         placed.map_err(|misplaced| match promise.foreign_worker(misplaced.id) {
             Some(worker) => Violation::Worker { id: misplaced.id, worker },
             None => Violation::Layout { id: misplaced.id, previous: self.last },
@@ -78,7 +84,8 @@ impl ConnectionCheck {
         if promise.strict && run.first <= asked.above {
             return Err(Violation::Strict { received: asked.above, id: run.first });
         }
-        check_time(promise, asked, received, run.first, last)
+        let first_position = first_position.unwrap_or_default();
+        check_time(promise, asked, received, [(run.first, first_position), (last, last_position)])
     }
 
     /// Ends the current reply.
@@ -104,28 +111,28 @@ fn last_of(run: &Run) -> Result<u64, Violation> {
     steps.checked_mul(run.stride).and_then(|length| length.checked_add(run.first)).ok_or(bad)
 }
 
-/// IDs of a run increase, so the first and the last bound the times of all.
+/// Checks the times of a run's first and last ID, each with its position: IDs of a run increase, so these bound
+/// the times of all.
 fn check_time(
     promise: &Promise,
     asked: &Asked,
     received: Received,
-    first: u64,
-    last: u64,
+    [(first, first_position), (last, last_position)]: [(u64, u64); 2],
 ) -> Result<(), Violation> {
     let Some(offset_us) = received.offset_us else {
         return Ok(());
     };
-    if let Some((dated_us, earliest_us)) =
-        promise.instant_us(first).zip(promise.earliest_us(asked.sent_us, offset_us))
-        && dated_us < earliest_us
-    {
-        return Err(Violation::TooOld { id: first, by_us: earliest_us - dated_us });
+    let dates_us = promise.instants_us([first_position, last_position]);
+    let Some(([first_us, last_us], (earliest_us, latest_us))) =
+        dates_us.zip(promise.bounds_us(asked.sent_us, received.received_us, offset_us))
+    else {
+        return Ok(());
+    };
+    if first_us < earliest_us {
+        return Err(Violation::TooOld { id: first, by_us: earliest_us - first_us });
     }
-    if let Some((dated_us, latest_us)) =
-        promise.instant_us(last).zip(promise.latest_us(received.received_us, offset_us))
-        && dated_us > latest_us
-    {
-        return Err(Violation::TooNew { id: last, by_us: dated_us - latest_us });
+    if last_us > latest_us {
+        return Err(Violation::TooNew { id: last, by_us: last_us - latest_us });
     }
     Ok(())
 }

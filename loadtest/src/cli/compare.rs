@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Failure, json_text, print_beside, write_file};
-use crate::compare::{self, Verdict, table::Side};
+use crate::compare::{self, table::Side};
 use crate::report::json;
 use crate::report::read::read;
 
@@ -32,12 +32,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let comparison = compare::compare(&a.runs, &b.runs).map_err(Failure::usage)?;
     write_file(arguments.json.as_ref(), || json_text(&comparison))?;
     print_beside(arguments.json.as_ref(), |out| compare::table::write(&comparison, &a, &b, out));
-    Ok(match comparison.verdict {
-        _ if !arguments.fail_if_worse => 0,
-        Verdict::Worse | Verdict::Mixed => 1,
-        Verdict::CannotTell => 2,
-        Verdict::Equal | Verdict::Better => 0,
-    })
+    Ok(if arguments.fail_if_worse { comparison.verdict.exit_code() } else { 0 })
 }
 
 impl Arguments {

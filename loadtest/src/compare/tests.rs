@@ -57,6 +57,18 @@ fn a_slower_target_is_slower() {
 }
 
 #[test]
+fn each_verdict_has_its_exit_code() {
+    let of = |median, spread| run(&seconds(1, 10, median, spread));
+    let code = |a, b| verdict_of(&a, &b).exit_code();
+    assert_eq!(code(of(60.0, 0.08), run(&seconds(2, 10, 120.0, 0.08))), 1, "worse");
+    assert_eq!(code(of(60.0, 0.08), run(&seconds(2, 10, 30.0, 0.08))), 0, "better");
+    assert_eq!(code(of(60.0, 0.08), run(&seconds(2, 10, 60.0, 0.08))), 0, "the same");
+    let wild = || run(&seconds(3, 10, 60.0, 3.0));
+    assert_eq!(verdict_of(&wild(), &wild()), Verdict::CannotTell);
+    assert_eq!(code(wild(), wild()), 2, "not even equal files are the same where every figure is a `?`");
+}
+
+#[test]
 fn an_interval_that_holds_a_doubling_is_not_the_same() {
     let judged = |low, ratio, high| judge(Interval { low, ratio, high }, ratio, Figure::Response("p50"));
     assert_eq!(judged(0.96, 1.61, 2.68), Err("the spread is too wide"));

@@ -118,7 +118,7 @@ impl Threads {
         of_target.map(share).reduce(f64::max)
     }
 
-    pub(super) fn own_waits(&self) -> OwnWaits {
+    pub(crate) fn own_waits(&self) -> OwnWaits {
         OwnWaits { by_target: self.by_target, by_generator: self.by_generator }
     }
 
@@ -129,6 +129,11 @@ impl Threads {
             self.refresh(now_ns);
         }
         let waits = self.read(now_ns);
+        self.note(now_ns, waits, stalls);
+    }
+
+    /// Notes the waits since the last look that something else caused, each with true if it was the target's.
+    fn note(&mut self, now_ns: u64, waits: impl IntoIterator<Item = (bool, u64)>, stalls: &Stalls) {
         // A wait ended since the last look.
         let since_ns = self.looks.iter().rev().nth(1).map_or(now_ns, |look| look.at_ns);
         for (is_target, waited_ns) in waits.into_iter().filter(|&(_, waited_ns)| waited_ns >= MIN_STALL_NS) {
@@ -183,6 +188,27 @@ impl Threads {
             self.looks.pop_front();
         }
         waits
+    }
+
+    /// Returns a record without threads, for [`simulate`](Self::simulate).
+    #[cfg(test)]
+    pub(crate) fn simulated() -> Self {
+        Self { cores: Cores::default(), ..Self::new(vec![Owner::Process(1)]) }
+    }
+
+    /// Looks at simulated threads: the instant, both processor times until then, and the waits since the last.
+    #[cfg(test)]
+    pub(crate) fn simulate(
+        &mut self,
+        (at_ns, generator_ns, target_ns): (u64, u64, u64),
+        waits: [(bool, u64); 3],
+        stalls: &Stalls,
+    ) {
+        self.looks.push_back(Look { at_ns, ran: Ran { generator_ns, target_ns } });
+        if self.looks.len() > LOOKS_KEPT {
+            self.looks.pop_front();
+        }
+        self.note(at_ns, waits, stalls);
     }
 
     fn refresh(&mut self, now_ns: u64) {

@@ -40,6 +40,8 @@ pub(crate) struct Report<'a> {
     pub(crate) echo: Option<Echo<'a>>,
     /// Tries until this one, which is the last.
     pub(crate) tries: u32,
+    /// True if fewer generator threads are faster.
+    pub(crate) has_too_many_threads: bool,
 }
 
 /// The times of a bare echo.
@@ -60,9 +62,25 @@ impl<'a> Report<'a> {
         let echo = echo
             .map(|echo| Echo { response: &echo.collected.counts.response, undisturbed: undisturbed(echo) });
         let (verdict, undisturbed) = (Verdict::Pass, undisturbed(outcome));
-        let mut report = Self { scenario, objectives, outcome, verdict, undisturbed, echo, tries: 1 };
+        let mut report = Self {
+            scenario,
+            objectives,
+            outcome,
+            verdict,
+            undisturbed,
+            echo,
+            tries: 1,
+            has_too_many_threads: false,
+        };
         report.verdict = judge(&report.evidence(), objectives);
         report
+    }
+
+    /// Judges it again if fewer generator threads are faster.
+    pub(crate) fn with_threads(mut self, has_too_many_threads: bool) -> Self {
+        self.has_too_many_threads = has_too_many_threads;
+        self.verdict = judge(&self.evidence(), self.objectives);
+        self
     }
 
     /// Returns the figures that the verdict depends on.
@@ -74,6 +92,7 @@ impl<'a> Report<'a> {
             undisturbed: &self.undisturbed,
             echo: self.echo.as_ref().map(|echo| &echo.undisturbed),
             rounds: self.outcome.rounds,
+            has_too_many_threads: self.has_too_many_threads,
             stalls: self.outcome.stalls,
             own_waits: self.outcome.own_waits,
             is_owner_known: self.outcome.is_owner_known,

@@ -20,27 +20,47 @@ const MIN_GAIN: f64 = 1.05;
 /// Returns the number of threads with which a closed loop is fastest: 1, 2, 4 … as long as more of them help.
 pub(crate) fn fastest_threads(scenario: &Scenario, interrupt: &AtomicBool) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // The run itself says why it cannot be run.
+    fastest(cores.min(scenario.connections), |threads| ids_per_s(scenario, threads, interrupt))
+}
+
+fn fastest(most: usize, mut rate_of: impl FnMut(usize) -> Option<f64>) -> usize {
     let (mut fastest, mut best) = (1, 0.0);
-    let mut threads = 1;
-    while threads <= cores.min(scenario.connections) {
-        let (length, warm_up) = (Length::For(LENGTH), WARM_UP);
-        let pilot = Scenario {
-            threads,
-            length,
-            warm_up,
-            outage: None,
-            client_stall: None,
-            keeps_interval_log: false,
-            ..scenario.clone()
-        };
-        // The run itself says why it cannot be run.
-        let Ok(outcome) = super::run(&pilot, interrupt, &mut |_| {}) else { break };
-        let ids_per_s = outcome.collected.counts.ids as f64 / outcome.elapsed.as_secs_f64().max(1e-9);
-        if ids_per_s < best * MIN_GAIN {
-            break;
+    let numbers = std::iter::successors(Some(1), |threads| Some(threads * 2));
+    for threads in numbers.take_while(|&threads| threads <= most) {
+        match rate_of(threads) {
+            Some(rate) if rate >= best * MIN_GAIN => (fastest, best) = (threads, rate),
+            _ => break,
         }
-        (fastest, best) = (threads, ids_per_s);
-        threads *= 2;
     }
     fastest
+}
+
+fn ids_per_s(scenario: &Scenario, threads: usize, interrupt: &AtomicBool) -> Option<f64> {
+    let pilot = Scenario {
+        threads,
+        length: Length::For(LENGTH),
+        warm_up: WARM_UP,
+        outage: None,
+        client_stall: None,
+        keeps_interval_log: false,
+        ..scenario.clone()
+    };
+    let outcome = super::run(&pilot, interrupt, &mut |_| {}).ok()?;
+    Some(outcome.collected.counts.ids as f64 / outcome.elapsed.as_secs_f64().max(1e-9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_threads_are_used_as_the_rate_needs() {
+        let of = |rates: &[f64]| fastest(rates.len(), |threads| rates.get(threads - 1).copied());
+        assert_eq!(of(&[278e3, 198e3]), 1, "a target of one thread");
+        assert_eq!(of(&[200e3, 390e3]), 2);
+        assert_eq!(of(&[200e3, 205e3]), 1, "so small a gain is chance");
+        assert_eq!(of(&[200e3, 390e3, 400e3, 380e3]), 2, "four are no faster");
+        assert_eq!(fastest(4, |_| None), 1, "no run, no answer");
+    }
 }

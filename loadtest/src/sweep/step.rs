@@ -107,14 +107,35 @@ fn limit(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Limit {
         return Limit::Layout;
     }
     let share = |time: Duration| time.as_secs_f64() / report.outcome.elapsed.as_secs_f64().max(1e-9);
-    let generator = share(collected.counts.cpu);
-    let has_room = match collected.target_cpu.map(share) {
-        // Both share the cores of this machine.
-        Some(target) => {
-            let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-            generator + target <= cores * MAX_SHARED || target >= generator
-        }
-        None => collected.counts.busiest_thread <= MAX_SHARED,
-    };
+    let target = collected.target_cpu.map(share);
+    let has_room = has_room(share(collected.counts.cpu), target, collected.counts.busiest_thread, cores());
     if has_room { Limit::Latency } else { Limit::Generator }
+}
+
+fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1, usize::from) as f64
+}
+
+/// Returns true if the generator could have done more. It shares the cores with a target on this machine.
+fn has_room(generator: f64, target: Option<f64>, busiest_thread: f64, cores: f64) -> bool {
+    match target {
+        Some(target) => generator + target <= cores * MAX_SHARED || target >= generator,
+        None => busiest_thread <= MAX_SHARED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generator_that_uses_the_cores_up_has_no_room() {
+        let here = |generator, target| has_room(generator, Some(target), 0.7, 2.0);
+        assert!(!here(1.39, 0.59), "the machine is full, mostly of the generator");
+        assert!(here(0.59, 1.39) && here(0.9, 0.6), "it is full of the target, or not full");
+        assert!(
+            has_room(1.9, None, 0.9, 2.0) && !has_room(1.9, None, 0.95, 2.0),
+            "of a remote one its threads say it"
+        );
+    }
 }

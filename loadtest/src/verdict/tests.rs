@@ -25,6 +25,7 @@ fn evidence<'a>(
         faults,
         undisturbed,
         echo: None,
+        has_too_many_threads: false,
         rounds: 1,
         stalls: StallSum::default(),
         own_waits: OwnWaits::default(),
@@ -173,6 +174,20 @@ fn a_rate_missed_for_want_of_a_core_is_not_the_targets() {
         judge(&Evidence { open_loop: false, ids_per_s, ..evidence }, &objectives).exit_code()
     };
     assert_eq!([of(0.5, 9_000.0), of(0.99, 9_000.0), of(0.99, 10_000.0)], [1, 2, 0]);
+}
+
+#[test]
+fn a_closed_loop_that_fewer_threads_make_faster_says_at_least_and_fails_no_target() {
+    let (counts, promise) = (counts(100, 0), Promise::of_counter());
+    let undisturbed = Undisturbed::with_all(&counts);
+    let of = |has_too_many_threads, ids_per_s| {
+        let evidence = evidence(&counts, &[], &promise, &undisturbed);
+        let closed = Evidence { open_loop: false, target_busiest: Some(0.99), ids_per_s, ..evidence };
+        let evidence = Evidence { has_too_many_threads, ..closed };
+        (judge(&evidence, &objectives()).exit_code(), evidence.is_lower_bound())
+    };
+    assert_eq!([of(true, 9_000.0), of(true, 10_000.0)], [(2, true), (0, true)]);
+    assert_eq!([of(false, 9_000.0), of(false, 10_000.0)], [(1, false), (0, false)]);
 }
 
 #[test]

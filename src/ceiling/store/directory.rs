@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 use super::copies::{self, CopyError};
 use super::file::{self, FILE_NAME};
 use super::record::Record;
-use crate::ceiling::locked_file::{FileLockError, LockedFile};
+use crate::ceiling::locked_file::{FileLockError, LockedFile, PAUSE};
 use crate::ceiling::writers::{Untrusted, Writers, open_file};
 use crate::ceiling::{StateError, TakenOver};
 use crate::sync::{Mutex, lock};
@@ -42,7 +42,7 @@ impl StateDir {
         let directory = path.to_owned();
         make(path).map_err(|error| StateError::NotMade { directory: directory.clone(), error })?;
         let writers = writers_of(path)?;
-        let locked = LockedFile::lock(&path.join(LOCK_NAME), writers, "state directory");
+        let locked = LockedFile::lock(&path.join(LOCK_NAME), writers, "state directory", PAUSE);
         let locked = locked.map_err(|error| match error {
             FileLockError::Held { holder } => StateError::InUse { directory, holder },
             // The directory is the daemon's own: nobody else made what has the name.

@@ -57,6 +57,8 @@ struct StoredSource {
     record: Record,
     /// Its first position, if that is the ceiling of a crash. A clean stop that finds nothing claimed leaves it as such.
     crashed_at: Option<Position>,
+    /// The records that it replaced when it joined. They count again if it is given up.
+    replaced: Vec<Record>,
 }
 
 /// A source that starts.
@@ -86,6 +88,7 @@ impl DiskStore {
             starts.into_iter().map(|FirstRecord { name, numbering, start, is_clean }| StoredSource {
                 record: Record::new(name, numbering, start, owner, host),
                 crashed_at: (!is_clean).then_some(start),
+                replaced: Vec::new(),
             });
         let file = StateFile::of(directory.path());
         let (owner, host) = (owner.clone(), host.clone());
@@ -143,7 +146,8 @@ impl DiskStore {
     }
 
     /// Takes in sources, the first of which gets this index. Their ceilings are durable when this returns, and those of
-    /// the others as high as before. Sources that it has from this index on were given up: no ID of them was handed out.
+    /// the others as high as before. Sources that it has from this index on were given up: no ID of them was handed out,
+    /// so that their records bind nothing and go.
     ///
     /// # Errors
     /// The ceilings may not be durable: the newcomers are not taken in, and nothing else has changed.
@@ -154,19 +158,21 @@ impl DiskStore {
         wall_minus_boot_us: i64,
     ) -> Result<(), StoreError> {
         let given_up = self.sources.drain(first_index.min(self.sources.len())..);
-        self.retired.extend(given_up.map(|source| source.record));
+        self.retired.extend(given_up.flat_map(|source| source.replaced));
         let joins = |newcomer: &Newcomer<'_>| {
             let Newcomer { name, numbering, ceiling } = *newcomer;
             let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
             let record = Record { wall_minus_boot_us, ..record };
-            StoredSource { record, crashed_at: None }
+            StoredSource { record, crashed_at: None, replaced: Vec::new() }
         };
-        let joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
+        let mut joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
         // The last of one key counts, and a newcomer's ceiling is above the one that is stored of it.
         let sources = self.sources.iter().chain(&joining).map(|source| &source.record);
         self.file.write(self.retired.iter().chain(sources))?;
-        let is_replaced = |key: &str| joining.iter().any(|source| source.record.key() == key);
-        self.retired.retain(|record| !is_replaced(&record.key()));
+        for source in &mut joining {
+            let key = source.record.key();
+            source.replaced = self.retired.extract_if(.., |record| record.key() == key).collect();
+        }
         self.sources.extend(joining);
         Ok(())
     }
@@ -199,7 +205,7 @@ impl DiskStore {
     /// # Errors
     /// The lower ceilings may not be durable; then the old ones may stand.
     pub fn trim(&mut self, trims: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(trims, wall_minus_boot_us, |StoredSource { record, crashed_at }, cursor| Record {
+        self.store(trims, wall_minus_boot_us, |StoredSource { record, crashed_at, .. }, cursor| Record {
             clean: crashed_at.is_none_or(|crashed_at| cursor > crashed_at),
             ..record.at(cursor)
         })

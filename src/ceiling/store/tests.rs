@@ -412,11 +412,11 @@ fn a_newcomer_is_stored_beside_the_others_and_raised_like_them() {
     store.raise(&[(1, Position(900))], 4).unwrap();
     store.trim(&[(0, Position(550))], 5).unwrap();
     assert_eq!((stored("orders"), stored("new")), (Some(550), Some(900)));
-    // One that was given up makes room for the next, and stays stored.
+    // One that was given up makes room for the next, and binds nothing.
     store.add(1, &[newcomer("other", &numbering("twitter", "3"), 300)], 5).unwrap();
     store.raise(&[(1, Position(400))], 6).unwrap();
     let all = (stored("orders"), stored("new"), stored("other"));
-    assert_eq!(all, (Some(550), Some(900), Some(400)));
+    assert_eq!(all, (Some(550), None, Some(400)));
 }
 
 #[test]
@@ -474,4 +474,9 @@ fn a_newcomer_starts_above_what_is_stored_of_it() {
     let back: Vec<_> = stored.iter().filter(|record| record.name == "back").collect();
     assert_eq!((back.len(), back[0].ceiling), (1, at(&second, 6_000)));
     assert_eq!(stored.len(), 3);
+    // Given up, it leaves what was stored before it.
+    store.add(1, &[newcomer("other", &numbering("twitter", "8"), 300)], 4).unwrap();
+    let stored = read(directory.path()).unwrap();
+    assert!(stored.contains(&retired[0]), "{stored:?}");
+    assert_eq!(stored.len(), 4);
 }

@@ -5,7 +5,6 @@ use super::query::{Query, malformed};
 use super::reply::Reply;
 use super::{Answer, Head, Listing, NumberingOf};
 use crate::config::Protocol;
-use crate::front::words::{STOPPING, Words};
 use crate::front::{Ask, Conditions, Facts};
 use snowbank_client::format::{Codec, Context, Format};
 use snowbank_client::protocol::ErrorCode;
@@ -75,14 +74,9 @@ fn read_only(head: &Head<'_>) -> Result<(), Reply> {
     methods(head, &["GET", "HEAD"], "GET, HEAD")
 }
 
-/// Refuses methods that draw nothing, and a stop. HEAD is one of them: its reply would lose the IDs.
-fn may_draw(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<(), Reply> {
-    methods(head, &["GET", "POST"], "GET, POST")?;
-    if conditions.draining {
-        let code = ErrorCode::ShuttingDown;
-        return Err(Reply::of_words(&Words { code, retry_after: None, message: STOPPING.to_owned() }));
-    }
-    Ok(())
+/// Refuses methods that draw nothing. HEAD is one of them: its reply would lose the IDs.
+fn may_draw(head: &Head<'_>) -> Result<(), Reply> {
+    methods(head, &["GET", "POST"], "GET, POST")
 }
 
 fn methods(head: &Head<'_>, allowed: &[&str], listed: &'static str) -> Result<(), Reply> {
@@ -127,7 +121,7 @@ pub(super) fn codec_of(
 
 /// GET or POST /v1/ids.
 fn ids(head: &Head<'_>, conditions: &Conditions<'_>, numbering: NumberingOf<'_>) -> Result<Answer, Reply> {
-    may_draw(head, conditions)?;
+    may_draw(head)?;
     let facts = conditions.facts;
     let query = Query::parse(head.query, &["source", "count", "wait", "partial", "format"])?;
     let source = source_of(query.get("source"), facts)?;
@@ -153,7 +147,7 @@ fn wants_json(head: &Head<'_>) -> bool {
 
 /// katsubushi's /id.
 fn katsubushi_id(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
-    may_draw(head, conditions)?;
+    may_draw(head)?;
     Query::parse(head.query, &[])?;
     let listing = if wants_json(head) { Listing::json_of_one() } else { Listing::lines("", None) };
     Ok(Answer::Draw(ask_of(source_of(None, conditions.facts)?, 1), Box::new(listing)))
@@ -161,7 +155,7 @@ fn katsubushi_id(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer,
 
 /// katsubushi's /ids.
 fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
-    may_draw(head, conditions)?;
+    may_draw(head)?;
     let count = Query::parse(head.query, &["n"])?.count("n", conditions.facts.max_count)?;
     let listing = if wants_json(head) { Listing::json("", None) } else { Listing::lines("", None) };
     Ok(Answer::Draw(ask_of(source_of(None, conditions.facts)?, count), Box::new(listing)))
@@ -169,7 +163,7 @@ fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer
 
 /// Leaf's /api/snowflake/get/KEY and /api/segment/get/KEY.
 fn leaf_get(key: &str, head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
-    may_draw(head, conditions)?;
+    may_draw(head)?;
     let facts = conditions.facts;
     let source = known(facts.source_of_key(Protocol::Http, key.as_bytes()), key, facts)?;
     Ok(Answer::Draw(ask_of(source, 1), Box::new(Listing::lines("", None))))

@@ -8,12 +8,25 @@ use super::keeper_thread::is_record_of;
 use super::start_sources::{self, Durable, Found, Granted, Joining, Planned, State};
 use super::storage_thread::write_ceilings;
 use crate::ceiling::store::{DiskStore, Record};
-use crate::ceiling::{Owner, StoreError, WorkerLocks, lock_workers};
+use crate::ceiling::{Owner, StoreError, WorkerLocks, lock_workers_at_once};
 use crate::clock::{Reading, StepRule, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::{Keeper, Outcome, Reach, Write};
 use crate::numbering::Numbering;
 use crate::server::shared::start_error::StartError;
+
+/// The state and the machine that a process starts on.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The state directory; `None`: nothing is kept.
+    pub directory: Option<&'a Path>,
+    /// Take over an older copy of a state that is lost.
+    pub adopt: bool,
+    /// The machine's locks of worker IDs.
+    pub lock_dir: &'a Path,
+    /// The identity of the machine's boot.
+    pub boot: &'a str,
+}
 
 /// The ceilings of one process.
 #[derive(Debug)]
@@ -34,15 +47,15 @@ impl Ceilings {
     /// # Errors
     /// As a daemon's start.
     pub fn start(
-        directory: Option<&Path>,
-        lock_dir: &Path,
+        Place { directory, adopt, lock_dir, boot }: Place<'_>,
         settings: &[SourceSettings],
         rule: StepRule,
         reading: Reading,
     ) -> Result<Self, StartError> {
-        let found = Found::open(State { directory, adopt: false })?;
+        let mut found = Found::open(State { directory, adopt })?;
+        found.here.boot = Some(boot.to_owned());
         let numberings: Vec<Numbering> = settings.iter().map(numbering).collect();
-        let locks = numberings.iter().map(|numbering| lock_workers(lock_dir, numbering));
+        let locks = numberings.iter().map(|numbering| lock_workers_at_once(lock_dir, numbering));
         let locks = locks.collect::<Result<_, _>>()?;
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
         let granted = found.grant(settings, &numberings, locks, &[], (wall.believe(reading), &wall))?;
@@ -70,7 +83,7 @@ impl Ceilings {
     ) -> Result<(), String> {
         let now = self.keeper.believe(reading);
         let numbering = numbering(&settings);
-        let mut locks = lock_workers(lock_dir, &numbering).map_err(|error| error.to_string())?;
+        let mut locks = lock_workers_at_once(lock_dir, &numbering).map_err(|error| error.to_string())?;
         self.owner.iter().for_each(|owner| locks.mark_for(owner));
         let running: Vec<_> = self.keeper.sources().cloned().collect();
         let joining = vec![Joining { settings, numbering, locks }];

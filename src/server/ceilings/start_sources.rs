@@ -36,7 +36,7 @@ pub(crate) struct Found {
     adopt: bool,
     records: Vec<Record>,
     owner: Owner,
-    here: HostIdentity,
+    pub(super) here: HostIdentity,
     notes: Vec<Note>,
 }
 

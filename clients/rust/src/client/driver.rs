@@ -84,6 +84,10 @@ impl Driver {
             End::Abandoned => return Err(Abandoned),
             End::Failed(error) => (error, None),
             End::Resting { error, retry_after } => (error, retry_after),
+            End::Exhausted { error, retry_after } => {
+                tokio::spawn(connection.finish());
+                (error, retry_after)
+            }
         };
         self.rest(index, retry_after);
         self.shared.fail(index, error);

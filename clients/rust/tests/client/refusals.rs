@@ -1,5 +1,7 @@
 //! Refusals: the ones that the client retries, and the ones that it returns.
 
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use snowbank_client::protocol::{ErrorCode, reply};
@@ -82,6 +84,28 @@ async fn a_daemon_that_is_exhausted_beyond_the_deadline_is_left_for_the_next() {
     assert_eq!((sooner.connections(), longest.connections()), (1, 1));
     let alone = client(&[&refusing]).batch(1).await.expect_err("no IDs");
     assert_eq!(alone.code(), Some(ErrorCode::Exhausted));
+}
+
+/// One call asks the next daemon. The reply that another call waits for on the same connection still counts.
+#[tokio::test]
+async fn an_exhausted_call_leaves_the_others_their_connection() {
+    let other = Arc::new(FakeDaemon::honest(77));
+    let asked_next = Arc::clone(&other);
+    let refusing = FakeDaemon::start(move |_, peer| {
+        peer.greet();
+        let (first, second) = (peer.read_next(), peer.read_next());
+        assert_eq!((first.0.count, second.0.count), (1_000, 1));
+        peer.refuse(first.1, ErrorCode::Exhausted, Some(Duration::from_secs(3_600)), "");
+        while asked_next.connections() == 0 {
+            thread::sleep(ms(1));
+        }
+        peer.send_run(second.1, 5, 1);
+        peer.wait_for_close();
+    });
+    let both = client(&[&refusing, &other]);
+    let (large, small) = tokio::join!(both.batch(1_000), both.batch(1));
+    assert_eq!(large.expect("IDs from the other").endpoint(), other.name());
+    assert_eq!(small.expect("the reply that was under way").endpoint(), refusing.name());
 }
 
 #[tokio::test]

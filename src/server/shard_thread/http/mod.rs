@@ -45,7 +45,6 @@ pub(super) async fn serve(
     let responder = Responder::new(Rc::clone(&thread), is_loopback, (&stream, Rc::clone(&activity)), session);
     let service = service_fn(async |request: Request<Incoming>| {
         activity.begin_answer();
-        poll_fn(|_| activity.poll_taken()).await;
         let response = responder.respond(&request).await;
         activity.end_answer();
         Ok::<_, Infallible>(response)

@@ -29,7 +29,7 @@ pub(super) struct Activity {
     unwritten: Cell<usize>,
     /// Bytes of a head that is not whole yet.
     of_head: Cell<usize>,
-    /// The next answer, or the rest of this one, waits until the peer takes what is written.
+    /// The next piece of a body waits until the peer takes what is written.
     is_held: Cell<bool>,
     /// When something was last read, written or answered.
     last: Cell<Instant>,
@@ -95,7 +95,7 @@ impl Activity {
         half_done.or_else(|| idle.filter(|_| is_idle).map(|idle| self.last.get() + idle))
     }
 
-    /// Ready unless the peer has not taken what is written. Its library would otherwise keep one answer after the other.
+    /// Ready unless the peer has not taken what is written. The library would otherwise ask for the next piece of a body.
     pub(super) fn poll_taken(&self) -> Poll<()> {
         let is_blocked = self.blocked_since.get().is_some();
         self.is_held.set(is_blocked);

@@ -43,6 +43,7 @@ impl Connection {
             stall: Box::pin(sleep_until(began)),
             stall_armed: false,
             has_answered: false,
+            is_finishing: false,
             began,
             shared,
         })

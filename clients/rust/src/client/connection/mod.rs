@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, timeout};
 
 use in_flight::InFlight;
@@ -55,6 +56,9 @@ pub(super) enum End {
     Failed(Error),
     /// The daemon serves no client for now. Leave it alone for that time.
     Resting { error: Error, retry_after: Option<Duration> },
+    /// The daemon has no IDs in time for one call, which asks the next. Leave it alone for that time, and let it answer
+    /// the calls in flight: [`finish`](Connection::finish).
+    Exhausted { error: Error, retry_after: Option<Duration> },
 }
 
 /// A connection after its greeting.
@@ -75,15 +79,18 @@ pub(super) struct Connection {
     stall: Pin<Box<Sleep>>,
     stall_armed: bool,
     has_answered: bool,
+    /// True once it takes no further calls.
+    is_finishing: bool,
     /// The time at which connecting began.
     began: Instant,
 }
 
 impl Connection {
-    /// Serves calls until the connection ends. Then it fails all calls in flight.
+    /// Serves calls until the connection ends. Then it fails all calls in flight, unless the daemon still answers them.
     pub(super) async fn serve(&mut self, queue: &mut Queue) -> End {
         let end = self.exchange(queue).await;
         let reason = match &end {
+            End::Exhausted { .. } => return end,
             End::Abandoned => "the client was dropped".into(),
             End::Failed(error) | End::Resting { error, .. } => match error {
                 Error::Lost { reason, .. } => reason.clone(),
@@ -96,10 +103,18 @@ impl Connection {
         end
     }
 
+    /// Takes the replies to the calls in flight, and no further calls. A stall ends it at the latest.
+    pub(super) async fn finish(mut self) {
+        self.is_finishing = true;
+        let (_no_calls, calls) = mpsc::channel(1);
+        let mut queue = Queue::new(calls);
+        while let End::Exhausted { .. } = self.serve(&mut queue).await {}
+    }
+
     async fn exchange(&mut self, queue: &mut Queue) -> End {
         // The greeting's last read may have brought more.
         let mut done = self.take_replies();
-        while done.is_ok() {
+        while done.is_ok() && !(self.is_finishing && self.in_flight.is_empty()) {
             done = self.step(queue).await;
         }
         done.err().unwrap_or(End::Abandoned)
@@ -284,7 +299,7 @@ impl Connection {
             true => Err(self.end_with(error)),
             false if asks_next => {
                 let retry_after = error.retry_after();
-                Err(End::Resting { error, retry_after })
+                Err(End::Exhausted { error, retry_after })
             }
             false => Ok(()),
         }

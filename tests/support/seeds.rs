@@ -1,0 +1,59 @@
+//! The seeds of a simulation's lives, spread over all processors.
+//!
+//! `SNOWBANK_SEED=N` runs one alone. `SNOWBANK_SEEDS=N` runs so many, from `SNOWBANK_FIRST_SEED` on (default 0).
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+/// Lives so many seeds, or those that the environment asks for. Returns how many.
+///
+/// The first life that fails prints its seed, and ends the test.
+pub(crate) fn run(usual: u64, life: impl Fn(u64) + Sync) -> u64 {
+    let seeds = match from_environment("SNOWBANK_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let first = from_environment("SNOWBANK_FIRST_SEED").unwrap_or(0);
+            first..first + from_environment("SNOWBANK_SEEDS").unwrap_or(usual)
+        }
+    };
+    live(seeds.clone(), life);
+    seeds.end - seeds.start
+}
+
+/// Lives these seeds.
+pub(crate) fn live(seeds: Range<u64>, life: impl Fn(u64) + Sync) {
+    let (next, has_failed) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
+    let work = || {
+        while !has_failed.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                break;
+            }
+            let _reporter = Reporter { seed, has_failed: &has_failed };
+            life(seed);
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
+}
+
+/// Reports the seed of a life that panics.
+struct Reporter<'a> {
+    seed: u64,
+    has_failed: &'a AtomicBool,
+}
+
+impl Drop for Reporter<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("seed {0} failed: SNOWBANK_SEED={0} runs it alone", self.seed);
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn from_environment(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted")))
+}
