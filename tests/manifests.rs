@@ -93,9 +93,13 @@ fn seconds(duration: &toml::Value) -> u64 {
 
 #[test]
 fn every_pod_is_confined() {
+    let image =
+        fs::read_to_string(repository().join("deploy/Containerfile")).expect("the image's Containerfile");
     for (file, documents) in manifests() {
         let spec = &pod(&documents)["spec"];
         assert_eq!(spec["securityContext"]["runAsNonRoot"], true, "{file}");
+        let user = spec["securityContext"]["runAsUser"].as_u64().expect("a number");
+        assert!(image.contains(&format!("\nUSER {user}:{user}\n")), "{file}: the image's user is not {user}");
         assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", "{file}");
         // A service's name would make variables that the daemon takes for misspelt settings.
         assert_eq!(spec["enableServiceLinks"], false, "{file}");
