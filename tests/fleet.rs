@@ -1,7 +1,12 @@
 //! Daemons of one fleet on real coordinators, the same tests on each: who gets which worker number, and what outages and
 //! takeovers do.
 
+#[path = "fleet/redis.rs"]
+mod redis;
+mod secure;
 mod support;
+#[path = "fleet/tls.rs"]
+mod tls;
 
 use std::process::Command;
 

@@ -16,8 +16,12 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// The coordinators, with their names in a configuration. `None`: this machine's locks and state alone keep worker IDs
 /// apart.
-const COORDINATORS: [(&str, Option<CoordinatorKind>); 3] =
-    [("none", None), ("etcd", Some(CoordinatorKind::Etcd)), ("redis", Some(CoordinatorKind::Redis))];
+const COORDINATORS: [(&str, Option<CoordinatorKind>); 4] = [
+    ("none", None),
+    ("etcd", Some(CoordinatorKind::Etcd)),
+    ("zookeeper", Some(CoordinatorKind::ZooKeeper)),
+    ("redis", Some(CoordinatorKind::Redis)),
+];
 
 /// Returns the name of a coordinator in a configuration.
 pub(super) fn name_of(coordinator: Option<CoordinatorKind>) -> &'static str {

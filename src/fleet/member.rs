@@ -333,4 +333,6 @@ impl<C: Coordinator> Member<C> {
 }
 
 #[cfg(test)]
+mod lost_writes;
+#[cfg(test)]
 mod tests;

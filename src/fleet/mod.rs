@@ -23,6 +23,7 @@ mod operator;
 pub mod peers;
 mod redis;
 pub mod rules;
+mod zookeeper;
 
 use std::fmt;
 use std::io;
@@ -169,7 +170,7 @@ pub fn open(access: Access) -> io::Result<AnyCoordinator> {
     Ok(match access.kind {
         CoordinatorKind::Etcd => Box::new(etcd::Etcd::new(access)?),
         CoordinatorKind::Redis => Box::new(redis::Redis::new(access)?),
-        CoordinatorKind::ZooKeeper => return Err(io::Error::other("not yet")),
+        CoordinatorKind::ZooKeeper => Box::new(zookeeper::ZooKeeper::new(access)?),
     })
 }
 

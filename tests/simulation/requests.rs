@@ -137,6 +137,10 @@ impl World {
             return;
         };
         let now = daemon.wall.believe(reading);
+        // A torn reading may show a step beyond `max_step` that others do not: this thread believes less then.
+        for waiting in daemon.waiting.iter_mut().flatten() {
+            waiting.earliest_us = waiting.earliest_us.min(now.wall.0);
+        }
         daemon.source.advance(now, &mut self.rng, &Deaf);
         for index in 0..SHARDS {
             let finished = self.daemon.as_ref().map_or_else(Vec::new, |daemon| daemon.source.collect(index));

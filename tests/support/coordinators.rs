@@ -3,13 +3,30 @@
 mod etcd;
 mod proxy;
 mod redis;
+mod zookeeper;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::Child;
+
+use super::poll;
 
 pub(crate) use self::etcd::Etcd;
 pub(crate) use self::proxy::Proxy;
 pub(crate) use self::redis::{Redis, Watched};
+pub(crate) use self::zookeeper::ZooKeeper;
+
+/// The files for TLS.
+pub(crate) struct Tls {
+    ca: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+/// Returns once something listens there.
+fn await_listener(address: SocketAddr) {
+    poll("it listens", || TcpStream::connect(address).ok().map(drop));
+}
 
 /// A coordinator that runs on this machine. Dropped, it is killed and its data are removed.
 pub(crate) trait Coordinator {
@@ -22,6 +39,15 @@ pub(crate) trait Coordinator {
     }
 
     fn address(&self) -> SocketAddr;
+
+    /// The files for TLS, if it serves that alone.
+    fn tls(&mut self) -> &mut Option<Tls>;
+
+    /// Has it serve over TLS alone from its next run on, to clients of this authority.
+    fn use_tls(&mut self, ca: &Path, (certificate, key): (&Path, &Path)) {
+        let [ca, certificate, key] = [ca, certificate, key].map(Path::to_owned);
+        *self.tls() = Some(Tls { ca, certificate, key });
+    }
 
     /// Starts the process, and waits until it answers.
     fn run(&mut self);
@@ -56,6 +82,10 @@ pub(crate) trait Coordinator {
         format!("{}://{}", self.scheme(), self.address())
     }
 
+    fn tls_url(&self) -> String {
+        format!("{}s://{}", self.scheme(), self.address())
+    }
+
     /// Starts a proxy before it.
     fn proxy(&self) -> Proxy {
         Proxy::before(self.address(), self.scheme())
@@ -65,7 +95,11 @@ pub(crate) trait Coordinator {
 /// Runs a test on each coordinator that is installed.
 pub(crate) fn each(test: impl Fn(&mut dyn Coordinator)) {
     type Start = fn() -> Option<Box<dyn Coordinator>>;
-    let starts: [Start; 2] = [|| Some(Box::new(Etcd::start()?)), || Some(Box::new(Redis::start()?))];
+    let starts: [Start; 3] = [
+        || Some(Box::new(Etcd::start()?)),
+        || Some(Box::new(Redis::start()?)),
+        || Some(Box::new(ZooKeeper::start()?)),
+    ];
     for start in starts {
         let Some(mut coordinator) = start() else { continue };
         // Shown if it fails.

@@ -1,5 +1,6 @@
 //! A real etcd.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::{Coordinator, free_address};
+use super::{Coordinator, Tls, await_listener, free_address};
 use crate::support::{self, has_program, poll};
 
 /// A single-member etcd. Dropped, it is killed and its data are removed.
@@ -16,6 +17,7 @@ pub(crate) struct Etcd {
     client: SocketAddr,
     peer: SocketAddr,
     child: Option<Child>,
+    tls: Option<Tls>,
 }
 
 impl Etcd {
@@ -25,7 +27,8 @@ impl Etcd {
             return None;
         }
         let directory = support::directory();
-        let mut etcd = Etcd { directory, client: free_address(), peer: free_address(), child: None };
+        let mut etcd =
+            Etcd { directory, client: free_address(), peer: free_address(), child: None, tls: None };
         etcd.run();
         Some(etcd)
     }
@@ -90,12 +93,23 @@ impl Coordinator for Etcd {
         &mut self.child
     }
 
+    fn tls(&mut self) -> &mut Option<Tls> {
+        &mut self.tls
+    }
+
     fn run(&mut self) {
-        let (client, peer) = (self.url(), format!("http://{}", self.peer));
+        let client = if self.tls.is_some() { self.tls_url() } else { self.url() };
+        let peer = format!("http://{}", self.peer);
+        let files = self.tls.iter().flat_map(|Tls { ca, certificate, key }| {
+            [("--cert-file", certificate), ("--key-file", key), ("--trusted-ca-file", ca)]
+        });
+        let files = files.flat_map(|(name, path)| [OsStr::new(name), path.as_os_str()]);
         let child = Command::new("etcd")
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &format!("default={peer}"), "--log-level", "error"])
+            .args(files)
+            .arg(format!("--client-cert-auth={}", self.tls.is_some()))
             .arg("--data-dir")
             .arg(self.data())
             .stdin(Stdio::null())
@@ -104,6 +118,9 @@ impl Coordinator for Etcd {
             .spawn()
             .expect("etcd runs");
         self.child = Some(child);
+        if self.tls.is_some() {
+            return await_listener(self.client);
+        }
         poll("etcd answers", || {
             self.post("/v3/kv/range", r#"{"key":"YQ=="}"#).filter(|it| it.contains("header"))
         });

@@ -1,14 +1,14 @@
 //! A real Redis, alone or with a replica and a sentinel that watches both.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Coordinator, free_address};
+use super::{Coordinator, Tls, await_listener, free_address};
 use crate::support::{self, has_program, poll};
 
 /// A Redis that has each write on its disk before it answers.
@@ -16,6 +16,7 @@ pub(crate) struct Redis {
     directory: TempDir,
     address: SocketAddr,
     child: Option<Child>,
+    tls: Option<Tls>,
 }
 
 impl Redis {
@@ -24,7 +25,8 @@ impl Redis {
         if !has_program("redis-server", "redis-server") {
             return None;
         }
-        let mut redis = Redis { directory: support::directory(), address: free_address(), child: None };
+        let mut redis =
+            Redis { directory: support::directory(), address: free_address(), child: None, tls: None };
         redis.run();
         Some(redis)
     }
@@ -62,10 +64,12 @@ fn try_ask(address: SocketAddr, words: &[&str]) -> Option<String> {
     stream.set_read_timeout(Some(support::DEADLINE)).ok()?;
     let mut request = format!("*{}\r\n", words.len());
     words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-    stream.write_all(format!("{request}QUIT\r\n").as_bytes()).ok()?;
+    stream.write_all(request.as_bytes()).ok()?;
+    // Sentinels know no QUIT.
+    stream.shutdown(Shutdown::Write).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
-    Some(answer.strip_suffix("+OK\r\n")?.to_owned())
+    Some(answer)
 }
 
 /// Returns the hash of a fleet and the field of a key.
@@ -88,10 +92,23 @@ impl Coordinator for Redis {
         &mut self.child
     }
 
+    fn tls(&mut self) -> &mut Option<Tls> {
+        &mut self.tls
+    }
+
     fn run(&mut self) {
         std::fs::create_dir_all(self.data()).expect("a directory");
-        let child = Command::new("redis-server")
-            .args(["--port", &self.address.port().to_string(), "--bind", "127.0.0.1", "--save", ""])
+        let port = self.address.port().to_string();
+        let mut command = Command::new("redis-server");
+        match &self.tls {
+            None => command.args(["--port", &port]),
+            Some(Tls { ca, certificate, key }) => {
+                command.args(["--port", "0", "--tls-port", &port, "--tls-cert-file"]).arg(certificate);
+                command.arg("--tls-key-file").arg(key).arg("--tls-ca-cert-file").arg(ca)
+            }
+        };
+        let child = command
+            .args(["--bind", "127.0.0.1", "--save", ""])
             .args(["--appendonly", "yes", "--appendfsync", "always", "--dir"])
             .arg(self.data())
             .stdin(Stdio::null())
@@ -100,6 +117,9 @@ impl Coordinator for Redis {
             .spawn()
             .expect("redis-server runs");
         self.child = Some(child);
+        if self.tls.is_some() {
+            return await_listener(self.address);
+        }
         poll("redis answers", || self.try_ask(&["PING"]).filter(|reply| reply == "+PONG\r\n"));
     }
 
@@ -139,7 +159,7 @@ impl Drop for Redis {
     }
 }
 
-/// A master, its replicas, and a sentinel that makes one of them master when the master is away for half a second.
+/// A master, its replicas, and a sentinel that makes one of them master when the master is away for three seconds.
 pub(crate) struct Watched {
     pub(crate) master: Redis,
     pub(crate) replicas: Vec<Redis>,
@@ -165,7 +185,7 @@ impl Watched {
         let path = directory.path().join("sentinel.conf");
         let text = format!(
             "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {port} 1\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n",
+             sentinel down-after-milliseconds main 3000\nsentinel failover-timeout main 2000\n",
             address.port(),
             directory.path().display()
         );
@@ -178,9 +198,13 @@ impl Watched {
             .spawn()
             .expect("redis-sentinel runs");
         let watched = Watched { master, replicas, sentinel, address, _directory: directory };
+        poll("the replicas have the data", || {
+            let is_up = |replica: &Redis| replica.ask(&["INFO", "replication"]).contains("link_status:up");
+            watched.replicas.iter().all(is_up).then_some(())
+        });
         poll("the sentinel knows the replicas", || {
             let reply = try_ask(watched.address, &["SENTINEL", "REPLICAS", "main"])?;
-            (reply.matches("master-link-status\r\n$2\r\nok").count() == watched.replicas.len()).then_some(())
+            (reply.matches("role-reported-time").count() == watched.replicas.len()).then_some(())
         });
         Some(watched)
     }

@@ -137,6 +137,7 @@ impl<F: Front> Connection<F> {
                 Box::pin(self.flush()).await?;
             }
             self.note_kept();
+            // After a wait come the reply, and the requests behind it that have arrived.
             let read = match turn {
                 Turn::Done => true,
                 // Other connections of this shard have their turn before a client that receives a long reply.
@@ -146,13 +147,13 @@ impl<F: Front> Connection<F> {
                 }
                 Turn::Waits(waiting, form) => {
                     Box::pin(self.wait(waiting, form)).await?;
-                    !self.has_rest()
+                    false
                 }
                 Turn::Paced(paced, form) => {
                     if let Some(waiting) = Box::pin(self.pace(paced, form)).await? {
                         Box::pin(self.wait(waiting, form)).await?;
                     }
-                    !self.has_rest()
+                    false
                 }
                 Turn::Close | Turn::Unauthorized => {
                     let Connection { stream, member, .. } = self;
@@ -169,12 +170,6 @@ impl<F: Front> Connection<F> {
                 return Ok(turn);
             }
         }
-    }
-
-    /// Returns whether there is more to do after a wait, before anything is read.
-    fn has_rest(&self) -> bool {
-        let has_requests = !self.unread.is_empty() || self.front.has_kept_requests();
-        has_requests || self.backlog.is_some() || !self.unwritten.is_empty()
     }
 
     /// Waits for bytes and takes a turn with them. The wait has a deadline where a timeout applies.

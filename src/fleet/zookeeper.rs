@@ -1,0 +1,241 @@
+//! ZooKeeper. Each key is a node that outlasts all sessions, below those of its path.
+//!
+//! A key's version is the transaction of its last write, because a node that is made again counts its own versions from 0
+//! again. So a swap reads the nodes first, and writes them at the versions that it found, all or none. Both are on one
+//! session: one that was paused in between has ended.
+
+mod jute;
+mod session;
+
+use self::jute::{Reader, Writer};
+use self::session::{Answer, NO_NODE, Request, Session, fault_of};
+use super::line::{Access, Fault, Line};
+use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+
+/// Operations, by ZooKeeper's numbers.
+const CREATE: i32 = 1;
+const GET_DATA: i32 = 4;
+const SET_DATA: i32 = 5;
+const GET_CHILDREN: i32 = 8;
+const SYNC: i32 = 9;
+const MULTI: i32 = 14;
+/// The kind of a result that is an error, and of the end of all.
+const ERROR: i32 = -1;
+
+/// All permissions.
+const ALL: i32 = 31;
+
+/// The most tries of one swap against others that write the same nodes.
+const TRIES_MAX: usize = 3;
+
+/// A client of ZooKeeper. Its calls block.
+pub(super) struct ZooKeeper(Line<Session>);
+
+impl ZooKeeper {
+    /// Makes a client. It connects at its first call.
+    ///
+    /// # Errors
+    /// The system has no reactor left.
+    pub(super) fn new(access: Access) -> std::io::Result<Self> {
+        Line::new(access).map(ZooKeeper)
+    }
+}
+
+/// A node as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Node {
+    stored: Stored,
+    /// The node's own count of its writes.
+    writes: i32,
+}
+
+fn garbled() -> Fault {
+    Fault::Endpoint(String::from("ZooKeeper's answer ends too early"))
+}
+
+fn get_data(path: &str) -> Request {
+    (GET_DATA, Writer::default().text(path).boolean(false).0)
+}
+
+/// Encodes the body of a create. A node that a user makes is that user's alone.
+fn create(writer: Writer, path: &str, text: &str, has_user: bool) -> Writer {
+    let (scheme, id) = if has_user { ("auth", "") } else { ("world", "anyone") };
+    // One permission; no flags: the node outlasts its session.
+    writer.text(path).text(text).int(1).int(ALL).text(scheme).text(id).int(0)
+}
+
+/// Reads the answer to a [`GET_DATA`].
+fn node(answer: &Answer) -> Result<Option<Node>, Fault> {
+    if answer.error != 0 {
+        return Ok(None);
+    }
+    let mut reader = Reader(&answer.body);
+    let mut read = || {
+        let text = reader.text()?;
+        // When it was made; its last write; the times of both; its count.
+        let [_, written, _, _] = [reader.long()?, reader.long()?, reader.long()?, reader.long()?];
+        let version = Version(u64::try_from(written).ok()?);
+        Some(Node { stored: Stored { version, text }, writes: reader.int()? })
+    };
+    read().map(Some).ok_or_else(garbled)
+}
+
+/// Reads the nodes of paths, as new as the leader has them.
+async fn read(session: &mut Session, paths: &[&str]) -> Result<Vec<Option<Node>>, Fault> {
+    let mut nodes = Vec::with_capacity(paths.len());
+    for paths in paths.chunks(SWAPS_MAX) {
+        let mut requests = vec![(SYNC, Writer::default().text("/").0)];
+        requests.extend(paths.iter().map(|path| get_data(path)));
+        for answer in session.ask(&requests).await?.iter().skip(1) {
+            nodes.push(node(answer)?);
+        }
+    }
+    Ok(nodes)
+}
+
+/// Returns the names of the nodes below a path.
+async fn children(session: &mut Session, path: &str) -> Result<Vec<String>, Fault> {
+    let sync = (SYNC, Writer::default().text("/").0);
+    let request = (GET_CHILDREN, Writer::default().text(path).boolean(false).0);
+    let answers = session.ask(&[sync, request]).await?;
+    let Some(answer) = answers.last().filter(|answer| answer.error == 0) else { return Ok(Vec::new()) };
+    let mut reader = Reader(&answer.body);
+    let count = reader.int().ok_or_else(garbled)?;
+    (0..count).map(|_| reader.text().ok_or_else(garbled)).collect()
+}
+
+/// Returns the request that writes all nodes if they are as found.
+fn multi(swaps: &[Swap], found: &[Option<Node>], has_user: bool) -> Request {
+    let header = |writer: Writer, kind| writer.int(kind).boolean(false).int(-1);
+    let write = |writer, (swap, node): (&Swap, &Option<Node>)| match node {
+        Some(node) => header(writer, SET_DATA).text(&swap.key).text(&swap.text).int(node.writes),
+        None => create(header(writer, CREATE), &swap.key, &swap.text, has_user),
+    };
+    let writes = swaps.iter().zip(found).fold(Writer::default(), write);
+    (MULTI, writes.int(ERROR).boolean(true).int(-1).0)
+}
+
+/// Returns the error of a [`MULTI`] that was not done; 0: it was.
+fn error_of(answer: &Answer) -> Result<i32, Fault> {
+    let mut reader = Reader(&answer.body);
+    let mut errors = || {
+        let mut errors = vec![answer.error];
+        // Of one that was done, nothing else is read. Otherwise each result is an error, and 0 if it is another's fault.
+        while reader.int()? == ERROR && !reader.boolean()? {
+            let [_, error] = [reader.int()?, reader.int()?];
+            errors.push(error);
+        }
+        Some(errors)
+    };
+    let errors = if answer.error == 0 { errors().ok_or_else(garbled)? } else { vec![answer.error] };
+    // Those behind the first error have one that only says so.
+    let error = errors.into_iter().find(|&error| error != 0).unwrap_or(0);
+    fault_of(error).map_or(Ok(error), Err)
+}
+
+/// Makes the nodes above a path, where they are missing.
+async fn make_parents(session: &mut Session, path: &str) -> Result<(), Fault> {
+    let ends = path.match_indices('/').map(|(end, _)| end).skip(1);
+    let make = |end| (CREATE, create(Writer::default(), &path[..end], "", session.has_user).0);
+    let requests: Vec<Request> = ends.map(make).collect();
+    session.ask(&requests).await.map(drop)
+}
+
+async fn swap(session: &mut Session, swaps: &[Swap]) -> Result<Option<Swapped>, Fault> {
+    let paths: Vec<&str> = swaps.iter().map(|swap| swap.key.as_str()).collect();
+    for _ in 0..TRIES_MAX {
+        let found = read(session, &paths).await?;
+        let version = |node: &Option<Node>| node.as_ref().map(|node| node.stored.version);
+        if !swaps.iter().zip(&found).all(|(swap, node)| version(node) == swap.expected) {
+            let found = found.into_iter().map(|node| node.map(|node| node.stored)).collect();
+            return Ok(Some(Swapped::Refused(found)));
+        }
+        let answers = session.ask(&[multi(swaps, &found, session.has_user)]).await?;
+        let answer = answers.first().ok_or_else(garbled)?;
+        match error_of(answer)? {
+            0 => {
+                let version = u64::try_from(answer.zxid).map_err(|_| garbled())?;
+                return Ok(Some(Swapped::Done(Version(version))));
+            }
+            NO_NODE => {
+                for (path, _) in paths.iter().zip(&found).filter(|(_, node)| node.is_none()) {
+                    make_parents(session, path).await?;
+                }
+            }
+            // Written by another meanwhile.
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+impl Coordinator for ZooKeeper {
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+        let paths: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let nodes = self.0.call(async |session| read(session, &paths).await)?;
+        Ok(nodes.into_iter().map(|node| node.map(|node| node.stored)).collect())
+    }
+
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
+        self.0.call(async |session| {
+            let names = children(session, prefix.trim_end_matches('/')).await?;
+            let paths: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
+            let nodes = read(session, &paths.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+            let listed = paths.into_iter().zip(nodes);
+            Ok(listed.filter_map(|(path, node)| Some((path, node?.stored))).collect())
+        })
+    }
+
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        let swapped = self.0.call(async |session| swap(session, swaps).await)?;
+        swapped.ok_or_else(|| NoAnswer::passing("other clients of ZooKeeper write its keys all the time"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::session::{BAD_VERSION, NODE_EXISTS};
+    use super::*;
+
+    fn answer(error: i32, body: Vec<u8>) -> Answer {
+        Answer { zxid: 9, error, body }
+    }
+
+    fn read_node(version: u64, writes: i32) -> Node {
+        Node { stored: Stored { version: Version(version), text: String::from("x") }, writes }
+    }
+
+    #[test]
+    fn a_nodes_version_is_the_transaction_of_its_last_write() {
+        let body = Writer::default().text("x").long(3).long(7).long(0).long(0).int(2).0;
+        assert_eq!(node(&answer(0, body.clone())), Ok(Some(read_node(7, 2))));
+        assert_eq!(node(&answer(NO_NODE, Vec::new())), Ok(None));
+        for cut in 0..body.len() {
+            assert_eq!(node(&answer(0, body[..cut].to_vec())), Err(garbled()));
+        }
+    }
+
+    #[test]
+    fn nodes_are_written_only_at_the_count_that_was_found() {
+        let swap = |key: &str, expected| Swap { key: key.to_owned(), expected, text: String::from("y") };
+        let swaps = [swap("/a", Some(Version(7))), swap("/b", None)];
+        let (operation, body) = multi(&swaps, &[Some(read_node(7, 2)), None], true);
+        let set = Writer::default().int(SET_DATA).boolean(false).int(-1).text("/a").text("y").int(2);
+        let made = set.int(CREATE).boolean(false).int(-1).text("/b").text("y");
+        let made = made.int(1).int(ALL).text("auth").text("").int(0);
+        assert_eq!((operation, body), (MULTI, made.int(ERROR).boolean(true).int(-1).0));
+    }
+
+    #[test]
+    fn a_multi_is_done_or_has_an_error() {
+        let result = |writer: Writer, error| writer.int(ERROR).boolean(false).int(error).int(error);
+        let end = |writer: Writer| writer.int(ERROR).boolean(true).int(-1).0;
+        let failed = |errors: &[i32]| end(errors.iter().fold(Writer::default(), |all, &it| result(all, it)));
+        assert_eq!(error_of(&answer(0, failed(&[0, BAD_VERSION, -2]))), Ok(BAD_VERSION));
+        assert_eq!(error_of(&answer(NODE_EXISTS, Vec::new())), Ok(NODE_EXISTS));
+        let done = Writer::default().int(SET_DATA).boolean(false).int(0).0;
+        assert_eq!(error_of(&answer(0, done)), Ok(0));
+        assert!(matches!(error_of(&answer(0, failed(&[-102]))), Err(Fault::Lasting(_))));
+        assert_eq!(error_of(&answer(0, Vec::new())), Err(garbled()));
+    }
+}

@@ -1,0 +1,81 @@
+//! The encoding of ZooKeeper's protocol: numbers with the highest byte first, and texts behind their lengths.
+
+/// A request's body, as it grows.
+#[derive(Debug, Default)]
+pub(super) struct Writer(pub(super) Vec<u8>);
+
+impl Writer {
+    pub(super) fn int(mut self, number: i32) -> Self {
+        self.0.extend_from_slice(&number.to_be_bytes());
+        self
+    }
+
+    pub(super) fn long(mut self, number: i64) -> Self {
+        self.0.extend_from_slice(&number.to_be_bytes());
+        self
+    }
+
+    pub(super) fn boolean(mut self, choice: bool) -> Self {
+        self.0.push(u8::from(choice));
+        self
+    }
+
+    /// Adds a text or a buffer: both have the same form.
+    pub(super) fn bytes(self, bytes: &[u8]) -> Self {
+        let mut written = self.int(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
+        written.0.extend_from_slice(bytes);
+        written
+    }
+
+    pub(super) fn text(self, text: &str) -> Self {
+        self.bytes(text.as_bytes())
+    }
+}
+
+/// An answer's body, as far as it was not read. `None` of its methods: it ends before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'b>(pub(super) &'b [u8]);
+
+impl<'b> Reader<'b> {
+    fn take(&mut self, count: usize) -> Option<&'b [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(super) fn int(&mut self) -> Option<i32> {
+        Some(i32::from_be_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    pub(super) fn long(&mut self) -> Option<i64> {
+        Some(i64::from_be_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    pub(super) fn boolean(&mut self) -> Option<bool> {
+        Some(self.take(1)? != [0])
+    }
+
+    /// Reads a text. A length below 0 is that of none.
+    pub(super) fn text(&mut self) -> Option<String> {
+        let size = usize::try_from(self.int()?).unwrap_or(0);
+        Some(String::from_utf8_lossy(self.take(size)?).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back_and_no_part_of_it_does() {
+        let written = Writer::default().int(-7).long(1 << 40).boolean(true).text("ä").int(-1).0;
+        let read = |bytes| {
+            let mut reader = Reader(bytes);
+            Some((reader.int()?, reader.long()?, reader.boolean()?, reader.text()?, reader.text()?))
+        };
+        assert_eq!(read(&written), Some((-7, 1 << 40, true, String::from("ä"), String::new())));
+        for cut in 0..written.len() {
+            assert_eq!(read(&written[..cut]), None);
+        }
+    }
+}

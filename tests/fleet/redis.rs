@@ -1,0 +1,97 @@
+//! Redis alone: failovers that lose writes, sentinels, and replicas that lag.
+
+use super::*;
+use crate::support::coordinators::{Proxy, Redis, Watched};
+
+/// 16 IDs a second, so that daemons that share seconds share IDs.
+const LAYOUT: &str = "layout = \"time:33,worker:4,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z\"\n\
+                      sequence_start = \"zero\"\nworker_ids = 5\nmax_ahead = \"4s\"\n";
+
+fn redis_toml(endpoints: &[String]) -> String {
+    format!("{LAYOUT}[fleet]\ncoordinator = \"redis\"\nendpoints = {endpoints:?}\nhorizon = \"16s\"\n")
+}
+
+/// Makes one Redis the replica of another, and waits until it has its data.
+fn follow(replica: &Redis, master: &Redis) {
+    replica.ask(&["REPLICAOF", "127.0.0.1", &master.address().port().to_string()]);
+    // The master counts it once it has sent an acknowledgement.
+    poll("the replica follows", || {
+        master.ask(&["INFO", "replication"]).contains("state=online").then_some(())
+    });
+}
+
+/// The master acknowledges a raise that no replica gets. The replica becomes master, and another daemon takes the number,
+/// while the first one goes on for as long as its ceiling allows.
+#[test]
+fn a_failover_that_loses_the_last_raise_repeats_nothing() {
+    let (Some(first), Some(second)) = (Redis::start(), Redis::start()) else { return };
+    follow(&second, &first);
+    let proxy = Proxy::before(first.address(), "redis");
+    let toml = redis_toml(&[proxy.url()]);
+    init(&toml);
+    let machine = Machine::new();
+    let daemon = machine.start(&toml);
+    let mut runs = daemon.connect().next(Ask::of(4).wait_ms(9_000)).runs();
+    let value = first.get(KEY);
+    let value = poll("a raise", || Some(first.get(KEY)).filter(|now| *now != value));
+    poll("the replica has it", || (second.get(KEY) == value).then_some(()));
+    second.ask(&["REPLICAOF", "NO", "ONE"]);
+    poll("a raise that the replica lacks", || (first.get(KEY) != value).then_some(()));
+    proxy.cut();
+    let at_second = redis_toml(&[second.url()]);
+    let (code, text) = fleet(&at_second, &["release", "5", "--force"]);
+    assert_eq!(code, Some(0), "{text}");
+    let other = Machine::new();
+    let taker = other.start(&at_second);
+    // Every ID of each second that either may hand out.
+    let mut wires = [daemon.connect(), taker.connect()];
+    poll("the first daemon meets its ceiling, and the other one has IDs", || {
+        let mut is_over = true;
+        for (at, wire) in wires.iter_mut().enumerate() {
+            match wire.next(Ask::of(4).wait_ms(0)) {
+                Reply::Runs(_, more) => {
+                    runs.extend(more);
+                    is_over &= at == 1;
+                }
+                Reply::Error { code, .. } => is_over &= at == 0 && code == NO_CEILING,
+                other => panic!("{other:?}"),
+            }
+        }
+        is_over.then_some(())
+    });
+    assert_distinct(runs);
+}
+
+#[test]
+fn a_daemon_follows_its_sentinel_to_the_next_master() {
+    let Some(mut watched) = Watched::start(2) else { return };
+    let toml = redis_toml(&[watched.url()]);
+    init(&toml);
+    let machine = Machine::new();
+    let daemon = machine.setup(&toml).admin().start();
+    let mut runs = daemon.connect().next(Ask::of(4).wait_ms(9_000)).runs();
+    watched.master.kill();
+    let promoted = watched.promoted();
+    let value = promoted.get(KEY);
+    poll("a raise at the new master", || (promoted.get(KEY) != value).then_some(()));
+    runs.extend(daemon.connect().next(Ask::of(4).wait_ms(9_000)).runs());
+    poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
+    assert_distinct(runs);
+}
+
+#[test]
+fn a_write_that_no_replica_takes_over_does_not_count() {
+    let (Some(master), Some(replica)) = (Redis::start(), Redis::start()) else { return };
+    follow(&replica, &master);
+    let toml = redis_toml(&[master.url()]);
+    init(&toml);
+    replica.signal(Signal::STOP);
+    let silent = ["no replica of Redis has the write yet"];
+    Machine::new().setup(&toml).end().assert_refusal_for_now(&silent);
+    replica.signal(Signal::CONT);
+    let replicas = redis_toml(&[replica.url()]);
+    Machine::new()
+        .setup(&replicas)
+        .end()
+        .assert_refusal_for_now(&["found a replica, allowed: a master or a sentinel"]);
+}

@@ -1,0 +1,188 @@
+//! A real ZooKeeper, and a client of its protocol with the four operations that tests need.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::{Coordinator, Tls, await_listener, free_address};
+use crate::support::{self, has_program, poll, skip};
+
+const CREATE: i32 = 1;
+const DELETE: i32 = 2;
+const GET_DATA: i32 = 4;
+const SET_DATA: i32 = 5;
+
+/// The jars of Debian's package.
+const JARS: &str = "/usr/share/java/*";
+
+/// A single ZooKeeper. It has each write on its disk before it answers.
+pub(crate) struct ZooKeeper {
+    directory: TempDir,
+    address: SocketAddr,
+    child: Option<Child>,
+    tls: Option<Tls>,
+}
+
+impl ZooKeeper {
+    /// Starts a ZooKeeper; `None` if it is not installed.
+    pub(crate) fn start() -> Option<ZooKeeper> {
+        if !has_program("java", "default-jre-headless") {
+            return None;
+        }
+        if !Path::new("/usr/share/java/zookeeper.jar").exists() {
+            skip("ZooKeeper is missing: install the package zookeeper (tests/run does it)");
+            return None;
+        }
+        let (directory, address) = (support::directory(), free_address());
+        let mut zookeeper = ZooKeeper { directory, address, child: None, tls: None };
+        zookeeper.run();
+        Some(zookeeper)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// Returns the configuration of a listener over TLS. Its key stores are files in PEM, known by their endings.
+    fn tls_listener(&self, Tls { ca, certificate, key }: &Tls) -> String {
+        let (own, trusted) = (self.directory.path().join("own.pem"), self.directory.path().join("ca.pem"));
+        let read = |path| std::fs::read(path).expect("a file");
+        std::fs::write(&own, [read(key), read(certificate)].concat()).expect("written");
+        std::fs::copy(ca, &trusted).expect("copied");
+        format!(
+            "secureClientPortAddress=127.0.0.1\nsecureClientPort={}\n\
+             serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+             ssl.keyStore.location={}\nssl.trustStore.location={}\nssl.clientAuth=need\n\
+             ssl.protocol=TLSv1.3\nssl.enabledProtocols=TLSv1.3\nssl.ciphersuites=TLS_AES_128_GCM_SHA256\n",
+            self.address.port(),
+            own.display(),
+            trusted.display()
+        )
+    }
+
+    /// Makes one request on a session of its own, and returns the error and the answer's body.
+    fn ask(&self, operation: i32, body: &[u8]) -> (i32, Vec<u8>) {
+        let mut stream = TcpStream::connect(self.address).expect("ZooKeeper listens");
+        stream.set_read_timeout(Some(support::DEADLINE)).expect("a time limit");
+        let mut exchange = |frame: Vec<u8>| {
+            stream.write_all(&buffer(&frame)).expect("ZooKeeper reads");
+            let mut size = [0; 4];
+            stream.read_exact(&mut size).expect("ZooKeeper answers");
+            let mut answer = vec![0; u32::from_be_bytes(size) as usize];
+            stream.read_exact(&mut answer).expect("ZooKeeper answers");
+            answer
+        };
+        exchange([&[0; 12][..], &10_000_i32.to_be_bytes(), &[0; 8], &buffer(&[0; 16])].concat());
+        let answer = exchange([&1_i32.to_be_bytes(), &operation.to_be_bytes(), body].concat());
+        let error = i32::from_be_bytes(answer[12..16].try_into().expect("four bytes"));
+        (error, answer[16..].to_vec())
+    }
+}
+
+fn buffer(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u32).to_be_bytes(), bytes].concat()
+}
+
+impl Coordinator for ZooKeeper {
+    fn name(&self) -> &'static str {
+        "zookeeper"
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn child(&mut self) -> &mut Option<Child> {
+        &mut self.child
+    }
+
+    fn tls(&mut self) -> &mut Option<Tls> {
+        &mut self.tls
+    }
+
+    fn run(&mut self) {
+        let configuration = self.directory.path().join("zoo.cfg");
+        let (data, port) = (self.data(), self.address.port());
+        let listener = match &self.tls {
+            None => format!("clientPortAddress=127.0.0.1\nclientPort={port}\n4lw.commands.whitelist=srvr\n"),
+            Some(tls) => self.tls_listener(tls),
+        };
+        let data = data.display();
+        let text = format!("tickTime=500\ndataDir={data}\nadmin.enableServer=false\n{listener}");
+        std::fs::write(&configuration, text).expect("written");
+        let child = Command::new("java")
+            .args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", JARS])
+            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+            .arg(&configuration)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("java runs");
+        self.child = Some(child);
+        if self.tls.is_some() {
+            return await_listener(self.address);
+        }
+        poll("ZooKeeper answers", || {
+            let mut stream = TcpStream::connect(self.address).ok()?;
+            // While it starts, it may accept a connection and never answer.
+            stream.set_read_timeout(Some(Duration::from_millis(300))).ok()?;
+            stream.write_all(b"srvr").ok()?;
+            let mut answer = [0; 17];
+            stream.read_exact(&mut answer).ok().filter(|()| answer == *b"Zookeeper version")
+        });
+    }
+
+    fn lose_data(&mut self) {
+        assert!(self.child.is_none(), "it runs");
+        std::fs::remove_dir_all(self.data()).expect("its data can be removed");
+    }
+
+    fn get(&self, key: &str) -> String {
+        let (error, body) = self.ask(GET_DATA, &[&buffer(key.as_bytes())[..], &[0]].concat());
+        assert_eq!(error, 0, "{key}");
+        String::from_utf8_lossy(&body).into_owned()
+    }
+
+    fn put(&self, key: &str, value: &str) {
+        let named = [buffer(key.as_bytes()), buffer(value.as_bytes())].concat();
+        let (error, _) = self.ask(SET_DATA, &[&named[..], &(-1_i32).to_be_bytes()].concat());
+        if error == 0 {
+            return;
+        }
+        // One permission, all, for anyone; a node that stays.
+        let mut parents: Vec<&str> = key.match_indices('/').skip(1).map(|(end, _)| &key[..end]).collect();
+        parents.push(key);
+        for path in parents {
+            let value = if path == key { value } else { "" };
+            let anyone =
+                [&1_u32.to_be_bytes()[..], &31_u32.to_be_bytes(), &buffer(b"world"), &buffer(b"anyone")];
+            let named = [buffer(path.as_bytes()), buffer(value.as_bytes()), anyone.concat()].concat();
+            self.ask(CREATE, &[&named[..], &[0; 4]].concat());
+        }
+    }
+
+    fn delete(&self, key: &str) {
+        let (error, _) = self.ask(DELETE, &[&buffer(key.as_bytes())[..], &(-1_i32).to_be_bytes()].concat());
+        assert_eq!(error, 0, "{key}");
+    }
+
+    /// A user's nodes are that user's alone, so the fleet's password is the one that it is prepared with.
+    fn require_password(&self, _password: &str) -> &'static str {
+        "snowbank"
+    }
+
+    fn wrong_password(&self) -> &'static str {
+        "NoAuth"
+    }
+}
+
+impl Drop for ZooKeeper {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
