@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use jiff::Timestamp;
 
-use super::{counted, times};
+use super::times;
 use crate::admin::{FleetStatus, PeerStatus, SourceStatus, Status, seconds};
 
 /// Writes how long the daemon does without the coordinator, and a line for each peer.
@@ -24,7 +24,7 @@ pub(super) fn describe_fleet(status: &Status, out: &mut String) -> fmt::Result {
     if known == 0 {
         return writeln!(out, "peers        none has been asked yet");
     }
-    writeln!(out, "peers        {} of {} answer", known - silent, counted(known, "other daemon"))?;
+    writeln!(out, "peers        {} answering, of {known} other than this one", known - silent)?;
     all.peers.iter().try_for_each(|peer| describe_peer(peer, out))
 }
 
@@ -61,4 +61,30 @@ pub(super) fn describe_fleet_ceiling(
         snowflake.worker_ids,
         seconds(headroom_s)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::{PeersStatus, healthy};
+
+    #[test]
+    fn fleet_ceilings_and_peers_are_shown_when_all_is_well() {
+        let mut status = healthy();
+        status.fleet = Some(FleetStatus { raises: 1, left_s: 240.0, silent: None });
+        status.sources[0].fleet_headroom_s = Some(240.0);
+        let (address, instance) = (String::from("b:1"), Some(String::from("host-2")));
+        let peer = PeerStatus { address, instance, silent: None, clock_ahead_s: Some(-0.2), shared: None };
+        status.peers = Some(PeersStatus { clock_tolerance_s: 1.0, peers: vec![peer] });
+        let mut page = String::new();
+        super::super::describe(&status, None, &mut page).expect("written to a string");
+        for line in [
+            "fleet        coordinator answers; an outage may last 4 min yet; ceilings raised once there\n",
+            "peers        1 answering, of 1 other than this one\n",
+            "       peer b:1 (host-2): has no worker ID of this daemon; its clock is 200 ms behind\n",
+            "       fleet: worker 0 held by this daemon until 2027-01-15T08:05:00Z, 4 min ahead\n",
+        ] {
+            assert!(page.contains(line), "{line}{page}");
+        }
+    }
 }
