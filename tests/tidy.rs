@@ -61,7 +61,7 @@ const SENTENCE_WORDS: usize = 20;
 
 /// Folders at the root by which a path in prose is recognised.
 const TOP_FOLDERS: &[&str] =
-    &["benches", "clients", "docs", "fuzz", "loadtest", "packaging", "src", "systemd", "tests"];
+    &["benches", "clients", "deploy", "docs", "fuzz", "loadtest", "packaging", "src", "systemd", "tests"];
 
 /// Folders that are built, drawn by chance, or not text.
 const SKIPPED: &[&str] = &[".git", "target", "fuzz/artifacts", "fuzz/corpus", "fuzz/coverage"];

@@ -39,7 +39,7 @@ pub(crate) struct Promise {
 enum Space {
     /// A layout and its worker IDs: an ID's position is its position; its random fields do not matter.
     Layout(Numbering),
-    /// A counter: its increment and the remainder that all its IDs leave, learnt from the first.
+    /// A counter: its increment and the remainder that all its IDs leave, from INFO or learnt from the first.
     Ticket(OnceLock<(u64, u64)>),
     /// Nothing: an ID is its own position.
     Unknown,
@@ -63,6 +63,17 @@ pub(crate) enum NoPromise {
     /// The target's mistake: a layout that cannot be, or worker IDs that the layout does not have.
     #[error("the target's INFO describes source {name:?} wrongly: {reason}")]
     Layout { name: String, reason: LayoutError },
+}
+
+/// The reason why two sources may hand out the same ID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotApart {
+    /// Both hold this worker ID of one ID space.
+    SameWorkerId(u64),
+    /// Both count the same numbers.
+    SameTickets,
+    /// Their layouts make IDs of different spaces, which may cross at any time; or they are not known.
+    OtherSpaces,
 }
 
 /// An ID that is not of the source's layout or worker IDs.
@@ -127,18 +138,40 @@ impl Promise {
         }
     }
 
-    /// Returns the worker ID with which both sources can make the same ID, if there is one; `None` where IDs have
-    /// no layout, or the layouts make IDs of different spaces, which may cross at any time.
-    pub(crate) fn collision(&self, other: &Self) -> Option<Option<u64>> {
-        let (one, other) = (self.numbering()?, other.numbering()?);
+    /// Checks that two sources cannot hand out the same ID.
+    ///
+    /// # Errors
+    /// [`NotApart`] if they can.
+    pub(crate) fn check_apart(&self, other: &Self) -> Result<(), NotApart> {
+        if let Some((one, other)) = self.tickets().zip(other.tickets()) {
+            let common = greatest_common_divisor(one.0, other.0);
+            return if one.1 % common == other.1 % common { Err(NotApart::SameTickets) } else { Ok(()) };
+        }
+        let numberings = self.numbering().zip(other.numbering());
+        let (one, other) = numberings.ok_or(NotApart::OtherSpaces)?;
         if one.layout().space() != other.layout().space() {
-            return None;
+            return Err(NotApart::OtherSpaces);
         }
         let of = |numbering| -> (&Layout, &WorkerSet) {
             let numbering: &Numbering = numbering;
             (numbering.layout(), numbering.workers())
         };
-        Some(layout::collision(of(one), of(other)).map(|(worker_id, _)| worker_id))
+        match layout::collision(of(one), of(other)) {
+            Some((worker_id, _)) => Err(NotApart::SameWorkerId(worker_id)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the increment of a counter, as far as it is known.
+    pub(crate) fn increment(&self) -> Option<u64> {
+        Some(self.tickets()?.0)
+    }
+
+    fn tickets(&self) -> Option<(u64, u64)> {
+        match &self.space {
+            Space::Ticket(form) => form.get().copied(),
+            Space::Layout(_) | Space::Unknown => None,
+        }
     }
 
     /// Returns the layout in text form, if the IDs have one.
@@ -165,7 +198,9 @@ impl Promise {
                     let increment = run.stride.max(1);
                     (increment, run.first % increment)
                 });
-                if run.stride.max(1) != increment || run.first % increment != remainder {
+                // One ID has no stride of its own: other protocols do not say it.
+                let is_apart = run.count > 1 && run.stride.max(1) != increment;
+                if is_apart || run.first % increment != remainder {
                     return Err(Misplaced { id: run.first });
                 }
                 let start = run.first / increment;
@@ -271,7 +306,12 @@ impl Promise {
 impl Space {
     fn of(source: &Source) -> Result<Self, LayoutError> {
         if source.kind == Some(SourceKind::Ticket) {
-            return Ok(Self::Ticket(OnceLock::new()));
+            let form = OnceLock::new();
+            if let Some(increment) = source.increment.filter(|&increment| increment > 0) {
+                // The first to set it.
+                let _ = form.set((increment, source.offset.unwrap_or_default() % increment));
+            }
+            return Ok(Self::Ticket(form));
         }
         let (Some(layout), Some(workers)) = (&source.layout, &source.worker_ids) else {
             return Ok(Self::Unknown);
@@ -279,6 +319,10 @@ impl Space {
         let workers = WorkerSet::from_list(workers.iter().copied())?;
         Ok(Self::Layout(Numbering::new(Layout::resolve(layout)?, workers)?))
     }
+}
+
+fn greatest_common_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
 }
 
 /// Places a run at once if the numbering makes it of consecutive positions, any other ID by ID.
@@ -301,77 +345,4 @@ fn place_in_layout(numbering: &Numbering, run: Run, mut each: impl FnMut(Span)) 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TWITTER: &str = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657";
-
-    pub(crate) fn promise(layout: &str, workers: &str) -> Promise {
-        let json = format!(
-            r#"{{"protocol":1,"max_count":1000,"sources":[{{"index":0,"name":"a","layout":"{layout}","worker_ids":{workers}}}]}}"#
-        );
-        let info = Info::from_json(json.as_bytes()).expect("sound JSON");
-        Promise::from_info(&info, None).expect("a sound promise")
-    }
-
-    fn spans(promise: &Promise, run: Run) -> Result<Vec<Span>, Misplaced> {
-        let mut spans = Vec::new();
-        promise.positions(run, |span| spans.push(span)).map(|()| spans)
-    }
-
-    #[test]
-    fn a_run_of_the_layout_is_one_span() {
-        let promise = promise(TWITTER, "[33]");
-        let first = (5 << 22) + (33 << 12) + 7;
-        let found = spans(&promise, Run { first, count: 10, stride: 1 }).expect("its own IDs");
-        assert_eq!(found, [Span { start: 5 * 4_096 + 7, end: 5 * 4_096 + 17 }]);
-        assert_eq!(promise.id_at(found[0].start), first);
-    }
-
-    #[test]
-    fn a_run_that_leaves_its_worker_is_misplaced() {
-        let promise = promise(TWITTER, "[33]");
-        let first = (5 << 22) + (33 << 12) + 4_095;
-        let refused = spans(&promise, Run { first, count: 2, stride: 1 });
-        assert_eq!(refused, Err(Misplaced { id: first + 1 }));
-        assert_eq!(promise.foreign_worker(first + 1), Some(34));
-        assert_eq!(promise.foreign_worker(first), None);
-    }
-
-    #[test]
-    fn ids_of_a_random_field_have_the_position_of_their_position() {
-        let promise = promise("clearing", "[81]");
-        let found = spans(&promise, Run { first: 1_613_024_787_541_981_316, count: 1, stride: 1 });
-        let again = spans(&promise, Run { first: 1_613_024_787_541_981_999, count: 1, stride: 1 });
-        assert!(found.is_ok());
-        assert_eq!(found, again);
-    }
-
-    #[test]
-    fn tickets_keep_their_increment() {
-        let json = br#"{"protocol":1,"max_count":9,"sources":[{"index":3,"name":"t","kind":"ticket"}]}"#;
-        let info = Info::from_json(json).expect("sound JSON");
-        let promise = Promise::from_info(&info, Some("t")).expect("a sound promise");
-        assert_eq!(
-            spans(&promise, Run { first: 11, count: 3, stride: 2 }),
-            Ok(vec![Span { start: 5, end: 8 }])
-        );
-        assert_eq!(spans(&promise, Run { first: 18, count: 1, stride: 2 }), Err(Misplaced { id: 18 }));
-        assert_eq!(promise.id_at(5), 11);
-    }
-
-    #[test]
-    fn what_info_says_wrongly_is_refused() {
-        let json = br#"{"protocol":1,"max_count":9,"sources":[{"index":0,"name":"a","layout":"twitter","worker_ids":[1024]}]}"#;
-        let info = Info::from_json(json).expect("sound JSON");
-        assert!(matches!(Promise::from_info(&info, None), Err(NoPromise::Layout { .. })));
-        assert!(matches!(Promise::from_info(&info, Some("b")), Err(NoPromise::NoSource { .. })));
-    }
-
-    #[test]
-    fn the_window_is_ten_milliseconds_back_and_ten_seconds_ahead_unless_said() {
-        let promise = promise(TWITTER, "[0]");
-        assert_eq!(promise.earliest_us(1_000_000, 0), Some(1_000_000 - 10_000 - 1_000));
-        assert_eq!(promise.latest_us(1_000_000, 500), Some(1_000_000 + 10_000_000 + 500));
-    }
-}
+mod tests;

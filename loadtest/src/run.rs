@@ -99,6 +99,11 @@ pub(crate) enum CannotRun {
          daemon worker IDs of its own"
     )]
     SameWorkerId { one: String, other: String, worker_id: u64 },
+    /// Two targets that count the same numbers.
+    #[error(
+        "fail: {one} and {other} count the same tickets; give each daemon the same increment, and an offset of its own"
+    )]
+    SameTickets { one: String, other: String },
     /// Two targets whose IDs cannot be told apart.
     #[error(
         "{one} and {other} have no common layout, so nothing says that their IDs differ; name daemons of one layout"
@@ -120,6 +125,7 @@ impl CannotRun {
         match self {
             Self::NoPromise(NoPromise::Layout { .. })
             | Self::Connections { .. }
+            | Self::SameTickets { .. }
             | Self::SameWorkerId { .. } => 1,
             _ => 2,
         }

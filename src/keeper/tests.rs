@@ -209,6 +209,20 @@ fn a_jump_takes_the_grants_away_until_ceilings_written_after_it_are_durable() {
 }
 
 #[test]
+fn a_grant_that_a_jump_took_comes_back_once_each_writer_has_written_after_it() {
+    let mut world = World::new(2);
+    world.settle(later(SECOND_US, 0));
+    let jumped = later(SECOND_US, 5 * SECOND_US);
+    let mut written = world.look(jumped).writes;
+    written.extend(world.look(jumped).writes);
+    let [one, other] = &written[..] else { panic!("{written:?}") };
+    world.end(one, Ok(()), jumped).expect("it is under way");
+    assert_eq!(world.granted(), Position(0), "the other writer's ceiling is from before the jump");
+    world.end(other, Ok(()), jumped).expect("it is under way");
+    assert_eq!((world.granted(), world.source.grant().generation()), (one.ceilings[0].1, 1));
+}
+
+#[test]
 fn after_a_jump_no_ceiling_is_lower_than_one_that_was_durable() {
     let mut world = World::new(1);
     let durable = world.granted();

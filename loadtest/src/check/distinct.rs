@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::promise::Span;
 
 /// The most spans that are kept: some 100 MiB. Only a source without time whose IDs are scattered reaches it.
@@ -17,6 +19,24 @@ pub(crate) const MAX_SPANS: usize = 4_000_000;
 pub(crate) struct Distinct {
     /// From start to end; invariant: no two overlap or touch.
     spans: BTreeMap<u64, u64>,
+}
+
+/// The numbers of a counter that did not come, between the first and the last received.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Gaps {
+    /// Gaps in the sequence.
+    pub(crate) count: u64,
+    /// The numbers in them.
+    pub(crate) numbers: u64,
+}
+
+impl std::iter::Sum for Gaps {
+    fn sum<I: Iterator<Item = Self>>(each: I) -> Self {
+        each.fold(Self::default(), |all, one| Self {
+            count: all.count + one.count,
+            numbers: all.numbers + one.numbers,
+        })
+    }
 }
 
 /// The reason why a position cannot be added.
@@ -74,6 +94,19 @@ impl Distinct {
         Ok(())
     }
 
+    /// Returns the gaps between the positions kept, and the positions in them.
+    pub(crate) fn gaps(&self) -> Gaps {
+        let mut gaps = Gaps::default();
+        let mut spans = self.spans.iter();
+        let Some((_, mut before)) = spans.next() else { return gaps };
+        for (start, end) in spans {
+            gaps.count += 1;
+            gaps.numbers += start - before;
+            before = end;
+        }
+        gaps
+    }
+
     /// Forgets the spans that end at or before `position`.
     pub(crate) fn forget_below(&mut self, position: u64) {
         while let Some(first) = self.spans.first_entry()
@@ -103,6 +136,14 @@ mod tests {
         assert_eq!(distinct.spans.len(), 3);
         assert_eq!(distinct.add(&mut vec![span(20, 30), span(5, 10)]), Ok(()));
         assert_eq!(distinct.spans.len(), 1);
+    }
+
+    #[test]
+    fn gaps_are_what_lies_between() {
+        let mut distinct = Distinct::default();
+        assert_eq!(distinct.gaps(), Gaps::default());
+        assert_eq!(distinct.add(&mut vec![span(10, 20), span(30, 40), span(41, 42)]), Ok(()));
+        assert_eq!(distinct.gaps(), Gaps { count: 2, numbers: 11 });
     }
 
     #[test]

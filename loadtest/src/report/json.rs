@@ -8,6 +8,7 @@ pub(crate) use effects::{ClientStallFigures, LostTarget, MachineFigures, OutageF
 use serde::{Deserialize, Serialize};
 
 use super::{QUANTILES, Report};
+use crate::check::distinct::Gaps;
 use crate::measure::{RefusalsByCode, SecondFigures, micros};
 use crate::origin::Origin;
 use crate::run::Outcome;
@@ -69,6 +70,12 @@ pub(crate) struct Run {
     pub(crate) source: String,
     /// Its layout in text form.
     pub(crate) layout: Option<String>,
+    /// The distance between two IDs of a counter; `None` of IDs with a layout.
+    #[serde(default)]
+    pub(crate) increment: Option<u64>,
+    /// The numbers of a counter that did not come.
+    #[serde(default)]
+    pub(crate) gaps: Option<Gaps>,
     /// An ID is dated by at most this before its request was sent; `None` where IDs have no time.
     #[serde(default)]
     pub(crate) window_before_us: Option<i64>,
@@ -281,6 +288,8 @@ impl Run {
             version: outcome.version.clone(),
             source: outcome.promise.source_name.clone(),
             layout: outcome.promise.layout(),
+            increment: outcome.promise.increment(),
+            gaps: outcome.collected.gaps,
             window_before_us: outcome.promise.window_us().map(|(before_us, _)| before_us),
             window_after_us: outcome.promise.window_us().map(|(_, after_us)| after_us),
             source_per_second: outcome.per_second,
@@ -335,6 +344,15 @@ impl Run {
             generator_throttled_share: counts.throttled_share,
             daemon_cpu_share: collected.target_cpu.map(share),
             ..self
+        }
+    }
+
+    /// Returns the form of the IDs, in words.
+    pub(crate) fn form(&self) -> String {
+        match (&self.layout, self.increment) {
+            (Some(layout), _) => layout.clone(),
+            (None, Some(increment)) => format!("tickets, increment {increment}"),
+            (None, None) => "unknown".to_owned(),
         }
     }
 

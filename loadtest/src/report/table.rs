@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::QUANTILES;
 use super::json::{ClientStallFigures, LostTarget, MachineFigures, OutageFigures, Run};
+use crate::check::distinct::Gaps;
 use crate::units::{count, counted, rate, time};
 use crate::value::Time;
 use crate::verdict::quantile_name;
@@ -24,6 +25,10 @@ pub(crate) fn write(run: &Run, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "requests    none: the run ended before one was due in the measurement")?;
     }
     writeln!(out, "IDs         {} checked, the warm-up's included", count(run.checked_ids))?;
+    if let Some(Gaps { count: gaps, numbers }) = run.gaps {
+        let (gaps, numbers) = (counted(gaps, "gap"), counted(numbers, "number"));
+        writeln!(out, "gaps        {gaps}, {numbers} between the first and the last did not come")?;
+    }
     for LostTarget { address, at_s } in &run.lost_targets {
         writeln!(out, "lost        {address} went away after {at_s:.3} s; the others went on")?;
     }
@@ -41,7 +46,12 @@ fn target(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     let own = if run.own_daemon { ", started for this run" } else { "" };
     let by = if run.protocol == "snowbank" { String::new() } else { format!(", protocol {}", run.protocol) };
     writeln!(out, "target      {} ({version}{by}{own})", run.address)?;
-    let layout = run.layout.as_deref().unwrap_or("unknown: times and workers are not checked");
+    let unchecked = if run.layout.is_none() && run.increment.is_none() {
+        ": times and workers are not checked"
+    } else {
+        ""
+    };
+    let layout = run.form() + unchecked;
     writeln!(out, "source      {}", run.source)?;
     // The fields, and below them tick and epoch.
     writeln!(out, "layout      {}", layout.replacen(';', ";\n            ", 1))?;

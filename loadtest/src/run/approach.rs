@@ -8,7 +8,7 @@ use super::CannotRun;
 use crate::door;
 use crate::load::Wire;
 use crate::machine::owner::Owner;
-use crate::promise::Promise;
+use crate::promise::{NotApart, Promise};
 use crate::scenario::{Form, Protocol, Scenario};
 use crate::target::{self, Access, Conversation, GREETING_TIMEOUT, NoTarget, Stream};
 
@@ -42,14 +42,12 @@ pub(super) fn approach(
 
 /// Checks that two targets cannot hand out the same ID.
 fn check_distinct(one: (&Access, &Promise), other: (&Access, &Promise)) -> Result<(), CannotRun> {
-    let addresses = || (one.0.endpoint.to_string(), other.0.endpoint.to_string());
-    let collision = one.1.collision(other.1).ok_or_else(|| {
-        let (one, other) = addresses();
-        CannotRun::OtherSpaces { one, other }
-    })?;
-    collision.map_or(Ok(()), |worker_id| {
-        let (one, other) = addresses();
-        Err(CannotRun::SameWorkerId { one, other, worker_id })
+    let apart = one.1.check_apart(other.1);
+    let (one, other) = (one.0.endpoint.to_string(), other.0.endpoint.to_string());
+    apart.map_err(|reason| match reason {
+        NotApart::SameWorkerId(worker_id) => CannotRun::SameWorkerId { one, other, worker_id },
+        NotApart::SameTickets => CannotRun::SameTickets { one, other },
+        NotApart::OtherSpaces => CannotRun::OtherSpaces { one, other },
     })
 }
 

@@ -10,8 +10,8 @@ use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
 use super::{Progress, Target};
 use crate::check::Violation;
-use crate::check::distinct::{Distinct, NotAdded};
-use crate::load::{Message, Shared};
+use crate::check::distinct::{Distinct, Gaps, NotAdded};
+use crate::load::{Message, Peer, Shared};
 use crate::machine::owner::Owner;
 use crate::machine::processor;
 use crate::measure::{Counts, Fault, Second, SecondFigures};
@@ -35,6 +35,8 @@ pub(crate) struct Collected {
     pub(crate) interrupted: bool,
     /// True if the positions of the IDs were too scattered to keep.
     pub(crate) too_scattered: bool,
+    /// The gaps of counters; `None` of IDs with a layout, which have them wherever nobody asks.
+    pub(crate) gaps: Option<Gaps>,
 }
 
 struct Collector<'a> {
@@ -170,9 +172,19 @@ impl<'a> Collector<'a> {
     fn finish(mut self) -> Collected {
         self.reached.fill(u64::MAX);
         self.finish_seconds();
+        self.collected.gaps = self.gaps();
         self.collected.interval_log = self.log.map(|log| log.text).unwrap_or_default();
         self.collected.target_cpu = self.cpu.used(&self.target.owners);
         self.collected
+    }
+
+    /// Returns the gaps of all targets, if all are counters and every position was kept.
+    fn gaps(&self) -> Option<Gaps> {
+        if self.collected.too_scattered {
+            return None;
+        }
+        let of = |(distinct, peer): (&Distinct, &Peer)| peer.promise.increment().map(|_| distinct.gaps());
+        self.distinct.iter().zip(&self.shared.peers).map(of).sum()
     }
 
     fn take(&mut self, thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64>) {

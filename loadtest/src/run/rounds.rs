@@ -41,6 +41,8 @@ impl Collected {
         self.target_cpu = self.target_cpu.zip(next.target_cpu).map(|(one, other)| one + other);
         self.interrupted |= next.interrupted;
         self.too_scattered |= next.too_scattered;
+        // The positions of all rounds are kept together.
+        self.gaps = next.gaps;
     }
 }
 
@@ -57,6 +59,7 @@ fn later_lines(log: &[u8], begin: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::distinct::Gaps;
 
     #[test]
     fn an_interval_log_goes_on_without_a_second_head() {
@@ -82,5 +85,13 @@ mod tests {
         let begin = all.keep_whole_seconds(2.004);
         all.prolong(run(), begin);
         assert_eq!(all.seconds.iter().map(|second| second.second).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn gaps_are_those_after_the_last_round() {
+        let run = |count| Collected { gaps: Some(Gaps { count, numbers: 9 }), ..Collected::default() };
+        let mut all = run(1);
+        all.prolong(run(2), 0);
+        assert_eq!(all.gaps, run(2).gaps);
     }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod scripted;
+pub(crate) mod served;
 
 use std::process::{Child, Command, Stdio};
 

@@ -7,7 +7,7 @@ use super::seconds::{limit_line, seconds};
 use super::{card, facts, origin_facts, page, sign_and_class};
 use crate::report::QUANTILES;
 use crate::report::json::{Run, Times};
-use crate::units::{count, percent, rate, time};
+use crate::units::{count, counted, percent, rate, time};
 use crate::verdict::quantile_name;
 
 /// The labels of a percentile chart's axis.
@@ -266,7 +266,18 @@ pub(super) fn target_facts(run: &Run) -> Markup {
     facts(&[
         ("Target", Some(format!("{} ({} {version}{own})", run.address, run.protocol))),
         ("Source", Some(run.source.clone())),
-        ("Layout", Some(run.layout.clone().unwrap_or_else(|| "unknown".to_owned()))),
+        ("Layout", Some(run.form())),
+        (
+            "Dated within",
+            run.window_before_us.zip(run.window_after_us).map(|(before_us, after_us)| {
+                let [before, after] = [before_us, after_us].map(|us| time(us as f64));
+                format!("{before} before the request to {after} after the reply")
+            }),
+        ),
+        (
+            "Numbers left out",
+            run.gaps.map(|gaps| format!("{} in {}", count(gaps.numbers), counted(gaps.count, "gap"))),
+        ),
         ("Its ceiling", run.source_per_second.map(|ceiling| format!("{} IDs/s", count(ceiling)))),
         (
             "Load",

@@ -1,0 +1,89 @@
+use super::*;
+
+const TWITTER: &str = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657";
+
+pub(crate) fn promise(layout: &str, workers: &str) -> Promise {
+    let json = format!(
+        r#"{{"protocol":1,"max_count":1000,"sources":[{{"index":0,"name":"a","layout":"{layout}","worker_ids":{workers}}}]}}"#
+    );
+    let info = Info::from_json(json.as_bytes()).expect("sound JSON");
+    Promise::from_info(&info, None).expect("a sound promise")
+}
+
+fn spans(promise: &Promise, run: Run) -> Result<Vec<Span>, Misplaced> {
+    let mut spans = Vec::new();
+    promise.positions(run, |span| spans.push(span)).map(|()| spans)
+}
+
+#[test]
+fn a_run_of_the_layout_is_one_span() {
+    let promise = promise(TWITTER, "[33]");
+    let first = (5 << 22) + (33 << 12) + 7;
+    let found = spans(&promise, Run { first, count: 10, stride: 1 }).expect("its own IDs");
+    assert_eq!(found, [Span { start: 5 * 4_096 + 7, end: 5 * 4_096 + 17 }]);
+    assert_eq!(promise.id_at(found[0].start), first);
+}
+
+#[test]
+fn a_run_that_leaves_its_worker_is_misplaced() {
+    let promise = promise(TWITTER, "[33]");
+    let first = (5 << 22) + (33 << 12) + 4_095;
+    let refused = spans(&promise, Run { first, count: 2, stride: 1 });
+    assert_eq!(refused, Err(Misplaced { id: first + 1 }));
+    assert_eq!(promise.foreign_worker(first + 1), Some(34));
+    assert_eq!(promise.foreign_worker(first), None);
+}
+
+#[test]
+fn ids_of_a_random_field_have_the_position_of_their_position() {
+    let promise = promise("clearing", "[81]");
+    let found = spans(&promise, Run { first: 1_613_024_787_541_981_316, count: 1, stride: 1 });
+    let again = spans(&promise, Run { first: 1_613_024_787_541_981_999, count: 1, stride: 1 });
+    assert!(found.is_ok());
+    assert_eq!(found, again);
+}
+
+#[test]
+fn tickets_keep_their_increment() {
+    let json = br#"{"protocol":1,"max_count":9,"sources":[{"index":3,"name":"t","kind":"ticket"}]}"#;
+    let info = Info::from_json(json).expect("sound JSON");
+    let promise = Promise::from_info(&info, Some("t")).expect("a sound promise");
+    assert_eq!(spans(&promise, Run { first: 11, count: 3, stride: 2 }), Ok(vec![Span { start: 5, end: 8 }]));
+    assert_eq!(spans(&promise, Run { first: 18, count: 1, stride: 2 }), Err(Misplaced { id: 18 }));
+    assert_eq!((promise.id_at(5), promise.increment()), (11, Some(2)));
+}
+
+#[test]
+fn tickets_are_apart_by_the_remainders_that_info_says() {
+    let promise = |increment: u64, offset: u64| {
+        let json = format!(
+            r#"{{"protocol":1,"max_count":9,"sources":[{{"index":0,"name":"t","kind":"ticket","increment":{increment},"offset":{offset}}}]}}"#
+        );
+        Promise::from_info(&Info::from_json(json.as_bytes()).expect("sound"), None).expect("sound")
+    };
+    assert_eq!(promise(2, 1).check_apart(&promise(2, 2)), Ok(()));
+    assert_eq!(promise(6, 1).check_apart(&promise(4, 2)), Ok(()));
+    for (one, other) in [((2, 1), (2, 1)), ((1, 1), (2, 2)), ((6, 1), (4, 3))] {
+        let found = promise(one.0, one.1).check_apart(&promise(other.0, other.1));
+        assert_eq!(found, Err(NotApart::SameTickets), "{one:?} {other:?}");
+    }
+    // A single ID by a protocol without strides, and one of the other daemon.
+    let single = |first| spans(&promise(2, 1), Run { first, count: 1, stride: 1 });
+    assert_eq!(single(7), Ok(vec![Span { start: 3, end: 4 }]));
+    assert_eq!(single(8), Err(Misplaced { id: 8 }));
+}
+
+#[test]
+fn what_info_says_wrongly_is_refused() {
+    let json = br#"{"protocol":1,"max_count":9,"sources":[{"index":0,"name":"a","layout":"twitter","worker_ids":[1024]}]}"#;
+    let info = Info::from_json(json).expect("sound JSON");
+    assert!(matches!(Promise::from_info(&info, None), Err(NoPromise::Layout { .. })));
+    assert!(matches!(Promise::from_info(&info, Some("b")), Err(NoPromise::NoSource { .. })));
+}
+
+#[test]
+fn the_window_is_ten_milliseconds_back_and_ten_seconds_ahead_unless_said() {
+    let promise = promise(TWITTER, "[0]");
+    assert_eq!(promise.earliest_us(1_000_000, 0), Some(1_000_000 - 10_000 - 1_000));
+    assert_eq!(promise.latest_us(1_000_000, 500), Some(1_000_000 + 10_000_000 + 500));
+}

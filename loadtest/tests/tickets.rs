@@ -1,0 +1,68 @@
+//! Ticket counters: order, uniqueness and gaps, and nothing about time.
+
+mod support;
+
+use support::served::{Served, directory, prepare, serve};
+use support::{Ran, has_daemon, loadtest, until_judged};
+
+/// A counter of every second number, from `offset` on.
+fn counter(offset: &str) -> Served {
+    let config = format!(
+        "listen = [\"127.0.0.1:0\"]\n[resp]\nlisten = [\"127.0.0.1:0\"]\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n\
+         increment = 2\noffset = {offset}\n"
+    );
+    let directory = directory(&config);
+    prepare(&directory, &["ticket", "set", "orders", "0", "--increment", "2", "--offset", offset]);
+    serve(directory, 2)
+}
+
+fn load(more: &[&str]) -> Ran {
+    let options = ["--rate=2000", "--for=1s", "--warm-up=200ms", "--p99.9=900ms", "--batch=1:5,20:5"];
+    loadtest(&[&options, more].concat())
+}
+
+#[test]
+fn tickets_are_checked_without_a_clock_and_their_gaps_are_counted() {
+    if !has_daemon() {
+        return;
+    }
+    for door in [false, true] {
+        let ran = until_judged(|| {
+            let daemon = counter("1");
+            let (native, resp) = (daemon.address("listening"), daemon.address("resp"));
+            match door {
+                true => load(&["--resp", "--address", &resp, "--info", &native]),
+                false => load(&["--address", &native]),
+            }
+        });
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(ran.stdout.contains("layout      tickets, increment 2\n"), "{ran:?}");
+        assert!(
+            ran.stdout.contains("gaps        0 gaps, 0 numbers") && !ran.stdout.contains("window"),
+            "{ran:?}"
+        );
+        let run = ran.json();
+        assert_eq!((&run["increment"], &run["gaps"]["numbers"]), (&2.into(), &0.into()), "{ran:?}");
+        assert!(run["layout"].is_null() && run["window_before_us"].is_null(), "{ran:?}");
+    }
+}
+
+#[test]
+fn odd_and_even_tickets_are_one_load_and_the_same_ones_are_refused() {
+    if !has_daemon() {
+        return;
+    }
+    let ran = until_judged(|| {
+        let (odd, even) = (counter("1"), counter("2"));
+        load(&pair(&odd, &even).each_ref().map(String::as_str))
+    });
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let (one, other) = (counter("1"), counter("1"));
+    let ran = load(&pair(&one, &other).each_ref().map(String::as_str));
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("count the same tickets"), "{ran:?}");
+}
+
+fn pair(one: &Served, other: &Served) -> [String; 2] {
+    [one, other].map(|daemon| format!("--address={}", daemon.address("listening")))
+}
