@@ -1,10 +1,12 @@
 //! Clients with a name, by their token or their certificate, and what a reload takes away from them.
 //!
-//! [`doors`]: the same for clients of other protocols.
+//! [`doors`]: the same for clients of other protocols. [`seen`]: what an operator sees of it.
 
 #[path = "identities/doors.rs"]
 mod doors;
 mod secure;
+#[path = "identities/seen.rs"]
+mod seen;
 mod support;
 
 use std::sync::Arc;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use snowbank_client::Endpoint;
 use snowbank_client::layout::Numbering;
+use snowbank_client::tls::Connector;
 
 use crate::daemon::Ending;
 use crate::schedule::Arrivals;
@@ -19,6 +20,8 @@ pub(crate) struct Scenario {
     pub(crate) form: Form,
     /// So many of them may go away during the run.
     pub(crate) may_lose: usize,
+    /// For addresses of TLS.
+    pub(crate) tls: Option<Connector>,
     /// Sent first on each connection.
     pub(crate) token: Option<Token>,
     /// `None` is the default source.
@@ -135,7 +138,7 @@ impl Protocol {
 impl Scenario {
     /// Returns the way to open connections to one of its targets.
     pub(crate) fn access(&self, endpoint: Endpoint) -> Access {
-        Access { endpoint, protocol: self.protocol, token: self.token.clone() }
+        Access { endpoint, protocol: self.protocol, tls: self.tls.clone(), token: self.token.clone() }
     }
 
     /// Returns the time from the begin of the run to the begin of the measurement.

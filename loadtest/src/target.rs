@@ -1,32 +1,22 @@
 //! Connections to a target, and its INFO.
 
 mod access;
+mod stream;
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use snowbank_client::Endpoint;
 use snowbank_client::protocol::collect::{InfoCollector, Progress};
 use snowbank_client::protocol::{ErrorCode, Info, request};
+use snowbank_client::tls;
 
 use crate::machine::owner::Owner;
 use crate::units::printable;
 pub(crate) use access::{Access, Conversation, Token};
+pub(crate) use stream::Stream;
 
 /// The time limit of a connection, and of the answer to INFO after it.
 pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A connected socket.
-#[derive(Debug)]
-pub(crate) enum Stream {
-    /// TCP, without delay.
-    Tcp(TcpStream),
-    /// A Unix socket.
-    Unix(UnixStream),
-}
 
 /// The reason why there is no target to load.
 #[derive(Debug, thiserror::Error)]
@@ -60,117 +50,12 @@ pub(crate) enum NoTarget {
 impl NoTarget {
     fn no_answer(address: &str, error: &io::Error) -> Self {
         let address = address.to_owned();
+        if let Some(reason) = tls::explain(error) {
+            return Self::Unusable { address, reason };
+        }
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::Silent { address },
             _ => Self::Closed { address },
-        }
-    }
-}
-
-impl Stream {
-    /// Connects and blocks; tries a name's addresses in turn, each for `timeout`.
-    ///
-    /// # Errors
-    /// The last address's.
-    pub(crate) fn connect(endpoint: &Endpoint, timeout: Duration) -> io::Result<Self> {
-        let (host, port) = match endpoint {
-            Endpoint::Unix(path) => return UnixStream::connect(path).map(Self::Unix),
-            Endpoint::Tcp { host, port } => (host, *port),
-            Endpoint::Tls { .. } => {
-                return Err(io::Error::new(ErrorKind::Unsupported, "the load generator speaks no TLS"));
-            }
-        };
-        let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in (host.as_str(), port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, timeout) {
-                // A port of the ephemeral range on which nobody listens may be given to the connecting side
-                // itself.
-                Ok(stream) if stream.local_addr().ok() == stream.peer_addr().ok() => {
-                    last = ErrorKind::ConnectionRefused.into();
-                }
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    return Ok(Self::Tcp(stream));
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
-    /// Makes reads and writes return at once.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_nonblocking(true),
-            Self::Unix(stream) => stream.set_nonblocking(true),
-        }
-    }
-
-    /// Finds the process at the other end, if that is on this machine.
-    pub(crate) fn owner(&self) -> Owner {
-        match self {
-            Self::Unix(stream) => {
-                let peer = rustix::net::sockopt::socket_peercred(stream);
-                Owner::of_listener(
-                    peer.ok().and_then(|peer| u32::try_from(peer.pid.as_raw_nonzero().get()).ok()),
-                )
-            }
-            Self::Tcp(stream) => match (stream.local_addr(), stream.peer_addr()) {
-                (Ok(ours), Ok(theirs))
-                    if ours.ip() == theirs.ip() || theirs.ip().to_canonical().is_loopback() =>
-                {
-                    Owner::of_tcp(ours, theirs)
-                }
-                _ => Owner::Remote,
-            },
-        }
-    }
-
-    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        let timeout = Some(timeout.max(Duration::from_millis(1)));
-        match self {
-            Self::Tcp(stream) => {
-                stream.set_read_timeout(timeout)?;
-                stream.set_write_timeout(timeout)
-            }
-            Self::Unix(stream) => {
-                stream.set_read_timeout(timeout)?;
-                stream.set_write_timeout(timeout)
-            }
-        }
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(buffer),
-            Self::Unix(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
         }
     }
 }

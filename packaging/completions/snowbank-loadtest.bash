@@ -47,7 +47,7 @@ _snowbank__loadtest() {
 
     case "${cmd}" in
         snowbank__loadtest)
-            opts="-h -V --address --source --resp --memcached --http --noeqd --info --layout --worker-ids --batch --connections --threads --poisson --warm-up --seed --token-file --rate --for --count --closed --depth --ramp --restart-daemon-at --kill-daemon-at --stall-client --may-lose --p50 --p90 --p99 --p99.9 --p99.99 --max --tries --json --html --csv --hgrm --hlog --help --version sweep plan compare help"
+            opts="-h -V --address --source --resp --memcached --http --noeqd --info --layout --worker-ids --ca --client-cert --client-key --server-name --batch --connections --threads --poisson --warm-up --seed --token-file --rate --for --count --closed --depth --ramp --restart-daemon-at --kill-daemon-at --stall-client --may-lose --p50 --p90 --p99 --p99.9 --p99.99 --max --tries --json --html --csv --hgrm --hlog --help --version sweep plan compare help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -70,6 +70,22 @@ _snowbank__loadtest() {
                     return 0
                     ;;
                 --worker-ids)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -335,7 +351,7 @@ _snowbank__loadtest() {
             return 0
             ;;
         snowbank__subcmd__loadtest__subcmd__sweep)
-            opts="-h --address --source --resp --memcached --http --noeqd --info --layout --worker-ids --batch --connections --threads --poisson --warm-up --seed --token-file --start --limit --factor --resolution --tries --for --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --help"
+            opts="-h --address --source --resp --memcached --http --noeqd --info --layout --worker-ids --ca --client-cert --client-key --server-name --batch --connections --threads --poisson --warm-up --seed --token-file --start --limit --factor --resolution --tries --for --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -358,6 +374,22 @@ _snowbank__loadtest() {
                     return 0
                     ;;
                 --worker-ids)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server-name)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_snowbank_loadtest_global_optspecs
-    string join \n address= source= resp memcached http noeqd info= layout= worker-ids= batch= connections= threads= poisson warm-up= seed= token-file= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= may-lose= p50= p90= p99= p99.9= p99.99= max= tries= json= html= csv= hgrm= hlog= h/help V/version
+    string join \n address= source= resp memcached http noeqd info= layout= worker-ids= ca= client-cert= client-key= server-name= batch= connections= threads= poisson warm-up= seed= token-file= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= may-lose= p50= p90= p99= p99.9= p99.99= max= tries= json= html= csv= hgrm= hlog= h/help V/version
 end
 
 function __fish_snowbank_loadtest_needs_command
@@ -24,11 +24,15 @@ function __fish_snowbank_loadtest_using_subcommand
     contains -- $cmd[1] $argv
 end
 
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH; given several times, the load is spread over all. Without it, a daemon is started for the run' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l address -d 'A running daemon: host:port, [IPv6]:port, tls:host:port or unix:PATH; given several times, the load is spread over all. Without it, a daemon is started for the run' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l info -d 'Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked; once for each --address, in their order' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l layout -d 'The layout of the IDs of another protocol, where no --info says it: a name or a text as of `snowbank layout`' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l worker-ids -d 'The worker IDs that the target may use, as in 3 or 0-3,8' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l ca -d 'With tls: trust these CAs (PEM), not the system\'s' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l client-cert -d 'With tls: the client\'s own certificate (PEM), for a daemon that asks for one' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l client-key -d 'With tls: the private key of --client-cert (PEM)' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l connections -d 'Connections' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l threads -d 'Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests of one that gets no core [default: 2, or 1 with one connection; in a closed loop as many as are fastest]' -r
@@ -68,11 +72,15 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a 
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "plan" -d 'From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "compare" -d 'Put two runs side by side: which figures differ by more than runs differ anyway'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH; given several times, the load is spread over all. Without it, a daemon is started for the run' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l address -d 'A running daemon: host:port, [IPv6]:port, tls:host:port or unix:PATH; given several times, the load is spread over all. Without it, a daemon is started for the run' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l info -d 'Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked; once for each --address, in their order' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l layout -d 'The layout of the IDs of another protocol, where no --info says it: a name or a text as of `snowbank layout`' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l worker-ids -d 'The worker IDs that the target may use, as in 3 or 0-3,8' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l ca -d 'With tls: trust these CAs (PEM), not the system\'s' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l client-cert -d 'With tls: the client\'s own certificate (PEM), for a daemon that asks for one' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l client-key -d 'With tls: the private key of --client-cert (PEM)' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l connections -d 'Connections' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l threads -d 'Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests of one that gets no core [default: 2, or 1 with one connection; in a closed loop as many as are fastest]' -r

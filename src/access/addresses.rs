@@ -82,6 +82,7 @@ pub struct Addresses {
     table: Mutex<Table>,
     /// The events of all addresses since the start.
     refused: AtomicU64,
+    asked: AtomicU64,
     slowed: AtomicU64,
 }
 
@@ -129,6 +130,16 @@ impl Addresses {
             return Err(Full(Arc::clone(known)));
         }
         Ok(Seat(Arc::clone(known)))
+    }
+
+    /// Counts a request of a client with limits.
+    pub fn note_asked(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the requests of clients with limits. With a rate for each address, those are all clients that have one.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// Counts a request that its address's rate delayed or refused. Returns the number of them if it must be logged.

@@ -53,6 +53,8 @@ pub struct Usage {
     pub(super) connections: AtomicU64,
     /// Connections that had this identity so far.
     pub(super) connected: AtomicU64,
+    /// Requests that came under its limits, or under its address's.
+    pub asked: AtomicU64,
     /// Requests to sources that it may not draw from.
     pub denied: Events,
     /// Requests that waited for its rate, or were refused for it.
@@ -66,6 +68,7 @@ impl Usage {
             ids: std::iter::repeat_with(of_shard).take(shards).collect(),
             connections: AtomicU64::new(0),
             connected: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
             denied: Events::default(),
             slowed: Events::default(),
         }

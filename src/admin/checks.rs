@@ -33,6 +33,11 @@ impl Check {
         self.level == Level::Fail && !SATURATION.contains(&self.name.as_ref())
     }
 
+    /// Returns true for a check of what clients met, which changes with their requests.
+    pub(crate) fn is_of_load(&self) -> bool {
+        SATURATION.contains(&self.name.as_ref())
+    }
+
     /// Returns whether a change of it has a log line of its own: of the stop, or of the reload.
     pub(crate) fn is_logged_elsewhere(&self) -> bool {
         [STOP, RELOAD].contains(&self.name.as_ref())
@@ -56,6 +61,7 @@ impl Status {
             self.check_reload(),
             self.check_connections(),
             self.check_authorization(),
+            self.check_client_limits(),
             self.check_queues(),
             self.check_latency(),
             self.check_wall_clock(),

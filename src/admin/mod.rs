@@ -32,8 +32,8 @@ pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, FleetStatus,
-    IdentityStatus, LastMinute, LastReload, Latency, Level, PeerStatus, PeersStatus, ProtocolStatus,
-    SourceMinute, SourceStatus, Status,
+    IdentityStatus, LastMinute, LastReload, Latency, Level, LimitedMinute, PeerStatus, PeersStatus,
+    ProtocolStatus, SourceMinute, SourceStatus, Status,
 };
 
 #[cfg(test)]

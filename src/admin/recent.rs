@@ -5,9 +5,9 @@
 //! from raising an alarm. The ten seconds end the alarm soon after its cause. A level that was reached is left at a lower
 //! value than it was entered at, so that no value makes it flap.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::status::{LastMinute, Latency, Level, SourceMinute, Status};
+use super::status::{LastMinute, Latency, Level, LimitedMinute, SourceMinute, Status};
 
 /// The time that the figures of a status cover.
 const MINUTE_S: f64 = 60.0;
@@ -42,6 +42,12 @@ const SLOW: Thresholds = Thresholds {
     warn: Threshold { enter: 0.01, leave: 0.005 },
     fail: Threshold { enter: f64::INFINITY, leave: f64::INFINITY },
 };
+/// Shares of a client's requests that its limits slow or deny. One in a hundred is the 99th percentile, as of slow
+/// requests. The operator has set these limits, so they never fail the check.
+const LIMITED: Thresholds = Thresholds {
+    warn: Threshold { enter: 0.01, leave: 0.005 },
+    fail: Threshold { enter: f64::INFINITY, leave: f64::INFINITY },
+};
 /// Shares of connections in use. The last tenth is for clients that reconnect before their old connections are closed. When
 /// all are in use, each new client is refused.
 const CONNECTIONS: Thresholds =
@@ -69,6 +75,9 @@ struct Sample {
     at_s: f64,
     /// By source.
     sources: Vec<SourceMinute>,
+    /// By name, because a reload changes their number.
+    identities: BTreeMap<String, LimitedMinute>,
+    addresses: LimitedMinute,
     latency: Latency,
     connections_refused: u64,
     unauthorized: u64,
@@ -86,11 +95,16 @@ pub(crate) struct Recent {
     connections: Level,
     authorization: Level,
     refusals: Vec<Level>,
+    /// By identity.
+    identities: BTreeMap<String, Level>,
+    addresses: Level,
 }
 
 /// The difference of two samples.
 struct Window {
     sources: Vec<SourceMinute>,
+    identities: Vec<LimitedMinute>,
+    addresses: LimitedMinute,
     latency: Latency,
     connections_refused: u64,
     unauthorized: u64,
@@ -115,13 +129,31 @@ impl Recent {
         self.connections = CONNECTIONS.level(self.most_open_soon(status, &soon), self.connections);
         let unauthorized = minute.unauthorized.min(soon.unauthorized);
         self.authorization = if unauthorized >= COUNT_MIN { Level::Warn } else { Level::Ok };
+        self.find_limited(status, &minute, &soon);
         self.sample(status);
+    }
+
+    /// Finds the levels of clients with limits.
+    fn find_limited(&mut self, status: &Status, minute: &Window, soon: &Window) {
+        let of = |window: &LimitedMinute| share(window.limited, window.requests);
+        let share = |minute, soon| of(minute).min(of(soon));
+        self.addresses = LIMITED.level(share(&minute.addresses, &soon.addresses), self.addresses);
+        let before = std::mem::take(&mut self.identities);
+        let shares = minute.identities.iter().zip(&soon.identities).map(|(minute, soon)| share(minute, soon));
+        for (identity, share) in status.identities.iter().zip(shares) {
+            let was = before.get(&identity.name).copied().unwrap_or_default();
+            self.identities.insert(identity.name.clone(), LIMITED.level(share, was));
+        }
     }
 
     /// Fills in the figures of the last minute, and the levels of the last look.
     pub(crate) fn fill(&self, status: &mut Status) {
-        let Window { sources, latency, connections_refused, unauthorized, over_s } =
+        let Window { sources, identities, addresses, latency, connections_refused, unauthorized, over_s } =
             self.window(status, MINUTE_S);
+        for (identity, minute) in status.identities.iter_mut().zip(identities) {
+            let level = self.identities.get(&identity.name).copied().unwrap_or_default();
+            identity.last_minute = LimitedMinute { level, ..minute };
+        }
         for (index, (source, minute)) in status.sources.iter_mut().zip(sources).enumerate() {
             let level = self.refusals.get(index).copied().unwrap_or_default();
             source.last_minute = SourceMinute { level, ..minute };
@@ -134,6 +166,7 @@ impl Recent {
             latency_level: self.latency,
             connections_level: self.connections,
             authorization_level: self.authorization,
+            addresses: LimitedMinute { level: self.addresses, ..addresses },
         };
     }
 
@@ -162,8 +195,13 @@ impl Recent {
                 level: Level::Ok,
             }
         });
+        let identities = status.identities.iter().map(|identity| {
+            identity.counted().since(before.identities.get(&identity.name).copied().unwrap_or_default())
+        });
         Window {
             sources: sources.collect(),
+            identities: identities.collect(),
+            addresses: status.connections.counted().since(before.addresses),
             latency: status.latency.since(&before.latency),
             connections_refused: status.connections.refused.saturating_sub(before.connections_refused),
             unauthorized: status.unauthorized().saturating_sub(before.unauthorized),
@@ -182,6 +220,12 @@ impl Recent {
         self.samples.push_back(Sample {
             at_s: status.uptime_s,
             sources: status.sources.iter().map(|source| source.counted()).collect(),
+            identities: status
+                .identities
+                .iter()
+                .map(|identity| (identity.name.clone(), identity.counted()))
+                .collect(),
+            addresses: status.connections.counted(),
             latency: status.latency.clone(),
             connections_refused: status.connections.refused,
             unauthorized: status.unauthorized(),
@@ -194,6 +238,14 @@ impl SourceMinute {
     /// Returns the share of requests refused. 0 where they are too few to tell.
     fn refused_share(&self) -> f64 {
         share(self.refused, self.requests)
+    }
+}
+
+impl LimitedMinute {
+    /// Returns the requests since an earlier moment.
+    fn since(self, then: LimitedMinute) -> LimitedMinute {
+        let requests = self.requests.saturating_sub(then.requests);
+        LimitedMinute { requests, limited: self.limited.saturating_sub(then.limited), level: Level::Ok }
     }
 }
 

@@ -1,7 +1,9 @@
 //! The checks of what clients met: refusals, latency, connections. `recent` finds their levels.
 
 use super::finding::{about, about_daemon, ok, seconds, warn};
-use super::status::{Check, Connections, LastMinute, Level, SourceMinute, SourceStatus, Status};
+use super::status::{
+    Check, Connections, IdentityStatus, LastMinute, Level, LimitedMinute, SourceMinute, SourceStatus, Status,
+};
 use crate::config::Grouped;
 
 /// The share of the default wait above which the wait queue counts as saturated. New requests are then refused, or soon
@@ -12,9 +14,10 @@ const QUEUES_FULL_SHARE: f64 = 0.75;
 const REFUSALS: &str = "refusals";
 const LATENCY: &str = "latency";
 const CONNECTIONS: &str = "connections";
+const CLIENT_LIMITS: &str = "client_limits";
 const AUTHORIZATION: &str = "authorization";
 /// The checks that never make a daemon unready.
-pub(super) const SATURATION: [&str; 4] = [REFUSALS, LATENCY, CONNECTIONS, AUTHORIZATION];
+pub(super) const SATURATION: [&str; 5] = [REFUSALS, LATENCY, CONNECTIONS, AUTHORIZATION, CLIENT_LIMITS];
 
 impl Status {
     /// Checks that new clients find a place.
@@ -30,6 +33,35 @@ impl Status {
             }
         };
         about_daemon(CONNECTIONS, (self.last_minute.connections_level, message))
+    }
+
+    /// Checks that few requests are slowed or denied by the limits of an identity or of an address.
+    pub(super) fn check_client_limits(&self) -> Check {
+        let is_limited = |identity: &&IdentityStatus| identity.last_minute.level != Level::Ok;
+        let mut identities: Vec<_> = self.identities.iter().filter(is_limited).collect();
+        identities.sort_by_key(|identity| std::cmp::Reverse(identity.last_minute.limited));
+        let addresses = &self.last_minute.addresses;
+        let mut found: Vec<String> = Vec::new();
+        if let [first, others @ ..] = identities.as_slice() {
+            let more = match others.len() {
+                0 => String::new(),
+                1 => format!(", and of identity {} some", others[0].name),
+                more => format!(", and of {more} other identities some"),
+            };
+            let limited = limited_message(&format!("identity {}", first.name), &first.last_minute);
+            found.push(format!("{limited}{more}: raise rate or add sources in [[identities]]"));
+        }
+        if addresses.level != Level::Ok {
+            let limited = limited_message("all addresses", addresses);
+            found.push(format!("{limited}: raise limits.rate_per_address; the log names the addresses"));
+        }
+        let result = if found.is_empty() {
+            ok("few requests or none are slowed or denied by a client's limits")
+        } else {
+            let over = seconds(self.last_minute.over_s);
+            warn(format!("in the last {over}, {}; or have those clients ask for less", found.join("; ")))
+        };
+        about_daemon(CLIENT_LIMITS, result)
     }
 
     /// Checks that clients read their replies.
@@ -103,6 +135,13 @@ pub(super) fn check_refusals(source: &SourceStatus, minute: &LastMinute) -> Chec
         ok(format!("waiting requests: {requests}, for {ids} IDs, which take {queue}"))
     };
     about(source, REFUSALS, result)
+}
+
+fn limited_message(of: &str, minute: &LimitedMinute) -> String {
+    let LimitedMinute { requests, limited, .. } = *minute;
+    let percent = 100.0 * limited as f64 / requests.max(1) as f64;
+    let (limited, requests) = (Grouped(limited), Grouped(requests));
+    format!("{percent:.1} % of the requests of {of} were slowed or denied ({limited} of {requests})")
 }
 
 fn refused_message(source: &SourceStatus, minute: &LastMinute) -> String {

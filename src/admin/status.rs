@@ -227,10 +227,15 @@ pub(crate) struct IdentityStatus {
     pub(crate) connected: u64,
     /// The IDs that it drew, by source.
     pub(crate) ids: BTreeMap<String, u64>,
+    /// Requests that came under its limits, or under its address's.
+    #[serde(default)]
+    pub(crate) requests: u64,
     /// Requests to sources that it may not draw from.
     pub(crate) denied: u64,
     /// Requests that waited for its rate, or were refused for it.
     pub(crate) slowed: u64,
+    #[serde(default)]
+    pub(crate) last_minute: LimitedMinute,
 }
 
 /// The result of the last reload.
@@ -267,6 +272,19 @@ pub(crate) struct LastMinute {
     pub(crate) connections_level: Level,
     #[serde(default)]
     pub(crate) authorization_level: Level,
+    /// Requests under the rate of an address.
+    #[serde(default)]
+    pub(crate) addresses: LimitedMinute,
+}
+
+/// The last minute of an identity, or of all addresses together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LimitedMinute {
+    /// Requests that came under its limits.
+    pub(crate) requests: u64,
+    /// Those of them that were slowed or denied.
+    pub(crate) limited: u64,
+    pub(crate) level: Level,
 }
 
 /// A protocol that clients speak.
@@ -296,6 +314,9 @@ pub(crate) struct Connections {
     /// Connections refused because their address has all that it may have.
     #[serde(default)]
     pub(crate) address_refused: u64,
+    /// Requests of clients that have an address and limits.
+    #[serde(default)]
+    pub(crate) address_requests: u64,
     /// Requests that waited for their address's rate, or were refused for it.
     #[serde(default)]
     pub(crate) address_slowed: u64,
@@ -341,6 +362,20 @@ impl Status {
     pub(crate) fn unauthorized(&self) -> u64 {
         let refused = self.errors.get(ErrorCode::Unauthorized.name()).copied().unwrap_or(0);
         refused + self.connections.gave_way + self.connections.unauthorized_timeouts
+    }
+}
+
+impl IdentityStatus {
+    /// Returns the counts since the start of which [`LimitedMinute`] has the last minute's.
+    pub(crate) fn counted(&self) -> LimitedMinute {
+        LimitedMinute { requests: self.requests, limited: self.denied + self.slowed, level: Level::Ok }
+    }
+}
+
+impl Connections {
+    /// Returns the same of all addresses.
+    pub(crate) fn counted(&self) -> LimitedMinute {
+        LimitedMinute { requests: self.address_requests, limited: self.address_slowed, level: Level::Ok }
     }
 }
 

@@ -1,11 +1,14 @@
 //! `snowbank status`: the state of a daemon, in words.
 
+mod fleet;
+
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use self::fleet::{describe_fleet, describe_fleet_ceiling};
 use super::next::parse_duration;
 use super::tls::TlsOptions;
 use super::{Failure, Outcome, make_reactor};
@@ -157,7 +160,7 @@ fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Re
         writeln!(out, "  {} {source}{}: {message}", mark(*level), name)?;
     }
     let up = seconds(status.uptime_s);
-    let shards = if status.shards == 1 { "1 shard" } else { &format!("{} shards", status.shards) };
+    let shards = counted(status.shards as u64, "shard");
     writeln!(
         out,
         "{}, version {}, up {up}; {shards}, {} order\n",
@@ -165,6 +168,7 @@ fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Re
     )?;
     describe_traffic(status, last, out)?;
     describe_clock(status, out)?;
+    describe_fleet(status, out)?;
     for (index, source) in status.sources.iter().enumerate() {
         let last = last.and_then(|last| Some((last.sources.get(index)?, status.uptime_s - last.uptime_s)));
         describe_source(status, source, last, out)?;
@@ -183,11 +187,11 @@ fn describe_identities(status: &Status, last: Option<&Status>, out: &mut String)
             identity.rate.map_or_else(String::new, |rate| format!("; at most {}/s", Grouped(rate.into())));
         writeln!(
             out,
-            "{}identity {}: {} IDs{per_second} on {} connections; denied {}, slowed {}{limit}",
+            "{}identity {}: {}{per_second} on {}; denied {}, slowed {}{limit}",
             if index == 0 { "\n" } else { "" },
             identity.name,
-            Grouped(all(identity)),
-            Grouped(identity.connections),
+            counted(all(identity), "ID"),
+            counted(identity.connections, "connection"),
             times(identity.denied),
             times(identity.slowed),
         )?;
@@ -208,12 +212,12 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
     for protocol in status.protocols.iter().filter(|_| status.protocols.len() > 1) {
         writeln!(
             out,
-            "{:<12} {} open on {}; {} requests, {} errors",
+            "{:<12} {} open on {}; {}, {}",
             protocol.name,
             Grouped(protocol.connections),
             protocol.addresses.join(", "),
-            Grouped(protocol.requests),
-            Grouped(protocol.errors)
+            counted(protocol.requests, "request"),
+            counted(protocol.errors, "error")
         )?;
     }
     let latency = last.map_or_else(|| status.latency.clone(), |last| status.latency.since(&last.latency));
@@ -226,11 +230,11 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
         out,
         "requests     {requests}{per_second}; half within {half}, 99 % within {most}, 99.9 % within {nearly_all}"
     )?;
-    let lately = |of: fn(&SourceStatus) -> u64| Grouped(status.sources.iter().map(of).sum());
+    let lately = |of: fn(&SourceStatus) -> u64| status.sources.iter().map(of).sum();
     let p99 = status.last_minute.p99_us.map_or_else(|| "–".to_owned(), |us| seconds(us / 1e6));
-    let (asked, refused) =
-        (lately(|source| source.last_minute.requests), lately(|source| source.last_minute.refused));
-    writeln!(out, "last minute  {refused} of {asked} requests refused; 99 % within {p99}")?;
+    let asked = counted(lately(|source| source.last_minute.requests), "request");
+    let refused = Grouped(lately(|source| source.last_minute.refused));
+    writeln!(out, "last minute  {refused} of {asked} refused; 99 % within {p99}")?;
     let errors = status.errors.iter().filter(|(_, count)| **count > 0);
     let errors: Vec<String> = errors.map(|(code, count)| format!("{code} {}", Grouped(*count))).collect();
     let errors = if errors.is_empty() { String::from("none") } else { errors.join(", ") };
@@ -246,7 +250,7 @@ fn describe_clock(status: &Status, out: &mut String) -> fmt::Result {
         ClockState::Held => format!("stepped forward by {by}, not followed yet"),
     };
     let (back, forward) = (clock.steps_back, clock.steps_forward);
-    writeln!(out, "wall clock   {wall}; {back} steps back, {forward} forward")?;
+    writeln!(out, "wall clock   {wall}; {} back, {forward} forward", counted(back, "step"))?;
     let ceilings = &status.ceilings;
     let last =
         ceilings.last_raise_ago_s.map_or_else(String::new, |ago_s| format!(", last {} ago", seconds(ago_s)));
@@ -267,8 +271,8 @@ fn describe_source(
     let per_second = last.map_or_else(String::new, |(last, elapsed_s)| {
         rate(source.ids.saturating_sub(last.ids), Some(elapsed_s))
     });
-    let (ids, requests) = (Grouped(source.ids), Grouped(source.requests));
-    write!(out, "\nsource {}: {ids} IDs{per_second} in {requests} requests", source.name)?;
+    let (ids, requests) = (counted(source.ids, "ID"), counted(source.requests, "request"));
+    write!(out, "\nsource {}: {ids}{per_second} in {requests}", source.name)?;
     match &source.kind {
         KindStatus::Snowflake(snowflake) => {
             writeln!(out, "; at most {}/s", Grouped(snowflake.ids_per_second))?;
@@ -285,7 +289,7 @@ fn describe_source(
     for check in status.checks.iter().filter(|check| check.source.as_ref() == Some(&source.name)) {
         writeln!(out, "  {} {}: {}", mark(check.level), check.name, check.message)?;
     }
-    Ok(())
+    describe_fleet_ceiling(status, source, out)
 }
 
 fn rate(count: u64, elapsed_s: Option<f64>) -> String {
@@ -295,6 +299,11 @@ fn rate(count: u64, elapsed_s: Option<f64>) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// Returns a number of things, of which there may be one.
+fn counted(count: u64, thing: &str) -> String {
+    format!("{} {thing}{}", Grouped(count), if count == 1 { "" } else { "s" })
 }
 
 /// Returns how often something happened.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use snowbank_client::Endpoint;
 use snowbank_client::layout::{Layout, Numbering, WorkerSet};
+use snowbank_client::tls::{ClientFiles, Connector};
 
 use super::Failure;
 use crate::scenario::{Drive, Form, Length, Protocol, Scenario};
@@ -21,29 +22,20 @@ use crate::verdict::Latency;
 /// Two, so that one can send when something else has the other's core.
 const DEFAULT_THREADS: u32 = 2;
 
-/// Parses an address that the generator's own sockets can be connected to.
-fn parse_address(text: &str) -> Result<Endpoint, String> {
-    match Endpoint::parse_remote(text) {
-        Ok(address) if address.is_tls() => {
-            Err(String::from("the load generator speaks no TLS yet; give the address of a plain listener"))
-        }
-        Ok(address) => Ok(address),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 /// The target and the form of its load.
 #[derive(Debug, Args)]
 pub(super) struct Load {
-    /// A running daemon: host:port, [IPv6]:port or unix:PATH; given several times, the load is spread over all.
+    /// A running daemon: host:port, [IPv6]:port, tls:host:port or unix:PATH; given several times, the load is spread over all.
     /// Without it, a daemon is started for the run
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse_remote)]
     pub(super) address: Vec<Endpoint>,
     /// The daemon's source to ask; without it, its default source
     #[arg(long, value_name = "NAME")]
     pub(super) source: Option<String>,
     #[command(flatten)]
     doors: Doors,
+    #[command(flatten)]
+    tls: TlsOptions,
     /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1
     #[arg(long, value_name = "N|MIX", default_value = "1", allow_hyphen_values = true)]
     pub(super) batch: Mix,
@@ -69,6 +61,23 @@ pub(super) struct Load {
     token_file: Option<PathBuf>,
 }
 
+/// The certificates of addresses of TLS, named as `snowbank next` has them.
+#[derive(Debug, Args)]
+struct TlsOptions {
+    /// With tls: trust these CAs (PEM), not the system's
+    #[arg(long, value_name = "FILE", requires = "address")]
+    ca: Option<PathBuf>,
+    /// With tls: the client's own certificate (PEM), for a daemon that asks for one
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_cert: Option<PathBuf>,
+    /// With tls: the private key of --client-cert (PEM)
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    client_key: Option<PathBuf>,
+    /// With tls: the name that the daemon's certificate must have, if it is not that of the address
+    #[arg(long, value_name = "NAME", requires = "address")]
+    server_name: Option<String>,
+}
+
 /// The protocol of the target, and where it is another than Snowbank's own, the form of its IDs.
 #[derive(Debug, Args)]
 #[group(multiple = true)]
@@ -88,7 +97,7 @@ struct Doors {
     noeqd: bool,
     /// Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked;
     /// once for each --address, in their order
-    #[arg(long, value_name = "ADDR", value_parser = parse_address, requires = "address", requires = "door")]
+    #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse_remote, requires = "address", requires = "door")]
     info: Vec<Endpoint>,
     /// The layout of the IDs of another protocol, where no --info says it: a name or a text as of
     /// `snowbank layout`
@@ -145,6 +154,7 @@ impl Load {
             token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
             source: self.source.clone(),
             protocol: self.doors.protocol(),
+            tls: self.tls.connector(self.address.iter().chain(&self.doors.info))?,
             form: self.doors.form(self.address.len())?,
             drive,
             batch: self.batch.clone(),
@@ -161,6 +171,33 @@ impl Load {
 
     pub(super) fn arrivals(&self) -> Arrivals {
         if self.poisson { Arrivals::Poisson } else { Arrivals::Even }
+    }
+}
+
+impl TlsOptions {
+    /// Reads the files, if one of the addresses needs them.
+    fn connector<'a>(
+        &self,
+        mut addresses: impl Iterator<Item = &'a Endpoint>,
+    ) -> Result<Option<Connector>, Failure> {
+        if !addresses.any(Endpoint::is_tls) {
+            let Self { ca, client_cert, server_name, .. } = self;
+            return match ca.is_some() || client_cert.is_some() || server_name.is_some() {
+                false => Ok(None),
+                true => Err(Failure::usage(
+                    "found options of TLS (--ca, --client-cert, --server-name) and no address of TLS, allowed: one, as in \
+                     tls:host:port",
+                )),
+            };
+        }
+        let mut files = self.ca.iter().fold(ClientFiles::new(), |files, ca| files.ca(ca));
+        if let Some((certificate, key)) = self.client_cert.as_ref().zip(self.client_key.as_ref()) {
+            files = files.certificate(certificate, key);
+        }
+        if let Some(name) = &self.server_name {
+            files = files.server_name(name);
+        }
+        files.read().map(Some).map_err(Failure::usage)
     }
 }
 

@@ -78,7 +78,7 @@ impl Connection {
 
     /// Returns true if something waits to be flushed.
     pub(super) fn is_dirty(&self) -> bool {
-        !self.out.is_empty()
+        !self.out.is_empty() || (!self.is_down && self.stream.has_unsent())
     }
 
     /// Prepares a request; it leaves with the next [`flush`](Self::flush).
@@ -118,7 +118,7 @@ impl Connection {
             Err(error) => return Err(self.closed(Some(&error))),
         };
         self.out.drain(..taken);
-        self.is_full = !self.out.is_empty();
+        self.is_full = self.is_dirty();
         Ok(if self.is_full { Flushed::Part } else { Flushed::All })
     }
 

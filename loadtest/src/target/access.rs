@@ -1,4 +1,4 @@
-//! Opens a connection to a target: connects and sends the token. TLS will go between the two.
+//! Opens a connection to a target: connects, makes the handshake of TLS, and sends the token.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use snowbank_client::Endpoint;
 use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE, Parsed, request};
+use snowbank_client::tls::Connector;
 
 use super::{NoTarget, Stream, code_name};
 use crate::door;
@@ -20,6 +21,8 @@ use crate::units::printable;
 pub(crate) struct Access {
     pub(crate) endpoint: Endpoint,
     pub(crate) protocol: Protocol,
+    /// For an address of TLS.
+    pub(crate) tls: Option<Connector>,
     /// Sent first on each connection.
     pub(crate) token: Option<Token>,
 }
@@ -112,7 +115,7 @@ impl Conversation {
     pub(crate) fn begin(access: &Access, timeout: Duration) -> Result<Self, NoTarget> {
         let address = access.endpoint.to_string();
         let deadline = Instant::now() + timeout;
-        let stream = Stream::connect(&access.endpoint, timeout)
+        let stream = Stream::connect(&access.endpoint, access.tls.as_ref(), timeout)
             .map_err(|reason| NoTarget::Unreachable { address: address.clone(), reason })?;
         let has_token = access.token.is_some();
         let mut conversation = Self { stream, address, has_token, deadline, input: Vec::new() };

@@ -52,6 +52,11 @@ function duration(seconds) {
   return Math.round(seconds / 86400) + " days";
 }
 
+// A number of things, of which there may be one.
+function some(n, thing) {
+  return `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
+}
+
 // ---- moments, oldest first: {at_s, covers_s, ids: [per second of each source], requests, refused, latency: [seconds]}
 
 // From the daemon's history, also of the time before this page was opened.
@@ -307,7 +312,7 @@ function list(names) {
 }
 
 function about(check) {
-  const what = { worker_ids: "worker IDs: ", clock: "clock: ", ceiling: "ceiling: ", certificate: "certificate: " }[check.name] ?? "";
+  const what = { worker_ids: "worker IDs: ", clock: "clock: ", ceiling: "ceiling: ", certificate: "certificate: ", fleet: "fleet: ", client_limits: "limits of clients: " }[check.name] ?? "";
   return (check.source ? check.source + ", " : "") + what;
 }
 
@@ -332,8 +337,8 @@ function drawTiles(moment) {
   const percent = (100 * ids) / most;
   const tiles = [
     ["IDs per second", known ? rate(ids) : "–", known && most < Infinity ? `${percent >= 1 || percent === 0 ? Math.round(percent) : "under 1"} % of ${rate(most)}` : " "],
-    ["Requests per second", known ? rate(moment.requests) : "–", waiting > 0 ? `${count(waiting)} wait now` : "no request waits"],
-    ["Refused, last minute", asked > 0 ? `${+((100 * refusedLately) / asked).toPrecision(2)} %` : "–", `${count(refusedLately)} of ${count(asked)}`],
+    ["Requests per second", known ? rate(moment.requests) : "–", waiting > 0 ? `${count(waiting)} ${waiting === 1 ? "waits" : "wait"} now` : "no request waits"],
+    ["Refused, last minute", asked > 0 ? `${+((100 * refusedLately) / asked).toPrecision(2)} %` : "–", asked > 0 ? `${count(refusedLately)} of ${some(asked, "request")}` : "no request"],
     ["99 % answered within", duration(moment.latency[1]), "of the last 5 s"],
     ["Connections", count(open), `of ${count(max)}${refused > 0 ? `; ${count(refused)} refused` : ""}${doors(status)}`],
   ];
@@ -342,9 +347,10 @@ function drawTiles(moment) {
   );
 }
 
-// The connections of each protocol, if clients can speak several.
+// The connections of each protocol that has any, if clients can speak several.
 function doors({ protocols = [] }) {
-  return protocols.length > 1 ? `; ${protocols.map(({ name, connections }) => `${name} ${count(connections)}`).join(", ")}` : "";
+  const used = protocols.filter(({ connections }) => connections > 0);
+  return protocols.length > 1 && used.length > 0 ? `; ${used.map(({ name, connections }) => `${name} ${count(connections)}`).join(", ")}` : "";
 }
 
 function drawSources(moment) {
@@ -358,7 +364,7 @@ function drawSources(moment) {
     const isTicket = source.kind === "ticket";
     const each = `${ids === null ? "–" : rate(ids)}${isTicket ? "" : ` of ${rate(source.ids_per_second)}`} IDs/s`;
     const madeOf = isTicket ? `ticket counter · increment ${source.increment} · offset ${source.offset}` : `${source.layout} · worker ${source.worker_ids}`;
-    const what = `${madeOf} · ${count(source.ids)} IDs in ${count(source.requests)} requests since the start, ${count(source.refused)} refused`;
+    const what = `${madeOf} · ${some(source.ids, "ID")} in ${some(source.requests, "request")} since the start${source.refused > 0 ? `, ${count(source.refused)} refused` : ""}`;
     return make(
       "div",
       { class: "source" },
@@ -378,11 +384,35 @@ function drawIdentities(status) {
   const rows = known.map((identity) => {
     const limit = identity.rate === null ? "" : ` · at most ${count(identity.rate)} IDs/s`;
     const drawn = Object.entries(identity.ids).map(([source, ids]) => `${count(ids)} of ${source}`);
-    const what = `${drawn.join(", ") || "no IDs"} · ${count(identity.connections)} connections · denied ${times(identity.denied)}, slowed ${times(identity.slowed)}${limit}`;
+    const met = [["denied", identity.denied], ["slowed", identity.slowed]].filter(([, n]) => n > 0).map(([what, n]) => ` · ${what} ${times(n)}`);
+    const what = `${drawn.join(", ") || "no IDs"} · ${some(identity.connections, "connection")}${met.join("")}${limit}`;
     return make("div", { class: "source" }, make("h4", {}, identity.name), make("p", {}, what));
   });
   byId("identities-card").hidden = rows.length === 0;
   byId("identities").replaceChildren(...rows);
+}
+
+// The ceilings at the coordinator, and the daemons that this one asks.
+function drawFleet(status) {
+  const { fleet, peers } = status;
+  const rows = [];
+  if (fleet) {
+    rows.push(["Coordinator", fleet.silent ? "does not answer: " + fleet.silent : "answers"]);
+    rows.push(["An outage may last", duration(fleet.left_s) + " yet"], ["Ceilings raised there", times(fleet.raises)]);
+    for (const source of status.sources.filter((source) => source.fleet_headroom_s !== null)) {
+      const now_s = status.started_unix_s + status.uptime_s + source.ahead_s;
+      const until = new Date(1000 * (now_s + source.fleet_headroom_s)).toLocaleTimeString();
+      rows.push([`${source.name}, worker ${source.worker_ids}`, `held by this daemon until ${until}, ${duration(source.fleet_headroom_s)} ahead`]);
+    }
+  }
+  for (const peer of peers?.peers ?? []) {
+    const ahead_s = peer.clock_ahead_s ?? 0;
+    const clock = ahead_s === 0 ? "" : `; its clock is ${duration(Math.abs(ahead_s))} ${ahead_s > 0 ? "ahead" : "behind"}`;
+    const state = peer.silent ? "does not answer: " + peer.silent : peer.shared ? `has ${peer.shared} too` : "has no worker ID of this daemon";
+    rows.push([`Peer ${peer.address}`, (peer.instance ? peer.instance + " " : "") + state + clock]);
+  }
+  byId("fleet-card").hidden = rows.length === 0;
+  facts("fleet", rows);
 }
 
 function sentence(check) {
@@ -461,6 +491,7 @@ function draw() {
   drawTiles(moment);
   drawSources(moment);
   drawIdentities(moment.status);
+  drawFleet(moment.status);
   drawFacts(moment.status);
   charts.forEach((chart) => chart.draw());
 }

@@ -78,11 +78,16 @@ struct Logged {
     level: Level,
     /// Since when the check is better than that.
     better_since: Option<Instant>,
+    /// The last level that was logged because it was worse, and when.
+    worsened: Option<(Level, Instant)>,
 }
 
 impl Logged {
-    /// Returns true if the level must be logged: at once if it is worse than the logged one, later if it is better.
-    fn should_log(&mut self, level: Level, now: Instant) -> bool {
+    const OK: Logged = Logged { level: Level::Ok, better_since: None, worsened: None };
+
+    /// Returns true if the level must be logged: at once if it is worse than the logged one, later if it is better. The
+    /// same level is logged again as worse only after `repeat_after`.
+    fn should_log(&mut self, level: Level, now: Instant, repeat_after: Duration) -> bool {
         if level <= self.level {
             self.better_since = None;
         }
@@ -91,7 +96,13 @@ impl Logged {
         if level >= self.level && !is_settled {
             return false;
         }
-        *self = Logged { level, better_since: None };
+        let is_worse = level < self.level;
+        let is_repeated = |&(to, at): &(Level, Instant)| level >= to && now.duration_since(at) < repeat_after;
+        if is_worse && self.worsened.as_ref().is_some_and(is_repeated) {
+            return false;
+        }
+        let worsened = if is_worse { Some((level, now)) } else { self.worsened };
+        *self = Logged { level, better_since: None, worsened };
         true
     }
 }
@@ -107,7 +118,7 @@ struct Changes {
 
 impl Default for Changes {
     fn default() -> Self {
-        Changes { checks: BTreeMap::new(), readiness: Logged { level: Level::Ok, better_since: None } }
+        Changes { checks: BTreeMap::new(), readiness: Logged::OK }
     }
 }
 
@@ -131,7 +142,7 @@ impl Changes {
         }
         let mut lines: Vec<Line> = changed.iter().map(|group| line_of(group)).collect();
         let readiness = if status.ready { Level::Ok } else { Level::Fail };
-        if self.readiness.should_log(readiness, now) {
+        if self.readiness.should_log(readiness, now, Duration::ZERO) {
             lines.push(readiness_line(status));
         }
         lines
@@ -142,12 +153,9 @@ impl Changes {
         if check.level == Level::Ok && !self.checks.contains_key(&name) {
             return false;
         }
-        let ok = || Logged { level: Level::Ok, better_since: None };
-        let has_changed = self.checks.entry(name.clone()).or_insert_with(ok).should_log(check.level, now);
-        if has_changed && check.level == Level::Ok {
-            self.checks.remove(&name);
-        }
-        has_changed
+        // Clients can come and go every few seconds.
+        let repeat_after = if check.is_of_load() { LOG_PERIOD } else { Duration::ZERO };
+        self.checks.entry(name).or_insert(Logged::OK).should_log(check.level, now, repeat_after)
     }
 }
 
@@ -292,6 +300,20 @@ mod tests {
         }
         log.quiet_seconds(5, |_| ());
         assert_eq!(log.second(|_| ()).len(), 2);
+    }
+
+    #[test]
+    fn load_that_comes_and_goes_has_a_line_a_minute_both_ways() {
+        let slowed = |status: &mut Status| status.last_minute.addresses.level = Level::Warn;
+        let mut log = Log::new();
+        let mut lines = Vec::new();
+        for _ in 0..6 {
+            lines.extend((0..10).flat_map(|_| log.second(slowed)));
+            lines.extend((0..10).flat_map(|_| log.second(|_| ())));
+        }
+        // Each 20 seconds for two minutes.
+        let warns = lines.iter().filter(|line| line.contains("check client_limits warns: ")).count();
+        assert_eq!((warns, lines.len()), (2, 4), "{lines:?}");
     }
 
     #[test]

@@ -11,8 +11,8 @@ use super::metrics::{Metrics, ProtocolCounters, SourceCounters};
 use crate::access::Identity;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
-    KindStatus, LastMinute, Latency, PeersStatus, ProtocolStatus, SnowflakeStatus, SourceMinute,
-    SourceStatus, Status, TicketStatus,
+    KindStatus, LastMinute, Latency, LimitedMinute, PeersStatus, ProtocolStatus, SnowflakeStatus,
+    SourceMinute, SourceStatus, Status, TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::{Limits, Protocol};
@@ -111,6 +111,7 @@ impl Common {
             refused: metrics.acceptors.refused.get(),
             addresses: self.addresses.connected() as u64,
             address_refused: self.addresses.refused(),
+            address_requests: self.addresses.asked(),
             address_slowed: self.addresses.slowed(),
             queued_bytes: metrics.queued_bytes.load(Ordering::Relaxed) as u64,
             queued_bytes_max: limits.max_queued_bytes as u64,
@@ -219,8 +220,10 @@ fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
             connections: usage.connections(),
             connected: usage.connected(),
             ids: ids.filter(|(_, ids)| *ids > 0).collect(),
+            requests: usage.asked.load(Ordering::Relaxed),
             denied: usage.denied.count(),
             slowed: usage.slowed.count(),
+            last_minute: LimitedMinute::default(),
         }
     };
     live_config.facts.access.identities().values().map(status).collect()

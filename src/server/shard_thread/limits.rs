@@ -1,6 +1,8 @@
 //! The limits of a client: which sources its requests may draw from, and how fast. Requests of clients without limits never
 //! come here.
 
+use std::sync::atomic::Ordering;
+
 use super::thread_state::ThreadState;
 use crate::access::{Limit, Permit, Session, TooFast};
 use crate::clock::{self, BootMicros};
@@ -43,6 +45,7 @@ pub(super) fn permit(
     session: &Session,
     (ask, now, due): (&Ask, BootMicros, BootMicros),
 ) -> Result<(Held, Ask, BootMicros), Reason> {
+    note_asked(thread, session);
     if !session.may_draw(ask.source) {
         log_denied(live_config, session, ask.source);
         return Err(Reason::Denied);
@@ -59,6 +62,16 @@ pub(super) fn permit(
             log_slowed(thread, session, limit);
             Err(Reason::TooFast(TooFast(retry_after), limit))
         }
+    }
+}
+
+/// Counts a request under limits, so that the share of those slowed or denied is known.
+fn note_asked(thread: &ThreadState, session: &Session) {
+    if let Some(identity) = session.identity() {
+        identity.usage.asked.fetch_add(1, Ordering::Relaxed);
+    }
+    if session.seat().is_some() {
+        thread.common.addresses.note_asked();
     }
 }
 

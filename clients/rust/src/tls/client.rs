@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::files::{self, FileFault, PemFile};
@@ -101,15 +101,29 @@ impl Connector {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
+        let server_name = self.name_of(host)?;
+        tokio_rustls::TlsConnector::from(Arc::clone(&self.config)).connect(server_name, stream).await
+    }
+
+    /// Begins a session with the server at that host, for a caller that moves the bytes itself.
+    ///
+    /// # Errors
+    /// Returns an error if the name cannot be that of a server.
+    pub fn session(&self, host: &str) -> io::Result<ClientConnection> {
+        let server_name = self.name_of(host)?;
+        ClientConnection::new(Arc::clone(&self.config), server_name).map_err(io::Error::other)
+    }
+
+    /// Returns the name that the certificate of the server at that host must have.
+    fn name_of(&self, host: &str) -> io::Result<ServerName<'static>> {
         let name = self.server_name.as_deref().unwrap_or(host);
         // The zone of an IPv6 address means something on this machine only.
         let bare = name.split_once('%').map_or(name, |(address, _)| address);
-        let server_name = ServerName::try_from(bare.to_owned()).map_err(|_| {
+        ServerName::try_from(bare.to_owned()).map_err(|_| {
             io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("{name:?} cannot be the name of a TLS server"),
             )
-        })?;
-        tokio_rustls::TlsConnector::from(Arc::clone(&self.config)).connect(server_name, stream).await
+        })
     }
 }

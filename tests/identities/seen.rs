@@ -1,0 +1,52 @@
+//! Clients slowed or denied by their limits, as an operator sees it.
+
+use super::*;
+
+/// The level and the message of the check of clients' limits.
+fn check(daemon: &Daemon) -> (String, String) {
+    let status = get(daemon, "/status").json();
+    let checks = status["checks"].as_array().expect("checks");
+    let check = checks.iter().find(|check| check["name"] == "client_limits").expect("the check");
+    let text = |key: &str| check[key].as_str().expect("a text").to_owned();
+    (text("level"), text("message"))
+}
+
+/// Has a client go on until the check warns, and then leave. Returns the check's message.
+fn warns_and_is_ok_again(daemon: &Daemon, mut client: Wire, ask: impl Fn() -> Ask) -> String {
+    assert_eq!(check(daemon).0, "ok");
+    let message = poll("a warning", || {
+        for _ in 0..20 {
+            client.call(&ask().bytes());
+        }
+        let (level, message) = check(daemon);
+        (level == "warn").then_some(message)
+    });
+    assert_eq!(get(daemon, "/readyz").code, 200);
+    poll("its line in the log", || daemon.log().contains("check client_limits warns: ").then_some(()));
+    drop(client);
+    poll("it is ok again", || (check(daemon).0 == "ok").then_some(()));
+    poll("a line for that", || daemon.log().contains("check client_limits is ok again: ").then_some(()));
+    assert_eq!(daemon.log().matches("check client_limits warns: ").count(), 1);
+    message
+}
+
+#[test]
+fn clients_that_meet_their_limits_turn_a_check_yellow_and_back() {
+    let identities = identity("billing", "rate = 10") + &identity("orders", "sources = [\"fast\"]");
+    let slowed = with_tokens(&identities);
+    let message = warns_and_is_ok_again(&slowed, shown(&slowed, BILLING), || Ask::of(10).wait_ms(0));
+    assert!(message.contains("% of the requests of identity billing were slowed or denied"), "{message}");
+    let orders = get(&slowed, "/status").json()["identities"][1].clone();
+    assert_eq!((&orders["name"], &orders["last_minute"]["limited"]), (&"orders".into(), &0.into()));
+    let denied = with_tokens(&identities);
+    let message = warns_and_is_ok_again(&denied, shown(&denied, ORDERS), || Ask::of(1).source(SLOW));
+    assert!(message.contains("identity orders were slowed or denied"), "{message}");
+}
+
+#[test]
+fn addresses_that_meet_their_rate_turn_a_check_yellow_and_back() {
+    let config = format!("limits.rate_per_address = 10\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).admin().start();
+    let message = warns_and_is_ok_again(&daemon, daemon.connect(), || Ask::of(10).wait_ms(0));
+    assert!(message.contains("of all addresses were slowed or denied"), "{message}");
+}
