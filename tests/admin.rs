@@ -336,7 +336,7 @@ fn status_finds_the_daemon_by_option_variable_and_configuration() {
     let said = status(&["--admin", &admin]);
     let text = String::from_utf8(said.stdout).expect("UTF-8");
     assert_eq!(said.status.code(), Some(0), "{text}");
-    for part in ["Serving, all is as it should be", "source fast: 5 IDs in 1 requests", "99 % within"] {
+    for part in ["Serving, all is as it should be", "source fast: 5 IDs in 1 request", "99 % within"] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
     let json = status(&["--admin", &admin, "--json"]);

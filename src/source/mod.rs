@@ -92,6 +92,12 @@ impl Source {
         now: Now,
     ) -> Self {
         let start = start.max(numbering.first_of(numbering.tick_at(now.wall)));
+        // The first ceiling follows the ID clock, and is written before anybody asks.
+        let catch_up = CatchUp::none();
+        let base = numbering.start_of(numbering.tick_of(start));
+        if base > now.wall {
+            catch_up.raise_to(base, now.boot);
+        }
         let wait_queue = match &numbering {
             Numbering::Snowflake(layout) => {
                 WaitQueue::new(layout.ids_per_tick(), rules.burst_window, tick_of(&numbering))
@@ -107,7 +113,7 @@ impl Source {
             cursor,
             start,
             grant,
-            catch_up: CatchUp::none(),
+            catch_up,
             begins_at: None,
             newest_boot_us,
             wait_queue,

@@ -53,7 +53,8 @@ def until_it_works(work):
             time.sleep(0.05)
 
 
-client = redis.Redis(port=int(sys.argv[1]), single_connection_client=True, client_name="orders")
+# Its pool has one connection then. A `single_connection_client` takes another one for pipelines.
+client = redis.Redis(port=int(sys.argv[1]), client_name="orders")
 client.ping()
 draw(client)
 meet_refusals(client)
