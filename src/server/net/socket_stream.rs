@@ -39,6 +39,16 @@ impl SocketStream {
         }
     }
 
+    /// Returns true if bytes may have arrived, without a system call. If none have, it wakes the task once they do. TLS may
+    /// have decrypted some before, so there it is always true.
+    pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
+        match self {
+            SocketStream::Tcp(stream) => stream.poll_read_ready(cx).is_ready(),
+            SocketStream::Unix(stream) => stream.poll_read_ready(cx).is_ready(),
+            SocketStream::Tls(_) => true,
+        }
+    }
+
     /// Waits until the connection is reset, by the peer or because its machine is unreachable. A peer that only closed its
     /// sending half may still read, and does not end the wait.
     pub(crate) async fn reset(&self) -> io::Error {

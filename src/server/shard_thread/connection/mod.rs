@@ -66,6 +66,7 @@ pub(super) async fn serve<F: Front>(
         backlog: None,
         errors_in_row: 0,
         is_busy: false,
+        turn_cost: 0,
         place: Place::default(),
         guest: guest.map(Box::new),
         share: Share::WHOLE,
@@ -100,6 +101,8 @@ struct Connection<F: Front> {
     errors_in_row: u16,
     /// Its last turn took more than a few requests, so the next one needs a pass of the turnstile.
     is_busy: bool,
+    /// What its last turn cost, and the next one is expected to.
+    turn_cost: usize,
     place: Place,
     /// Its place in the lobby until the client has sent its token.
     guest: Option<Box<Guest>>,
@@ -142,7 +145,7 @@ impl<F: Front> Connection<F> {
                 Turn::Done => true,
                 // Other connections of this shard have their turn before a client that receives a long reply.
                 Turn::Again => {
-                    poll_fn(|cx| self.member.thread.turnstile.poll_pass(&mut self.place, cx)).await;
+                    poll_fn(|cx| self.poll_pass(cx)).await;
                     false
                 }
                 Turn::Waits(waiting, form) => {
@@ -216,8 +219,9 @@ impl<F: Front> Connection<F> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
         state.wakers.remember(self.member.slot(), cx.waker());
-        if self.is_busy {
-            ready!(thread.turnstile.poll_pass(&mut self.place, cx));
+        // One without bytes waits for them, and not for a pass.
+        if self.is_busy && (self.place.is_queued() || self.stream.is_readable(cx)) {
+            ready!(self.poll_pass(cx));
         }
         let mut input = std::mem::take(&mut state.input);
         let live_config = &thread.live_config.borrow();
@@ -225,14 +229,16 @@ impl<F: Front> Connection<F> {
         state.input = input;
         if polled.is_pending() {
             self.note_silent();
-            if self.is_busy {
-                thread.turnstile.give_back();
-            }
         }
         match polled {
             Poll::Pending if live_config.version != version => Poll::Ready(Ok(Turn::Done)),
             polled => polled,
         }
+    }
+
+    /// Completes when the connection has a pass for its next turn.
+    fn poll_pass(&mut self, cx: &Context<'_>) -> Poll<()> {
+        self.member.thread.turnstile.poll_pass(&mut self.place, self.turn_cost, cx)
     }
 
     fn poll_turn_with(
