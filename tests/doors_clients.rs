@@ -216,7 +216,7 @@ fn redis_benchmark() {
     if !has_program("redis-benchmark", "redis-tools") {
         return;
     }
-    let mut server = Restarted::start("resp", "resp.any_key = \"fast\"\nlimits.max_wait = 0");
+    let mut server = Restarted::start("resp", "resp.any_key = \"fast\"\nlimits.max_wait = \"500ms\"");
     let run = |port: u16, arguments: &[&str]| {
         let mut benchmark = Command::new("redis-benchmark");
         let output = benchmark.args(["-p", &port.to_string(), "-q", "--csv"]).args(arguments).output();
@@ -261,7 +261,7 @@ fn pymemcache() {
     }
     let mut python = Command::new(place().join("venv/bin/python"));
     python.arg(script("pymemcache_py.py"));
-    runs_through_door(python, Restarted::start("memcached", "limits.max_wait = 0"), 2 * 120);
+    runs_through_door(python, Restarted::start("memcached", "limits.max_wait = \"500ms\""), 2 * 120);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn libmemcached() {
     if !has_program("memccat", "libmemcached-tools") {
         return;
     }
-    let mut server = Restarted::start("memcached", "limits.max_wait = 0");
+    let mut server = Restarted::start("memcached", "limits.max_wait = \"500ms\"");
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
         let servers = format!("--servers=127.0.0.1:{}", server.port);
@@ -332,7 +332,7 @@ fn apaches_benchmark() {
     if !has_program("ab", "apache2-utils") {
         return;
     }
-    let mut server = Restarted::start("http", "limits.max_wait = 0");
+    let mut server = Restarted::start("http", "limits.max_wait = \"500ms\"");
     for is_clean in [Some(true), Some(false), None] {
         let root = format!("http://127.0.0.1:{}", server.port);
         let run = |path: &str, keeps_alive: &[&str]| {
@@ -360,7 +360,7 @@ fn apaches_benchmark() {
 /// No client of noeqd can be installed here, so these are its exact bytes. Its protocol names no source.
 #[test]
 fn bytes_of_noeqd() {
-    let mut server = Restarted::start("noeqd", "limits.max_wait = 0");
+    let mut server = Restarted::start("noeqd", "limits.max_wait = \"500ms\"");
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
         let mut client = DoorClient::connect(([127, 0, 0, 1], server.port).into());

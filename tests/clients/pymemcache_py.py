@@ -32,7 +32,7 @@ def meet_refusals(client):
     except MemcacheUnknownCommandError:
         pass
     try:
-        # 16 a second, and the daemon lets nothing wait.
+        # 16 a second, and nothing may wait for a second.
         for _ in range(200):
             client.get("slow")
         raise SystemExit("nothing was refused")
