@@ -88,37 +88,6 @@ fn ping_does_not_extend_the_time_to_send_a_token() {
     served.assert_open();
 }
 
-/// PING is all that a client without a token may send.
-#[test]
-fn before_a_token_almost_nothing_is_queued() {
-    const GUESTS: usize = 50;
-    /// Bytes for each: requests of one small read, their replies, and the room that buffers have to spare.
-    const KEPT_MAX: f64 = 8.0 * 1_024.0;
-    let daemon = with_tokens(100, "").admin().start();
-    let pings = wire::ping(1, &[7; 64]).repeat(1_000);
-    let guests: Vec<TcpStream> = (0..GUESTS)
-        .map(|_| {
-            let stream = TcpStream::connect(tcp_of(&daemon)).expect("the daemon listens");
-            stream.set_nonblocking(true).expect("it can be set");
-            stream
-        })
-        .collect();
-    let mut written = vec![0; GUESTS];
-    let mut send_and_look = || {
-        for (mut stream, written) in guests.iter().zip(&mut written) {
-            while let Ok(size) = std::io::Write::write(&mut stream, &pings[*written % pings.len()..]) {
-                *written += size;
-            }
-        }
-        sample(&scrape(&daemon), "snowbank_queued_bytes")
-    };
-    poll("replies in queues", || (send_and_look() > 0.0).then_some(()));
-    for _ in 0..30 {
-        let queued = send_and_look();
-        assert!(queued <= GUESTS as f64 * KEPT_MAX, "{queued} bytes queued");
-    }
-}
-
 #[test]
 fn who_asks_for_nothing_over_http_is_counted_too() {
     let daemon = with_tokens(100, "").admin().door("http").start();
