@@ -145,8 +145,8 @@ fn a_client_over_http_that_never_reads_is_reset() {
     assert_reset_once_closed(&daemon, connect_deaf(daemon.addresses[1].tcp(), request));
 }
 
-/// Waits until the daemon has closed the connection of a client that never reads. What the kernel took for it is dropped, and
-/// not kept for a peer that may read some day.
+/// Waits until the daemon has closed the connection of a client that never reads. The kernel drops what it took, and does not
+/// keep it for a peer that may read some day.
 #[track_caller]
 fn assert_reset_once_closed(daemon: &Daemon, mut deaf: TcpStream) {
     poll("the end of a client that never reads", || {

@@ -37,7 +37,7 @@ impl Kind {
     }
 }
 
-/// What a request asks for. Redis adds the count to a key.
+/// The contents of a request. Redis adds the count to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) count: u32,
@@ -82,7 +82,7 @@ pub(crate) struct Victim {
     tls: SocketAddr,
     admin: SocketAddr,
     needs_token: bool,
-    /// What the client asks for, and the time between two requests.
+    /// The client's request, and the time between two of them.
     modest: (Wanted, Duration),
 }
 
