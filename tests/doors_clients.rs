@@ -5,13 +5,12 @@ mod support;
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use support::door::DoorClient;
 use support::resp::Client;
-use support::{Daemon, Setup, has_program, skip};
+use support::{Daemon, Port, Setup, has_program, skip};
 
 /// Two sources that always have IDs, and one of 16 a second.
 const SOURCES: &str = r#"
@@ -31,7 +30,7 @@ worker_ids = 1
 struct Restarted {
     home: tempfile::TempDir,
     door: &'static str,
-    port: u16,
+    port: Port,
     settings: &'static str,
     daemon: Daemon,
 }
@@ -39,18 +38,16 @@ struct Restarted {
 impl Restarted {
     fn start(door: &'static str, settings: &'static str) -> Restarted {
         let home = support::directory();
-        // Free again once this listener is dropped. Nothing else of this machine picks it in between, save by bad luck.
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-        let daemon = Self::serve(home.path(), (door, port), settings);
+        let port = Port::take();
+        let daemon = Self::serve(home.path(), (door, &port), settings);
         Restarted { home, door, port, settings, daemon }
     }
 
-    fn serve(home: &Path, (door, port): (&str, u16), settings: &str) -> Daemon {
+    fn serve(home: &Path, (door, port): (&str, &Port), settings: &str) -> Daemon {
         Setup::configured(&format!("{settings}\n{SOURCES}"))
             .env("SNOWBANK_STATE_DIR", home.join("state"))
             .env("SNOWBANK_LOCK_DIR", home.join("locks"))
-            .option(&format!("--{door}"), format!("127.0.0.1:{port}"))
+            .option(&format!("--{door}"), port.address().to_string())
             .listeners(2)
             .start()
     }
@@ -62,7 +59,7 @@ impl Restarted {
         } else {
             self.daemon.kill();
         }
-        let daemon = Self::serve(self.home.path(), (self.door, self.port), self.settings);
+        let daemon = Self::serve(self.home.path(), (self.door, &self.port), self.settings);
         Restarted { daemon, ..self }
     }
 }
@@ -94,7 +91,7 @@ fn runs_through(command: Command, settings: &'static str) {
 
 /// Runs a client through its phases, each with this many IDs: a restart follows the first, a kill -9 the second.
 fn runs_through_door(mut command: Command, mut server: Restarted, ids_per_phase: usize) {
-    command.arg(server.port.to_string()).arg(place().join("node_modules"));
+    command.arg(server.port.number().to_string()).arg(place().join("node_modules"));
     let mut client =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the client's program runs");
     let mut next = client.stdin.take().expect("piped");
@@ -180,8 +177,11 @@ fn redis_cli() {
         for source in ["fast", "second"] {
             let run = |arguments: &[&str]| {
                 let mut cli = Command::new("redis-cli");
-                let output =
-                    cli.args(["-p", &server.port.to_string()]).args(arguments).output().expect("it runs");
+                let output = cli
+                    .args(["-p", &server.port.number().to_string()])
+                    .args(arguments)
+                    .output()
+                    .expect("it runs");
                 assert!(output.status.success(), "{output:?}");
                 String::from_utf8(output.stdout).expect("text")
             };
@@ -194,7 +194,7 @@ fn redis_cli() {
             assert!(refusal.starts_with("UNKNOWN_SOURCE "), "{refusal}");
             // Its pipeline shows no replies, and counts them.
             let mut pipe = Command::new("redis-cli");
-            pipe.args(["-p", &server.port.to_string(), "--pipe"])
+            pipe.args(["-p", &server.port.number().to_string(), "--pipe"])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped());
             let mut pipe = pipe.spawn().expect("it runs");
@@ -233,15 +233,15 @@ fn redis_benchmark() {
             &["-P", "16", "-n", "20000", "-r", "100000", "-t", "incr"],
             &["-P", "16", "-n", "20000", "INCR", "second"],
         ] {
-            let (is_ended, found) = run(server.port, arguments);
+            let (is_ended, found) = run(server.port.number(), arguments);
             assert!(is_ended && found.contains("\"INCR") && !found.contains("rror"), "{found}");
             for source in ["fast", "second"] {
-                let mut client = Client::to(([127, 0, 0, 1], server.port).into());
+                let mut client = Client::to(server.port.address());
                 client.send(format!("INCR {source}\r\n"));
                 drawn.add(&format!("ID {source} {}", client.integer()));
             }
         }
-        let (_, refused) = run(server.port, &["-c", "1", "-P", "16", "-n", "200", "INCR", "slow"]);
+        let (_, refused) = run(server.port.number(), &["-c", "1", "-P", "16", "-n", "200", "INCR", "slow"]);
         assert!(refused.contains("EXHAUSTED retry_after_ms="), "{refused}");
         if let Some(is_clean) = is_clean {
             server = server.again(is_clean);
@@ -272,7 +272,7 @@ fn libmemcached() {
     let mut server = Restarted::start("memcached", "limits.max_wait = \"500ms\"");
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
-        let servers = format!("--servers=127.0.0.1:{}", server.port);
+        let servers = format!("--servers={}", server.port.address());
         for form in [&[][..], &["--binary"]] {
             let keys = ["fast", "second"].repeat(20);
             let ids = output_of(Command::new("memccat").arg(&servers).args(form).args(&keys));
@@ -307,7 +307,7 @@ fn curl() {
     let mut server = Restarted::start("http", "");
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
-        let root = format!("http://127.0.0.1:{}", server.port);
+        let root = format!("http://{}", server.port.address());
         for source in ["fast", "second"] {
             // One connection, as many requests.
             let one = format!("{root}/v1/ids?source={source}&count=[1-20]");
@@ -334,7 +334,7 @@ fn apaches_benchmark() {
     }
     let mut server = Restarted::start("http", "limits.max_wait = \"500ms\"");
     for is_clean in [Some(true), Some(false), None] {
-        let root = format!("http://127.0.0.1:{}", server.port);
+        let root = format!("http://{}", server.port.address());
         let run = |path: &str, keeps_alive: &[&str]| {
             let mut ab = Command::new("ab");
             let ab = ab.args(["-q", "-n", "1000", "-c", "4"]).args(keeps_alive);
@@ -363,7 +363,7 @@ fn bytes_of_noeqd() {
     let mut server = Restarted::start("noeqd", "limits.max_wait = \"500ms\"");
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
-        let mut client = DoorClient::connect(([127, 0, 0, 1], server.port).into());
+        let mut client = DoorClient::connect(server.port.address());
         client.send([255, 1, 100]);
         for id in client.read(356 * 8).chunks_exact(8) {
             let id = u64::from_be_bytes(id.try_into().expect("8 bytes"));

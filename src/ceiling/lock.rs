@@ -1,27 +1,25 @@
 //! A worker ID of a layout is held once per machine, whatever the state directories: by one locked file for each.
 //!
-//! The file's name is a hash of the ID space and the worker ID's number in it. Layouts of other spaces can make the same
-//! IDs, so the other locks that are held are checked too (`neighbours.rs`).
-//!
-//! A ticket counter has one lock, named by a hash of its name, by its increment and its offset.
+//! `lock_names.rs` has the files' names. Layouts of other ID spaces can make the same IDs, so the other locks that are held
+//! are checked too (`neighbours.rs`). A ticket counter has one lock.
 //!
 //! Below its holder, the file of a worker ID names the bound up to which its IDs were granted: its [`Mark`].
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::hash::Hasher;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::lock_names::{kin_paths, lock_paths};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
 use super::mark::Mark;
 use super::neighbours::check_neighbours;
 use super::store::Record;
 use super::writers::{Untrusted, Writers, open_file};
 use super::{LockError, Owner, TakenOver};
-use crate::numbering::{Numbering, TicketCounter};
+use crate::numbering::Numbering;
 
 /// For this user alone. The package makes one for root and its group.
 const DIRECTORY_MODE: u32 = 0o700;
@@ -179,53 +177,6 @@ fn held(numbering: &Numbering, worker: u64, holder: String) -> LockError {
     }
 }
 
-/// Returns the worker IDs of a numbering, each with the path of its lock. A ticket counter has one lock, for worker 0.
-pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> Vec<(u64, PathBuf)> {
-    match numbering {
-        Numbering::Snowflake(numbering) => {
-            let layout = numbering.layout();
-            let space = fingerprint(&layout.space().to_string());
-            let path = |worker| {
-                let number = layout.number_in_space(worker);
-                (worker, directory.join(format!("{space:016x}-{number}.lock")))
-            };
-            numbering.workers().iter().map(path).collect()
-        }
-        Numbering::Ticket(counter) => {
-            let (increment, offset) = (counter.increment(), counter.offset());
-            vec![(0, directory.join(format!("{}-{increment}-{offset}.lock", prefix_of(counter))))]
-        }
-    }
-}
-
-/// Returns the start of the names of all locks of counters of this name.
-fn prefix_of(counter: &TicketCounter) -> String {
-    format!("{:016x}", fingerprint(&format!("ticket {}", counter.name())))
-}
-
-/// Returns the locks of all counters with the name of this one that can hand out the same numbers, its own too if it is
-/// there. Their marks count for this one: they were left under another increment or offset.
-pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> Result<Vec<PathBuf>, LockError> {
-    let Numbering::Ticket(counter) = numbering else { return Ok(Vec::new()) };
-    let refused = |error| LockError::NotLocked { path: directory.to_owned(), error };
-    let mut kin = Vec::new();
-    for entry in fs::read_dir(directory).map_err(refused)? {
-        let path = entry.map_err(refused)?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let numbers = name.strip_prefix(&prefix_of(counter)).and_then(|rest| rest.strip_suffix(".lock"));
-        let Some((increment, offset)) = numbers.and_then(|rest| rest.strip_prefix('-')?.split_once('-'))
-        else {
-            continue;
-        };
-        let (Ok(increment), Ok(offset)) = (increment.parse(), offset.parse()) else { continue };
-        let other = TicketCounter::new(counter.name(), increment, offset);
-        if other.is_ok_and(|other| other.shares_ids_with(counter)) {
-            kin.push(path);
-        }
-    }
-    Ok(kin)
-}
-
 /// Reads the mark of a lock that no daemon holds. One that others could have written does not count.
 fn free_mark(path: PathBuf, writers: Writers) -> Result<Option<(PathBuf, Mark)>, LockError> {
     let damaged = |error| LockError::MarkDamaged { path: path.clone(), error };
@@ -282,27 +233,6 @@ pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
             }
             mark => Ok(mark),
         },
-    }
-}
-
-/// A name for an ID space that is the same in every process and release: FNV-1a, 64 bits.
-fn fingerprint(space: &str) -> u64 {
-    let mut hasher = Fnv1a(0xcbf2_9ce4_8422_2325);
-    hasher.write(space.as_bytes());
-    hasher.finish()
-}
-
-struct Fnv1a(u64);
-
-impl Hasher for Fnv1a {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 

@@ -9,6 +9,7 @@ mod errors;
 mod holder;
 mod identity;
 mod lock;
+mod lock_names;
 mod locked_file;
 mod mark;
 mod neighbours;

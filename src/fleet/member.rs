@@ -1,14 +1,16 @@
 //! A daemon at its coordinator: it takes numbers, raises and looks at their keys, and lets them go. Each call blocks on the
 //! coordinator for a bounded time, and what the answers mean is decided in `rules`.
 
+mod pick;
 mod take;
+mod want;
 
 use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
 use super::rules::{Holding, Loss, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
 
-pub use take::{JoinError, Taken, Want};
+pub use want::{JoinError, Taken, Want};
 
 /// The most tries of one write against answers that show other versions of our own: each needs a lost answer before it.
 const TRIES_MAX: usize = 3;

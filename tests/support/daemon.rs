@@ -104,6 +104,11 @@ impl Setup {
         self
     }
 
+    pub(crate) fn stderr(mut self, stderr: impl Into<Stdio>) -> Setup {
+        self.command.stderr(stderr);
+        self
+    }
+
     pub(crate) fn stdin(mut self, stdin: Stdio) -> Setup {
         self.command.stdin(stdin);
         self
@@ -176,7 +181,7 @@ impl Setup {
     pub(crate) fn start(mut self) -> Daemon {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
-        let stderr = Text::of(child.stderr.take().expect("piped"));
+        let stderr = child.stderr.take().map_or_else(Text::empty, Text::of);
         let mut daemon =
             Daemon { child, status: None, addresses: Vec::new(), stdout, stderr, directory: self.directory };
         for _ in 0..self.listeners {
@@ -193,7 +198,7 @@ impl Setup {
     pub(crate) fn end(mut self) -> Ended {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Text::of(child.stdout.take().expect("piped"));
-        let stderr = Text::of(child.stderr.take().expect("piped"));
+        let stderr = child.stderr.take().map_or_else(Text::empty, Text::of);
         let status = wait(&mut child).unwrap_or_else(|| {
             let _ = child.kill();
             let _ = child.wait();
@@ -269,6 +274,11 @@ impl Daemon {
     /// Returns its standard error so far.
     pub(crate) fn log(&self) -> String {
         self.stderr.so_far()
+    }
+
+    /// Waits until its log has the text: a thread reads it, some time after it was written.
+    pub(crate) fn assert_logs(&self, part: &str) {
+        poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -389,6 +399,11 @@ impl Text {
             }
         });
         Text { bytes, reader: Some(reader) }
+    }
+
+    /// Of a stream that leads elsewhere.
+    fn empty() -> Text {
+        Text { bytes: Arc::default(), reader: None }
     }
 
     fn so_far(&self) -> String {
