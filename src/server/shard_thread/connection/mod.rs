@@ -101,7 +101,7 @@ struct Connection<F: Front> {
     errors_in_row: u16,
     /// Its last turn took more than a few requests, so the next one needs a pass of the turnstile.
     is_busy: bool,
-    /// What its last turn cost, and the next one is expected to.
+    /// The cost of its last turn, and so the expected one of the next.
     turn_cost: usize,
     place: Place,
     /// Its place in the lobby until the client has sent its token.
