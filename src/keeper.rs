@@ -16,141 +16,29 @@
 //! - A ceiling counts only while the source's grant has the generation from before its write was handed out. A thread
 //!   that takes a grant away starts another generation, so that grants come back only from writes handed out later.
 
+mod looked;
 mod managed_source;
 mod reservation;
+mod writer;
 
+pub use looked::{Looked, Written};
 pub use managed_source::{ManagedSource, PERIOD, Reach};
+pub use writer::{Outcome, Write};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::managed_source::Durable;
-use crate::ceiling::{StoreError, TakenOver};
-use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
+use self::writer::{UnderWay, Writer};
+use crate::ceiling::TakenOver;
+use crate::clock::{BootMicros, Now, Reading, StepWatch, Wall};
 use crate::source::Source;
 use snowbank_client::layout::Position;
 
 /// The most that the believed wall − boot may differ from the stored one. A clock that is slewed changes it by this much in
 /// half an hour at most. It is far below every `max_step` that makes sense, so a start never holds what was believed before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
-
-/// Ceilings for one writer to make durable, all together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
-    /// The writer, counted from 0.
-    pub writer: usize,
-    /// The write's number among this writer's: its outcome carries it.
-    pub number: u64,
-    /// The ceilings, each with its source's index.
-    pub ceilings: Vec<(usize, Position)>,
-    /// The sum of the generations of the sources' grants: another one after a grant was taken away.
-    pub generation: u64,
-    /// The ticket sources whose numbers another copy of the machine may hand out. A start must refuse them.
-    pub restored: Vec<usize>,
-    /// True for sources that join: the writer has none of them yet, and their indices follow those it has.
-    pub is_join: bool,
-    /// Wall − boot as the daemon believes it, in microseconds.
-    pub wall_minus_boot_us: i64,
-}
-
-/// The end of a write.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The writer.
-    pub writer: usize,
-    /// The number of the write.
-    pub number: u64,
-    /// Ok if all of its ceilings are durable. After an error they may be durable too.
-    pub result: Result<(), StoreError>,
-}
-
-/// A write that was handed out, and has no outcome yet.
-#[derive(Debug)]
-struct UnderWay {
-    number: u64,
-    is_join: bool,
-    began: BootMicros,
-    ceilings: Vec<(usize, Durable)>,
-    wall_minus_boot_us: i64,
-}
-
-/// The keeper's record of one writer.
-#[derive(Debug)]
-struct Writer {
-    reach: Reach,
-    /// By source.
-    durable: Vec<Durable>,
-    /// By source, the ceilings that become durable with the next ones, where the last writes may be lost.
-    unsure: BTreeMap<usize, Durable>,
-    /// The belief of wall − boot that is stored with them.
-    wall_minus_boot_us: i64,
-    writes: u64,
-    under_way: Option<UnderWay>,
-    /// When ceilings rise next, all together, unless one is needed before.
-    due: Option<BootMicros>,
-    /// Why the last write failed. No write is handed out before it is due then.
-    failure: Option<StoreError>,
-}
-
-impl Writer {
-    fn is_lossy(&self) -> bool {
-        matches!(self.reach, Reach::LossyFleet(_))
-    }
-
-    /// Takes a source's ceiling that was acknowledged, and returns the one that is durable now.
-    fn acknowledge(&mut self, index: usize, newest: Durable) -> Durable {
-        if !self.is_lossy() {
-            return newest;
-        }
-        let before = self.unsure.insert(index, newest);
-        before.or(self.durable.get(index).copied()).unwrap_or(newest)
-    }
-}
-
-/// The result of a look.
-#[derive(Debug)]
-pub struct Looked {
-    /// The state of the wall clock.
-    pub clock: Observed,
-    /// Why ceilings that were to rise did not, at the last try of a writer with seconds of reach.
-    pub failure: Option<StoreError>,
-    /// The same of the fleet's coordinator.
-    pub fleet_failure: Option<StoreError>,
-    /// By source, the fleet's ceilings that are durable. Empty without a fleet.
-    pub fleet_ceilings: Vec<Position>,
-    /// Why nothing is handed out any more.
-    pub taken_over: Option<TakenOver>,
-    /// True if grants that were taken away are back.
-    pub is_renewed: bool,
-    /// True if requests wait that may have their turn now.
-    pub some_wait: bool,
-    /// True if a source was used so recently that its ceiling is still raised.
-    pub is_in_use: bool,
-    /// The writes to hand out now.
-    pub writes: Vec<Write>,
-    /// Since when the oldest write is under way, apart from the coordinator's.
-    pub under_way_since: Option<BootMicros>,
-    /// The time after which a write is slow: half of the shortest horizon. Requests meet their ceiling after the other half.
-    pub slow_write: Duration,
-    /// After how long it wants to look again, unless a claim meets its ceiling or a write ends before.
-    pub next_in: Duration,
-}
-
-/// The end of a write that counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// The reach of its writer.
-    pub reach: Reach,
-    /// When it was handed out.
-    pub began: BootMicros,
-    /// True if its ceilings are durable.
-    pub is_durable: bool,
-    /// True if it was of sources that join. If it failed, they are given up.
-    pub is_join: bool,
-    /// The number of sources that have joined with it: all writers have their first ceilings.
-    pub joined: usize,
-}
 
 /// Decides when which ceilings are written, and raises grants when they are durable.
 #[derive(Debug)]
@@ -423,15 +311,7 @@ impl Keeper {
             return Some(written);
         }
         writer.wall_minus_boot_us = wall_minus_boot_us;
-        for &(index, newest) in &ceilings {
-            let durable = writer.acknowledge(index, newest);
-            match writer.durable.get_mut(index) {
-                Some(before) => *before = durable,
-                // One that was given up meanwhile is not there any more.
-                None if index < self.sources.len() => writer.durable.push(durable),
-                None => {}
-            }
-        }
+        writer.acknowledge_all(&ceilings, self.sources.len());
         if writer.reach != Reach::Local {
             writer.due = None;
         } else if !is_join {

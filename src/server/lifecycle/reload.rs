@@ -146,16 +146,7 @@ impl Reloader {
         let supplies: Vec<Supply> = before.supplies.iter().cloned().chain(new).collect();
         let live_config = |version, info_json| {
             let facts = Facts::new(&settings, info_json, access.clone());
-            let text = settings.to_text();
-            LiveConfig {
-                version,
-                facts,
-                limits: settings.limits.clone(),
-                peers: secrets.peers.clone(),
-                clock_tolerance: settings.fleet.clock_tolerance,
-                supplies: supplies.clone(),
-                text,
-            }
+            LiveConfig::new(version, &settings, facts, secrets.peers.clone(), supplies.clone())
         };
         if !names.is_empty() {
             // A client that learns of a source from INFO may request its IDs from any shard. So all shards have the source

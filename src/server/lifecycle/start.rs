@@ -94,10 +94,7 @@ impl Server {
         let (Opened { info_json, shards, listeners, admin }, access) = opened;
 
         let facts = Facts::new(settings, info_json, access);
-        let (limits, text) = (settings.limits.clone(), settings.to_text());
-        let clock_tolerance = settings.fleet.clock_tolerance;
-        let live_config =
-            LiveConfig { version: 0, facts, limits, peers: secrets.peers, clock_tolerance, supplies, text };
+        let live_config = LiveConfig::new(0, settings, facts, secrets.peers, supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
