@@ -107,7 +107,7 @@ fn a_half_request_whose_rest_never_comes_delays_a_stop_for_drain_timeout_only() 
     half.assert_waits_a_moment();
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
-    assert!(daemon.log().contains("had a request half sent"), "{}", daemon.log());
+    daemon.assert_logs("had a request half sent");
 }
 
 /// Starts a daemon with an admin listener, which serves for so long after SIGTERM.
@@ -132,7 +132,7 @@ fn load_balancers_see_a_stop_while_the_daemon_still_serves() {
     for wire in [&mut held, &mut daemon.connect()] {
         assert_eq!(wire.next(Ask::of(3)).id_count(), Some(3));
     }
-    assert!(daemon.log().contains("the listeners close after drain_delay"), "{}", daemon.log());
+    daemon.assert_logs("the listeners close after drain_delay");
     // A second signal ends the delay.
     daemon.signal(Signal::TERM);
     held.assert_closed();

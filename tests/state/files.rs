@@ -95,7 +95,7 @@ fn another_machines_state_needs_adopt_state() {
     }
     let daemon = machine.setup().args(["--adopt-state"]).start();
     assert!(one(&mut daemon.connect()) > last);
-    assert!(daemon.log().contains("adopted the state of another machine"), "{}", daemon.log());
+    daemon.assert_logs("adopted the state of another machine");
     daemon.stop();
     machine.start().stop();
 }

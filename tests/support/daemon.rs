@@ -269,6 +269,11 @@ impl Daemon {
         self.stderr.so_far()
     }
 
+    /// Waits until its log has the text: a thread reads it, some time after it was written.
+    pub(crate) fn assert_logs(&self, part: &str) {
+        poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the daemon can be sent a signal");
     }
