@@ -329,7 +329,7 @@ mod tests {
             };
             let (one, other) = (counter(one), counter(other));
             let has = |counter: &TicketCounter, id: u64| {
-                id >= counter.offset && (id - counter.offset).is_multiple_of(counter.increment)
+                id >= counter.offset() && (id - counter.offset()).is_multiple_of(counter.increment())
             };
             let meets = (1..300).any(|id| has(&one, id) && has(&other, id));
             prop_assert_eq!(one.shares_ids_with(&other), meets);

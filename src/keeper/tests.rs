@@ -3,7 +3,7 @@ mod jumps;
 mod tickets;
 
 use super::*;
-use crate::ceiling::{CeilingRule, Grant};
+use crate::ceiling::{CeilingRule, Grant, StoreError};
 use crate::clock::{Remembered, StepRule};
 use crate::numbering::Numbering;
 use crate::source::{Bound, OnStepBack, Rules, SequenceStart};

@@ -1,5 +1,7 @@
 //! The reference of all settings, `docs/snowbank.toml`, and the packaged configuration.
 
+use std::fmt::Write;
+
 use super::*;
 
 /// The reference with its settings, which are commented out, made to count.

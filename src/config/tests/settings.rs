@@ -1,6 +1,5 @@
 //! Reading settings, their defaults, and the reference that lists them.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use super::*;
