@@ -11,9 +11,9 @@ use std::thread;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::DEADLINE;
 use super::output::{Lines, Text};
 use super::wire::Wire;
+use super::{DEADLINE, poll};
 
 /// The addresses on which a daemon listens, by its own lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
