@@ -19,7 +19,7 @@ use support::frozen::FrozenThread;
 use support::has_program;
 use support::machine::Machine;
 use support::manager::Manager;
-use support::{Address, Ask, Reply, Setup, Wire, poll};
+use support::{Address, Ask, Port, Reply, Setup, Wire, poll};
 
 /// A watchdog's period for tests. The daemon feeds it at half of that.
 const PERIOD: Duration = Duration::from_millis(400);

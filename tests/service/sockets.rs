@@ -67,8 +67,8 @@ fn several_sockets_come_by_systemd_s_own_hand() {
     }
     let directory = support::directory();
     let path = directory.path().join("socket");
-    let port = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound").port();
-    let tcp = format!("127.0.0.1:{port}");
+    let port = Port::take();
+    let tcp = port.address().to_string();
     let path_text = path.to_str().expect("text");
     let pass_on = ["-E", "SNOWBANK_STATE_DIR", "-E", "SNOWBANK_LOCK_DIR"];
     let listen = ["-l", &tcp, "-l", path_text, "--fdname=native:native"];

@@ -102,6 +102,11 @@ impl Setup {
         self
     }
 
+    pub(crate) fn stderr(mut self, stderr: impl Into<Stdio>) -> Setup {
+        self.command.stderr(stderr);
+        self
+    }
+
     pub(crate) fn stdin(mut self, stdin: Stdio) -> Setup {
         self.command.stdin(stdin);
         self
@@ -174,7 +179,7 @@ impl Setup {
     pub(crate) fn start(mut self) -> Daemon {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
-        let stderr = Text::of(child.stderr.take().expect("piped"));
+        let stderr = child.stderr.take().map_or_else(Text::empty, Text::of);
         let mut daemon =
             Daemon { child, status: None, addresses: Vec::new(), stdout, stderr, directory: self.directory };
         for _ in 0..self.listeners {
@@ -191,7 +196,7 @@ impl Setup {
     pub(crate) fn end(mut self) -> Ended {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Text::of(child.stdout.take().expect("piped"));
-        let stderr = Text::of(child.stderr.take().expect("piped"));
+        let stderr = child.stderr.take().map_or_else(Text::empty, Text::of);
         let status = wait(&mut child).unwrap_or_else(|| {
             let _ = child.kill();
             let _ = child.wait();

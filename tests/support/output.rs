@@ -47,6 +47,11 @@ impl Text {
         Text { bytes, reader: Some(reader) }
     }
 
+    /// Of a stream that leads elsewhere.
+    pub(super) fn empty() -> Text {
+        Text { bytes: Arc::default(), reader: None }
+    }
+
     pub(super) fn so_far(&self) -> String {
         String::from_utf8_lossy(&self.bytes.lock().expect("no reader panics")).into_owned()
     }

@@ -55,7 +55,7 @@ pub struct DiskStore {
 #[derive(Debug)]
 struct StoredSource {
     record: Record,
-    /// Its first position, if that is the ceiling of a crash. A clean stop that finds nothing claimed leaves it as such.
+    /// Its first position, unless IDs were handed out up to there. A clean stop that finds nothing claimed leaves it untouched.
     crashed_at: Option<Position>,
     /// The records that it replaced when it joined. They count again if it is given up.
     replaced: Vec<Record>,
@@ -188,7 +188,7 @@ impl DiskStore {
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
         self.store(raises, wall_minus_boot_us, |StoredSource { record, .. }, ceiling| {
             let record = record.at(ceiling.max(record.ceiling));
-            Record { clean: false, ..record }
+            Record { clean: false, untouched: false, ..record }
         })
     }
 
@@ -206,7 +206,8 @@ impl DiskStore {
     /// The lower ceilings may not be durable; then the old ones may stand.
     pub fn trim(&mut self, trims: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
         self.store(trims, wall_minus_boot_us, |StoredSource { record, crashed_at, .. }, cursor| Record {
-            clean: crashed_at.is_none_or(|crashed_at| cursor > crashed_at),
+            clean: true,
+            untouched: crashed_at.is_some_and(|crashed_at| cursor <= crashed_at),
             ..record.at(cursor)
         })
     }

@@ -66,7 +66,7 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     assert_eq!((stored[0].ceiling, stored[0].clean), (Position(123), true));
     assert_eq!(stored[0].wall_minus_boot_us, 10, "what was believed at the stop");
     store.trim(&[(0, Position(100))], 10).unwrap();
-    assert!(!read(directory.path()).unwrap()[0].clean, "nothing was claimed since the crash");
+    assert!(!read(directory.path()).unwrap()[0].ends_at_a_claim(), "nothing was claimed since the crash");
 }
 
 #[test]

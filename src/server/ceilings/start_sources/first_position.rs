@@ -48,7 +48,7 @@ impl FirstPosition {
     ) -> Self {
         let mut ends_here =
             records.iter().filter(|record| numbering.position_from(record.id_bound) == position).peekable();
-        let is_clean = ends_here.peek().is_some() && ends_here.all(|record| record.clean);
+        let is_clean = ends_here.peek().is_some() && ends_here.all(Record::ends_at_a_claim);
         let below = Position(position.0.saturating_sub(1));
         let is_above = |bound: u64| bound > numbering.id_bound(below);
         let is_own = |record: &&Record| record.numbering.is_part_of(numbering);
