@@ -66,7 +66,7 @@ impl Numbering {
         }
     }
 
-    /// Returns true if it is a ticket source's.
+    /// Returns whether this is the numbering of a ticket source.
     #[inline]
     pub fn is_ticket(&self) -> bool {
         matches!(self, Numbering::Ticket(_))
@@ -202,12 +202,12 @@ impl Numbering {
         Position(low)
     }
 
-    /// Returns the numbers of its worker IDs in its ID space. A ticket counter is number 0 of its own.
+    /// Returns the numbers of its worker IDs in its ID space. A ticket counter has the number 0 in a space of its own.
     pub fn numbers_in_space(&self) -> Vec<u64> {
         self.snowflake().map_or_else(|| vec![0], |(layout, workers)| layout.numbers_in_space(workers))
     }
 
-    /// Returns true if both are of one ID space: IDs of the one continue those of the other.
+    /// Returns true if both have the same ID space: IDs of one continue those of the other.
     pub fn is_of_space(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -219,8 +219,8 @@ impl Numbering {
         }
     }
 
-    /// Returns true if the two can hand out the same ID. Layouts whose epochs are years apart count as different. A counter
-    /// never shares IDs with a layout: who counts rows in one table does not number them by time.
+    /// Returns true if the two can hand out the same ID. Layouts whose epochs are years apart count as different. A
+    /// counter never shares IDs with a layout, because rows of one table are numbered by a counter or by time.
     pub fn shares_ids_with(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -233,14 +233,15 @@ impl Numbering {
         }
     }
 
-    /// Returns true if what bounds the other bounds all its IDs: the ID space is the same, and so is each worker ID's number in
-    /// it. Of a ticket counter the highest number counts, whatever increment and offset it was handed out with.
+    /// Returns true if a bound of the other numbering bounds all IDs of this one: the ID space is the same, and the other
+    /// has all its worker IDs. For ticket counters of one name this is always true, because the highest number counts for
+    /// every increment and offset.
     pub fn is_part_of(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
                 let numbers = other.layout().numbers_in_space(other.workers());
                 let mut own = self.numbers_in_space().into_iter();
-                // Numbering ascend with worker IDs.
+                // Numbers ascend with worker IDs.
                 one.layout().space() == other.layout().space()
                     && own.all(|number| numbers.binary_search(&number).is_ok())
             }

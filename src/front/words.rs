@@ -33,7 +33,7 @@ pub struct Refused<'a> {
     pub identity: &'a str,
     /// The source's name.
     pub source: &'a str,
-    /// True if it is a ticket source: no words of worker IDs or the clock.
+    /// True if it is a ticket source, whose refusals do not mention worker IDs or the clock.
     pub is_ticket: bool,
     /// The longest wait that the daemon allows, if the request's was shorter.
     pub longer_wait: Option<Duration>,

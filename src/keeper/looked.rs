@@ -13,9 +13,9 @@ use snowbank_client::layout::Position;
 pub struct Looked {
     /// The state of the wall clock.
     pub clock: Observed,
-    /// Why ceilings that were to rise did not, at the last try of a writer with seconds of reach.
+    /// Why the last try to raise the ceilings in the state directory failed.
     pub failure: Option<StoreError>,
-    /// The same of the fleet's coordinator.
+    /// Why the last try to raise the fleet's ceilings failed.
     pub fleet_failure: Option<StoreError>,
     /// By source, the fleet's ceilings that are durable. Empty without a fleet.
     pub fleet_ceilings: Vec<Position>,
@@ -29,24 +29,24 @@ pub struct Looked {
     pub is_in_use: bool,
     /// The writes to hand out now.
     pub writes: Vec<Write>,
-    /// Since when the oldest write is under way, apart from the coordinator's.
+    /// When the oldest write under way began, apart from the coordinator's.
     pub under_way_since: Option<BootMicros>,
     /// The time after which a write is slow: half of the shortest horizon. Requests meet their ceiling after the other half.
     pub slow_write: Duration,
-    /// After how long it wants to look again, unless a claim meets its ceiling or a write ends before.
+    /// The time until the next look, unless a claim meets its ceiling or a write ends before.
     pub next_in: Duration,
 }
 
-/// The end of a write that counts.
+/// The result of a write that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The reach of its writer.
     pub reach: Reach,
-    /// When it was handed out.
+    /// When it was handed to the writer.
     pub began: BootMicros,
     /// True if its ceilings are durable.
     pub is_durable: bool,
-    /// True if it was of sources that join. If it failed, they are given up.
+    /// True if it was the first write of sources that join. If it failed, they are given up.
     pub is_join: bool,
     /// The number of sources that have joined with it: all writers have their first ceilings.
     pub joined: usize,

@@ -12,15 +12,15 @@ use snowbank_client::layout::Position;
 pub struct Write {
     /// The writer, counted from 0.
     pub writer: usize,
-    /// The write's number among this writer's: its outcome carries it.
+    /// The write's number, counted for each writer. The outcome has the same number.
     pub number: u64,
     /// The ceilings, each with its source's index.
     pub ceilings: Vec<(usize, Position)>,
-    /// The sum of the generations of the sources' grants: another one after a grant was taken away.
+    /// The sum of the generations of the sources' grants. It changes whenever a grant is taken away.
     pub generation: u64,
     /// The ticket sources whose numbers another copy of the machine may hand out. A start must refuse them.
     pub restored: Vec<usize>,
-    /// True for sources that join: the writer has none of them yet, and their indices follow those it has.
+    /// True for sources that join. The writer does not have them yet, and their indices follow those that it has.
     pub is_join: bool,
     /// Wall − boot as the daemon believes it, in microseconds.
     pub wall_minus_boot_us: i64,
@@ -53,15 +53,16 @@ pub(super) struct Writer {
     pub(super) reach: Reach,
     /// By source.
     pub(super) durable: Vec<Durable>,
-    /// By source, the ceilings that become durable with the next ones, where the last writes may be lost.
+    /// By source, acknowledged ceilings that do not count yet, because this writer may lose its last writes. The next
+    /// acknowledgement makes them durable.
     pub(super) unsure: BTreeMap<usize, Durable>,
-    /// The belief of wall − boot that is stored with them.
+    /// The believed wall − boot that is stored with them.
     pub(super) wall_minus_boot_us: i64,
     pub(super) writes: u64,
     pub(super) under_way: Option<UnderWay>,
-    /// When ceilings rise next, all together, unless one is needed before.
+    /// When all ceilings are raised next, unless one is needed before.
     pub(super) due: Option<BootMicros>,
-    /// Why the last write failed. No write is handed out before it is due then.
+    /// Why the last write failed. The next write then waits until `due`.
     pub(super) failure: Option<StoreError>,
 }
 
@@ -76,7 +77,7 @@ impl Writer {
             let durable = self.acknowledge(index, newest);
             match self.durable.get_mut(index) {
                 Some(before) => *before = durable,
-                // One that was given up meanwhile is not there any more.
+                // A source that was given up meanwhile has no entry any more.
                 None if index < sources => self.durable.push(durable),
                 None => {}
             }

@@ -43,9 +43,9 @@ pub struct Lane {
     /// IDs of the current run that must not be taken until this wake-up has checked them. They are kept apart, so that
     /// [`take`](Lane::take) has a single condition to check.
     unchecked_ids: u32,
-    /// The rest of this shard's last direct claim or block: above the current run, below the ring.
+    /// The rest of this shard's last direct claim or block. It lies above the current run and below the ring.
     rest: Span,
-    /// The position after the last block in the own ring.
+    /// The position after the last block in this shard's ring.
     ring_end: Position,
     /// The window of this wake-up. Computed when first used, because most wake-ups use one source.
     window: Option<Window>,
@@ -128,7 +128,7 @@ impl Lane {
         self.current.count = 0;
     }
 
-    /// Returns about how many IDs this shard has. Siblings may take some of them.
+    /// Returns about how many IDs this shard has. Siblings may take some of them at any moment.
     fn here(&self) -> u64 {
         u64::from(self.current.count) + self.rest.count + self.ring().ids()
     }
@@ -175,7 +175,7 @@ impl Lane {
         let short = count.saturating_sub(self.here());
         let left = self.source.left(window);
         if short > left {
-            // Takes nothing unless it serves the whole request, with the help of siblings' blocks.
+            // Takes nothing unless the request can be served in whole with siblings' blocks.
             self.steal(window, short - left);
             if self.here() + left < count {
                 return Err(count);
@@ -204,7 +204,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes IDs that this shard has and that are young enough. Returns how many are missing.
+    /// Takes IDs from this shard's current run, rest and ring, unless they are older than the window. Returns how many are
+    /// missing.
     fn take_here(&mut self, window: &Window, count: u64, runs: &mut Vec<Run>) -> u64 {
         let mut missing = count;
         while missing > 0 {
@@ -227,7 +228,7 @@ impl Lane {
         self.drawn_ids += u64::from(run.count);
     }
 
-    /// Returns the next run of the rest or of the own ring that may be handed out.
+    /// Returns the next run that may be handed out, from the rest or this shard's ring.
     fn next_run(&mut self, window: &Window) -> Option<CurrentRun> {
         let oldest = window.floor.max(self.current.position());
         loop {
@@ -242,7 +243,7 @@ impl Lane {
         }
     }
 
-    /// Moves siblings' blocks to the own ring until it holds `wanted` more IDs.
+    /// Moves siblings' blocks to this shard's ring until it holds `wanted` more IDs.
     ///
     /// A block that does not lie above all of this shard's IDs is dropped. It must not be pushed back, because its owner may
     /// have handed out higher IDs already.
@@ -276,7 +277,7 @@ impl Lane {
         self.current.end.max(Position(self.rest.from.0 + self.rest.count)).max(self.ring_end)
     }
 
-    /// Pushes positions, which lie above all IDs of this shard, into the own ring, which must have room.
+    /// Pushes positions into this shard's ring, which must have room. They must lie above all IDs of this shard.
     fn push(&mut self, span: Span) {
         if self.ring().push(Block { span, generation: self.generation }) {
             self.ring_end = span.end();
@@ -308,8 +309,8 @@ impl Lane {
     /// Ends a request's wait: sets `runs` to the IDs that it got before and those claimed for it since. A refusal gives the
     /// reason if IDs are missing.
     ///
-    /// If the grant was lost after any of them was claimed, `runs` becomes empty and the request is refused. Then IDs
-    /// claimed again after the loss are skipped, because a reply has all its IDs or is a refusal.
+    /// If the grant was lost after any of them was claimed, `runs` becomes empty and the request is refused. IDs claimed
+    /// again after the loss are then skipped, because a reply contains all its IDs or is a refusal.
     pub fn end_wait(&mut self, taken: Taken, finished: &Finished, runs: &mut Vec<Run>) -> Option<Refusal> {
         let Taken { runs: before, generation } = taken;
         runs.clear();

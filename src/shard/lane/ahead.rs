@@ -8,13 +8,13 @@ use crate::shard::Order;
 use crate::shard::ring::RING_BLOCKS;
 use crate::source::Span;
 
-/// The fraction of the burst window, as a divisor, for which a shard claims ahead. Blocks claimed ahead must be young enough
-/// to last that long. So a burst may miss twice that fraction of its reserve: ticks that a claim ahead has skipped, and
-/// blocks of siblings that lie too low. Docs promise an eighth. A smaller fraction would claim more often. At a sixteenth of
-/// the default 10 ms a busy shard claims about 3,200 times a second.
+/// The fraction of the burst window, as a divisor, for which a shard claims ahead. Blocks claimed ahead must be young
+/// enough to last that long. So a burst may lose twice that fraction of its reserve: to ticks that a claim ahead has
+/// skipped, and to siblings' blocks that lie too low. The documents promise an eighth. A smaller fraction would need more
+/// claims. At a sixteenth of the default 10 ms a busy shard claims about 3,200 times a second.
 const AHEAD_SHARE: u32 = 16;
 
-/// The most blocks of one claim ahead, so that siblings can share it and a ring has room for several.
+/// The most blocks of one claim ahead. Siblings can share them, and a ring has room for several claims.
 const BLOCKS_PER_CLAIM: usize = RING_BLOCKS / 4;
 
 /// The fewest IDs that are claimed ahead. For fewer, a direct claim costs no more than the ring.
