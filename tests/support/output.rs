@@ -1,4 +1,4 @@
-//! What a child process prints, line by line or as a whole.
+//! The output of a child process, line by line or as a whole.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{self, Receiver};
