@@ -113,8 +113,9 @@ impl Keeper {
     /// Starts to add sources, whose indices follow those that run. Their first ceilings are written at the next looks, and
     /// granted when they are durable: [`written`](Keeper::written) reports it.
     ///
-    /// # Errors Returns the sources if they cannot join now: the locks are lost, or sources of an earlier call may still
-    /// be written.
+    /// # Errors
+    /// Returns the sources if they cannot join now: the locks are lost, or sources of an earlier call may still be
+    /// written.
     pub fn join(&mut self, newcomers: Vec<ManagedSource>, now: Now) -> Result<(), Vec<ManagedSource>> {
         if self.lost.is_some() || self.is_joining() {
             return Err(newcomers);

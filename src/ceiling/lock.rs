@@ -39,7 +39,8 @@ pub struct WorkerLocks {
 impl WorkerLocks {
     /// Checks that this process still holds all of them.
     ///
-    /// # Errors Another process could hold a worker ID, because a lock's file was removed or replaced.
+    /// # Errors
+    /// Another process could hold a worker ID, because a lock's file was removed or replaced.
     pub fn still_ours(&self) -> Result<(), TakenOver> {
         self.files.iter().try_for_each(LockedFile::still_ours)
     }
@@ -51,7 +52,8 @@ impl WorkerLocks {
 
     /// Marks all of the worker IDs as granted below this ID. Each mark is a small write without a sync: a boot forgets it.
     ///
-    /// # Errors Some could not be marked and keep their old marks.
+    /// # Errors
+    /// Some could not be marked and keep their old marks.
     pub fn mark_granted(&self, id_bound: u64) -> io::Result<()> {
         let Some(state) = &self.state else { return Ok(()) };
         self.mark(&Mark { id_bound, state: state.clone(), is_released: false })
@@ -70,7 +72,8 @@ impl WorkerLocks {
 
     /// Returns the marks of the worker IDs, of all states.
     ///
-    /// # Errors A mark cannot be read, so it is unknown how far IDs were granted.
+    /// # Errors
+    /// A mark cannot be read, so it is unknown how far IDs were granted.
     pub fn marks(&self) -> Result<Vec<Mark>, LockError> {
         let own = self.files.iter().filter_map(|locked| mark_of(locked).transpose());
         let mut marks = own.collect::<Result<Vec<Mark>, LockError>>()?;

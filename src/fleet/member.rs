@@ -185,7 +185,8 @@ impl<C: Coordinator> Member<C> {
     /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free at once. The state must
     /// have that bound already. The notes drop the higher bound first.
     ///
-    /// # Errors This state keeps the numbers until their bounds have passed.
+    /// # Errors
+    /// This state keeps the numbers until their bounds have passed.
     pub fn release(&mut self, bounds: &[Bound]) -> Result<(), String> {
         for Bound { source, id_bound } in self.placed(bounds) {
             let Some(held) = self.sources.get_mut(source) else { continue };

@@ -93,7 +93,8 @@ impl Notes {
 
     /// Makes the notes durable.
     ///
-    /// # Errors The old notes may still be there.
+    /// # Errors
+    /// The old notes may still be there.
     pub fn save(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let document = Document { format: FORMAT, boot: self.boot.clone(), notes: self.notes.clone() };

@@ -62,7 +62,8 @@ impl Operator<'_> {
     /// Writes the marker with these ID spaces. `is_growing` adds those that an existing marker does not have. Returns
     /// whether anything was written.
     ///
-    /// # Errors Another fleet has the name, or the coordinator did not answer.
+    /// # Errors
+    /// Another fleet has the name, or the coordinator did not answer.
     pub fn init(&mut self, spaces: &[String], is_growing: bool) -> Result<bool, OperatorError> {
         let key = Paths::of(self.name).marker();
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();

@@ -63,7 +63,8 @@ impl ReloadResult {
 
     /// Waits for the end of the next reload that begins. Returns the reasons if it was refused.
     ///
-    /// # Errors No reload ended in time.
+    /// # Errors
+    /// No reload ended in time.
     pub fn wait(&self, within: Duration) -> io::Result<Result<(), String>> {
         let deadline = Instant::now() + within;
         let mut has_begun = false;

@@ -85,7 +85,8 @@ impl StateDir {
 
     /// Checks that the lock is still this process's.
     ///
-    /// # Errors Another process could hold the lock.
+    /// # Errors
+    /// Another process could hold the lock.
     pub fn still_ours(&self) -> Result<(), TakenOver> {
         self.lock.still_ours()
     }

@@ -221,7 +221,8 @@ impl SlotFile {
 pub trait Disk {
     /// Writes all of the bytes at this offset.
     ///
-    /// # Errors Any part of the bytes may have been written.
+    /// # Errors
+    /// Any part of the bytes may have been written.
     fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()>;
 
     /// Makes all that was written durable.

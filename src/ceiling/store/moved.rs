@@ -56,7 +56,8 @@ pub enum ImportError {
 impl Export {
     /// Reads an export and checks that its records hold together.
     ///
-    /// # Errors The text is not an export, or a newer program wrote it.
+    /// # Errors
+    /// The text is not an export, or a newer program wrote it.
     pub fn parse(text: &str) -> Result<Export, ImportError> {
         #[derive(Deserialize)]
         struct Head {

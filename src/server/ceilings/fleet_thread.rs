@@ -76,7 +76,8 @@ impl Fleet {
 
     /// Releases the numbers, and waits up to [`RELEASE_TIMEOUT`] for that.
     ///
-    /// # Errors This state keeps the numbers until their bounds have passed.
+    /// # Errors
+    /// This state keeps the numbers until their bounds have passed.
     pub(super) fn end(mut self, bounds: Vec<Bound>) -> Result<(), String> {
         self.0.send(Job::Release(bounds));
         let deadline = Instant::now() + RELEASE_TIMEOUT;

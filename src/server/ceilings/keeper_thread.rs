@@ -255,7 +255,8 @@ impl Ceilings {
 
     /// Ends all claims, and lowers the ceilings to what was claimed. Waits for storage.
     ///
-    /// # Errors The ceilings could not be trimmed. The next start begins above the old ones.
+    /// # Errors
+    /// The ceilings could not be trimmed. The next start begins above the old ones.
     pub(crate) fn seal_and_trim(mut self) -> Result<(), StoreError> {
         let trims = self.keeper.seal();
         // The locks may have been lost since the last look.

@@ -144,6 +144,8 @@ impl Reloader {
         let shards = settings.shards.get();
         let new = sources.into_iter().map(|source| Supply::new(source, shards));
         let supplies: Vec<Supply> = before.supplies.iter().cloned().chain(new).collect();
+        // Nothing below fails, except when the daemon stops.
+        access.supersede(&before.facts.access, clock::os::boot());
         let live_config = |version, info_json| {
             let facts = Facts::new(&settings, info_json, access.clone());
             LiveConfig::new(version, &settings, facts, secrets.peers.clone(), supplies.clone())
@@ -240,7 +242,8 @@ impl Reloader {
 
 /// Gives the sources that run the worker IDs that were picked for them at the start.
 ///
-/// # Errors A source would join a daemon in a fleet. Only a start takes worker numbers.
+/// # Errors
+/// A source would join a daemon in a fleet. Only a start takes worker numbers.
 fn keep_picked(running: &Settings, wanted: &mut Settings) -> Result<(), StartError> {
     for (source, wanted) in running.sources.iter().zip(&mut wanted.sources) {
         if source.name == wanted.name {

@@ -45,7 +45,8 @@ pub(crate) struct Planned {
 /// Starts sources beside those that run, by the rules of a start. `retired` are the stored records beside the running
 /// sources' own. Only the locks of worker IDs are read.
 ///
-/// # Errors Returns why a source cannot start.
+/// # Errors
+/// Returns why a source cannot start.
 pub(crate) fn plan_joining(
     running: &[Arc<Source>],
     retired: &[Record],
