@@ -66,10 +66,10 @@ pub(super) async fn serve<F: Front>(
         backlog: None,
         errors_in_row: 0,
         is_busy: false,
-        turn_cost: 0,
         place: Place::default(),
         guest: guest.map(Box::new),
         share: Share::WHOLE,
+        turn_cost: 0,
     };
     // The peer or its network caused the error. The connection is gone, so the peer cannot be notified, and a log line for
     // each would help no operator.
@@ -102,13 +102,13 @@ struct Connection<F: Front> {
     errors_in_row: u16,
     /// True if its last turn took more than a few requests. The next turn then needs a pass of the turnstile.
     is_busy: bool,
-    /// The cost of its last turn, and so the expected one of the next.
-    turn_cost: usize,
     place: Place,
     /// Its place in the lobby until the client has sent its token.
     guest: Option<Box<Guest>>,
     /// Its share of the budget for what connections keep, as of its last turn.
     share: Share,
+    /// The cost of its last turn, and so the expected one of the next.
+    turn_cost: usize,
 }
 
 /// The outcome of a turn.
