@@ -33,7 +33,7 @@ impl Check {
         self.level == Level::Fail && !SATURATION.contains(&self.name.as_ref())
     }
 
-    /// Returns true for a check of what clients met, which changes with their requests.
+    /// Returns true for a check of clients' experience, which changes with their requests.
     pub(crate) fn is_of_load(&self) -> bool {
         SATURATION.contains(&self.name.as_ref())
     }
