@@ -20,7 +20,7 @@ const SOON_S: f64 = 10.0;
 const SAMPLE_EVERY_S: f64 = 5.0;
 /// The last minute's samples, the one before it, and one to spare.
 const SAMPLES_MAX: usize = 14;
-/// The number of refused or slow requests below which their share says nothing: on a quiet daemon one mistake is a large
+/// The number of refused or slow requests below which their share is ignored: on a quiet daemon one mistake is a large
 /// share.
 const COUNT_MIN: u64 = 5;
 

@@ -52,7 +52,7 @@ pub(crate) struct Status {
     #[serde(default)]
     pub(crate) protocols: Vec<ProtocolStatus>,
     pub(crate) last_minute: LastMinute,
-    /// `None`: the configuration is that of the start.
+    /// `None`: the configuration has not changed since the start.
     pub(crate) last_reload: Option<LastReload>,
     /// The number of errors by code. Contains every code.
     pub(crate) errors: BTreeMap<String, u64>,

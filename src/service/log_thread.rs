@@ -44,7 +44,7 @@ impl<T: Send + 'static> LogQueue<T> {
         Ok(LogQueue { events, progress })
     }
 
-    /// Hands over an event. If there is no room it is lost, and a later one says so.
+    /// Hands over an event. If there is no room it is lost, and a later line counts it.
     pub(super) fn send(&self, event: T) {
         // Before the thread can have written it.
         self.progress.queued.fetch_add(1, Ordering::Relaxed);

@@ -243,7 +243,7 @@ impl Resp {
     }
 }
 
-/// AUTH [user] token. The user's name is not read, because the token tells the identity.
+/// AUTH [user] token. The user's name is ignored, because the token decides the identity.
 fn auth(operands: &[&[u8]], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
     let token = operands.last().copied().unwrap_or_default();
     if conditions.session.show_token(token, &conditions.facts.access).is_err() {

@@ -253,7 +253,7 @@ impl Source {
         }
     }
 
-    /// Claims what the window holds, except for the part that is left to requests that pass, and shares it out.
+    /// Claims the window's positions, except for the part that is left to requests that pass, and shares them out.
     fn feed(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let left_for_passing = self.wait_queue.left_for_passing;
         loop {
@@ -270,7 +270,7 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Notes what each request wants.
+    /// Notes the demand of each request.
     fn weigh(&self, window: &Window, queue: &mut Queue) {
         queue.shares.clear();
         for entry in &mut queue.waiting {
@@ -296,7 +296,7 @@ impl Source {
         queue.finished.extend(served.map(|entry| entry.finish(None)));
     }
 
-    /// Lets requests pass until the next look: those of at most a share of a tick, and this many IDs of them.
+    /// Lets requests pass until the next look: each for at most a share of a tick, and this many IDs in all.
     fn let_pass(&self, waiting: usize, ids: u64) {
         let largest = self.wait_queue.share_of_tick(waiting + 1);
         self.wait_queue.passing_ids_max.store(largest, Ordering::Relaxed);

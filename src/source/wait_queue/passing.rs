@@ -5,7 +5,7 @@
 pub(in crate::source) enum Passage {
     /// No request waits.
     Free,
-    /// It may pass those that wait, and is counted against what they leave until the next look.
+    /// It may pass those that wait. It is counted against the IDs that they leave until the next look.
     Counted(Look),
     /// It must queue.
     Closed,
