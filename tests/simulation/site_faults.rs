@@ -39,6 +39,7 @@ impl Site {
             self.places[index].backups.clear();
             // Nothing tells that from then on.
             self.places[index].is_older = false;
+            self.places[index].newest.iter_mut().for_each(|newest| newest.is_older = false);
         }
         self.boots += 1;
         self.locks = locks();
