@@ -12,10 +12,11 @@ use super::kind::KindStatus;
 
 /// The upper bounds of the latency histogram, in microseconds. They reach from a busy turn to the longest wait of a request,
 /// in steps of 1, 2 and 5, so that a percentile is known to within half. One bound is 2 ms, within which single IDs are
-/// promised beside a stream of large requests.
-pub(crate) const BOUNDS_US: [u64; 19] = [
+/// promised beside a stream of large requests. One is just above the default wait, or requests that waited for all of it would
+/// look as if they took up to twice as long.
+pub(crate) const BOUNDS_US: [u64; 20] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
-    1_000_000, 2_000_000, 5_000_000, 10_000_000,
+    1_000_000, 1_100_000, 2_000_000, 5_000_000, 10_000_000,
 ];
 
 /// The status of a daemon at one moment. Counters count from its start.
@@ -533,6 +534,13 @@ pub(crate) mod tests {
         assert_eq!(latency.quantile_us(0.75), Some(75.0));
         *latency.counts.last_mut().expect("a last bucket") = 1_000;
         assert_eq!(latency.quantile_us(0.99), Some(10_000_000.0), "above all bounds, as Prometheus has it");
+    }
+
+    #[test]
+    fn requests_that_waited_for_all_of_the_default_wait_look_no_longer() {
+        let mut latency = Latency::default();
+        latency.counts[BOUNDS_US.partition_point(|&bound_us| bound_us < 1_010_000)] = 1_000;
+        assert!(latency.quantile_us(0.999).is_some_and(|us| us <= 1_100_000.0));
     }
 
     #[test]
