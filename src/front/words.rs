@@ -35,14 +35,14 @@ pub struct Refused<'a> {
     pub source: &'a str,
     /// True if it is a ticket source, whose refusals do not mention worker IDs or the clock.
     pub is_ticket: bool,
-    /// The longest wait that the daemon allows, if the request's was shorter.
+    /// The longest wait that the daemon allows, if the request's was shorter and its IDs could come within this one.
     pub longer_wait: Option<Duration>,
 }
 
 /// A refusal in words.
 #[derive(Clone, Debug)]
 pub struct Words {
-    /// The code, by which programs tell refusals apart.
+    /// The code, by which programs distinguish refusals.
     pub code: ErrorCode,
     /// The time after which to ask again; `None`: asking again does not help.
     pub retry_after: Option<Duration>,
