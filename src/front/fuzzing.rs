@@ -67,8 +67,7 @@ fn serve<'a, F: Front>(
     for piece in pieces {
         unread.extend_from_slice(piece);
         let mut at = 0;
-        // The requests that are served with the last one.
-        let (mut alike, mut last) = (0, None);
+        let mut alike = (0, None);
         loop {
             let (bytes, answered) = (&unread[at..], out.len());
             let had_kept = front.has_kept_requests();
@@ -88,19 +87,7 @@ fn serve<'a, F: Front>(
                 front.refuse(&mut out, *form, &words);
                 asks.push(*ask);
             }
-            if alike > 0 {
-                assert_eq!(
-                    Some(format!("{step:?}")),
-                    last,
-                    "an equal message is asked and answered otherwise"
-                );
-                alike -= 1;
-            } else if let Step::Ids { consumed, form, ask } = step {
-                let (message, later) = bytes.split_at(consumed);
-                alike = front.alike(message, later, form);
-                assert!(alike == 0 || ask.count == 1 && !ask.partial);
-                last = Some(format!("{step:?}"));
-            }
+            check_alike(&mut alike, front, bytes, &step);
             has_token |= check(bytes, &out[answered..], &step, conditions);
             assert!(!conditions.session.is_authorized() || has_token);
             match step {
@@ -118,6 +105,25 @@ fn serve<'a, F: Front>(
         unread.drain(..at);
     }
     (asks, out)
+}
+
+/// Checks that a message which is served with an earlier one asks the same. `alike` has the number of those that are left, and
+/// the step of the first.
+fn check_alike<F: Front>(
+    (left, first): &mut (usize, Option<String>),
+    front: &F,
+    bytes: &[u8],
+    step: &Step<F::Form>,
+) {
+    if *left > 0 {
+        assert_eq!(Some(format!("{step:?}")), *first, "an equal message asks otherwise");
+        *left -= 1;
+    } else if let Step::Ids { consumed, form, ask } = step {
+        let (message, later) = bytes.split_at(*consumed);
+        *left = front.alike(message, later, *form);
+        assert!(*left == 0 || ask.count == 1 && !ask.partial);
+        *first = Some(format!("{step:?}"));
+    }
 }
 
 /// Snowbank's own protocol: each message gets its whole reply under its tag. Nothing but a PING is answered before the
