@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 
+use self::authorize::SHORT_READ_BYTES_MAX;
 use self::queue::Share;
 use super::backlog::Backlog;
 use super::draw::{Paced, Waiting};
@@ -100,7 +101,8 @@ struct Connection<F: Front> {
     backlog: Option<Box<Backlog<F::Form>>>,
     /// Requests in a row, up to the last, that were answered with an error.
     errors_in_row: u16,
-    /// True if its last turn took more than a few requests. The next turn then needs a pass of the turnstile.
+    /// True if its last turn took more than a few requests. The next turn then needs a pass of the turnstile. A turn without a
+    /// pass is short, because peers can come again for each.
     is_busy: bool,
     place: Place,
     /// Its place in the lobby until the client has sent its token.
@@ -289,7 +291,8 @@ impl<F: Front> Connection<F> {
     ) -> Poll<io::Result<usize>> {
         let kept = self.unread.len();
         input[..kept].copy_from_slice(&self.unread);
-        let read_to = input.len().min(kept + self.share.read_bytes_max());
+        let read_bytes_max = if self.is_busy { self.share.read_bytes_max() } else { SHORT_READ_BYTES_MAX };
+        let read_to = input.len().min(kept + read_bytes_max);
         let mut buffer = ReadBuf::new(&mut input[..read_to]);
         buffer.advance(kept);
         let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
