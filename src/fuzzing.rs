@@ -11,7 +11,9 @@ use snowbank_client::layout::{FieldSize, FieldSpec, Layout, PRESETS, Role, Worke
 
 pub use crate::ceiling::store::fuzzing::{state_file, state_import};
 pub use crate::config::fuzzing::config;
-pub use crate::front::fuzzing::{memcached_commands, noeqd_requests, request_frames, resp_requests};
+pub use crate::front::fuzzing::{
+    http_heads, memcached_commands, noeqd_requests, request_frames, resp_requests,
+};
 pub use crate::server::fuzzing::id_frames;
 pub use crate::shard::fuzzing::shards;
 
@@ -21,6 +23,7 @@ pub type Body = fn(&[u8]);
 /// Every target: its name, which its shim and its corpus share, and its body.
 pub const TARGETS: &[(&str, Body)] = &[
     ("config", config),
+    ("http_heads", http_heads),
     ("id_frames", id_frames),
     ("memcached_commands", memcached_commands),
     ("noeqd_requests", noeqd_requests),

@@ -8,6 +8,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use support::door::DoorClient;
+use support::resp::Client;
 use support::{Daemon, Port, Setup, has_program, skip};
 
 /// Two sources that always have IDs, and one of 16 a second.
@@ -190,6 +192,17 @@ fn redis_cli() {
             }
             let refusal = run(&["INCR", "nothing"]);
             assert!(refusal.starts_with("UNKNOWN_SOURCE "), "{refusal}");
+            // Its pipeline shows no replies, and counts them.
+            let mut pipe = Command::new("redis-cli");
+            pipe.args(["-p", &server.port.number().to_string(), "--pipe"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
+            let mut pipe = pipe.spawn().expect("it runs");
+            let requests = format!("INCR {source}\r\n").repeat(300);
+            pipe.stdin.take().expect("piped").write_all(requests.as_bytes()).expect("it reads");
+            let output = pipe.wait_with_output().expect("it ends");
+            let counts = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(counts.contains("errors: 0, replies: 300"), "{counts}");
         }
         if let Some(is_clean) = is_clean {
             server = server.again(is_clean);
@@ -203,19 +216,36 @@ fn redis_benchmark() {
     if !has_program("redis-benchmark", "redis-tools") {
         return;
     }
-    let server = Restarted::start("resp", "resp.any_key = \"fast\"");
-    for arguments in [
-        &["-P", "1", "-n", "2000"][..],
-        &["-P", "64", "-n", "50000"],
-        &["-P", "16", "-n", "20000", "-r", "100000"],
-    ] {
+    let mut server = Restarted::start("resp", "resp.any_key = \"fast\"\nlimits.max_wait = \"500ms\"");
+    let run = |port: u16, arguments: &[&str]| {
         let mut benchmark = Command::new("redis-benchmark");
-        benchmark
-            .args(["-p", &server.port.number().to_string(), "-t", "incr", "-q", "--csv"])
-            .args(arguments);
-        let output = benchmark.output().expect("it runs");
+        let output = benchmark.args(["-p", &port.to_string(), "-q", "--csv"]).args(arguments).output();
+        let output = output.expect("it runs");
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success() && out.contains("\"INCR\",") && err.is_empty(), "{out}{err}");
+        (output.status.success(), format!("{out}{err}"))
+    };
+    // It shows no IDs. Those drawn between its runs increase.
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        for arguments in [
+            &["-P", "1", "-n", "2000", "-t", "incr"][..],
+            &["-P", "64", "-n", "50000", "-t", "incr"],
+            &["-P", "16", "-n", "20000", "-r", "100000", "-t", "incr"],
+            &["-P", "16", "-n", "20000", "INCR", "second"],
+        ] {
+            let (is_ended, found) = run(server.port.number(), arguments);
+            assert!(is_ended && found.contains("\"INCR") && !found.contains("rror"), "{found}");
+            for source in ["fast", "second"] {
+                let mut client = Client::to(server.port.address());
+                client.send(format!("INCR {source}\r\n"));
+                drawn.add(&format!("ID {source} {}", client.integer()));
+            }
+        }
+        let (_, refused) = run(server.port.number(), &["-c", "1", "-P", "16", "-n", "200", "INCR", "slow"]);
+        assert!(refused.contains("EXHAUSTED retry_after_ms="), "{refused}");
+        if let Some(is_clean) = is_clean {
+            server = server.again(is_clean);
+        }
     }
     server.daemon.stop();
 }
@@ -231,7 +261,7 @@ fn pymemcache() {
     }
     let mut python = Command::new(place().join("venv/bin/python"));
     python.arg(script("pymemcache_py.py"));
-    runs_through_door(python, Restarted::start("memcached", ""), 2 * 120);
+    runs_through_door(python, Restarted::start("memcached", "limits.max_wait = \"500ms\""), 2 * 120);
 }
 
 #[test]
@@ -239,7 +269,7 @@ fn libmemcached() {
     if !has_program("memccat", "libmemcached-tools") {
         return;
     }
-    let mut server = Restarted::start("memcached", "");
+    let mut server = Restarted::start("memcached", "limits.max_wait = \"500ms\"");
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
         let servers = format!("--servers={}", server.port.address());
@@ -249,6 +279,10 @@ fn libmemcached() {
             assert_eq!(ids.lines().count(), keys.len(), "{ids}");
             keys.iter().zip(ids.lines()).for_each(|(key, id)| drawn.add(&format!("ID {key} {id}")));
         }
+        let mut refused = Command::new("memccat");
+        let refused = refused.arg(&servers).args(["slow"; 40]).output().expect("it runs");
+        let error = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && error.contains("exhausted retry_after_ms="), "{error}");
         // It reads the version first, and takes 0 for a failure.
         let stats = output_of(Command::new("memcstat").arg(&servers));
         assert!(stats.contains("get_hits: "), "{stats}");
@@ -298,13 +332,48 @@ fn apaches_benchmark() {
     if !has_program("ab", "apache2-utils") {
         return;
     }
-    let server = Restarted::start("http", "");
-    let id = format!("http://{}/id", server.port.address());
-    for keeps_alive in [&["-k"][..], &[]] {
-        let found =
-            output_of(Command::new("ab").args(["-q", "-n", "2000", "-c", "4"]).args(keeps_alive).arg(&id));
-        assert!(found.contains("Complete requests:      2000"), "{found}");
-        assert!(found.contains("Failed requests:        0"), "{found}");
+    let mut server = Restarted::start("http", "limits.max_wait = \"500ms\"");
+    for is_clean in [Some(true), Some(false), None] {
+        let root = format!("http://{}", server.port.address());
+        let run = |path: &str, keeps_alive: &[&str]| {
+            let mut ab = Command::new("ab");
+            let ab = ab.args(["-q", "-n", "1000", "-c", "4"]).args(keeps_alive);
+            output_of(ab.arg(format!("{root}{path}")))
+        };
+        for path in ["/id", "/v1/ids?source=second"] {
+            for keeps_alive in [&["-k"][..], &[]] {
+                let found = run(path, keeps_alive);
+                assert!(found.contains("Complete requests:      1000"), "{found}");
+                assert!(found.contains("Failed requests:        0"), "{found}");
+                assert!(!found.contains("Non-2xx"), "{found}");
+            }
+        }
+        let refused = run("/v1/ids?source=slow&count=40", &["-k"]);
+        assert!(refused.contains("Non-2xx responses:      1000"), "{refused}");
+        if let Some(is_clean) = is_clean {
+            server = server.again(is_clean);
+        }
+    }
+    server.daemon.stop();
+}
+
+/// No client of noeqd can be installed here, so these are its exact bytes. Its protocol names no source.
+#[test]
+fn bytes_of_noeqd() {
+    let mut server = Restarted::start("noeqd", "limits.max_wait = \"500ms\"");
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        let mut client = DoorClient::connect(server.port.address());
+        client.send([255, 1, 100]);
+        for id in client.read(356 * 8).chunks_exact(8) {
+            let id = u64::from_be_bytes(id.try_into().expect("8 bytes"));
+            drawn.add(&format!("ID fast {id}"));
+        }
+        client.send([0]);
+        assert_eq!(client.rest(), b"", "a count of 0 is refused");
+        if let Some(is_clean) = is_clean {
+            server = server.again(is_clean);
+        }
     }
     server.daemon.stop();
 }

@@ -237,6 +237,32 @@ fn a_waiting_request_is_overtaken_by_none_of_its_connection() {
     daemon.stop();
 }
 
+/// Equal requests are drawn for together. Each has a reply of its own in its place, up to the first that gets no ID.
+#[test]
+fn equal_requests_in_a_row_are_answered_one_by_one() {
+    let config = format!("limits.max_wait = 0\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).resp().start();
+    let mut client = Client::of(&daemon);
+    let (fast, slow) = (array(&["INCR", "fast"]), array(&["INCR", "slow"]));
+    // More than one look ahead, and requests that are equal but for their key, their case or their command.
+    let requests = [fast.repeat(150), array(&["ECHO", "fast"]), "INCR fast\r\n".repeat(70), slow.repeat(60)];
+    client.send(requests.concat() + &array(&["incr", "fast"]) + &fast.repeat(3));
+    let mut ids: Vec<u64> = (0..150).map(|_| client.integer()).collect();
+    client.expect("$4\r\nfast\r\n");
+    ids.extend((0..70).map(|_| client.integer()));
+    let slow: Vec<String> = (0..60).map(|_| client.line()).collect();
+    ids.extend((0..4).map(|_| client.integer()));
+    assert!(ids.is_sorted_by(|left, right| left < right), "{ids:?}");
+    // The source has 16 a second, and fewer in its first.
+    let drawn: Vec<u64> =
+        slow.iter().filter_map(|line| line.strip_prefix(':')).map(|id| id.parse().expect("an ID")).collect();
+    let refused = slow.iter().filter(|line| line.starts_with("-EXHAUSTED ")).count();
+    assert!(!drawn.is_empty() && refused > 0 && drawn.len() + refused == 60, "{slow:?}");
+    assert!(drawn.is_sorted_by(|left, right| left < right), "{drawn:?}");
+    client.asks("PING\r\n", "+PONG\r\n");
+    daemon.stop();
+}
+
 #[test]
 fn a_refusal_begins_with_its_code_and_when_to_try_again() {
     let daemon = two_sources();

@@ -1,14 +1,16 @@
 //! Fuzzing of front-ends: any bytes, in any pieces, from a client.
 
 use super::{
-    Ask, Conditions, Counts, Facts, Front, Memcached, Native, Noeqd, Refused, Resp, Step, in_words, noeqd,
+    Ask, Conditions, Counts, Facts, Front, Memcached, Native, Noeqd, Refused, Resp, Step, http, in_words,
+    noeqd,
 };
 use crate::access::{Rules, Session};
 use crate::clock::BootMicros;
 use crate::config::{Replies, Settings, SourceSettings, Tokens};
 use crate::fuzzing::Choices;
+use crate::numbering::Numbering;
 use crate::source::wait_queue::Refusal;
-use snowbank_client::layout::UnixMicros;
+use snowbank_client::layout::{PRESETS, UnixMicros, WorkerSet};
 use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::{MAX_REQUEST_SIZE, Parsed, Request, request};
 
@@ -65,6 +67,7 @@ fn serve<'a, F: Front>(
     for piece in pieces {
         unread.extend_from_slice(piece);
         let mut at = 0;
+        let mut alike = (0, None);
         loop {
             let (bytes, answered) = (&unread[at..], out.len());
             let had_kept = front.has_kept_requests();
@@ -84,6 +87,7 @@ fn serve<'a, F: Front>(
                 front.refuse(&mut out, *form, &words);
                 asks.push(*ask);
             }
+            check_alike(&mut alike, front, bytes, &step);
             has_token |= check(bytes, &out[answered..], &step, conditions);
             assert!(!conditions.session.is_authorized() || has_token);
             match step {
@@ -101,6 +105,25 @@ fn serve<'a, F: Front>(
         unread.drain(..at);
     }
     (asks, out)
+}
+
+/// Checks that a message which is served with an earlier one asks the same. `alike` has the number of those that are left, and
+/// the step of the first.
+fn check_alike<F: Front>(
+    (left, first): &mut (usize, Option<String>),
+    front: &F,
+    bytes: &[u8],
+    step: &Step<F::Form>,
+) {
+    if *left > 0 {
+        assert_eq!(Some(format!("{step:?}")), *first, "an equal message asks otherwise");
+        *left -= 1;
+    } else if let Step::Ids { consumed, form, ask } = step {
+        let (message, later) = bytes.split_at(*consumed);
+        *left = front.alike(message, later, *form);
+        assert!(*left == 0 || ask.count == 1 && !ask.partial);
+        *first = Some(format!("{step:?}"));
+    }
 }
 
 /// Snowbank's own protocol: each message gets its whole reply under its tag. Nothing but a PING is answered before the
@@ -218,6 +241,54 @@ fn is_memcached(answer: &[u8]) -> bool {
             std::str::from_utf8(lines)
                 .is_ok_and(|lines| lines.split("\r\n").all(|line| is_line(line.as_bytes())))
         }),
+    }
+}
+
+/// HTTP: a choice of a method and of conditions, then a target and behind a line end the accepted types. Only GET and POST of
+/// an authorized client without a body draw IDs, within bounds. Each other reply is whole, and a refusal is JSON with its code.
+pub fn http_heads(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let method = choices.pick(&["GET", "POST", "HEAD", "PUT", "get"]);
+    let kind = choices.byte();
+    let (denial, has_body) = ((kind & 1 == 1).then_some("no token"), kind & 2 == 2);
+    let Ok(text) = std::str::from_utf8(choices.rest()) else { return };
+    let (target, accept) = text.split_once('\n').unwrap_or((text, ""));
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let head = http::Head { method, path, query, accept, denial, has_body };
+    let facts = facts(false);
+    let mut session = Session::new((&facts.access, 0), None, None, BootMicros(0));
+    let conditions = Conditions {
+        facts: &facts,
+        session: &mut session,
+        draining: false,
+        wall: UnixMicros(1_000_000),
+        counts: &Counts::default,
+    };
+    let worker = WorkerSet::from_list([1]).expect("one worker ID");
+    let numbering = Numbering::new(PRESETS[0].spec.parse().expect("a layout"), worker).expect("its worker");
+    match http::answer(&head, &conditions, &|_| &numbering) {
+        http::Answer::Draw(ask, mut listing) => {
+            assert!(matches!(method, "GET" | "POST") && denial.is_none() && !has_body, "{head:?}");
+            assert!(
+                ask.source < facts.sources.len() && (1..=MAX_COUNT.into()).contains(&ask.count),
+                "{ask:?}"
+            );
+            let mut body = String::new();
+            listing.write([1 << 62, (1 << 62) + 1].into_iter(), true, &mut body);
+            if listing.content_type().contains("json") && ask.count > 1 {
+                let json: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+                assert!(
+                    json["ids"].as_array().is_some_and(|ids| ids.iter().all(serde_json::Value::is_string))
+                );
+            }
+        }
+        http::Answer::Done(reply) => {
+            assert_eq!(reply.error.is_some(), (400..600).contains(&reply.status), "{reply:?}");
+            if let Some(code) = reply.error {
+                let json: serde_json::Value = serde_json::from_str(&reply.body).expect("JSON");
+                assert_eq!(json["error"], code.name(), "{reply:?}");
+            }
+        }
     }
 }
 

@@ -171,6 +171,12 @@ pub trait Front {
     /// Estimates how many IDs of that source the messages in `bytes` ask for.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 
+    /// Returns how many messages at the start of `later` are equal to `message`, which asks for one ID in this form, and are
+    /// answered like it: by one ID each, which may be encoded as those of one request. A protocol need not look for them.
+    fn alike(&self, _message: &[u8], _later: &[u8], _form: Self::Form) -> usize {
+        0
+    }
+
     /// Returns the most that one frame of a reply holds.
     fn frame_limit(&self, form: Self::Form, needs_list: bool) -> FrameLimit;
 

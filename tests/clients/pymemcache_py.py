@@ -6,7 +6,7 @@ import sys
 import time
 
 from pymemcache.client.base import Client
-from pymemcache.exceptions import MemcacheError, MemcacheUnknownCommandError
+from pymemcache.exceptions import MemcacheError, MemcacheServerError, MemcacheUnknownCommandError
 
 SOURCES = ["fast", "second"]
 
@@ -31,6 +31,13 @@ def meet_refusals(client):
         raise SystemExit("set was not refused")
     except MemcacheUnknownCommandError:
         pass
+    try:
+        # 16 a second, and nothing may wait for a second.
+        for _ in range(200):
+            client.get("slow")
+        raise SystemExit("nothing was refused")
+    except MemcacheServerError as error:
+        assert b"exhausted retry_after_ms=" in error.args[0], error
     assert client.version(), "no version"
     assert len(client.stats()) == 9
 

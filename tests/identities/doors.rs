@@ -1,6 +1,9 @@
 //! Identities of clients that speak another protocol: their sources, their rates, and what a reload takes away.
 
 use std::io::{Read, Write};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use crate::secure::{Authority, Secured, tls_section, try_secure, write_secret};
 use crate::support::door::DoorClient;
@@ -84,6 +87,44 @@ fn an_identity_has_its_sources_and_its_rate_at_every_door_together() {
     let of = |name: &str| sample(&samples, &format!("snowbank_identity_{name}"));
     assert_eq!(of("denied_total{identity=\"billing\"}"), 2.0);
     assert_eq!(of("denied_total{identity=\"anonymous\"}"), 1.0);
+}
+
+#[test]
+fn a_pipeline_of_equal_requests_keeps_to_the_rate_of_its_client() {
+    let identities = identity("billing", "rate = 10") + &identity("orders", "");
+    let setup = Setup::new();
+    write_secret(&setup.path("tokens"), &tokens());
+    let daemon = setup.config(&format!("shards = 1\n{}", config(&identities))).resp().start();
+    let began = Instant::now();
+    let (mut billing, mut orders) = (resp(&daemon, BILLING), resp(&daemon, ORDERS));
+    let is_over = AtomicBool::new(false);
+    let drawn = std::thread::scope(|scope| {
+        // Without a rate, so that the shard always has IDs at hand.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                orders.send("INCR fast\r\n".repeat(100));
+                for _ in 0..100 {
+                    orders.integer();
+                }
+            }
+        });
+        let ended = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let mut drawn = 0;
+            for _ in 0..5 {
+                billing.send("INCR fast\r\n".repeat(200));
+                let lines: Vec<String> = (0..200).map(|_| billing.line()).collect();
+                drawn += lines.iter().filter(|line| line.starts_with(':')).count();
+                let is_answer = |line: &&String| line.starts_with(':') || line.starts_with("-EXHAUSTED ");
+                assert_eq!(lines.iter().filter(is_answer).count(), 200);
+            }
+            drawn
+        }));
+        is_over.store(true, Ordering::Relaxed);
+        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    // The rate, and a burst of a second.
+    let most = 10 * (began.elapsed().as_secs() as usize + 3);
+    assert!((1..=most).contains(&drawn), "{drawn} at 10 a second, {most} at most");
 }
 
 #[test]

@@ -200,8 +200,7 @@ impl Resp {
             b"time" => {
                 let micros = conditions.wall.0.max(0).unsigned_abs();
                 encode::array(out, 2);
-                encode::bulk_id(out, micros / 1_000_000);
-                encode::bulk_id(out, micros % 1_000_000);
+                encode::bulk_numbers(out, [micros / 1_000_000, micros % 1_000_000].into_iter());
             }
             // The last of the table: INFO.
             _ => encode::verbatim(out, self.version, &info()),

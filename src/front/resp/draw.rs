@@ -14,7 +14,7 @@ const KEY_BYTES_SHOWN: usize = 64;
 /// Draws one ID, for INCR.
 #[inline]
 pub(super) fn one(source: usize, facts: &Facts) -> Reply {
-    Reply::Draw(Ask { source, count: 1, wait: None, partial: false }, Form::Last(facts.replies))
+    Reply::Draw(Ask { source, count: 1, wait: None, partial: false }, Form::One(facts.replies))
 }
 
 /// Answers a request that draws IDs: INCR, INCRBY or SNOWBANK.NEXT, without the name of the command.

@@ -1,5 +1,6 @@
 //! The encoder of replies, in both versions of the protocol.
 
+use crate::config::Replies;
 use crate::front::decimal::Decimal;
 
 /// The version of the protocol that a connection speaks. A client chooses it by HELLO.
@@ -22,7 +23,7 @@ pub(super) fn error(out: &mut Vec<u8>, text: &str) {
 }
 
 pub(super) fn integer(out: &mut Vec<u8>, number: u64) {
-    line(out, b':', Decimal::of(number).bytes());
+    out.extend_from_slice(Decimal::of(number).line(b':'));
 }
 
 pub(super) fn bulk(out: &mut Vec<u8>, text: &[u8]) {
@@ -31,9 +32,27 @@ pub(super) fn bulk(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Encodes an ID as a bulk string.
-pub(super) fn bulk_id(out: &mut Vec<u8>, id: u64) {
-    bulk(out, Decimal::of(id).bytes());
+/// Encodes numbers as bulk strings.
+pub(super) fn bulk_numbers(out: &mut Vec<u8>, ids: impl Iterator<Item = u64>) {
+    let mut digits = Decimal::of(0);
+    ids.for_each(|id| {
+        digits.set(id);
+        header(out, b'$', digits.bytes().len() as u64);
+        out.extend_from_slice(digits.ended());
+    });
+}
+
+/// Encodes a reply of INCR for each ID.
+#[inline]
+pub(super) fn replies(out: &mut Vec<u8>, replies: Replies, ids: impl Iterator<Item = u64>) {
+    if replies == Replies::String {
+        return bulk_numbers(out, ids);
+    }
+    let mut digits = Decimal::of(0);
+    ids.for_each(|id| {
+        digits.set(id);
+        out.extend_from_slice(digits.line(b':'));
+    });
 }
 
 pub(super) fn array(out: &mut Vec<u8>, items: u64) {
@@ -72,7 +91,7 @@ pub(super) fn null(out: &mut Vec<u8>, version: Version) {
 }
 
 fn header(out: &mut Vec<u8>, kind: u8, number: u64) {
-    line(out, kind, Decimal::of(number).bytes());
+    out.extend_from_slice(Decimal::of(number).line(kind));
 }
 
 fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {

@@ -26,13 +26,16 @@ const ID_BYTES_MAX: usize = 26;
 /// the queue of a slow reader.
 const IDS_PER_FRAME: u64 = ((MAX_REPLY_SIZE - ID_BYTES_MAX) / ID_BYTES_MAX) as u64;
 
-/// The number of pipelined requests that an estimate of their demand compares. See the native protocol's.
+/// The number of pipelined requests that are compared: to estimate their demand, and to draw for equal ones together. See the
+/// native protocol's. Their replies are shorter than the smallest frame.
 const LOOK_AHEAD_REQUESTS: usize = 64;
 
 /// The form of IDs in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The last ID, of INCR and INCRBY.
+    /// A reply with one ID, of INCR.
+    One(Replies),
+    /// The last ID, of INCRBY.
     Last(Replies),
     /// An array of them all.
     List,
@@ -134,6 +137,16 @@ impl Front for Resp {
     }
 
     #[inline]
+    fn alike(&self, message: &[u8], later: &[u8], form: Form) -> usize {
+        // A request of an EXEC is no message, and the next one is not behind it.
+        if !matches!(form, Form::One(_)) || message.is_empty() {
+            return 0;
+        }
+        let later = later.chunks_exact(message.len()).take(LOOK_AHEAD_REQUESTS);
+        later.take_while(|next| *next == message).count()
+    }
+
+    #[inline]
     fn frame_limit(&self, form: Form, _needs_list: bool) -> FrameLimit {
         let ids = if form == Form::List { IDS_PER_FRAME } else { u64::MAX };
         FrameLimit { runs: usize::MAX, ids }
@@ -142,18 +155,13 @@ impl Front for Resp {
     #[inline]
     fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
         match form {
-            Form::Last(replies) => {
-                let Some(id) = ids.ids(rng).last() else { return };
-                match replies {
-                    Replies::Integer => encode::integer(out, id),
-                    Replies::String => encode::bulk_id(out, id),
-                }
-            }
+            Form::One(replies) => encode::replies(out, replies, ids.ids(rng)),
+            Form::Last(replies) => encode::replies(out, replies, ids.ids(rng).last().into_iter()),
             Form::List => {
                 if let Some(count) = ids.of_reply {
                     encode::array(out, count);
                 }
-                ids.ids(rng).for_each(|id| encode::bulk_id(out, id));
+                encode::bulk_numbers(out, ids.ids(rng));
             }
         }
     }

@@ -161,10 +161,10 @@ impl Timing {
         Timing { served: 0, untimed_turns: 0, stride: 1, timed_at, took_us: 0, bucket: 0 }
     }
 
-    /// Counts a request that was answered in this turn.
+    /// Counts requests that were answered in this turn.
     #[inline]
-    pub(crate) fn note_served(&mut self) {
-        self.served += 1;
+    pub(crate) fn note_served(&mut self, requests: u64) {
+        self.served += requests;
     }
 
     /// Ends a turn that began with a reading at `began` and whose replies are on their way.
@@ -336,9 +336,7 @@ mod tests {
         let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
         let (mut timed, mut last) = (0, BootMicros(i64::MIN));
         for turn in 0..6_400 {
-            for _ in 0..3 {
-                timing.note_served();
-            }
+            timing.note_served(3);
             timing.end_turn(&counters, &Counter::default(), BootMicros(turn));
             timed += i32::from(timing.timed_at != last);
             last = timing.timed_at;
@@ -353,7 +351,7 @@ mod tests {
         let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
         for turn in 1..100 {
             let began = BootMicros(turn * (IDLE_US + 1));
-            timing.note_served();
+            timing.note_served(1);
             timing.end_turn(&counters, &Counter::default(), began);
             assert_eq!(timing.timed_at, began);
         }
@@ -370,8 +368,7 @@ mod tests {
     #[test]
     fn what_lay_unread_took_as_long_as_it_lay() {
         let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
-        timing.note_served();
-        timing.note_served();
+        timing.note_served(2);
         timing.end_late_turn(&counters, &Counter::default(), BootMicros(1_000), BootMicros(4_000));
         let latency = latency_of(&counters);
         assert_eq!(latency.sum_us, 6_000);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use socket2::{Domain, SockRef, Socket};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::tls_stream::TlsStream;
@@ -36,6 +37,16 @@ impl SocketStream {
             UnixStream::from_std(socket.into()).map(SocketStream::Unix)
         } else {
             TcpStream::from_std(socket.into()).map(SocketStream::Tcp)
+        }
+    }
+
+    /// Returns true if bytes may have arrived, without a system call. If none have, it wakes the task once they do. TLS may
+    /// have decrypted some before, so there it is always true.
+    pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
+        match self {
+            SocketStream::Tcp(stream) => stream.poll_read_ready(cx).is_ready(),
+            SocketStream::Unix(stream) => stream.poll_read_ready(cx).is_ready(),
+            SocketStream::Tls(_) => true,
         }
     }
 
@@ -127,10 +138,14 @@ impl SocketStream {
         }
         half_closed();
         let mut discarded = [0; 1_024];
+        let discard = async {
+            while self.read(&mut discarded).await.is_ok_and(|size| size > 0) {
+                // A peer that sends on keeps no other connection waiting.
+                yield_now().await;
+            }
+        };
         // The connection is over, whatever the result.
-        let _ =
-            timeout(LINGER, async { while self.read(&mut discarded).await.is_ok_and(|size| size > 0) {} })
-                .await;
+        let _ = timeout(LINGER, discard).await;
     }
 }
 

@@ -50,6 +50,26 @@ pub(super) fn take(
     claim(thread, live_config, state, (session, ask, read_at), ahead, Held::UNLIMITED)
 }
 
+/// Takes IDs for up to `most` requests of one ID each to `state.runs`, and counts them: as many as the shard has at hand.
+/// Returns their number; 0 for a client with limits, whose requests are looked at one by one.
+#[inline]
+pub(super) fn take_at_hand(
+    thread: &ThreadState,
+    state: &mut TurnState,
+    (session, source): (&Session, usize),
+    most: usize,
+) -> usize {
+    if !session.is_unlimited() {
+        return 0;
+    }
+    let (lane, _) = state.shard.lane(source);
+    let Some(run) = lane.take_at_hand(most as u64) else { return 0 };
+    state.runs.clear();
+    state.runs.push(run);
+    count_ids(thread, (session, source), u64::from(run.count), u64::from(run.count));
+    run.count as usize
+}
+
 /// Takes the IDs of a request as [`take`] does, if its client's limits allow it.
 #[cold]
 fn take_limited(
@@ -90,13 +110,20 @@ fn claim(
 /// Counts a request that got its IDs.
 #[inline]
 fn note_ids(thread: &ThreadState, (session, ask): (&Session, &Ask), runs: &[Run], held: Held) {
-    let (counters, count) = (&thread.counters.sources[ask.source], ask.count_in(runs));
-    counters.requests.add(1);
-    counters.ids.add(count);
-    if let Some(identity) = session.identity() {
-        identity.usage.note_ids(thread.index, ask.source, count);
-    }
+    let count = ask.count_in(runs);
+    count_ids(thread, (session, ask.source), 1, count);
     held.note_drawn(count);
+}
+
+/// Counts requests that got their IDs.
+#[inline]
+fn count_ids(thread: &ThreadState, (session, source): (&Session, usize), requests: u64, ids: u64) {
+    let counters = &thread.counters.sources[source];
+    counters.requests.add(requests);
+    counters.ids.add(ids);
+    if let Some(identity) = session.identity() {
+        identity.usage.note_ids(thread.index, source, ids);
+    }
 }
 
 /// Puts a request that misses IDs into its source's wait queue. If the queue refuses it, the request ends. It gets the IDs

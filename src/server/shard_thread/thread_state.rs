@@ -7,7 +7,7 @@ use crossbeam::utils::CachePadded;
 use tokio::sync::Notify;
 
 use super::turn_state::TurnState;
-use super::turnstile::{BUSY_PASSES, HANDSHAKE_PASSES, Turnstile};
+use super::turnstile::{BUSY_COST, HANDSHAKES, Turnstile};
 use crate::clock::{self, Now};
 use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::common::Common;
@@ -49,8 +49,8 @@ impl ThreadState {
             counters: Arc::clone(&common.metrics.shards[index]),
             common,
             turn: RefCell::new(TurnState::new(shard, seed)),
-            turnstile: Turnstile::new(BUSY_PASSES),
-            handshakes: Turnstile::new(HANDSHAKE_PASSES),
+            turnstile: Turnstile::new(BUSY_COST),
+            handshakes: Turnstile::new(HANDSHAKES),
             live_config: RefCell::new(live_config),
             draining: Cell::new(false),
             refuses_all: Cell::new(false),

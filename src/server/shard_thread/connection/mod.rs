@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 
+use self::authorize::SHORT_READ_BYTES_MAX;
 use self::queue::Share;
 use super::backlog::Backlog;
 use super::draw::{Paced, Waiting};
@@ -69,6 +70,7 @@ pub(super) async fn serve<F: Front>(
         place: Place::default(),
         guest: guest.map(Box::new),
         share: Share::WHOLE,
+        turn_cost: 0,
     };
     // The peer or its network caused the error. The connection is gone, so the peer cannot be notified, and a log line for
     // each would help no operator.
@@ -99,13 +101,16 @@ struct Connection<F: Front> {
     backlog: Option<Box<Backlog<F::Form>>>,
     /// Requests in a row, up to the last, that were answered with an error.
     errors_in_row: u16,
-    /// True if its last turn took more than a few requests. The next turn then needs a pass of the turnstile.
+    /// True if its last turn took more than a few requests. The next turn then needs a pass of the turnstile. A turn without a
+    /// pass is short, because peers can come again for each.
     is_busy: bool,
     place: Place,
     /// Its place in the lobby until the client has sent its token.
     guest: Option<Box<Guest>>,
     /// Its share of the budget for kept bytes, as of its last turn.
     share: Share,
+    /// The cost of its last turn, and so the expected one of the next.
+    turn_cost: usize,
 }
 
 /// The outcome of a turn.
@@ -143,7 +148,7 @@ impl<F: Front> Connection<F> {
                 Turn::Done => true,
                 // Other connections of this shard have their turn before a client that receives a long reply.
                 Turn::Again => {
-                    poll_fn(|cx| self.member.thread.turnstile.poll_pass(&mut self.place, cx)).await;
+                    poll_fn(|cx| self.poll_pass(cx)).await;
                     false
                 }
                 Turn::Waits(waiting, form) => {
@@ -217,8 +222,9 @@ impl<F: Front> Connection<F> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
         state.wakers.remember(self.member.slot(), cx.waker());
-        if self.is_busy {
-            ready!(thread.turnstile.poll_pass(&mut self.place, cx));
+        // One without bytes waits for them, and not for a pass.
+        if self.is_busy && (self.place.is_queued() || self.stream.is_readable(cx)) {
+            ready!(self.poll_pass(cx));
         }
         let mut input = std::mem::take(&mut state.input);
         let live_config = &thread.live_config.borrow();
@@ -226,14 +232,16 @@ impl<F: Front> Connection<F> {
         state.input = input;
         if polled.is_pending() {
             self.note_silent();
-            if self.is_busy {
-                thread.turnstile.give_back();
-            }
         }
         match polled {
             Poll::Pending if live_config.version != version => Poll::Ready(Ok(Turn::Done)),
             polled => polled,
         }
+    }
+
+    /// Completes when the connection has a pass for its next turn.
+    fn poll_pass(&mut self, cx: &Context<'_>) -> Poll<()> {
+        self.member.thread.turnstile.poll_pass(&mut self.place, self.turn_cost, cx)
     }
 
     fn poll_turn_with(
@@ -283,7 +291,8 @@ impl<F: Front> Connection<F> {
     ) -> Poll<io::Result<usize>> {
         let kept = self.unread.len();
         input[..kept].copy_from_slice(&self.unread);
-        let read_to = input.len().min(kept + self.share.read_bytes_max());
+        let read_bytes_max = if self.is_busy { self.share.read_bytes_max() } else { SHORT_READ_BYTES_MAX };
+        let read_to = input.len().min(kept + read_bytes_max);
         let mut buffer = ReadBuf::new(&mut input[..read_to]);
         buffer.advance(kept);
         let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);

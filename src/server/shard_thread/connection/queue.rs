@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::Connection;
-use super::authorize::GUEST_READ_BYTES_MAX;
+use super::authorize::SHORT_READ_BYTES_MAX;
 use crate::clock;
 use crate::config::Limits;
 use crate::front::{FrameLimit, Front};
@@ -40,7 +40,7 @@ impl Share {
 
     /// Returns the bytes that a turn may read.
     pub(super) fn read_bytes_max(self) -> usize {
-        if self.replies_max == Share::WHOLE.replies_max { READ_BYTES_MAX } else { GUEST_READ_BYTES_MAX }
+        if self.replies_max == Share::WHOLE.replies_max { READ_BYTES_MAX } else { SHORT_READ_BYTES_MAX }
     }
 
     /// Returns the most that one frame may hold, within the protocol's limit.

@@ -7,6 +7,7 @@ use super::super::backlog::Backlog;
 use super::super::draw::{self, NotYet, Paced, Waiting};
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::{INPUT_SIZE, TurnState};
+use super::super::turnstile::TURN_COST;
 use super::{Connection, Turn};
 use crate::config::Protocol;
 use crate::front::{Ask, Conditions, FrameIds, Front, Reason, Step};
@@ -29,6 +30,7 @@ impl<F: Front> Connection<F> {
         (bytes, wall): (&[u8], UnixMicros),
     ) -> Turn<F> {
         self.find_share(thread, &live_config.limits);
+        self.turn_cost = TURN_COST + bytes.len();
         let mut at = 0;
         let turn = loop {
             if self.backlog.is_some() && !self.encode_backlog(live_config, state) {
@@ -60,7 +62,10 @@ impl<F: Front> Connection<F> {
                     if let Some(waits) = self.serve_ids(thread, live_config, state, (&ask, form), later) {
                         break waits;
                     }
-                    state.timing.note_served();
+                    state.timing.note_served(1);
+                    let message = &bytes[at - consumed..at];
+                    at += consumed
+                        * self.serve_alike(thread, live_config, state, (&ask, form), (message, later));
                 }
                 Step::Close { error } => {
                     self.log_rejection(&bytes[at..], error);
@@ -115,6 +120,29 @@ impl<F: Front> Connection<F> {
         let ahead = || self.front.demand(later, ask.source, &live_config.facts);
         let taken = draw::take(thread, live_config, state, (&self.session, ask, self.read_at), ahead);
         self.end_draw(live_config, state, (ask, form), taken)
+    }
+
+    /// Serves the requests at the start of `later` that are equal to `message`, which asked for IDs, if IDs for them are at
+    /// hand. Returns their number.
+    #[inline]
+    fn serve_alike(
+        &mut self,
+        thread: &ThreadState,
+        live_config: &LiveConfig,
+        state: &mut TurnState,
+        (ask, form): (&Ask, F::Form),
+        (message, later): (&[u8], &[u8]),
+    ) -> usize {
+        let alike = self.front.alike(message, later, form);
+        if alike == 0 || self.is_queue_full(&state.output) {
+            return 0;
+        }
+        let taken = draw::take_at_hand(thread, state, (&self.session, ask.source), alike);
+        if taken > 0 {
+            self.encode_ids(live_config, state, &Ask { count: taken as u64, ..*ask }, form);
+            state.timing.note_served(taken as u64);
+        }
+        taken
     }
 
     /// Encodes the IDs of a request or its refusal, or returns the turn in which it waits.

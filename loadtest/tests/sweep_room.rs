@@ -1,0 +1,54 @@
+//! A sweep whose generator has no room left says so. It uses up the cores, so no other test runs beside it.
+
+mod support;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use snowbank_client::protocol::reply;
+use support::loadtest;
+use support::scripted::fake_daemon::{FakeDaemon, INFO};
+use support::scripted::target;
+
+/// Answers with a list of single IDs: the generator, which checks each, has more work than the target.
+fn costly_to_check() -> FakeDaemon {
+    let next_id = AtomicU64::new(1);
+    target(INFO, move |_, _, peer, next, tag| {
+        let first = next_id.fetch_add(next.count.into(), Ordering::SeqCst);
+        let list = first..first + u64::from(next.count);
+        peer.send(|out| reply::encode_list_frame(out, tag, list, false).expect("sound IDs"))
+    })
+}
+
+#[test]
+fn a_generator_without_room_is_the_limit_and_not_the_latency() {
+    let target = costly_to_check();
+    let address = target.name();
+    let search = [
+        "sweep",
+        "--for",
+        "500ms",
+        "--warm-up",
+        "200ms",
+        "--start",
+        "500000",
+        "--factor",
+        "8",
+        "--tries",
+        "1",
+    ];
+    let load =
+        ["--address", &address, "--batch", "5000", "--connections", "4", "--threads", "2", "--p99.9", "20ms"];
+    let ran = loadtest(&[&search[..], &load].concat());
+    let file = ran.json();
+    assert_eq!(file["limit"], "generator", "{ran:?}");
+    // Where it found a knee, that is a lower bound.
+    assert!(file["knee"].is_null() || file["at_least"] == true, "{ran:?}");
+    // No step calls it the latency's where the generator had most of the cores, and they were full.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    for step in file["steps"].as_array().expect("steps") {
+        let share = |name: &str| step[name].as_f64().unwrap_or_default();
+        let (generator, target) = (share("generator_cpu_share"), share("daemon_cpu_share"));
+        let is_full = generator + target > cores * 0.9 && generator > target;
+        assert!(step["limit"] != "latency" || !is_full, "{step}");
+    }
+}
