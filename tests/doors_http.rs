@@ -278,12 +278,11 @@ fn one_connection_too_many_is_refused_in_http() {
 
 #[test]
 fn clients_of_other_protocols_are_answered_and_logged() {
-    let mut daemon = two_sources();
+    let daemon = two_sources();
     for bytes in ["*1\r\n$4\r\nPING\r\n", "\x16\x03\x01\x02\0\x01\0\r\n\r\n"] {
         let mut client = client_of(&daemon);
         client.send(bytes);
         assert!(String::from_utf8_lossy(&client.rest()).starts_with("HTTP/1.1 400"));
     }
-    daemon.kill();
     daemon.assert_logs("bytes that are no HTTP request");
 }

@@ -64,13 +64,11 @@ fn the_token_comes_first_where_the_daemon_asks_for_one() {
 
 #[test]
 fn clients_of_other_protocols_are_closed_and_logged() {
-    let mut daemon = Setup::configured(TWO_SOURCES).door("noeqd").start();
+    let daemon = Setup::configured(TWO_SOURCES).door("noeqd").start();
     let mut client = client_of(&daemon);
     client.send("GET / HTTP/1.1\r\n\r\n");
     assert_eq!(client.rest(), b"");
-    daemon.kill();
-    let log = daemon.log();
-    assert!(log.contains("an HTTP client on a listener for clients of noeqd"), "{log}");
+    daemon.assert_logs("an HTTP client on a listener for clients of noeqd");
 }
 
 #[test]

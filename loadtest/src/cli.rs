@@ -69,7 +69,7 @@ struct Arguments {
     events: Events,
     #[command(flatten)]
     latencies: Latencies,
-    /// Largest share of requests that may be refused or have no answer; without it, one such request is a failure
+    /// Largest share of requests that may be refused; without it, one is a failure
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     errors: Option<Share>,
     /// Runs in a row that must miss an objective of response time before it counts as missed, on a machine so

@@ -133,7 +133,7 @@ pub(crate) enum Fault {
 #[derive(Debug, Default)]
 pub(crate) struct ChurnCounts {
     /// Those that were due.
-    pub(crate) asked: u64,
+    pub(crate) due: u64,
     /// From the first packet until requests could be sent, of those that were opened.
     pub(crate) times: TimeHistogram,
 }
@@ -224,7 +224,7 @@ impl Counts {
         self.checked_ids += other.checked_ids;
         self.unanswered += other.unanswered;
         self.lost += other.lost;
-        self.churn.asked += other.churn.asked;
+        self.churn.due += other.churn.due;
         self.churn.times.merge(&other.churn.times);
         self.excused += other.excused;
         self.stall = self.stall.or(other.stall);
@@ -250,7 +250,7 @@ impl Counts {
         }
     }
 
-    /// Returns the share of requests that were refused or have no answer, the refusals of the warm-up included.
+    /// Returns the share of requests that were refused or unanswered, the refusals of the warm-up included.
     pub(crate) fn error_share(&self) -> f64 {
         let in_warm_up: u64 = self.warm_up_refused.values().map(|refusals| refusals.count).sum();
         let errors = self.refused_count() + in_warm_up + self.unanswered;

@@ -83,7 +83,7 @@ pub(crate) struct Objectives {
     pub(crate) rate: Option<Rate>,
     /// Response times.
     pub(crate) latencies: Vec<Latency>,
-    /// The share of requests that may be refused or have no answer, from 0 to 1.
+    /// The share of requests that may be refused, from 0 to 1.
     pub(crate) errors: f64,
 }
 
@@ -278,7 +278,7 @@ fn takes_cores(evidence: &Evidence<'_>, share: f64) -> bool {
 fn may_be_our_fault(fault: &Fault, counts: &Counts) -> bool {
     match fault {
         Fault::TooManyInFlight { .. } | Fault::FullSocket => true,
-        Fault::NotOpened { is_ours, .. } => *is_ours,
+        Fault::NotOpened { is_ours, .. } => *is_ours || stood_still(counts) > SHORTEST_IDLE_TIMEOUT,
         Fault::Closed { .. } => stood_still(counts) > SHORTEST_IDLE_TIMEOUT,
         _ => false,
     }
@@ -328,13 +328,12 @@ fn bottlenecks(evidence: &Evidence<'_>) -> [Option<String>; 4] {
         Fault::NotOpened { reason, is_ours: true } => Some(reason),
         _ => None,
     });
-    let (asked, opened) = (counts.churn.asked, counts.churn.times.len());
+    let (due, opened) = (counts.churn.due, counts.churn.times.len());
     let behind = counts.late_at_fault;
     [
         not_opened.map(|reason| format!("it could open no more connections: {reason}")),
-        ((opened as f64) < asked as f64 * MIN_OPENED_SHARE - 1.0).then(|| {
-            format!("it opened {} of {} that were due", count(opened), counted(asked, "connection"))
-        }),
+        ((opened as f64) < due as f64 * MIN_OPENED_SHARE - 1.0)
+            .then(|| format!("it opened {} of {} that were due", count(opened), counted(due, "connection"))),
         (gave_up && behind > MAX_P99_SLIP).then(|| {
             format!("it was {} behind its schedule (at most {MAX_P99_SLIP:?}) when it gave up", ms(behind))
         }),

@@ -57,7 +57,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99.9 -d '99.9 % of all response times are at most this (2ms in an open loop without any of these)' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99.99 -d '99.99 % of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l max -d 'All response times are at most this' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l errors -d 'Largest share of requests that may be refused or have no answer; without it, one such request is a failure' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l errors -d 'Largest share of requests that may be refused; without it, one is a failure' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l tries -d 'Runs in a row that must miss an objective of response time before it counts as missed, on a machine so noisy that one may be chance' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l json -d 'Write all figures to a file; "-" is standard output, and then the table goes to standard error' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l html -d 'Write all figures with charts as one page that a browser opens' -r -F

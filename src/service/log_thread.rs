@@ -63,10 +63,11 @@ impl<T: Send + 'static> LogQueue<T> {
 impl Progress {
     /// Waits until all events so far are written, but not longer than [`END_PATIENCE`].
     pub(super) fn flush(&self) {
-        let queued = self.queued.load(Ordering::Relaxed);
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         // A destination that takes nothing must not keep the process from its end.
-        drop(self.moved.wait_timeout_while(written, END_PATIENCE, |written| *written < queued));
+        drop(self.moved.wait_timeout_while(written, END_PATIENCE, |written| {
+            *written < self.queued.load(Ordering::Relaxed) || self.lost.load(Ordering::Relaxed) > 0
+        }));
     }
 
     fn note_written(&self) {
@@ -82,9 +83,10 @@ fn run<T>(events: &Receiver<T>, progress: &Progress, mut write: impl FnMut(T)) {
             Err(TryRecvError::Disconnected) => return,
             Err(TryRecvError::Empty) => {
                 // The destination has taken all that waited, so there is room for this.
-                let lost = progress.lost.swap(0, Ordering::Relaxed);
+                let lost = progress.lost.load(Ordering::Relaxed);
                 if lost > 0 {
-                    tracing::warn!(lost, "lines of the log are lost, because nothing took them in time");
+                    tracing::error!(lost, "lines of the log are lost, because nothing took them in time");
+                    progress.lost.fetch_sub(lost, Ordering::Relaxed);
                 }
                 let Ok(event) = events.recv() else { return };
                 event

@@ -11,8 +11,10 @@ use crate::target::{NoTarget, Stream};
 #[derive(Debug)]
 pub(super) struct Churn {
     interval_ns: f64,
-    /// The number of the next one.
+    /// The number of the next one that is asked for.
     number: u64,
+    /// The number of those that were due so far, asked for or not.
+    due: u64,
     first_ns: f64,
     opener: Opener,
     /// The new connection for each place, once it is open.
@@ -26,14 +28,20 @@ impl Churn {
         Self {
             interval_ns: all_ns * threads as f64,
             number: 0,
+            due: 0,
             first_ns: all_ns * (thread + 1) as f64,
             opener: Opener::start(),
             ready: (0..connections).map(|_| None).collect(),
         }
     }
 
+    /// Returns when the next one is asked for.
     fn due_ns(&self) -> u64 {
-        (self.first_ns + self.interval_ns * self.number as f64) as u64
+        self.due_ns_of(self.number)
+    }
+
+    fn due_ns_of(&self, number: u64) -> u64 {
+        (self.first_ns + self.interval_ns * number as f64) as u64
     }
 
     /// Returns true if a place is about to change.
@@ -65,6 +73,10 @@ impl Worker<'_> {
     /// [`Fault::NotOpened`] if the target did not take one.
     pub(super) fn churn(&mut self, now: Now) -> Result<(), Fault> {
         let Some(churn) = &mut self.churn else { return Ok(()) };
+        while now.ns >= churn.due_ns_of(churn.due) && now.ns < self.end_ns {
+            churn.due += 1;
+            self.meter.connection_due(now);
+        }
         let places = churn.ready.len();
         while now.ns >= churn.due_ns() && now.ns < self.end_ns && churn.opener.pending < places {
             let index = (churn.number % places as u64) as usize;
@@ -74,7 +86,6 @@ impl Worker<'_> {
             churn.number += 1;
             let peer = &self.shared.peers[self.connections[index].peer];
             churn.opener.ask(index, &peer.access);
-            self.meter.connection_asked(now);
         }
         while let Some(opened) = churn.opener.take() {
             let Opened { index, stream, took } = opened;

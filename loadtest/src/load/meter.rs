@@ -105,9 +105,9 @@ impl Meter {
         self.second.clock_offset_us = offset_us.or(self.second.clock_offset_us);
     }
 
-    /// Counts a new connection that is asked for.
-    pub(super) fn connection_asked(&mut self, now: Now) {
-        self.counts.churn.asked += u64::from(self.counts_at(now.ns));
+    /// Counts a new connection that is due.
+    pub(super) fn connection_due(&mut self, now: Now) {
+        self.counts.churn.due += u64::from(self.counts_at(now.ns));
     }
 
     /// Counts one that is open, and took so long.

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use super::LONGEST_STOP_NS;
 use super::cores::Cores;
 use super::owner::Owner;
 use super::stalls::{MIN_STALL_NS, Stall, StallSum, Stalls};
@@ -136,7 +137,11 @@ impl Threads {
     fn note(&mut self, now_ns: u64, waits: impl IntoIterator<Item = (bool, u64)>, stalls: &Stalls) {
         // A wait ended since the last look.
         let since_ns = self.looks.iter().rev().nth(1).map_or(now_ns, |look| look.at_ns);
-        for (is_target, waited_ns) in waits.into_iter().filter(|&(_, waited_ns)| waited_ns >= MIN_STALL_NS) {
+        // This process itself was stopped: the target ran on, and its wait is the sum of many.
+        let is_blind = now_ns.saturating_sub(since_ns) > LONGEST_STOP_NS;
+        let counts =
+            |&(is_target, waited_ns): &(bool, u64)| waited_ns >= MIN_STALL_NS && !(is_target && is_blind);
+        for (is_target, waited_ns) in waits.into_iter().filter(counts) {
             let from_ns = since_ns.saturating_sub(waited_ns);
             let causes = self.causes(from_ns, waited_ns);
             let most_ns = causes.target_ns.max(causes.generator_ns);

@@ -173,7 +173,7 @@ pub(crate) struct ObjectiveFigures {
     pub(crate) ids_per_s: Option<f64>,
     /// Response times.
     pub(crate) latencies: Vec<LatencyFigures>,
-    /// The share of requests that may be refused or have no answer, from 0 to 1.
+    /// The share of requests that may be refused, from 0 to 1.
     #[serde(default)]
     pub(crate) error_share: f64,
 }

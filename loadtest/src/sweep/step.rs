@@ -107,7 +107,9 @@ fn limit(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Limit {
         return Limit::Layout;
     }
     let share = |time: Duration| time.as_secs_f64() / report.outcome.elapsed.as_secs_f64().max(1e-9);
-    let target = collected.target_cpu.map(share);
+    // The cores of a target on another machine are not these.
+    let is_here = report.outcome.target_busiest.is_some();
+    let target = collected.target_cpu.filter(|_| is_here).map(share);
     let has_room = has_room(share(collected.counts.cpu), target, collected.counts.busiest_thread, cores());
     if has_room { Limit::Latency } else { Limit::Generator }
 }

@@ -49,14 +49,20 @@ enum Noise {
 #[derive(Debug, Clone, Copy)]
 struct Target {
     work_ns: u64,
-    /// It stalls for 5 ms once in so many requests.
+    /// It stalls for so long once in so many requests.
     stalls_once_in: Option<u64>,
+    stall_ns: u64,
+    /// True if it stalls in the first round alone.
+    is_sound_then: bool,
     /// Threads of it run on both cores all the time.
     burns: bool,
 }
 
-const SOUND: Target = Target { work_ns: 20 * US, stalls_once_in: None, burns: false };
+const SOUND: Target =
+    Target { work_ns: 20 * US, stalls_once_in: None, stall_ns: 5 * MS, is_sound_then: false, burns: false };
 const STALLING: Target = Target { stalls_once_in: Some(1_000), ..SOUND };
+const FREEZING_ONCE: Target =
+    Target { stalls_once_in: Some(10_000), stall_ns: 300 * MS, is_sound_then: true, ..SOUND };
 const BURNING: Target = Target { burns: true, ..SOUND };
 const ECHO: Target = Target { work_ns: 5 * US, ..SOUND };
 
@@ -159,7 +165,7 @@ fn round(noise: Noise, target: Target, random: &mut fastrand::Rng) -> Outcome {
         let (mine, other) = (machine.runs(own, intended_ns), machine.runs(1 - own, intended_ns + 100 * US));
         let (sender, sent_ns) = if mine <= other { (own, mine) } else { (1 - own, other) };
         stall_in -= 1;
-        let stalled = if target.stalls_once_in.is_some() && stall_in == 0 { 5 * MS } else { 0 };
+        let stalled = if target.stalls_once_in.is_some() && stall_in == 0 { target.stall_ns } else { 0 };
         stall_in = if stall_in == 0 { target.stalls_once_in.unwrap_or(u64::MAX) } else { stall_in };
         let begun = machine.runs(on, sent_ns.max(free));
         free = machine.runs(on, begun + stalled + target.work_ns);
@@ -220,8 +226,9 @@ impl Simulated {
 impl Rounds for Simulated {
     fn target(&mut self) -> Result<Outcome, CannotRun> {
         let noise = self.noise_now();
+        let target = if self.target.is_sound_then && self.rounds > 0 { SOUND } else { self.target };
         self.rounds += 1;
-        Ok(round(noise, self.target, &mut self.random))
+        Ok(round(noise, target, &mut self.random))
     }
 
     fn echo(&mut self) -> Option<Outcome> {
@@ -267,6 +274,11 @@ fn a_sound_target_passes_on_every_machine() {
 #[test]
 fn a_target_that_stalls_once_in_a_thousand_requests_fails_on_every_machine() {
     ALL.into_iter().for_each(|noise| judge_all(noise, STALLING, 1));
+}
+
+#[test]
+fn a_target_that_freezes_once_for_long_fails() {
+    [Noise::Quiet, Noise::BothStopped].into_iter().for_each(|noise| judge_all(noise, FREEZING_ONCE, 1));
 }
 
 #[test]

@@ -19,7 +19,7 @@
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-use super::{Evidence, Latency};
+use super::{Evidence, Latency, MAX_PAUSE};
 use crate::measure::disturbed::Undisturbed;
 use crate::measure::episodes::Episodes;
 
@@ -73,7 +73,10 @@ pub(super) fn is_targets_own(latency: &Latency, evidence: &Evidence<'_>) -> bool
     let hidden_ns = limit_ns.saturating_add(UNSEEN_NS).max(worst_ns.saturating_mul(2));
     let beyond = Bunches::above(hidden_ns, target, Some(echo)).unwrap_or_default().of_target;
     let is_in_several = evidence.is_single || beyond.iter().filter(|&&bunches| bunches > 0).count() > 1;
-    if target.target.share_above(hidden_ns) > 1.0 - latency.quantile && is_in_several {
+    let misses_by = |limit_ns| target.target.share_above(limit_ns) > 1.0 - latency.quantile;
+    // No stall of the machine is so long and unseen: one round is enough.
+    let freeze_ns = hidden_ns.max(MAX_PAUSE.as_nanos() as u64);
+    if misses_by(freeze_ns) || (misses_by(hidden_ns) && is_in_several) {
         return true;
     }
     let part = target.clean_requests / (target.clean_requests + echo.clean_requests).max(1.0);

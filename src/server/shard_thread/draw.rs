@@ -194,8 +194,8 @@ pub(super) fn refuse(
     reason: Reason,
 ) -> Words {
     let (source, limits) = (live_config.source(ask.source), &live_config.limits);
-    let helps =
-        |most: &Duration| wait_of(ask, limits, source) < *most && ask.count <= source.most_within(*most);
+    let least = if ask.partial { ask.count.min(1) } else { ask.count };
+    let helps = |most: &Duration| wait_of(ask, limits, source) < *most && least <= source.most_within(*most);
     let longer_wait = Some(limits.max_wait).filter(helps);
     let (identity, is_ticket) = (session.name(), source.numbering().is_ticket());
     let words = in_words(Refused { reason, identity, source: source.name(), is_ticket, longer_wait });

@@ -69,7 +69,8 @@ impl Source {
             return u64::MAX;
         }
         let lasting = wait.saturating_add(self.rules.burst_window);
-        let ticks = lasting.as_millis() as u64 / self.numbering.tick_ms() + 1;
+        // So many ticks it touches, wherever in a tick it begins.
+        let ticks = lasting.as_millis() as u64 / self.numbering.tick_ms() + 2;
         ticks.saturating_mul(self.numbering.ids_per_tick())
     }
 

@@ -212,10 +212,11 @@ fn separated(message: &str) -> String {
 }
 
 fn again(retry_after: Option<Duration>) -> String {
-    let readable = |wait: Duration| match wait.as_secs() {
-        0..10 => format!("{wait:?}"),
-        seconds @ 10..120 => format!("{seconds} s"),
-        seconds => format!("{} min", seconds / 60),
+    // Rounded up: who obeys must not be early.
+    let readable = |wait: Duration| match wait.as_millis().div_ceil(1_000) {
+        0..=10 => format!("{wait:?}"),
+        seconds @ 11..120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
     };
     retry_after.map_or_else(String::new, |wait| format!(" (try again in {})", readable(wait)))
 }
@@ -237,7 +238,7 @@ mod tests {
             "ids-1:7660 refused: exhausted: 40000 IDs are [31m too many \u{fffd} (try again in 1.2s)"
         );
         assert_eq!(refusal(99, b"").to_string(), "ids-1:7660 refused: code 99 (try again in 1.2s)");
-        assert_eq!(again(Some(Duration::from_millis(7_185_758))), " (try again in 119 min)");
+        assert_eq!(again(Some(Duration::from_millis(7_185_758))), " (try again in 120 min)");
     }
 
     #[test]

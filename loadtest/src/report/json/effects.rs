@@ -132,7 +132,7 @@ pub(crate) struct ChurnFigures {
 
 impl ChurnFigures {
     pub(super) fn of(per_s: f64, counts: &Counts) -> Self {
-        Self { per_s, due: counts.churn.asked, open_time: Times::of(&counts.churn.times) }
+        Self { per_s, due: counts.churn.due, open_time: Times::of(&counts.churn.times) }
     }
 }
 
