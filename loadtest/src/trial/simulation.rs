@@ -278,7 +278,8 @@ fn a_target_that_stalls_once_in_a_thousand_requests_fails_on_every_machine() {
 
 #[test]
 fn a_target_that_freezes_once_for_long_fails() {
-    [Noise::Quiet, Noise::BothStopped].into_iter().for_each(|noise| judge_all(noise, FREEZING_ONCE, 1));
+    // Where the machine stalls every few milliseconds, nothing shows how long the target did.
+    [Noise::Quiet, Noise::HiddenAtFirst].into_iter().for_each(|noise| judge_all(noise, FREEZING_ONCE, 1));
 }
 
 #[test]
