@@ -49,7 +49,8 @@ impl Assessment {
             return Self::Met;
         }
         if beyond(latency, evidence) < LEAST_BEYOND && times.disturbed_share > 0.0 {
-            return Self::TooFewClean;
+            let is_late = is_late_for_certain(latency, evidence);
+            return if is_late { Self::Missed } else { Self::TooFewClean };
         }
         if !is_late(&times.response, latency) {
             return Self::MetWithoutStalls;
@@ -95,6 +96,14 @@ impl Assessment {
 /// Returns the number of clean requests that an objective allows to be late.
 fn beyond(latency: &Latency, evidence: &Evidence<'_>) -> f64 {
     evidence.undisturbed.clean_requests * (1.0 - latency.quantile).max(FINEST_SHARE)
+}
+
+/// Returns true if the target itself was late for ten clean requests, where the objective allows less than one.
+fn is_late_for_certain(latency: &Latency, evidence: &Evidence<'_>) -> bool {
+    let times = evidence.undisturbed;
+    let quantile = 1.0 - SURE_BEYOND / times.clean_requests.max(SURE_BEYOND);
+    let latency = Latency { quantile, ..*latency };
+    quantile > 0.0 && is_late(&times.target, &latency) && chance::is_targets_own(&latency, evidence)
 }
 
 /// Returns true if the generator itself needed more of the cores than it had.
