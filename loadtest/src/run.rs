@@ -181,12 +181,7 @@ pub(crate) fn of_echo(
         token: None,
         protocol: Protocol::Echo,
         length: Length::For(length),
-        outage: None,
-        churn: None,
-        metrics: Vec::new(),
-        client_stall: None,
-        keeps_interval_log: false,
-        ..scenario.clone()
+        ..scenario.without_events()
     };
     let outcome = run_against(&scenario, None, &mut Vec::new(), interrupt, progress).ok()?;
     (!outcome.collected.is_cut_short()).then_some(outcome)

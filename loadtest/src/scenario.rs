@@ -148,6 +148,18 @@ impl Protocol {
 }
 
 impl Scenario {
+    /// Returns this load without what happens during a run, and without what is recorded beside it.
+    pub(crate) fn without_events(&self) -> Self {
+        Self {
+            outage: None,
+            churn: None,
+            metrics: Vec::new(),
+            client_stall: None,
+            keeps_interval_log: false,
+            ..self.clone()
+        }
+    }
+
     /// Returns the way to open connections to one of its targets.
     pub(crate) fn access(&self, endpoint: Endpoint) -> Access {
         Access { endpoint, protocol: self.protocol, tls: self.tls.clone(), token: self.token.clone() }

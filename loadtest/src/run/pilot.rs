@@ -37,17 +37,8 @@ fn fastest(most: usize, mut rate_of: impl FnMut(usize) -> Option<f64>) -> usize 
 }
 
 fn ids_per_s(scenario: &Scenario, threads: usize, interrupt: &AtomicBool) -> Option<f64> {
-    let pilot = Scenario {
-        threads,
-        length: Length::For(LENGTH),
-        warm_up: WARM_UP,
-        outage: None,
-        churn: None,
-        metrics: Vec::new(),
-        client_stall: None,
-        keeps_interval_log: false,
-        ..scenario.clone()
-    };
+    let pilot =
+        Scenario { threads, length: Length::For(LENGTH), warm_up: WARM_UP, ..scenario.without_events() };
     let outcome = super::run(&pilot, interrupt, &mut |_| {}).ok()?;
     Some(outcome.collected.counts.ids as f64 / outcome.elapsed.as_secs_f64().max(1e-9))
 }
