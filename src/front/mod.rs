@@ -172,8 +172,15 @@ pub trait Front {
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 
     /// Returns how many messages at the start of `later` are equal to `message`, which asks for one ID in this form, and are
-    /// answered like it: by one ID each, which may be encoded as those of one request. A protocol need not look for them.
-    fn alike(&self, _message: &[u8], _later: &[u8], _form: Self::Form) -> usize {
+    /// answered like it: by one ID each, which may be encoded as those of one request. It looks for at most `most()` of them.
+    /// A protocol need not look for any.
+    fn alike(
+        &self,
+        _message: &[u8],
+        _later: &[u8],
+        _form: Self::Form,
+        _most: impl FnOnce() -> usize,
+    ) -> usize {
         0
     }
 

@@ -161,7 +161,13 @@ impl Lane {
         self.take_beyond_current(count, ahead, rng, runs)
     }
 
-    /// Takes up to `most` IDs of the current run: those that need neither a look at the clock nor a claim.
+    /// Returns the number of IDs that need neither a look at the clock nor a claim: those of the current run.
+    #[inline]
+    pub fn at_hand(&self) -> u32 {
+        self.current.count
+    }
+
+    /// Takes up to `most` IDs that are [`at_hand`](Lane::at_hand).
     #[inline]
     pub fn take_at_hand(&mut self, most: u64) -> Option<Run> {
         self.current.take(most)

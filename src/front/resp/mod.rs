@@ -131,19 +131,17 @@ impl Front for Resp {
 
     fn demand(&self, bytes: &[u8], _source: usize, _facts: &Facts) -> u64 {
         let size = self.last_size as usize;
-        let mut messages = bytes.chunks_exact(size.max(1)).take(LOOK_AHEAD_REQUESTS);
-        let Some(first) = messages.next().filter(|_| size > 0) else { return 0 };
-        1 + messages.take_while(|message| *message == first).count() as u64
+        let Some((first, later)) = bytes.split_at_checked(size).filter(|_| size > 0) else { return 0 };
+        1 + count_equal(first, later, LOOK_AHEAD_REQUESTS - 1) as u64
     }
 
     #[inline]
-    fn alike(&self, message: &[u8], later: &[u8], form: Form) -> usize {
+    fn alike(&self, message: &[u8], later: &[u8], form: Form, most: impl FnOnce() -> usize) -> usize {
         // A request of an EXEC is no message, and the next one is not behind it.
         if !matches!(form, Form::One(_)) || message.is_empty() {
             return 0;
         }
-        let later = later.chunks_exact(message.len()).take(LOOK_AHEAD_REQUESTS);
-        later.take_while(|next| *next == message).count()
+        count_equal(message, later, most().min(LOOK_AHEAD_REQUESTS))
     }
 
     #[inline]
@@ -173,6 +171,11 @@ impl Front for Resp {
     fn refuse(&mut self, out: &mut Vec<u8>, _form: Form, words: &Words) {
         draw::refuse(out, words);
     }
+}
+
+/// Returns how many messages at the start of `later`, of the first `most`, are equal to `message`, which is not empty.
+fn count_equal(message: &[u8], later: &[u8], most: usize) -> usize {
+    later.chunks_exact(message.len()).take(most).take_while(|next| *next == message).count()
 }
 
 /// Returns the step of a reply to a request of this size.

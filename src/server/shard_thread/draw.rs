@@ -50,8 +50,15 @@ pub(super) fn take(
     claim(thread, live_config, state, (session, ask, read_at), ahead, Held::UNLIMITED)
 }
 
-/// Takes IDs for up to `most` requests of one ID each to `state.runs`, and counts them: as many as the shard has at hand.
-/// Returns their number; 0 for a client with limits, whose requests are looked at one by one.
+/// Returns how many requests of one ID each can be served without a look at the clock or a claim; 0 for a client with limits,
+/// whose requests are looked at one by one.
+#[inline]
+pub(super) fn at_hand(state: &mut TurnState, (session, source): (&Session, usize)) -> usize {
+    if session.is_unlimited() { state.shard.lane(source).0.at_hand() as usize } else { 0 }
+}
+
+/// Takes IDs for up to `most` requests of one ID each, of those that are [`at_hand`], to `state.runs`, and counts them.
+/// Returns their number.
 #[inline]
 pub(super) fn take_at_hand(
     thread: &ThreadState,
@@ -59,9 +66,6 @@ pub(super) fn take_at_hand(
     (session, source): (&Session, usize),
     most: usize,
 ) -> usize {
-    if !session.is_unlimited() {
-        return 0;
-    }
     let (lane, _) = state.shard.lane(source);
     let Some(run) = lane.take_at_hand(most as u64) else { return 0 };
     state.runs.clear();

@@ -133,7 +133,8 @@ impl<F: Front> Connection<F> {
         (ask, form): (&Ask, F::Form),
         (message, later): (&[u8], &[u8]),
     ) -> usize {
-        let alike = self.front.alike(message, later, form);
+        let at_hand = || draw::at_hand(state, (&self.session, ask.source));
+        let alike = self.front.alike(message, later, form, at_hand);
         if alike == 0 || self.is_queue_full(&state.output) {
             return 0;
         }
