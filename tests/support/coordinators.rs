@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::poll;
+use tempfile::TempDir;
+
+use super::{self as support, Port, poll};
 
 pub(crate) use self::etcd::Etcd;
 pub(crate) use self::proxy::Proxy;
@@ -28,29 +30,70 @@ pub(crate) struct Tls {
 /// The longest that a server is given for one answer while it starts. It may accept a connection then and never answer.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
-/// Starts a server that logs into a file.
-fn spawn(command: &mut Command, log: &Path) -> Child {
-    let file = File::create(log).expect("a log");
-    let copy = file.try_clone().expect("a log");
-    command.stdin(Stdio::null()).stdout(file).stderr(copy).spawn().expect("it was found before")
-}
-
-/// Returns once the server answers the probe. Panics with its log if it ends.
-fn await_answer(name: &str, child: &mut Child, log: &Path, mut probe: impl FnMut() -> Option<()>) {
-    poll(&format!("{name} answers"), || {
-        if let Ok(Some(status)) = child.try_wait() {
-            panic!("{name}: {status}: {}", fs::read_to_string(log).unwrap_or_default());
-        }
-        probe()
-    });
-}
-
 /// Returns a value once something listens there.
 fn listens(address: SocketAddr) -> Option<()> {
     TcpStream::connect(address).ok().map(drop)
 }
 
-/// A coordinator that runs on this machine. Dropped, it is killed and its data are removed.
+/// The process of a coordinator, with its directory and its port. Dropped, it is killed and its data are removed.
+pub(crate) struct Server {
+    name: &'static str,
+    directory: TempDir,
+    port: Port,
+    child: Option<Child>,
+    /// The files for TLS, if it serves that alone.
+    tls: Option<Tls>,
+}
+
+impl Server {
+    fn new(name: &'static str) -> Server {
+        Server { name, directory: support::directory(), port: Port::take(), child: None, tls: None }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Starts the process, which logs into a file. Returns once it answers the probe; over TLS, once it listens. Panics with
+    /// its log if it ends.
+    fn run(&mut self, command: &mut Command, mut probe: impl FnMut(SocketAddr) -> Option<()>) {
+        let (name, log, address, uses_tls) =
+            (self.name, self.path("log"), self.address(), self.tls.is_some());
+        let file = File::create(&log).expect("a log");
+        let copy = file.try_clone().expect("a log");
+        command.stdin(Stdio::null()).stdout(file).stderr(copy);
+        let child = self.child.insert(command.spawn().expect("it was found before"));
+        poll(&format!("{name} answers"), || {
+            if let Ok(Some(status)) = child.try_wait() {
+                panic!("{name}: {status}: {}", fs::read_to_string(&log).unwrap_or_default());
+            }
+            if uses_tls { listens(address) } else { probe(address) }
+        });
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A coordinator that runs on this machine.
 pub(crate) trait Coordinator {
     /// Its name in a configuration.
     fn name(&self) -> &'static str;
@@ -60,32 +103,33 @@ pub(crate) trait Coordinator {
         self.name()
     }
 
-    fn address(&self) -> SocketAddr;
+    fn server(&self) -> &Server;
 
-    /// The files for TLS, if it serves that alone.
-    fn tls(&mut self) -> &mut Option<Tls>;
+    fn server_mut(&mut self) -> &mut Server;
+
+    fn address(&self) -> SocketAddr {
+        self.server().address()
+    }
 
     /// Has it serve over TLS alone from its next run on, to clients of this authority.
     fn use_tls(&mut self, ca: &Path, (certificate, key): (&Path, &Path)) {
         let [ca, certificate, key] = [ca, certificate, key].map(Path::to_owned);
-        *self.tls() = Some(Tls { ca, certificate, key });
+        self.server_mut().tls = Some(Tls { ca, certificate, key });
     }
 
     /// Starts the process, and waits until it answers.
     fn run(&mut self);
 
-    fn child(&mut self) -> &mut Option<Child>;
-
     /// Ends the process as a crash would.
     fn kill(&mut self) {
-        if let Some(mut child) = self.child().take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.server_mut().kill();
     }
 
     /// Removes what it stores, while it does not run.
-    fn lose_data(&mut self);
+    fn lose_data(&mut self) {
+        assert!(self.server().child.is_none(), "it runs");
+        fs::remove_dir_all(self.server().data()).expect("its data can be removed");
+    }
 
     /// Returns the value of a key; another text after each write.
     fn get(&self, key: &str) -> String;

@@ -3,22 +3,16 @@
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
-use tempfile::TempDir;
-
-use super::{Coordinator, FIRST_ANSWER, Tls, await_answer, listens, spawn};
+use super::{Coordinator, FIRST_ANSWER, Server, Tls};
 use crate::support::{self, Port, has_program};
 
-/// A single-member etcd. Dropped, it is killed and its data are removed.
+/// A single-member etcd.
 pub(crate) struct Etcd {
-    directory: TempDir,
-    client: Port,
+    server: Server,
     peer: Port,
-    child: Option<Child>,
-    tls: Option<Tls>,
 }
 
 impl Etcd {
@@ -27,8 +21,7 @@ impl Etcd {
         if !has_program("etcd", "etcd-server") {
             return None;
         }
-        let directory = support::directory();
-        let mut etcd = Etcd { directory, client: Port::take(), peer: Port::take(), child: None, tls: None };
+        let mut etcd = Etcd { server: Server::new("etcd"), peer: Port::take() };
         etcd.run();
         Some(etcd)
     }
@@ -40,13 +33,9 @@ impl Etcd {
         self.peer = Port::take();
     }
 
-    fn data(&self) -> PathBuf {
-        self.directory.path().join("data")
-    }
-
     /// Posts JSON to its gateway; `None` if it does not answer.
     pub(crate) fn post(&self, path: &str, json: &str) -> Option<String> {
-        post(self.client.address(), (path, json), support::DEADLINE)
+        post(self.address(), (path, json), support::DEADLINE)
     }
 
     #[track_caller]
@@ -89,22 +78,18 @@ impl Coordinator for Etcd {
         "http"
     }
 
-    fn address(&self) -> SocketAddr {
-        self.client.address()
+    fn server(&self) -> &Server {
+        &self.server
     }
 
-    fn child(&mut self) -> &mut Option<Child> {
-        &mut self.child
-    }
-
-    fn tls(&mut self) -> &mut Option<Tls> {
-        &mut self.tls
+    fn server_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 
     fn run(&mut self) {
-        let client = if self.tls.is_some() { self.tls_url() } else { self.url() };
+        let client = if self.server.tls.is_some() { self.tls_url() } else { self.url() };
         let peer = format!("http://{}", self.peer.address());
-        let files = self.tls.iter().flat_map(|Tls { ca, certificate, key }| {
+        let files = self.server.tls.iter().flat_map(|Tls { ca, certificate, key }| {
             [("--cert-file", certificate), ("--key-file", key), ("--trusted-ca-file", ca)]
         });
         let files = files.flat_map(|(name, path)| [OsStr::new(name), path.as_os_str()]);
@@ -114,24 +99,13 @@ impl Coordinator for Etcd {
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &format!("default={peer}"), "--log-level", "error"])
             .args(files)
-            .arg(format!("--client-cert-auth={}", self.tls.is_some()))
+            .arg(format!("--client-cert-auth={}", self.server.tls.is_some()))
             .arg("--data-dir")
-            .arg(self.data());
-        let (address, uses_tls, log) =
-            (self.address(), self.tls.is_some(), self.directory.path().join("log"));
-        let child = self.child.insert(spawn(&mut command, &log));
-        await_answer("etcd", child, &log, || {
-            if uses_tls {
-                return listens(address);
-            }
+            .arg(self.server.data());
+        self.server.run(&mut command, |address| {
             let answer = post(address, ("/v3/kv/range", r#"{"key":"YQ=="}"#), FIRST_ANSWER)?;
             answer.contains("header").then_some(())
         });
-    }
-
-    fn lose_data(&mut self) {
-        assert!(self.child.is_none(), "it runs");
-        std::fs::remove_dir_all(self.data()).expect("its data can be removed");
     }
 
     fn get(&self, key: &str) -> String {
@@ -158,11 +132,5 @@ impl Coordinator for Etcd {
 
     fn wrong_password(&self) -> &'static str {
         "authentication failed"
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        self.kill();
     }
 }

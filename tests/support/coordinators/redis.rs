@@ -2,22 +2,17 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tempfile::TempDir;
 
-use super::{Coordinator, FIRST_ANSWER, Tls, await_answer, listens, spawn};
-use crate::support::{self, Port, has_program, poll};
+use super::{Coordinator, FIRST_ANSWER, Server, Tls};
+use crate::support::{self, has_program, poll};
 
 /// A Redis that has each write on its disk before it answers.
 pub(crate) struct Redis {
-    directory: TempDir,
-    port: Port,
-    child: Option<Child>,
-    tls: Option<Tls>,
+    server: Server,
 }
 
 impl Redis {
@@ -26,13 +21,9 @@ impl Redis {
         if !has_program("redis-server", "redis-server") {
             return None;
         }
-        let mut redis = Redis { directory: support::directory(), port: Port::take(), child: None, tls: None };
+        let mut redis = Redis { server: Server::new("redis") };
         redis.run();
         Some(redis)
-    }
-
-    fn data(&self) -> PathBuf {
-        self.directory.path().join("data")
     }
 
     /// Makes one request, and returns the reply as it is; `None` if there is none.
@@ -49,7 +40,7 @@ impl Redis {
 
     /// Pauses it or lets it go on.
     pub(crate) fn signal(&self, signal: Signal) {
-        send(self.child.as_ref().expect("it runs"), signal);
+        send(self.server.child.as_ref().expect("it runs"), signal);
     }
 }
 
@@ -84,23 +75,19 @@ impl Coordinator for Redis {
         "redis"
     }
 
-    fn address(&self) -> SocketAddr {
-        self.port.address()
+    fn server(&self) -> &Server {
+        &self.server
     }
 
-    fn child(&mut self) -> &mut Option<Child> {
-        &mut self.child
-    }
-
-    fn tls(&mut self) -> &mut Option<Tls> {
-        &mut self.tls
+    fn server_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 
     fn run(&mut self) {
-        std::fs::create_dir_all(self.data()).expect("a directory");
-        let port = self.port.number().to_string();
+        std::fs::create_dir_all(self.server.data()).expect("a directory");
+        let port = self.server.port.number().to_string();
         let mut command = Command::new("redis-server");
-        match &self.tls {
+        match &self.server.tls {
             None => command.args(["--port", &port]),
             Some(Tls { ca, certificate, key }) => {
                 command.args(["--port", "0", "--tls-port", &port, "--tls-cert-file"]).arg(certificate);
@@ -110,21 +97,9 @@ impl Coordinator for Redis {
         command
             .args(["--bind", "127.0.0.1", "--save", ""])
             .args(["--appendonly", "yes", "--appendfsync", "always", "--dir"])
-            .arg(self.data());
-        let (address, uses_tls, log) =
-            (self.address(), self.tls.is_some(), self.directory.path().join("log"));
-        let child = self.child.insert(spawn(&mut command, &log));
-        await_answer("redis", child, &log, || {
-            if uses_tls {
-                return listens(address);
-            }
-            (try_ask(address, &["PING"], FIRST_ANSWER)? == "+PONG\r\n").then_some(())
-        });
-    }
-
-    fn lose_data(&mut self) {
-        assert!(self.child.is_none(), "it runs");
-        std::fs::remove_dir_all(self.data()).expect("its data can be removed");
+            .arg(self.server.data());
+        let probe = |address| (try_ask(address, &["PING"], FIRST_ANSWER)? == "+PONG\r\n").then_some(());
+        self.server.run(&mut command, probe);
     }
 
     fn get(&self, key: &str) -> String {
@@ -152,19 +127,11 @@ impl Coordinator for Redis {
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 /// A master, its replicas, and a sentinel that makes one of them master when the master is away for three seconds.
 pub(crate) struct Watched {
     pub(crate) master: Redis,
     pub(crate) replicas: Vec<Redis>,
-    sentinel: Child,
-    port: Port,
-    _directory: TempDir,
+    sentinel: Server,
 }
 
 impl Watched {
@@ -174,36 +141,34 @@ impl Watched {
             return None;
         }
         let master = Redis::start()?;
-        let master_port = master.port.number().to_string();
+        let master_port = master.server.port.number().to_string();
         let replicas: Vec<Redis> = (0..replicas).map_while(|_| Redis::start()).collect();
         for replica in &replicas {
             replica.ask(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
             replica.ask(&["REPLICAOF", "127.0.0.1", &master_port]);
         }
-        let (directory, port) = (support::directory(), Port::take());
-        let path = directory.path().join("sentinel.conf");
+        poll("the replicas have the data", || {
+            let is_up = |replica: &Redis| replica.ask(&["INFO", "replication"]).contains("link_status:up");
+            replicas.iter().all(is_up).then_some(())
+        });
+        let mut sentinel = Server::new("redis-sentinel");
+        let path = sentinel.path("sentinel.conf");
         let text = format!(
             "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {master_port} 1\n\
              sentinel down-after-milliseconds main 3000\nsentinel failover-timeout main 2000\n",
-            port.number(),
-            directory.path().display()
+            sentinel.port.number(),
+            sentinel.directory.path().display()
         );
         std::fs::write(&path, text).expect("written");
-        let sentinel = spawn(Command::new("redis-sentinel").arg(&path), &directory.path().join("log"));
-        let watched = Watched { master, replicas, sentinel, port, _directory: directory };
-        poll("the replicas have the data", || {
-            let is_up = |replica: &Redis| replica.ask(&["INFO", "replication"]).contains("link_status:up");
-            watched.replicas.iter().all(is_up).then_some(())
+        sentinel.run(Command::new("redis-sentinel").arg(&path), |address| {
+            let reply = try_ask(address, &["SENTINEL", "REPLICAS", "main"], FIRST_ANSWER)?;
+            (reply.matches("role-reported-time").count() == replicas.len()).then_some(())
         });
-        poll("the sentinel knows the replicas", || {
-            let reply = try_ask(watched.port.address(), &["SENTINEL", "REPLICAS", "main"], FIRST_ANSWER)?;
-            (reply.matches("role-reported-time").count() == watched.replicas.len()).then_some(())
-        });
-        Some(watched)
+        Some(Watched { master, replicas, sentinel })
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://{}", self.port.address())
+        format!("redis://{}", self.sentinel.address())
     }
 
     /// Returns the replica that became master, once one has.
@@ -213,12 +178,5 @@ impl Watched {
                 .iter()
                 .find(|redis| redis.try_ask(&["ROLE"]).is_some_and(|it| it.contains("master")))
         })
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        let _ = self.sentinel.kill();
-        let _ = self.sentinel.wait();
     }
 }

@@ -1,14 +1,12 @@
 //! A real ZooKeeper, and a client of its protocol with the four operations that tests need.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
 
-use tempfile::TempDir;
-
-use super::{Coordinator, FIRST_ANSWER, Tls, await_answer, listens, spawn};
-use crate::support::{self, Port, has_program, skip};
+use super::{Coordinator, FIRST_ANSWER, Server, Tls};
+use crate::support::{self, has_program, skip};
 
 const CREATE: i32 = 1;
 const DELETE: i32 = 2;
@@ -20,10 +18,7 @@ const JARS: &str = "/usr/share/java/*";
 
 /// A single ZooKeeper. It has each write on its disk before it answers.
 pub(crate) struct ZooKeeper {
-    directory: TempDir,
-    port: Port,
-    child: Option<Child>,
-    tls: Option<Tls>,
+    server: Server,
 }
 
 impl ZooKeeper {
@@ -36,19 +31,14 @@ impl ZooKeeper {
             skip("ZooKeeper is missing: install the package zookeeper (tests/run does it)");
             return None;
         }
-        let (directory, port) = (support::directory(), Port::take());
-        let mut zookeeper = ZooKeeper { directory, port, child: None, tls: None };
+        let mut zookeeper = ZooKeeper { server: Server::new("ZooKeeper") };
         zookeeper.run();
         Some(zookeeper)
     }
 
-    fn data(&self) -> PathBuf {
-        self.directory.path().join("data")
-    }
-
     /// Returns the configuration of a listener over TLS. Its key stores are files in PEM, known by their endings.
     fn tls_listener(&self, Tls { ca, certificate, key }: &Tls) -> String {
-        let (own, trusted) = (self.directory.path().join("own.pem"), self.directory.path().join("ca.pem"));
+        let (own, trusted) = (self.server.path("own.pem"), self.server.path("ca.pem"));
         let read = |path| std::fs::read(path).expect("a file");
         std::fs::write(&own, [read(key), read(certificate)].concat()).expect("written");
         std::fs::copy(ca, &trusted).expect("copied");
@@ -57,7 +47,7 @@ impl ZooKeeper {
              serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
              ssl.keyStore.location={}\nssl.trustStore.location={}\nssl.clientAuth=need\n\
              ssl.protocol=TLSv1.3\nssl.enabledProtocols=TLSv1.3\nssl.ciphersuites=TLS_AES_128_GCM_SHA256\n",
-            self.port.number(),
+            self.server.port.number(),
             own.display(),
             trusted.display()
         )
@@ -91,22 +81,18 @@ impl Coordinator for ZooKeeper {
         "zookeeper"
     }
 
-    fn address(&self) -> SocketAddr {
-        self.port.address()
+    fn server(&self) -> &Server {
+        &self.server
     }
 
-    fn child(&mut self) -> &mut Option<Child> {
-        &mut self.child
-    }
-
-    fn tls(&mut self) -> &mut Option<Tls> {
-        &mut self.tls
+    fn server_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 
     fn run(&mut self) {
-        let configuration = self.directory.path().join("zoo.cfg");
-        let (data, port) = (self.data(), self.port.number());
-        let listener = match &self.tls {
+        let configuration = self.server.path("zoo.cfg");
+        let (data, port) = (self.server.data(), self.server.port.number());
+        let listener = match &self.server.tls {
             None => format!("clientPortAddress=127.0.0.1\nclientPort={port}\n4lw.commands.whitelist=srvr\n"),
             Some(tls) => self.tls_listener(tls),
         };
@@ -118,24 +104,13 @@ impl Coordinator for ZooKeeper {
             .args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", JARS])
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(&configuration);
-        let (address, uses_tls, log) =
-            (self.address(), self.tls.is_some(), self.directory.path().join("log"));
-        let child = self.child.insert(spawn(&mut command, &log));
-        await_answer("ZooKeeper", child, &log, || {
-            if uses_tls {
-                return listens(address);
-            }
+        self.server.run(&mut command, |address| {
             let mut stream = TcpStream::connect(address).ok()?;
             stream.set_read_timeout(Some(FIRST_ANSWER)).ok()?;
             stream.write_all(b"srvr").ok()?;
             let mut answer = [0; 17];
             stream.read_exact(&mut answer).ok().filter(|()| answer == *b"Zookeeper version")
         });
-    }
-
-    fn lose_data(&mut self) {
-        assert!(self.child.is_none(), "it runs");
-        std::fs::remove_dir_all(self.data()).expect("its data can be removed");
     }
 
     fn get(&self, key: &str) -> String {
@@ -174,11 +149,5 @@ impl Coordinator for ZooKeeper {
 
     fn wrong_password(&self) -> &'static str {
         "NoAuth"
-    }
-}
-
-impl Drop for ZooKeeper {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
