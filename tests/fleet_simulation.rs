@@ -1,13 +1,13 @@
 //! A deterministic simulation of a fleet: the shipped rules, members, keepers and sources over a simulated coordinator.
-//! Answers are lost, writes are done late, reads are old, the coordinator is away or loses its data. Clocks of machines differ
-//! by minutes and step. Daemons are killed, stopped, paused for longer than their ceilings reach, and resumed twice from one
+//! Answers are lost, writes are done late, reads are old, leaders change, a failover loses the last writes, the coordinator
+//! is away or loses its data. Clocks of machines differ by minutes and step. Daemons are killed, stopped, paused for longer than their ceilings reach, and resumed twice from one
 //! memory snapshot. Disks are copied to other machines while their daemons run, and older copies are put back. There are more
 //! daemons than numbers, so that they collide.
 //!
 //! One promise is checked: no ID is handed out twice. A second test sees that the fleet hands out IDs at all.
 //!
-//! [`world`] draws what happens. [`server`] is the coordinator, [`machine`] a machine, [`daemon`] the life of a daemon, and
-//! [`copies`] copies memories and disks.
+//! [`world`] draws what happens. [`server`] is the coordinator, [`failover`] loses its last writes. [`machine`] is a
+//! machine, [`daemon`] the life of a daemon, and [`copies`] copies memories and disks.
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test fleet_simulation` replays it alone.
 //! `SNOWBANK_SEEDS=100000 cargo test --release --test fleet_simulation` runs longer.
@@ -26,6 +26,8 @@ use world::World;
 mod copies;
 #[path = "fleet_simulation/daemon.rs"]
 mod daemon;
+#[path = "fleet_simulation/failover.rs"]
+mod failover;
 #[path = "fleet_simulation/machine.rs"]
 mod machine;
 #[path = "support/seeds.rs"]
@@ -38,9 +40,8 @@ mod world;
 const SECOND: i64 = 1_000_000;
 const HORIZON: Duration = Duration::from_secs(20);
 const MAX_AHEAD: Duration = Duration::from_secs(4);
-const LAYOUT: &str = "time:33,worker:1,sequence:6;tick=1s;epoch=2020-01-01T00:00:00Z";
+const LAYOUT: &str = "time:33,worker:10,sequence:6;tick=1s;epoch=2020-01-01T00:00:00Z";
 const FLEET: &str = "simulated";
-const MACHINES: usize = 4;
 const STEPS: usize = 250;
 
 thread_local!(static DRAWN: Cell<u64> = const { Cell::new(0) });

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use snowbank::fleet::Member;
 use snowbank_client::layout::Position;
 
-use crate::MACHINES;
 use crate::daemon::Daemon;
 use crate::machine::Machine;
 use crate::server::Link;
@@ -74,7 +73,7 @@ impl World {
         let is_used = self.daemons.iter().any(|daemon| daemon.machine == machine);
         if !is_used && self.rng.bool() {
             self.machines[machine].disk = disk;
-        } else if self.machines.len() < MACHINES + 6 {
+        } else if self.machines.len() < self.machines_max {
             let marks = BTreeMap::new();
             self.machines.push(Machine { disk, marks, ..self.machines[of].clone() });
             if self.rng.bool() {

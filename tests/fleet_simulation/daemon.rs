@@ -36,7 +36,8 @@ impl World {
         let found = &self.machines[machine];
         let layout = layout();
         let want = want(&layout, reading.wall);
-        let holder = format!("machine {machine}");
+        self.lives += 1;
+        let holder = format!("machine {machine} (process {})", self.lives);
         let identity = (found.disk.state.as_str(), holder.as_str());
         let mut member = Member::new(self.link.clone(), FLEET, identity, notes, draw);
         let given = found.given.map(WorkerSet::single);
@@ -45,7 +46,7 @@ impl World {
         let want = Want { is_newest, ..want };
         let taken = match &given {
             Some(given) => member.take(want, given),
-            None => member.pick(want, 1, |_| true, |_| Ok::<bool, JoinError>(true)),
+            None => member.pick(want, 1, |id| id < self.numbers, |_| Ok::<bool, JoinError>(true)),
         };
         let taken = match taken {
             Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
@@ -75,7 +76,7 @@ impl World {
         member: Member<Link>,
         worker: u64,
         start: Position,
-        (fleet, losses): (Position, u64),
+        (covered, losses): (Position, u64),
     ) -> Daemon {
         let reading = self.reading(machine);
         let rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::ZERO };
@@ -95,16 +96,19 @@ impl World {
         let (name, grant) = (String::from("orders"), Grant::new(Position(0)));
         (0..losses).for_each(|_| grant.revoke());
         let source = Arc::new(Source::new(name, numbering(worker), rules, grant, start, now));
-        let managed = ManagedSource::new(Arc::clone(&source), rule, start, now).under_fleet(Some(fleet));
+        let managed = ManagedSource::new(Arc::clone(&source), rule, start, now).under_fleet(Some(covered));
         let mut managed = managed;
         let ceiling = managed.first_ceiling(now);
         let id_bound = source.numbering().id_bound(ceiling);
         self.machines[machine].store(worker, id_bound);
         self.machines[machine].mark(worker, id_bound);
         managed.grant(managed.first_grant(ceiling));
-        let writers = [Reach::Local, Reach::Fleet(HORIZON)];
-        let keeper = Keeper::new(vec![managed], &writers, Arc::clone(&wall), reading);
-        Daemon { machine, member, keeper, source, wall, worker, fleet, pending: None }
+        let fleet = match member.may_lose_writes() {
+            true => Reach::LossyFleet(HORIZON),
+            false => Reach::Fleet(HORIZON),
+        };
+        let keeper = Keeper::new(vec![managed], &[Reach::Local, fleet], Arc::clone(&wall), reading);
+        Daemon { machine, member, keeper, source, wall, worker, fleet: covered, pending: None }
     }
 
     pub(crate) fn now(&self, daemon: &Daemon) -> Now {

@@ -46,7 +46,9 @@ impl History {
 
     pub(crate) fn note_acknowledged(&mut self, swaps: &[Swap]) {
         for swap in swaps {
-            let Ok(NumberKey { holder, id_bound, released, .. }) = NumberKey::parse(&swap.text) else { continue };
+            let Ok(NumberKey { holder, id_bound, released, .. }) = NumberKey::parse(&swap.text) else {
+                continue;
+            };
             let used = self.used.entry(swap.key.clone()).or_default();
             let before = std::mem::replace(&mut used.acknowledged, (holder.clone(), id_bound));
             if before.0 == holder && !released {
