@@ -158,3 +158,40 @@ TOML
     inside dpkg -i /root/snowbank.deb >/dev/null 2>&1
     read_journal
 }
+
+upgraded_behind_the_clock() {
+    say "upgraded while the clock of an instance is two hours behind its IDs: dpkg ends, and says which one waits"
+    local began before after
+    inside sh -c 'cat >/etc/snowbank/slow.toml' <<'TOML'
+listen = ["127.0.0.1:7692"]
+worker_ids = 12
+TOML
+    inside systemctl start snowbank@slow
+    before=$(as_user snowbank next --address 127.0.0.1:7692)
+    # The daemon's clock alone, from its next start on.
+    inside sh -e -c '
+        mkdir -p /run/systemd/system/snowbank@slow.service.d
+        cd /run/systemd/system/snowbank@slow.service.d
+        printf "[Service]\nEnvironment=LD_PRELOAD=%s FAKETIME=-2h FAKETIME_DONT_FAKE_MONOTONIC=1\n" \
+            /usr/lib/*/faketime/libfaketimeMT.so.1 >clock.conf
+        systemctl daemon-reload'
+    began=$SECONDS
+    show dpkg -i /root/upgrade.deb | tee "$work/upgrade"
+    echo "after $((SECONDS - began)) s"
+    [ $((SECONDS - began)) -lt 300 ] || fail "the upgrade waited"
+    grep -q 'snowbank@slow.service is not ready yet: ' "$work/upgrade" || fail "dpkg does not say which instance waits"
+    [ "$(inside dpkg-query -W -f '${db:Status-Abbrev}' snowbank)" = "ii " ] || fail "the package is half configured"
+    # It hands out nothing meanwhile, and says why.
+    ! show_as_user snowbank next --address 127.0.0.1:7692 | tee "$work/refusal"
+    grep -q 'clock' "$work/refusal" || fail "the refusal does not name the clock"
+    show_as_user snowbank next
+    inside rm -r /run/systemd/system/snowbank@slow.service.d
+    inside systemctl daemon-reload
+    show systemctl restart snowbank@slow
+    after=$(as_user snowbank next --address 127.0.0.1:7692)
+    [ "$after" -gt "$before" ] || fail "an ID below an earlier one: $before, then $after"
+    inside systemctl stop snowbank@slow
+    inside rm /etc/snowbank/slow.toml
+    inside dpkg -i /root/snowbank.deb >/dev/null 2>&1
+    read_journal
+}
