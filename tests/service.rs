@@ -17,7 +17,7 @@ use support::frozen::FrozenThread;
 use support::has_program;
 use support::machine::Machine;
 use support::manager::Manager;
-use support::{Address, Ask, Reply, Setup, Wire, poll};
+use support::{Address, Ask, Port, Reply, Setup, Wire, poll};
 
 /// A watchdog's period for tests. The daemon feeds it at half of that.
 const PERIOD: Duration = Duration::from_millis(400);
@@ -311,8 +311,8 @@ fn several_sockets_come_by_systemd_s_own_hand() {
     }
     let directory = support::directory();
     let path = directory.path().join("socket");
-    let port = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound").port();
-    let tcp = format!("127.0.0.1:{port}");
+    let port = Port::take();
+    let tcp = port.address().to_string();
     let path_text = path.to_str().expect("text");
     let pass_on = ["-E", "SNOWBANK_STATE_DIR", "-E", "SNOWBANK_LOCK_DIR"];
     let listen = ["-l", &tcp, "-l", path_text, "--fdname=native:native"];

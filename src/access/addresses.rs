@@ -64,9 +64,9 @@ impl Address {
             Some((of, pace)) if *of >= version => return Arc::clone(pace),
             last => last.as_ref().map(|(_, pace)| Arc::clone(pace)),
         };
-        let pace = Pace::follow(old.clone(), per_second, now);
-        if let Some(old) = old.filter(|old| !Arc::ptr_eq(old, &pace)) {
-            old.supersede(&pace);
+        let pace = Pace::follow(old.as_ref(), per_second);
+        if let Some(old) = old {
+            old.supersede(&pace, now);
         }
         Arc::clone(&last.insert((version, pace)).1)
     }

@@ -46,7 +46,7 @@ impl Pace {
     }
 
     /// Returns the rate of a client whose rate may have changed since.
-    pub(crate) fn newest(self: &Arc<Self>) -> &Arc<Pace> {
+    pub(super) fn newest(self: &Arc<Self>) -> &Arc<Pace> {
         let mut newest = self;
         while let Some(next) = newest.next.get() {
             newest = next;
@@ -54,34 +54,29 @@ impl Pace {
         newest
     }
 
-    /// Has connections that still hold this rate go on at that one.
-    pub(super) fn supersede(&self, by: &Arc<Pace>) {
-        // Superseded once, because rates change one after the other.
-        let _ = self.next.set(Arc::clone(by));
+    /// Returns the rate at which a client goes on that may have had one before. [`supersede`](Self::supersede) puts it in place
+    /// of that one.
+    pub(super) fn follow(before: Option<&Arc<Pace>>, per_second: u32) -> Arc<Pace> {
+        let is_same = |before: &&Arc<Pace>| before.per_second == per_second;
+        before.filter(is_same).map_or_else(|| Arc::new(Pace::new(per_second)), Arc::clone)
     }
 
-    /// Returns the rate at which a client goes on that may have had one before.
-    pub(crate) fn follow(before: Option<Arc<Pace>>, per_second: u32, now: BootMicros) -> Arc<Pace> {
-        match before {
-            None => Arc::new(Pace::new(per_second)),
-            Some(before) if before.per_second == per_second => before,
-            Some(before) => Arc::new(before.changed_to(per_second, now)),
+    /// Has connections that still hold this rate go on at that one. What was drawn ahead was drawn for the same time.
+    pub(super) fn supersede(self: &Arc<Self>, by: &Arc<Pace>, now: BootMicros) {
+        // Once, because rates change one after the other. From here on nothing is drawn at the old rate.
+        if Arc::ptr_eq(self, by) || self.next.set(Arc::clone(by)).is_err() {
+            return;
         }
+        let ahead = self.cursor.load(Ordering::Relaxed).saturating_sub(self.line(now));
+        let ahead = u128::from(ahead) * u128::from(by.per_second) / u128::from(self.per_second);
+        let (ahead, line) = (u64::try_from(ahead).unwrap_or(u64::MAX), by.line(now));
+        let add = |cursor: u64| Some(cursor.max(line).saturating_add(ahead));
+        let _ = by.cursor.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
     /// Returns the rate, which is also the burst, in IDs.
     pub(crate) fn per_second(&self) -> u32 {
         self.per_second
-    }
-
-    /// Returns another rate at which a client goes on: what it has drawn ahead, it has drawn for the same time.
-    fn changed_to(&self, per_second: u32, now: BootMicros) -> Self {
-        let ahead = self.cursor.load(Ordering::Relaxed).saturating_sub(self.line(now));
-        let ahead = u128::from(ahead) * u128::from(per_second) / u128::from(self.per_second);
-        let changed = Pace::new(per_second);
-        let cursor = changed.line(now).saturating_add(u64::try_from(ahead).unwrap_or(u64::MAX));
-        changed.cursor.store(cursor, Ordering::Relaxed);
-        changed
     }
 
     /// Reserves IDs for a request that was read at `now` and must be answered by `due`. If `partial`, fewer are welcome.
@@ -192,10 +187,15 @@ mod tests {
     fn another_rate_keeps_the_time_that_was_drawn_ahead() {
         let pace = Pace::new(1_000);
         pace.reserve(ms(START), ms(START), 500, false).expect("within the burst");
-        let faster = pace.changed_to(10_000, ms(START));
+        let pace = Arc::new(pace);
+        let faster = Pace::follow(Some(&pace), 10_000);
+        pace.supersede(&faster, ms(START));
         assert!(faster.reserve(ms(START), ms(START), 5_001, false).is_err());
         assert!(faster.reserve(ms(START), ms(START), 5_000, false).is_ok());
-        assert!(pace.changed_to(10_000, ms(START + 500)).is_idle(ms(START + 500)));
+        let again = Pace::follow(Some(&faster), 1_000);
+        faster.supersede(&again, ms(START + 1_000));
+        assert!(again.is_idle(ms(START + 1_000)));
+        assert!(Arc::ptr_eq(pace.newest(), &again));
     }
 
     #[derive(Clone, Debug)]

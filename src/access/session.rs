@@ -206,11 +206,12 @@ impl Session {
         partial: bool,
     ) -> Result<Permit, (TooFast, Limit)> {
         let mut permit = Permit { count, at: now, limit: None, reserved: [None, None] };
-        let of_identity = self.identity.as_ref().and_then(|identity| identity.pace.as_ref());
-        let paces = of_identity.map(|pace| (pace, Limit::Identity(pace.per_second())));
+        let of_identity =
+            self.identity.as_ref().and_then(|identity| identity.pace.as_ref()).map(Pace::newest);
+        let of_identity = of_identity.map(|pace| (pace, Limit::Identity(pace.per_second())));
         let of_address = self.pace_of_address.as_ref().map(Pace::newest);
         let of_address = of_address.map(|pace| (pace, Limit::Address(pace.per_second())));
-        for (pace, limit) in paces.into_iter().chain(of_address) {
+        for (pace, limit) in of_identity.into_iter().chain(of_address) {
             if let Err(refused) = permit.add(pace, limit, (now, due), partial) {
                 permit.settle(0, now);
                 return Err(refused);

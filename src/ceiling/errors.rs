@@ -69,7 +69,7 @@ pub enum StateError {
         error: io::Error,
     },
     /// The system refuses to read the state file.
-    #[error("cannot read the state file {}: {error}; make it readable", path.display())]
+    #[error("cannot read the state file {}: {error}; allowed is a regular file that this user can read", path.display())]
     NotRead {
         /// The state file.
         path: PathBuf,

@@ -212,9 +212,14 @@ impl StepWatch {
             return Observed::Believed(step);
         }
         self.held_since = None;
-        if reading.wall < self.highest {
-            let behind_us = self.highest.0.saturating_sub(reading.wall.0);
-            return Observed::Behind(Duration::from_micros(behind_us as u64));
+        if reading.wall <= self.highest {
+            // Nothing new is believed of a clock that went back, or stands: it is believed at once when it comes back.
+            let behind_us = match self.highest.0.saturating_sub(reading.wall.0) {
+                0 => carried_us.saturating_sub(reading.offset_us()).max(0),
+                behind_us => behind_us,
+            };
+            let behind = Duration::from_micros(behind_us as u64);
+            return if behind.is_zero() { Observed::Steady } else { Observed::Behind(behind) };
         }
         self.believe(wall, reading);
         Observed::Steady

@@ -144,6 +144,8 @@ impl Reloader {
         let shards = settings.shards.get();
         let new = sources.into_iter().map(|source| Supply::new(source, shards));
         let supplies: Vec<Supply> = before.supplies.iter().cloned().chain(new).collect();
+        // Nothing below fails, except when the daemon stops.
+        access.supersede(&before.facts.access, clock::os::boot());
         let live_config = |version, info_json| {
             let facts = Facts::new(&settings, info_json, access.clone());
             let text = settings.to_text();
