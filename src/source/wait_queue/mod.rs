@@ -290,8 +290,7 @@ impl Source {
 
     fn end_waits(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let is_sealed = window.bound == Bound::Sealed;
-        let is_over = |entry: &Box<Entry>| is_sealed || entry.request.due <= window.now.boot;
-        let over = queue.waiting.partition_point(is_over);
+        let over = queue.waiting.partition_point(|entry| is_sealed || entry.request.due <= window.now.boot);
         queue.is_summary_stale |= over > 0;
         for entry in queue.waiting.drain(..over) {
             self.wait_queue.uncount(entry.request.count);

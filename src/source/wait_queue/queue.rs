@@ -48,8 +48,8 @@ impl Entry {
         }
     }
 
-    pub(super) fn finish(self: Box<Self>, refusal: Option<Refusal>) -> (usize, Finished) {
-        let Entry { id, request, spans, generation, .. } = *self;
+    pub(super) fn finish(self, refusal: Option<Refusal>) -> (usize, Finished) {
+        let Entry { id, request, spans, generation, .. } = self;
         (request.shard, Finished { id, spans, refusal, generation })
     }
 }
