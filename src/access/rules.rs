@@ -28,8 +28,8 @@ pub struct Identity {
 const _: () = assert!(crate::config::SOURCES_MAX <= u64::BITS as usize);
 
 impl Identity {
-    /// Creates an identity. `before` is the one of its name until a reload: it goes on with its counts and its rate, as soon as
-    /// [`Rules::supersede`] is called.
+    /// Creates an identity. `before` is the identity of the same name until a reload: the new one takes over its counts, and
+    /// its rate as soon as [`Rules::supersede`] is called.
     pub fn new(
         settings: &IdentitySettings,
         sources: &[SourceSettings],
@@ -98,7 +98,7 @@ impl Rules {
         rules
     }
 
-    /// Has all connections go on at these rates, also those on shards that still use the rules from `before`.
+    /// Makes all connections follow these rates, also those on shards that still use the rules from `before`.
     pub fn supersede(&self, before: &Rules, now: BootMicros) {
         for (name, identity) in &self.identities {
             let old = before.identities.get(name).and_then(|old| old.pace.as_ref());
@@ -108,7 +108,7 @@ impl Rules {
         }
     }
 
-    /// Returns whether the same tokens and certificates have the same names as by other rules.
+    /// Returns whether other rules give the same names to the same tokens and certificates.
     pub fn accepts_the_same(&self, other: &Rules) -> bool {
         let name = |(certificate, identity): (&CertificateName, &Arc<Identity>)| {
             (certificate.clone(), identity.name.clone())
@@ -135,7 +135,7 @@ impl Rules {
         !self.by_certificate.is_empty()
     }
 
-    /// Returns the identity of a certificate with these names: that of the first that has one.
+    /// Returns the identity of a certificate with these names: the first of them that has an identity.
     pub(super) fn of_certificate(&self, names: &[CertificateName]) -> Option<&Arc<Identity>> {
         names.iter().find_map(|name| self.by_certificate.get(name))
     }

@@ -105,7 +105,7 @@ pub enum StateError {
     Older(PathBuf),
 }
 
-/// The reason why worker IDs cannot be locked, or their marks not be read.
+/// The reason why worker IDs cannot be locked, or their marks cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process has a worker ID.
@@ -137,7 +137,7 @@ pub enum LockError {
         /// ` (process 123)`, or empty.
         holder: String,
     },
-    /// A lock is held, and its file does not name the IDs: another release's.
+    /// A lock is held, and its file does not name the IDs: another release wrote it.
     #[error(
         "{} is held by another daemon of this machine{holder}, and does not say in words that this release knows which IDs \
          that makes; stop that one, or run the same release",

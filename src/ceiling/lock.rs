@@ -1,4 +1,4 @@
-//! A worker ID of a layout is held once per machine, whatever the state directories: by one locked file for each.
+//! One locked file for each worker ID of a layout: only one daemon of a machine holds it, whatever its state directory.
 //!
 //! `lock_names.rs` has the files' names. Layouts of other ID spaces can make the same IDs, so the other locks that are held
 //! are checked too (`neighbours.rs`). A ticket counter has one lock.
@@ -23,7 +23,7 @@ use crate::numbering::Numbering;
 
 /// For this user alone. The package makes one for root and its group.
 const DIRECTORY_MODE: u32 = 0o700;
-/// Longer than a mark: a longer line was not written here.
+/// More than the length of a mark. No program of this project writes a longer line.
 const MARK_BYTES_MAX: usize = 128;
 
 /// The locks of a source's worker IDs, held until this is dropped.
@@ -32,20 +32,20 @@ pub struct WorkerLocks {
     files: Vec<LockedFile>,
     /// The marks that counters of the same name with another increment or offset have left.
     of_kin: Vec<(PathBuf, Mark)>,
-    /// The state whose grants are marked; `None`: none are.
+    /// The state whose grants are marked. `None`: grants are not marked.
     state: Option<String>,
 }
 
 impl WorkerLocks {
-    /// Checks that all of them are still this process's.
+    /// Checks that this process still holds all of them.
     ///
     /// # Errors
-    /// When another could hold a worker ID: a lock's file was removed or replaced.
+    /// Another process could hold a worker ID, because a lock's file was removed or replaced.
     pub fn still_ours(&self) -> Result<(), TakenOver> {
         self.files.iter().try_for_each(LockedFile::still_ours)
     }
 
-    /// Marks grants from now on, as those of the owner's state.
+    /// Marks grants from now on as grants of the owner's state.
     pub fn mark_for(&mut self, owner: &Owner) {
         self.state = Some(owner.state.clone());
     }
@@ -53,7 +53,7 @@ impl WorkerLocks {
     /// Marks all of the worker IDs as granted below this ID. Each mark is a small write without a sync: a boot forgets it.
     ///
     /// # Errors
-    /// Some could not be marked: theirs are as they were.
+    /// Some could not be marked and keep their old marks.
     pub fn mark_granted(&self, id_bound: u64) -> io::Result<()> {
         let Some(state) = &self.state else { return Ok(()) };
         self.mark(&Mark { id_bound, state: state.clone(), is_released: false })
@@ -73,11 +73,11 @@ impl WorkerLocks {
     /// Returns the marks of the worker IDs, of all states.
     ///
     /// # Errors
-    /// A mark cannot be read, so nothing tells how far IDs were granted.
+    /// A mark cannot be read, so it is unknown how far IDs were granted.
     pub fn marks(&self) -> Result<Vec<Mark>, LockError> {
         let own = self.files.iter().filter_map(|locked| mark_of(locked).transpose());
         let mut marks = own.collect::<Result<Vec<Mark>, LockError>>()?;
-        // A counter that was moved away under another increment, and has come back under this one.
+        // True for a counter that was moved away under another increment, and has returned under this one.
         let is_back = |moved: &Mark| {
             let is_past = |mark: &Mark| !mark.is_released && mark.id_bound >= moved.id_bound;
             moved.is_released && marks.iter().any(is_past)
@@ -111,7 +111,8 @@ pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<W
     lock_workers_but(&HashSet::new(), directory, numbering, Duration::ZERO)
 }
 
-/// Locks all worker IDs of records, by their index. Those that records share are locked with the one that is furthest.
+/// Locks all worker IDs of records, by their index. A worker ID that records share is locked for the record with the
+/// highest bound.
 ///
 /// # Errors
 /// As [`lock_workers`].
@@ -155,7 +156,7 @@ fn lock_workers_but(
     Ok(WorkerLocks { files, of_kin, state: None })
 }
 
-/// Returns the end of the line that the holder of a lock writes: it names the IDs.
+/// Returns the part of a holder's line that names the IDs.
 fn held_line(numbering: &Numbering, worker: u64) -> String {
     match numbering {
         Numbering::Snowflake(numbering) => {
@@ -177,7 +178,7 @@ fn held(numbering: &Numbering, worker: u64, holder: String) -> LockError {
     }
 }
 
-/// Reads the mark of a lock that no daemon holds. One that others could have written does not count.
+/// Reads the mark of a lock that no daemon holds. A mark that other users could have written does not count.
 fn free_mark(path: PathBuf, writers: Writers) -> Result<Option<(PathBuf, Mark)>, LockError> {
     let damaged = |error| LockError::MarkDamaged { path: path.clone(), error };
     let file = match open_file(&path, OpenOptions::new().read(true)) {
@@ -222,7 +223,7 @@ fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, LockError> {
     read_mark(&locked.file).map_err(|error| LockError::MarkDamaged { path: locked.path.clone(), error })
 }
 
-/// Returns the mark in a lock's file; `None` in a file that was just made, or by a program from before marks.
+/// Returns the mark in a lock's file. `None` if the file is new, or if a program without marks wrote it.
 pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
     let mut bytes = [0; MARK_BYTES_MAX];
     match file.read_at(&mut bytes, HOLDER_BYTES)? {

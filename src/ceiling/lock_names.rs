@@ -32,8 +32,8 @@ fn prefix_of(counter: &TicketCounter) -> String {
     format!("{:016x}", fingerprint(&format!("ticket {}", counter.name())))
 }
 
-/// Returns the locks of all counters with the name of this one that can hand out the same numbers, its own too if it is
-/// there. Their marks count for this one: they were left under another increment or offset.
+/// Returns the lock files of all counters of this name that can hand out the same numbers, including its own. Their marks
+/// bind this counter, although they were left under another increment or offset.
 pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> Result<Vec<PathBuf>, LockError> {
     let Numbering::Ticket(counter) = numbering else { return Ok(Vec::new()) };
     let refused = |error| LockError::NotLocked { path: directory.to_owned(), error };

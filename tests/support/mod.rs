@@ -17,6 +17,7 @@ pub(crate) mod http;
 pub(crate) mod ids;
 pub(crate) mod machine;
 pub(crate) mod manager;
+mod output;
 pub(crate) mod port;
 pub(crate) mod postgres;
 pub(crate) mod records;

@@ -1,4 +1,4 @@
-//! The choice of free worker IDs, where none are given.
+//! The choice of free worker IDs for a source that has none configured.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::numbering::Numbering;
 use snowbank_client::layout::{LayoutError, UnixMicros, WorkerSet};
 
 impl<C: Coordinator> Member<C> {
-    /// Takes this many worker IDs that are free, of those allowed. `lock` locks them on this machine; `None`: they are in
-    /// use there.
+    /// Takes this many free worker IDs of those that are allowed. `lock` locks them on this machine, or returns `false` if
+    /// they are in use there.
     ///
     /// # Errors
     /// There are too few, the coordinator did not answer, or they cannot be locked.

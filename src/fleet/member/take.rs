@@ -81,7 +81,7 @@ impl<C: Coordinator> Member<C> {
         let (floor, lowest) = self.bounds_of((want, numbering), &found, &writes)?;
         let covered = want.first_bound(numbering, floor, lowest);
         let mut held = self.held(want, place, worker_ids, &found, writes);
-        // Until the write is done, the key's last write may be an earlier one of this state, with its own floor.
+        // Until this write is done, the key's last write may be an earlier one of this state, with another floor.
         held.floor = floor.max(noted_floor);
         let write = held.trying.take().unwrap_or_default();
         let key = NumberKey::new(&self.state, &self.holder, want.source, held.since_unix_s);
@@ -149,7 +149,7 @@ impl<C: Coordinator> Member<C> {
         Ok(true)
     }
 
-    /// Writes the bound of the source that was taken last once more, if the coordinator may lose a write.
+    /// Repeats the write of the source that was taken last, if the coordinator may lose a write.
     fn confirm(&mut self, id_bound: u64) -> Result<(), JoinError> {
         if !self.may_lose_writes() {
             return Ok(());
@@ -162,7 +162,8 @@ impl<C: Coordinator> Member<C> {
         })
     }
 
-    /// Returns a source's numbers before their first write, which is drawn and among those that may be the last.
+    /// Returns a source's numbers before their first write. That write has its identity, and counts among those that may
+    /// be the last.
     fn held(
         &self,
         want: Want<'_>,
@@ -190,8 +191,8 @@ impl<C: Coordinator> Member<C> {
         }
     }
 
-    /// Goes on with the worker IDs that this state had, while the coordinator does not answer. Returns `None` if it had
-    /// others, or may be an older copy.
+    /// Continues with the worker IDs that this state had, while the coordinator does not answer. Returns `None` if the
+    /// state had others, or may be an older copy.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         let note = self.known(want).filter(|_| want.is_newest)?.clone();
         if self.own(want).as_ref() != Some(worker_ids) {

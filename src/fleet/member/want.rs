@@ -32,7 +32,7 @@ pub struct Want<'a> {
 pub struct Taken {
     /// The worker IDs.
     pub worker_ids: WorkerSet,
-    /// The source starts at this ID bound or above. 0: at its own ceiling.
+    /// The lowest ID bound at which the source may start. 0: it starts at its own ceiling.
     pub floor: u64,
     /// The fleet's ceiling, as an ID bound. 0: none is known, and nothing may be handed out before a raise.
     pub covered: u64,
@@ -87,9 +87,9 @@ impl Want<'_> {
             .map_err(Busy::Held)
     }
 
-    /// Returns the bound to write at first: the horizon ahead of where the source starts, and no lower than what the keys
-    /// have. Starts in a row do not add up: the bound is never further ahead of the clock than `max_ahead` and a horizon,
-    /// unless a key is.
+    /// Returns the bound of the first write: a horizon above the source's start, and no lower than the keys' bounds.
+    /// Repeated starts do not push it up: it is never further ahead of the clock than `max_ahead` and a horizon, unless a
+    /// key is.
     pub(super) fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
         let now = Now { wall: self.wall, boot: BootMicros(0), jumped: false };
         let from = instant(numbering, floor).min(now.after(self.max_ahead).wall);

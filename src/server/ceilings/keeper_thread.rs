@@ -70,7 +70,8 @@ impl Ceilings {
         let mut worker_ids = WorkerIds::default();
         worker_ids.extend(locks);
         for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
-            // What the state has durable, also where the coordinator allows less: an older copy of the state has less.
+            // The state's durable ceiling, even if the coordinator allows less: an older copy of the state has a lower
+            // one.
             worker_ids.note_granted(index, managed.source().numbering().id_bound(durable));
             managed.grant(managed.first_grant(durable));
         }
@@ -100,8 +101,8 @@ impl Ceilings {
         })
     }
 
-    /// Returns the ceilings with the result of the next step of a start. If it failed, they are trimmed: no ID was handed
-    /// out, and the next start goes on above them only if that fails too.
+    /// Returns the ceilings with the result of the next step of a start. If that step failed, they are trimmed, because no
+    /// ID was handed out. Only if the trim fails as well, the next start begins above them.
     pub(crate) fn or_trim<T, E>(self, step: Result<T, E>) -> Result<(T, Ceilings), E> {
         match step {
             Ok(done) => Ok((done, self)),
@@ -117,7 +118,7 @@ impl Ceilings {
         self.keeper.sources()
     }
 
-    /// Runs until told to stop, then seals and trims.
+    /// Runs until `stopping` is set, then seals and trims.
     ///
     /// # Errors
     /// As [`seal_and_trim`](Ceilings::seal_and_trim).
@@ -147,14 +148,14 @@ impl Ceilings {
                 self.begin_join(request, reading);
                 continue;
             }
-            // From one look to the next: ceilings that are raised less often than each period have to reach further.
+            // The pause counts from look to look, because ceilings that are raised less often must reach further.
             thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
         }
         observer.end(common);
         self.seal_and_trim()
     }
 
-    /// Takes what storage has done, looks, and has storage write what the keeper wants.
+    /// Takes the outcomes of storage, looks, and passes the keeper's writes to storage.
     fn look(&mut self, reading: Reading, metrics: &Metrics) -> Looked {
         if self.keeper.lost().is_none()
             && let Err(taken_over) = self.worker_ids.still_ours()
@@ -212,7 +213,7 @@ impl Ceilings {
         }
     }
 
-    /// Has the fleet thread raise the fleet's ceilings.
+    /// Passes a raise of the fleet's ceilings to the fleet thread.
     fn write_to_fleet(&mut self, write: Write, reading: Reading) {
         let Some(fleet) = &mut self.fleet else { return };
         self.fleet_asked_at = reading.boot;
@@ -255,12 +256,13 @@ impl Ceilings {
     /// Ends all claims, and lowers the ceilings to what was claimed. Waits for storage.
     ///
     /// # Errors
-    /// Why the ceilings could not be trimmed: the next start goes on above the old ones.
+    /// The ceilings could not be trimmed. The next start begins above the old ones.
     pub(crate) fn seal_and_trim(mut self) -> Result<(), StoreError> {
         let trims = self.keeper.seal();
-        // Perhaps since the last look.
+        // The locks may have been lost since the last look.
         let is_lost = self.keeper.lost().is_some() || self.worker_ids.still_ours().is_err();
-        // The machine first: it must never remember more than the state says. Nothing above the cursor was handed out.
+        // The marks are lowered first, because a mark must never be above the state. Nothing above the cursor was handed
+        // out.
         let marked = trims.iter().filter(|_| !is_lost).try_for_each(|&(index, cursor)| {
             self.worker_ids.mark(index, self.keeper.id_bound(index, cursor))
         });
@@ -274,7 +276,7 @@ impl Ceilings {
         let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trim));
         marked.map_err(|error| StoreError::new(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
-        // After the state: it must never say more than the fleet.
+        // The fleet is lowered after the state, because the state must never be above the fleet's bound.
         if let Some(fleet) = self.fleet.filter(|_| !is_lost)
             && let Err(reason) = fleet.end(bounds)
         {
@@ -291,7 +293,7 @@ pub(super) fn is_record_of(record: &Record, source: &Source) -> bool {
     record.name == source.name() && record.numbering == *source.numbering()
 }
 
-/// The keeper's events that are no check's, as far as they were logged.
+/// The logged state of keeper events that no check covers.
 #[derive(Debug, Default)]
 struct Logged {
     marks_fail: rate_limited_log::LoggedState<bool>,

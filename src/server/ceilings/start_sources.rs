@@ -124,22 +124,22 @@ impl Found {
         Ok(rules::is_newest(&locks.marks()?, worker_ids, &self.owner.state, stored))
     }
 
-    /// Returns the wall clock as far as it is believed before the worker IDs are known.
+    /// Returns the believed wall clock at a moment when the worker IDs are not known yet.
     pub(crate) fn believed(&self, rule: StepRule, first: Reading) -> UnixMicros {
         let used: Vec<Numbering> = self.records.iter().map(|record| record.numbering.clone()).collect();
         Wall::new(rule, first, self.remembered(&used, first)).believe(first).wall
     }
 
-    /// Returns whether the wall clock went its own way since the last owner wrote in this boot: the machine may have been
-    /// restored from a snapshot.
+    /// Returns whether the clocks have jumped against each other since the last owner wrote in this boot. The machine may
+    /// have been restored from a snapshot.
     pub(crate) fn has_jumped(&self, first: Reading) -> bool {
         let here = &self.here.boot;
         let latest = self.records.iter().filter(|it| it.boot == *here).max_by_key(|record| record.instant());
         latest.is_some_and(|last| first.has_jumped_from(last.wall_minus_boot_us))
     }
 
-    /// Returns the last owner's knowledge of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
-    /// granted. A clock that was ahead and was put right counts only for the worker IDs that were used then.
+    /// Returns the time as the last owner knew it: wall − boot if it ran in this boot of the machine, otherwise how far
+    /// ceilings were granted. A clock that was ahead and was corrected counts only for the worker IDs that were used then.
     pub(crate) fn remembered(&self, numberings: &[Numbering], first: Reading) -> Remembered {
         let is_used = |record: &&Record| {
             let mut configured = numberings.iter();
@@ -254,7 +254,7 @@ fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 
-/// A source that may not claim anything yet.
+/// Creates a source that may not claim anything yet.
 fn manage(
     settings: &SourceSettings,
     numbering: Numbering,
@@ -277,7 +277,7 @@ fn manage(
     let grant = Grant::new(Position(0));
     let position = start.position;
     let source = Source::new(settings.name.clone(), numbering, rules, grant, position, now);
-    // Where nothing is kept, the next start in this tick would ride from the same place.
+    // Without a stored state, another start in this tick would catch up from the same position.
     let source = if is_kept { source } else { source.begins_with_the_clock() };
     ManagedSource::new(Arc::new(source), rule, position, now).leaving(start.unclaimed)
 }

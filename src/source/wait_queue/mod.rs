@@ -40,7 +40,7 @@ const PASSING_SHARE: u64 = 16;
 /// IDs can be claimed until the burst window after its end.
 const LATE_WAKE_UP: Duration = Duration::from_millis(4);
 
-/// The answer to the question whether a request may be served before those that wait.
+/// The permission of a request to be served before those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passage {
     /// No request waits.
@@ -234,7 +234,7 @@ impl Source {
         (queue.generations, queue.is_summary_stale) = ((generation, generation), true);
     }
 
-    /// Claims what the window holds, but for the part that is left to requests that pass, and shares it out.
+    /// Claims what the window holds, except for the part that is left to requests that pass, and shares it out.
     fn feed(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let left_for_passing = self.wait_queue.left_for_passing;
         self.learn_limits(window, queue);

@@ -164,8 +164,8 @@ impl Summary {
         of_groups.fold(0, u64::saturating_add)
     }
 
-    /// Returns how many positions must go to promises now, in order of deadlines. With fewer, one of the promises would
-    /// need more of the positions up to its deadline than a part of them, so that nothing is left for others until then.
+    /// Returns how many positions must go to promises now, in order of deadlines. With fewer, a promise would need all
+    /// positions up to its deadline, and other requests would get none until then.
     ///
     /// `next` is the first position that is not available yet. One in [`LEFT_OUT`] of the positions to come is left out.
     pub(super) fn due_now(&self, next: u64) -> u64 {

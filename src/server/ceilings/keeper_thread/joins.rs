@@ -27,8 +27,8 @@ pub(super) struct PendingJoin {
 }
 
 impl Ceilings {
-    /// Starts sources beside those that run, by the rules of a start, from what is known of the state: this waits for no
-    /// storage. The reply comes when their first ceilings are durable, or cannot be by the deadline.
+    /// Starts sources beside those that run, by the rules of a start. It uses the records in memory, so it does not wait
+    /// for storage. The reply comes when their first ceilings are durable, or at the deadline.
     pub(super) fn begin_join(&mut self, request: JoinRequest, reading: Reading) {
         let JoinRequest { joining, reply } = request;
         let now = self.keeper.believe(reading);
@@ -69,7 +69,7 @@ impl Ceilings {
         self.refuse_join(reason);
     }
 
-    /// The keeper has given the joining sources up: their worker IDs are free at once.
+    /// Releases the worker IDs of joining sources that the keeper has given up, and replies.
     pub(super) fn refuse_join(&mut self, reason: String) {
         self.worker_ids.truncate(self.keeper.sources().count());
         if let Some(pending) = self.pending.take() {
@@ -79,7 +79,7 @@ impl Ceilings {
 
     pub(super) fn finish_join(&mut self) {
         let Some(PendingJoin { joined, reply, .. }) = self.pending.take() else { return };
-        // In the state their records have taken the place of these.
+        // The sources' own records have replaced these in the state.
         self.retired.retain(|record| !joined.sources.iter().any(|source| is_record_of(record, source)));
         let _ = reply.send(Ok(joined));
     }

@@ -4,11 +4,11 @@ use std::io;
 
 use crate::ceiling::{TakenOver, WorkerLocks};
 
-/// The machine's locks of the worker IDs, by source. They are not on the state's disk: looking at them waits for nothing.
+/// The machine's locks of the worker IDs, by source. They are not on the state's disk, so checking them does not block.
 #[derive(Debug, Default)]
 pub(super) struct WorkerIds {
     locks: Vec<WorkerLocks>,
-    /// By source, why the machine does not remember what was granted last.
+    /// By source, why the last grant could not be marked.
     unmarked: Vec<Option<String>>,
 }
 
@@ -23,17 +23,17 @@ impl WorkerIds {
         self.unmarked.truncate(count);
     }
 
-    /// Looks whether another process could have a worker ID.
+    /// Checks that no other process could have a worker ID.
     pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
         self.locks.iter().try_for_each(WorkerLocks::still_ours)
     }
 
-    /// Has the machine remember that the IDs of a source are granted up to this bound.
+    /// Marks the IDs of a source as granted up to this bound.
     pub(super) fn mark(&self, index: usize, id_bound: u64) -> io::Result<()> {
         self.locks[index].mark_granted(id_bound)
     }
 
-    /// Marks, and notes a failure: it stops nothing, because the state has the bound as well.
+    /// Marks, and notes a failure. A failure stops nothing, because the state has the bound as well.
     pub(super) fn note_granted(&mut self, index: usize, id_bound: u64) {
         self.unmarked[index] = self.mark(index, id_bound).err().map(|error| error.to_string());
     }

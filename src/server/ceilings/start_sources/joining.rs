@@ -18,7 +18,7 @@ use crate::server::shared::note::Note;
 use crate::source::Source;
 use snowbank_client::layout::Position;
 
-/// A source that joins those of a running daemon. Dropped, it gives its worker IDs back.
+/// A source that joins those of a running daemon. Dropping it releases its worker IDs.
 #[derive(Debug)]
 pub(crate) struct Joining {
     pub(crate) settings: SourceSettings,
@@ -38,7 +38,7 @@ pub(crate) struct Joined {
 pub(crate) struct Planned {
     pub(crate) sources: Vec<ManagedSource>,
     pub(crate) locks: Vec<WorkerLocks>,
-    /// The result of the reload then.
+    /// The reload's result if they are.
     pub(crate) joined: Joined,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Planned {
 /// sources' own. Only the locks of worker IDs are read.
 ///
 /// # Errors
-/// Why one cannot start.
+/// Returns why a source cannot start.
 pub(crate) fn plan_joining(
     running: &[Arc<Source>],
     retired: &[Record],
@@ -91,7 +91,7 @@ fn first_position(
 ) -> Result<FirstPosition, String> {
     let guard = guard(numbering, retired, now);
     let start = start.map_or(guard, |start| start.max(guard));
-    // The state is in use: what was granted to these worker IDs since it was read, another state's daemon did.
+    // This daemon uses the state. So grants to these worker IDs since it was read came from another state's daemon.
     let marks = locks.marks().map_err(|error| error.to_string())?;
     let latest = ceiling::latest_grant(&rule_of(settings, numbering), now.wall);
     if let Some(end) = ceiling::beyond(&marks, numbering, start, latest) {

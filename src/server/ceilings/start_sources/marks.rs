@@ -1,4 +1,4 @@
-//! A start against the machine's marks: how far the worker IDs were granted, by whatever state.
+//! The comparison of a start with the machine's marks, which show how far any state was granted the worker IDs.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
 
 impl Found {
-    /// Raises a start above what the machine remembers of its worker IDs. With it comes what the operator should know.
+    /// Raises a start above the marks of its worker IDs. Returns a note if the operator should know of it.
     ///
     /// # Errors
     /// The state is an older copy of the one that was granted them.
@@ -48,7 +48,7 @@ impl Found {
     fn adopt_older(&self, claimant: &Claimant<'_>, end: Position, now: Now) -> Result<Note, StartError> {
         let Claimant { name, numbering, .. } = *claimant;
         let until = ceiling::instant_of(numbering, end);
-        // A counter goes on above its mark at once.
+        // A counter continues above its mark at once.
         let (shown, once) = match numbering.snowflake() {
             Some((layout, _)) => {
                 let until = layout.rfc3339(until);

@@ -23,7 +23,7 @@ pub(super) struct Activity {
     has_body_to_write: Cell<bool>,
     /// When a head began to arrive that is not whole yet.
     head_since: Cell<Option<Instant>>,
-    /// Since when the peer takes nothing of an answer.
+    /// The time since which the peer has read nothing of an answer.
     blocked_since: Cell<Option<Instant>>,
     /// Bytes of answers that the peer has not taken.
     unwritten: Cell<usize>,
@@ -110,7 +110,7 @@ impl Activity {
         if is_blocked { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// Returns the bytes that are kept for the peer, and of it.
+    /// Returns the bytes that are kept: answers for the peer, and the head that it has sent in part.
     pub(super) fn kept_bytes(&self) -> usize {
         self.unwritten.get() + self.of_head.get()
     }
