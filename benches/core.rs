@@ -344,9 +344,9 @@ mod waiting {
     use super::*;
     use snowbank::source::wait_queue::{Signals, WaitRequest};
 
-    struct Nobody;
+    struct Unheard;
 
-    impl Signals for Nobody {
+    impl Signals for Unheard {
         fn finished(&self, _: usize) {}
         fn ceiling_reached(&self) {}
     }
@@ -367,7 +367,7 @@ mod waiting {
         for number in 0..waiting {
             source.admit(&source.window(NOW), request(number)).expect("the ticks to come hold it");
         }
-        source.advance(NOW, &mut rng, &Nobody);
+        source.advance(NOW, &mut rng, &Unheard);
         source
     }
 
@@ -386,7 +386,7 @@ mod waiting {
     #[divan::bench(args = BEHIND)]
     fn look(bencher: Bencher<'_, '_>, behind: u64) {
         let (source, mut rng) = (source_with(behind), fastrand::Rng::with_seed(1));
-        bencher.bench_local(|| source.advance(NOW, &mut rng, &Nobody));
+        bencher.bench_local(|| source.advance(NOW, &mut rng, &Unheard));
     }
 
     /// The next tick's share-out, of ten IDs.
@@ -394,7 +394,7 @@ mod waiting {
     fn share_out(bencher: Bencher<'_, '_>, behind: u64) {
         let next = NOW.after(Duration::from_millis(1));
         let with = || (source_with(behind), fastrand::Rng::with_seed(1));
-        bencher.with_inputs(with).bench_local_refs(|(source, rng)| source.advance(next, rng, &Nobody));
+        bencher.with_inputs(with).bench_local_refs(|(source, rng)| source.advance(next, rng, &Unheard));
     }
 }
 

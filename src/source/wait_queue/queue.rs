@@ -60,7 +60,7 @@ impl Entry {
 pub(super) struct Queue {
     /// In order of deadlines.
     pub(super) waiting: Vec<Box<Entry>>,
-    /// What `waiting` wants and was promised.
+    /// The sums over `waiting`.
     summary: Summary,
     /// True if `waiting` has changed otherwise than by an admission or a cancellation since the summary was made.
     pub(super) is_summary_stale: bool,
