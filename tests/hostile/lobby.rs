@@ -88,6 +88,35 @@ fn ping_does_not_extend_the_time_to_send_a_token() {
     served.assert_open();
 }
 
+/// PING is all that a client without a token may send.
+#[test]
+fn before_a_token_almost_nothing_is_queued() {
+    const GUESTS: usize = 50;
+    let daemon = with_tokens(100, "").admin().start();
+    let pings = wire::ping(1, &[7; 64]).repeat(1_000);
+    let guests: Vec<TcpStream> = (0..GUESTS)
+        .map(|_| {
+            let stream = TcpStream::connect(tcp_of(&daemon)).expect("the daemon listens");
+            stream.set_nonblocking(true).expect("it can be set");
+            stream
+        })
+        .collect();
+    let (mut written, mut highest) = ([0; GUESTS], 0.0_f64);
+    for _ in 0..50 {
+        for (mut stream, written) in guests.iter().zip(&mut written) {
+            while let Ok(size) = std::io::Write::write(&mut stream, &pings[*written % pings.len()..]) {
+                *written += size;
+            }
+        }
+        highest = highest.max(sample(&scrape(&daemon), "snowbank_queued_bytes"));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Less than four KiB of a connection is not counted.
+    assert_eq!(highest, 0.0, "bytes queued");
+    // More than the kernel takes of their replies.
+    assert!(written.iter().all(|&size| size > 100_000), "{written:?}");
+}
+
 #[test]
 fn who_asks_for_nothing_over_http_is_counted_too() {
     let daemon = with_tokens(100, "").admin().door("http").start();

@@ -22,11 +22,11 @@ const FILES: u64 = 20_000;
 /// The time that the allocator and the kernel have after the peers are gone.
 const AFTER: Duration = Duration::from_millis(1_500);
 /// The time that the peers have to take their places before the client is timed.
-const BEFORE: Duration = Duration::from_secs(1);
+const BEFORE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(effort: Effort) -> io::Result<()> {
     allow_files()?;
-    let stretch = effort.stretch(Duration::from_secs(5), Duration::from_secs(2));
+    let stretch = effort.stretch(Duration::from_secs(4), Duration::from_secs(2));
     println!("\n## Hostile peers\n");
     println!(
         "One client asks for single IDs at 1,000/s for {} s, beside those that ask for a million alone for 1,000 IDs at 100/s. \
@@ -92,7 +92,8 @@ fn row(attack: Attack, kind: Kind, stretch: Duration) -> io::Result<Option<Strin
         let seen = measured.join().map_err(|_| io::Error::other("the client's thread failed"));
         seen.and_then(|seen| seen).map(|seen| (seen, most))
     })?;
-    thread::sleep(AFTER);
+    // The allocator gives memory back with the requests that follow.
+    victim.ask(AFTER)?;
     let after = victim.memory_mib()?;
     let Seen { latency, lost, all } = seen;
     let ms = |quantile| latency.value_at_quantile(quantile) as f64 / 1e6;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use socket2::{Domain, SockRef, Socket};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::tls_stream::TlsStream;
@@ -127,10 +128,14 @@ impl SocketStream {
         }
         half_closed();
         let mut discarded = [0; 1_024];
+        let discard = async {
+            while self.read(&mut discarded).await.is_ok_and(|size| size > 0) {
+                // A peer that sends on keeps no other connection waiting.
+                yield_now().await;
+            }
+        };
         // The connection is over, whatever the result.
-        let _ =
-            timeout(LINGER, async { while self.read(&mut discarded).await.is_ok_and(|size| size > 0) {} })
-                .await;
+        let _ = timeout(LINGER, discard).await;
     }
 }
 
@@ -187,7 +192,7 @@ impl AsyncWrite for SocketStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Closes the sending half. Reading goes on.
+    /// Closes the sending half. Reading continues.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             SocketStream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),

@@ -1,9 +1,9 @@
 //! A turnstile of a shard's thread: keeps connections that send much, and TLS handshakes, from delaying the others.
 //!
-//! A connection whose last turn took more than a few requests is *busy*. A busy connection needs a pass for each turn, and
-//! there are only a few passes until the thread has looked at its sockets again. So a request of another connection waits
-//! for a few long turns at most, however many connections are busy. Busy connections take their turns in rotation. Each step
-//! of a handshake needs a pass of another turnstile, which has one at a time.
+//! A connection whose last turn took more than a few requests is *busy*, and turns of others are short. A busy connection
+//! needs a pass for each turn, and there are only a few passes until the thread has looked at its sockets again. So a request
+//! of another connection waits for a few long turns at most, however many connections are busy. Busy connections take their
+//! turns in rotation. Each step of a handshake needs a pass of another turnstile, which has one at a time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -10,8 +10,9 @@ use crate::front::Front;
 use crate::server::net::lobby::AUTHORIZED_WITHIN;
 use snowbank_client::protocol::MAX_REQUEST_SIZE;
 
-/// The bytes that a turn of a guest reads at most: one request of any size.
-pub(super) const GUEST_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
+/// The bytes that a short turn reads at most: one request of any size, or 64 common ones. Turns of guests and turns without a
+/// pass of the turnstile are short.
+pub(super) const SHORT_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
 impl<F: Front> Connection<F> {
     /// Serves the connection until the client has sent its token. Returns the outcome of that turn, or [`Turn::End`].
@@ -44,7 +45,7 @@ impl<F: Front> Connection<F> {
                 sleep(UNAUTHORIZED_DELAY).await;
             }
             // No token is that long.
-            Turn::Done if self.unread.len() > GUEST_READ_BYTES_MAX => *turn = Turn::End,
+            Turn::Done if self.unread.len() > SHORT_READ_BYTES_MAX => *turn = Turn::End,
             _ => {}
         }
         false

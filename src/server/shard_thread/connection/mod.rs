@@ -9,7 +9,7 @@
 //!
 //! - `access`: the session of a connection follows reloads.
 //! - `authorize`: the time until the client has sent its token, in the lobby.
-//! - `queue`: what a connection keeps between turns, and its share of the budget for that.
+//! - `queue`: the bytes that a connection keeps between turns, and its share of the budget for them.
 //! - `take`: takes the requests of a turn and encodes their replies, some after a wait.
 //! - `write`: writes replies, closes the connection of a slow reader, and closes without losing the last reply.
 
@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 
+use self::authorize::SHORT_READ_BYTES_MAX;
 use self::queue::Share;
 use super::backlog::Backlog;
 use super::draw::{Paced, Waiting};
@@ -99,12 +100,13 @@ struct Connection<F: Front> {
     backlog: Option<Box<Backlog<F::Form>>>,
     /// Requests in a row, up to the last, that were answered with an error.
     errors_in_row: u16,
-    /// True if its last turn took more than a few requests. The next turn then needs a pass of the turnstile.
+    /// True if its last turn took more than a few requests. The next turn then needs a pass of the turnstile. A turn without a
+    /// pass is short, because peers can come again for each.
     is_busy: bool,
     place: Place,
     /// Its place in the lobby until the client has sent its token.
     guest: Option<Box<Guest>>,
-    /// Its share of the budget for what connections keep, as of its last turn.
+    /// Its share of the budget for kept bytes, as of its last turn.
     share: Share,
 }
 
@@ -283,7 +285,8 @@ impl<F: Front> Connection<F> {
     ) -> Poll<io::Result<usize>> {
         let kept = self.unread.len();
         input[..kept].copy_from_slice(&self.unread);
-        let read_to = input.len().min(kept + self.share.read_bytes_max());
+        let read_bytes_max = if self.is_busy { self.share.read_bytes_max() } else { SHORT_READ_BYTES_MAX };
+        let read_to = input.len().min(kept + read_bytes_max);
         let mut buffer = ReadBuf::new(&mut input[..read_to]);
         buffer.advance(kept);
         let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
