@@ -10,7 +10,7 @@
 //! machine, [`daemon`] the life of a daemon, and [`copies`] copies memories and disks.
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test fleet_simulation` replays it alone.
-//! `SNOWBANK_SEEDS=100000 cargo test --release --test fleet_simulation` runs longer.
+//! `SNOWBANK_SEEDS=100000 cargo test --release --test fleet_simulation no_id` runs longer.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +43,8 @@ const MAX_AHEAD: Duration = Duration::from_secs(4);
 const LAYOUT: &str = "time:33,worker:10,sequence:6;tick=1s;epoch=2020-01-01T00:00:00Z";
 const FLEET: &str = "simulated";
 const STEPS: usize = 250;
+/// The machines, numbers and steps of a large fleet.
+const LARGE: (usize, u64, usize) = (1_024, 1_000, 20_000);
 
 thread_local!(static DRAWN: Cell<u64> = const { Cell::new(0) });
 
@@ -67,10 +69,11 @@ fn want(layout: &Layout, wall: UnixMicros) -> Want<'_> {
 }
 
 fn live(seed: u64) -> usize {
-    let mut world = World::new(seed);
-    for _ in 0..STEPS {
-        world.step();
-    }
+    live_in(World::new(seed), STEPS)
+}
+
+fn live_in(mut world: World, steps: usize) -> usize {
+    (0..steps).for_each(|_| world.step());
     world.handed_out.len()
 }
 
@@ -102,4 +105,13 @@ fn no_id_is_handed_out_twice() {
     let handed_out = handed_out.into_inner();
     // Faults are frequent, and still most daemons serve.
     assert!(seeds == 1 || handed_out > 50 * seeds, "{handed_out} IDs of {seeds} seeds");
+}
+
+#[test]
+fn a_large_fleet_repeats_nothing() {
+    let (machines, numbers, steps) = LARGE;
+    seeds::run(1, |seed| {
+        let handed_out = live_in(World::of(seed, machines, numbers), steps);
+        assert!(handed_out > steps, "{handed_out} IDs");
+    });
 }

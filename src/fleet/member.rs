@@ -339,4 +339,6 @@ impl<C: Coordinator> Member<C> {
 #[cfg(test)]
 mod lost_writes;
 #[cfg(test)]
+mod search;
+#[cfg(test)]
 mod tests;

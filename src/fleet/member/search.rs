@@ -1,0 +1,103 @@
+//! An exhaustive search, breadth-first, through all that can happen to the smallest fleet: three machines, two numbers, and
+//! each fault at most twice. The shipped members and rules run over a coordinator whose faults are choices. Each clock reads
+//! anything at any time. A state that equals an earlier one but for names of writes is visited once.
+//!
+//! [`world`] has the machines and all that can happen, [`wire`] the coordinator, and [`canonical`] the sameness of states.
+//!
+//! `SNOWBANK_SEARCH_DEPTH=5 SNOWBANK_SEARCH_FAULTS=3 cargo test --release --lib fleet::member::search` looks further.
+
+mod canonical;
+mod wire;
+mod world;
+
+use std::collections::HashMap;
+use std::thread;
+
+use self::wire::{Kind, Left};
+use self::world::World;
+
+/// The most states that are visited for one kind of coordinator. The last ones are in memory in whole, a kilobyte each.
+const STATES_MAX: usize = 20_000_000;
+/// The states that are taken together, so that what follows from them fits the memory.
+const CHUNK: usize = 20_000;
+
+/// The states that were visited, each with the faults that could happen from then on.
+#[derive(Default)]
+struct Visited(HashMap<u128, Vec<Left>>);
+
+impl Visited {
+    /// Notes a state. Returns `false` if all that can follow from it follows from an earlier visit, too.
+    fn is_new(&mut self, hash: u128, left: Left) -> bool {
+        let visits = self.0.entry(hash).or_default();
+        if visits.iter().any(|visit| visit.covers(left)) {
+            return false;
+        }
+        visits.push(left);
+        true
+    }
+}
+
+/// Visits every state that this many events with this many faults lead to. Returns how many there are.
+fn search(kind: Kind, depth: usize, faults: u8) -> usize {
+    let start = World::new(kind, faults);
+    let mut visited = Visited::default();
+    visited.is_new(canonical::hash(&start), start.server.left);
+    let mut layer = vec![start];
+    for _ in 0..depth {
+        let mut next = Vec::new();
+        for chunk in layer.chunks(CHUNK) {
+            let new = successors(chunk).into_iter();
+            next.extend(new.filter(|(hash, world)| visited.is_new(*hash, world.server.left)));
+            assert!(visited.0.len() < STATES_MAX, "too many states: fewer events, or fewer faults");
+        }
+        layer = next.into_iter().map(|(_, world)| world).collect();
+    }
+    visited.0.len()
+}
+
+/// Returns all that follows from these states, found on all processors.
+fn successors(worlds: &[World]) -> Vec<(u128, World)> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let part = worlds.len().div_ceil(threads).max(1);
+    let of_part = |worlds: &[World]| {
+        let (mut seen, mut all) = (Visited::default(), Vec::new());
+        for world in worlds {
+            world.for_each_successor(|next| {
+                let hash = canonical::hash(&next);
+                if seen.is_new(hash, next.server.left) {
+                    all.push((hash, next));
+                }
+            });
+        }
+        all
+    };
+    thread::scope(|scope| {
+        let running: Vec<_> = worlds.chunks(part).map(|part| scope.spawn(move || of_part(part))).collect();
+        let ended = running.into_iter().map(thread::ScopedJoinHandle::join);
+        ended.flat_map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+/// Reads a number from the environment.
+fn number<T: std::str::FromStr>(name: &str, usual: T) -> T {
+    let Ok(text) = std::env::var(name) else { return usual };
+    text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted"))
+}
+
+/// Searches as deep as the environment asks for. The usual run takes seconds.
+fn search_and_report(kind: Kind, usual_faults: u8) {
+    let depth = number("SNOWBANK_SEARCH_DEPTH", 4);
+    let faults = number("SNOWBANK_SEARCH_FAULTS", usual_faults);
+    let states = search(kind, depth, faults);
+    eprintln!("{kind:?}: {states} states, by {depth} events with {faults} faults, and no ID twice");
+}
+
+#[test]
+fn no_order_of_events_repeats_an_id() {
+    search_and_report(Kind::Lagging, 2);
+}
+
+#[test]
+fn no_order_of_events_repeats_an_id_where_writes_may_be_lost() {
+    search_and_report(Kind::Lossy, 1);
+}

@@ -1,0 +1,218 @@
+//! The coordinator of the search. Each call may meet a fault, as a script says.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::fleet::{Coordinator, NoAnswer, Stored, Swap, Swapped, Version};
+
+pub(super) type Keys = BTreeMap<String, Stored>;
+
+/// The coordinator's promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Reads may lag behind writes.
+    Lagging,
+    /// The same, and a failover loses the last writes.
+    Lossy,
+}
+
+/// A fault, of the coordinator, its network or a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// A read has no answer, or the answer of a write that was done is lost.
+    Lost,
+    /// A write is done later, or never.
+    Late,
+    /// A read sees the keys before the last write.
+    Stale,
+    Kill,
+    Boot,
+    Copy,
+    Snapshot,
+    FailOver,
+    LoseData,
+}
+
+/// The number of kinds of faults.
+const FAULTS: usize = Fault::LoseData as usize + 1;
+
+/// The faults that may still happen: of each kind, and all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    each: [u8; FAULTS],
+    all: u8,
+}
+
+impl Left {
+    pub(super) fn new(each: u8, all: u8) -> Left {
+        Left { each: [each; FAULTS], all }
+    }
+
+    pub(super) fn has(self, fault: Fault) -> bool {
+        self.all > 0 && self.each[fault as usize] > 0
+    }
+
+    pub(super) fn take(&mut self, fault: Fault) {
+        self.each[fault as usize] -= 1;
+        self.all -= 1;
+    }
+
+    /// Returns how often a fault may still happen.
+    pub(super) fn of(self, fault: Fault) -> usize {
+        usize::from(self.each[fault as usize].min(self.all))
+    }
+
+    /// Returns whether all can happen that can happen with `other`.
+    pub(super) fn covers(self, other: Left) -> bool {
+        self.all >= other.all && self.each.iter().zip(other.each).all(|(one, other)| *one >= other)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub(super) kind: Kind,
+    pub(super) keys: Arc<Keys>,
+    /// The keys before each of the last writes.
+    pub(super) before: Vec<Arc<Keys>>,
+    /// Writes that are on their way.
+    pub(super) late: Vec<Vec<Swap>>,
+    pub(super) revision: u64,
+    /// The number of identities that were drawn for writes.
+    pub(super) drawn: u64,
+    pub(super) left: Left,
+}
+
+impl Server {
+    fn fits(&self, swap: &Swap) -> bool {
+        self.keys.get(&swap.key).map(|stored| stored.version) == swap.expected
+    }
+
+    pub(super) fn apply(&mut self, swaps: &[Swap]) -> Swapped {
+        if !swaps.iter().all(|swap| self.fits(swap)) {
+            return Swapped::Refused(swaps.iter().map(|swap| self.keys.get(&swap.key).cloned()).collect());
+        }
+        self.before.push(Arc::clone(&self.keys));
+        self.revision += 1;
+        let version = Version(self.revision);
+        let keys = Arc::make_mut(&mut self.keys);
+        for Swap { key, text, .. } in swaps {
+            keys.insert(key.clone(), Stored { version, text: text.clone() });
+        }
+        Swapped::Done(version)
+    }
+
+    /// Forgets what cannot matter any more, so that equal futures are one state.
+    pub(super) fn forget(&mut self) {
+        let can_go_back = self.kind == Kind::Lossy && self.left.has(Fault::FailOver);
+        let lost = if can_go_back { self.left.of(Fault::FailOver) } else { 0 };
+        let kept = lost.max(usize::from(self.left.has(Fault::Stale)));
+        self.before.drain(..self.before.len().saturating_sub(kept));
+        if !can_go_back {
+            // No version comes back.
+            let mut late = std::mem::take(&mut self.late);
+            late.retain(|swaps| swaps.iter().all(|swap| self.fits(swap)));
+            self.late = late;
+        }
+    }
+}
+
+/// One event's view of the coordinator: the faults that its calls meet.
+pub(super) struct Scene {
+    pub(super) server: Server,
+    /// The choices of the first calls. All later ones meet no fault.
+    pub(super) script: Vec<u8>,
+    /// The choices that were made, each with the number of choices that there were.
+    pub(super) made: Vec<(u8, u8)>,
+}
+
+thread_local!(static SCENE: RefCell<Option<Scene>> = const { RefCell::new(None) });
+
+/// Plays an event on this coordinator with these choices. Returns the coordinator, and the choices that were made.
+pub(super) fn play<T>(
+    server: Server,
+    script: &[u8],
+    event: impl FnOnce() -> T,
+) -> (T, Server, Vec<(u8, u8)>) {
+    let scene = Scene { server, script: script.to_vec(), made: Vec::new() };
+    SCENE.with(|it| it.replace(Some(scene)));
+    let result = event();
+    let Scene { server, made, .. } = SCENE.with(RefCell::take).expect("it is played");
+    (result, server, made)
+}
+
+fn with<T>(act: impl FnOnce(&mut Scene) -> T) -> T {
+    SCENE.with(|scene| act(scene.borrow_mut().as_mut().expect("an event is played")))
+}
+
+/// Acts on the coordinator of the event that is played.
+pub(super) fn with_server<T>(act: impl FnOnce(&mut Server) -> T) -> T {
+    with(|scene| act(&mut scene.server))
+}
+
+/// Draws the identity of a write.
+pub(super) fn draw() -> String {
+    with_server(|server| {
+        server.drawn += 1;
+        server.drawn.to_string()
+    })
+}
+
+impl Scene {
+    /// Chooses a fault for a call, or none.
+    fn choose(&mut self, other: Fault) -> Option<Fault> {
+        let server = &mut self.server;
+        let is_possible =
+            |fault: &Fault| server.left.has(*fault) && (*fault != Fault::Stale || !server.before.is_empty());
+        let possible: Vec<Fault> = [Fault::Lost, other].into_iter().filter(is_possible).collect();
+        let choice = self.script.get(self.made.len()).copied().unwrap_or(0);
+        self.made.push((choice, possible.len() as u8 + 1));
+        let fault = possible.get(usize::from(choice).checked_sub(1)?).copied();
+        fault.into_iter().for_each(|fault| server.left.take(fault));
+        fault
+    }
+
+    fn seen(&mut self) -> Result<Arc<Keys>, NoAnswer> {
+        match self.choose(Fault::Stale) {
+            Some(Fault::Lost) => Err(NoAnswer::passing("lost")),
+            Some(_) => Ok(Arc::clone(self.server.before.last().unwrap_or(&self.server.keys))),
+            None => Ok(Arc::clone(&self.server.keys)),
+        }
+    }
+}
+
+/// The way to the coordinator of the event that is played.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wire;
+
+impl Coordinator for Wire {
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+        let seen = with(Scene::seen)?;
+        Ok(keys.iter().map(|key| seen.get(key).cloned()).collect())
+    }
+
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
+        let seen = with(Scene::seen)?;
+        let found = seen.iter().filter(|(key, _)| key.starts_with(prefix));
+        Ok(found.map(|(key, stored)| (key.clone(), stored.clone())).collect())
+    }
+
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        with(|scene| match scene.choose(Fault::Late) {
+            None => Ok(scene.server.apply(swaps)),
+            Some(Fault::Lost) => {
+                scene.server.apply(swaps);
+                Err(NoAnswer::passing("lost on the way back"))
+            }
+            // Perhaps it is never done.
+            Some(_) => {
+                scene.server.late.push(swaps.to_vec());
+                Err(NoAnswer::passing("late"))
+            }
+        })
+    }
+
+    fn may_lose_writes(&self) -> bool {
+        with_server(|server| server.kind == Kind::Lossy)
+    }
+}
