@@ -1,6 +1,6 @@
 //! Lines for the operator about the start of a source.
 
-use crate::ceiling::store::Record;
+use crate::ceiling::store::{Claimant, Record};
 use crate::clock::Now;
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
@@ -23,6 +23,17 @@ pub(super) fn sorts_below((passed_over, source): (&Option<Record>, &SourceSettin
     Some(Note::Warning(format!(
         "source {name:?} starts at the clock, and IDs of worker IDs {worker_ids} were granted until {until}: none comes \
          twice, and until then new IDs sort below those"
+    )))
+}
+
+/// Returns a note on worker IDs that a fleet lent and that a source has now without the fleet.
+pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<Note> {
+    let shares = |record: &&Record| record.lent && record.numbering.shares_ids_with(claimant.numbering);
+    let (_, worker_ids) = records.iter().find(shares)?.numbering.snowflake()?;
+    let (name, worker_ids) = (claimant.name, worker_ids.in_words());
+    Some(Note::Warning(format!(
+        "source {name:?} goes on outside its fleet, which lent this state {worker_ids}: if a daemon of the fleet gets them, \
+         both hand out the same IDs; keep them from the fleet, or use worker IDs that it does not lend"
     )))
 }
 
