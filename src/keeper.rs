@@ -2,9 +2,9 @@
 //! nothing.
 //!
 //! Clock readings and the outcomes of writes go in, writes to make come out. A *writer* makes ceilings durable: the state
-//! directory, and the coordinator of a fleet. Each has at most one write under way, as slow as it likes. A source's grant
-//! rises to the lowest ceiling that all writers have made durable. The coordinator's ceiling reaches minutes ahead and rises
-//! for idle sources too, so that neither requests nor the other writer wait for it.
+//! directory, and the coordinator of a fleet. Each has at most one write under way, which may take any time. A source's
+//! grant rises to the lowest ceiling that all writers have made durable. The coordinator's ceiling reaches minutes ahead
+//! and rises for idle sources too, so that neither requests nor the other writer wait for it.
 //!
 //! ```text
 //!  look(reading) ──▶ writes to hand out ──▶ writers, each with one write under way
@@ -16,149 +16,39 @@
 //! - A ceiling counts only while the source's grant has the generation from before its write was handed out. A thread
 //!   that takes a grant away starts another generation, so that grants come back only from writes handed out later.
 
+mod looked;
 mod managed_source;
 mod reservation;
+mod writer;
 
+pub use looked::{Looked, Written};
 pub use managed_source::{ManagedSource, PERIOD, Reach};
+pub use writer::{Outcome, Write};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::managed_source::Durable;
-use crate::ceiling::{StoreError, TakenOver};
-use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
+use self::writer::{UnderWay, Writer};
+use crate::ceiling::TakenOver;
+use crate::clock::{BootMicros, Now, Reading, StepWatch, Wall};
 use crate::source::Source;
 use snowbank_client::layout::Position;
 
-/// The most that the believed wall − boot may differ from the stored one. A clock that is slewed changes it by this much in
-/// half an hour at most. It is far below every `max_step` that makes sense, so a start never holds what was believed before.
+/// The most that the believed wall − boot may differ from the stored one. A clock that is slewed takes at least half an
+/// hour for such a change. It is far below every `max_step` that makes sense, so a start never holds what was believed
+/// before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
-
-/// Ceilings for one writer to make durable, all together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
-    /// The writer, counted from 0.
-    pub writer: usize,
-    /// The write's number among this writer's: its outcome carries it.
-    pub number: u64,
-    /// The ceilings, each with its source's index.
-    pub ceilings: Vec<(usize, Position)>,
-    /// The sum of the generations of the sources' grants: another one after a grant was taken away.
-    pub generation: u64,
-    /// The ticket sources whose numbers another copy of the machine may hand out. A start must refuse them.
-    pub restored: Vec<usize>,
-    /// True for sources that join: the writer has none of them yet, and their indices follow those it has.
-    pub is_join: bool,
-    /// Wall − boot as the daemon believes it, in microseconds.
-    pub wall_minus_boot_us: i64,
-}
-
-/// The end of a write.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The writer.
-    pub writer: usize,
-    /// The number of the write.
-    pub number: u64,
-    /// Ok if all of its ceilings are durable. After an error they may be durable too.
-    pub result: Result<(), StoreError>,
-}
-
-/// A write that was handed out, and has no outcome yet.
-#[derive(Debug)]
-struct UnderWay {
-    number: u64,
-    is_join: bool,
-    began: BootMicros,
-    ceilings: Vec<(usize, Durable)>,
-    wall_minus_boot_us: i64,
-}
-
-/// The keeper's record of one writer.
-#[derive(Debug)]
-struct Writer {
-    reach: Reach,
-    /// By source.
-    durable: Vec<Durable>,
-    /// By source, the ceilings that become durable with the next ones, where the last writes may be lost.
-    unsure: BTreeMap<usize, Durable>,
-    /// The belief of wall − boot that is stored with them.
-    wall_minus_boot_us: i64,
-    writes: u64,
-    under_way: Option<UnderWay>,
-    /// When ceilings rise next, all together, unless one is needed before.
-    due: Option<BootMicros>,
-    /// Why the last write failed. No write is handed out before it is due then.
-    failure: Option<StoreError>,
-}
-
-impl Writer {
-    fn is_lossy(&self) -> bool {
-        matches!(self.reach, Reach::LossyFleet(_))
-    }
-
-    /// Takes a source's ceiling that was acknowledged, and returns the one that is durable now.
-    fn acknowledge(&mut self, index: usize, newest: Durable) -> Durable {
-        if !self.is_lossy() {
-            return newest;
-        }
-        let before = self.unsure.insert(index, newest);
-        before.or(self.durable.get(index).copied()).unwrap_or(newest)
-    }
-}
-
-/// The result of a look.
-#[derive(Debug)]
-pub struct Looked {
-    /// The state of the wall clock.
-    pub clock: Observed,
-    /// Why ceilings that were to rise did not, at the last try of a writer with seconds of reach.
-    pub failure: Option<StoreError>,
-    /// The same of the fleet's coordinator.
-    pub fleet_failure: Option<StoreError>,
-    /// By source, the fleet's ceilings that are durable. Empty without a fleet.
-    pub fleet_ceilings: Vec<Position>,
-    /// Why nothing is handed out any more.
-    pub taken_over: Option<TakenOver>,
-    /// True if grants that were taken away are back.
-    pub is_renewed: bool,
-    /// True if requests wait that may have their turn now.
-    pub some_wait: bool,
-    /// True if a source was used so recently that its ceiling is still raised.
-    pub is_in_use: bool,
-    /// The writes to hand out now.
-    pub writes: Vec<Write>,
-    /// Since when the oldest write is under way, apart from the coordinator's.
-    pub under_way_since: Option<BootMicros>,
-    /// The time after which a write is slow: half of the shortest horizon. Requests meet their ceiling after the other half.
-    pub slow_write: Duration,
-    /// After how long it wants to look again, unless a claim meets its ceiling or a write ends before.
-    pub next_in: Duration,
-}
-
-/// The end of a write that counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// The reach of its writer.
-    pub reach: Reach,
-    /// When it was handed out.
-    pub began: BootMicros,
-    /// True if its ceilings are durable.
-    pub is_durable: bool,
-    /// True if it was of sources that join. If it failed, they are given up.
-    pub is_join: bool,
-    /// The number of sources that have joined with it: all writers have their first ceilings.
-    pub joined: usize,
-}
 
 /// Decides when which ceilings are written, and raises grants when they are durable.
 #[derive(Debug)]
 pub struct Keeper {
     sources: Vec<ManagedSource>,
-    /// From this index on, sources that are joining: their first ceilings are not durable with every writer.
+    /// The number of sources that run. Those after them are joining: not every writer has made their first ceilings
+    /// durable.
     running: usize,
-    /// The first ceilings of those.
+    /// The first ceilings of the sources that are joining.
     joining: Vec<Position>,
     writers: Vec<Writer>,
     wall: Arc<Wall>,
@@ -171,8 +61,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper of sources whose first ceilings are durable with each of these writers, and granted. `started` is the
-    /// reading with which `wall` began.
+    /// Creates a keeper of sources whose first ceilings are granted, and durable with each of these writers. `started` is
+    /// the reading with which `wall` began.
     pub fn new(sources: Vec<ManagedSource>, writers: &[Reach], wall: Arc<Wall>, started: Reading) -> Self {
         let writer = |&reach| Writer {
             reach,
@@ -220,11 +110,12 @@ impl Keeper {
         self.lost.as_ref()
     }
 
-    /// Starts to take in sources, whose indices follow those that run. Their first ceilings are written at the next looks,
-    /// and granted when they are durable: [`written`](Keeper::written) says so.
+    /// Starts to add sources, whose indices follow those that run. Their first ceilings are written at the next looks, and
+    /// granted when they are durable: [`written`](Keeper::written) reports it.
     ///
     /// # Errors
-    /// The sources, if it cannot now: the locks are lost, or sources of an earlier call may still be written.
+    /// Returns the sources if they cannot join now: the locks are lost, or sources of an earlier call may still be
+    /// written.
     pub fn join(&mut self, newcomers: Vec<ManagedSource>, now: Now) -> Result<(), Vec<ManagedSource>> {
         if self.lost.is_some() || self.is_joining() {
             return Err(newcomers);
@@ -248,18 +139,19 @@ impl Keeper {
         !self.joining.is_empty() || self.writers.iter().any(writes_join)
     }
 
-    /// Drops the sources that are joining. What a writer has of them counts no more.
+    /// Drops the sources that are joining. Ceilings that a writer has of them no longer count.
     pub fn give_up_joining(&mut self) {
         self.joining.clear();
         self.sources.truncate(self.running);
         self.writers.iter_mut().for_each(|writer| writer.durable.truncate(self.running));
     }
 
-    /// Looks once: about every second (it says when), when a claim has met its ceiling, and when a write has ended.
+    /// Looks once. It must be called after [`next_in`](Looked::next_in), about every second, and also when a claim has met
+    /// its ceiling and when a write has ended.
     pub fn look(&mut self, reading: Reading) -> Looked {
         if self.wall.has_jumped(reading) {
-            // Perhaps a snapshot was restored: what was claimed ahead is dropped, and nothing is claimed until ceilings
-            // that are written from now on are durable.
+            // A snapshot may have been restored. IDs claimed ahead are dropped, and nothing is claimed until ceilings
+            // written from now on are durable.
             self.sources.iter().for_each(|managed| managed.source().grant().revoke());
         }
         let clock = self.watch.observe(&self.wall, reading);
@@ -297,7 +189,7 @@ impl Keeper {
         }
     }
 
-    /// Hands out a writer's next write, if there is one and none is under way.
+    /// Returns a writer's next write, if one is due and none is under way.
     fn next_write(&mut self, index: usize, now: Now) -> Option<Write> {
         let writer = &self.writers[index];
         if self.lost.is_some() || writer.under_way.is_some() {
@@ -324,8 +216,8 @@ impl Keeper {
         Some(Write { writer: index, number, ceilings, generation, restored, is_join, wall_minus_boot_us })
     }
 
-    /// Returns the fleet's ceilings to raise now: of all sources together, when one has used up half of its horizon, or its
-    /// grant was taken away. After a failure, when that is due.
+    /// Returns the fleet's ceilings to raise now. All sources are raised together when one has used up half of its horizon
+    /// or lost its grant. After a failure they wait for the next try.
     fn next_fleet_ceilings(
         &mut self,
         index: usize,
@@ -358,14 +250,15 @@ impl Keeper {
         Some(ceilings)
     }
 
-    /// Returns the ceilings that a writer raises now: of all sources together when that is due, or when one needs it.
+    /// Returns the ceilings that a writer raises now. All sources are raised together, when that is due or when one needs
+    /// it.
     fn next_ceilings(&mut self, index: usize, now: Now) -> Option<Vec<(usize, Position)>> {
         if let Reach::Fleet(horizon) | Reach::LossyFleet(horizon) = self.writers[index].reach {
             return self.next_fleet_ceilings(index, now, horizon);
         }
         let writer = &mut self.writers[index];
         let sources = || self.sources.iter().zip(&writer.durable).enumerate();
-        // A failure is not tried again before its pause is over, whatever is needed.
+        // After a failure nothing is tried before the pause is over, even if a source needs it.
         let is_needed =
             writer.failure.is_none() && sources().any(|(_, (managed, durable))| managed.needs(*durable));
         if !is_needed && writer.due.is_some_and(|due| now.boot < due) {
@@ -378,7 +271,7 @@ impl Keeper {
         let mut ceilings: Vec<_> = sources().filter_map(next).collect();
         let drift_us = self.wall.carried_us().abs_diff(writer.wall_minus_boot_us);
         if ceilings.is_empty() && drift_us > BELIEF_DRIFT.as_micros() as u64 {
-            // Nobody asks. The same ceilings are written again, so that the next start knows what is believed.
+            // No client asks. The same ceilings are written again, so that the next start knows the believed wall − boot.
             ceilings = writer.durable.iter().map(|durable| durable.ceiling).enumerate().collect();
         }
         writer.due = Some(now.boot.after(PERIOD));
@@ -386,7 +279,7 @@ impl Keeper {
             let pauses = self.sources.iter().zip(&writer.durable);
             let pause = pauses.map(|(managed, durable)| managed.pause(now, *durable)).min();
             writer.due = Some(now.boot.after(pause.unwrap_or(PERIOD)));
-            // Nobody asks. The next request tries again, and a failure of long ago does not keep it from that.
+            // No client asks. An old failure must not keep the next request from a new try.
             writer.failure = None;
             return None;
         }
@@ -399,9 +292,9 @@ impl Keeper {
         (0..self.running).filter(is_lost).collect()
     }
 
-    /// Takes the outcome of a write, and raises grants as far as all writers have ceilings durable. `mark` is called before
-    /// a grant rises, with the source's index and the bound of its IDs: a machine that remembers less would take the state
-    /// for an older copy of itself. `None`: the outcome is that of no write under way.
+    /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings durable. `mark` is called
+    /// before a grant rises, with the source's index and the bound of its IDs: with a lower mark, the next start would
+    /// take the state for an older copy of itself. Returns `None` if no write with this number is under way.
     pub fn written(
         &mut self,
         outcome: Outcome,
@@ -423,15 +316,7 @@ impl Keeper {
             return Some(written);
         }
         writer.wall_minus_boot_us = wall_minus_boot_us;
-        for &(index, newest) in &ceilings {
-            let durable = writer.acknowledge(index, newest);
-            match writer.durable.get_mut(index) {
-                Some(before) => *before = durable,
-                // One that was given up meanwhile is not there any more.
-                None if index < self.sources.len() => writer.durable.push(durable),
-                None => {}
-            }
-        }
+        writer.acknowledge_all(&ceilings, self.sources.len());
         if writer.reach != Reach::Local {
             writer.due = None;
         } else if !is_join {
@@ -460,8 +345,8 @@ impl Keeper {
         }
     }
 
-    /// Ends all claims, and returns by their sources' index the positions from which on nothing was claimed. Ceilings may
-    /// be trimmed to them unless the locks are lost.
+    /// Ends all claims. Returns for each source's index the first position that was never claimed. Ceilings may be trimmed
+    /// to these unless the locks are lost.
     pub fn seal(&mut self) -> Vec<(usize, Position)> {
         self.give_up_joining();
         let sealed = self.sources.iter().enumerate();

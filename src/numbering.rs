@@ -4,131 +4,14 @@
 //! counter: offset + increment × position. A counter has no time. All its positions lie in one tick that never ends, so the
 //! rules of the clock never hold a claim on it back; its ceiling alone does.
 
-use std::fmt;
+mod ticket_counter;
 
 use snowbank_client::layout::{
     Layout, LayoutError, Numbering as LayoutNumbering, Position, Run, Tick, UnixMicros, WorkerSet,
     concurrent_collision,
 };
 
-/// The largest ID.
-pub const LAST_ID: u64 = i64::MAX as u64;
-
-/// The counter of a ticket source.
-///
-/// Counters of one name count the same things: two of them can hand out the same ID unless increment and offset keep them
-/// apart. Counters of two names are independent, as two tables are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct TicketCounter {
-    name: String,
-    /// Invariant: at least 1.
-    increment: u64,
-    /// Invariant: from 1 to `increment`.
-    offset: u64,
-}
-
-/// The reason why an increment and an offset make no counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CounterError {
-    /// The increment is 0, or too large for a second ID.
-    #[error("found increment {0}, allowed: from 1 to {LAST_ID}")]
-    Increment(u64),
-    /// The offset is not a remainder of the increment.
-    #[error("found {offset}, allowed: from 1 to the increment, {increment}")]
-    Offset {
-        /// The offset.
-        offset: u64,
-        /// The increment.
-        increment: u64,
-    },
-}
-
-impl TicketCounter {
-    /// Returns the counter of the IDs `offset`, `offset + increment` and so on up to [`LAST_ID`].
-    ///
-    /// # Errors
-    /// The increment is 0 or above [`LAST_ID`], or the offset is not from 1 to the increment.
-    pub fn new(name: &str, increment: u64, offset: u64) -> Result<Self, CounterError> {
-        if increment == 0 || increment > LAST_ID {
-            return Err(CounterError::Increment(increment));
-        }
-        if offset == 0 || offset > increment {
-            return Err(CounterError::Offset { offset, increment });
-        }
-        Ok(TicketCounter { name: name.to_owned(), increment, offset })
-    }
-
-    /// The name of its source.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The distance between two IDs.
-    pub fn increment(&self) -> u64 {
-        self.increment
-    }
-
-    /// The first ID.
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// Returns the first position without an ID.
-    fn end(&self) -> Position {
-        Position((LAST_ID - self.offset) / self.increment + 1)
-    }
-
-    /// Returns the first position whose ID is at least `bound`, at most the end.
-    fn position_from(&self, bound: u64) -> Position {
-        Position(bound.saturating_sub(self.offset).div_ceil(self.increment)).min(self.end())
-    }
-
-    #[inline]
-    fn run_at(&self, from: Position, max: u64) -> Run {
-        let left = self.end().0.saturating_sub(from.0);
-        if left == 0 {
-            return Run { first: u64::MAX, count: 1, stride: 1 };
-        }
-        let count = u32::try_from(max.clamp(1, left)).unwrap_or(u32::MAX);
-        Run { first: self.offset + self.increment * from.0, count, stride: self.increment }
-    }
-
-    /// Returns true if the two counters can hand out the same ID.
-    pub fn shares_ids_with(&self, other: &TicketCounter) -> bool {
-        // Two sequences meet unless their offsets differ modulo the greatest common divisor.
-        let (mut divisor, mut rest) = (self.increment, other.increment);
-        while rest != 0 {
-            (divisor, rest) = (rest, divisor % rest);
-        }
-        self.name == other.name && self.offset % divisor == other.offset % divisor
-    }
-}
-
-impl fmt::Display for TicketCounter {
-    /// Writes `ticket orders, increment 2, offset 1`, also in lock files.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TicketCounter { name, increment, offset } = self;
-        write!(f, "ticket {name}, increment {increment}, offset {offset}")
-    }
-}
-
-impl std::str::FromStr for TicketCounter {
-    type Err = NotACounter;
-
-    fn from_str(text: &str) -> Result<Self, NotACounter> {
-        let parse = || {
-            let (name, rest) = text.strip_prefix("ticket ")?.split_once(", increment ")?;
-            let (increment, offset) = rest.split_once(", offset ")?;
-            TicketCounter::new(name, increment.parse().ok()?, offset.parse().ok()?).ok()
-        };
-        parse().ok_or(NotACounter)
-    }
-}
-
-/// The error of a text that names no counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a ticket counter")]
-pub struct NotACounter;
+pub use self::ticket_counter::{CounterError, LAST_ID, NotACounter, TicketCounter};
 
 /// Converts positions to IDs and back, for the kind of a source. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -183,7 +66,7 @@ impl Numbering {
         }
     }
 
-    /// Returns true if it is a ticket source's.
+    /// Returns whether this is the numbering of a ticket source.
     #[inline]
     pub fn is_ticket(&self) -> bool {
         matches!(self, Numbering::Ticket(_))
@@ -286,7 +169,7 @@ impl Numbering {
     pub fn needs_list(&self) -> bool {
         match self {
             Numbering::Snowflake(numbering) => numbering.needs_list(),
-            Numbering::Ticket(counter) => counter.increment > u64::from(u32::MAX),
+            Numbering::Ticket(counter) => counter.increment() > u64::from(u32::MAX),
         }
     }
 
@@ -319,25 +202,25 @@ impl Numbering {
         Position(low)
     }
 
-    /// Returns the numbers of its worker IDs in its ID space. A ticket counter is number 0 of its own.
+    /// Returns the numbers of its worker IDs in its ID space. A ticket counter has the number 0 in a space of its own.
     pub fn numbers_in_space(&self) -> Vec<u64> {
         self.snowflake().map_or_else(|| vec![0], |(layout, workers)| layout.numbers_in_space(workers))
     }
 
-    /// Returns true if both are of one ID space: IDs of the one continue those of the other.
+    /// Returns true if both have the same ID space: IDs of one continue those of the other.
     pub fn is_of_space(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
                 one.layout().space() == other.layout().space()
             }
-            (Numbering::Ticket(one), Numbering::Ticket(other)) => one.name == other.name,
+            (Numbering::Ticket(one), Numbering::Ticket(other)) => one.name() == other.name(),
             (Numbering::Snowflake(_), Numbering::Ticket(_))
             | (Numbering::Ticket(_), Numbering::Snowflake(_)) => false,
         }
     }
 
-    /// Returns true if the two can hand out the same ID. Layouts whose epochs are years apart count as different. A counter
-    /// never shares IDs with a layout: who counts rows in one table does not number them by time.
+    /// Returns true if the two can hand out the same ID. Layouts whose epochs are years apart count as different. A
+    /// counter never shares IDs with a layout, because rows of one table are numbered by a counter or by time.
     pub fn shares_ids_with(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -350,18 +233,19 @@ impl Numbering {
         }
     }
 
-    /// Returns true if what bounds the other bounds all its IDs: the ID space is the same, and so is each worker ID's number in
-    /// it. Of a ticket counter the highest number counts, whatever increment and offset it was handed out with.
+    /// Returns true if a bound of the other numbering bounds all IDs of this one: the ID space is the same, and the other
+    /// has all its worker IDs. For ticket counters of one name this is always true, because the highest number counts for
+    /// every increment and offset.
     pub fn is_part_of(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
                 let numbers = other.layout().numbers_in_space(other.workers());
                 let mut own = self.numbers_in_space().into_iter();
-                // Numbering ascend with worker IDs.
+                // Numbers ascend with worker IDs.
                 one.layout().space() == other.layout().space()
                     && own.all(|number| numbers.binary_search(&number).is_ok())
             }
-            (Numbering::Ticket(one), Numbering::Ticket(other)) => one.name == other.name,
+            (Numbering::Ticket(one), Numbering::Ticket(other)) => one.name() == other.name(),
             (Numbering::Snowflake(_), Numbering::Ticket(_))
             | (Numbering::Ticket(_), Numbering::Snowflake(_)) => false,
         }
@@ -446,7 +330,7 @@ mod tests {
             };
             let (one, other) = (counter(one), counter(other));
             let has = |counter: &TicketCounter, id: u64| {
-                id >= counter.offset && (id - counter.offset).is_multiple_of(counter.increment)
+                id >= counter.offset() && (id - counter.offset()).is_multiple_of(counter.increment())
             };
             let meets = (1..300).any(|id| has(&one, id) && has(&other, id));
             prop_assert_eq!(one.shares_ids_with(&other), meets);

@@ -64,7 +64,7 @@ pub(crate) fn cause_of(attempt: Attempt, error: &io::Error) -> SystemCause {
         _ if is_setting || is_one_of(SETTING) => SystemCause::Setting,
         Attempt::Listen => SystemCause::Address,
         Attempt::MakeThread => SystemCause::Resource,
-        // Found by this program, not by the system: a file that is none of its own.
+        // Found by this program, not by the system: a file that belongs to another program.
         Attempt::UseFile if error.raw_os_error().is_none() => SystemCause::Setting,
         Attempt::UseFile => SystemCause::Storage,
     }

@@ -3,8 +3,8 @@
 //! The client's side, and the code that both sides share, is `snowbank_client::tls`. One [`Acceptor`] serves
 //! all TLS listeners of a daemon. Its certificate can be replaced while they listen.
 //!
-//! Sessions are never resumed. Connections live long, so a saved handshake is worth little. And a resumed
-//! session would outlive the certificate that it was made with.
+//! Sessions are never resumed. Connections live long, so resumption would save little, and a resumed session could outlive
+//! its certificate.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;

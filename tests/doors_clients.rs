@@ -5,11 +5,10 @@ mod support;
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{Daemon, Setup, has_program, skip};
+use support::{Daemon, Port, Setup, has_program, skip};
 
 /// Two sources that always have IDs, and one of 16 a second.
 const SOURCES: &str = r#"
@@ -29,7 +28,7 @@ worker_ids = 1
 struct Restarted {
     home: tempfile::TempDir,
     door: &'static str,
-    port: u16,
+    port: Port,
     settings: &'static str,
     daemon: Daemon,
 }
@@ -37,18 +36,16 @@ struct Restarted {
 impl Restarted {
     fn start(door: &'static str, settings: &'static str) -> Restarted {
         let home = support::directory();
-        // Free again once this listener is dropped. Nothing else of this machine picks it in between, save by bad luck.
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-        let daemon = Self::serve(home.path(), (door, port), settings);
+        let port = Port::take();
+        let daemon = Self::serve(home.path(), (door, &port), settings);
         Restarted { home, door, port, settings, daemon }
     }
 
-    fn serve(home: &Path, (door, port): (&str, u16), settings: &str) -> Daemon {
+    fn serve(home: &Path, (door, port): (&str, &Port), settings: &str) -> Daemon {
         Setup::configured(&format!("{settings}\n{SOURCES}"))
             .env("SNOWBANK_STATE_DIR", home.join("state"))
             .env("SNOWBANK_LOCK_DIR", home.join("locks"))
-            .option(&format!("--{door}"), format!("127.0.0.1:{port}"))
+            .option(&format!("--{door}"), port.address().to_string())
             .listeners(2)
             .start()
     }
@@ -60,7 +57,7 @@ impl Restarted {
         } else {
             self.daemon.kill();
         }
-        let daemon = Self::serve(self.home.path(), (self.door, self.port), self.settings);
+        let daemon = Self::serve(self.home.path(), (self.door, &self.port), self.settings);
         Restarted { daemon, ..self }
     }
 }
@@ -92,7 +89,7 @@ fn runs_through(command: Command, settings: &'static str) {
 
 /// Runs a client through its phases, each with this many IDs: a restart follows the first, a kill -9 the second.
 fn runs_through_door(mut command: Command, mut server: Restarted, ids_per_phase: usize) {
-    command.arg(server.port.to_string()).arg(place().join("node_modules"));
+    command.arg(server.port.number().to_string()).arg(place().join("node_modules"));
     let mut client =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the client's program runs");
     let mut next = client.stdin.take().expect("piped");
@@ -178,8 +175,11 @@ fn redis_cli() {
         for source in ["fast", "second"] {
             let run = |arguments: &[&str]| {
                 let mut cli = Command::new("redis-cli");
-                let output =
-                    cli.args(["-p", &server.port.to_string()]).args(arguments).output().expect("it runs");
+                let output = cli
+                    .args(["-p", &server.port.number().to_string()])
+                    .args(arguments)
+                    .output()
+                    .expect("it runs");
                 assert!(output.status.success(), "{output:?}");
                 String::from_utf8(output.stdout).expect("text")
             };
@@ -210,7 +210,9 @@ fn redis_benchmark() {
         &["-P", "16", "-n", "20000", "-r", "100000"],
     ] {
         let mut benchmark = Command::new("redis-benchmark");
-        benchmark.args(["-p", &server.port.to_string(), "-t", "incr", "-q", "--csv"]).args(arguments);
+        benchmark
+            .args(["-p", &server.port.number().to_string(), "-t", "incr", "-q", "--csv"])
+            .args(arguments);
         let output = benchmark.output().expect("it runs");
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success() && out.contains("\"INCR\",") && err.is_empty(), "{out}{err}");
@@ -240,7 +242,7 @@ fn libmemcached() {
     let mut server = Restarted::start("memcached", "");
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
-        let servers = format!("--servers=127.0.0.1:{}", server.port);
+        let servers = format!("--servers={}", server.port.address());
         for form in [&[][..], &["--binary"]] {
             let keys = ["fast", "second"].repeat(20);
             let ids = output_of(Command::new("memccat").arg(&servers).args(form).args(&keys));
@@ -271,7 +273,7 @@ fn curl() {
     let mut server = Restarted::start("http", "");
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
-        let root = format!("http://127.0.0.1:{}", server.port);
+        let root = format!("http://{}", server.port.address());
         for source in ["fast", "second"] {
             // One connection, as many requests.
             let one = format!("{root}/v1/ids?source={source}&count=[1-20]");
@@ -297,7 +299,7 @@ fn apaches_benchmark() {
         return;
     }
     let server = Restarted::start("http", "");
-    let id = format!("http://127.0.0.1:{}/id", server.port);
+    let id = format!("http://{}/id", server.port.address());
     for keeps_alive in [&["-k"][..], &[]] {
         let found =
             output_of(Command::new("ab").args(["-q", "-n", "2000", "-c", "4"]).args(keeps_alive).arg(&id));

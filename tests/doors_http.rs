@@ -285,5 +285,5 @@ fn clients_of_other_protocols_are_answered_and_logged() {
         assert!(String::from_utf8_lossy(&client.rest()).starts_with("HTTP/1.1 400"));
     }
     daemon.kill();
-    assert!(daemon.log().contains("bytes that are no HTTP request"), "{}", daemon.log());
+    daemon.assert_logs("bytes that are no HTTP request");
 }

@@ -165,7 +165,7 @@ fn something_else_with_the_state_files_name_is_2() {
     somebody_must_change_something(&in_place("ceilings", pipe), &["ceilings", "not a regular file"]);
     somebody_must_change_something(&in_place("lock", pipe), &["state directory", "not a regular file"]);
     let link = |path: &Path| symlink("/etc/passwd", path).expect("linked");
-    somebody_must_change_something(&in_place("ceilings", link), &["ceilings", "symbolic links"]);
+    somebody_must_change_something(&in_place("ceilings", link), &["ceilings", "it is a link"]);
 }
 
 #[test]

@@ -192,7 +192,7 @@ fn a_paused_daemon_whose_number_was_taken_hands_out_nothing_more_and_ends() {
             runs.extend(more);
         }
         assert_eq!(paused.wait(), Some(3), "{}", paused.log());
-        assert!(paused.log().contains("a worker number is lost"), "{}", paused.log());
+        paused.assert_logs("a worker number is lost");
         runs.extend(draw(&taker));
         assert_distinct(runs);
     });
@@ -255,7 +255,7 @@ fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
         at.lose_data();
         at.run();
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-        assert!(daemon.log().contains("gone from the coordinator"), "{}", daemon.log());
+        daemon.assert_logs("gone from the coordinator");
         machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "lost its data"]);
     });
 }
@@ -272,7 +272,7 @@ fn another_cluster_in_the_place_of_the_coordinator_ends_its_daemons() {
     etcd.become_another();
     etcd.run();
     assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-    assert!(daemon.log().contains("found cluster"), "{}", daemon.log());
+    daemon.assert_logs("found cluster");
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn a_key_that_is_deleted_or_released_by_an_operator_ends_its_daemon() {
         let (code, text) = fleet(&toml, &["release", "5", "--force"]);
         assert_eq!(code, Some(0), "{text}");
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-        assert!(daemon.log().contains("released"), "{}", daemon.log());
+        daemon.assert_logs("released");
         let (_, text) = fleet(&toml, &["list", "--json"]);
         assert!(text.contains("\"state\":\"released\""), "{text}");
         // The next one waits until the clock is near the bound: minutes.

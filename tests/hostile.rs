@@ -1,10 +1,12 @@
 //! Clients that send rubbish, never read, come by the thousand, or say nothing more: they harm themselves alone.
 //!
 //! [`lobby`]: those that do not authorize themselves. [`admin`]: those at the admin listener.
-//! [`queues`]: those that do not read.
+//! [`queues`]: those that do not read. [`floods`]: those that ask without end.
 
 #[path = "hostile/admin.rs"]
 mod admin;
+#[path = "hostile/floods.rs"]
+mod floods;
 #[path = "hostile/lobby.rs"]
 mod lobby;
 #[path = "hostile/queues.rs"]
@@ -331,58 +333,6 @@ fn next_names_what_it_met_at_a_wrong_port() {
         let (address, message) = next_against(answer);
         assert!(message.contains(&address) && message.contains(name), "{message}");
     }
-}
-
-/// Connections that send requests as fast as they can, and read the replies, until they are closed.
-fn flood(daemon: &Daemon, connections: usize, requests: &[u8], stop: &AtomicBool) {
-    thread::scope(|scope| {
-        for _ in 0..connections {
-            let mut wire = daemon.connect();
-            let mut writer = wire.writer();
-            scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) && writer.try_send(requests).is_ok() {}
-                // What is under way would take long to be answered.
-                let _ = writer.tcp().shutdown(Shutdown::Both);
-            });
-            scope.spawn(move || while let Ok(Some(_)) = wire.try_reply() {});
-        }
-    });
-}
-
-/// Asks for single IDs a thousand times a second. Each request has its ID within its wait.
-fn ask_beside_a_flood(what: &str, requests: &[u8]) {
-    let daemon = Setup::configured("shards = 1").start();
-    let stop = AtomicBool::new(false);
-    let mut latencies = thread::scope(|scope| {
-        let (daemon, stop) = (&daemon, &stop);
-        scope.spawn(move || flood(daemon, 200, requests, stop));
-        let mut wire = daemon.connect();
-        let asked = (0..500).map(|_| {
-            let asked = Instant::now();
-            assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1), "beside {what}");
-            let took = asked.elapsed();
-            thread::sleep(Duration::from_millis(1).saturating_sub(took));
-            took
-        });
-        let latencies: Vec<Duration> = asked.collect();
-        stop.store(true, Ordering::Relaxed);
-        latencies
-    });
-    latencies.sort_unstable();
-    println!("single IDs beside {what}: median {:?}, 99 % {:?}", latencies[250], latencies[495]);
-    daemon.stop();
-}
-
-#[test]
-fn a_flood_of_requests_keeps_no_other_client_from_its_ids() {
-    let requests: Vec<u8> = (0..1_000).flat_map(|tag| Ask::of(1).tag(tag).bytes()).collect();
-    ask_beside_a_flood("200 connections that flood requests", &requests);
-}
-
-#[test]
-fn a_flood_of_malformed_frames_keeps_no_other_client_from_its_ids() {
-    let requests: Vec<u8> = (0..400).flat_map(|tag| frame(1, 0xF0, tag, b"malformed")).collect();
-    ask_beside_a_flood("200 connections that flood malformed frames", &requests);
 }
 
 #[test]

@@ -257,7 +257,7 @@ fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
     let ballast = empty_and_fill(&machine, &disk, &daemon);
     let last = draw_past_a_raise(&machine, &daemon);
     poll("the warning", || daemon.log().contains("cannot mark in lock_dir").then_some(()));
-    assert!(daemon.log().contains("No space left on device"), "{}", daemon.log());
+    daemon.assert_logs("No space left on device");
     assert_eq!(machine.mark("state")["status"], "none");
     let highest = draw_past_a_raise(&machine, &daemon);
     assert!(highest > last, "IDs flow on");

@@ -7,7 +7,8 @@
 //! the marks in the machine's locks reveal within a boot.
 //!
 //! A second world, [`site`], has two daemons, several sources, joins, boots, and layouts, worker IDs and states that change
-//! between lives. [`lead`] watches the ID clock after a far step back. In [`counter`] the first world has a ticket source.
+//! between lives. [`turns`] changes the worker IDs at clean restarts, with ticks of any length. [`lead`] watches the ID clock
+//! after a far step back. In [`counter`] the first world has a ticket source. [`layouts`] draws layouts by chance.
 //!
 //! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends processes, [`requests`] asks for IDs,
 //! [`checks`] and [`recovery`] hold the daemon to its promises. [`tenants`] share a source
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use mimalloc::MiMalloc;
 use snowbank::clock::StepRule;
+use snowbank_client::layout::UnixMicros;
 
 use world::{SHORT_TICKS, World};
 
@@ -34,6 +36,8 @@ mod daemon;
 mod disk;
 #[path = "simulation/events.rs"]
 mod events;
+#[path = "simulation/layouts.rs"]
+mod layouts;
 #[path = "simulation/lead.rs"]
 mod lead;
 #[path = "simulation/machine.rs"]
@@ -56,6 +60,8 @@ mod starts;
 mod storage;
 #[path = "simulation/tenants.rs"]
 mod tenants;
+#[path = "simulation/turns.rs"]
+mod turns;
 #[path = "simulation/world.rs"]
 mod world;
 
@@ -69,16 +75,28 @@ const HORIZON: Duration = Duration::from_secs(3);
 const BURST_WINDOW: Duration = Duration::from_millis(10);
 const STEP_RULE: StepRule =
     StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
+/// The true time at which a world begins, within a second.
+const WORLDS_BEGIN_US: i64 = 1_800_000_000 * SECOND;
 const SHARDS: usize = 3;
 const STEPS: usize = 400;
 
 fn live(seed: u64) {
-    let mut world = World::new(seed);
+    live_in(World::new(seed));
+}
+
+/// A life with a layout that nobody chose.
+fn live_with_any_layout(seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(!seed);
+    let layout = layouts::draw(&mut rng, UnixMicros(WORLDS_BEGIN_US)).to_string();
+    live_in(World::with(seed, &[&layout]));
+}
+
+fn live_in(mut world: World) {
     world.start();
     for _ in 0..STEPS {
         world.step();
     }
-    match seed % 40 {
+    match world.seed % 40 {
         0 => world.idle(Duration::from_secs(3 * 3_600)),
         1 => world.idle_over_a_forward_step(),
         _ => {}
@@ -164,6 +182,16 @@ fn a_crash_loop_gains_less_than_the_wall_clock() {
 #[test]
 fn a_daemons_life_keeps_the_promises() {
     seeds::run(3_000, live);
+}
+
+#[test]
+fn a_daemons_life_keeps_the_promises_with_any_layout() {
+    seeds::run(500, live_with_any_layout);
+}
+
+#[test]
+fn worker_ids_that_change_in_turn_have_ids_at_once() {
+    seeds::run(60, turns::take_turns);
 }
 
 #[test]

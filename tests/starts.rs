@@ -167,7 +167,7 @@ fn after_a_clock_that_was_ahead_an_unused_worker_id_starts_at_once() {
     let message = assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);
     assert!(message.contains("a worker ID that was never used"), "{message}");
     assert_not_ready(&daemon);
-    assert!(daemon.log().contains("give the source a worker ID that was never used"), "{}", daemon.log());
+    daemon.assert_logs("give the source a worker ID that was never used");
     daemon.stop();
     // Nor does one among others that were used.
     let daemon = machine.setup("worker_ids = \"1-2\"").admin().start();
@@ -179,7 +179,7 @@ fn after_a_clock_that_was_ahead_an_unused_worker_id_starts_at_once() {
         let daemon = machine.setup("worker_ids = 3").admin().start();
         await_ready(&daemon);
         draw(&mut daemon.connect(), 100, &mut ids);
-        assert!(daemon.log().contains("new IDs sort below those"), "{}", daemon.log());
+        daemon.assert_logs("new IDs sort below those");
         let status = http::get(&daemon, "/status").json();
         assert_eq!(status["clock"]["state"], "steady", "{status}");
         daemon.stop();

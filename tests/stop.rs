@@ -2,6 +2,9 @@
 
 mod support;
 
+use std::io::{PipeReader, PipeWriter, Read, Write};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::Signal;
 use support::failing_disk::FailingDisk;
 use support::http::get;
@@ -39,6 +42,48 @@ fn a_daemon_that_stops_answers_what_waits_and_refuses_what_comes() {
         silent.assert_closed();
         assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
     }
+}
+
+/// Makes a pipe that takes nothing more until somebody reads it.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let flags = fcntl_getfl(&writer).expect("flags");
+    fcntl_setfl(&writer, flags | OFlags::NONBLOCK).expect("flags");
+    while writer.write(&[b'\n'; 512]).is_ok() {}
+    fcntl_setfl(&writer, flags).expect("flags");
+    (reader, writer)
+}
+
+/// As under `snowbank serve 2>&1 | less`.
+#[test]
+fn a_log_that_nobody_reads_holds_nothing_up() {
+    let (mut reader, writer) = full_pipe();
+    let mut daemon = Setup::new().args(["--shards", "1"]).stderr(writer).start();
+    // The shard's own thread logs this.
+    daemon.connect().send(b"GET / HTTP/1.1\r\n\r\n");
+    let mut wire = daemon.connect();
+    for tag in 0..100 {
+        assert_eq!(wire.next(Ask::of(10).tag(tag)).id_count(), Some(10));
+    }
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "it ends with lines that nobody takes");
+    drop(daemon);
+    let mut log = String::new();
+    reader.read_to_string(&mut log).expect("the daemon has ended");
+
+    // One that starts to take lines late gets all of them.
+    let (mut reader, writer) = full_pipe();
+    let mut daemon = Setup::new().stderr(writer).start();
+    let whole = std::thread::spawn(move || {
+        let mut log = String::new();
+        reader.read_to_string(&mut log).expect("text");
+        log
+    });
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0));
+    drop(daemon);
+    let log = whole.join().expect("a reader");
+    assert!(log.contains("listens on") && log.contains("stopping"), "{log}");
 }
 
 #[test]
@@ -107,7 +152,7 @@ fn a_half_request_whose_rest_never_comes_delays_a_stop_for_drain_timeout_only() 
     half.assert_waits_a_moment();
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
-    assert!(daemon.log().contains("had a request half sent"), "{}", daemon.log());
+    daemon.assert_logs("had a request half sent");
 }
 
 /// Starts a daemon with an admin listener, which serves for so long after SIGTERM.
@@ -132,7 +177,7 @@ fn load_balancers_see_a_stop_while_the_daemon_still_serves() {
     for wire in [&mut held, &mut daemon.connect()] {
         assert_eq!(wire.next(Ask::of(3)).id_count(), Some(3));
     }
-    assert!(daemon.log().contains("the listeners close after drain_delay"), "{}", daemon.log());
+    daemon.assert_logs("the listeners close after drain_delay");
     // A second signal ends the delay.
     daemon.signal(Signal::TERM);
     held.assert_closed();

@@ -3,7 +3,6 @@
 mod support;
 
 use std::collections::HashMap;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +12,7 @@ use snowbank_client::{Client, ClientOptions};
 use support::ids::assert_distinct;
 use support::machine::Machine;
 use support::wire::Run;
-use support::{Daemon, Random, poll};
+use support::{Daemon, Port, Random, poll};
 
 /// The tasks of the client. Each sends one request after the other.
 const TASKS: usize = 4;
@@ -27,14 +26,12 @@ fn rounds() -> u64 {
 struct Half {
     machine: Arc<Machine>,
     toml: String,
-    address: String,
+    port: Port,
     state: PathBuf,
 }
 
 impl Half {
     fn new(machine: &Arc<Machine>, offset: u64) -> Half {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-        let address = free.expect("a port").to_string();
         let state = machine.path(&format!("state-{offset}"));
         let half = offset.to_string();
         let set = ["ticket", "set", "orders", "0", "--increment", "2", "--offset", &half, "--state-dir"];
@@ -42,12 +39,16 @@ impl Half {
         assert_eq!(done.0, Some(0), "{done:?}");
         let toml =
             format!("[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = {offset}\n");
-        Half { machine: Arc::clone(machine), toml, address, state }
+        Half { machine: Arc::clone(machine), toml, port: Port::take(), state }
+    }
+
+    fn address(&self) -> String {
+        self.port.address().to_string()
     }
 
     fn start(&self) -> Daemon {
         let setup = self.machine.setup(&self.toml).option("--state-dir", &self.state).listeners(2);
-        setup.option("--listen", &self.address).start()
+        setup.option("--listen", self.address()).start()
     }
 }
 
@@ -77,7 +78,7 @@ fn a_client_that_takes_turns_over_a_pair_under_kills_gets_distinct_rising_number
     let runtime = runtime.expect("a runtime");
     let (drawn, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let options = || {
-        let options = ClientOptions::new(halves.each_ref().map(|half| &half.address)).expect("addresses");
+        let options = ClientOptions::new(halves.each_ref().map(Half::address)).expect("addresses");
         options.take_turns(true).backoff(Duration::from_millis(1), Duration::from_millis(50))
     };
     let tasks: Vec<_> = (0..TASKS)
@@ -105,7 +106,7 @@ fn a_client_that_takes_turns_over_a_pair_under_kills_gets_distinct_rising_number
         for (endpoint, run) in &runs {
             let before = last.insert(endpoint, run.last()).unwrap_or(0);
             assert!(run.first > before, "{run:?} after {before} from {endpoint}");
-            let half = halves.iter().position(|half| half.address == *endpoint).expect("one of both");
+            let half = halves.iter().position(|half| half.address() == *endpoint).expect("one of both");
             assert_eq!(
                 (run.first % 2, run.count == 1 || run.stride == 2),
                 (1 - half as u64, true),

@@ -165,6 +165,7 @@ impl Repository {
         let mut offences = Vec::new();
         let mut report = |line, found, mend| offences.push(Offence { file, line, found, mend });
         banned_words(&file.text, &mut report);
+        conflicts(&file.text, &mut report);
         let markdown = file.path.ends_with(".md");
         if markdown {
             width(&file.text, &mut report);
@@ -222,6 +223,15 @@ impl Repository {
                     report(line, format!("the link {target} leads nowhere"), "mend it".into());
                 }
             }
+        }
+    }
+}
+
+/// Finds lines that a merge left behind.
+fn conflicts(text: &str, report: &mut impl FnMut(usize, String, String)) {
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
+            report(index + 1, line.to_owned(), "keep what both sides meant".into());
         }
     }
 }

@@ -188,6 +188,10 @@ fn the_units_fit_the_daemon() {
         // Room for 50,000 connections and what the daemon needs for itself.
         let files: usize = setting(name, "LimitNOFILE").parse().expect("a number");
         assert!(files >= 50_000 + 2_000, "{files}");
+        // Its own need of 400 MiB, and what the kernel keeps for ten thousand peers that read nothing.
+        assert_eq!(setting(name, "MemoryMax"), "2G");
+        // Beyond that the daemon is killed, and no neighbour in its place.
+        assert!(!text(name).contains("OOMScoreAdjust"), "{name}");
         // The exit code of refusals that somebody has to mend, and no other.
         assert_eq!(setting(name, "RestartPreventExitStatus"), "2");
         // Causes that may pass are tried for ever, so that the kept socket is never lost.

@@ -39,6 +39,8 @@ pub(crate) fn burst(effort: Effort) -> io::Result<()> {
     Ok(())
 }
 
+const TICKETS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
+
 /// From exec to the first ID over TCP.
 pub(crate) fn start(effort: Effort) -> io::Result<()> {
     println!("\n## Start\n");
@@ -48,27 +50,21 @@ pub(crate) fn start(effort: Effort) -> io::Result<()> {
     );
     println!("| state | median ms | longest ms | times |");
     println!("|---|---:|---:|---:|");
-    let state = tempfile::tempdir()?;
-    for (name, kept, clean) in
-        [("none kept", false, true), ("after a clean stop", true, true), ("after kill -9", true, false)]
-    {
-        let mut times = Vec::new();
-        // The first start finds nothing yet, and is not counted.
-        for round in 0..=effort.rounds(20, 5) {
-            let begin = Instant::now();
-            let daemon = match kept {
-                true => Process::daemon_with_state(&[], state.path(), &[])?,
-                false => Process::daemon_with_state(&[], Path::new("none"), &[])?,
-            };
-            Client::connect(daemon.address())?.take(1)?;
-            if round > 0 {
-                times.push(begin.elapsed().as_secs_f64() * 1e3);
-            }
-            if clean {
-                daemon.stop()?;
+    let directory = tempfile::tempdir()?;
+    let (state, config) = (directory.path().join("state"), directory.path().join("snowbank.toml"));
+    for source in ["", TICKETS] {
+        std::fs::write(&config, source)?;
+        let kind = if source.is_empty() { "" } else { "ticket source, " };
+        if !source.is_empty() {
+            Process::set_ticket("orders", &state)?;
+        }
+        for (kept, clean) in [("none kept", true), ("after a clean stop", true), ("after kill -9", false)] {
+            let state = if kept == "none kept" { Path::new("none") } else { &state };
+            // No ticket source starts without its counter.
+            if source.is_empty() || kept != "none kept" {
+                print_times(&format!("| {kind}{kept}"), first_ids(effort, (&config, state), clean)?);
             }
         }
-        print_times(&format!("| {name}"), times);
     }
     let mut times = Vec::new();
     for _ in 0..effort.rounds(20, 5) {
@@ -79,6 +75,25 @@ pub(crate) fn start(effort: Effort) -> io::Result<()> {
     }
     print_times("| Redis", times);
     Ok(())
+}
+
+/// Starts the daemon again and again, with this configuration and state.
+fn first_ids(effort: Effort, (config, state): (&Path, &Path), clean: bool) -> io::Result<Vec<f64>> {
+    let config = config.to_str().ok_or_else(|| io::Error::other("a path that is no text"))?;
+    let mut times = Vec::new();
+    // The first start may find nothing yet, or another end, and is not counted.
+    for round in 0..=effort.rounds(20, 5) {
+        let begin = Instant::now();
+        let daemon = Process::daemon_with_state(&["--config", config], state, &[])?;
+        Client::connect(daemon.address())?.take(1)?;
+        if round > 0 {
+            times.push(begin.elapsed().as_secs_f64() * 1e3);
+        }
+        if clean {
+            daemon.stop()?;
+        }
+    }
+    Ok(times)
 }
 
 fn first_incr(redis: SocketAddr) -> io::Result<()> {

@@ -36,6 +36,21 @@ impl Process {
         Process::start_daemon(options, state, environment, tempfile::tempdir()?)
     }
 
+    /// Stores that a ticket source's counter begins.
+    pub(crate) fn set_ticket(name: &str, state: &Path) -> io::Result<()> {
+        let locks = tempfile::tempdir()?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        command
+            .args(["ticket", "set", name, "0", "--state-dir"])
+            .arg(state)
+            .arg("--lock-dir")
+            .arg(locks.path());
+        match command.stdout(Stdio::null()).status()? {
+            status if status.success() => Ok(()),
+            status => Err(io::Error::other(format!("snowbank ticket set: {status}"))),
+        }
+    }
+
     fn start_daemon(
         options: &[&str],
         state: &Path,

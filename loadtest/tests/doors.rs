@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use support::port::Port;
 use support::{Ran, has_daemon, loadtest, until_judged};
 
 const LOAD: [&str; 8] = ["--rate", "2000", "--for", "1s", "--warm-up", "200ms", "--p99.9", "900ms"];
@@ -199,8 +200,8 @@ impl Drop for Server {
 
 #[test]
 fn a_memcached_counts_for_the_run() {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = free.expect("a free port");
+    let port = Port::take();
+    let address = port.address();
     let mut command = Command::new("memcached");
     command.args(["-u", "nobody", "-l", "127.0.0.1", "-p", &address.port().to_string()]);
     let Ok(child) = command.stderr(Stdio::null()).spawn() else {

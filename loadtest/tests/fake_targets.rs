@@ -53,11 +53,12 @@ fn a_sound_target_passes() {
 
 #[test]
 fn a_stall_shows_in_the_response_times_of_all_that_it_delayed() {
+    // More than one: the machine itself may stand still at one of them, and a longer run is then asked for.
     let ran = until_judged(|| {
         let stall = Mutex::new(());
         let target = target(INFO, move |number, ids, peer, next, tag| {
             let stalled = stall.lock().expect("no panic");
-            if number == 1_000 {
+            if number % 1_000 == 999 {
                 std::thread::sleep(Duration::from_millis(200));
             }
             drop(stalled);

@@ -2,10 +2,11 @@
 
 mod support;
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use support::port::Port;
 use support::{loadtest, until_judged};
 
 /// Ends with the test.
@@ -20,8 +21,8 @@ impl Drop for Redis {
 
 #[test]
 fn a_redis_is_loaded_and_checked_alike() {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let (address, directory) = (free.expect("a free port"), tempfile::tempdir().expect("a directory"));
+    let (port, directory) = (Port::take(), tempfile::tempdir().expect("a directory"));
+    let address = port.address();
     let mut command = Command::new("redis-server");
     command.args([
         "--bind",

@@ -43,9 +43,9 @@ impl fmt::Display for Network {
 #[derive(Debug)]
 pub struct Address {
     network: Network,
-    /// The rate that it last had, and the version of the configuration that set it.
+    /// Its last rate, and the version of the configuration that set it.
     pace: Mutex<Option<(u64, Arc<Pace>)>>,
-    /// Connections refused because it has all that it may have.
+    /// Connections refused because the address already has all that it may have.
     pub refused: Events,
     slowed: Events,
 }
@@ -56,17 +56,17 @@ impl Address {
         self.network
     }
 
-    /// Returns its rate by the newest configuration of those that were asked for. What it drew ahead at another rate stays
-    /// drawn. All its connections go on at that rate, also those on shards that still use an older configuration.
+    /// Returns its rate by the newest configuration that any shard has asked for. IDs drawn ahead at an earlier rate stay
+    /// counted. All its connections follow that rate, even on shards that still use an older configuration.
     pub(super) fn pace(&self, per_second: u32, version: u64, now: BootMicros) -> Arc<Pace> {
         let mut last = lock(&self.pace);
         let old = match &*last {
             Some((of, pace)) if *of >= version => return Arc::clone(pace),
             last => last.as_ref().map(|(_, pace)| Arc::clone(pace)),
         };
-        let pace = Pace::follow(old.clone(), per_second, now);
-        if let Some(old) = old.filter(|old| !Arc::ptr_eq(old, &pace)) {
-            old.supersede(&pace);
+        let pace = Pace::follow(old.as_ref(), per_second);
+        if let Some(old) = old {
+            old.supersede(&pace, now);
         }
         Arc::clone(&last.insert((version, pace)).1)
     }
@@ -148,7 +148,7 @@ impl Addresses {
         seat.slowed.note(now)
     }
 
-    /// Returns the connections refused because their address had all that it may have.
+    /// Returns the number of connections refused because their address had all that it may have.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -165,14 +165,15 @@ impl Addresses {
 }
 
 impl Table {
-    /// Forgets addresses without a connection that have their whole burst again; all of them if they are too many.
+    /// Forgets addresses that have no connection and have regained their whole burst. Forgets all addresses without a
+    /// connection if there are too many.
     fn sweep(&mut self, now: BootMicros) {
         self.known.retain(|_, address| connections(address) > 0 || !address.is_idle(now));
         let open = self.known.values().filter(|address| connections(address) > 0).count();
         if self.known.len() - open > REMEMBERED_MAX {
             self.known.retain(|_, address| connections(address) > 0);
         }
-        // A sweep for as many new addresses as there are: each costs a constant time.
+        // The next sweep comes after as many new addresses as there are now, so each address costs constant time.
         self.sweep_at = (2 * self.known.len()).max(64);
     }
 }

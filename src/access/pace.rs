@@ -1,9 +1,9 @@
-//! A rate of IDs over all shards: one cursor in IDs, compared with a line that grows with the boot clock.
+//! A rate of IDs over all shards: one cursor, in IDs, compared with a line that rises with the boot clock.
 //!
-//! The line is at `rate × time`. Whatever was drawn ends at the cursor, and what is drawn at a time ends at most one burst
-//! above the line of that time. So in any time from an idle moment on at most `rate × time + burst` IDs are drawn. A request
-//! that waits takes at once what its wait has yielded, so from any other moment on the longest wait counts as well. This is the
-//! generic cell rate algorithm (GCRA), counted in IDs as sources count in positions: nothing is rounded.
+//! The line is at `rate × time`. Each draw moves the cursor, to at most one burst above the line at that moment. So after
+//! an idle moment, at most `rate × time + burst` IDs are drawn in any time. A request that waits takes its IDs when its
+//! wait ends, so after any other moment the longest wait is added to the time. This is the generic cell rate algorithm
+//! (GCRA), counted in IDs as sources count in positions: nothing is rounded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -26,7 +26,7 @@ pub(crate) struct Pace {
 /// IDs that a request may draw once it is their time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reserved {
-    /// Their number. Less than was asked for only if fewer were welcome.
+    /// Their number. It is lower than the request's only if the request accepts fewer.
     pub(crate) count: u64,
     /// The time from which they may be drawn.
     pub(crate) at: BootMicros,
@@ -34,8 +34,8 @@ pub(crate) struct Reserved {
     end: u64,
 }
 
-/// Why a request may not draw within its wait: the time after which it may ask again, `None` if it asks for more than that
-/// wait can ever yield.
+/// The refusal of a request that may not draw within its wait: the time after which it may ask again. `None`: that wait
+/// can never yield so many IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFast(pub Option<Duration>);
 
@@ -46,7 +46,7 @@ impl Pace {
     }
 
     /// Returns the rate of a client whose rate may have changed since.
-    pub(crate) fn newest(self: &Arc<Self>) -> &Arc<Pace> {
+    pub(super) fn newest(self: &Arc<Self>) -> &Arc<Pace> {
         let mut newest = self;
         while let Some(next) = newest.next.get() {
             newest = next;
@@ -54,19 +54,24 @@ impl Pace {
         newest
     }
 
-    /// Has connections that still hold this rate go on at that one.
-    pub(super) fn supersede(&self, by: &Arc<Pace>) {
-        // Superseded once, because rates change one after the other.
-        let _ = self.next.set(Arc::clone(by));
+    /// Returns the rate of a client that may have had another one before. [`supersede`](Self::supersede) then replaces that
+    /// one.
+    pub(super) fn follow(before: Option<&Arc<Pace>>, per_second: u32) -> Arc<Pace> {
+        let is_same = |before: &&Arc<Pace>| before.per_second == per_second;
+        before.filter(is_same).map_or_else(|| Arc::new(Pace::new(per_second)), Arc::clone)
     }
 
-    /// Returns the rate at which a client goes on that may have had one before.
-    pub(crate) fn follow(before: Option<Arc<Pace>>, per_second: u32, now: BootMicros) -> Arc<Pace> {
-        match before {
-            None => Arc::new(Pace::new(per_second)),
-            Some(before) if before.per_second == per_second => before,
-            Some(before) => Arc::new(before.changed_to(per_second, now)),
+    /// Makes connections that still hold this rate follow `by`. IDs drawn ahead delay the client for the same time as before.
+    pub(super) fn supersede(self: &Arc<Self>, by: &Arc<Pace>, now: BootMicros) {
+        // Once, because rates change one after the other. From here on nothing is drawn at the old rate.
+        if Arc::ptr_eq(self, by) || self.next.set(Arc::clone(by)).is_err() {
+            return;
         }
+        let ahead = self.cursor.load(Ordering::Relaxed).saturating_sub(self.line(now));
+        let ahead = u128::from(ahead) * u128::from(by.per_second) / u128::from(self.per_second);
+        let (ahead, line) = (u64::try_from(ahead).unwrap_or(u64::MAX), by.line(now));
+        let add = |cursor: u64| Some(cursor.max(line).saturating_add(ahead));
+        let _ = by.cursor.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
     /// Returns the rate, which is also the burst, in IDs.
@@ -74,20 +79,10 @@ impl Pace {
         self.per_second
     }
 
-    /// Returns another rate at which a client goes on: what it has drawn ahead, it has drawn for the same time.
-    fn changed_to(&self, per_second: u32, now: BootMicros) -> Self {
-        let ahead = self.cursor.load(Ordering::Relaxed).saturating_sub(self.line(now));
-        let ahead = u128::from(ahead) * u128::from(per_second) / u128::from(self.per_second);
-        let changed = Pace::new(per_second);
-        let cursor = changed.line(now).saturating_add(u64::try_from(ahead).unwrap_or(u64::MAX));
-        changed.cursor.store(cursor, Ordering::Relaxed);
-        changed
-    }
-
-    /// Reserves IDs for a request that was read at `now` and must be answered by `due`. If `partial`, fewer are welcome.
+    /// Reserves IDs for a request that was read at `now` and must be answered by `due`. A `partial` request accepts fewer.
     ///
     /// # Errors
-    /// They are not within the rate by then. Nothing is reserved.
+    /// The rate does not allow them by then. Nothing is reserved.
     pub(crate) fn reserve(
         &self,
         now: BootMicros,
@@ -104,7 +99,7 @@ impl Pace {
             let count = if partial { count.min(room.max(1)) } else { count };
             let end = from.saturating_add(count);
             if count > room {
-                // Not even a client that had drawn nothing could have that many.
+                // Even a client that has drawn nothing could not get so many.
                 let is_never = count > limit.saturating_sub(line);
                 return Err(TooFast((!is_never).then(|| self.time_of(end).since(due))));
             }
@@ -192,10 +187,15 @@ mod tests {
     fn another_rate_keeps_the_time_that_was_drawn_ahead() {
         let pace = Pace::new(1_000);
         pace.reserve(ms(START), ms(START), 500, false).expect("within the burst");
-        let faster = pace.changed_to(10_000, ms(START));
+        let pace = Arc::new(pace);
+        let faster = Pace::follow(Some(&pace), 10_000);
+        pace.supersede(&faster, ms(START));
         assert!(faster.reserve(ms(START), ms(START), 5_001, false).is_err());
         assert!(faster.reserve(ms(START), ms(START), 5_000, false).is_ok());
-        assert!(pace.changed_to(10_000, ms(START + 500)).is_idle(ms(START + 500)));
+        let again = Pace::follow(Some(&faster), 1_000);
+        faster.supersede(&again, ms(START + 1_000));
+        assert!(again.is_idle(ms(START + 1_000)));
+        assert!(Arc::ptr_eq(pace.newest(), &again));
     }
 
     #[derive(Clone, Debug)]

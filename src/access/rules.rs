@@ -28,12 +28,13 @@ pub struct Identity {
 const _: () = assert!(crate::config::SOURCES_MAX <= u64::BITS as usize);
 
 impl Identity {
-    /// Creates an identity. `before` is the one of its name until a reload: it goes on with its counts and its rate.
+    /// Creates an identity. `before` is the identity of the same name until a reload: the new one takes over its counts, and
+    /// its rate as soon as [`Rules::supersede`] is called.
     pub fn new(
         settings: &IdentitySettings,
         sources: &[SourceSettings],
         info_json: Vec<u8>,
-        (shards, now): (usize, BootMicros),
+        shards: usize,
         before: Option<&Identity>,
     ) -> Self {
         let bit = |(index, source): (usize, &SourceSettings)| match &settings.sources {
@@ -42,8 +43,8 @@ impl Identity {
         };
         let sources = sources.iter().enumerate().map(bit).fold(0, |sources, bit| sources | bit);
         let has_all_sources = settings.sources.is_none();
-        let old_pace = before.and_then(|before| before.pace.clone());
-        let pace = settings.rate.map(|per_second| Pace::follow(old_pace, per_second, now));
+        let old_pace = before.and_then(|before| before.pace.as_ref());
+        let pace = settings.rate.map(|per_second| Pace::follow(old_pace, per_second));
         let usage = before.map_or_else(|| Arc::new(Usage::new(shards)), |before| Arc::clone(&before.usage));
         Identity { name: settings.name.clone(), sources, has_all_sources, pace, usage, info_json }
     }
@@ -97,7 +98,17 @@ impl Rules {
         rules
     }
 
-    /// Returns whether the same tokens and certificates have the same names as by other rules.
+    /// Makes all connections follow these rates, also those on shards that still use the rules from `before`.
+    pub fn supersede(&self, before: &Rules, now: BootMicros) {
+        for (name, identity) in &self.identities {
+            let old = before.identities.get(name).and_then(|old| old.pace.as_ref());
+            if let Some((old, new)) = old.zip(identity.pace.as_ref()) {
+                old.supersede(new, now);
+            }
+        }
+    }
+
+    /// Returns whether other rules give the same names to the same tokens and certificates.
     pub fn accepts_the_same(&self, other: &Rules) -> bool {
         let name = |(certificate, identity): (&CertificateName, &Arc<Identity>)| {
             (certificate.clone(), identity.name.clone())
@@ -124,7 +135,7 @@ impl Rules {
         !self.by_certificate.is_empty()
     }
 
-    /// Returns the identity of a certificate with these names: that of the first that has one.
+    /// Returns the identity of a certificate with these names: the first of them that has an identity.
     pub(super) fn of_certificate(&self, names: &[CertificateName]) -> Option<&Arc<Identity>> {
         names.iter().find_map(|name| self.by_certificate.get(name))
     }
@@ -134,5 +145,43 @@ impl Rules {
         let name = self.tokens.as_ref()?.identity_of(hash)?;
         // A name without an identity is refused when the file is read.
         Some(name.and_then(|name| self.identities.get(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Session;
+
+    const NOW: BootMicros = BootMicros(1_000_000_000);
+
+    /// The rules of a configuration in which each client draws at this rate.
+    fn at_rate(per_second: u32, before: &Rules) -> Rules {
+        let name = String::from(ANONYMOUS);
+        let settings = IdentitySettings { name, rate: Some(per_second), ..IdentitySettings::default() };
+        let identity = Identity::new(&settings, &[], Vec::new(), 1, before.anonymous().map(AsRef::as_ref));
+        Rules::new([(identity, Vec::new())], None, None, None)
+    }
+
+    fn session(rules: &Rules, version: u64) -> Session {
+        Session::new((rules, version), None, None, NOW)
+    }
+
+    #[test]
+    fn while_shards_reload_one_after_the_other_an_identity_has_one_rate() {
+        let before = at_rate(1_000, &Rules::default());
+        let slow_shard = session(&before, 0);
+        slow_shard.reserve(NOW, NOW, 600, false).expect("within the burst");
+        let after = at_rate(100, &before);
+        after.supersede(&before, NOW);
+        let fast_shard = session(&after, 2);
+        fast_shard.reserve(NOW, NOW, 41, false).expect_err("0.6 of the burst was drawn");
+        fast_shard.reserve(NOW, NOW, 30, false).expect("0.3 of the burst");
+        slow_shard.reserve(NOW, NOW, 11, false).expect_err("0.9 of the burst was drawn");
+        slow_shard.reserve(NOW, NOW, 10, false).expect("what is left");
+        // A reload of something else keeps what was drawn.
+        let same = at_rate(100, &after);
+        same.supersede(&after, NOW);
+        session(&same, 4).reserve(NOW, NOW, 1, false).expect_err("the whole burst was drawn");
     }
 }

@@ -16,7 +16,7 @@ use snowbank_client::tls::names;
 /// Why a connection must be closed, in the words that its client reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
-    /// The token is none of the daemon's.
+    /// The token is not one of the daemon's.
     #[error("the token is not one of the daemon's; check the client's token")]
     UnknownToken,
     /// The token and the certificate have different identities.
@@ -44,7 +44,7 @@ pub struct Shown<'c> {
 /// The token and certificate that a connection has shown, and the identity that follows from them.
 #[derive(Debug)]
 pub struct Session {
-    /// The version of the configuration that it follows from.
+    /// The version of the configuration that decided it.
     version: u64,
     identity: Option<Arc<Identity>>,
     /// True if the certificate alone gives it an identity.
@@ -55,7 +55,7 @@ pub struct Session {
     needs_no_token: bool,
     /// The digest of the authorities that last trusted its certificate.
     trusted_by: u64,
-    /// Its place at its address. `None` of a Unix socket.
+    /// Its place at its address. `None` for a Unix socket.
     seat: Option<Seat>,
     /// The rate of its address.
     pace_of_address: Option<Arc<Pace>>,
@@ -139,7 +139,7 @@ impl Session {
             has_two_identities: false,
             is_unlimited: true,
         };
-        // With a token to come it is nobody yet, unless its certificate names it.
+        // A client that still owes a token has no identity, unless its certificate has a name.
         let anonymous = rules.anonymous().filter(|_| session.is_authorized);
         session.become_identity(of_certificate.or(anonymous));
         session.set_pace_of_address(rules, version, now);
@@ -206,11 +206,12 @@ impl Session {
         partial: bool,
     ) -> Result<Permit, (TooFast, Limit)> {
         let mut permit = Permit { count, at: now, limit: None, reserved: [None, None] };
-        let of_identity = self.identity.as_ref().and_then(|identity| identity.pace.as_ref());
-        let paces = of_identity.map(|pace| (pace, Limit::Identity(pace.per_second())));
+        let of_identity =
+            self.identity.as_ref().and_then(|identity| identity.pace.as_ref()).map(Pace::newest);
+        let of_identity = of_identity.map(|pace| (pace, Limit::Identity(pace.per_second())));
         let of_address = self.pace_of_address.as_ref().map(Pace::newest);
         let of_address = of_address.map(|pace| (pace, Limit::Address(pace.per_second())));
-        for (pace, limit) in paces.into_iter().chain(of_address) {
+        for (pace, limit) in of_identity.into_iter().chain(of_address) {
             if let Err(refused) = permit.add(pace, limit, (now, due), partial) {
                 permit.settle(0, now);
                 return Err(refused);
@@ -221,7 +222,7 @@ impl Session {
         Ok(permit)
     }
 
-    /// Notes what [`is_unlimited`](Self::is_unlimited) returns.
+    /// Updates the value that [`is_unlimited`](Self::is_unlimited) returns.
     fn note_limits(&mut self) {
         let of_identity = self.identity.as_ref().is_none_or(|identity| identity.is_unlimited());
         self.is_unlimited = of_identity && self.pace_of_address.is_none();
@@ -250,7 +251,7 @@ impl Session {
         self.identity.as_ref().map_or(ANONYMOUS, |identity| &identity.name)
     }
 
-    /// Takes a token that the client shows. A daemon that requires none keeps it for the reload that does.
+    /// Takes a token that the client shows. A daemon that requires no token keeps it, because a reload may require one.
     ///
     /// # Errors
     /// The connection must be closed, for this reason.
@@ -290,7 +291,7 @@ impl Session {
         }
     }
 
-    /// Returns whether it follows from the configuration of this version.
+    /// Returns whether the configuration of this version decided it.
     #[inline]
     pub fn is_of(&self, version: u64) -> bool {
         self.version == version
@@ -330,7 +331,7 @@ impl Session {
         Ok(())
     }
 
-    /// Checks the client's certificate if the authorities are others than those that trusted it.
+    /// Checks the client's certificate if the authorities have changed since it was checked.
     fn check_chain(&mut self, rules: &Rules, chain: &[CertificateDer<'_>]) -> Result<(), Denial> {
         let digest = digest_of(rules);
         if digest != self.trusted_by && rules.authorities.as_ref().is_some_and(|by| !by.trust(chain)) {
@@ -366,7 +367,7 @@ fn one_of<'r>(
 }
 
 fn identity_of<'r>(chain: &[CertificateDer<'_>], rules: &'r Rules) -> Option<&'r Arc<Identity>> {
-    // Most daemons know no certificate by its name, so they do not read any.
+    // Most daemons give no certificate a name, so they do not read certificates.
     chain
         .first()
         .filter(|_| rules.knows_certificates())

@@ -15,7 +15,7 @@ const LOG_PERIOD_US: i64 = 60_000_000;
 #[derive(Debug)]
 pub struct Events {
     count: AtomicU64,
-    /// The part of `count` that a log line has told of.
+    /// The part of `count` that was logged.
     logged: AtomicU64,
     next_log_us: AtomicI64,
 }
@@ -32,7 +32,7 @@ impl Events {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         let due = self.next_log_us.load(Ordering::Relaxed);
         let next = now.0.saturating_add(LOG_PERIOD_US);
-        // Of several threads one logs.
+        // Only one of several threads logs.
         let is_due = now.0 >= due
             && self.next_log_us.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         is_due.then(|| count.saturating_sub(self.logged.swap(count, Ordering::Relaxed)))

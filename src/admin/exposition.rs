@@ -1,6 +1,8 @@
 //! The status as metrics, in the text formats of Prometheus.
 
 mod fleet;
+mod identities;
+mod sources;
 
 use std::fmt;
 
@@ -9,10 +11,9 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
+use self::sources::SOURCE_METRICS;
 use super::process::Process;
-use super::status::{
-    CertificateStatus, ClockState, Connections, IdentityStatus, Level, ProtocolStatus, SourceStatus, Status,
-};
+use super::status::{CertificateStatus, ClockState, Connections, Level, ProtocolStatus, Status};
 
 /// Formats the status as OpenMetrics text, with the system's figures of the process.
 pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
@@ -97,110 +98,6 @@ impl From<f64> for Value {
         Value::Measure(value)
     }
 }
-
-/// A metric of sources: name, help, unit, true for a counter, value. `None`: that kind of source does not have it.
-type SourceMetric = (&'static str, &'static str, Option<Unit>, bool, fn(&SourceStatus) -> Option<Value>);
-
-/// The metrics of a source.
-const SOURCE_METRICS: [SourceMetric; 14] = [
-    ("snowbank_ids_issued", "IDs handed out", None, true, |source| Some(source.ids.into())),
-    (
-        "snowbank_requests",
-        "Requests for IDs that were answered, with IDs or a refusal of the source",
-        None,
-        true,
-        |source| Some(source.requests.into()),
-    ),
-    (
-        "snowbank_refusals",
-        "Requests refused: the errors exhausted, clock_behind, no_ceiling and shutting_down",
-        None,
-        true,
-        |source| Some(source.refused.into()),
-    ),
-    (
-        "snowbank_exhausted",
-        "Requests refused because the IDs were not available within the wait",
-        None,
-        true,
-        |source| Some(source.exhausted.into()),
-    ),
-    ("snowbank_waits", "Requests that had to wait for IDs", None, true, |source| Some(source.waits.into())),
-    ("snowbank_waiting_requests", "Requests that wait for IDs now", None, false, |source| {
-        Some(source.waiting_requests.into())
-    }),
-    ("snowbank_waiting_ids", "IDs that they wait for", None, false, |source| Some(source.waiting_ids.into())),
-    (
-        "snowbank_ids_per_second_max",
-        "IDs per second that the layout and the worker IDs allow",
-        None,
-        false,
-        |source| Some(source.snowflake()?.ids_per_second.into()),
-    ),
-    (
-        "snowbank_ceiling_headroom",
-        "For how long IDs can be handed out if the ceiling is not raised; 0 also if no client asks",
-        Some(Unit::Seconds),
-        false,
-        |source| Some(source.snowflake()?.headroom_s.into()),
-    ),
-    (
-        "snowbank_clock_ahead",
-        "How far the ID clock is ahead of the wall clock, until that has caught up",
-        Some(Unit::Seconds),
-        false,
-        |source| Some(source.snowflake()?.ahead_s.into()),
-    ),
-    (
-        "snowbank_clock_standing",
-        "How long until the clock allows IDs again; above 0 requests are refused with clock_behind",
-        Some(Unit::Seconds),
-        false,
-        |source| Some(source.snowflake()?.stands_s.into()),
-    ),
-    ("snowbank_layout_years_left", "Years until the layout ends", None, false, |source| {
-        Some(source.snowflake()?.layout_years_left.into())
-    }),
-    (
-        "snowbank_ticket_reserved",
-        "Numbers of a ticket source that can be handed out if its ceiling is not raised",
-        None,
-        false,
-        |source| Some(source.ticket()?.reserved.into()),
-    ),
-    (
-        "snowbank_ticket_left_ratio",
-        "Share of a ticket source's numbers that are left",
-        None,
-        false,
-        |source| Some(source.ticket()?.left_share.into()),
-    ),
-];
-
-/// A metric that each identity has: name, help, true for a counter, value.
-type IdentityMetric = (&'static str, &'static str, bool, fn(&IdentityStatus) -> u64);
-
-/// The metrics of an identity, besides the IDs that it drew from each source.
-const IDENTITY_METRICS: [IdentityMetric; 4] = [
-    ("snowbank_identity_connections", "Connections that have an identity now", false, |identity| {
-        identity.connections
-    }),
-    ("snowbank_identity_connected", "Connections that had an identity so far", true, |identity| {
-        identity.connected
-    }),
-    (
-        "snowbank_identity_denied",
-        "Requests to sources that an identity may not draw from",
-        true,
-        |identity| identity.denied,
-    ),
-    (
-        "snowbank_identity_slowed",
-        "Requests that waited for an identity's rate, or were refused for it",
-        true,
-        |identity| identity.slowed,
-    ),
-];
 
 /// A label's name and value.
 type Label<'a> = (&'static str, &'a str);
@@ -291,36 +188,6 @@ impl Page<'_> {
         self.latency(status)
     }
 
-    /// Encodes the counts of each identity. Identities are configured, so their number is bounded.
-    fn identities(&mut self, status: &Status) -> fmt::Result {
-        if status.identities.is_empty() {
-            return Ok(());
-        }
-        for (name, help, is_counter, value) in &IDENTITY_METRICS {
-            let values = status.identities.iter();
-            let values =
-                values.map(|identity| (("identity", identity.name.as_str()), value(identity).into()));
-            self.family(name, help, None, *is_counter, values)?;
-        }
-        let help = "IDs that an identity drew from a source";
-        let mut family =
-            self.encoder.encode_descriptor("snowbank_identity_ids", help, None, MetricType::Counter)?;
-        for identity in &status.identities {
-            for (source, ids) in &identity.ids {
-                let labels = [("identity", identity.name.as_str()), ("source", source)];
-                family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(ids, None)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn of_sources(&mut self, sources: &[SourceStatus], metric: &SourceMetric) -> fmt::Result {
-        let (name, help, unit, is_counter, value) = metric;
-        let sources = sources.iter();
-        let values = sources.filter_map(|source| Some((("source", source.name.as_str()), value(source)?)));
-        self.family(name, help, unit.as_ref(), *is_counter, values)
-    }
-
     fn latency(&mut self, status: &Status) -> fmt::Result {
         let latency = &status.latency;
         let bounds = latency.bounds_us.iter().map(|&bound_us| bound_us as f64 / 1e6).chain([f64::INFINITY]);
@@ -358,21 +225,6 @@ impl Page<'_> {
         let (name, help) =
             ("snowbank_worker_ids_held", "1 while the worker IDs and the state are this daemon's alone");
         self.gauge(name, help, None, u64::from(ceilings.lost.is_none()))
-    }
-
-    /// Encodes each worker ID that this daemon alone has. Two daemons that show the same hand out the same IDs.
-    fn worker_ids(&mut self, status: &Status) -> fmt::Result {
-        let help = "1 for each worker ID: its number in its ID space, which no other daemon may show";
-        let mut family =
-            self.encoder.encode_descriptor("snowbank_worker_id", help, None, MetricType::Gauge)?;
-        for source in status.sources.iter().filter(|_| status.ceilings.lost.is_none()) {
-            for number in source.numbers_in_space.iter() {
-                let number = number.to_string();
-                let labels = [("source", &*source.name), ("id_space", &source.id_space), ("number", &number)];
-                family.encode_family(&labels)?.encode_gauge(&1)?;
-            }
-        }
-        Ok(())
     }
 
     fn certificate(&mut self, certificate: &CertificateStatus) -> fmt::Result {

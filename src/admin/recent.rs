@@ -5,8 +5,11 @@
 //! from raising an alarm. The ten seconds end the alarm soon after its cause. A level that was reached is left at a lower
 //! value than it was entered at, so that no value makes it flap.
 
+mod thresholds;
+
 use std::collections::{BTreeMap, VecDeque};
 
+use self::thresholds::{CONNECTIONS, LIMITED, REFUSED, SLOW};
 use super::status::{LastMinute, Latency, Level, LimitedMinute, SourceMinute, Status};
 
 /// The time that the figures of a status cover.
@@ -20,54 +23,6 @@ const SAMPLES_MAX: usize = 14;
 /// The number of refused or slow requests below which their share says nothing: on a quiet daemon one mistake is a large
 /// share.
 const COUNT_MIN: u64 = 5;
-
-/// The values at which a level is entered and left.
-struct Threshold {
-    enter: f64,
-    leave: f64,
-}
-
-/// The thresholds of one figure.
-struct Thresholds {
-    warn: Threshold,
-    fail: Threshold,
-}
-
-/// Shares of refused requests. A client that tries twice fails at one request in 10,000 where 1 % are refused: nobody notices
-/// yet. Where 10 % are, it fails at one in a hundred.
-const REFUSED: Thresholds =
-    Thresholds { warn: Threshold { enter: 0.01, leave: 0.005 }, fail: Threshold { enter: 0.1, leave: 0.05 } };
-/// Shares of slow requests: one in a hundred is the 99th percentile. Slow requests are served, so they never fail the check.
-const SLOW: Thresholds = Thresholds {
-    warn: Threshold { enter: 0.01, leave: 0.005 },
-    fail: Threshold { enter: f64::INFINITY, leave: f64::INFINITY },
-};
-/// Shares of a client's requests that its limits slow or deny. One in a hundred is the 99th percentile, as of slow
-/// requests. The operator has set these limits, so they never fail the check.
-const LIMITED: Thresholds = Thresholds {
-    warn: Threshold { enter: 0.01, leave: 0.005 },
-    fail: Threshold { enter: f64::INFINITY, leave: f64::INFINITY },
-};
-/// Shares of connections in use. The last tenth is for clients that reconnect before their old connections are closed. When
-/// all are in use, each new client is refused.
-const CONNECTIONS: Thresholds =
-    Thresholds { warn: Threshold { enter: 0.9, leave: 0.8 }, fail: Threshold { enter: 1.0, leave: 0.95 } };
-
-impl Thresholds {
-    /// Returns the level of a value after the level `was`.
-    fn level(&self, value: f64, was: Level) -> Level {
-        let is_at = |threshold: &Threshold, level| {
-            value >= threshold.enter || (was <= level && value >= threshold.leave)
-        };
-        if is_at(&self.fail, Level::Fail) {
-            Level::Fail
-        } else if is_at(&self.warn, Level::Warn) {
-            Level::Warn
-        } else {
-            Level::Ok
-        }
-    }
-}
 
 /// The counters at one moment.
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,4 @@
-//! Containers: a daemon in one does not see the locks outside.
+//! Containers: a daemon in a container does not see the locks of the machine.
 
 use std::fs;
 use std::path::Path;

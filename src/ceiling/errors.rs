@@ -69,7 +69,7 @@ pub enum StateError {
         error: io::Error,
     },
     /// The system refuses to read the state file.
-    #[error("cannot read the state file {}: {error}; make it readable", path.display())]
+    #[error("cannot read the state file {}: {error}; allowed is a regular file that this user can read", path.display())]
     NotRead {
         /// The state file.
         path: PathBuf,
@@ -105,7 +105,7 @@ pub enum StateError {
     Older(PathBuf),
 }
 
-/// The reason why worker IDs cannot be locked, or their marks not be read.
+/// The reason why worker IDs cannot be locked, or their marks cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process has a worker ID.
@@ -137,7 +137,7 @@ pub enum LockError {
         /// ` (process 123)`, or empty.
         holder: String,
     },
-    /// A lock is held, and its file does not name the IDs: another release's.
+    /// A lock is held, and its file does not name the IDs: another release wrote it.
     #[error(
         "{} is held by another daemon of this machine{holder}, and does not say in words that this release knows which IDs \
          that makes; stop that one, or run the same release",

@@ -17,8 +17,8 @@ pub struct Owner {
     pub instance: String,
     /// Its process ID, for people.
     pub pid: u32,
-    /// The identity of the state that it kept: 128 bits in hexadecimal. It is drawn with the first file, and every later file
-    /// keeps it. Empty in files from before states had one.
+    /// The identity of the state that it kept: 128 bits in hexadecimal. It is drawn with the first file, and every later
+    /// file keeps it. Empty in files of programs that gave states no identity.
     #[serde(default)]
     pub state: String,
 }
@@ -37,9 +37,9 @@ impl Owner {
     }
 }
 
-/// Draws 128 bits in hexadecimal from the system's randomness, so that machines made from one image draw different ones. Without
-/// such a device they are drawn from the clock and the thread. Two states of one name would be taken for copies of each other,
-/// and the lower would be refused; no ID would come twice.
+/// Draws 128 bits in hexadecimal from the system's randomness, so that machines made from one image draw different ones.
+/// Without a random device they are drawn from the clock and the thread. Two states with the same identity would be taken
+/// for copies of each other, and the lower one would be refused. No ID would be repeated.
 pub fn draw_identity() -> String {
     let mut bits = [0; 16];
     let drawn = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));
@@ -64,7 +64,7 @@ impl fmt::Display for Owner {
 pub struct HostIdentity {
     /// The machine: 32 hexadecimal digits, derived from `/etc/machine-id`. `None` without that file.
     pub machine: Option<String>,
-    /// The boot of that machine, from the kernel. `None` if the kernel does not tell.
+    /// The boot of that machine, from the kernel. `None` if the kernel does not report it.
     pub boot: Option<String>,
 }
 
@@ -80,8 +80,8 @@ impl HostIdentity {
     }
 }
 
-/// Returns the machine's identity for this application, as `sd_id128_get_machine_app_specific(3)` derives it. `None` for text that
-/// is no machine ID: in an image that was not booted the file is empty or says `uninitialized`.
+/// Returns the machine's identity for this application, as `sd_id128_get_machine_app_specific(3)` derives it. `None` for
+/// text that is not a machine ID: in an image that was never booted the file is empty or contains `uninitialized`.
 fn machine_of(machine_id: &str) -> Option<String> {
     let id = u128::from_str_radix(machine_id.trim(), 16).ok().filter(|&id| id != 0)?;
     let mac = hmac_sha256::HMAC::mac(APPLICATION, id.to_be_bytes());

@@ -1,31 +1,29 @@
-//! A worker ID of a layout is held once per machine, whatever the state directories: by one locked file for each.
+//! One locked file for each worker ID of a layout: only one daemon of a machine holds it, whatever its state directory.
 //!
-//! The file's name is a hash of the ID space and the worker ID's number in it. Layouts of other spaces can make the same
-//! IDs, so the other locks that are held are checked too (`neighbours.rs`).
-//!
-//! A ticket counter has one lock, named by a hash of its name, by its increment and its offset.
+//! `lock_names.rs` has the files' names. Layouts of other ID spaces can make the same IDs, so the other locks that are held
+//! are checked too (`neighbours.rs`). A ticket counter has one lock.
 //!
 //! Below its holder, the file of a worker ID names the bound up to which its IDs were granted: its [`Mark`].
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::hash::Hasher;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::lock_names::{kin_paths, lock_paths};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
 use super::mark::Mark;
 use super::neighbours::check_neighbours;
 use super::store::Record;
 use super::writers::{Untrusted, Writers, open_file};
 use super::{LockError, Owner, TakenOver};
-use crate::numbering::{Numbering, TicketCounter};
+use crate::numbering::Numbering;
 
 /// For this user alone. The package makes one for root and its group.
 const DIRECTORY_MODE: u32 = 0o700;
-/// Longer than a mark: a longer line was not written here.
+/// More than the length of a mark. No program of this project writes a longer line.
 const MARK_BYTES_MAX: usize = 128;
 
 /// The locks of a source's worker IDs, held until this is dropped.
@@ -34,20 +32,20 @@ pub struct WorkerLocks {
     files: Vec<LockedFile>,
     /// The marks that counters of the same name with another increment or offset have left.
     of_kin: Vec<(PathBuf, Mark)>,
-    /// The state whose grants are marked; `None`: none are.
+    /// The state whose grants are marked. `None`: grants are not marked.
     state: Option<String>,
 }
 
 impl WorkerLocks {
-    /// Checks that all of them are still this process's.
+    /// Checks that this process still holds all of them.
     ///
     /// # Errors
-    /// When another could hold a worker ID: a lock's file was removed or replaced.
+    /// Another process could hold a worker ID, because a lock's file was removed or replaced.
     pub fn still_ours(&self) -> Result<(), TakenOver> {
         self.files.iter().try_for_each(LockedFile::still_ours)
     }
 
-    /// Marks grants from now on, as those of the owner's state.
+    /// Marks grants from now on as grants of the owner's state.
     pub fn mark_for(&mut self, owner: &Owner) {
         self.state = Some(owner.state.clone());
     }
@@ -55,7 +53,7 @@ impl WorkerLocks {
     /// Marks all of the worker IDs as granted below this ID. Each mark is a small write without a sync: a boot forgets it.
     ///
     /// # Errors
-    /// Some could not be marked: theirs are as they were.
+    /// Some could not be marked and keep their old marks.
     pub fn mark_granted(&self, id_bound: u64) -> io::Result<()> {
         let Some(state) = &self.state else { return Ok(()) };
         self.mark(&Mark { id_bound, state: state.clone(), is_released: false })
@@ -75,11 +73,11 @@ impl WorkerLocks {
     /// Returns the marks of the worker IDs, of all states.
     ///
     /// # Errors
-    /// A mark cannot be read, so nothing tells how far IDs were granted.
+    /// A mark cannot be read, so it is unknown how far IDs were granted.
     pub fn marks(&self) -> Result<Vec<Mark>, LockError> {
         let own = self.files.iter().filter_map(|locked| mark_of(locked).transpose());
         let mut marks = own.collect::<Result<Vec<Mark>, LockError>>()?;
-        // A counter that was moved away under another increment, and has come back under this one.
+        // True for a counter that was moved away under another increment, and has returned under this one.
         let is_back = |moved: &Mark| {
             let is_past = |mark: &Mark| !mark.is_released && mark.id_bound >= moved.id_bound;
             moved.is_released && marks.iter().any(is_past)
@@ -113,7 +111,8 @@ pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<W
     lock_workers_but(&HashSet::new(), directory, numbering, Duration::ZERO)
 }
 
-/// Locks all worker IDs of records, by their index. Those that records share are locked with the one that is furthest.
+/// Locks all worker IDs of records, by their index. A worker ID that records share is locked for the record with the
+/// highest bound.
 ///
 /// # Errors
 /// As [`lock_workers`].
@@ -157,7 +156,7 @@ fn lock_workers_but(
     Ok(WorkerLocks { files, of_kin, state: None })
 }
 
-/// Returns the end of the line that the holder of a lock writes: it names the IDs.
+/// Returns the part of a holder's line that names the IDs.
 fn held_line(numbering: &Numbering, worker: u64) -> String {
     match numbering {
         Numbering::Snowflake(numbering) => {
@@ -179,54 +178,7 @@ fn held(numbering: &Numbering, worker: u64, holder: String) -> LockError {
     }
 }
 
-/// Returns the worker IDs of a numbering, each with the path of its lock. A ticket counter has one lock, for worker 0.
-pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> Vec<(u64, PathBuf)> {
-    match numbering {
-        Numbering::Snowflake(numbering) => {
-            let layout = numbering.layout();
-            let space = fingerprint(&layout.space().to_string());
-            let path = |worker| {
-                let number = layout.number_in_space(worker);
-                (worker, directory.join(format!("{space:016x}-{number}.lock")))
-            };
-            numbering.workers().iter().map(path).collect()
-        }
-        Numbering::Ticket(counter) => {
-            let (increment, offset) = (counter.increment(), counter.offset());
-            vec![(0, directory.join(format!("{}-{increment}-{offset}.lock", prefix_of(counter))))]
-        }
-    }
-}
-
-/// Returns the start of the names of all locks of counters of this name.
-fn prefix_of(counter: &TicketCounter) -> String {
-    format!("{:016x}", fingerprint(&format!("ticket {}", counter.name())))
-}
-
-/// Returns the locks of all counters with the name of this one that can hand out the same numbers, its own too if it is
-/// there. Their marks count for this one: they were left under another increment or offset.
-pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> Result<Vec<PathBuf>, LockError> {
-    let Numbering::Ticket(counter) = numbering else { return Ok(Vec::new()) };
-    let refused = |error| LockError::NotLocked { path: directory.to_owned(), error };
-    let mut kin = Vec::new();
-    for entry in fs::read_dir(directory).map_err(refused)? {
-        let path = entry.map_err(refused)?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let numbers = name.strip_prefix(&prefix_of(counter)).and_then(|rest| rest.strip_suffix(".lock"));
-        let Some((increment, offset)) = numbers.and_then(|rest| rest.strip_prefix('-')?.split_once('-'))
-        else {
-            continue;
-        };
-        let (Ok(increment), Ok(offset)) = (increment.parse(), offset.parse()) else { continue };
-        let other = TicketCounter::new(counter.name(), increment, offset);
-        if other.is_ok_and(|other| other.shares_ids_with(counter)) {
-            kin.push(path);
-        }
-    }
-    Ok(kin)
-}
-
-/// Reads the mark of a lock that no daemon holds. One that others could have written does not count.
+/// Reads the mark of a lock that no daemon holds. A mark that other users could have written does not count.
 fn free_mark(path: PathBuf, writers: Writers) -> Result<Option<(PathBuf, Mark)>, LockError> {
     let damaged = |error| LockError::MarkDamaged { path: path.clone(), error };
     let file = match open_file(&path, OpenOptions::new().read(true)) {
@@ -271,7 +223,7 @@ fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, LockError> {
     read_mark(&locked.file).map_err(|error| LockError::MarkDamaged { path: locked.path.clone(), error })
 }
 
-/// Returns the mark in a lock's file; `None` in a file that was just made, or by a program from before marks.
+/// Returns the mark in a lock's file. `None` if the file is new, or if a program without marks wrote it.
 pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
     let mut bytes = [0; MARK_BYTES_MAX];
     match file.read_at(&mut bytes, HOLDER_BYTES)? {
@@ -282,27 +234,6 @@ pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
             }
             mark => Ok(mark),
         },
-    }
-}
-
-/// A name for an ID space that is the same in every process and release: FNV-1a, 64 bits.
-fn fingerprint(space: &str) -> u64 {
-    let mut hasher = Fnv1a(0xcbf2_9ce4_8422_2325);
-    hasher.write(space.as_bytes());
-    hasher.finish()
-}
-
-struct Fnv1a(u64);
-
-impl Hasher for Fnv1a {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 

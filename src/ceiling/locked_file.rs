@@ -1,8 +1,8 @@
-//! A file that this process has locked, and that names its holder. It locks worker IDs and state directories.
+//! A locked file that names its holder, for worker IDs and for state directories.
 //!
-//! The locks are advisory (`flock`), held by the open file, and gone with the process however it ends. The files stay:
-//! removing one that another process is about to lock would give the lock to both. If somebody else removes one, its
-//! holder finds out ([`still_ours`](LockedFile::still_ours)).
+//! The locks are advisory (`flock`). The open file holds the lock, so the system releases it however the process ends. The
+//! files stay: removing a file that another process is about to lock would give the lock to both. If somebody else removes
+//! one, its holder notices ([`still_ours`](LockedFile::still_ours)).
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -15,12 +15,13 @@ use super::TakenOver;
 use super::holder::holder;
 use super::writers::{Writers, is_obstructed, open_file};
 
-/// The length of the holder's line, filled up with spaces: text after it stays when another holder's line replaces it.
-/// Room for the longest ID space: 62 fields of two values each.
+/// The length of the holder's line, padded with spaces, so that text after it stays when another holder's line replaces
+/// it. It has room for the longest ID space: 62 fields of two values each.
 pub(super) const HOLDER_BYTES: u64 = 1024;
-/// The number of tries for a lock. Its file may be removed at that moment, or `snowbank state show` may be asking who has it.
+/// The number of tries for a lock. Its file may be removed at that moment, or `snowbank state show` may hold it for a
+/// moment to find its holder.
 const ATTEMPTS: usize = 5;
-/// The pause before a held lock is tried again. A process that only asks for the holder has it for microseconds.
+/// The pause before a held lock is tried again. A process that only looks for the holder keeps it for microseconds.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 /// Device and inode: the same file, whatever its name.
@@ -30,8 +31,8 @@ pub(super) fn file_id(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
-/// Gives a file that root has just made to the owner of its directory: what an export or an import leaves is then the
-/// daemon's, which runs as another user. If the system refuses, the file stays root's.
+/// Gives a file that root has just made to the owner of its directory. So the daemon, which runs as another user, can use
+/// what an export or an import leaves. If the system refuses, the file stays root's.
 pub(super) fn give_to_owner_of(directory: &Path, file: &File) {
     if let (Ok(directory), Ok(made)) = (fs::metadata(directory), file.metadata())
         && made.uid() == 0
@@ -71,8 +72,8 @@ pub(super) struct LockedFile {
 }
 
 impl LockedFile {
-    /// Locks the file and writes its holder into it. A missing file is made. One that others could have written is removed
-    /// under its lock, and made again. The pause is between two tries.
+    /// Locks the file and writes its holder into it. A missing file is made. A file that other users could have written is
+    /// removed under its lock, and made again. `pause` separates two tries.
     pub(super) fn lock(
         path: &Path,
         writers: Writers,
@@ -95,7 +96,7 @@ impl LockedFile {
             }
             let metadata = file.metadata()?;
             let locked = LockedFile { id: file_id(&metadata), file, path: path.to_owned() };
-            // Between opening and locking it, somebody may have removed it: the lock is then nobody's.
+            // Somebody may have removed the file between opening and locking it. Then the lock protects nothing.
             if locked.still_ours().is_err() {
                 continue;
             }
@@ -126,7 +127,7 @@ impl LockedFile {
     }
 }
 
-/// Checks that a name still leads to the same file. If the system does not tell, it counts as the same.
+/// Checks that a name still leads to the same file. If the system does not answer, it counts as the same.
 pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), TakenOver> {
     let happened = match fs::symlink_metadata(path) {
         Ok(metadata) if file_id(&metadata) == id => return Ok(()),
@@ -139,7 +140,7 @@ pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), Taken
 
 fn open(path: &Path, writers: Writers) -> Result<File, FileLockError> {
     let found = || open_file(path, OpenOptions::new().read(true).write(true));
-    // Not opened with O_CREAT where it exists: Linux denies that for another user's file in a sticky directory.
+    // An existing file is not opened with O_CREAT: Linux denies that for another user's file in a sticky directory.
     match found() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) if is_obstructed(path, &error) => return Err(FileLockError::Obstructed(error)),
@@ -155,12 +156,12 @@ fn make(path: &Path, writers: Writers) -> io::Result<File> {
     let mode = writers.file_mode();
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)?;
     match writers {
-        // Its directory does not hand its group on.
+        // The directory does not pass its group on to new files.
         Writers::Group(group) if file.metadata()?.gid() != group => fchown(&file, None, Some(group))?,
         Writers::Group(_) => {}
         Writers::Owner(_) => path.parent().into_iter().for_each(|parent| give_to_owner_of(parent, &file)),
     }
-    // The process's umask has taken bits away.
+    // The process's umask has removed bits.
     file.set_permissions(Permissions::from_mode(mode))?;
     Ok(file)
 }

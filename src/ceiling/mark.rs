@@ -1,8 +1,9 @@
 //! Marks: how far the IDs of a worker ID were granted, and by which state. The machine remembers them until its next boot.
 //!
 //! A mark stands in the lock file of the worker ID, which no backup of a state directory brings back. It is written when a
-//! ceiling is durable, before anything below it is claimed, and lowered before the ceiling is. So it is never above the state.
-//! A start below the mark begins where IDs may have been handed out since: its state is an older copy, or another state.
+//! ceiling is durable, before anything below it is claimed, and lowered before the ceiling is. So it is never above the
+//! newest state. A state whose start lies below the mark is an older copy, or another state: IDs may have been handed out
+//! above that start.
 
 use std::fmt;
 
@@ -52,9 +53,9 @@ impl fmt::Display for Mark {
 /// The meaning of marks for a source that is about to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marked {
-    /// Nothing was granted from its start on.
+    /// Nothing was granted at or above its start.
     Below,
-    /// Another state granted IDs from its start on: it may start at this position.
+    /// Another state granted IDs at or above its start. It may start at this position.
     ByAnother(Position),
     /// Its own state granted IDs that the records do not cover: the records are an older copy.
     SinceThisCopy(Position),
@@ -62,8 +63,8 @@ pub enum Marked {
     Released,
 }
 
-/// Compares a source's start with the marks of its worker IDs. `records` are those of its state. A record from before states
-/// had identities may belong to any state.
+/// Compares a source's start with the marks of its worker IDs. `records` are those of its state. A record without a
+/// state's identity may belong to any state.
 pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: &[Record]) -> Marked {
     if marks.iter().any(|mark| mark.is_released) {
         return Marked::Released;

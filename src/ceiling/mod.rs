@@ -9,6 +9,7 @@ mod errors;
 mod holder;
 mod identity;
 mod lock;
+mod lock_names;
 mod locked_file;
 mod mark;
 mod neighbours;
@@ -81,8 +82,8 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Raises as [`raise`](Grant::raise) does, unless the grant was taken away since this generation: a ceiling made durable
-    /// before that counts no more, and after a loss for good none does. Returns whether it was raised.
+    /// Raises as [`raise`](Grant::raise) does, unless the grant was taken away since this generation. A ceiling made
+    /// durable before that no longer counts, and after a loss for good no ceiling does. Returns whether it was raised.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
         if self.is_lost() {
@@ -100,7 +101,7 @@ impl Grant {
     pub fn revoke(&self) {
         let _alone = lock(&self.changes);
         self.ceiling.store(0, Ordering::Release);
-        // After the ceiling, and a release: no thread reads this generation and then the ceiling from before.
+        // Written after the ceiling, as a release: no thread reads the new generation and then the old ceiling.
         self.generation.fetch_add(1, Ordering::Release);
     }
 
@@ -129,7 +130,7 @@ impl Grant {
 /// The rule for how far ahead a ceiling is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CeilingRule {
-    /// The distance of the ceiling above the wall clock. A sync may take so long before a request has to wait for it.
+    /// The distance of the ceiling above the wall clock. A sync may take this long before a request has to wait for it.
     pub horizon: Duration,
     /// The distance that the ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
@@ -138,14 +139,14 @@ pub struct CeilingRule {
 }
 
 impl CeilingRule {
-    /// Returns the instant that the next ceiling reaches. The design's formula:
-    /// `max(wall + horizon, id_time + m)`, at most `wall + max_ahead`, where m is a quarter of the uptime, at least 10 ms,
-    /// at most the horizon: a crash loop gains less than the wall clock does, or a tick with each crash where ticks are long.
+    /// Returns the instant that the next ceiling reaches: `max(wall + horizon, id_time + m)`, at most `wall + max_ahead`.
+    /// Here m is a quarter of the uptime, at least 10 ms and at most the horizon. So a crash loop raises ceilings more
+    /// slowly than the wall clock runs, or by a tick with each crash where ticks are long.
     ///
-    /// While the ID clock is `max_ahead` ahead, or stands because it was further, that is no reserve: each request would meet
-    /// the ceiling and wait for a sync. So a ceiling also reaches above ID time by a quarter of the uptime, at most half the
-    /// horizon, which the ID clock takes a whole horizon to use up at half speed. This part is rounded down to a tick, so
-    /// that a start gains nothing by it.
+    /// That leaves no reserve while the ID clock is `max_ahead` ahead, or stands because it was further: each request
+    /// would meet the ceiling and wait for a sync. So a ceiling also reaches above ID time by a quarter of the uptime, at
+    /// most half the horizon. At half speed the ID clock needs a whole horizon to use that up. This part is rounded down
+    /// to a tick, so that repeated starts do not add to it.
     pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
         let two_ticks = self.tick.saturating_mul(2);
         let horizon = self.horizon.max(two_ticks);
@@ -174,12 +175,12 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// Returns the error of storage that works on another try, or not.
+    /// Returns the error of storage that may work on another try.
     pub fn new(reason: String) -> Self {
         StoreError { reason, cause: SystemCause::Storage }
     }
 
-    /// Returns the error for what the system refused. `reason` is its line.
+    /// Returns the error for an operation that the system refused. `reason` is the line for the operator.
     pub(crate) fn of_system(error: &io::Error, reason: String) -> Self {
         StoreError { reason, cause: cause_of(Attempt::UseFile, error) }
     }
@@ -213,9 +214,9 @@ impl std::error::Error for TakenOver {}
 /// A source that joins those of a running daemon.
 #[derive(Clone, Copy, Debug)]
 pub struct Newcomer<'a> {
-    /// Its name, which no other has.
+    /// Its name, which no other source has.
     pub name: &'a str,
-    /// Its layout and worker IDs, which no other has.
+    /// Its layout and worker IDs, which no other source has.
     pub numbering: &'a Numbering,
     /// Its first ceiling, at or above its start.
     pub ceiling: Position,

@@ -1,8 +1,9 @@
-//! Locks that other daemons of this machine hold, and that stand for the same IDs under another name.
+//! Locks of other daemons on this machine that protect the same IDs under another name.
 //!
-//! A lock is named after an ID space. Two layouts with other field widths or slightly different epochs therefore lock different
-//! files, and may still make the same IDs. Each lock's file names its worker ID and space. A daemon that has locked its own reads
-//! all others that are held. If two start at once, each writes its own before it reads, so at least one of them sees the other.
+//! A lock is named after an ID space. Two layouts with different field widths or slightly different epochs lock different
+//! files, and may still make the same IDs. Each lock's file names its worker ID and space. A daemon that has locked its
+//! own reads all others that are held. If two start at once, each writes its own before it reads, so at least one of them
+//! sees the other.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;

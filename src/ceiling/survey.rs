@@ -4,7 +4,8 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::lock::{kin_paths, lock_paths, read_mark, writers_of};
+use super::lock::{read_mark, writers_of};
+use super::lock_names::{kin_paths, lock_paths};
 use super::locked_file::LockedFile;
 use super::mark::Mark;
 use super::writers::{Untrusted, Writers, open_file};

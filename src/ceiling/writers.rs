@@ -83,15 +83,18 @@ impl Writers {
 /// Opens a regular file. A link is not followed, and a pipe does not block.
 pub(super) fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = options.custom_flags(flags.bits() as i32).open(path)?;
+    let opened = options.custom_flags(flags.bits() as i32).open(path);
+    let is_link = |error: &io::Error| error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+    let file =
+        opened.map_err(|error| if is_link(&error) { io::Error::other("it is a link") } else { error })?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
 /// Returns true if the name is there and leads to something that this process cannot open.
 pub(super) fn is_obstructed(path: &Path, error: &io::Error) -> bool {
     let is_of_name = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
-        || [Errno::LOOP, Errno::NXIO].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-        // Found by this program: it is not a regular file.
+        || error.raw_os_error() == Some(Errno::NXIO.raw_os_error())
+        // Found by this program: it is a link, or not a regular file.
         || error.raw_os_error().is_none();
     is_of_name && fs::symlink_metadata(path).is_ok()
 }

@@ -132,14 +132,15 @@ pub fn main() -> ExitCode {
         Ok(out.flush()?)
     });
     let (code, reason) = match outcome {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
-        Err(Failure::Output(error)) => (1, format!("cannot write the output: {error}")),
-        Err(Failure::No(reason)) => (1, reason),
-        Err(Failure::Usage(reason)) => (2, reason),
-        Err(Failure::Start(error)) => (error.exit_code(), error.to_string()),
+        Ok(()) => (0, None),
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => (0, None),
+        Err(Failure::Output(error)) => (1, Some(format!("cannot write the output: {error}"))),
+        Err(Failure::No(reason)) => (1, Some(reason)),
+        Err(Failure::Usage(reason)) => (2, Some(reason)),
+        Err(Failure::Start(error)) => (error.exit_code(), Some(error.to_string())),
     };
-    service::log_failure(&reason);
+    reason.iter().for_each(|reason| service::log_failure(reason));
+    service::end_log();
     ExitCode::from(code)
 }
 

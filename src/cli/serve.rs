@@ -70,8 +70,8 @@ fn start_and_serve(
     let inputs = inputs(arguments, inherited.as_ref().ok());
     let now = clock::os::read().wall;
     let loaded = inputs.read(now);
-    let logs =
-        Logs::start(loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log));
+    let log = loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log);
+    let logs = Logs::start(log).map_err(|error| StartError::no_thread(&error))?;
     let inherited = inherited?;
     let (mut settings, mut secrets) = loaded.map_err(StartError::from)?;
     let picked = settings.pick_worker_ids(&Machine::here()).map_err(StartError::from)?;

@@ -185,15 +185,16 @@ fn describe_identities(status: &Status, last: Option<&Status>, out: &mut String)
         let per_second = rate(all(identity).saturating_sub(earlier.map_or(0, all)), elapsed_s);
         let limit =
             identity.rate.map_or_else(String::new, |rate| format!("; at most {}/s", Grouped(rate.into())));
+        let met = [("denied", identity.denied), ("slowed", identity.slowed)];
+        let met = met.iter().filter(|(_, count)| *count > 0);
+        let met: String = met.map(|(what, count)| format!("; {what} {}", times(*count))).collect();
         writeln!(
             out,
-            "{}identity {}: {}{per_second} on {}; denied {}, slowed {}{limit}",
+            "{}identity {}: {}{per_second} on {}{met}{limit}",
             if index == 0 { "\n" } else { "" },
             identity.name,
             counted(all(identity), "ID"),
             counted(identity.connections, "connection"),
-            times(identity.denied),
-            times(identity.slowed),
         )?;
     }
     Ok(())
@@ -259,7 +260,11 @@ fn describe_clock(status: &Status, out: &mut String) -> fmt::Result {
         (None, 0) => String::from("never failed"),
         (None, count) => format!("failed {}, not now", times(count)),
     };
-    writeln!(out, "ceilings     raised {}{last}; {failures}", times(ceilings.raises))
+    let raised = match ceilings.raises {
+        0 => String::from("not raised yet"),
+        raises => format!("raised {}{last}", times(raises)),
+    };
+    writeln!(out, "ceilings     {raised}; {failures}")
 }
 
 fn describe_source(
@@ -306,7 +311,7 @@ fn counted(count: u64, thing: &str) -> String {
     format!("{} {thing}{}", Grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// Returns how often something happened.
+/// Returns how often something happened that did happen.
 fn times(count: u64) -> String {
     match count {
         1 => String::from("once"),

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use snowbank_client::layout::Position;
+
 use super::state::{Directory, LockDirectory, refuse_foreign};
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Record, StateDir};
@@ -83,6 +85,12 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let locks = lock_workers(&locks.lock_dir, &numbering).map_err(Failure::no)?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     let ceiling = numbering.position_from(value + 1);
+    if ceiling == numbering.end() {
+        let allowed = numbering.id_at(Position(ceiling.0 - 1)) - 1;
+        return Err(Failure::usage(format_args!(
+            "source {name:?}: found {value}, allowed: up to {allowed}, because the source has no number above {value}"
+        )));
+    }
     let wanted = Record::new(name, &numbering, ceiling, &owner, &HostIdentity::here());
     // It says nothing of the time: a record of this boot would be taken for what a daemon believed of the clock.
     let wanted = Record { clean: true, boot: None, ..wanted };

@@ -77,14 +77,14 @@ impl Now {
     }
 }
 
-/// The knowledge of the time from before a start.
+/// The time as an earlier process knew it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remembered {
     /// Nothing.
     Nothing,
-    /// Wall − boot as it was believed earlier in this boot of the machine, in microseconds.
+    /// Wall − boot as an earlier process in this boot of the machine believed it, in microseconds.
     Offset(i64),
-    /// In another boot, ceilings were granted up to this instant, so the time then was about this.
+    /// Ceilings were granted up to this instant in another boot, so the time was about this.
     GrantedUntil(UnixMicros),
 }
 
@@ -101,8 +101,9 @@ pub struct StepRule {
     pub step_hold: Duration,
 }
 
-/// The most that wall − boot may change between two looks of the keeper. It looks once a second, so a wall clock that stands
-/// still changes it by one second. A larger change is a step, or a machine that was restored from a snapshot.
+/// The most that wall − boot may change between two looks of the keeper. The keeper looks once a second, so a wall clock
+/// that stands still changes the difference by one second. A larger change is a step, or a machine that was restored from
+/// a snapshot.
 const JUMP: Duration = Duration::from_secs(2);
 
 /// The part of the wall clock that the daemon believes. Each daemon has one: every shard reads it, and the keeper writes it.
@@ -192,8 +193,8 @@ pub struct StepWatch {
 impl StepWatch {
     /// Starts at the wall time believed at `reading`.
     pub fn new(wall: &Wall, reading: Reading) -> Self {
-        // A remembered offset gives the time at the restart. A wall clock that went back since, and comes back, is believed
-        // at once.
+        // A remembered offset gives the time at the restart. A wall clock that has gone back since then, and returns, is
+        // believed at once.
         let carried = UnixMicros(reading.boot.0.saturating_add(wall.carried_us()));
         StepWatch { highest: wall.believe(reading).wall.max(carried), held_since: None }
     }
@@ -212,9 +213,14 @@ impl StepWatch {
             return Observed::Believed(step);
         }
         self.held_since = None;
-        if reading.wall < self.highest {
-            let behind_us = self.highest.0.saturating_sub(reading.wall.0);
-            return Observed::Behind(Duration::from_micros(behind_us as u64));
+        if reading.wall <= self.highest {
+            // Nothing new is believed of a clock that went back, or stands: it is believed at once when it comes back.
+            let behind_us = match self.highest.0.saturating_sub(reading.wall.0) {
+                0 => carried_us.saturating_sub(reading.offset_us()).max(0),
+                behind_us => behind_us,
+            };
+            let behind = Duration::from_micros(behind_us as u64);
+            return if behind.is_zero() { Observed::Steady } else { Observed::Behind(behind) };
         }
         self.believe(wall, reading);
         Observed::Steady
@@ -248,14 +254,14 @@ impl CatchUp {
         self.at_boot_us.fetch_max(base.0.saturating_sub(boot.0 / 2), Ordering::Relaxed);
     }
 
-    /// Lowers a catch-up that is further ahead of the wall clock than it may be, and ends one that the wall clock has
-    /// reached. Without this the ID clock would stay at `max_ahead` for as long as IDs were refused.
+    /// Lowers a catch-up that is too far ahead of the wall clock, and ends one that the wall clock has reached. Without
+    /// this the ID clock would stay at `max_ahead` for as long as IDs were refused.
     pub fn bound(&self, now: Now, max_ahead: Duration) {
         let highest = now.wall.0.saturating_add(micros(max_ahead));
         self.at_boot_us.fetch_min(highest.saturating_sub(now.boot.0 / 2), Ordering::Relaxed);
         let at_boot_us = self.at_boot_us.load(Ordering::Relaxed);
         if at_boot_us.saturating_add(now.boot.0 / 2) <= now.wall.0 {
-            // Fails if it was raised meanwhile: then it is a new catch-up.
+            // Fails if the catch-up was raised meanwhile: then it is a new one.
             let ended = i64::MIN;
             let _ = self.at_boot_us.compare_exchange(at_boot_us, ended, Ordering::Relaxed, Ordering::Relaxed);
         }

@@ -70,6 +70,19 @@ fn a_wall_clock_that_went_back_and_comes_back_is_believed_at_once() {
 }
 
 #[test]
+fn a_wall_clock_that_stood_and_comes_back_is_believed_at_once() {
+    let (wall, mut watch) = watched();
+    for second in 1..=600 {
+        let standing = later(second * SECOND_US, -second * SECOND_US);
+        assert_eq!(watch.observe(&wall, standing), Observed::Behind(Duration::from_secs(second as u64)));
+        assert_eq!(wall.carried_us(), START.offset_us(), "a clock that stands changes no belief");
+    }
+    let returned = later(601 * SECOND_US, 0);
+    assert_eq!(wall.believe(returned).wall, returned.wall);
+    assert_eq!(watch.observe(&wall, returned), Observed::Steady);
+}
+
+#[test]
 fn a_wall_clock_that_went_back_over_a_restart_and_comes_back_is_believed_at_once() {
     let back = |after_us| later(after_us, -3_600 * SECOND_US);
     let wall = Wall::new(RULE, back(0), Remembered::Offset(START.offset_us()));
@@ -141,8 +154,7 @@ fn a_ride_ends_when_the_wall_clock_has_caught_up() {
 fn a_frozen_wall_clock_is_behind() {
     let (wall, mut watch) = watched();
     let frozen = |after_us| later(after_us, -after_us);
-    assert_eq!(watch.observe(&wall, frozen(SECOND_US)), Observed::Steady);
-    let (wall, mut watch) = (wall, watch);
+    assert_eq!(watch.observe(&wall, frozen(SECOND_US)), Observed::Behind(Duration::from_secs(1)));
     watch.observe(&wall, later(2 * SECOND_US, 0));
     assert!(matches!(watch.observe(&wall, frozen(3 * SECOND_US)), Observed::Behind(_)));
 }

@@ -53,43 +53,35 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     };
     let Settings { tls: TlsSettings { certificate, key, client_ca }, auth, limits, fleet, .. } =
         &reader.settings;
-    let token_file = find("auth.token_file", &auth.token_file);
-    let (certificate_path, key_path) = (find("tls.certificate", certificate), find("tls.key", key));
-    let client_ca_path = find("tls.client_ca", client_ca);
-    let fleet_files = FleetFiles {
-        password: find("fleet.password_file", &fleet.password_file),
-        peers_token: find("fleet.peers_token_file", &fleet.peers_token_file),
-        ca: find("fleet.ca", &fleet.ca),
-        certificate: find("fleet.certificate", &fleet.certificate),
-        key: find("fleet.key", &fleet.key),
+    let located = Located {
+        token_file: find("auth.token_file", &auth.token_file),
+        certificate: find("tls.certificate", certificate),
+        key: find("tls.key", key),
+        client_ca: find("tls.client_ca", client_ca),
+        fleet: FleetFiles {
+            password: find("fleet.password_file", &fleet.password_file),
+            peers_token: find("fleet.peers_token_file", &fleet.peers_token_file),
+            ca: find("fleet.ca", &fleet.ca),
+            certificate: find("fleet.certificate", &fleet.certificate),
+            key: find("fleet.key", &fleet.key),
+        },
     };
-    let secret_files = [
-        ("the token file", &token_file),
-        ("the private key", &key_path),
-        ("the coordinator's password file", &fleet_files.password),
-        ("the file of the peers' token", &fleet_files.peers_token),
-        ("the private key for the coordinator", &fleet_files.key),
-    ];
-    for (what, path) in secret_files {
-        secrets.warnings.extend(path.as_deref().and_then(|path| open_to_others(what, path)));
-    }
-    match fleet_files.read(fleet) {
+    secrets.warnings.extend(located.open_to_others());
+    match located.fleet.read(fleet) {
         Ok(access) => (secrets.fleet, secrets.peers) = access,
         Err((key, text)) => reader.findings.mistake_of(key, text),
     }
     // A file that is named and was not found may have a line for any identity.
-    let are_tokens_known = token_file.is_some() == auth.token_file.is_some();
+    let are_tokens_known = located.token_file.is_some() == auth.token_file.is_some();
     // Without its authorities a daemon would let everyone in, so all files are read or none.
-    let is_complete = client_ca_path.is_some() == client_ca.is_some();
+    let is_complete = located.client_ca.is_some() == client_ca.is_some();
     let stall_timeout = limits.stall_timeout;
-    secrets.tokens = token_file.and_then(|path| tokens_of(&path, reader));
+    secrets.tokens = located.token_file.as_deref().and_then(|path| tokens_of(path, reader));
     secrets.warnings.extend(secrets.tokens.as_ref().and_then(Tokens::warning));
     if are_tokens_known {
         secrets.warnings.extend(nobodies(&reader.settings.identities, secrets.tokens.as_ref()));
     }
-    if let (Some(certificate), Some(key), true) = (certificate_path, key_path, is_complete) {
-        let files =
-            ServerFiles { certificate: &certificate, key: &key, client_ca: client_ca_path.as_deref() };
+    if let Some(files) = located.server_files().filter(|_| is_complete) {
         let now = Timestamp::from_microsecond(now.0).unwrap_or(Timestamp::UNIX_EPOCH);
         secrets.tls = certificate_of(files, stall_timeout, now, reader);
         secrets.warnings.extend(secrets.tls.as_ref().and_then(|certificate| certificate.warning(now)));
@@ -143,6 +135,36 @@ fn certificate_of(
     };
     reader.findings.mistake_of(key, fault.to_string());
     None
+}
+
+/// The located files that the configuration names.
+struct Located {
+    token_file: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
+    fleet: FleetFiles,
+}
+
+impl Located {
+    /// Warns of secret files that others can read.
+    fn open_to_others(&self) -> impl Iterator<Item = String> {
+        let secret_files = [
+            ("the token file", &self.token_file),
+            ("the private key", &self.key),
+            ("the coordinator's password file", &self.fleet.password),
+            ("the file of the peers' token", &self.fleet.peers_token),
+            ("the private key for the coordinator", &self.fleet.key),
+        ];
+        let warning = |(what, path): (&str, &Option<PathBuf>)| open_to_others(what, path.as_deref()?);
+        secret_files.into_iter().filter_map(warning)
+    }
+
+    /// Returns the files of TLS listeners, if there are a certificate and a key.
+    fn server_files(&self) -> Option<ServerFiles<'_>> {
+        let (certificate, key) = (self.certificate.as_deref()?, self.key.as_deref()?);
+        Some(ServerFiles { certificate, key, client_ca: self.client_ca.as_deref() })
+    }
 }
 
 /// The located files of `[fleet]`.

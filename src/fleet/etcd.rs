@@ -1,4 +1,4 @@
-//! etcd, through the JSON gateway that it has had since version 3.4: its own protocol takes a compiler of its own.
+//! etcd, through its JSON gateway (since version 3.4), because gRPC would need a protocol compiler.
 //!
 //! Each call is one request, which is tried at each endpoint once. A connection stays open between calls. Each new one is
 //! first asked for its cluster: a write must not reach another one.
@@ -21,11 +21,11 @@ use tokio::runtime::Runtime;
 const LASTING_CODES: [u64; 3] = [3, 7, 9];
 /// gRPC's `UNAUTHENTICATED`: the token has expired.
 const UNAUTHENTICATED: u64 = 16;
-/// The message, under another code, when users or roles were changed since the token was given.
+/// The message that comes with another code if users or roles were changed since the token was given.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
-/// The time that one of several endpoints has for a read before the next one is asked. One that hangs must not keep a lost
-/// number from being noticed within two seconds.
+/// The time that one of several endpoints has for a read before the next one is asked. So a lost number is noticed within
+/// two seconds even if an endpoint hangs.
 const READ_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A client of etcd. Its calls block.
@@ -36,7 +36,7 @@ pub(super) struct Etcd {
     current: usize,
     connection: Option<Connection>,
     token: Option<String>,
-    /// The cluster's identity and the endpoint that told it first.
+    /// The cluster's identity, and the endpoint that reported it first.
     cluster: Option<(String, usize)>,
     /// The time for each answer.
     patience: Duration,
@@ -50,7 +50,7 @@ enum Fault {
     Token,
     /// No endpoint will answer otherwise.
     Lasting(String),
-    /// The endpoint is of another cluster.
+    /// The endpoint belongs to another cluster.
     Foreign(String),
 }
 
@@ -65,7 +65,7 @@ impl Etcd {
         Ok(Etcd { access, runtime, current: 0, connection, token, cluster, patience: ANSWER_TIMEOUT })
     }
 
-    /// Makes one request that changes nothing. One of several endpoints that is slow does not delay it for long.
+    /// Makes one request that changes nothing. A slow endpoint delays it only briefly if there are others.
     fn ask(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
         if self.access.endpoints.len() > 1 {
             self.patience = READ_PATIENCE;
@@ -127,7 +127,7 @@ impl Etcd {
         compared
     }
 
-    /// Asks the current endpoint for its cluster, which takes no right.
+    /// Asks the current endpoint for its cluster, which needs no permission.
     fn verify(&mut self) -> Result<(), Fault> {
         let answer = self.post_once("/v3/maintenance/status", &json!({}))?;
         self.check_cluster(&answer)
@@ -162,7 +162,7 @@ impl Etcd {
         Ok(answer)
     }
 
-    /// Posts to the current endpoint. A connection that was open before may have been closed: then on a new one.
+    /// Posts to the current endpoint. If a connection that was open before has been closed, it uses a new one.
     fn post(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
         if self.connection.is_some() {
             match self.post_once(path, body) {

@@ -1,4 +1,4 @@
-//! The way to a coordinator: its endpoints, one connection at a time, and deadlines for all that waits.
+//! The connection to a coordinator: its endpoints, one connection at a time, and a deadline for each wait.
 //!
 //! Each call is tried at each endpoint once. A connection stays open between calls.
 
@@ -60,14 +60,14 @@ async fn connect_slowly(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dy
     if !endpoint.is_tls() {
         return Ok(Box::new(stream));
     }
-    // Read for each connection, because files may be renewed.
+    // The files are read for each connection, because they may be renewed.
     let connector = tls.read().map_err(|fault| fault.to_string())?;
     let stream = connector.connect(endpoint.host(), stream).await;
     let stream = stream.map_err(|error| tls::explain(&error).unwrap_or_else(|| error.to_string()))?;
     Ok(Box::new(stream))
 }
 
-/// Waits for a part of an answer, but not for long.
+/// Waits for a part of an answer, at most [`ANSWER_TIMEOUT`].
 pub(super) async fn in_time<T>(part: impl Future<Output = std::io::Result<T>>) -> Result<T, Fault> {
     match tokio::time::timeout(ANSWER_TIMEOUT, part).await {
         Ok(Ok(done)) => Ok(done),
@@ -85,13 +85,13 @@ pub(super) enum Fault {
     Lasting(String),
 }
 
-/// A connection to a member that can do all that a coordinator does.
+/// A connection to a member of a coordinator.
 pub(super) trait Session: Sized {
     /// Connects and logs in.
     async fn open(access: &Access, endpoint: &Endpoint) -> Result<Self, Fault>;
 }
 
-/// The way to a coordinator whose connections are sessions of this type.
+/// The connection to a coordinator whose sessions have this type.
 pub(super) struct Line<S> {
     access: Access,
     runtime: Runtime,

@@ -1,16 +1,19 @@
-//! A daemon at its coordinator: it takes numbers, raises and looks at their keys, and lets them go. Each call blocks on the
-//! coordinator for a bounded time, and what the answers mean is decided in `rules`.
+//! A daemon at its coordinator: it takes numbers, raises and checks their keys, and releases them. Each call blocks on the
+//! coordinator for a bounded time. `rules` decides what the answers mean.
 
+mod pick;
 mod take;
+mod want;
 
 use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
 use super::rules::{self, Holding, Loss, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
 
-pub use take::{JoinError, Taken, Want};
+pub use want::{JoinError, Taken, Want};
 
-/// The most tries of one write against answers that show other versions of our own: each needs a lost answer before it.
+/// The most tries of one write that is refused because the key has another version that is our own. Each such refusal
+/// needs a lost answer before it.
 const TRIES_MAX: usize = 3;
 
 /// A daemon of a fleet.
@@ -42,11 +45,11 @@ struct Held {
     place: usize,
     numbers: Vec<(u64, Holding)>,
     since_unix_s: i64,
-    /// The bound at which the source started: its keys never go below.
+    /// The bound at which the source started. Its keys never go below it.
     floor: u64,
     /// The bound that may be granted.
     covered: u64,
-    /// The bound that was acknowledged last: another one only where the coordinator may lose its last writes.
+    /// The bound that was acknowledged last. It differs from `covered` only if the coordinator may lose its last writes.
     acknowledged: u64,
     /// The write that is being tried, if its outcome is not known.
     trying: Option<String>,
@@ -81,7 +84,7 @@ enum Stop {
 }
 
 impl From<NoAnswer> for Stop {
-    /// In another cluster the numbers may be others', and what it says of this daemon's keys counts for nothing.
+    /// In another cluster, other daemons may have the numbers, and its answers about this daemon's keys mean nothing.
     fn from(answer: NoAnswer) -> Self {
         match answer.is_foreign {
             true => Stop::Lost(answer.reason),
@@ -154,7 +157,7 @@ impl<C: Coordinator> Member<C> {
         &self.notes
     }
 
-    /// Returns bounds with the places of their sources in this member, in place of their indices in the daemon.
+    /// Returns bounds with the sources' indices in this member instead of those in the daemon.
     fn placed(&self, bounds: &[Bound]) -> Vec<Bound> {
         let place = |index| self.sources.iter().position(|held| held.index == index);
         let placed =
@@ -162,7 +165,7 @@ impl<C: Coordinator> Member<C> {
         placed.collect()
     }
 
-    /// Raises the bounds of sources. `generation` is another one after a grant was taken away: the write is then drawn again,
+    /// Raises the bounds of sources. `generation` changes when a grant is taken away. The write then gets a new identity,
     /// so that of two copies of this process's memory only one finds its own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64) -> Raised {
         let bounds = self.placed(bounds);
@@ -170,7 +173,7 @@ impl<C: Coordinator> Member<C> {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
-                    // Perhaps a restored snapshot: another copy may start under the same ceiling.
+                    // A snapshot may have been restored: another copy may continue under the same ceiling.
                     (held.covered, held.acknowledged) = (0, 0);
                 }
                 (held.trying, held.generation) = (Some((self.draw)()), generation);
@@ -202,11 +205,11 @@ impl<C: Coordinator> Member<C> {
         Ok(stretches.iter().map(all).collect())
     }
 
-    /// Lets the numbers go: each key gets the bound below which IDs were handed out, and is free at once. The state must
-    /// have that bound already. The notes forget the higher one first.
+    /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free at once. The state must
+    /// have that bound already. The notes drop the higher bound first.
     ///
     /// # Errors
-    /// The numbers stay this state's until their bounds have passed.
+    /// This state keeps the numbers until their bounds have passed.
     pub fn release(&mut self, bounds: &[Bound]) -> Result<(), String> {
         for Bound { source, id_bound } in self.placed(bounds) {
             let Some(held) = self.sources.get_mut(source) else { continue };
@@ -222,7 +225,7 @@ impl<C: Coordinator> Member<C> {
         Ok(())
     }
 
-    /// Looks whether all keys are this daemon's.
+    /// Checks that all keys are this daemon's.
     pub fn look(&mut self) -> Raised {
         Raised::from((0..self.sources.len()).try_for_each(|source| self.look_at(source)))
     }
@@ -281,7 +284,7 @@ impl<C: Coordinator> Member<C> {
             false if may_lose_writes => before.min(bound.id_bound),
             false => bound.id_bound,
         };
-        // Without the note a start cannot go on without the coordinator, and no more.
+        // Without the note a later start needs the coordinator's answer. Nothing else is lost.
         let _ = self.note(bound.source);
         Ok(())
     }
@@ -291,7 +294,8 @@ impl<C: Coordinator> Member<C> {
         let write = self.sources[bound.source].trying.clone().unwrap_or_default();
         for _ in 0..TRIES_MAX {
             let swaps = self.swaps(bound, from, &write, is_release);
-            // Noted before it is tried, so that a start recognises it. Without the note the start waits for the bound.
+            // Noted before it is tried, so that a start recognises it. Without the note, a start must wait until the bound
+            // has passed.
             let _ = self.note(bound.source);
             match self.coordinator.swap(&swaps)? {
                 Swapped::Done(version) => {

@@ -1,9 +1,9 @@
 //! A fleet: daemons on many machines that share worker numbers through a coordinator.
 //!
 //! Each worker number has a key at the coordinator. Its value names the daemon that holds the number, and the bound below
-//! which that daemon may hand out IDs: the fleet's ceiling. A daemon moves it by compare-and-swap alone, and claims nothing
-//! above it. There are no leases: a daemon that wakes up late still has only the IDs below its ceiling, and the next holder
-//! starts at that ceiling.
+//! which that daemon may hand out IDs: the fleet's ceiling. A daemon moves the bound only by compare-and-swap, and claims
+//! nothing above it. There are no leases: a daemon that wakes up late still has only the IDs below its ceiling, and the
+//! next holder starts at that ceiling.
 //!
 //! - `key`: the values at the coordinator. `rules`: who may take a number, and what each answer means. Both are pure.
 //! - `Coordinator`: what a coordinator can do. `etcd`, `redis` and `zookeeper` implement it.
@@ -75,7 +75,7 @@ pub struct NoAnswer {
     pub reason: String,
     /// True if only an operator can change it: a wrong password, a certificate that does not fit.
     pub is_lasting: bool,
-    /// True if each member answered, and is of another cluster than the one that had answered before.
+    /// True if every member that answered belongs to another cluster than before.
     pub is_foreign: bool,
 }
 
@@ -128,13 +128,14 @@ pub trait Coordinator: Send {
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer>;
 
     /// Returns whether a read sees every write that was done before it. An older version then means that the coordinator
-    /// was put back to an older state.
+    /// was restored to an older state.
     fn reads_are_current(&self) -> bool {
         false
     }
 
-    /// Returns true if the last writes may be lost after they were acknowledged, as in a failover of Redis. A bound is then
-    /// granted only once the write after it is acknowledged, and who takes a number starts a whole horizon above its bound.
+    /// Returns true if the last writes may be lost after they were acknowledged, as in a failover of Redis. A bound is
+    /// then granted only when the write after it is acknowledged, and a daemon that takes a number starts a whole horizon
+    /// above its bound.
     fn may_lose_writes(&self) -> bool {
         false
     }

@@ -1,8 +1,8 @@
 //! The file `fleet` in the state directory: a daemon's own writes at the coordinator.
 //!
-//! A write is noted before it is tried. So after a restart, a key whose last write is noted is this state's, or that of a
-//! copy of it. Notes count only in the boot that wrote them: the machine remembers no longer which copy is the newest. A
-//! missing or damaged file costs time alone: the start is then that of any other daemon.
+//! A write is noted before it is tried. So after a restart, a key whose last write is noted belongs to this state or to a
+//! copy of it. Notes count only in the boot that wrote them, because the machine does not remember for longer which copy
+//! is the newest. A missing or damaged file only costs time: the daemon then starts like any other.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -28,8 +28,8 @@ pub struct Note {
     pub worker_ids: String,
     /// The writes that may be the last of its numbers' keys.
     pub writes: Vec<String>,
-    /// The bound at or above which the source starts with them. Noted with the first write: that write may be done without
-    /// an answer, and be recognised by the next start.
+    /// The lowest bound at which the source may start with them. It is noted with the first write, because the next start
+    /// may recognise that write though its answer was lost.
     #[serde(with = "id_bound")]
     pub floor: u64,
     /// The fleet's ceiling that was acknowledged last, as an ID bound; 0: none, or the numbers were let go.
@@ -54,8 +54,9 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Reads the notes of a state directory. `boot` is this boot of the machine, another one once it was restored from a snapshot.
-    /// Of an earlier boot's notes only the worker IDs count, because copies of a state are noticed only within a boot.
+    /// Reads the notes of a state directory. `boot` identifies this boot of the machine, and changes when the machine is
+    /// restored from a snapshot. Only the worker IDs of an earlier boot's notes count, because copies of a state are
+    /// noticed only within a boot.
     pub fn read(directory: Option<&Path>, boot: Option<&str>) -> Notes {
         let path = directory.map(|directory| directory.join(FILE));
         let text = path.as_deref().and_then(|path| fs::read(path).ok());
@@ -93,7 +94,7 @@ impl Notes {
     /// Makes the notes durable.
     ///
     /// # Errors
-    /// The notes may be those from before.
+    /// The old notes may still be there.
     pub fn save(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let document = Document { format: FORMAT, boot: self.boot.clone(), notes: self.notes.clone() };

@@ -16,7 +16,7 @@ pub enum OperatorError {
     /// The coordinator did not answer.
     #[error("the coordinator does not answer: {0}")]
     NoAnswer(NoAnswer),
-    /// The answer is no.
+    /// The command is refused, for this reason.
     #[error("{0}")]
     Refused(String),
 }
@@ -59,11 +59,11 @@ pub struct Operator<'c> {
 }
 
 impl Operator<'_> {
-    /// Writes the marker with these ID spaces. `is_growing`: adds those that a marker does not have.
-    /// Returns whether anything was written.
+    /// Writes the marker with these ID spaces. `is_growing` adds those that an existing marker does not have. Returns
+    /// whether anything was written.
     ///
     /// # Errors
-    /// The name is another fleet's, or the coordinator did not answer.
+    /// Another fleet has the name, or the coordinator did not answer.
     pub fn init(&mut self, spaces: &[String], is_growing: bool) -> Result<bool, OperatorError> {
         let key = Paths::of(self.name).marker();
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
@@ -128,7 +128,7 @@ impl Operator<'_> {
         Ok(entries)
     }
 
-    /// Returns the instant from which a holder that does not run keeps a number from nobody.
+    /// Returns the instant from which others may take a number whose holder does not run.
     fn until(&self, layout: &Layout, key: &NumberKey) -> UnixMicros {
         let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
         let Ok(numbering) = numbering else { return UnixMicros(i64::MAX) };
@@ -148,8 +148,8 @@ impl Operator<'_> {
         Ok((place, space))
     }
 
-    /// Frees a number: its holder hands out nothing more once it notices, and the next one starts at its bound. `write` is
-    /// the identity of this write. Without `is_forced`, a holder that may run keeps it.
+    /// Frees a number: its holder stops handing out IDs when it notices, and the next holder starts at its bound. `write`
+    /// is the identity of this write. Without `is_forced`, a holder that may still run keeps the number.
     ///
     /// # Errors
     /// The number is not held, its holder may run, or the coordinator did not answer.

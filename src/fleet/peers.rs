@@ -17,7 +17,7 @@ use snowbank_client::protocol::Info;
 use snowbank_client::tls::ClientFiles;
 use snowbank_client::{Client, ClientOptions};
 
-/// The most daemons that are asked, the first ones: each of so many answers 26 times a second.
+/// The most daemons that are asked: the first ones. With this many, each answers 26 times a second.
 pub const PEERS_MAX: usize = 256;
 
 /// The error of a reading of the clock in whole ms.
@@ -55,8 +55,8 @@ pub struct Answer {
 pub struct Described {
     /// Its INFO.
     pub info: Info,
-    /// The microseconds by which its clock is ahead of this machine's at least, negative if it is behind; 0 while the time
-    /// that the answer took may explain the difference. `None`: it does not tell its clock.
+    /// The least number of microseconds by which its clock is ahead of this machine's, negative if it is behind. 0 if the
+    /// time that the answer took may explain the difference. `None`: it does not report its clock.
     pub clock_ahead_us: Option<i64>,
 }
 
@@ -68,18 +68,19 @@ pub struct Peers {
     access: PeerAccess,
     /// The longest wait for all answers.
     timeout: Duration,
-    /// True to give a peer up that cannot be connected to, before that.
+    /// True to give up at once on a peer that refuses the connection.
     is_hasty: bool,
     clients: HashMap<Address, Client>,
 }
 
 impl Peers {
-    /// Prepares to ask. `is_hasty`: gives a peer up that cannot be connected to at once.
+    /// Prepares to ask. `is_hasty` gives up at once on a peer that refuses the connection.
     pub fn new(access: PeerAccess, timeout: Duration, is_hasty: bool) -> Self {
         Peers { access, timeout, is_hasty, clients: HashMap::new() }
     }
 
-    /// Asks all peers at the same time but those at `skipped` addresses. Returns their answers in the order of the setting.
+    /// Asks all peers at the same time, except those at `skipped` addresses. Returns their answers in the order of the
+    /// setting.
     pub async fn ask(&mut self, skipped: impl Fn(SocketAddr) -> bool) -> Vec<Answer> {
         let (mut asked, mut answers) = (Vec::new(), Vec::new());
         for (place, address, found) in resolve_all(&self.access.addresses, self.timeout).await {
@@ -187,7 +188,7 @@ async fn describe(client: &Client, wait: Duration) -> Result<Described, String> 
     Ok(Described { info, clock_ahead_us })
 }
 
-/// Returns by how much a clock is ahead that showed `at_us` between two instants of ours: as little as can be.
+/// Returns by how much a clock is ahead that showed `at_us` between two instants of ours: the least possible difference.
 fn ahead_us(at_us: i64, before_us: i64, after_us: i64) -> i64 {
     let (least, most) =
         (at_us.saturating_sub(after_us), at_us.saturating_add(READING_US).saturating_sub(before_us));

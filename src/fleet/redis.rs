@@ -1,8 +1,9 @@
 //! Redis. All keys of a fleet are fields of one hash, so that they are evicted, restored and lost together.
 //!
-//! A write is a script that compares and swaps. A key's version is a hash of its text: it holds whatever a failover brings
-//! back. A master acknowledges writes before its replicas have them, so a failover may lose the last ones. A write therefore
-//! counts once a replica has it, if any is connected. `rules` and `keeper` cover the rest, as far as it can be.
+//! A write is a script that compares and swaps. A key's version is a hash of its text, so it stays right whatever a
+//! failover restores. A master acknowledges writes before its replicas have them, so a failover may lose the last ones. A
+//! write therefore counts when a replica has it, if any is connected. `rules` and `keeper` cover the remaining losses as
+//! far as possible.
 
 mod resp;
 mod session;

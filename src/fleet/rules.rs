@@ -1,14 +1,14 @@
-//! The rules of a fleet: who may take a number and from where on, and what each answer of the coordinator means.
+//! The rules of a fleet: which daemon may take a number, where it starts, and what each answer of the coordinator means.
 //! Pure: times and answers come in, decisions go out.
 //!
 //! Three facts keep IDs unique:
 //! - Everything that was granted under a key is below the key's bound: a bound is written before it is granted.
-//! - A daemon that takes a number starts at the key's bound. Only if the key's last write is its own state's, and this
-//!   machine remembers that no copy of the state was granted more ([`is_newest`]), it goes on below that bound.
+//! - A daemon that takes a number starts at the key's bound. It continues below that bound only if its own state made the
+//!   key's last write, and this machine remembers that no copy of the state was granted more ([`is_newest`]).
 //! - A daemon that finds a key with a write that is not its own hands out nothing more.
 //!
-//! So a number may be taken from a daemon that still runs: both have their own positions. The clock decides only when that
-//! is polite.
+//! So a number may be taken from a daemon that still runs: both have their own positions. The clock only decides when a
+//! number counts as abandoned.
 
 use std::fmt;
 use std::time::Duration;
@@ -51,11 +51,11 @@ pub struct Held {
     pub free_at: UnixMicros,
 }
 
-/// Returns whether the state is the newest of its copies, for as many worker IDs as given. `stored` is its ceiling.
-/// `marks` are this machine's: it makes them with each grant, and no copy of the state brings them along.
+/// Returns whether the state is the newest of its copies, for this many worker IDs. `stored` is its ceiling. `marks` are
+/// this machine's: they are written with each grant, and a copy of the state does not contain them.
 ///
-/// A copy that starts elsewhere finds none, so it starts at the key's bound, with a write that others do not have. So all that
-/// was granted under a write that the state has noted was granted here.
+/// A copy that starts on another machine finds no marks, so it starts at the key's bound, with a new write of its own. So
+/// everything granted under a noted write was granted on this machine.
 pub fn is_newest(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> bool {
     let is_covered = |mark: &Mark| mark.state == state && !mark.is_released && mark.id_bound <= stored;
     marks.len() == worker_ids && marks.iter().all(is_covered)
@@ -84,7 +84,7 @@ pub fn holds(key: Option<&NumberKey>, id_bound: u64) -> bool {
     key.is_some_and(|key| key.id_bound >= id_bound)
 }
 
-/// Returns the distance that a key's holder may be above the key's bound: a horizon, if its last raises may be lost.
+/// Returns how far a key's holder may be above the key's bound: a horizon, if its last raises may be lost.
 pub fn margin(may_lose_writes: bool, key: &NumberKey, horizon: Duration) -> Duration {
     if may_lose_writes && !key.released { horizon } else { Duration::ZERO }
 }
@@ -95,7 +95,7 @@ pub fn ceiling(numbering: &Numbering, now: Now, id_time: UnixMicros, horizon: Du
     numbering.first_of(Tick(numbering.tick_at(UnixMicros(reach)).0.saturating_add(1)))
 }
 
-/// Returns whether half of the horizon below a fleet's ceiling is used up: time for a raise, also if nobody asks.
+/// Returns whether half of the horizon below a fleet's ceiling is used up. It is then raised, even if no client asks.
 pub fn is_due(
     numbering: &Numbering,
     ceiling: Position,
@@ -137,12 +137,12 @@ impl fmt::Display for Loss {
     }
 }
 
-/// The meaning of an answer of a held number.
+/// The meaning of an answer about a held number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// The last write of the key is one of ours: this one.
     Ours(Box<NumberKey>),
-    /// The answer is older than one that came before: it says nothing.
+    /// The answer is older than an earlier one, so it is ignored.
     Stale,
     /// The number is not ours any more.
     Lost(Loss),
@@ -158,16 +158,18 @@ pub struct Holding {
     may_go_back: bool,
 }
 
-/// The number of earlier writes that are kept where they may come back. They are far apart, so these are a horizon's.
+/// The number of earlier writes that are kept because they may come back. Writes are far apart, so this many cover a
+/// horizon.
 const EARLIER_KEPT: usize = 8;
 
 impl Holding {
-    /// A number whose key was last written by one of these, as far as this daemon knows. It has not read the key yet.
+    /// Returns a number whose key has not been read yet. As far as this daemon knows, one of these writes was the key's
+    /// last.
     pub fn unseen(writes: Vec<String>) -> Self {
         Holding { version: None, writes, may_go_back: false }
     }
 
-    /// A number whose key has this version, by this write.
+    /// Returns a number whose key has this version, by this write.
     pub fn seen(version: Version, write: String) -> Self {
         Holding { version: Some(version), ..Holding::unseen(vec![write]) }
     }
@@ -183,14 +185,14 @@ impl Holding {
         self.version
     }
 
-    /// Takes note of a write that is about to be tried.
+    /// Notes a write that is about to be tried.
     pub fn try_write(&mut self, write: &str) {
         if self.writes.last().is_none_or(|last| last != write) {
             self.writes.push(write.to_owned());
         }
     }
 
-    /// Takes note that a write was done.
+    /// Notes that a write was done.
     pub fn written(&mut self, version: Version, write: &str) {
         self.try_write(write);
         self.version = Some(version);
@@ -213,8 +215,8 @@ impl Holding {
         &self.writes
     }
 
-    /// Decides what an answer means. `is_current`: it was the newest value when it was given, as the answer to a swap is;
-    /// a plain read may lag.
+    /// Decides what an answer means. `is_current`: it was the newest value at that moment, as in the answer to a swap. A
+    /// plain read may lag.
     pub fn see(&mut self, stored: Option<&Stored>, is_current: bool) -> Seen {
         let Some(stored) = stored else { return Seen::Lost(Loss::Gone) };
         let is_older = self.version.is_some_and(|version| stored.version < version);

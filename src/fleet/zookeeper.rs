@@ -1,8 +1,8 @@
-//! ZooKeeper. Each key is a node that outlasts all sessions, below those of its path.
+//! ZooKeeper. Each key is a persistent node, below the nodes of its path.
 //!
 //! A key's version is the transaction of its last write, because a node that is made again counts its own versions from 0
-//! again. So a swap reads the nodes first, and writes them at the versions that it found, all or none. Both are on one
-//! session: one that was paused in between has ended.
+//! again. So a swap reads the nodes first, and writes them at the versions that it found, all or none. Both use one
+//! session, which ends if the daemon is paused in between.
 
 mod jute;
 mod session;
@@ -72,7 +72,7 @@ fn node(answer: &Answer) -> Result<Option<Node>, Fault> {
     let mut reader = Reader(&answer.body);
     let mut read = || {
         let text = reader.text()?;
-        // When it was made; its last write; the times of both; its count.
+        // The transactions of its creation and last write, their times, and its count of writes.
         let [_, written, _, _] = [reader.long()?, reader.long()?, reader.long()?, reader.long()?];
         let version = Version(u64::try_from(written).ok()?);
         Some(Node { stored: Stored { version, text }, writes: reader.int()? })
@@ -120,7 +120,8 @@ fn error_of(answer: &Answer) -> Result<i32, Fault> {
     let mut reader = Reader(&answer.body);
     let mut errors = || {
         let mut errors = vec![answer.error];
-        // Of one that was done, nothing else is read. Otherwise each result is an error, and 0 if it is another's fault.
+        // Nothing else is read of a transaction that was done. Otherwise each result is an error code: 0 if another
+        // operation failed.
         while reader.int()? == ERROR && !reader.boolean()? {
             let [_, error] = [reader.int()?, reader.int()?];
             errors.push(error);
@@ -128,7 +129,7 @@ fn error_of(answer: &Answer) -> Result<i32, Fault> {
         Some(errors)
     };
     let errors = if answer.error == 0 { errors().ok_or_else(garbled)? } else { vec![answer.error] };
-    // Those behind the first error have one that only says so.
+    // The operations after the failed one have a code that only reports that.
     let error = errors.into_iter().find(|&error| error != 0).unwrap_or(0);
     fault_of(error).map_or(Ok(error), Err)
 }

@@ -16,7 +16,7 @@ pub struct Facts {
     pub access: Rules,
     /// The form of INCR's reply.
     pub replies: Replies,
-    /// Per source: true if it is a ticket counter whose increment is 1, so that several IDs of a request are consecutive.
+    /// By source: true for a ticket counter with increment 1, so that several IDs of a request are consecutive.
     consecutive: Vec<bool>,
     /// The sources that each protocol's clients draw from if they name none, or another.
     doors: [DoorFacts; PROTOCOLS],

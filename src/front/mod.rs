@@ -78,7 +78,7 @@ pub struct Conditions<'f> {
     pub counts: &'f dyn Fn() -> Counts,
 }
 
-/// The most bytes that the clock takes in the JSON of INFO.
+/// The most bytes that the clock adds to the JSON of INFO.
 pub const CLOCK_BYTES_MAX: usize = 40;
 
 impl Conditions<'_> {
@@ -141,7 +141,8 @@ pub trait Front {
     /// The protocol.
     const PROTOCOL: Protocol;
 
-    /// True if the protocol has a place for a token. Clients of one without need none, whatever the daemon requires.
+    /// True if the protocol has a place for a token. Clients of a protocol without one need no token, whatever the daemon
+    /// requires.
     const HAS_TOKENS: bool = true;
 
     /// The details of a request that the front-end needs to encode its reply.
@@ -189,8 +190,8 @@ pub trait Front {
     fn refuse(&mut self, out: &mut Vec<u8>, form: Self::Form, words: &Words);
 }
 
-/// Returns the bytes that refuse a connection of this protocol, because all that the daemon or their address may have are
-/// open. The reason is in the protocols that have room for one.
+/// Returns the bytes that refuse a connection of this protocol, because the daemon or the client's address has all its
+/// connections. They contain the reason if the protocol has room for one.
 pub fn too_busy(protocol: Protocol, message: &str) -> Vec<u8> {
     let mut out = Vec::new();
     match protocol {

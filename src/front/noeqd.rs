@@ -1,4 +1,4 @@
-//! noeqd's protocol as a front-end: one byte asks for so many IDs, and each comes back as eight bytes, big-endian.
+//! noeqd's protocol as a front-end: one byte is the number of IDs, and each ID is eight bytes, big-endian.
 //!
 //! The protocol has no errors, so a refusal closes the connection, as noeqd itself does.
 
@@ -32,7 +32,7 @@ impl Noeqd {
     }
 }
 
-/// Returns true for the first bytes of another protocol's client. Only words are known: any other bytes may be counts.
+/// Returns true for the first bytes of another protocol's client. Only words show it, because other bytes may be counts.
 pub(super) fn is_stranger(bytes: &[u8]) -> bool {
     let first: Option<&[u8; 4]> = bytes.first_chunk();
     let is_word = |first: &&[u8; 4]| first.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b' ');

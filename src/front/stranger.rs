@@ -22,7 +22,7 @@ fn stranger_of(bytes: &[u8], listener: Protocol) -> Stranger {
     match bytes {
         // A handshake record of any version.
         [0x16, 0x03, 0x00..=0x04, ..] => Stranger::Tls,
-        // The native protocol decides by four bytes. To Redis and memcached two empty lines are no mistake.
+        // The native protocol decides by four bytes. Redis and memcached accept two empty lines.
         [b'P', b'R', b'O', b'X', ..] | [b'\r', b'\n', b'\r', b'\n', 0, ..] => Stranger::Proxy,
         [b'\r', b'\n', b'\r', b'\n', ..] if listener == Protocol::Native => Stranger::Proxy,
         [b'*', b'0'..=b'9', ..] => Stranger::Redis,

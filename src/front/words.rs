@@ -33,7 +33,7 @@ pub struct Refused<'a> {
     pub identity: &'a str,
     /// The source's name.
     pub source: &'a str,
-    /// True if it is a ticket source: no words of worker IDs or the clock.
+    /// True if it is a ticket source, whose refusals do not mention worker IDs or the clock.
     pub is_ticket: bool,
     /// The longest wait that the daemon allows, if the request's was shorter.
     pub longer_wait: Option<Duration>,
@@ -73,15 +73,19 @@ pub fn in_words(refused: Refused<'_>) -> Words {
     let Refused { reason, identity, source, is_ticket, longer_wait } = refused;
     let wait_longer =
         longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));
-    let refusal = match reason {
-        Reason::Source(refusal) => refusal,
-        Reason::TooFast(too_fast, limit) => return of_rate(too_fast, limit, identity, &wait_longer),
+    match reason {
+        Reason::Source(refusal) => of_source(refusal, source, is_ticket, &wait_longer),
+        Reason::TooFast(too_fast, limit) => of_rate(too_fast, limit, identity, &wait_longer),
         Reason::Denied => {
             let message =
                 format!("identity {identity} may not draw from source {source}; ask for another source");
-            return Words { code: ErrorCode::UnknownSource, retry_after: None, message };
+            Words { code: ErrorCode::UnknownSource, retry_after: None, message }
         }
-    };
+    }
+}
+
+/// Puts a source's refusal into words.
+fn of_source(refusal: Refusal, source: &str, is_ticket: bool, wait_longer: &str) -> Words {
     let (code, retry_after, message) = match refusal {
         Refusal::Exhausted(Some(retry_after)) => (
             ErrorCode::Exhausted,
@@ -111,35 +115,10 @@ pub fn in_words(refused: Refused<'_>) -> Words {
                  keep a state (state_dir)"
             ),
         ),
-        Refusal::NoCeiling if is_ticket => (
-            ErrorCode::NoCeiling,
-            Some(Duration::from_secs(1)),
-            format!(
-                "the next numbers of source {source} were not reserved durably in time; check the daemon's storage"
-            ),
-        ),
-        Refusal::NoCeiling => (
-            ErrorCode::NoCeiling,
-            Some(Duration::from_secs(1)),
-            format!(
-                "the ceiling of source {source} was not raised in time; check the daemon's storage and clock"
-            ),
-        ),
-        Refusal::Lost if is_ticket => (
-            ErrorCode::NoCeiling,
-            None,
-            format!(
-                "source {source} counts no more: another process, or another copy of its machine, may hand out the same \
-                 numbers; see the daemon's status"
-            ),
-        ),
-        Refusal::Lost => (
-            ErrorCode::NoCeiling,
-            None,
-            format!(
-                "the worker ID of source {source} is lost: another process may have it; see the daemon's log"
-            ),
-        ),
+        Refusal::NoCeiling => {
+            (ErrorCode::NoCeiling, Some(Duration::from_secs(1)), not_granted(source, is_ticket))
+        }
+        Refusal::Lost => (ErrorCode::NoCeiling, None, lost(source, is_ticket)),
         Refusal::Ended => (
             ErrorCode::NoCeiling,
             None,
@@ -156,6 +135,29 @@ pub fn in_words(refused: Refused<'_>) -> Words {
         Refusal::Sealed => (ErrorCode::ShuttingDown, None, String::from(STOPPING)),
     };
     Words { code, retry_after, message }
+}
+
+fn not_granted(source: &str, is_ticket: bool) -> String {
+    match is_ticket {
+        true => format!(
+            "the next numbers of source {source} were not reserved durably in time; check the daemon's storage"
+        ),
+        false => format!(
+            "the ceiling of source {source} was not raised in time; check the daemon's storage and clock"
+        ),
+    }
+}
+
+fn lost(source: &str, is_ticket: bool) -> String {
+    match is_ticket {
+        true => format!(
+            "source {source} counts no more: another process, or another copy of its machine, may hand out the same \
+             numbers; see the daemon's status"
+        ),
+        false => format!(
+            "the worker ID of source {source} is lost: another process may have it; see the daemon's log"
+        ),
+    }
 }
 
 /// Puts a refusal of a rate into words.

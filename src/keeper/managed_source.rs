@@ -20,7 +20,7 @@ pub const PERIOD: Duration = Duration::from_secs(1);
 /// While a source is in use and its ceiling is near (soon after a start), ceilings rise more often, so that requests do not
 /// meet them: each time when half of the way is left, but not more often than this.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
-/// The longest time since the last use for that.
+/// The time since the last use after which a source no longer counts as in use for that.
 const IN_USE: Duration = Duration::from_secs(3);
 
 /// The rule for how far ahead of the cursor a ceiling is kept.
@@ -37,8 +37,8 @@ enum Ahead {
 pub enum Reach {
     /// Seconds, by each source's rule, while the source is in use: the state directory.
     Local,
-    /// This far, for all sources, raised when half of it is used up: the coordinator of a fleet. It had the sources' first
-    /// ceilings before they started.
+    /// This distance, for all sources, raised when half of it is used up: the coordinator of a fleet. It has the first
+    /// ceilings before the sources start.
     Fleet(Duration),
     /// As [`Fleet`](Reach::Fleet), at a coordinator that may lose its last writes. A ceiling counts once the one after it is
     /// acknowledged, so they rise when a quarter is used up: half of the distance is then always granted.
@@ -52,7 +52,7 @@ pub struct ManagedSource {
     ahead: Ahead,
     /// The position where it started, then its first ceiling.
     first: Durable,
-    /// The fleet's ceiling when it started. `None`: it is of no fleet.
+    /// The fleet's ceiling when it started. `None`: it belongs to no fleet.
     fleet: Option<Position>,
     /// The cursor before the first claim, and the ceiling that a clean stop leaves if it is still there.
     untouched: Position,
@@ -71,7 +71,7 @@ pub(super) struct Durable {
 }
 
 impl Durable {
-    /// The ceiling of a writer that does not have the source: it holds nothing down.
+    /// The ceiling of a writer that does not have the source. It limits no grant.
     pub(super) const EXEMPT: Durable = Durable { ceiling: Position(u64::MAX), generation: u64::MAX };
 
     /// Returns whether the writer does not have the source.
@@ -123,7 +123,7 @@ impl ManagedSource {
         &self.source
     }
 
-    /// Returns for how long IDs last below its ceiling.
+    /// Returns the time that the IDs below its ceiling last.
     pub(super) fn horizon(&self) -> Duration {
         match &self.ahead {
             Ahead::ByClock(rule) => rule.horizon,
@@ -175,7 +175,7 @@ impl ManagedSource {
         now.boot.since(self.used_at) <= KEPT_AFTER_USE
     }
 
-    /// Follows the source's time and use.
+    /// Updates the source's catch-up, and notes whether it was used.
     pub(super) fn look(&mut self, now: Now) {
         self.source.bound_catch_up(now);
         if let Some(cursor) = self.source.cursor()
@@ -201,7 +201,7 @@ impl ManagedSource {
         self.source.grant().generation() != durable.generation && !durable.is_exempt()
     }
 
-    /// Returns the ceiling to write next, if one is due, for a writer that has made `durable` so.
+    /// Returns the ceiling to write next, if one is due, for a writer whose durable ceiling is `durable`.
     pub(super) fn next_ceiling(&self, now: Now, uptime: Duration, durable: Durable) -> Option<Position> {
         self.source.cursor()?;
         let is_wanted = self.needs(durable) || self.source.wait_queue().admitted_ids() > 0;
@@ -233,14 +233,15 @@ impl ManagedSource {
             }
             (Ahead::ByDemand(_), _) => return PERIOD,
         };
-        // One that is reached within moments cannot be kept ahead of requests: each that meets it asks for a raise.
+        // A ceiling that is reached within moments cannot be kept ahead of requests. Each request that meets it asks for a
+        // raise.
         if now.boot.since(self.used_at) > IN_USE || reached_in < 2 * SHORTEST_PERIOD {
             return PERIOD;
         }
         (reached_in / 2).min(PERIOD)
     }
 
-    /// Returns the ceiling that the rule wants at a moment, where `durable` is the present one.
+    /// Returns the ceiling that the rule wants at a moment; `durable` is the present one.
     fn wanted_ceiling(&self, now: Now, uptime: Duration, durable: Position) -> Position {
         let reservation = match &self.ahead {
             Ahead::ByClock(rule) => return self.ceiling_by_clock(rule, now, uptime),

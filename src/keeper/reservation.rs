@@ -1,7 +1,7 @@
 //! The size of a ticket source's reservations: the numbers between its cursor and its ceiling.
 //!
-//! No clock says how far ahead a counter may be durable, so demand does. The next reservation is durable when half of the
-//! present one is used, unless demand surges. A crash skips what is left of it.
+//! A counter has no clock, so demand decides how far ahead its ceiling is. The next reservation is durable before more
+//! than half of the present one is used, unless demand surges. A crash skips the rest of a reservation.
 
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use snowbank_client::layout::Position;
 
 /// The smallest reservation. A start makes one, and a crash of an idle daemon skips no more.
 pub(super) const RESERVATION_MIN: u64 = 1_000;
-/// The largest reservation, beside what waits. At the full rate of a core, some 20 million numbers a second, half of it lasts
-/// for ten syncs of a good disk. A crash each second could skip as many for 29,000 years.
+/// The largest reservation, apart from the numbers that requests wait for. At the full rate of a core, some 20 million
+/// numbers a second, half of it lasts for ten syncs of a good disk. A crash each second could skip as many for 29,000
+/// years.
 pub(super) const RESERVATION_MAX: u64 = 10_000_000;
 /// The time for which a reservation lasts at the present rate: half of it outlasts two looks of the keeper, so that a
 /// request hardly ever waits for a sync. An eighth is the shortest pause between two looks.
@@ -61,8 +62,8 @@ impl Reservation {
     /// Returns the next ceiling, for a counter at `cursor` below a `ceiling` with requests for so many numbers waiting. It is
     /// the present one until little more than half of it is left, unless a request waits or has met it.
     ///
-    /// Those that wait get theirs even if others use up the present reservation before the next is durable. One that met the
-    /// ceiling and went away moves it up too, so that the next one finds more.
+    /// Requests that wait get their numbers even if others use up the present reservation before the next is durable. A
+    /// request that met the ceiling and went away also raises it, so that the next request finds more.
     pub(super) fn next_ceiling(
         &self,
         cursor: Position,

@@ -14,7 +14,8 @@ const STATUS_EVERY: Duration = Duration::from_secs(5);
 /// The longest time between two checks of a daemon that is not ready, so that a corrected clock is noticed soon.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Keeps the service manager informed until dropped. Runs on the acceptor's thread, so the watchdog covers that one too.
+/// Keeps the service manager informed until dropped. Runs on the acceptor's thread, so the watchdog also covers that
+/// thread.
 pub async fn attend(notifier: &Notifier, health: &Health) {
     if notifier.is_wanted() {
         let first = await_ready(notifier, health).await;
@@ -43,8 +44,8 @@ async fn await_ready(notifier: &Notifier, health: &Health) -> Status {
     }
 }
 
-/// Feeds the watchdog: asks all threads at half its period, and notifies it when all have answered. So it is not fed once
-/// a thread is blocked, and acts within its period after that.
+/// Feeds the watchdog: asks all threads at half its period, and notifies it when all have answered. If a thread is
+/// blocked, the watchdog is not fed and acts within its period.
 async fn feed(notifier: &Notifier, health: &Health) {
     let Some(period) = notifier.watchdog_period() else { return };
     let mut rounds = interval(period / 2);

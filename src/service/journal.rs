@@ -1,29 +1,37 @@
 //! journald's own protocol: an event is one datagram of fields (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 //!
 //! The crate `tracing-journald` is not used: it would block threads that answer clients while the journal is busy, and it
-//! leaves an event's fields out of MESSAGE, which is all that `journalctl` shows.
+//! leaves an event's fields out of MESSAGE, which is all that `journalctl` shows. Here the thread `log` waits for the journal.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
+use super::log_thread::{LogQueue, Progress};
+
 /// The socket of journald.
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// The longest wait of an event for a busy journal. Then the event goes to standard error.
-const PATIENCE: Duration = Duration::from_millis(100);
 /// The longest value of a field, in bytes. Usual values are far shorter, and journald rejects much longer datagrams.
 const VALUE_BYTES_MAX: usize = 16 * 1024;
 
 /// Sends events to the journal.
 #[derive(Debug)]
 pub(super) struct Journal {
-    socket: UnixDatagram,
+    queue: LogQueue<Entry>,
+}
+
+/// An event on its way to the journal.
+#[derive(Debug)]
+struct Entry {
+    datagram: Vec<u8>,
+    /// The line for standard error, if the journal is gone.
+    line: String,
 }
 
 impl Journal {
@@ -35,8 +43,18 @@ impl Journal {
     fn at(path: &Path) -> io::Result<Journal> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(path)?;
-        socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Journal { socket })
+        let queue = LogQueue::start(move |entry: Entry| {
+            if socket.send(&entry.datagram).is_err() {
+                // If this fails too, the event is lost.
+                let _ = io::stderr().write_all(entry.line.as_bytes());
+            }
+        })?;
+        Ok(Journal { queue })
+    }
+
+    /// The progress of the thread that writes.
+    pub(super) fn progress(&self) -> &Arc<Progress> {
+        self.queue.progress()
     }
 }
 
@@ -53,10 +71,8 @@ impl<S: Subscriber> Layer<S> for Journal {
         for (name, value) in &parts.fields {
             put(&mut datagram, &field_name(name), value);
         }
-        if self.socket.send(&datagram).is_err() {
-            // If standard error leads to journald, it reads the priority from the line. If this fails too, the event is lost.
-            let _ = writeln!(io::stderr(), "<{priority}>{message}");
-        }
+        // If standard error leads to journald, it reads the priority from the line.
+        self.queue.send(Entry { datagram, line: format!("<{priority}>{message}\n") });
     }
 }
 

@@ -1,7 +1,7 @@
 //! The destination and the format of events.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -9,10 +9,19 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
 use super::journal::Journal;
+use super::log_thread::{LogQueue, Progress};
 use crate::config::{LogFormat, LogLevel, LogSettings};
 
-/// Set once events have a destination: true if that takes plain text.
-static IS_TEXT: OnceLock<bool> = OnceLock::new();
+/// Set once events have a destination.
+static DESTINATION: OnceLock<Destination> = OnceLock::new();
+
+/// The destination of this process's events.
+#[derive(Debug)]
+struct Destination {
+    progress: Arc<Progress>,
+    /// The way to standard error, if it gets plain text.
+    text: Option<LogQueue<Vec<u8>>>,
+}
 
 /// The log of this process, with its level.
 #[derive(Debug)]
@@ -25,16 +34,19 @@ type Sink<S> = Box<dyn Layer<S> + Send + Sync>;
 
 impl Logs {
     /// Starts to write events, for as long as the process runs. The first call decides the destination.
-    pub fn start(settings: LogSettings) -> Logs {
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start(settings: LogSettings) -> io::Result<Logs> {
         let (level, handle) = reload::Layer::new(filter(settings.level));
-        let (sink, is_text) = sink(settings.format);
+        let (sink, destination) = sink(settings.format)?;
         // Fails only if the process has a subscriber already, which then gets the events.
         let _ = tracing_subscriber::registry().with(level).with(sink).try_init();
-        let _ = IS_TEXT.set(is_text);
-        Logs { chosen: settings.level, level: handle }
+        let _ = DESTINATION.set(destination);
+        Ok(Logs { chosen: settings.level, level: handle })
     }
 
-    /// Changes the level. A higher one counts from now on, a lower one after the change was logged
+    /// Changes the level. A higher level holds from now on, a lower one after the change was logged
     /// ([`settle_level`](Self::settle_level)).
     pub fn set_level(&mut self, level: LogLevel) {
         let before = std::mem::replace(&mut self.chosen, level);
@@ -54,14 +66,23 @@ impl Logs {
 
 /// Logs the reason why the program ends, in one line.
 pub fn log_failure(reason: &str) {
-    if IS_TEXT.get().is_none() && leads_to_journal() {
-        Logs::start(LogSettings::default());
+    if DESTINATION.get().is_none() && leads_to_journal() {
+        // Without a thread the reason goes to standard error, which leads to the journal too.
+        let _ = Logs::start(LogSettings::default());
     }
-    if IS_TEXT.get() == Some(&false) {
-        tracing::error!("{reason}");
-    } else {
+    let line = format!("snowbank: {reason}\n");
+    match DESTINATION.get() {
+        Some(Destination { text: Some(queue), .. }) => queue.send(line.into_bytes()),
+        Some(_) => tracing::error!("{reason}"),
         // If standard error is closed, only the exit code is left.
-        let _ = writeln!(io::stderr(), "snowbank: {reason}");
+        None => _ = io::stderr().write_all(line.as_bytes()),
+    }
+}
+
+/// Waits a moment for the destination of the events so far, before the process ends.
+pub fn end_log() {
+    if let Some(destination) = DESTINATION.get() {
+        destination.progress.flush();
     }
 }
 
@@ -75,8 +96,8 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// Returns the writer of events, and true if it writes plain text.
-fn sink<S>(format: LogFormat) -> (Sink<S>, bool)
+/// Returns the writer of events, and where it leads.
+fn sink<S>(format: LogFormat) -> io::Result<(Sink<S>, Destination)>
 where
     S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
 {
@@ -86,13 +107,34 @@ where
         LogFormat::Text | LogFormat::Json => false,
     };
     if to_journal && let Ok(journal) = Journal::open() {
-        return (journal.boxed(), false);
+        let destination = Destination { progress: Arc::clone(journal.progress()), text: None };
+        return Ok((journal.boxed(), destination));
     }
     // A closed log or a full disk must not end the daemon.
-    let lines = fmt::layer().with_writer(io::stderr).log_internal_errors(false);
-    match format {
-        LogFormat::Json => (lines.json().flatten_event(true).boxed(), false),
-        _ => (lines.with_ansi(wants_colours()).with_target(false).boxed(), true),
+    let queue = LogQueue::start(|line: Vec<u8>| _ = io::stderr().write_all(&line))?;
+    let destination = |text| Destination { progress: Arc::clone(queue.progress()), text };
+    let lines = queue.clone();
+    let lines = fmt::layer().with_writer(move || Line(lines.clone())).log_internal_errors(false);
+    Ok(match format {
+        LogFormat::Json => (lines.json().flatten_event(true).boxed(), destination(None)),
+        _ => {
+            let text = lines.with_ansi(wants_colours()).with_target(false);
+            (text.boxed(), destination(Some(queue.clone())))
+        }
+    })
+}
+
+/// Takes one event's line, which comes in one piece.
+struct Line(LogQueue<Vec<u8>>);
+
+impl Write for Line {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.send(line.to_vec());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -15,8 +15,8 @@ const EXTENSION: Duration = Duration::from_secs(30);
 /// The time between two such messages: several fit in each extension, so a lost one does no harm.
 pub(super) const EXTEND_EVERY: Duration = Duration::from_secs(5);
 
-/// The time beyond its own bound that a stop asks for, because threads of a busy machine run late. Kept short: a process that
-/// the kernel does not let end, while its disk hangs, is given up after it.
+/// The extra time that a stop asks for beyond its own bound, because threads of a busy machine run late. It is short,
+/// because after it the manager gives up on a process that a hanging disk keeps from ending.
 const STOP_MARGIN: Duration = Duration::from_secs(2);
 
 /// A handle to the service manager. Its clones share one outbox.
@@ -89,7 +89,7 @@ impl Notifier {
         self.send(Kind::Alive, &[NotifyState::Watchdog]);
     }
 
-    /// Sends pending messages, if the service manager reads again.
+    /// Sends pending messages if the service manager reads again.
     pub(super) fn retry(&self) {
         if let Some(outbox) = &self.outbox {
             outbox.retry();
@@ -102,8 +102,8 @@ impl Notifier {
         period.filter(|_| self.is_wanted())
     }
 
-    /// Asks for more time, again and again, until the guard is dropped. For a start that is blocked by storage and cannot
-    /// report it meanwhile.
+    /// Asks for more time repeatedly until the guard is dropped. Storage may block a start, which then cannot report
+    /// anything itself.
     pub fn extend_start(&self, status: &'static str) -> Extending {
         let (guard, dropped) = mpsc::channel();
         if self.is_wanted() {

@@ -1,10 +1,10 @@
-//! The messages to the service manager. Nothing waits for it: if a message does not fit its socket now, because the manager
-//! stands still, it stays here and is sent again later, in order.
+//! The messages to the service manager. Sending never blocks: a message that does not fit the manager's socket stays here
+//! and is sent later, in order.
 //!
 //! A newer message replaces a pending one of its kind, so there are never more than there are kinds. Each later message
-//! sends the pending ones first, and [`attend`](super::attend) retries them every few seconds. So readiness and the end of a
-//! reload arrive at most that late once the manager reads again. A pending sign of life is at most one too many: then the
-//! watchdog acts one of its periods later. At the end of the process, pending messages are lost.
+//! sends the pending ones first, and [`attend`](super::attend) retries them every few seconds. So readiness and the end of
+//! a reload arrive a few seconds after the manager reads again. A pending sign of life may make the watchdog act one
+//! period later. Pending messages are lost when the process ends.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

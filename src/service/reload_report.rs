@@ -35,7 +35,7 @@ pub fn reload_ended(result: Result<(), &str>) {
     report(&text);
 }
 
-/// Most often nobody waits for it.
+/// Usually no process waits for it.
 fn report(text: &str) {
     if let Some(directory) = runtime_directory() {
         let _ = send_now(directory.join(NAME).as_os_str(), text);
@@ -56,7 +56,7 @@ impl ReloadResult {
     /// The directory cannot be written.
     pub fn open(directory: &Path) -> io::Result<ReloadResult> {
         let path = directory.join(NAME);
-        // One that was killed has left it.
+        // A process that was killed has left it.
         let _ = std::fs::remove_file(&path);
         Ok(ReloadResult { socket: UnixDatagram::bind(&path)?, path })
     }
@@ -64,7 +64,7 @@ impl ReloadResult {
     /// Waits for the end of the next reload that begins. Returns the reasons if it was refused.
     ///
     /// # Errors
-    /// None ended in time.
+    /// No reload ended in time.
     pub fn wait(&self, within: Duration) -> io::Result<Result<(), String>> {
         let deadline = Instant::now() + within;
         let mut has_begun = false;
@@ -77,7 +77,7 @@ impl ReloadResult {
                 BEGUN => has_begun = true,
                 RELOADED if has_begun => return Ok(Ok(())),
                 reasons if has_begun => return Ok(Err(reasons.to_owned())),
-                // The end of an earlier one.
+                // The end of an earlier reload.
                 _ => {}
             }
         }

@@ -1,8 +1,8 @@
-//! Slower and slower starts, after causes that may pass by themselves.
+//! Increasing delays of starts that fail for causes that may pass by themselves.
 //!
-//! Until version 254 systemd starts a failed service again after the same time always, and for a client that waits at a
-//! socket unit at once. So the daemon itself waits before it tries again. Each start that fails leaves a file in
-//! `$RUNTIME_DIRECTORY`, which the next start takes. A start by hand finds none, and tries at once.
+//! Before version 254, systemd restarts a failed service after a constant time, and at once for a client that waits at a
+//! socket unit. So the daemon itself waits before it tries again. Each failed start leaves a file in `$RUNTIME_DIRECTORY`,
+//! which the next start takes. A start by hand finds no file, and tries at once.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -18,13 +18,13 @@ const FILE: &str = "failed-start";
 /// The longest wait. With `RestartSec=` of the units, a start is tried every half minute at least: rarely enough for the
 /// journal, and soon enough after an operator has made room.
 const WAIT_MAX: Duration = Duration::from_secs(27);
-/// The age at which a file says nothing any more: the service manager does not restart the daemon, it was stopped since.
+/// The age from which a file is ignored: the daemon was stopped since, and not restarted.
 const AGE_MAX: Duration = Duration::from_secs(30);
 
 /// The starts of this service that have failed before this one.
 #[derive(Debug)]
 pub struct Retries {
-    /// `None`: nobody restarts the daemon, or nothing is known of restarts.
+    /// `None`: no service manager restarts the daemon, or restarts cannot be recognised.
     file: Option<PathBuf>,
     failed: u32,
 }
@@ -47,7 +47,7 @@ impl Retries {
         }
     }
 
-    /// Has the next start wait longer, because this one failed.
+    /// Makes the next start wait longer, because this one failed.
     pub fn note_failure(&self, reason: &str) {
         if let Some(file) = &self.file {
             // Without the file the next start does not wait. Its own line says more than this failure would.
@@ -61,7 +61,7 @@ fn take(file: &Path) -> Option<(u32, String)> {
     let written = fs::metadata(file).and_then(|found| found.modified());
     let text = fs::read_to_string(file);
     if fs::remove_file(file).is_err_and(|error| error.kind() != ErrorKind::NotFound) {
-        // A file that stays would delay each start by hand.
+        // A file that cannot be removed would delay each start by hand.
         return None;
     }
     let age = SystemTime::now().duration_since(written.ok()?).ok()?;

@@ -1,27 +1,18 @@
 //! One shard's way to one source.
 
+mod ahead;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Order;
-use super::ring::{Block, CurrentRun, RING_BLOCKS, Ring};
-use crate::clock::{BootMicros, Now, micros};
+use super::ring::{Block, CurrentRun, Ring};
+use crate::clock::{BootMicros, Now};
 use crate::source::wait_queue::{Finished, Refusal};
 use crate::source::{Source, Span, Window};
 use snowbank_client::layout::{Position, Run, append_run};
 
 /// The rings of one source, one for each shard.
 pub type Rings = Arc<[Ring]>;
-
-/// The fraction of the burst window, as a divisor, for which a shard claims ahead. Blocks claimed ahead must be young enough
-/// to last that long. So a burst may miss twice that fraction of its reserve: ticks that a claim ahead has skipped, and
-/// blocks of siblings that lie too low. Docs promise an eighth. A smaller fraction would claim more often. At a sixteenth of
-/// the default 10 ms a busy shard claims about 3,200 times a second.
-const AHEAD_SHARE: u32 = 16;
-/// The most blocks of one claim ahead, so that siblings can share it and a ring has room for several.
-const BLOCKS_PER_CLAIM: usize = RING_BLOCKS / 4;
-/// The fewest IDs that are claimed ahead. For fewer, a direct claim costs no more than the ring.
-const LEAST_AHEAD: u64 = 16;
 
 const NOTHING: Span = Span { from: Position(0), count: 0 };
 
@@ -52,9 +43,9 @@ pub struct Lane {
     /// IDs of the current run that must not be taken until this wake-up has checked them. They are kept apart, so that
     /// [`take`](Lane::take) has a single condition to check.
     unchecked_ids: u32,
-    /// The rest of this shard's last direct claim or block: above the current run, below the ring.
+    /// The rest of this shard's last direct claim or block. It lies above the current run and below the ring.
     rest: Span,
-    /// The position after the last block in the own ring.
+    /// The position after the last block in this shard's ring.
     ring_end: Position,
     /// The window of this wake-up. Computed when first used, because most wake-ups use one source.
     window: Option<Window>,
@@ -137,7 +128,7 @@ impl Lane {
         self.current.count = 0;
     }
 
-    /// Returns about how many IDs this shard has. Siblings may take some of them.
+    /// Returns about how many IDs this shard has. Siblings may take some of them at any moment.
     fn here(&self) -> u64 {
         u64::from(self.current.count) + self.rest.count + self.ring().ids()
     }
@@ -184,7 +175,7 @@ impl Lane {
         let short = count.saturating_sub(self.here());
         let left = self.source.left(window);
         if short > left {
-            // Takes nothing unless it serves the whole request, with the help of siblings' blocks.
+            // Takes nothing unless the request can be served in whole with siblings' blocks.
             self.steal(window, short - left);
             if self.here() + left < count {
                 return Err(count);
@@ -213,7 +204,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes IDs that this shard has and that are young enough. Returns how many are missing.
+    /// Takes IDs from this shard's current run, rest and ring, unless they are older than the window. Returns how many are
+    /// missing.
     fn take_here(&mut self, window: &Window, count: u64, runs: &mut Vec<Run>) -> u64 {
         let mut missing = count;
         while missing > 0 {
@@ -236,7 +228,7 @@ impl Lane {
         self.drawn_ids += u64::from(run.count);
     }
 
-    /// Returns the next run of the rest or of the own ring that may be handed out.
+    /// Returns the next run that may be handed out, from the rest or this shard's ring.
     fn next_run(&mut self, window: &Window) -> Option<CurrentRun> {
         let oldest = window.floor.max(self.current.position());
         loop {
@@ -251,7 +243,7 @@ impl Lane {
         }
     }
 
-    /// Moves siblings' blocks to the own ring until it holds `wanted` more IDs.
+    /// Moves siblings' blocks to this shard's ring until it holds `wanted` more IDs.
     ///
     /// A block that does not lie above all of this shard's IDs is dropped. It must not be pushed back, because its owner may
     /// have handed out higher IDs already.
@@ -285,7 +277,7 @@ impl Lane {
         self.current.end.max(Position(self.rest.from.0 + self.rest.count)).max(self.ring_end)
     }
 
-    /// Pushes positions, which lie above all IDs of this shard, into the own ring, which must have room.
+    /// Pushes positions into this shard's ring, which must have room. They must lie above all IDs of this shard.
     fn push(&mut self, span: Span) {
         if self.ring().push(Block { span, generation: self.generation }) {
             self.ring_end = span.end();
@@ -317,8 +309,8 @@ impl Lane {
     /// Ends a request's wait: sets `runs` to the IDs that it got before and those claimed for it since. A refusal gives the
     /// reason if IDs are missing.
     ///
-    /// If the grant was lost after any of them was claimed, `runs` becomes empty and the request is refused. Then IDs
-    /// claimed again after the loss are skipped, because a reply has all its IDs or is a refusal.
+    /// If the grant was lost after any of them was claimed, `runs` becomes empty and the request is refused. IDs claimed
+    /// again after the loss are then skipped, because a reply contains all its IDs or is a refusal.
     pub fn end_wait(&mut self, taken: Taken, finished: &Finished, runs: &mut Vec<Run>) -> Option<Refusal> {
         let Taken { runs: before, generation } = taken;
         runs.clear();
@@ -346,64 +338,5 @@ impl Lane {
         if current.position() >= self.current.end {
             (self.current, self.rest) = (current, rest);
         }
-    }
-
-    /// Ends a wake-up. In strict order it drops all blocks. In relaxed order it claims ahead what recent demand suggests.
-    ///
-    /// It claims nothing for a lone request, at most this shard's share of a fraction of the burst window, and nothing while
-    /// requests wait or the limit is near.
-    pub(super) fn top_up(&mut self, rng: &mut fastrand::Rng) {
-        let Some(window) = self.window else {
-            return;
-        };
-        if self.order == Order::Strict || self.source.numbering().is_ticket() {
-            if self.here() > 0 {
-                self.drop_blocks();
-            }
-            return;
-        }
-        let span_of_demand = self.source.rules().burst_window / AHEAD_SHARE;
-        let elapsed = self.now.boot.since(self.demand_since);
-        let handed_out = self.drawn_ids.saturating_sub(u64::from(self.current.count));
-        if elapsed < span_of_demand / 2 && handed_out < LEAST_AHEAD {
-            return;
-        }
-        let wanted = self.ahead_of_demand(handed_out, span_of_demand, elapsed);
-        if elapsed >= span_of_demand {
-            self.drawn_ids = u64::from(self.current.count);
-            self.demand_since = self.now.boot;
-        }
-        let here = self.here();
-        if wanted < LEAST_AHEAD || here >= wanted / 2 || self.source.wait_queue().admitted_ids() != 0 {
-            return;
-        }
-        let count = wanted - here;
-        // Leaves as many IDs to others as it claims ahead, and claims nothing that its ring cannot hold.
-        if self.source.left(&window) < count.saturating_mul(2) || self.ring().room() < BLOCKS_PER_CLAIM {
-            return;
-        }
-        if let Some(from) = self.source.claim_ahead(&window, count, span_of_demand, rng) {
-            self.fill_ring(Span { from, count });
-        }
-    }
-
-    /// Cuts a claim, which lies above all IDs of this shard, into blocks small enough for siblings to share.
-    fn fill_ring(&mut self, mut span: Span) {
-        let most = span.count.div_ceil(BLOCKS_PER_CLAIM as u64).max(LEAST_AHEAD);
-        while span.count > 0 {
-            let block = Span { count: span.count.min(most), ..span };
-            span = span.above(block.end());
-            self.push(block);
-        }
-    }
-
-    /// Returns how many IDs this shard would hand out in `span` at the rate of `elapsed`, at most its share.
-    fn ahead_of_demand(&self, handed_out: u64, span: Duration, elapsed: Duration) -> u64 {
-        let span_us = micros(span).max(1) as u64;
-        let elapsed_us = (micros(elapsed) as u64).max(span_us / 8).max(1);
-        let wanted = handed_out.saturating_mul(span_us) / elapsed_us;
-        let tick_us = micros(self.source.tick()) as u64;
-        let ids_in_span = self.source.numbering().ids_per_tick().saturating_mul(span_us) / tick_us;
-        wanted.min(ids_in_span / self.rings.len() as u64)
     }
 }

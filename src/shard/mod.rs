@@ -1,4 +1,5 @@
-//! One core's generator. For each source it has a current run and a ring of blocks claimed ahead, and claims the rest.
+//! One core's generator. For each source it has a current run and a ring of blocks claimed ahead. It claims more when both
+//! are used up.
 //!
 //! A [`Shard`] belongs to one thread. Only its rings are shared: siblings take from them when a source has no more to claim.
 //! A shard does no I/O. Its thread reads the clock once per wake-up and passes it to [`Shard::wake`], then takes IDs, and
@@ -29,7 +30,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Its name in configurations and in INFO.
+    /// Returns its name in configurations and in INFO.
     pub const fn name(self) -> &'static str {
         match self {
             Order::Relaxed => "relaxed",
@@ -43,7 +44,7 @@ impl Order {
 pub struct Shard {
     index: usize,
     lanes: Vec<Lane>,
-    /// The lanes that this wake-up has used. Only these need a top-up at its end.
+    /// The lanes that this wake-up has used. Only these need a top-up when it ends.
     used: Vec<usize>,
     now: Now,
     rng: fastrand::Rng,
@@ -87,7 +88,7 @@ impl Shard {
     #[inline]
     pub fn lane(&mut self, source: usize) -> (&mut Lane, &mut fastrand::Rng) {
         let lane = &mut self.lanes[source];
-        // There are few sources, and mostly one is used, so a search is quicker than a flag on each lane.
+        // A daemon has few sources, and most wake-ups use one, so a search is quicker than a flag on each lane.
         if !self.used.contains(&source) {
             lane.wake(self.now);
             self.used.push(source);

@@ -43,7 +43,7 @@ fn rng() -> fastrand::Rng {
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // All known bugs of this kind show with two forced switches of threads. Three leave a margin.
+    // All known bugs of this kind show with two forced thread switches. Three leave a margin.
     builder.preemption_bound = Some(3);
     builder.check(model);
 }

@@ -7,12 +7,12 @@ use crate::source::Span;
 use crate::sync::{ArrayQueue, AtomicU64, Ordering};
 use snowbank_client::layout::{Position, Run};
 
-/// The number of blocks that a ring holds: those of the last claim ahead of demand, what earlier ones have left, and
+/// The number of blocks that a ring holds: those of the last claim ahead of demand, the rest of earlier claims, and
 /// siblings' blocks.
 pub const RING_BLOCKS: usize = 64;
 
-/// Consecutive positions claimed ahead of demand, in one tick or several. A block stays whole however short the layout's
-/// runs are, so that a few blocks hold all that a shard claims ahead.
+/// Consecutive positions claimed ahead of demand, in one tick or several. A block is not split into the layout's runs, so
+/// a few blocks hold all that a shard claims ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The positions.
@@ -76,7 +76,7 @@ impl CurrentRun {
 #[derive(Debug)]
 pub struct Ring {
     blocks: ArrayQueue<Block>,
-    /// The number of IDs in `blocks`, for a moment a little more: raised before a push, lowered after a pop.
+    /// The number of IDs in `blocks`. It is too high for a moment, because it rises before a push and falls after a pop.
     ids: CachePadded<AtomicU64>,
 }
 

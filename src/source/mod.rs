@@ -79,7 +79,7 @@ impl Source {
     /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is durable already.
     ///
     /// No ID lies below the tick of `now`: the IDs of earlier ticks may be those of a state of which this one is an older
-    /// copy. The reserve for bursts grows from there.
+    /// copy. The burst reserve grows from there.
     ///
     /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up begins there. So the
     /// first ID is available at once.
@@ -92,7 +92,7 @@ impl Source {
         now: Now,
     ) -> Self {
         let start = start.max(numbering.first_of(numbering.tick_at(now.wall)));
-        // The first ceiling follows the ID clock, and is written before anybody asks.
+        // The first ceiling follows the ID clock, and is written before the first request.
         let catch_up = CatchUp::none();
         let base = numbering.start_of(numbering.tick_of(start));
         if base > now.wall {
@@ -130,16 +130,17 @@ impl Source {
         self
     }
 
-    /// Returns the time until the wall clock reaches the start of a source that
-    /// [begins with it](Source::begins_with_the_clock). `None` from then on, and once anything was claimed.
+    /// Returns the time until the wall clock reaches the start of a source that [begins with
+    /// it](Source::begins_with_the_clock). Returns `None` after that, and after the first claim.
     fn begins_in(&self, cursor: Position, now: Now) -> Option<Duration> {
         let start = self.begins_at.filter(|&start| start == cursor)?;
         let ahead_us = self.numbering.start_of(self.numbering.tick_of(start)).0.saturating_sub(now.wall.0);
         (ahead_us > 0).then(|| Duration::from_micros(ahead_us.unsigned_abs()))
     }
 
-    /// Takes the grant away, because the machine was restored from a snapshot: other copies may go on from the same cursor.
-    /// The grant comes back with the next raise, because the clock has gone on. A counter's is lost for good.
+    /// Takes the grant away, because the machine was restored from a snapshot: other copies of it may continue from the
+    /// same cursor. The next raise restores the grant, because the clock has moved on. A ticket counter loses its grant
+    /// for good.
     pub fn note_restored(&self) {
         if self.numbering.is_ticket() { self.grant.lose() } else { self.grant.revoke() }
     }

@@ -8,7 +8,8 @@ pub enum OnStepBack {
     /// Catch up: the ID clock goes on at half speed until the wall clock has caught up.
     #[default]
     Ride,
-    /// The ID clock stands still, and requests are refused until then. Twitter's Snowflake does the same.
+    /// The ID clock stands still, and requests are refused until the wall clock has caught up. Twitter's Snowflake does
+    /// the same.
     Wait,
 }
 
@@ -22,7 +23,7 @@ impl OnStepBack {
     }
 }
 
-/// The index in a new tick at which the sequence starts after the source was idle.
+/// The sequence index at which a new tick starts after the source was idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SequenceStart {
     /// A random index low in the tick, so that `id mod n` is uniform at low load.

@@ -14,13 +14,13 @@ const READING_SKEW: Duration = Duration::from_millis(1);
 /// The reason for a window's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The ID clock: more comes with the next tick.
+    /// The ID clock: the next tick has more.
     Clock,
-    /// The ceiling: more comes when it is raised.
+    /// The ceiling: more can be claimed when it is raised.
     Ceiling,
     /// The wall clock is too far behind. IDs are available again after this long.
     Standing(Duration),
-    /// The start of a source without a stored state. The wall clock gets there after this long.
+    /// The start of a source without a stored state. The wall clock reaches it after this long.
     YetToBegin(Duration),
     /// The layout's life is over.
     Ended,
@@ -145,7 +145,7 @@ impl Source {
             return Window { bound: Bound::YetToBegin(begins_in), ..nothing_left() };
         }
         if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) {
-            // The thread is late and not the clock, and its next reading will show it.
+            // The thread was delayed; the clock did not go back. The thread's next reading will show that.
             return nothing_left();
         }
         let highest_used = self.begun(cursor);
@@ -164,8 +164,8 @@ impl Source {
         self.window_at(now, id_time, self.limit_at(id_time))
     }
 
-    /// Returns whether a catch-up may begin here. Before the first claim it always may: what is ahead then is the ceiling
-    /// that an earlier process left.
+    /// Returns whether a catch-up may begin here. Before the first claim it always may: the cursor is then ahead only
+    /// because an earlier process left a ceiling.
     fn may_ride(&self, cursor: Position) -> bool {
         self.rules.on_step_back == OnStepBack::Ride || cursor == self.start
     }
@@ -175,15 +175,16 @@ impl Source {
         if !self.may_ride(cursor) {
             return clock::until(now, &self.catch_up, self.rules.max_ahead, highest_used);
         }
-        // A catch-up begins there once that is at most `max_ahead` ahead. Until then the ID clock stands still.
+        // A catch-up begins at `highest_used` once that is at most `max_ahead` ahead. Until then the ID clock stands
+        // still.
         let ahead_us = highest_used.0.saturating_sub(now.wall.0);
         let beyond_us = ahead_us.saturating_sub(clock::micros(self.rules.max_ahead));
         Duration::from_micros(beyond_us.max(0).unsigned_abs())
     }
 
-    /// Returns the start of the tick that the ID clock must have reached: that of the last position claimed. Before the
-    /// first claim it is the start's tick, because nothing below it can be claimed; where the ID clock may never be ahead,
-    /// the first claim waits for its tick like any other.
+    /// Returns the start of the tick that the ID clock must have reached: the tick of the last position claimed, or of the
+    /// start before the first claim. Where the ID clock may never be ahead, the first claim waits for its tick like any
+    /// other.
     fn begun(&self, cursor: Position) -> UnixMicros {
         let is_to_begin =
             cursor == self.start && cursor < self.numbering.end() && !self.rules.max_ahead.is_zero();
@@ -218,8 +219,8 @@ impl Source {
         }
     }
 
-    /// Ends a catch-up once the wall clock has caught up, so that a later step back does not find it. Lowers one that a
-    /// step back has left too far ahead.
+    /// Ends a catch-up once the wall clock has caught up, so that a later step back does not resume it. Lowers a catch-up
+    /// that a step back has left too far ahead.
     pub fn bound_catch_up(&self, now: Now) {
         self.catch_up.bound(now, self.rules.max_ahead);
     }

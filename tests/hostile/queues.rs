@@ -8,7 +8,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::support::http::{sample, scrape};
 use crate::support::wire::{self, EXPLICIT};
-use crate::support::{Ask, Reply, Setup, poll};
+use crate::support::{Ask, Daemon, Reply, Setup, poll};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -115,6 +115,16 @@ fn a_client_over_http_that_never_reads_is_not_read() {
     assert!(queued <= 64.0 * 1_024.0, "{queued} bytes queued");
 }
 
+/// A client whose kernel takes little, and that has asked for much.
+fn connect_deaf(to: std::net::SocketAddr, request: &[u8]) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4 * 1_024).expect("it can be set");
+    socket.connect(&to.into()).expect("the daemon listens");
+    let mut deaf = TcpStream::from(socket);
+    deaf.write_all(request).expect("it leaves");
+    deaf
+}
+
 /// The kernel has one pool of memory for all TCP of a machine.
 #[test]
 fn the_kernel_takes_little_for_a_client_that_never_reads() {
@@ -122,16 +132,26 @@ fn the_kernel_takes_little_for_a_client_that_never_reads() {
     const TAKEN_MAX: f64 = 2.0 * 16.0 * 1_024.0;
     let daemon = Setup::configured("shards = 1\nlimits.stall_timeout = \"2s\"\n").admin().start();
     let sent = || sample(&scrape(&daemon), "snowbank_sent_bytes_total");
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    socket.set_recv_buffer_size(4 * 1_024).expect("it can be set");
-    socket.connect(&daemon.addresses[0].tcp().into()).expect("the daemon listens");
-    let mut deaf = TcpStream::from(socket);
-    deaf.write_all(&Ask::of(30_000).flags(EXPLICIT).bytes()).expect("it leaves");
-    poll("the end of a client that never reads", || {
-        (sample(&scrape(&daemon), "snowbank_connections") == 0.0).then_some(())
-    });
+    let deaf = connect_deaf(daemon.addresses[0].tcp(), &Ask::of(30_000).flags(EXPLICIT).bytes());
+    assert_reset_once_closed(&daemon, deaf);
     assert!(sent() <= TAKEN_MAX, "the kernel took {} bytes", sent());
-    // What it took is dropped, and not kept for a peer that may read some day.
+}
+
+#[test]
+fn a_client_over_http_that_never_reads_is_reset() {
+    let config = "worker_ids = \"0-255\"\nlimits.stall_timeout = \"2s\"\n";
+    let daemon = Setup::configured(config).door("http").admin().start();
+    let request = b"GET /v1/ids?count=100000 HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    assert_reset_once_closed(&daemon, connect_deaf(daemon.addresses[1].tcp(), request));
+}
+
+/// Waits until the daemon has closed the connection of a client that never reads. The kernel drops what it took, and does not
+/// keep it for a peer that may read some day.
+#[track_caller]
+fn assert_reset_once_closed(daemon: &Daemon, mut deaf: TcpStream) {
+    poll("the end of a client that never reads", || {
+        (sample(&scrape(daemon), "snowbank_connections") == 0.0).then_some(())
+    });
     let ended = std::io::copy(&mut deaf, &mut std::io::sink());
     assert_eq!(ended.expect_err("a reset").kind(), std::io::ErrorKind::ConnectionReset);
 }

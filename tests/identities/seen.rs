@@ -50,3 +50,19 @@ fn addresses_that_meet_their_rate_turn_a_check_yellow_and_back() {
     let message = warns_and_is_ok_again(&daemon, daemon.connect(), || Ask::of(10).wait_ms(0));
     assert!(message.contains("of all addresses were slowed or denied"), "{message}");
 }
+
+#[test]
+fn the_status_in_words_names_only_what_an_identity_met() {
+    let daemon =
+        with_tokens(&(identity("billing", "sources = [\"fast\"]") + &identity("orders", "rate = 10")));
+    let (mut billing, mut orders) = (shown(&daemon, BILLING), shown(&daemon, ORDERS));
+    assert_eq!(billing.next(Ask::of(2).source(SLOW)).error().0, UNKNOWN_SOURCE);
+    orders.next(Ask::of(5));
+    let address = daemon.addresses.last().expect("an admin listener").to_string();
+    let mut status = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    let printed = status.args(["status", "--admin", &address]).output().expect("it runs").stdout;
+    let printed = String::from_utf8(printed).expect("text");
+    assert!(printed.contains("identity billing: 0 IDs on 1 connection; denied once\n"), "{printed}");
+    assert!(printed.contains("identity orders: 5 IDs on 1 connection; at most 10/s\n"), "{printed}");
+    assert!(!printed.contains("0 times"), "{printed}");
+}

@@ -13,7 +13,7 @@ fn an_added_source_serves_at_once_and_goes_on_after_a_crash() {
     }
     let both = format!("shards = 2\n{}{}", source("old", 1), source("new", 2));
     assert_reloaded(&daemon, &both, &["reloaded: source \"new\" added"]);
-    assert!(daemon.log().contains("source \"new\" starts for the first time"));
+    daemon.assert_logs("source \"new\" starts for the first time");
     assert_eq!(sources_of(&daemon), ["old", "new"]);
     let mut highest = 0;
     for wire in open.iter_mut().chain(&mut connections(&daemon)) {

@@ -10,8 +10,8 @@ use crate::{MS, SECOND, SHARDS};
 const STEPS_PER_MAX_AHEAD: i64 = 25;
 
 impl World {
-    /// The faults end: no thread is paused, and storage works and is done with its writes. The wall clock runs, and shows the highest time that it
-    /// ever showed, or stays wrong by as much as `max_ahead` allows. IDs must flow again.
+    /// The faults end: no thread is paused, and storage works and is done with its writes. The wall clock runs, and shows the
+    /// highest time that it ever showed, or stays wrong by as much as `max_ahead` allows. IDs must flow again.
     pub(crate) fn recover(&mut self) {
         self.mend_storage();
         let now_us = self.machine.true_us;

@@ -1,8 +1,9 @@
 //! Tenants of one source who together ask for more than it yields: greedy ones that always wait for more, large ones that are
-//! promised all that they ask for, and modest ones that want less than their share. Ticks' wake-ups come late at random.
+//! promised all that they ask for, modest ones that want less than their share, and those that send many requests at once, as
+//! clients of every door do. For these the shard claims what the whole turn asks for. Ticks' wake-ups come late at random.
 //!
-//! Nothing is lost and nothing handed out twice. Each promise is kept. Greedy tenants get the same, to a position, and a modest
-//! one waits for few ticks, however many the others are and whatever they ask.
+//! Nothing is lost and nothing handed out twice. Each promise is kept. Greedy tenants get the same, to a position. Each request
+//! for less than a share waits for few ticks, however many the others are and whatever they ask.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,16 @@ const LIFE_US: i64 = 300 * MS;
 /// The most by which a wake-up is late: nothing is lost then, because the burst window is longer.
 const LATE_US: u64 = 3_000;
 
+const LAYOUTS: [&str; 5] = [
+    "twitter",
+    "time:41,worker:5,sequence:=40",
+    "time:41,worker:5,sequence:=10",
+    "time:40,worker:5,sequence:=70;tick=2ms",
+    "time:36,worker:5,sequence:=300;tick=10ms",
+];
+/// The most requests that a tenant sends at once.
+const SENT_MAX: usize = 40;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Appetite {
     /// Always waits for more than it can get.
@@ -31,10 +42,17 @@ enum Appetite {
     Large,
     /// Asks for no more than its share of a tick at times.
     Modest,
+    /// Sends many such requests at once at times.
+    Pipelining,
 }
+
+/// A request: its number of IDs, its wait, and whether fewer are welcome.
+type Ask = (u64, Duration, bool);
 
 struct Tenant {
     appetite: Appetite,
+    /// The requests that it has sent and that were not looked at, the last one first.
+    sent: Vec<Ask>,
     waiting: Option<Waiting>,
     /// Positions that were claimed for it while it waited.
     waited_for: u64,
@@ -46,6 +64,8 @@ struct Waiting {
     taken: Taken,
     /// The wake-ups since it was admitted.
     wake_ups: usize,
+    /// True if a large request waited meanwhile.
+    is_beside_promise: bool,
 }
 
 struct House {
@@ -70,8 +90,7 @@ impl Signals for Deaf {
 impl House {
     fn new(seed: u64) -> House {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let layout =
-            ["twitter", "time:41,worker:5,sequence:=40", "time:41,worker:5,sequence:=10"][rng.usize(..3)];
+        let layout = LAYOUTS[rng.usize(..LAYOUTS.len())];
         let workers: WorkerSet = ["0", "0-3"][rng.usize(..2)].parse().expect("worker IDs");
         let numbering =
             Numbering::new(Layout::resolve(layout).expect("a layout"), workers).expect("they exist");
@@ -95,24 +114,45 @@ impl House {
         };
         let shards = (0..SHARDS).map(shard).collect();
         let mut tenants = Vec::new();
-        for (appetite, most) in [(Appetite::Greedy, 30), (Appetite::Large, 4), (Appetite::Modest, 8)] {
+        let appetites =
+            [(Appetite::Greedy, 30), (Appetite::Large, 4), (Appetite::Modest, 8), (Appetite::Pipelining, 6)];
+        for (appetite, most) in appetites {
             let count = rng.usize(1..=most);
-            tenants.extend((0..count).map(|_| Tenant { appetite, waiting: None, waited_for: 0 }));
+            let tenant = || Tenant { appetite, sent: Vec::new(), waiting: None, waited_for: 0 };
+            tenants.extend(std::iter::repeat_with(tenant).take(count));
         }
         let end = now.boot.after(Duration::from_micros(LIFE_US as u64));
         House { seed, rng, numbering, source, shards, tenants, now, end, handed_out: Vec::new() }
     }
 
-    /// Asks for a tenant that does not wait. Its wait ends after `wait`.
-    fn ask(&mut self, index: usize, count: u64, wait: Duration, partial: bool) {
-        if self.tenants[index].waiting.is_some() {
-            return;
+    /// Sends requests of a tenant that has its replies to all before.
+    fn send(&mut self, index: usize, mut asks: Vec<Ask>) {
+        let tenant = &mut self.tenants[index];
+        if tenant.waiting.is_none() {
+            asks.reverse();
+            tenant.sent = asks;
+            self.take_turn(index);
         }
+    }
+
+    /// Takes the requests that a tenant has sent, until one must wait.
+    fn take_turn(&mut self, index: usize) {
         let shard = index % SHARDS;
         self.shards[shard].wake(self.now);
+        while self.tenants[index].waiting.is_none()
+            && let Some(ask) = self.tenants[index].sent.pop()
+        {
+            self.take(index, ask);
+        }
+        self.shards[shard].top_up();
+    }
+
+    fn take(&mut self, index: usize, (count, wait, partial): Ask) {
+        let shard = index % SHARDS;
+        let later = || self.tenants[index].sent.iter().map(|(count, ..)| count).sum();
         let mut runs = Vec::new();
         let (lane, rng) = self.shards[shard].lane(0);
-        match lane.take(count, || 0, rng, &mut runs) {
+        match lane.take(count, later, rng, &mut runs) {
             Ok(()) => self.hand_out(index, count, &runs),
             Err(missing) => {
                 let request = WaitRequest { count: missing, due: self.now.boot.after(wait), partial, shard };
@@ -121,14 +161,14 @@ impl House {
                 match admitted {
                     Ok(id) => {
                         let taken = lane.keep(runs);
-                        self.tenants[index].waiting = Some(Waiting { id, count, taken, wake_ups: 0 });
+                        self.tenants[index].waiting =
+                            Some(Waiting { id, count, taken, wake_ups: 0, is_beside_promise: false });
                     }
                     // What a refused request had is skipped; here there is nothing at hand while others wait.
                     Err(_) => assert!(!has_some, "seed {}: a refused request had some", self.seed),
                 }
             }
         }
-        self.shards[shard].top_up();
     }
 
     fn hand_out(&mut self, index: usize, count: u64, runs: &[Run]) {
@@ -139,8 +179,11 @@ impl House {
     /// A tick's wake-up, late by chance. Returns the time until the next.
     fn advance(&mut self) -> Option<Duration> {
         let next = self.source.advance(self.now, &mut self.rng, &Deaf);
+        let is_large = |tenant: &Tenant| tenant.appetite == Appetite::Large && tenant.waiting.is_some();
+        let some_promised = self.tenants.iter().any(is_large);
         for waiting in self.tenants.iter_mut().filter_map(|tenant| tenant.waiting.as_mut()) {
             waiting.wake_ups += 1;
+            waiting.is_beside_promise |= some_promised;
         }
         for shard in 0..SHARDS {
             for finished in self.source.collect(shard) {
@@ -154,7 +197,8 @@ impl House {
         let is_it =
             |tenant: &Tenant| tenant.waiting.as_ref().is_some_and(|waiting| waiting.id == finished.id);
         let index = self.tenants.iter().position(is_it).expect("a tenant waits for it");
-        let Waiting { count, taken, wake_ups, .. } = self.tenants[index].waiting.take().expect("it waits");
+        let Waiting { count, taken, wake_ups, is_beside_promise, .. } =
+            self.tenants[index].waiting.take().expect("it waits");
         let claimed: u64 = finished.spans.iter().map(|span| span.count).sum();
         self.tenants[index].waited_for += claimed;
         let mut runs = Vec::new();
@@ -165,30 +209,37 @@ impl House {
         match appetite {
             Appetite::Greedy => self.hand_out(index, count_of(&runs), &runs),
             Appetite::Large => self.hand_out(index, count, &runs),
-            Appetite::Modest => {
-                let most = 2 + 2 * self.tenants.len() / self.numbering.ids_per_tick() as usize;
+            Appetite::Modest | Appetite::Pipelining => {
+                // A promise that needs a tick leaves a sixteenth of it to others.
+                let least_part = if is_beside_promise { 16 } else { 1 };
+                let rotation = 2 * self.tenants.len() / self.numbering.ids_per_tick() as usize;
+                let most = 1 + least_part + rotation;
                 assert!(wake_ups <= most, "seed {seed}: {count} waited for {wake_ups} ticks, {most} at most");
                 self.hand_out(index, count, &runs);
             }
         }
+        self.take_turn(index);
     }
 
     /// A moment at which some tenant asks.
     fn ask_at_random(&mut self) {
         let index = self.rng.usize(..self.tenants.len());
         let per_tick = self.numbering.ids_per_tick();
-        match self.tenants[index].appetite {
-            Appetite::Greedy => {}
-            Appetite::Modest => {
-                let share = per_tick / self.tenants.len() as u64;
-                let count = self.rng.u64(1..=share.max(1));
-                self.ask(index, count, Duration::from_secs(1), false);
+        let share = (per_tick / self.tenants.len() as u64).max(1);
+        let (rng, second) = (&mut self.rng, Duration::from_secs(1));
+        let asks = match self.tenants[index].appetite {
+            Appetite::Greedy => return,
+            Appetite::Modest => vec![(rng.u64(1..=share), second, false)],
+            Appetite::Pipelining => {
+                let count = rng.usize(1..=SENT_MAX);
+                (0..count).map(|_| (rng.u64(1..=share), second, false)).collect()
             }
             Appetite::Large => {
-                let (count, wait_ms) = (self.rng.u64(per_tick..20 * per_tick), self.rng.u64(10..200));
-                self.ask(index, count, Duration::from_millis(wait_ms), false);
+                let (count, wait_ms) = (rng.u64(per_tick..20 * per_tick), rng.u64(10..200));
+                vec![(count, Duration::from_millis(wait_ms), false)]
             }
-        }
+        };
+        self.send(index, asks);
     }
 
     fn live(&mut self) {
@@ -197,12 +248,12 @@ impl House {
         self.shards[0].wake(self.now);
         let at_hand = self.source.left(&self.source.window(self.now));
         if at_hand > 0 {
-            self.ask(0, at_hand, Duration::ZERO, false);
+            self.send(0, vec![(at_hand, Duration::ZERO, false)]);
         }
         let wait = self.end.since(self.now.boot);
         for index in 0..self.tenants.len() {
             if self.tenants[index].appetite == Appetite::Greedy {
-                self.ask(index, 100_000_000, wait, true);
+                self.send(index, vec![(100_000_000, wait, true)]);
             }
         }
         while let Some(next) = self.advance() {

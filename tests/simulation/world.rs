@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::daemon::Daemon;
 use crate::machine::Machine;
 use crate::storage::{State, Storage};
-use crate::{BURST_WINDOW, HORIZON, MAX_AHEAD, MS, SECOND};
+use crate::{BURST_WINDOW, HORIZON, MAX_AHEAD, MS, SECOND, WORLDS_BEGIN_US};
 
 /// Layouts with ticks of at most 10 ms, with plenty of IDs and with few, the node above and below the sequence.
 pub(crate) const SHORT_TICKS: [&str; 4] = [
@@ -89,7 +89,7 @@ impl World {
             usual_us: 0..2 * MS,
             under_way: Vec::new(),
         };
-        let true_us = 1_800_000_000 * SECOND + rng.i64(0..SECOND);
+        let true_us = WORLDS_BEGIN_US + rng.i64(0..SECOND);
         World {
             seed,
             order: if rng.bool() { Order::Relaxed } else { Order::Strict },

@@ -84,7 +84,7 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_what_was_granted() {
     let daemon = adopted().start();
     let id = one(&mut daemon.connect());
     assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
-    assert!(daemon.log().contains("adopted an older copy of the state"), "{}", daemon.log());
+    daemon.assert_logs("adopted an older copy of the state");
     daemon.stop();
     machine.start().stop();
     machine.restore(&copy);

@@ -95,7 +95,7 @@ fn another_machines_state_needs_adopt_state() {
     }
     let daemon = machine.setup().args(["--adopt-state"]).start();
     assert!(one(&mut daemon.connect()) > last);
-    assert!(daemon.log().contains("adopted the state of another machine"), "{}", daemon.log());
+    daemon.assert_logs("adopted the state of another machine");
     daemon.stop();
     machine.start().stop();
 }
@@ -173,6 +173,26 @@ fn show_prints_sentences_without_json() {
     for part in ["not in use", "source \"default\"", "behind now", "this boot", "clean", "worker IDs  0"] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
+}
+
+/// After a first start, and after a crash: the stop was clean, and nobody has to look for a process.
+#[test]
+fn a_stop_in_which_nothing_was_handed_out_was_clean() {
+    let machine = Machine::new();
+    let end = || {
+        let text = String::from_utf8_lossy(&machine.command(&["show"]).stdout).into_owned();
+        let end = text.lines().find(|line| line.trim_start().starts_with("end "));
+        end.unwrap_or_else(|| panic!("no end in:\n{text}")).to_owned()
+    };
+    for life in ["a first start", "a crash"] {
+        machine.setup().start().stop();
+        assert!(machine.shown().clean && end().contains("clean: it handed out nothing"), "{life}: {}", end());
+        machine.setup().start().kill();
+        assert!(!machine.shown().clean && end().contains("not clean, as after a crash"), "{life}: {}", end());
+    }
+    let running = machine.setup().start();
+    assert!(end().contains("running, or it crashed"), "{}", end());
+    running.stop();
 }
 
 /// An export carries what is kept of earlier configurations, too: of two records with one worker ID the furthest counts.

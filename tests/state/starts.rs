@@ -114,7 +114,7 @@ fn without_a_state_directory_it_logs_what_is_not_covered() {
     let machine = Machine::new();
     let daemon = machine.setup().args(["--state-dir", "none"]).start();
     one(&mut daemon.connect());
-    assert!(daemon.log().contains("not covered"), "{}", daemon.log());
+    daemon.assert_logs("not covered");
     assert!(!machine.state().exists());
 }
 

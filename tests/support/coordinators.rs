@@ -5,9 +5,11 @@ mod proxy;
 mod redis;
 mod zookeeper;
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use super::poll;
 
@@ -23,9 +25,29 @@ pub(crate) struct Tls {
     key: PathBuf,
 }
 
-/// Returns once something listens there.
-fn await_listener(address: SocketAddr) {
-    poll("it listens", || TcpStream::connect(address).ok().map(drop));
+/// The longest that a server is given for one answer while it starts. It may accept a connection then and never answer.
+const FIRST_ANSWER: Duration = Duration::from_secs(1);
+
+/// Starts a server that logs into a file.
+fn spawn(command: &mut Command, log: &Path) -> Child {
+    let file = File::create(log).expect("a log");
+    let copy = file.try_clone().expect("a log");
+    command.stdin(Stdio::null()).stdout(file).stderr(copy).spawn().expect("it was found before")
+}
+
+/// Returns once the server answers the probe. Panics with its log if it ends.
+fn await_answer(name: &str, child: &mut Child, log: &Path, mut probe: impl FnMut() -> Option<()>) {
+    poll(&format!("{name} answers"), || {
+        if let Ok(Some(status)) = child.try_wait() {
+            panic!("{name}: {status}: {}", fs::read_to_string(log).unwrap_or_default());
+        }
+        probe()
+    });
+}
+
+/// Returns a value once something listens there.
+fn listens(address: SocketAddr) -> Option<()> {
+    TcpStream::connect(address).ok().map(drop)
 }
 
 /// A coordinator that runs on this machine. Dropped, it is killed and its data are removed.
@@ -107,9 +129,4 @@ pub(crate) fn each(test: impl Fn(&mut dyn Coordinator)) {
         test(coordinator.as_mut());
         coordinator.kill();
     }
-}
-
-/// Returns an address that nobody uses at this moment.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
 }

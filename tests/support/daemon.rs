@@ -2,18 +2,16 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::output::{Lines, Text};
 use super::wire::Wire;
 use super::{DEADLINE, poll};
 
@@ -104,6 +102,11 @@ impl Setup {
         self
     }
 
+    pub(crate) fn stderr(mut self, stderr: impl Into<Stdio>) -> Setup {
+        self.command.stderr(stderr);
+        self
+    }
+
     pub(crate) fn stdin(mut self, stdin: Stdio) -> Setup {
         self.command.stdin(stdin);
         self
@@ -176,7 +179,7 @@ impl Setup {
     pub(crate) fn start(mut self) -> Daemon {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
-        let stderr = Text::of(child.stderr.take().expect("piped"));
+        let stderr = child.stderr.take().map_or_else(Text::empty, Text::of);
         let mut daemon =
             Daemon { child, status: None, addresses: Vec::new(), stdout, stderr, directory: self.directory };
         for _ in 0..self.listeners {
@@ -193,7 +196,7 @@ impl Setup {
     pub(crate) fn end(mut self) -> Ended {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Text::of(child.stdout.take().expect("piped"));
-        let stderr = Text::of(child.stderr.take().expect("piped"));
+        let stderr = child.stderr.take().map_or_else(Text::empty, Text::of);
         let status = wait(&mut child).unwrap_or_else(|| {
             let _ = child.kill();
             let _ = child.wait();
@@ -269,6 +272,11 @@ impl Daemon {
     /// Returns its standard error so far.
     pub(crate) fn log(&self) -> String {
         self.stderr.so_far()
+    }
+
+    /// Waits until its log has the text: a thread reads it, some time after it was written.
+    pub(crate) fn assert_logs(&self, part: &str) {
+        poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -349,59 +357,6 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
         thread::sleep(std::time::Duration::from_millis(5));
     }
     None
-}
-
-/// Lines as they come.
-struct Lines(Mutex<Receiver<String>>);
-
-impl Lines {
-    fn of(from: impl Read + Send + 'static) -> Lines {
-        let (sender, lines) = mpsc::channel();
-        thread::spawn(move || {
-            for line in BufReader::new(from).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Lines(Mutex::new(lines))
-    }
-
-    fn next(&self) -> Option<String> {
-        self.0.lock().expect("no reader panics").recv_timeout(DEADLINE).ok()
-    }
-}
-
-/// All that comes, collected by a thread so that the writer never waits.
-struct Text {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    reader: Option<JoinHandle<()>>,
-}
-
-impl Text {
-    fn of(mut from: impl Read + Send + 'static) -> Text {
-        let bytes = Arc::new(Mutex::new(Vec::new()));
-        let collected = Arc::clone(&bytes);
-        let reader = thread::spawn(move || {
-            let mut piece = [0; 4_096];
-            while let Ok(size @ 1..) = from.read(&mut piece) {
-                collected.lock().expect("no reader panics").extend_from_slice(&piece[..size]);
-            }
-        });
-        Text { bytes, reader: Some(reader) }
-    }
-
-    fn so_far(&self) -> String {
-        String::from_utf8_lossy(&self.bytes.lock().expect("no reader panics")).into_owned()
-    }
-
-    /// Waits for the writer's end, which has come already when its process is gone.
-    fn whole(&self) -> String {
-        if let Some(reader) = &self.reader {
-            poll("the end of a pipe", || reader.is_finished().then_some(()));
-        }
-        self.so_far()
-    }
 }
 
 /// The mode bits of a file.

@@ -17,6 +17,8 @@ pub(crate) mod http;
 pub(crate) mod ids;
 pub(crate) mod machine;
 pub(crate) mod manager;
+mod output;
+pub(crate) mod port;
 pub(crate) mod postgres;
 pub(crate) mod records;
 pub(crate) mod reply;
@@ -29,6 +31,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) use daemon::{Address, Daemon, Setup};
+pub(crate) use port::Port;
 pub(crate) use wire::{Ask, Reply, Wire};
 
 /// The longest that the tests wait for anything: long enough for a busy machine.

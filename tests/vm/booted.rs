@@ -16,6 +16,13 @@ const FILES: &[(&str, &str)] = &[
         "LD_PRELOAD=/usr/lib/vm/failing_disk.so\nFAILING_DISK_DIR=/var/lib/snowbank\n\
          FAILING_DISK_CONTROL=/usr/lib/vm/orders\n",
     ),
+    (
+        "etc/systemd/system/vm-counter.service",
+        "[Unit]\nBefore=snowbank.service\nAfter=systemd-tmpfiles-setup.service\n\
+         [Service]\nType=oneshot\n\
+         ExecStart=/usr/bin/snowbank ticket set orders 0 --state-dir /var/lib/snowbank\n\
+         StandardOutput=file:/dev/ttyS0\nStandardError=inherit\n",
+    ),
     ("etc/snowbank/plain.toml", "listen = [\"127.0.0.1:7670\"]\nworker_ids = 1\n"),
     ("etc/systemd/system/snowbank@plain.service.d/10-kernel-log.conf", ""),
     ("etc/hostname", "restored\n"),
@@ -34,7 +41,15 @@ const FILES: &[(&str, &str)] = &[
     (
         "etc/systemd/system/vm-client.service",
         "[Unit]\nAfter=vm-facts.service\n\
-         [Service]\nExecStart=/usr/lib/vm/client client 127.0.0.1:7660\nExecStopPost=echo the client has ended\n\
+         [Service]\nExecStart=/usr/lib/vm/client client 127.0.0.1:7660\n\
+         ExecStopPost=sh -c '[ -e /run/highest ] || echo the client has ended'\n\
+         StandardOutput=file:/dev/ttyS0\nStandardError=inherit\n",
+    ),
+    ("usr/lib/vm/tickets", TICKETS),
+    (
+        "etc/systemd/system/vm-tickets.service",
+        "[Unit]\nAfter=vm-facts.service\n\
+         [Service]\nExecStart=/bin/sh /usr/lib/vm/tickets\n\
          StandardOutput=file:/dev/ttyS0\nStandardError=inherit\n",
     ),
 ];
@@ -46,7 +61,22 @@ const ENABLED: &[(&str, &str)] = &[
     ("vm-facts.service", "/etc/systemd/system/vm-facts.service"),
     ("vm-journal.service", "/etc/systemd/system/vm-journal.service"),
     ("vm-client.service", "/etc/systemd/system/vm-client.service"),
+    ("vm-counter.service", "/etc/systemd/system/vm-counter.service"),
+    ("vm-tickets.service", "/etc/systemd/system/vm-tickets.service"),
 ];
+
+/// Draws tickets; from the second line on only on a machine that was restored.
+const TICKETS: &str = r#"
+/usr/lib/vm/client tickets 127.0.0.1:7660 /run/highest
+ended() { echo "TICKETS the daemon ended with $(systemctl show -P ExecMainStatus snowbank)"; }
+systemctl stop vm-client.service snowbank.socket snowbank.service
+ended
+systemctl start snowbank.service
+ended
+snowbank ticket set orders "$(cat /run/highest)" --state-dir /var/lib/snowbank
+systemctl start snowbank.service
+exec /usr/lib/vm/client tickets 127.0.0.1:7660 /run/unused
+"#;
 
 /// Written to the console once both services run.
 const FACTS: &str = r#"
@@ -94,7 +124,9 @@ pub(crate) fn machine(kernel: &Path, root: &Path, directory: &Path) -> Result<Ma
     install(root, failing_disk::library(), "usr/lib/vm/failing_disk.so")?;
     guest::strip(&root.join("usr/lib/vm/client"));
     let orders = format!("sync stall {}", SYNC_US / 1_000);
-    for (name, text) in FILES.iter().chain(&[("usr/lib/vm/orders", &*orders)]) {
+    let config = format!("[admin]\nlisten = 9660\n{}\n", guest::SOURCES);
+    let made = [("usr/lib/vm/orders", &*orders), ("etc/snowbank/snowbank.toml", &*config)];
+    for (name, text) in FILES.iter().chain(&made) {
         let path = root.join(name);
         let parent = path.parent().unwrap_or(root);
         fs::create_dir_all(parent)

@@ -1,4 +1,4 @@
-//! The contents of the machine: the daemon, a client, a shell that starts them, and a disk whose syncs take long.
+//! The contents of the machine: the daemon, its clients, a shell that starts them, and a disk whose syncs take long.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,6 +12,7 @@ use crate::qemu::Machine;
 use crate::support::daemon::Address;
 use crate::support::failing_disk;
 use crate::support::wire::{Ask, Reply as Came, Wire};
+use crate::tickets::Ticket;
 
 /// The time that each sync takes in the guest.
 pub(crate) const SYNC_US: i64 = 200_000;
@@ -26,13 +27,34 @@ mount -t tmpfs tmp /tmp
 ip link set lo up
 mkdir /tmp/state /tmp/locks
 echo "sync stall SYNC_MS" > /tmp/orders
+cat > /tmp/snowbank.toml <<"END"
+SOURCES
+END
 export SNOWBANK_STATE_DIR=/tmp/state SNOWBANK_LOCK_DIR=/tmp/locks
-LD_PRELOAD=/bin/failing_disk.so FAILING_DISK_DIR=/tmp/state FAILING_DISK_CONTROL=/tmp/orders \
-    snowbank serve --listen 127.0.0.1:7660 2>&1 | cat &
-client client 127.0.0.1:7660
-echo "the client has ended"
+serve() {
+    LD_PRELOAD=/bin/failing_disk.so FAILING_DISK_DIR=/tmp/state FAILING_DISK_CONTROL=/tmp/orders \
+        snowbank serve --config /tmp/snowbank.toml --listen 127.0.0.1:7660
+    echo "TICKETS the daemon ended with $?"
+}
+snowbank ticket set orders 0
+serve 2>&1 | cat &
+{ client client 127.0.0.1:7660; echo "the client has ended"; } &
+ids=$!
+client tickets 127.0.0.1:7660 /tmp/highest
+# Only on a machine that was restored.
+kill $ids
+killall client snowbank
+while pidof snowbank; do sleep 1; done
+serve 2>&1 | cat
+snowbank ticket set orders "$(cat /tmp/highest)"
+serve 2>&1 | cat &
+client tickets 127.0.0.1:7660 /tmp/unused
 sleep 1000
 "#;
+
+/// The sources of every machine's daemon: IDs and tickets.
+pub(crate) const SOURCES: &str =
+    "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"";
 
 /// A machine with little more than the daemon, which root runs.
 pub(crate) fn machine(kernel: &Path, busybox: &Path, directory: &Path) -> Result<Machine, String> {
@@ -61,7 +83,7 @@ fn furnish(busybox: &Path, root: &Path) -> Result<(), String> {
         install(root, &library, &library.to_string_lossy())?;
     }
     let init = root.join("init");
-    let text = INIT.replace("SYNC_MS", &(SYNC_US / 1_000).to_string());
+    let text = INIT.replace("SYNC_MS", &(SYNC_US / 1_000).to_string()).replace("SOURCES", SOURCES);
     fs::write(&init, text).map_err(|error| fault(&init, error))?;
     fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(|error| fault(&init, error))
 }
@@ -105,13 +127,7 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
 
 /// In the guest: asks on one connection without an end, and writes down what comes.
 pub(crate) fn client(address: &str) {
-    let address = Address::Tcp(address.parse().expect("an address"));
-    let mut wire = loop {
-        match Wire::try_connect(&address) {
-            Ok(wire) => break wire,
-            Err(_) => thread::sleep(Duration::from_millis(50)),
-        }
-    };
+    let mut wire = connect(address);
     loop {
         let asked_us = wall_us();
         // Enough that IDs are claimed ahead.
@@ -128,7 +144,18 @@ pub(crate) fn client(address: &str) {
     }
 }
 
-fn wall_us() -> i64 {
+/// Connects as soon as the daemon listens.
+pub(crate) fn connect(address: &str) -> Wire {
+    let address = Address::Tcp(address.parse().expect("an address"));
+    loop {
+        match Wire::try_connect(&address) {
+            Ok(wire) => return wire,
+            Err(_) => thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+pub(crate) fn wall_us() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
@@ -145,6 +172,8 @@ pub(crate) struct Reply {
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     pub(crate) replies: Vec<Reply>,
+    /// The lines about the ticket source.
+    pub(crate) tickets: Vec<Ticket>,
     /// Its own lines.
     pub(crate) facts: Vec<String>,
     /// When the daemon said that the machine was restored.
@@ -174,6 +203,7 @@ impl Said {
             {
                 said.replies.push(Reply { asked_us, answered_us, first: first as u64, last: last as u64 });
             }
+            said.tickets.extend(Ticket::read(line));
             let at = || {
                 words
                     .first()

@@ -3,6 +3,7 @@
 //!
 //! - `guest`: the client, what its console shows, and a machine that has little but the daemon, which root runs.
 //! - `booted`: a Debian that systemd has booted, with the daemon as its packaged service.
+//! - `tickets`: the ticket source, which stops for good in a restored machine.
 //! - `qemu`: the machine from outside.
 //!
 //! Without arguments (as `cargo test` calls it) nothing is done. `tests/vm/run` fetches what they are made of and calls this.
@@ -12,6 +13,7 @@ mod guest;
 mod qemu;
 #[path = "../support/mod.rs"]
 mod support;
+mod tickets;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["client", address] => guest::client(address),
+        ["tickets", address, highest_file] => tickets::client(address, highest_file),
         ["small", kernel, busybox] => return end(run(guest::machine, kernel, busybox)),
         ["booted", kernel, root] => return end(run(booted::machine, kernel, root)),
         // Whatever else cargo passes on to every test.
@@ -68,12 +71,13 @@ fn resume_twice(machine: &Machine, directory: &Path) -> Result<(), String> {
         |name: &str, generation: &str, saved: Option<&Path>| Vm::start(machine, &at(name), generation, saved);
 
     let mut original = start("original", FIRST, None)?;
-    watch(&mut original, "the original")?;
+    watch(&mut original, "the original", |_| true)?;
     let saved = at("saved");
     original.save(&saved)?;
     let before = Said::read(&original.console()?)?;
     check(before.noticed_us.is_none(), "the original was restored from nothing, and says that it was")?;
     check_grows(&before.replies, "the original")?;
+    tickets::check_counts(&before.tickets, "the original")?;
     check_facts(&before, machine)?;
     println!("the original: {} IDs; saved", ids(&before.replies).count());
 
@@ -83,7 +87,7 @@ fn resume_twice(machine: &Machine, directory: &Path) -> Result<(), String> {
     {
         let mut copy = start(name, generation, Some(&saved))?;
         copy.resume()?;
-        watch(&mut copy, name)?;
+        watch(&mut copy, name, |said| generation == FIRST || tickets::goes_on(&said.tickets))?;
         let console = copy.console()?;
         copy.quit();
         let after = Said::read(&console).map_err(|reason| format!("{name}: {reason}\n{console}"))?;
@@ -91,9 +95,12 @@ fn resume_twice(machine: &Machine, directory: &Path) -> Result<(), String> {
         check_grows(&lived, name)?;
         if generation == FIRST {
             check(after.noticed_us.is_none(), "the same generation is taken for another one")?;
+            tickets::check_counts(&[&before.tickets[..], &after.tickets].concat(), name)?;
             println!("{name}: {} IDs, nothing noticed, none twice in its life", ids(&after.replies).count());
         } else {
-            check_notice(&after, name).map_err(|reason| format!("{reason}; its console:\n{console}"))?;
+            check_notice(&after, name)
+                .and_then(|()| tickets::check_stops(&before.tickets, &after, name))
+                .map_err(|reason| format!("{reason}; its console:\n{console}"))?;
             copies.push(after);
         }
     }
@@ -117,8 +124,8 @@ fn check_facts(said: &Said, machine: &Machine) -> Result<(), String> {
     }
 }
 
-/// Waits until the machine's client has had IDs for a while.
-fn watch(vm: &mut Vm, name: &str) -> Result<(), String> {
+/// Waits until the machine's client has had IDs for a while, and its console shows enough.
+fn watch(vm: &mut Vm, name: &str, is_enough: impl Fn(&Said) -> bool) -> Result<(), String> {
     const LIMIT: Duration = Duration::from_secs(120);
     let deadline = Instant::now() + LIMIT;
     let mut flowing_since = None;
@@ -127,12 +134,12 @@ fn watch(vm: &mut Vm, name: &str) -> Result<(), String> {
         let said = Said::read(&console)?;
         if said.replies.len() > 10 {
             let since = *flowing_since.get_or_insert_with(Instant::now);
-            if since.elapsed() > WATCHED {
+            if since.elapsed() > WATCHED && is_enough(&said) {
                 return Ok(());
             }
         }
         if Instant::now() > deadline || !vm.is_running() {
-            return Err(format!("{name}: no IDs within {} s; its console:\n{console}", LIMIT.as_secs()));
+            return Err(format!("{name}: not enough within {} s; its console:\n{console}", LIMIT.as_secs()));
         }
         std::thread::sleep(Duration::from_millis(100));
     }

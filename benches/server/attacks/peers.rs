@@ -1,15 +1,16 @@
-//! The hostile peers, all of them in one thread.
+//! The hostile peers. All of them are in one thread, but for those that ask and wait.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use snowbank_client::protocol::Wait;
 use socket2::{Domain, Socket, Type};
 
-use super::victim::{Kind, Victim};
+use super::victim::{Kind, Victim, Wanted};
 
 /// Requests that one write sends.
 const AT_ONCE: usize = 500;
@@ -19,42 +20,110 @@ const CONNECTED_WITHIN: Duration = Duration::from_millis(200);
 /// that this machine's kernel has for TCP.
 const DEAF_BUFFER_SIZE: usize = 8 * 1024;
 
+/// The longest wait that a daemon allows by default.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const MILLION: Wanted = Wanted { count: 1_000_000, ..Wanted::ONE };
+
+/// The greedy requests of an attack, each kind with its number of connections.
+type Greedy<'g> = &'g [(usize, Wanted)];
+
 /// The behaviour of the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attack {
     None,
     Silent,
     Guesses,
-    Flood,
+    Flood(usize),
     Malformed,
     Handshakes,
+    /// So many ask for a million IDs again and again.
+    Giants(usize),
+    /// Many ask for a million, and many for 256.
+    Crowd,
     Deaf,
-    Admin,
+    DeafWithoutToken,
+    Admin(usize),
 }
 
 impl Attack {
-    pub(crate) const ALL: [Attack; 8] = [
+    pub(crate) const ALL: [Attack; 16] = [
         Attack::None,
         Attack::Silent,
         Attack::Guesses,
-        Attack::Flood,
+        Attack::Flood(200),
+        Attack::Flood(2_000),
+        Attack::Flood(9_000),
         Attack::Malformed,
         Attack::Handshakes,
+        Attack::Giants(1),
+        Attack::Giants(8),
+        Attack::Giants(16),
+        Attack::Crowd,
         Attack::Deaf,
-        Attack::Admin,
+        Attack::DeafWithoutToken,
+        Attack::Admin(300),
+        Attack::Admin(2_000),
     ];
 
-    pub(crate) fn name(self) -> &'static str {
-        match self {
+    pub(crate) fn name(self) -> String {
+        let name = match self {
             Attack::None => "none",
             Attack::Silent => "10,000 that never send a token, and come again",
             Attack::Guesses => "wrong tokens, as fast as one thread connects",
-            Attack::Flood => "200 that flood requests and read the replies",
-            Attack::Malformed => "200 that flood malformed requests",
+            Attack::Flood(count) => {
+                return format!("{count} that flood requests and read the replies (one shard)");
+            }
+            Attack::Malformed => "200 that flood malformed requests (one shard)",
             Attack::Handshakes => "2,000 TLS handshakes at once (RSA 2048), again and again",
+            Attack::Giants(count) => {
+                return format!("{count} that ask for 1,000,000 again and again (one worker ID)");
+            }
+            Attack::Crowd => "45 that ask for 1,000,000 and 64 that ask for 256 (one worker ID)",
             Attack::Deaf => "9,000 that pipeline and never read",
-            Attack::Admin => "2,000 silent at the admin listener (probes at 10/s)",
+            Attack::DeafWithoutToken => "9,000 of them without a token, and come again",
+            Attack::Admin(count) => return format!("{count} silent at the admin listener"),
+        };
+        name.to_owned()
+    }
+
+    /// Returns the client's figure in a build that had no bounds against the attack.
+    pub(crate) fn before(self) -> &'static str {
+        match self {
+            Attack::None | Attack::Guesses => "",
+            Attack::Silent => "refused throughout",
+            Attack::Flood(200) => "p50 8 ms",
+            Attack::Flood(2_000) => "p50 289 ms",
+            Attack::Flood(_) => "p50 400 to 1,700 ms",
+            Attack::Malformed => "p50 29 ms",
+            Attack::Handshakes => "p99 1,350 ms",
+            Attack::Giants(1) => "p50 1,300 ms, 165 of 400 lost",
+            Attack::Giants(_) => "400 of 400 lost",
+            Attack::Crowd => "5,680 of 6,000 lost",
+            Attack::Deaf => "2,300 MiB, 2,100 after",
+            Attack::DeafWithoutToken => "447 MiB",
+            Attack::Admin(300) => "none for 14.5 s",
+            Attack::Admin(_) => "none for 87 s",
         }
+    }
+
+    /// Returns what the well-behaved client asks for, and how often.
+    pub(crate) fn modest(self) -> (Wanted, Duration) {
+        match self {
+            Attack::Giants(_) => (Wanted { count: 1_000, ..Wanted::ONE }, Duration::from_millis(10)),
+            _ => (Wanted::ONE, Duration::from_millis(1)),
+        }
+    }
+
+    /// Returns true if clients must send a token.
+    pub(crate) fn needs_token(self) -> bool {
+        matches!(self, Attack::Silent | Attack::Guesses | Attack::DeafWithoutToken)
+    }
+
+    /// Returns the daemon's options, with a rate that greedy peers can use up, and the shards that they can fill.
+    pub(crate) fn options(self) -> [&'static str; 4] {
+        let worker_ids = if matches!(self, Attack::Giants(_) | Attack::Crowd) { "0" } else { "0-15" };
+        let shards = if matches!(self, Attack::Flood(_) | Attack::Malformed) { "1" } else { "2" };
+        ["--worker-id", worker_ids, "--shards", shards]
     }
 
     /// Plays the peers until `stop`.
@@ -63,11 +132,17 @@ impl Attack {
             Attack::None => {}
             Attack::Silent => hold(victim.address(), 10_000, &[], stop),
             Attack::Guesses => guess(victim, stop),
-            Attack::Flood => flood(victim, 200, &victim.requests(AT_ONCE), stop),
+            Attack::Flood(count) => flood(victim, count, &victim.request(Wanted::ONE).repeat(AT_ONCE), stop),
             Attack::Malformed => flood(victim, 200, &malformed(victim.kind()).repeat(AT_ONCE), stop),
             Attack::Handshakes => shake_hands(victim, stop),
-            Attack::Deaf => deafen(victim, stop),
-            Attack::Admin => hold(victim.admin(), 2_000, &[], stop),
+            Attack::Giants(count) => {
+                let wait = Wait::at_most(LONGEST_WAIT);
+                devour(victim, &[(count, Wanted { wait, partial: true, ..MILLION })], stop);
+            }
+            Attack::Crowd => devour(victim, &[(45, MILLION), (64, Wanted { count: 256, ..MILLION })], stop),
+            Attack::Deaf => deafen(victim, &victim.long_requests(AT_ONCE), stop),
+            Attack::DeafWithoutToken => deafen(victim, &victim.pings(AT_ONCE), stop),
+            Attack::Admin(count) => hold(victim.admin(), count, &[], stop),
         }
     }
 }
@@ -149,6 +224,35 @@ fn flood(victim: &Victim, connections: usize, requests: &[u8], stop: &AtomicBool
     }
 }
 
+/// Asks again and again on each of so many connections. A refused peer asks again after a moment, as one that can count would.
+fn devour(victim: &Victim, greedy: Greedy<'_>, stop: &AtomicBool) {
+    let wanted = greedy.iter().flat_map(|&(connections, wanted)| vec![wanted; connections]);
+    let open = |wanted| Some((TcpStream::connect(victim.address()).ok()?, wanted));
+    let peers: Vec<(TcpStream, Wanted)> = wanted.filter_map(open).collect();
+    std::thread::scope(|scope| {
+        for (stream, wanted) in &peers {
+            scope.spawn(move || {
+                let (mut stream, request) = (stream, victim.request(*wanted));
+                while stream.write_all(&request).is_ok() {
+                    match victim.read_reply(&mut stream) {
+                        Ok(()) => {}
+                        Err(error) if error.kind() == ErrorKind::Other => {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                        Err(_) => break,
+                    }
+                }
+            });
+        }
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        for (stream, _) in &peers {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    });
+}
+
 fn shake_hands(victim: &Victim, stop: &AtomicBool) {
     let hello = client_hello();
     while !stop.load(Ordering::Relaxed) {
@@ -177,9 +281,8 @@ fn client_hello() -> Vec<u8> {
     hello
 }
 
-/// Sends requests whose replies are long, on many connections, and reads nothing.
-fn deafen(victim: &Victim, stop: &AtomicBool) {
-    let requests = victim.long_requests(AT_ONCE);
+/// Sends requests on many connections, and reads nothing.
+fn deafen(victim: &Victim, requests: &[u8], stop: &AtomicBool) {
     let mut held: Vec<TcpStream> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let look_again = Instant::now() + Duration::from_millis(100);
@@ -187,9 +290,10 @@ fn deafen(victim: &Victim, stop: &AtomicBool) {
             let Ok(stream) = connect_deaf(victim.address()) else { break };
             held.push(stream);
         }
-        for mut stream in &held {
-            let _ = stream.write(&requests);
-        }
+        held.retain(|mut stream| {
+            let written = stream.write(requests);
+            written.is_ok() || written.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        });
     }
 }
 

@@ -9,14 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use snowbank_client::protocol::{Next, Wait, request};
+use snowbank_client::protocol::{MAX_PING_SIZE, Next, Wait, request};
 
 use super::peers::Attack;
 use crate::process::Process;
 
 const TOKEN: &[u8] = b"a-token-of-the-benchmark";
-/// The time between two requests of the client.
-const EVERY: Duration = Duration::from_millis(1);
 /// The time between two probes.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
 /// The requests after which the client connects again.
@@ -37,6 +35,18 @@ impl Kind {
             Kind::Redis => "redis",
         }
     }
+}
+
+/// The contents of a request. Redis adds the count to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) count: u32,
+    pub(crate) wait: Wait,
+    pub(crate) partial: bool,
+}
+
+impl Wanted {
+    pub(crate) const ONE: Wanted = Wanted { count: 1, wait: Wait::DEFAULT, partial: false };
 }
 
 /// The figures of a client or of probes.
@@ -72,6 +82,8 @@ pub(crate) struct Victim {
     tls: SocketAddr,
     admin: SocketAddr,
     needs_token: bool,
+    /// The client's request, and the time between two of them.
+    modest: (Wanted, Duration),
 }
 
 /// A port that is free a moment before it is used.
@@ -92,21 +104,21 @@ fn make_certificate(directory: &Path) -> io::Result<()> {
 impl Victim {
     /// Starts a server. Returns `None` if it has nothing that could be attacked so, or is not installed.
     pub(crate) fn start(kind: Kind, attack: Attack) -> io::Result<Option<Victim>> {
-        let needs_token = matches!(attack, Attack::Silent | Attack::Guesses);
+        let (needs_token, modest) = (attack.needs_token(), attack.modest());
         let (tls, admin) = (free_port()?, free_port()?);
         let directory = tempfile::tempdir()?;
         if attack == Attack::Handshakes {
             make_certificate(directory.path())?;
         }
         let process = match kind {
-            Kind::Redis if attack == Attack::Admin => return Ok(None),
-            Kind::Redis => match start_redis(directory.path(), attack, tls, needs_token)? {
+            Kind::Redis if matches!(attack, Attack::Admin(_)) => return Ok(None),
+            Kind::Redis => match start_redis(directory.path(), attack, tls)? {
                 None => return Ok(None),
                 Some(process) => process,
             },
-            Kind::Snowbank => start_snowbank(directory.path(), attack, (tls, admin), needs_token)?,
+            Kind::Snowbank => start_snowbank(directory.path(), attack, (tls, admin))?,
         };
-        Ok(Some(Victim { kind, process, tls, admin, needs_token }))
+        Ok(Some(Victim { kind, process, tls, admin, needs_token, modest }))
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -141,12 +153,17 @@ impl Victim {
         out
     }
 
-    /// Returns so many requests for one ID.
-    pub(crate) fn requests(&self, count: usize) -> Vec<u8> {
+    /// Returns a request.
+    pub(crate) fn request(&self, Wanted { count, wait, partial }: Wanted) -> Vec<u8> {
+        let mut out = Vec::new();
         match self.kind {
-            Kind::Snowbank => next().repeat(count),
-            Kind::Redis => b"INCR ids\r\n".repeat(count),
+            Kind::Snowbank => {
+                let next = Next { source: 0, count, wait, explicit: false, partial };
+                request::encode_next(&mut out, 0, &next);
+            }
+            Kind::Redis => out = format!("INCRBY ids {count}\r\n").into_bytes(),
         }
+        out
     }
 
     /// Returns so many requests whose replies are long, about 1 KB each, and need no IDs.
@@ -161,6 +178,16 @@ impl Victim {
         }
     }
 
+    /// Returns so many of the largest requests that a client without a token may send.
+    pub(crate) fn pings(&self, count: usize) -> Vec<u8> {
+        let mut ping = Vec::new();
+        match self.kind {
+            Kind::Snowbank => _ = request::encode_ping(&mut ping, 0, &[0; MAX_PING_SIZE]),
+            Kind::Redis => ping.extend_from_slice(b"PING\r\n"),
+        }
+        ping.repeat(count)
+    }
+
     fn connect(&self) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect_timeout(&self.address(), LOST_AFTER)?;
         stream.set_nodelay(true)?;
@@ -172,19 +199,28 @@ impl Victim {
         Ok(stream)
     }
 
-    /// Reads a reply that is no error.
-    fn read_reply(&self, stream: &mut TcpStream) -> io::Result<()> {
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// The connection fails, or the reply is an error: [`io::ErrorKind::Other`].
+    pub(crate) fn read_reply(&self, stream: &mut impl Read) -> io::Result<()> {
         /// The kind of a reply of Snowbank that is an error.
         const ERROR: u8 = 0xFF;
+        /// The flag of a frame that is not the last of its reply.
+        const MORE: u8 = 0x01;
         let refused = || Err(io::Error::other("refused"));
         match self.kind {
-            Kind::Snowbank => {
+            Kind::Snowbank => loop {
                 let mut head = [0; 4];
                 stream.read_exact(&mut head)?;
                 let mut body = vec![0; u32::from_le_bytes(head).min(65_536) as usize];
                 stream.read_exact(&mut body)?;
-                if body.first() == Some(&ERROR) { refused() } else { Ok(()) }
-            }
+                match body[..] {
+                    [ERROR, ..] => return refused(),
+                    [_, flags, ..] if flags & MORE != 0 => {}
+                    _ => return Ok(()),
+                }
+            },
             Kind::Redis => {
                 let (mut first, mut byte) = (None, [0]);
                 while byte != *b"\n" {
@@ -196,12 +232,12 @@ impl Victim {
         }
     }
 
-    /// Asks for single IDs at fixed instants, whether or not those before were answered. A reply counts from when its request
+    /// Asks for IDs at fixed instants, whether or not those before were answered. A reply counts from when its request
     /// was due.
     pub(crate) fn ask(&self, stretch: Duration) -> io::Result<Seen> {
-        let request = self.requests(1);
-        let begin = Instant::now();
-        let due_at = |index: usize| begin + EVERY * index as u32;
+        let (wanted, every) = self.modest;
+        let (request, begin) = (self.request(wanted), Instant::now());
+        let due_at = |index: usize| begin + every * index as u32;
         let mut sum = Seen::new()?;
         thread::scope(|scope| {
             let mut readers = Vec::new();
@@ -242,7 +278,7 @@ impl Victim {
                 (seen.all, seen.lost) = (seen.all + rest, seen.lost + rest);
                 break;
             }
-            seen.count(true, first_due + EVERY * index as u32);
+            seen.count(true, first_due + self.modest.1 * index as u32);
         }
         Ok(seen)
     }
@@ -270,21 +306,13 @@ impl Victim {
     }
 }
 
-fn next() -> Vec<u8> {
-    let mut out = Vec::new();
-    let next = Next { source: 0, count: 1, wait: Wait::DEFAULT, explicit: false, partial: false };
-    request::encode_next(&mut out, 0, &next);
-    out
-}
-
 fn start_snowbank(
     directory: &Path,
     attack: Attack,
     (tls, admin): (SocketAddr, SocketAddr),
-    needs_token: bool,
 ) -> io::Result<Process> {
-    let mut config = String::from("worker_ids = \"0-15\"\n");
-    if needs_token {
+    let mut config = String::new();
+    if attack.needs_token() {
         fs::write(directory.join("tokens"), TOKEN)?;
         config.push_str("[auth]\ntoken_file = \"tokens\"\n");
     }
@@ -294,25 +322,21 @@ fn start_snowbank(
     let file = directory.join("snowbank.toml");
     fs::write(&file, config)?;
     let (file, tls, admin) = (file.display().to_string(), format!("tls:{tls}"), admin.to_string());
-    let mut options = vec!["--config", &file, "--shards", "2", "--admin", &admin];
+    let mut options = vec!["--config", &file, "--admin", &admin];
+    options.extend(attack.options());
     if attack == Attack::Handshakes {
         options.extend(["--listen", &tls]);
     }
     Process::daemon(&options)
 }
 
-fn start_redis(
-    directory: &Path,
-    attack: Attack,
-    tls: SocketAddr,
-    needs_token: bool,
-) -> io::Result<Option<Process>> {
+fn start_redis(directory: &Path, attack: Attack, tls: SocketAddr) -> io::Result<Option<Process>> {
     let (key, certificate) = (directory.join("key.pem"), directory.join("certificate.pem"));
     let (key, certificate, port) =
         (key.display().to_string(), certificate.display().to_string(), tls.port().to_string());
     let mut options = vec!["--maxclients", "10000", "--maxmemory-clients", "128mb"];
     options.extend(["--client-output-buffer-limit", "normal 256kb 256kb 0"]);
-    if needs_token {
+    if attack.needs_token() {
         options.extend(["--requirepass", "a-token-of-the-benchmark"]);
     }
     if attack == Attack::Handshakes {

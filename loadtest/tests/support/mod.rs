@@ -1,6 +1,8 @@
 //! The load test as a program: what it wrote, and its exit code.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+#[path = "../../../tests/support/port.rs"]
+pub(crate) mod port;
 pub(crate) mod scripted;
 pub(crate) mod served;
 

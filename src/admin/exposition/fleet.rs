@@ -4,7 +4,8 @@ use std::fmt;
 
 use prometheus_client::registry::Unit;
 
-use super::{Page, SourceMetric, Value};
+use super::sources::SourceMetric;
+use super::{Page, Value};
 use crate::admin::status::{FleetStatus, PeerStatus, PeersStatus, SourceStatus};
 
 impl Page<'_> {

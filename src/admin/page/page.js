@@ -421,7 +421,7 @@ function sentence(check) {
 }
 
 function times(n) {
-  return n === 1 ? "once" : `${count(n)} times`;
+  return n === 0 ? "never" : n === 1 ? "once" : `${count(n)} times`;
 }
 
 function drawFacts(status) {
@@ -438,7 +438,7 @@ function drawFacts(status) {
     ["Steps noticed", `${count(clock.steps_back)} back, ${count(clock.steps_forward)} forward`],
     ["Ceilings raised", times(ceilings.raises) + mean],
     ["Last", last],
-    ["Failed", ceilings.failures === 0 ? "never" : times(ceilings.failures) + (ceilings.failing ? ", and now: " + ceilings.failing : "")],
+    ["Failed", times(ceilings.failures) + (ceilings.failing ? ", and now: " + ceilings.failing : "")],
     ["Worker IDs", ceilings.lost ? "lost: " + ceilings.lost : "held by this daemon alone"],
   ]);
   const errors = Object.entries(status.errors).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);

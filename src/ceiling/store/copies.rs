@@ -24,7 +24,7 @@ use super::record::Record;
 const FORMAT: u32 = 1;
 /// The longest header line that is looked for: twice the longest that is written.
 const HEADER_BYTES_MAX: usize = 320;
-/// The length of the blank lines after a document, for those who look at the file.
+/// The length of the blank lines after a document, for people who read the file.
 const BLANK_LINE_BYTES: usize = 128;
 
 /// Why a file's bytes give no records.
@@ -89,7 +89,7 @@ pub(super) fn slot(header: &str, document: &str, slot_bytes: usize) -> Option<Ve
 /// # Errors
 /// No copy is whole, or a newer program wrote one.
 pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
-    // The first copy is looked for in all of the bytes: a file that was cut off may still hold all of it.
+    // The first copy is searched in all bytes: a file that was cut off may still contain it.
     let copies = [bytes, &bytes[bytes.len() / 2..]].map(WholeCopy::find);
     let numbers = [0, 1].map(|index| copies[index].as_ref().ok().map(|copy: &WholeCopy<'_>| copy.number));
     let reasons = [0, 1].map(|index| copies[index].as_ref().err().copied().unwrap_or("whole"));

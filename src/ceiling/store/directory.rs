@@ -18,7 +18,7 @@ use crate::ceiling::{StateError, TakenOver};
 use crate::sync::{Mutex, lock};
 
 const DIRECTORY_MODE: u32 = 0o700;
-/// The state file of programs from before `ceilings`. None of them was released.
+/// The state file of programs that did not write `ceilings` yet. None of them was released.
 const FILE_NAME_BEFORE: &str = "ceilings.redb";
 /// The file whose lock is the directory's. The state file cannot serve, because a new one may replace it.
 const LOCK_NAME: &str = "lock";
@@ -45,12 +45,12 @@ impl StateDir {
         let locked = LockedFile::lock(&path.join(LOCK_NAME), writers, "state directory", PAUSE);
         let locked = locked.map_err(|error| match error {
             FileLockError::Held { holder } => StateError::InUse { directory, holder },
-            // The directory is the daemon's own: nobody else made what has the name.
+            // The directory belongs to the daemon, so no other program made this file.
             FileLockError::Obstructed(error) | FileLockError::Refused(error) => {
                 StateError::NotLocked { directory, error }
             }
         })?;
-        // Behind the lock: the process that had it before may have been killed between a rename and its sync.
+        // Started after the lock: the process that held it before may have been killed between a rename and its sync.
         let synced = path.to_owned();
         let names = thread::Builder::new()
             .name(String::from("names"))
@@ -59,8 +59,8 @@ impl StateDir {
         Ok(StateDir { path: path.to_owned(), lock: locked, names: Mutex::new(Some(names)) })
     }
 
-    /// Waits until the names of the directory and of what was in it are durable. Nothing that is stored in it counts before:
-    /// a power failure may take it away, or bring an older file back. The syncs run while the first copies are written.
+    /// Waits until the names of the directory and of its files are durable. Before that, nothing stored in it counts: a
+    /// power failure may remove it, or restore an older file. The syncs run while the first copies are written.
     ///
     /// # Errors
     /// The names may not be durable.
@@ -86,7 +86,7 @@ impl StateDir {
     /// Checks that the lock is still this process's.
     ///
     /// # Errors
-    /// When another could have it.
+    /// Another process could hold the lock.
     pub fn still_ours(&self) -> Result<(), TakenOver> {
         self.lock.still_ours()
     }
@@ -161,8 +161,8 @@ fn parent(path: &Path) -> Option<&Path> {
 fn sync_name(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
     match parent(path).map_or(Ok(()), file::sync_directory) {
-        // This user may not open the one above, or its file system syncs no directories. Then the file system of the directory
-        // itself is synced, and with it the name, unless it is a mount point.
+        // This user may not open the parent, or its file system cannot sync directories. Then the file system of the
+        // directory itself is synced, which includes the name unless the directory is a mount point.
         Err(error) if matches!(error.kind(), PermissionDenied | InvalidInput | ReadOnlyFilesystem) => {
             Ok(rustix::fs::syncfs(File::open(path)?)?)
         }

@@ -1,9 +1,9 @@
 //! The state file: overwritten in place, copy after copy, and replaced by a new one after a failure.
 //!
 //! A write overwrites blocks that the file has had since it was made, so it needs no free one where the file system
-//! overwrites in place. A new file is made only if there is none that is fit for this, or after a write or sync has failed.
-//! A failed sync may leave pages that the system takes for written but that never reached the disk, and a later sync
-//! does not report them. Therefore every write replaces whole slots, and no failed sync is ever just repeated.
+//! overwrites in place. A new file is made only if no suitable one exists, or after a write or sync has failed. A failed
+//! sync may leave pages that the system takes for written but that never reached the disk, and a later sync does not
+//! report them. Therefore every write replaces whole slots, and no failed sync is ever just repeated.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -33,9 +33,9 @@ pub(super) struct StateFile {
     directory: PathBuf,
     /// The file that has the name; `None` before the first write. It stays open, so that no other file gets its inode.
     slots: Option<SlotFile>,
-    /// Every write and sync of it has succeeded, and its name is durable.
+    /// True if every write and sync of it has succeeded and its name is durable.
     is_sound: bool,
-    /// Its name is durable. Never set again by repeating a sync that failed: only by that of another new file.
+    /// True if its name is durable. After a failed sync only a new file sets it again, never a repeated sync.
     is_named: bool,
 }
 
@@ -96,12 +96,12 @@ impl StateFile {
         };
         remove(&unfinished).map_err(|error| failed("remove", &unfinished, error))?;
         let made = SlotFile::make(&self.directory, &unfinished, number, document).map_err(|error| {
-            // What is there of it would only take up room.
+            // An unfinished file would only take up room.
             let _ = remove(&unfinished);
             failed("make", &unfinished, error)
         })?;
         let renamed = fs::rename(&unfinished, path(&self.directory));
-        // Asked, not inferred: a rename may fail after it was done.
+        // The name is checked, because a rename may report an error although it was done.
         if renamed.is_ok() || made.has_name(&self.directory) {
             self.slots = Some(made);
             (self.is_sound, self.is_named) = (false, false);
@@ -112,8 +112,8 @@ impl StateFile {
         Ok(())
     }
 
-    /// Checks that the name still leads to this file, and that both copies are those that were written last. Where the system
-    /// does not tell, nobody has touched it.
+    /// Checks that the name still leads to this file, and that both copies are those written last. If the system does not
+    /// answer, the file counts as untouched.
     pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
         let Some(slots) = &self.slots else { return Ok(()) };
         let path = path(&self.directory);
@@ -149,7 +149,7 @@ struct Slot {
 impl SlotFile {
     /// Opens the file that has the name, if it can be written in place: both slots are there, and one copy is whole.
     fn open(directory: &Path) -> Option<SlotFile> {
-        // A start that was killed may have left one.
+        // A start that was killed may have left an unfinished file.
         remove(&directory.join(UNFINISHED_NAME)).ok()?;
         let file = open_file(&path(directory), OpenOptions::new().read(true).write(true)).ok()?;
         let metadata = file.metadata().ok()?;
@@ -175,7 +175,7 @@ impl SlotFile {
     /// Makes a file of two copies, all of it durable but its name.
     fn make(directory: &Path, path: &Path, number: u64, document: &str) -> io::Result<SlotFile> {
         let header = copies::header(number, document);
-        // Room for as much again: what is in it changes in length, and sources join.
+        // Twice the present length: records change in length, and sources join.
         let slot_bytes = (2 * (header.len() + document.len())).next_power_of_two().max(slot_bytes_min());
         if slot_bytes as u64 > FILE_BYTES_MAX / 2 {
             return Err(ErrorKind::FileTooLarge.into());
@@ -222,7 +222,7 @@ pub trait Disk {
     /// Writes all of the bytes at this offset.
     ///
     /// # Errors
-    /// Any part of them may be written.
+    /// Any part of the bytes may have been written.
     fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()>;
 
     /// Makes all that was written durable.

@@ -58,7 +58,7 @@ pub struct DiskStore {
 #[derive(Debug)]
 struct StoredSource {
     record: Record,
-    /// Its first position, if that is the ceiling of a crash. A clean stop that finds nothing claimed leaves it as such.
+    /// Its first position, unless IDs were handed out up to there. A clean stop that finds nothing claimed leaves it untouched.
     crashed_at: Option<Position>,
     /// The records that it replaced when it joined. They count again if it is given up.
     replaced: Vec<Record>,
@@ -73,7 +73,7 @@ pub struct FirstRecord<'a> {
     pub numbering: &'a Numbering,
     /// Its first position; no stored ceiling will be below it.
     pub start: Position,
-    /// True if IDs were handed out up to there, because a clean stop left it.
+    /// True if a clean stop left it: IDs were handed out up to there.
     pub is_clean: bool,
     /// True if a fleet's coordinator lent its worker IDs.
     pub is_lent: bool,
@@ -167,9 +167,9 @@ impl DiskStore {
         Ok(())
     }
 
-    /// Takes in sources, the first of which gets this index. Their ceilings are durable when this returns, and those of
-    /// the others as high as before. Sources that it has from this index on were given up: no ID of them was handed out,
-    /// so that their records bind nothing and go.
+    /// Adds sources, the first of them at this index. When this returns, their ceilings are durable, and those of the
+    /// others are as high as before. Sources that the store already has from this index on were given up. None of their
+    /// IDs was handed out, so their records are dropped.
     ///
     /// # Errors
     /// The ceilings may not be durable: the newcomers are not taken in, and nothing else has changed.
@@ -188,7 +188,7 @@ impl DiskStore {
             StoredSource { record, crashed_at: None, replaced: Vec::new() }
         };
         let mut joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
-        // The last of one key counts, and a newcomer's ceiling is above the one that is stored of it.
+        // The last record of a key counts, and a newcomer's ceiling is above the stored one.
         let sources = self.sources.iter().chain(&joining);
         let sources: Vec<Record> = sources.map(|source| source.record.clone()).collect();
         self.file.write(self.retired.iter().chain(still_needed(&self.let_go, &sources)).chain(&sources))?;
@@ -211,25 +211,26 @@ impl DiskStore {
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
         self.store(raises, wall_minus_boot_us, |StoredSource { record, .. }, ceiling| {
             let record = record.at(ceiling.max(record.ceiling));
-            Record { clean: false, ..record }
+            Record { clean: false, untouched: false, ..record }
         })
     }
 
-    /// Has every later write say of these sources that the machine was restored: a start refuses their counters.
+    /// Makes every later write record that the machine was restored, for these sources: a start refuses their counters.
     pub fn note_restored(&mut self, indices: &[usize]) {
         for &index in indices {
             self.sources[index].record.restored = true;
         }
     }
 
-    /// Lowers the ceilings to the first positions never claimed, at a clean stop. Nothing is claimed after it was tried.
-    /// `wall_minus_boot_us` is as for [`raise`](DiskStore::raise).
+    /// Lowers the ceilings to the first positions never claimed, at a clean stop. Nothing may be claimed after this call,
+    /// even if it fails. `wall_minus_boot_us` is as for [`raise`](DiskStore::raise).
     ///
     /// # Errors
     /// The lower ceilings may not be durable; then the old ones may stand.
     pub fn trim(&mut self, trims: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
         self.store(trims, wall_minus_boot_us, |StoredSource { record, crashed_at, .. }, cursor| Record {
-            clean: crashed_at.is_none_or(|crashed_at| cursor > crashed_at),
+            clean: true,
+            untouched: crashed_at.is_some_and(|crashed_at| cursor <= crashed_at),
             ..record.at(cursor)
         })
     }

@@ -57,14 +57,14 @@ impl Export {
     /// Reads an export and checks that its records hold together.
     ///
     /// # Errors
-    /// It is none, or a newer one.
+    /// The text is not an export, or a newer program wrote it.
     pub fn parse(text: &str) -> Result<Export, ImportError> {
         #[derive(Deserialize)]
         struct Head {
             snowbank_state_format: u32,
         }
         let not_one = |error: &dyn std::fmt::Display| ImportError::NotAnExport(error.to_string());
-        // The format first: this program may not be able to read the rest.
+        // The format is read first, because this program may not be able to read the rest.
         let head: Head = serde_json::from_str(text).map_err(|error| not_one(&error))?;
         if head.snowbank_state_format > FORMAT {
             return Err(ImportError::Newer { found: head.snowbank_state_format, known: FORMAT });

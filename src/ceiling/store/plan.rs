@@ -28,7 +28,7 @@ pub struct Claimant<'a> {
 pub struct Plan {
     /// By claimant, the first position that it may use; `None` if no stored record binds it.
     pub starts: Vec<Option<Position>>,
-    /// By claimant, the furthest record of other worker IDs below whose IDs it starts, because its ID clock cannot ride that
+    /// By claimant, the furthest record of other worker IDs that it starts below, because a catch-up cannot follow it that
     /// far.
     pub passed_over: Vec<Option<Record>>,
     /// The records that stay as they are beside those of the claimants.
@@ -103,7 +103,7 @@ pub enum PlanError {
     },
 }
 
-/// The state directory, where the error's words need it.
+/// The state directory, for errors that name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place(Option<PathBuf>);
 
@@ -161,22 +161,24 @@ fn by_name(layout: &Layout) -> String {
 /// Decides where every claimant starts.
 ///
 /// A record binds a claimant of its name, and one that can hand out the same IDs, now or later
-/// ([`concurrent_collision`](snowbank_client::layout::concurrent_collision)). A claimant that no record binds so may be a source that was renamed and changed at once: it is bound by
-/// all records that bind no claimant either, as long as they were not released. The start is the first position whose ID
-/// is at or above all bounds.
+/// ([`concurrent_collision`](snowbank_client::layout::concurrent_collision)). A claimant that no record binds in this way
+/// may be a source that was renamed and changed at once. It is bound by all records that bind no other claimant and were
+/// not released. The start is the first position whose ID is at or above all bounds.
 ///
-/// A record of the same ID space and other worker IDs keeps nothing unique. It binds the order of IDs, and only as far as
-/// the ID clock can ride: a worker ID that was never used starts at the clock, however far another one had got.
+/// A record of the same ID space and other worker IDs is not needed for uniqueness. It binds the order of IDs, and only as
+/// far as a catch-up can follow it: a worker ID that was never used starts at the clock, however far ahead another one
+/// was.
 ///
 /// Worker IDs that a fleet lends are the fleet's once their source has others, and their record goes. One of their source's
 /// that stays is as high. So without the fleet, a record of lent worker IDs binds its source whatever IDs that has now. In
 /// the fleet the coordinator knows the bound of each, also of those that were exported.
 ///
-/// Of a ticket counter the record of its name binds it, whatever increment and offset it was stored with. Without one it does
-/// not start: no clock tells where it may go on. Neither does it after the machine was restored from a snapshot.
+/// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
+/// without such a record, because no clock tells where it may continue. It does not start either after the machine was
+/// restored from a snapshot.
 ///
-/// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until
-/// the clock has caught up. It is one if the space was changed, because waiting does not mend that.
+/// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until the
+/// clock has caught up. It is an error if the space was changed, because waiting does not mend that.
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
@@ -184,7 +186,8 @@ pub fn plan(records: &[Record], claimants: &[Claimant<'_>], wall: UnixMicros) ->
     plan_beside(&[], records, claimants, wall)
 }
 
-/// Decides as [`plan`] does, for claimants that join running sources. `records` are those beside the running sources' own.
+/// Decides as [`plan`] does, for claimants that join running sources. `records` are the stored ones that belong to no
+/// running source.
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
@@ -239,7 +242,7 @@ fn binding<'a>(records: &'a [Record], everyone: &[Claimant<'_>], claimant: &Clai
             && !everyone.iter().any(|claimant| binds(record, claimant))
     };
     let binding: Vec<&Record> = records.iter().filter(|record| binds(record, claimant)).collect();
-    // A ticket counter is its name: under another it is another counter.
+    // A ticket counter is known by its name. Under another name it is another counter.
     let may_be_renamed = binding.is_empty() && !claimant.numbering.is_ticket();
     if may_be_renamed { records.iter().filter(is_orphan).collect() } else { binding }
 }
@@ -248,7 +251,8 @@ fn highest(records: Vec<&Record>) -> Option<&Record> {
     records.into_iter().max_by_key(|record| record.id_bound)
 }
 
-/// Returns true unless a record binds only the order of the claimant's IDs, and further than its ID clock can ride.
+/// Returns true unless a record binds only the order of the claimant's IDs, and is further ahead than a catch-up can
+/// follow.
 fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> bool {
     let numbering = claimant.numbering;
     let keeps_unique = !record.numbering.is_of_space(numbering)

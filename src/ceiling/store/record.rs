@@ -32,9 +32,11 @@ pub struct Record {
     pub machine: Option<String>,
     /// The belief of wall − boot at the last write in that boot, in microseconds. Meaningless without `boot`.
     pub wall_minus_boot_us: i64,
-    /// True after a clean stop, unless nothing was claimed since a crash: the ceiling is then the first position never
-    /// claimed.
+    /// True after a clean stop: nothing was claimed from the ceiling on.
     pub clean: bool,
+    /// True after a clean stop that left the ceiling of a crash, or of a first start, because nothing was claimed since:
+    /// how much below it was claimed is not known.
+    pub untouched: bool,
     /// True if the IDs were moved away by `snowbank state export`: nothing here may make them.
     pub released: bool,
     /// True if another copy of the machine may have handed out numbers of this counter that are not stored here: the machine
@@ -72,6 +74,8 @@ struct Line {
     machine: Option<String>,
     wall_minus_boot_us: i64,
     clean: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    untouched: bool,
     released: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     restored: bool,
@@ -97,7 +101,9 @@ impl From<Record> for Line {
                 offset = Some(counter.offset().to_string());
             }
         }
-        let Record { wall_minus_boot_us, clean, released, restored, lent, was_lent, retired, .. } = record;
+        let Record {
+            wall_minus_boot_us, clean, untouched, released, restored, lent, was_lent, retired, ..
+        } = record;
         Line {
             name,
             layout,
@@ -111,6 +117,7 @@ impl From<Record> for Line {
             machine,
             wall_minus_boot_us,
             clean,
+            untouched,
             released,
             restored,
             lent,
@@ -126,7 +133,9 @@ impl TryFrom<Line> for Record {
     fn try_from(line: Line) -> Result<Self, String> {
         let numbering = line.numbering()?;
         let Line { name, ceiling, id_bound, owner, boot, machine, .. } = line;
-        let Line { wall_minus_boot_us, clean, released, restored, lent, was_lent, retired, .. } = line;
+        let Line {
+            wall_minus_boot_us, clean, untouched, released, restored, lent, was_lent, retired, ..
+        } = line;
         Ok(Record {
             name,
             numbering,
@@ -137,6 +146,7 @@ impl TryFrom<Line> for Record {
             machine,
             wall_minus_boot_us,
             clean,
+            untouched,
             released,
             restored,
             lent,
@@ -183,6 +193,7 @@ impl Record {
             machine: host.machine.clone(),
             wall_minus_boot_us: 0,
             clean: false,
+            untouched: false,
             released: false,
             restored: false,
             lent: false,
@@ -211,6 +222,11 @@ impl Record {
     pub fn instant(&self) -> Option<UnixMicros> {
         let numbering = &self.numbering;
         numbering.snowflake().map(|_| numbering.start_of(numbering.tick_of(self.ceiling)))
+    }
+
+    /// Returns true if IDs were handed out up to the ceiling, as far as a clean stop knows.
+    pub fn ends_at_a_claim(&self) -> bool {
+        self.clean && !self.untouched
     }
 
     /// Returns whether this record bounds every ID that the other bounds, and as high.

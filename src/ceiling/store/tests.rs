@@ -1,5 +1,8 @@
 //! The store over real files, and the start rules over any history.
 
+mod newcomers;
+mod starts;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
@@ -63,7 +66,7 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     assert_eq!((stored[0].ceiling, stored[0].clean), (Position(123), true));
     assert_eq!(stored[0].wall_minus_boot_us, 10, "what was believed at the stop");
     store.trim(&[(0, Position(100))], 10).unwrap();
-    assert!(!read(directory.path()).unwrap()[0].clean, "nothing was claimed since the crash");
+    assert!(!read(directory.path()).unwrap()[0].ends_at_a_claim(), "nothing was claimed since the crash");
 }
 
 #[test]
@@ -191,114 +194,6 @@ fn what_root_makes_belongs_to_the_owner_of_the_directory() {
     }
 }
 
-#[test]
-fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
-    let wanted = numbering("twitter", "1,2");
-    let records = [
-        record("orders", "twitter", "7", 1_000),
-        record("other", "twitter", "2-4", 2_000),
-        record("unrelated", "twitter", "9", 9_000),
-    ];
-    let plan = plan(&records, &[claimant("orders", &wanted)], WALL).unwrap();
-    assert_eq!(plan.starts, [Some(wanted.position_from(records[1].id_bound))]);
-    assert_eq!(plan.retired, records, "worker IDs that it does not have may come back");
-}
-
-#[test]
-fn a_start_between_two_ids_takes_the_higher_one() {
-    let (stored, wanted) = (numbering("twitter", "2"), numbering("twitter", "1"));
-    // Worker 2's first ID of the tick lies above all of worker 1's.
-    let bound = stored.id_bound(at(&stored, 0));
-    let start = wanted.position_from(bound);
-    assert_eq!(start, at(&wanted, 1));
-    assert!(wanted.id_at(start) >= bound && wanted.id_at(Position(start.0 - 1)) < bound);
-}
-
-#[test]
-fn a_renamed_source_takes_its_ceiling_with_it() {
-    let wanted = numbering("twitter", "1-3");
-    let records = [record("old", "twitter", "1,2", 1_000)];
-    let plan = plan(&records, &[claimant("new", &wanted)], WALL).unwrap();
-    assert_eq!(plan.starts, [Some(wanted.position_from(records[0].id_bound))]);
-    assert_eq!(plan.retired, []);
-}
-
-#[test]
-fn what_nothing_matches_binds_whom_nothing_matches() {
-    let (known, fresh) = (numbering("twitter", "1"), numbering("twitter", "5"));
-    let records = [record("known", "twitter", "1", 1_000), record("gone", "twitter", "3", 2_000)];
-    let both = [claimant("known", &known), claimant("fresh", &fresh)];
-    let starts = plan(&records, &both, WALL).unwrap().starts;
-    assert_eq!(starts[0], Some(known.position_from(records[0].id_bound)));
-    assert_eq!(starts[1], Some(fresh.position_from(records[1].id_bound)));
-    assert_eq!(plan(&records[..1], &both, WALL).unwrap().starts[1], None, "new beside known ones");
-    let released = Record { released: true, ..records[1].clone() };
-    assert_eq!(plan(&[records[0].clone(), released], &both, WALL).unwrap().starts[1], None);
-}
-
-#[test]
-fn released_worker_ids_are_refused() {
-    let wanted = numbering("twitter", "1-3");
-    let records = [Record { released: true, ..record("orders", "twitter", "2", 0) }];
-    let refused = plan(&records, &[claimant("new", &wanted)], WALL).unwrap_err();
-    assert!(matches!(refused, PlanError::Released { .. }), "{refused}");
-    let others = numbering("twitter", "3");
-    assert!(plan(&records, &[claimant("orders", &others)], WALL).is_ok());
-}
-
-#[test]
-fn far_bounds_are_waited_for_in_one_id_space_and_refused_in_another() {
-    let same = numbering("time:41,machine:10,sequence:12;epoch=1288834974657", "1");
-    let records = [record("orders", "twitter", "1", 3_600_000)];
-    let plan_of = |numbering: &Numbering| plan(&records, &[claimant("orders", numbering)], WALL);
-    assert_eq!(plan_of(&same).unwrap().starts, [Some(at(&same, 3_600_000))]);
-    // Ten seconds later in its count: reached ten seconds later.
-    for (epoch, expected) in
-        [(1288834974657_i64 + 10_000, Err(3_600_000)), (1288834974657 - 3_600_000, Ok(0))]
-    {
-        let other = numbering(&format!("time:41,datacenter:5,worker:5,sequence:12;epoch={epoch}"), "1");
-        match (plan_of(&other), expected) {
-            (Ok(plan), Ok(ms)) => assert_eq!(plan.starts, [Some(at(&other, ms))]),
-            (Err(PlanError::TooFarAhead { when: When::From(when), clock_may_be_slow, .. }), Err(ms)) => {
-                assert_eq!(when, UnixMicros(WALL.0 + ms * 1_000));
-                assert!(clock_may_be_slow, "an hour before what was granted");
-            }
-            (found, expected) => panic!("{epoch}: {found:?}, expected {expected:?}"),
-        }
-    }
-    let small = numbering("js53", "1");
-    let refused = plan_of(&small).unwrap_err();
-    assert!(matches!(refused, PlanError::TooFarAhead { when: When::Never, .. }), "{refused}");
-}
-
-#[test]
-fn a_name_binds_the_order_as_far_as_the_id_clock_can_ride() {
-    let (used, unused, both) =
-        (numbering("twitter", "1"), numbering("twitter", "2"), numbering("twitter", "1-2"));
-    let plan_of = |ahead_ms, numbering: &Numbering, catch_up| {
-        let records = [record("orders", "twitter", "1", ahead_ms)];
-        let claimant = Claimant { catch_up, ..claimant("orders", numbering) };
-        let Plan { starts, passed_over, retired } = plan(&records, &[claimant], WALL).unwrap();
-        assert_eq!(retired.len(), usize::from(numbering == &unused), "what was granted stays known");
-        (starts[0], passed_over[0].as_ref().map(|record| record.id_bound == records[0].id_bound))
-    };
-    let ten = Duration::from_secs(10);
-    assert_eq!(plan_of(10_000, &unused, ten), (Some(at(&unused, 10_000)), None));
-    assert_eq!(plan_of(10_001, &unused, ten), (None, Some(true)));
-    assert_eq!(plan_of(1, &unused, Duration::ZERO), (None, Some(true)), "it does not ride");
-    assert_eq!(plan_of(3_600_000, &used, ten), (Some(at(&used, 3_600_000)), None));
-    let (start, passed_over) = plan_of(3_600_000, &both, ten);
-    assert!(start.is_some_and(|start| start >= at(&both, 3_600_000)), "one of them was used");
-    assert_eq!(passed_over, None);
-
-    // Of two records the one that is within reach binds, and a source that is gone binds no further than a name.
-    let records = [record("orders", "twitter", "1", 3_600_000), record("orders", "twitter", "3", 5_000)];
-    let found = plan(&records, &[claimant("orders", &unused)], WALL).unwrap();
-    assert_eq!(found.starts, [Some(unused.position_from(records[1].id_bound))]);
-    let found = plan(&records, &[claimant("renamed", &unused)], WALL).unwrap();
-    assert_eq!(found.starts, [Some(unused.position_from(records[1].id_bound))]);
-}
-
 /// A configured source of a history: its name, its layout and its worker IDs.
 #[derive(Clone, Debug)]
 pub(super) struct Configured(pub(super) &'static str, pub(super) &'static str, pub(super) String);
@@ -386,99 +281,6 @@ proptest! {
             stored = records;
         }
     }
-}
-
-fn newcomer<'a>(name: &'a str, numbering: &'a Numbering, ceiling: u64) -> Newcomer<'a> {
-    Newcomer { name, numbering, ceiling: Position(ceiling) }
-}
-
-#[test]
-fn a_newcomer_is_stored_beside_the_others_and_raised_like_them() {
-    let directory = tempfile::tempdir().unwrap();
-    let (first, second) = (numbering("twitter", "1"), numbering("twitter", "2"));
-    let mut store = open(directory.path(), &first, Position(100));
-    store.raise(&[(0, Position(500))], 1).unwrap();
-    store.add(1, &[newcomer("new", &second, 700)], 2).unwrap();
-    let stored = |name: &str| {
-        let records = read(directory.path()).unwrap();
-        records.iter().find(|record| record.name == name).map(|record| record.ceiling.0)
-    };
-    assert_eq!((stored("orders"), stored("new")), (Some(500), Some(700)));
-    assert_eq!(store.still_ours(), Ok(()));
-    store.raise(&[(0, Position(600)), (1, Position(800))], 3).unwrap();
-    assert_eq!((stored("orders"), stored("new")), (Some(600), Some(800)));
-    // After a failure too.
-    store.file.fail();
-    store.raise(&[(1, Position(900))], 4).unwrap();
-    store.trim(&[(0, Position(550))], 5).unwrap();
-    assert_eq!((stored("orders"), stored("new")), (Some(550), Some(900)));
-    // One that was given up makes room for the next, and binds nothing.
-    store.add(1, &[newcomer("other", &numbering("twitter", "3"), 300)], 5).unwrap();
-    store.raise(&[(1, Position(400))], 6).unwrap();
-    let all = (stored("orders"), stored("new"), stored("other"));
-    assert_eq!(all, (Some(550), None, Some(400)));
-}
-
-#[test]
-fn a_newcomer_that_cannot_be_stored_leaves_all_as_it_was() {
-    let directory = tempfile::tempdir().unwrap();
-    let (first, second) = (numbering("twitter", "1"), numbering("twitter", "2"));
-    let mut store = open(directory.path(), &first, Position(100));
-    store.raise(&[(0, Position(500))], 1).unwrap();
-    // In the way of the new file that a name of this length needs.
-    let in_the_way = directory.path().join("ceilings.new");
-    fs::create_dir(&in_the_way).unwrap();
-    let long = "n".repeat(64 * 1024);
-    let refused = store.add(1, &[newcomer(&long, &second, 700)], 2).unwrap_err();
-    assert!(refused.to_string().contains("ceilings.new"), "{refused}");
-    // The file that is there is used on: it needs no other.
-    store.raise(&[(0, Position(600))], 3).unwrap();
-    assert_eq!(store.still_ours(), Ok(()));
-    let stored = read(directory.path()).unwrap();
-    assert_eq!((stored.len(), stored[0].ceiling), (1, Position(600)));
-    fs::remove_dir(&in_the_way).unwrap();
-    store.add(1, &[newcomer(&long, &second, 700)], 4).unwrap();
-    assert_eq!(read(directory.path()).unwrap().len(), 2);
-}
-
-#[test]
-fn a_newcomer_starts_above_what_is_stored_of_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let running = numbering("twitter", "1");
-    let here = HostIdentity::here();
-    let retired = vec![record("back", "twitter", "2", 5_000), record("gone", "discord", "3", 4_000)];
-    let home = StateDir::lock(directory.path()).unwrap();
-    let orders = [first_record(&running, Position(100))];
-    let mut store = DiskStore::new(home, orders, retired.clone(), &Owner::new(), &here);
-    store.raise(&[(0, Position(500))], 1).unwrap();
-    let starts = |name: &str, numbering: &Numbering| {
-        let running = [claimant("orders", &running)];
-        plan_beside(&running, &retired, &[claimant(name, numbering)], WALL).map(|plan| plan.starts[0])
-    };
-    let second = numbering("twitter", "2");
-    assert_eq!(starts("back", &second), Ok(Some(at(&second, 5_000))), "its name");
-    assert_eq!(starts("renamed", &second), Ok(Some(at(&second, 5_000))), "its worker ID");
-    let wider = numbering("twitter", "2,7");
-    assert!(starts("wider", &wider).unwrap() >= Some(at(&wider, 5_000)), "one of its worker IDs");
-    // What nothing matches may be one that is gone, but not one that runs.
-    let other = numbering("twitter", "9");
-    assert!(starts("new", &other).unwrap().is_some());
-    let discord = numbering("discord", "3");
-    assert_eq!(starts("moved", &discord), Ok(Some(at(&discord, 4_000))));
-
-    // It has taken the stored one's place, and is not lower after a failure either.
-    store.add(1, &[newcomer("back", &second, at(&second, 6_000).0)], 2).unwrap();
-    store.file.fail();
-    store.raise(&[(0, Position(600))], 3).unwrap();
-    let stored = read(directory.path()).unwrap();
-    let back: Vec<_> = stored.iter().filter(|record| record.name == "back").collect();
-    assert_eq!((back.len(), back[0].ceiling), (1, at(&second, 6_000)));
-    assert_eq!(stored.len(), 3);
-    // Given up, it leaves what was stored before it.
-    store.add(1, &[newcomer("other", &numbering("twitter", "8"), 300)], 4).unwrap();
-    let stored = read(directory.path()).unwrap();
-    assert!(stored.contains(&Record { retired: true, ..retired[0].clone() }), "{stored:?}");
-    assert_eq!(stored.len(), 4);
 }
 
 /// A record of worker IDs that a fleet lent.

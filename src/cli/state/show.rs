@@ -53,9 +53,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         let (state_dir, lock_dir) = (path.display().to_string(), lock_dir.display().to_string());
         write_json(&Shows { state_dir, in_use: holder.is_some(), lock_dir, sources }, &mut answer)?;
     } else {
+        let is_in_use = holder.is_some();
         let use_of = holder.map_or_else(|| String::from("not in use"), |holder| format!("in use{holder}"));
         writeln!(answer, "state in {}, {use_of}", path.display())?;
-        sources.iter().try_for_each(|source| source.write(lock_dir, &mut answer))?;
+        sources.iter().try_for_each(|source| source.write(is_in_use, lock_dir, &mut answer))?;
     }
     Ok(out.write_all(&answer)?)
 }
@@ -113,6 +114,7 @@ struct Shown<'a> {
     this_machine: Option<bool>,
     wall_minus_boot_us: i64,
     clean: bool,
+    untouched: bool,
     released: bool,
     restored: bool,
     /// True if a fleet lent the worker IDs.
@@ -194,6 +196,7 @@ impl<'a> Shown<'a> {
             this_machine: same(&record.machine, &here.machine),
             wall_minus_boot_us: record.wall_minus_boot_us,
             clean: record.clean,
+            untouched: record.untouched,
             released: record.released,
             restored: record.restored,
             lent: record.lent,
@@ -207,7 +210,7 @@ impl<'a> Shown<'a> {
         matches!(self.made_of, MadeOf::Ticket { .. }) && self.boot.is_none() && self.clean && !self.released
     }
 
-    fn write(&self, lock_dir: &Path, out: &mut impl Write) -> io::Result<()> {
+    fn write(&self, is_in_use: bool, lock_dir: &Path, out: &mut impl Write) -> io::Result<()> {
         let whose = |same: Option<bool>, what| match same {
             Some(true) => format!("this {what}"),
             Some(false) => format!("another {what}"),
@@ -224,8 +227,12 @@ impl<'a> Shown<'a> {
             _ if self.retired => {
                 "retired: `snowbank state forget` drops it once the clock is past its ceiling"
             }
+            (false, true) if self.untouched => {
+                "clean: it handed out nothing, and the next start goes on where it began"
+            }
             (false, true) => "clean: the next start goes on where it ended",
-            (false, false) => "running, or it crashed: the next start goes on at the ceiling",
+            (false, false) if is_in_use => "running, or it crashed: the next start goes on at the ceiling",
+            (false, false) => "not clean, as after a crash: the next start goes on at the ceiling",
         };
         writeln!(out, "source {:?}", self.name)?;
         self.made_of.write(&self.ceiling_position, &self.ceiling_id, out)?;

@@ -11,11 +11,14 @@ use crate::admin::{FleetStatus, PeerStatus, SourceStatus, Status, seconds};
 pub(super) fn describe_fleet(status: &Status, out: &mut String) -> fmt::Result {
     if let Some(FleetStatus { raises, left_s, silent }) = &status.fleet {
         let answers = if silent.is_some() { "does not answer" } else { "answers" };
+        let raised = match *raises {
+            0 => String::from("not raised there yet"),
+            raises => format!("raised {} there", times(raises)),
+        };
+        let left = seconds(*left_s);
         writeln!(
             out,
-            "fleet        coordinator {answers}; an outage may last {} yet; ceilings raised {} there",
-            seconds(*left_s),
-            times(*raises)
+            "fleet        coordinator {answers}; an outage may last {left} yet; ceilings {raised}"
         )?;
     }
     let Some(all) = &status.peers else { return Ok(()) };

@@ -4,7 +4,9 @@ mod diff;
 mod mistakes;
 mod overrides;
 mod pick;
+mod reference;
 mod settings;
+mod sources;
 
 use super::*;
 

@@ -1,6 +1,5 @@
 //! Reading settings, their defaults, and the reference that lists them.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use super::*;
@@ -8,17 +7,6 @@ use crate::fleet::CoordinatorKind;
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::layout::{Layout, WorkerSet};
-
-/// The reference with its settings, which are commented out, made to count.
-fn uncommented_reference() -> String {
-    reference().lines().fold(String::new(), |mut out, line| {
-        let _ = match line.strip_prefix('#') {
-            Some(setting) if !setting.starts_with(' ') => writeln!(out, "{setting}"),
-            _ => writeln!(out, "{line}"),
-        };
-        out
-    })
-}
 
 #[test]
 fn nothing_given_is_a_daemon_for_this_machine() {
@@ -92,23 +80,6 @@ fn nothing_given_is_a_daemon_for_this_machine() {
 }
 
 #[test]
-fn docs_snowbank_toml_is_the_reference() {
-    expect_file("docs/snowbank.toml", &reference());
-}
-
-#[test]
-fn the_packaged_configuration_has_an_admin_listener_and_nothing_else() {
-    let packaged =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/snowbank.toml"));
-    let expected: Vec<Address> = vec!["127.0.0.1:9660".parse().unwrap()];
-    let settings = settings(&packaged.unwrap());
-    assert_eq!(settings.admin.listen, expected);
-    let admin = AdminSettings::default();
-    let defaults = load(None, &Overrides::default(), CORES, NOW).unwrap();
-    assert_eq!(without_origins(Settings { admin, ..settings }), defaults);
-}
-
-#[test]
 fn every_setting_has_a_variable_and_every_option_a_setting() {
     let variables: Vec<_> = daemon::rows().map(|row| row.variable()).collect();
     for expected in
@@ -119,44 +90,6 @@ fn every_setting_has_a_variable_and_every_option_a_setting() {
     let distinct: std::collections::BTreeSet<_> = variables.iter().collect();
     assert_eq!(distinct.len(), variables.len());
     assert_eq!(unknown_variables(variables), [] as [&str; 0]);
-}
-
-/// Compares a file of the repository with what the code says it is; writes it first if `SNOWBANK_WRITE_REFERENCE` is set.
-fn expect_file(name: &str, expected: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-    if std::env::var_os("SNOWBANK_WRITE_REFERENCE").is_some() {
-        std::fs::write(&path, expected).unwrap();
-    }
-    assert_eq!(
-        std::fs::read_to_string(&path).unwrap_or_default(),
-        expected,
-        "write it again: SNOWBANK_WRITE_REFERENCE=1 cargo test --lib snowbank_toml"
-    );
-}
-
-#[test]
-fn the_reference_says_the_defaults_as_it_stands_and_uncommented() {
-    let defaults = load(None, &Overrides::default(), CORES, NOW).unwrap();
-    assert_eq!(settings(&reference()), defaults);
-    let uncommented = uncommented_reference();
-    let stated = settings(&uncommented);
-    // Every setting of the tables is given there, and the loader knows of no other.
-    let keys = daemon::rows().map(|row| match row.section {
-        setting::Section::SourceAlone => row.full_key(Some(0)),
-        _ => row.full_key(None),
-    });
-    let of_identities = IdentitySettings::ROWS.iter().map(|row| row.full_key(Some(0)));
-    for key in keys.chain(of_identities) {
-        assert!(stated.origins.of(&key).is_some(), "{key}");
-    }
-    let defaults = Settings { identities: vec![IdentitySettings::default()], ..defaults };
-    assert_eq!(without_origins(stated), defaults);
-}
-
-#[test]
-fn every_line_of_the_reference_fits_a_screen() {
-    let too_wide: Vec<_> = reference().lines().filter(|line| line.len() > 100).map(str::to_owned).collect();
-    assert!(too_wide.is_empty(), "{too_wide:?}");
 }
 
 #[test]
@@ -333,31 +266,6 @@ fn a_port_alone_is_an_admin_listener_for_this_machine() {
 }
 
 #[test]
-fn each_source_starts_from_the_top_of_the_file() {
-    let settings = settings(
-        r#"
-        layout = "clearing"
-        max_ahead = "4s"
-
-        [[sources]]
-        name = "trades"
-        worker_ids = 81
-
-        [[sources]]
-        name = "batches"
-        layout = "clearing-batch"
-        worker_ids = "81"
-        max_ahead = "5s"
-        "#,
-    );
-    let [trades, batches] = &settings.sources[..] else { panic!("{settings:?}") };
-    assert_eq!((&*trades.name, &*batches.name), ("trades", "batches"));
-    assert_eq!(trades.layout, Layout::resolve("clearing").unwrap());
-    assert_eq!(batches.layout, Layout::resolve("clearing-batch").unwrap());
-    assert_eq!((trades.max_ahead, batches.max_ahead), (Duration::from_secs(4), Duration::from_secs(5)));
-}
-
-#[test]
 fn identities_have_names_sources_and_a_rate() {
     let settings = settings(
         r#"
@@ -406,37 +314,6 @@ fn identities_have_names_sources_and_a_rate() {
 }
 
 #[test]
-fn a_layout_may_be_a_table() {
-    let text = r#"
-        [layout]
-        tick = "10ms"
-        epoch = "2026-01-01"
-        fields = [
-            { name = "time", bits = 41 },
-            { name = "sequence", digits = 3 },
-        ]
-        "#;
-    let layout = Layout::resolve("time:41,sequence:3d;tick=10ms;epoch=2026-01-01").unwrap();
-    assert_eq!(settings(text).sources[0].layout, layout);
-    let wrong = text.replace("digits = 3", "digits = 3, bitz = 1");
-    assert!(mistake(&wrong).starts_with("7: layout: unknown field `bitz`"));
-    let wrong = text.replace("bits = 41", "bits = 61");
-    assert!(mistake(&wrong).starts_with("2: layout: "), "{}", mistake(&wrong));
-}
-
-#[test]
-fn the_horizon_follows_the_tick_and_max_ahead() {
-    let source = &settings("layout = \"time:30,worker:10,sequence:12;tick=60s\"").sources[0];
-    assert_eq!(source.max_ahead, Duration::from_secs(240));
-    assert_eq!(source.horizon(), Duration::from_secs(120));
-    // And a low max_ahead lowers it.
-    let source = &settings("max_ahead = \"5ms\"").sources[0];
-    assert_eq!(source.horizon(), Duration::from_millis(3));
-    assert_eq!(source.burst_window, Duration::from_millis(5));
-    assert_eq!(settings("max_ahead = \"1h\"").sources[0].horizon(), Duration::from_secs(3));
-}
-
-#[test]
 fn the_default_wait_follows_the_tick() {
     let mut limits = Limits::default();
     let wait = |limits: &Limits, tick_ms| limits.default_wait_for(Duration::from_millis(tick_ms)).as_millis();
@@ -482,24 +359,5 @@ fn misspelt_variables_are_noticed() {
             "the environment variable SNOWBANK_FROBNICATE_EVERY_MINUTE is unknown; a setting has SNOWBANK_, its section \
           and its key, in capitals"
         ]
-    );
-}
-
-#[test]
-fn worker_ids_by_field_are_those_numbers() {
-    let of = |text: &str| settings(text).sources[0].worker_ids.set.to_string();
-    assert_eq!(of("worker_ids = \"datacenter=1,worker=0-3\""), "32-35");
-    assert_eq!(of("worker_ids = [\"datacenter=1\", \"worker=0\", \"2\"]"), "32,34");
-    // The layout may come after them, and sources of other layouts share their text.
-    assert_eq!(of("worker_ids = \"machine=81\"\nlayout = \"clearing\""), "81");
-    let two = "worker_ids = \"datacenter=1,worker=1\"\n[[sources]]\nname = \"a\"\n[[sources]]\nname = \"b\"\n\
-               layout = \"discord\"\nworker_ids = \"worker=1,process=2\"";
-    let both = settings(two);
-    assert_eq!(both.sources[0].worker_ids.set.to_string(), "33");
-    assert_eq!(both.sources[1].worker_ids.set.to_string(), "34");
-    // The same as by number, so that a reload sees no change.
-    assert_eq!(
-        settings("worker_ids = \"datacenter=1,worker=1\"").sources,
-        settings("worker_ids = 33").sources
     );
 }

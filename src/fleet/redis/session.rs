@@ -1,4 +1,4 @@
-//! A connection to a Redis that takes writes: the endpoint's own, or the one that a sentinel names.
+//! A connection to a Redis master: the endpoint itself, or the master that a sentinel names.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -97,7 +97,7 @@ impl Session {
         let mut session = Session { stream, read: Vec::new() };
         if let Some((user, password)) = &access.user {
             match session.ask(&["AUTH", user, password]).await {
-                // It asks for none, as many sentinels.
+                // It requires no password, like many sentinels.
                 Err(Fault::Lasting(reason)) if reason.contains("without any password configured") => {}
                 answered => _ = answered?,
             }
@@ -115,7 +115,7 @@ impl Session {
         match self.role().await? {
             Role::Master(0) => Ok(true),
             Role::Master(_) => Ok(self.ask(&["WAIT", "1", REPLICA_TIMEOUT_MS]).await? != Reply::Number(0)),
-            // Demoted since: the write may be lost.
+            // It was demoted: the write may be lost.
             Role::Sentinel(_) | Role::Other(_) => Ok(false),
         }
     }

@@ -32,7 +32,7 @@ impl Writer {
     }
 }
 
-/// An answer's body, as far as it was not read. `None` of its methods: it ends before.
+/// The unread rest of an answer's body. Its methods return `None` if it ends too early.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'b>(pub(super) &'b [u8]);
 
@@ -55,7 +55,7 @@ impl<'b> Reader<'b> {
         Some(self.take(1)? != [0])
     }
 
-    /// Reads a text. A length below 0 is that of none.
+    /// Reads a text. A negative length means that there is none.
     pub(super) fn text(&mut self) -> Option<String> {
         let size = usize::try_from(self.int()?).unwrap_or(0);
         Some(String::from_utf8_lossy(self.take(size)?).into_owned())

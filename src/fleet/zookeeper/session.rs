@@ -1,5 +1,5 @@
-//! A session with a ZooKeeper: requests and answers in their order. Nothing lives as long as a session, so an end of one
-//! means nothing.
+//! A session with a ZooKeeper: requests and answers in their order. No node depends on a session, so a session may end at
+//! any time.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -10,7 +10,7 @@ use crate::fleet::line::{self, ANSWER_BYTES_MAX, Access, Fault, Stream, in_time}
 /// The session's life without a request. The server lowers it if it allows less; a connection that it ended is made again.
 const SESSION_MS: i32 = 30_000;
 
-/// The xid by which the answer to a login is known, and its operation.
+/// The xid of a login's answer, and the login's operation.
 const LOGIN_XID: i32 = -4;
 const LOGIN: i32 = 100;
 
@@ -18,7 +18,7 @@ const LOGIN: i32 = 100;
 pub(super) const NO_NODE: i32 = -101;
 pub(super) const BAD_VERSION: i32 = -103;
 pub(super) const NODE_EXISTS: i32 = -110;
-/// Those that only an operator can change: no permission, an invalid permission, a wrong login, a login that is missing.
+/// Errors that only an operator can resolve: no permission, an invalid permission, a wrong login, a missing login.
 const LASTING_ERRORS: [(i32, &str); 4] = [
     (-102, "NoAuth: this user may not use its keys"),
     (-114, "InvalidACL: it takes no permissions for this user"),
@@ -43,7 +43,7 @@ pub(super) struct Answer {
 pub(super) struct Session {
     stream: Box<dyn Stream>,
     xid: i32,
-    /// True if it has logged in: what it makes is its user's alone.
+    /// True if it has logged in: only its user may use the nodes that it makes.
     pub(super) has_user: bool,
 }
 
@@ -89,7 +89,8 @@ impl Session {
         }
     }
 
-    /// Makes requests at once, and returns their answers. An error that an operator or another server must mend is a fault.
+    /// Sends requests together, and returns their answers. An error is a fault if only an operator or another server can
+    /// resolve it.
     pub(super) async fn ask(&mut self, requests: &[Request]) -> Result<Vec<Answer>, Fault> {
         let first = self.xid + 1;
         for (operation, body) in requests {
@@ -111,7 +112,7 @@ fn no_zookeeper() -> Fault {
     Fault::Endpoint(String::from("found an answer of another protocol, allowed: ZooKeeper's"))
 }
 
-/// Returns the fault that an error is, if it says nothing of nodes.
+/// Returns the fault for an error that does not concern nodes.
 pub(super) fn fault_of(error: i32) -> Option<Fault> {
     if let Some((_, reason)) = LASTING_ERRORS.iter().find(|(lasting, _)| *lasting == error) {
         return Some(Fault::Lasting((*reason).to_owned()));

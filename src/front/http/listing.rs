@@ -40,7 +40,7 @@ impl Listing {
         if self.is_json { JSON } else { TEXT }
     }
 
-    /// Appends the next IDs; with the last of them, the end.
+    /// Appends the next IDs, and after the last of them the end of the body.
     pub(crate) fn write(&mut self, ids: impl Iterator<Item = u64>, is_last: bool, out: &mut String) {
         for id in ids {
             let before = if self.has_begun { self.separator } else { &self.prefix };

@@ -49,14 +49,14 @@ impl Reply {
         Reply { status, content_type: JSON, body, error: Some(code), retry_after, allow: None }
     }
 
-    /// Returns the refusal of a name that does not belong to a loopback address: it is another site's, whose script would
-    /// read the answer.
+    /// Returns the refusal of a host name that does not belong to a loopback address: a script of another site would read
+    /// the answer.
     pub(crate) fn misdirected() -> Reply {
         let text = "this address is for this machine only: use localhost or the IP address as its name";
         Reply::refusal(ErrorCode::Malformed, 421, text, None)
     }
 
-    /// Returns the refusal of a source. Those that may pass are 503; if asking again helps, with the time until then.
+    /// Returns the refusal of a source. A refusal that may pass is a 503, with the time to retry after if a retry helps.
     pub(crate) fn of_words(words: &Words) -> Reply {
         let status = match (words.code, words.retry_after) {
             (ErrorCode::Exhausted, None) => 400,

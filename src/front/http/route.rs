@@ -88,7 +88,7 @@ fn methods(head: &Head<'_>, allowed: &[&str], listed: &'static str) -> Result<()
     Err(Reply { allow: Some(listed), ..refusal })
 }
 
-/// Returns the source of a name; the door's, if there is none. Another name is a mistake, also where keys may be any.
+/// Returns the source of a name, or the door's source without a name. An unknown name is a mistake, even with `any_key`.
 pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Reply> {
     let Some(name) = name else { return Ok(facts.default_source(Protocol::Http)) };
     known(facts.sources.iter().position(|source| source == name), name, facts)

@@ -135,7 +135,7 @@ fn answer(header: &Header, consumed: usize, conditions: &Conditions<'_>, out: &m
     Step::Answered { consumed, error: None }
 }
 
-/// Encodes the value of one key, which GETK and GETKQ get back.
+/// Encodes the value of one key. The reply to GETK and GETKQ repeats the key.
 pub(super) fn value(out: &mut Vec<u8>, echo: Echo, key: &[u8], id: u64) {
     let key = if matches!(echo.opcode, GETK | GETKQ) { key } else { b"" };
     // Four bytes of flags, all 0.

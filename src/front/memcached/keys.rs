@@ -25,7 +25,7 @@ impl Keys {
     /// Replaces them. `keys` are one or more, with blanks between them.
     pub(super) fn set(&mut self, keys: &[u8]) {
         self.clear();
-        // Without blanks behind the last key: it is the last one exactly when nothing follows it.
+        // Trailing blanks are cut, so that a key is the last one exactly if nothing follows it.
         let end = keys.iter().rposition(|byte| !is_blank(byte)).map_or(0, |last| last + 1);
         self.bytes.extend_from_slice(&keys[..end]);
     }

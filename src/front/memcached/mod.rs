@@ -25,8 +25,8 @@ const MEMCACHED_VERSION: &str = "1.6.0";
 /// The longest key, as memcached has it.
 const KEY_BYTES_MAX: usize = 250;
 
-/// The IDs of one frame of a long reply, which is no longer than one of Snowbank's own protocol: the queue of a slow reader
-/// is bounded by that.
+/// The IDs of one frame of a long reply. Such a frame is no longer than one of Snowbank's own protocol, which bounds the
+/// queue of a slow reader.
 const IDS_PER_FRAME: u64 = (MAX_REPLY_SIZE / (KEY_BYTES_MAX + text::VALUE_BYTES_MAX)) as u64;
 
 /// The form of a reply.
@@ -46,8 +46,8 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// Returns the step that draws IDs for the next keys, of which there is at least one: all up to one that draws from
-    /// another source.
+    /// Returns the step that draws IDs for the next keys, up to the first one that draws from another source. There is at
+    /// least one key.
     fn draw(&self, consumed: usize, form: Form, facts: &Facts) -> Step<Form> {
         let mut sources = self.keys.iter().map(|key| source_of(key, facts));
         let Some(source) = sources.next() else { return Step::Answered { consumed, error: None } };

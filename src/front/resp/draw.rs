@@ -30,13 +30,14 @@ pub(super) fn answer(name: &[u8], operands: &[&[u8]], facts: &Facts, out: &mut V
 /// The reason why a request for IDs is refused: its code, and the error that the client gets.
 type Refused = (ErrorCode, String);
 
-/// INCRBY: one ID if the number is 1. Of a ticket counter, that many consecutive numbers, of which the reply is the last.
+/// INCRBY: one ID if the number is 1. A ticket counter gives that many consecutive numbers, and the reply is the last of
+/// them.
 fn increase(key: &[u8], by: &[u8], facts: &Facts) -> Result<Reply, Refused> {
     let source = source_of(key, facts)?;
     match parse::number(by) {
         Some(1) => Ok(one(source, facts)),
         Some(_) if facts.is_consecutive(source) => {
-            // A counter claims the numbers of a request as one.
+            // A counter claims the numbers of a request together.
             let ask = Ask { source, count: count_of(by, facts)?, wait: None, partial: false };
             Ok(Reply::Draw(ask, Form::Last(facts.replies)))
         }

@@ -22,8 +22,8 @@ use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 /// The most bytes of one ID in a list: 19 digits, their length and two line ends.
 const ID_BYTES_MAX: usize = 26;
 
-/// The IDs of one frame of a list. A frame with its header is no longer than one of Snowbank's own protocol, by which the
-/// queue of a slow reader is bounded.
+/// The IDs of one frame of a list. A frame with its header is no longer than one of Snowbank's own protocol, which bounds
+/// the queue of a slow reader.
 const IDS_PER_FRAME: u64 = ((MAX_REPLY_SIZE - ID_BYTES_MAX) / ID_BYTES_MAX) as u64;
 
 /// The number of pipelined requests that an estimate of their demand compares. See the native protocol's.
@@ -182,7 +182,8 @@ pub(super) fn refuse_connection(out: &mut Vec<u8>) {
     encode::error(out, "ERR max number of clients reached");
 }
 
-/// Returns the error for bytes that are no request: the client's protocol if it is another, else Redis' own words.
+/// Returns the error for bytes that are no request: the name of the client's protocol if it is another, otherwise Redis'
+/// own words.
 fn describe(fault: Fault, bytes: &[u8]) -> String {
     let reason = match fault {
         Fault::NoText => {

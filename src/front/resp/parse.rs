@@ -1,6 +1,6 @@
 //! The parser of requests: arrays of bulk strings, and inline commands.
 //!
-//! It reads requests only, and decides by the bytes in their order: however a stream is cut, the same is found.
+//! It reads requests only, byte by byte in order, so the result does not depend on how a stream is cut.
 
 use crate::front::MESSAGE_BYTES_MAX;
 
@@ -65,7 +65,7 @@ pub(super) enum Fault {
     ArgumentCount,
     /// The size of an argument is no number, negative, or above [`MESSAGE_BYTES_MAX`].
     ArgumentSize,
-    /// An argument begins with this byte and not with `$`. Arrays in arrays are such requests.
+    /// An argument begins with this byte instead of `$`, as in an array of arrays.
     NoBulkString(u8),
     /// An argument does not end where its length says.
     NoLineEnd,
@@ -175,7 +175,7 @@ fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, M
     };
     // Memcached's binary requests begin with this byte, and no text does.
     if line.first() == Some(&0x80) || !line.iter().enumerate().all(is_text) {
-        // As many bytes as show whose protocol it is.
+        // Waits for as many bytes as show which protocol it is.
         return Err(if bytes.len() < STRANGER_BYTES { Miss::Incomplete } else { Fault::NoText.into() });
     }
     let consumed = end.ok_or(Miss::Incomplete)? + 1;

@@ -1,6 +1,6 @@
-//! MULTI, EXEC and DISCARD: requests that a client sends one by one and has answered together.
+//! MULTI, EXEC and DISCARD: requests that a client sends one by one and that are answered together.
 //!
-//! Nothing is isolated from other clients. IDs need none of it: each request draws its own.
+//! Transactions are not isolated from other clients. IDs need no isolation, because each request draws its own.
 
 use super::parse::{self, Arguments, Parsed};
 use super::{Form, Reply, Resp, commands, encode, step_of};

@@ -1,5 +1,5 @@
-//! The fleet thread: does one job after another at the coordinator, as slowly as that answers. Nobody waits for it but a
-//! clean stop, and that not for long.
+//! The fleet thread: does one job after another at the coordinator, however slowly that answers. Only a clean stop waits
+//! for it, and not for long.
 
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
@@ -10,8 +10,8 @@ use crate::ceiling::{StoreError, TakenOver};
 use crate::fleet::{AnyCoordinator, Bound, Member, NoAnswer, Raised};
 use crate::keeper::Outcome;
 
-/// The longest that a clean stop waits for the coordinator, within what it waits for storage. Without its answer the numbers are free when their bounds have
-/// passed, and at once for this state.
+/// The longest that a clean stop waits for the coordinator, as part of its wait for storage. Without an answer, other
+/// daemons may take the numbers when their bounds have passed, and this state may take them at once.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One thing to do.
@@ -19,7 +19,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 enum Job {
     /// Raise these bounds: a write of this writer and number. The last is the generation of the grants.
     Raise(usize, u64, Vec<Bound>, u64),
-    /// Let the numbers go, with these bounds.
+    /// Release the numbers, with these bounds.
     Release(Vec<Bound>),
     /// Look whether the numbers are still this daemon's.
     Look,
@@ -29,7 +29,7 @@ enum Job {
 #[derive(Debug)]
 pub(super) enum Done {
     Raised(Outcome),
-    /// The keys are this daemon's; or nothing is known, for this reason.
+    /// Ok if the keys are this daemon's. After an error nothing is known.
     Looked(Result<(), NoAnswer>),
     Released(Result<(), String>),
     /// A number is another daemon's.
@@ -74,10 +74,10 @@ impl Fleet {
         self.0.take_done()
     }
 
-    /// Lets the numbers go, and waits for that, but not for long.
+    /// Releases the numbers, and waits up to [`RELEASE_TIMEOUT`] for that.
     ///
     /// # Errors
-    /// They stay this state's until their bounds have passed.
+    /// This state keeps the numbers until their bounds have passed.
     pub(super) fn end(mut self, bounds: Vec<Bound>) -> Result<(), String> {
         self.0.send(Job::Release(bounds));
         let deadline = Instant::now() + RELEASE_TIMEOUT;

@@ -1,4 +1,4 @@
-//! A thread that does one job after another, as slowly as what it works on answers. Nobody waits for it but a clean stop.
+//! A thread that does one job after another, however slow the storage or coordinator is. Only a clean stop waits for it.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -42,7 +42,8 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
                     waker.unpark();
                 }
             }
-            // Its locks are free before the channel closes, by which the end of this thread is known.
+            // The locks are released before the channel closes, because the closed channel shows that this thread has
+            // ended.
             drop(subject);
             drop(send_done);
         };
@@ -62,8 +63,8 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
 
     /// Hands a job to the thread.
     pub(super) fn send(&mut self, job: J) {
-        // There is room for one of each. It fails only once the thread has panicked: then no job is ever done, and the
-        // daemon refuses at its ceilings.
+        // There is room for one job of each kind. Sending fails only after the thread has panicked. Then no job is ever
+        // done, and the daemon refuses requests at its ceilings.
         if self.jobs.try_send(job).is_ok() {
             self.under_way += 1;
         }
@@ -76,7 +77,7 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
         done
     }
 
-    /// Lets the thread end after the jobs that it has. Returns those that it does until then.
+    /// Lets the thread end after the jobs that it has. Returns the channel of their results.
     pub(super) fn close(self) -> Receiver<D> {
         self.done
     }

@@ -1,4 +1,4 @@
-//! The start of a daemon of a fleet: takes its worker numbers from the coordinator before anything is handed out.
+//! The start of a daemon in a fleet: takes its worker numbers from the coordinator before anything is handed out.
 
 use super::start_sources::{Found, FromFleet};
 use crate::ceiling::store::Record;
@@ -92,7 +92,7 @@ impl Joined {
         Some(held)
     }
 
-    /// Takes the numbers of all sources: those that are given first, because they cannot give way.
+    /// Takes the numbers of all sources: first those that are configured, because they cannot give way.
     fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
         let wall = here.found.believed(settings.clock.step_rule(), here.reading);
         let mut taken: Vec<Option<Taken>> = vec![None; settings.sources.len()];
@@ -140,8 +140,8 @@ impl Joined {
         }
     }
 
-    /// Goes on with the numbers that the state had while the coordinator is silent. If the clock has jumped since, the machine
-    /// may have been restored from a snapshot, perhaps twice: then it waits.
+    /// Continues with the numbers that the state had while the coordinator is silent. If the clock has jumped since, the
+    /// machine may have been restored from a snapshot, perhaps twice. Then the start waits.
     fn resume_unseen(
         &mut self,
         want: Want<'_>,
@@ -191,7 +191,7 @@ fn is_newest(
     let numbering =
         numbering.map_err(|error| StartError::WrongSetting(format!("source {:?}: {error}", source.name)))?;
     match lock_workers(&settings.lock_dir, &numbering) {
-        // Locked again by the start. Between the two, only a daemon outside the fleet could take them: that start fails.
+        // The start locks them again. Meanwhile only a daemon outside the fleet could take them. Then the start fails.
         Ok(locks) => Ok(found.is_newest(&numbering, &locks)?),
         Err(error) if source.is_lent() && is_held(&error) => Ok(false),
         Err(error) => Err(error.into()),

@@ -1,19 +1,24 @@
 //! The keeper's thread drives the [`Keeper`]: it looks about once a second, when a request meets a ceiling and when the
 //! storage thread has done a job, and logs what changed. It never waits for storage.
 
+mod joins;
+mod worker_ids;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
-use std::{io, thread};
 
 use tokio::time::Instant;
 
+use self::joins::PendingJoin;
+use self::worker_ids::WorkerIds;
 use super::fleet_thread::{self, Fleet};
-use super::start_sources::{self, Durable, Joined, Joining, Planned};
+use super::start_sources::Durable;
 use super::storage_thread::{Done, Storage, Trim};
+use crate::ceiling::StoreError;
 use crate::ceiling::store::Record;
-use crate::ceiling::{StoreError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
 use crate::fleet::{AnyCoordinator, Bound, Member};
 use crate::keeper::{Keeper, Looked, Outcome, PERIOD, Reach, Write};
@@ -24,66 +29,10 @@ use crate::server::shared::common::Common;
 use crate::server::shared::start_error::StartError;
 use crate::source::Source;
 
+pub(crate) use self::joins::JoinRequest;
+
 /// The fleet's writer. The storage thread is the one before.
 const FLEET: usize = 1;
-
-/// The time that storage may take for the first ceilings of sources that join. Storage that takes longer would keep
-/// an operator who reloads waiting without a word.
-const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A reload's request to add sources: all of them join or none.
-pub(crate) struct JoinRequest {
-    pub(crate) joining: Vec<Joining>,
-    pub(crate) reply: mpsc::Sender<Result<Joined, String>>,
-}
-
-/// A request whose sources' first ceilings are being written.
-#[derive(Debug)]
-struct PendingJoin {
-    joined: Joined,
-    reply: mpsc::Sender<Result<Joined, String>>,
-    /// When it is given up.
-    deadline: BootMicros,
-}
-
-/// The machine's locks of the worker IDs, by source. They are not on the state's disk: looking at them waits for nothing.
-#[derive(Debug, Default)]
-struct WorkerIds {
-    locks: Vec<WorkerLocks>,
-    /// By source, why the machine does not remember what was granted last.
-    unmarked: Vec<Option<String>>,
-}
-
-impl WorkerIds {
-    fn extend(&mut self, locks: Vec<WorkerLocks>) {
-        self.locks.extend(locks);
-        self.unmarked.resize(self.locks.len(), None);
-    }
-
-    fn truncate(&mut self, count: usize) {
-        self.locks.truncate(count);
-        self.unmarked.truncate(count);
-    }
-
-    /// Looks whether another process could have a worker ID.
-    fn still_ours(&self) -> Result<(), TakenOver> {
-        self.locks.iter().try_for_each(WorkerLocks::still_ours)
-    }
-
-    /// Has the machine remember that the IDs of a source are granted up to this bound.
-    fn mark(&self, index: usize, id_bound: u64) -> io::Result<()> {
-        self.locks[index].mark_granted(id_bound)
-    }
-
-    /// Marks, and notes a failure: it stops nothing, because the state has the bound as well.
-    fn note_granted(&mut self, index: usize, id_bound: u64) {
-        self.unmarked[index] = self.mark(index, id_bound).err().map(|error| error.to_string());
-    }
-
-    fn unmarked(&self) -> Option<&str> {
-        self.unmarked.iter().find_map(Option::as_deref)
-    }
-}
 
 /// The ceilings of a daemon: who decides on them, who writes them, and the locks of the worker IDs they are for.
 #[derive(Debug)]
@@ -121,7 +70,8 @@ impl Ceilings {
         let mut worker_ids = WorkerIds::default();
         worker_ids.extend(locks);
         for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
-            // What the state has durable, also where the coordinator allows less: an older copy of the state has less.
+            // The state's durable ceiling, even if the coordinator allows less: an older copy of the state has a lower
+            // one.
             worker_ids.note_granted(index, managed.source().numbering().id_bound(durable));
             managed.grant(managed.first_grant(durable));
         }
@@ -151,8 +101,8 @@ impl Ceilings {
         })
     }
 
-    /// Returns the ceilings with the result of the next step of a start. If it failed, they are trimmed: no ID was handed
-    /// out, and the next start goes on above them only if that fails too.
+    /// Returns the ceilings with the result of the next step of a start. If that step failed, they are trimmed, because no
+    /// ID was handed out. Only if the trim fails as well, the next start begins above them.
     pub(crate) fn or_trim<T, E>(self, step: Result<T, E>) -> Result<(T, Ceilings), E> {
         match step {
             Ok(done) => Ok((done, self)),
@@ -168,7 +118,7 @@ impl Ceilings {
         self.keeper.sources()
     }
 
-    /// Runs until told to stop, then seals and trims.
+    /// Runs until `stopping` is set, then seals and trims.
     ///
     /// # Errors
     /// As [`seal_and_trim`](Ceilings::seal_and_trim).
@@ -198,14 +148,14 @@ impl Ceilings {
                 self.begin_join(request, reading);
                 continue;
             }
-            // From one look to the next: ceilings that are raised less often than each period have to reach further.
+            // The pause counts from look to look, because ceilings that are raised less often must reach further.
             thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
         }
         observer.end(common);
         self.seal_and_trim()
     }
 
-    /// Takes what storage has done, looks, and has storage write what the keeper wants.
+    /// Takes the outcomes of storage, looks, and passes the keeper's writes to storage.
     fn look(&mut self, reading: Reading, metrics: &Metrics) -> Looked {
         if self.keeper.lost().is_none()
             && let Err(taken_over) = self.worker_ids.still_ours()
@@ -263,7 +213,7 @@ impl Ceilings {
         }
     }
 
-    /// Has the fleet thread raise the fleet's ceilings.
+    /// Passes a raise of the fleet's ceilings to the fleet thread.
     fn write_to_fleet(&mut self, write: Write, reading: Reading) {
         let Some(fleet) = &mut self.fleet else { return };
         self.fleet_asked_at = reading.boot;
@@ -303,72 +253,16 @@ impl Ceilings {
         }
     }
 
-    /// Starts sources beside those that run, by the rules of a start, from what is known of the state: this waits for no
-    /// storage. The reply comes when their first ceilings are durable, or cannot be by the deadline.
-    fn begin_join(&mut self, request: JoinRequest, reading: Reading) {
-        let JoinRequest { joining, reply } = request;
-        let now = self.keeper.believe(reading);
-        let running: Vec<_> = self.keeper.sources().cloned().collect();
-        let planned =
-            start_sources::plan_joining(&running, &self.retired, joining, self.state_dir.as_deref(), now);
-        let begun = planned.and_then(|Planned { sources, locks, joined }| {
-            if let Some(taken_over) = self.keeper.lost() {
-                return Err(taken_over.to_string());
-            }
-            self.keeper.join(sources, now).map_err(|_| {
-                String::from("storage has not answered an earlier reload yet; reload again later")
-            })?;
-            Ok((locks, joined))
-        });
-        match begun {
-            Ok((locks, joined)) => {
-                self.worker_ids.extend(locks);
-                let deadline = reading.boot.after(JOIN_TIMEOUT);
-                self.pending = Some(PendingJoin { joined, reply, deadline });
-            }
-            Err(reason) => _ = reply.send(Err(reason)),
-        }
-    }
-
-    /// Gives a join up that took too long, or that can never end because the locks are lost.
-    fn end_join_that_cannot(&mut self, reading: Reading) {
-        let Some(pending) = &self.pending else { return };
-        let reason = match self.keeper.lost() {
-            Some(taken_over) => taken_over.to_string(),
-            None if reading.boot >= pending.deadline => format!(
-                "storage did not make the first ceilings of the new sources durable within {JOIN_TIMEOUT:?}; reload again \
-                 when it answers"
-            ),
-            None => return,
-        };
-        self.keeper.give_up_joining();
-        self.refuse_join(reason);
-    }
-
-    /// The keeper has given the joining sources up: their worker IDs are free at once.
-    fn refuse_join(&mut self, reason: String) {
-        self.worker_ids.truncate(self.keeper.sources().count());
-        if let Some(pending) = self.pending.take() {
-            let _ = pending.reply.send(Err(reason));
-        }
-    }
-
-    fn finish_join(&mut self) {
-        let Some(PendingJoin { joined, reply, .. }) = self.pending.take() else { return };
-        // In the state their records have taken the place of these.
-        self.retired.retain(|record| !joined.sources.iter().any(|source| is_record_of(record, source)));
-        let _ = reply.send(Ok(joined));
-    }
-
     /// Ends all claims, and lowers the ceilings to what was claimed. Waits for storage.
     ///
     /// # Errors
-    /// Why the ceilings could not be trimmed: the next start goes on above the old ones.
+    /// The ceilings could not be trimmed. The next start begins above the old ones.
     pub(crate) fn seal_and_trim(mut self) -> Result<(), StoreError> {
         let trims = self.keeper.seal();
-        // Perhaps since the last look.
+        // The locks may have been lost since the last look.
         let is_lost = self.keeper.lost().is_some() || self.worker_ids.still_ours().is_err();
-        // The machine first: it must never remember more than the state says. Nothing above the cursor was handed out.
+        // The marks are lowered first, because a mark must never be above the state. Nothing above the cursor was handed
+        // out.
         let marked = trims.iter().filter(|_| !is_lost).try_for_each(|&(index, cursor)| {
             self.worker_ids.mark(index, self.keeper.id_bound(index, cursor))
         });
@@ -382,7 +276,7 @@ impl Ceilings {
         let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trim));
         marked.map_err(|error| StoreError::new(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
-        // After the state: it must never say more than the fleet.
+        // The fleet is lowered after the state, because the state must never be above the fleet's bound.
         if let Some(fleet) = self.fleet.filter(|_| !is_lost)
             && let Err(reason) = fleet.end(bounds)
         {
@@ -399,7 +293,7 @@ pub(super) fn is_record_of(record: &Record, source: &Source) -> bool {
     record.name == source.name() && record.numbering == *source.numbering()
 }
 
-/// The keeper's events that are no check's, as far as they were logged.
+/// The logged state of keeper events that no check covers.
 #[derive(Debug, Default)]
 struct Logged {
     marks_fail: rate_limited_log::LoggedState<bool>,

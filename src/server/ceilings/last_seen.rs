@@ -6,7 +6,7 @@ use crate::clock::{BootMicros, Observed, Reading};
 use crate::keeper::{Looked, PERIOD, Reach, Written};
 use snowbank_client::layout::Position;
 
-/// From one look of the keeper to the next, wall − boot changes by far less than this where the wall clock is only slewed.
+/// The least change of wall − boot between two looks that counts as a step. A slewed clock changes it by far less.
 const STEP_US: i64 = 100_000;
 
 /// A direction in which the wall clock stepped.
@@ -29,14 +29,14 @@ pub(crate) struct LastSeen {
     pub(crate) failures: u64,
     /// Why the last try to raise failed.
     pub(crate) failing: Option<String>,
-    /// The same of the fleet's coordinator, and why it did not answer the last look.
+    /// Why the last try to raise the fleet's ceilings failed, and why the coordinator did not answer the last look.
     pub(crate) fleet_failing: Option<String>,
     pub(crate) fleet_silence: Option<String>,
     /// Raises of the fleet's ceilings that are durable.
     pub(crate) fleet_raises: u64,
     /// By source, the fleet's ceilings. Empty without a fleet.
     pub(crate) fleet_ceilings: Vec<Position>,
-    /// Why the worker IDs or the state may be another's.
+    /// Why another process may have the worker IDs or the state.
     pub(crate) lost: Option<String>,
     /// Since when a write is under way, and after how long it is slow.
     pub(crate) write_under_way_since: Option<BootMicros>,
@@ -44,7 +44,7 @@ pub(crate) struct LastSeen {
     /// When a step was last looked for, and wall − boot then.
     compared_at: BootMicros,
     offset_us: i64,
-    /// Which way it stepped just before: a clock that stands steps back with each look, and that is one step.
+    /// The direction of the last step. A clock that stands seems to step back with each look, which counts as one step.
     stepped: Option<Direction>,
 }
 
@@ -77,7 +77,7 @@ impl LastSeen {
         self.count_steps(reading);
         self.clock = looked.clock;
         self.lost = looked.taken_over.as_ref().map(ToString::to_string);
-        // `None` also where nobody asks: a failure of long ago must not keep the next request from trying.
+        // Also `None` if no client asks: an old failure must not keep the next request from a new try.
         self.failing = looked.failure.as_ref().map(ToString::to_string);
         self.fleet_failing = looked.fleet_failure.as_ref().map(ToString::to_string);
         self.fleet_ceilings.clone_from(&looked.fleet_ceilings);
@@ -89,7 +89,7 @@ impl LastSeen {
         let change_us = reading.offset_us().saturating_sub(self.offset_us);
         let is_step = change_us.abs() >= STEP_US;
         if !is_step && reading.boot.since(self.compared_at) < PERIOD / 2 {
-            // A look right after another, for a write that ended: of a clock that stands it sees nothing.
+            // A look right after another cannot show whether the clock stands.
             return;
         }
         (self.compared_at, self.offset_us) = (reading.boot, reading.offset_us());
@@ -110,7 +110,7 @@ impl LastSeen {
         }
         self.write_under_way_since = None;
         match written {
-            // Its failure is the reload's.
+            // The reload reports its failure.
             Written { is_join: true, .. } => {}
             Written { is_durable: false, .. } => self.failures += 1,
             Written { began, .. } => {

@@ -1,5 +1,7 @@
 //! Lines for the operator about the start of a source.
 
+use std::time::Duration;
+
 use crate::ceiling::store::{Claimant, Record};
 use crate::clock::Now;
 use crate::config::SourceSettings;
@@ -21,8 +23,8 @@ pub(super) fn sorts_below((passed_over, source): (&Option<Record>, &SourceSettin
     let (layout, worker_ids) = record.numbering.snowflake()?;
     let until = layout.rfc3339(record.instant()?);
     Some(Note::Warning(format!(
-        "source {name:?} starts at the clock, and IDs of worker IDs {worker_ids} were granted until {until}: none comes \
-         twice, and until then new IDs sort below those"
+        "source {name:?} starts at the clock, and IDs of worker {worker_ids} were granted until {until}: none comes twice, \
+         and until then new IDs sort below those"
     )))
 }
 
@@ -37,6 +39,9 @@ pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<
     )))
 }
 
+/// The wait for a source's first tick up to which nobody has to act: requests wait for so long by default.
+const SHORT_WAIT: Duration = Duration::from_secs(1);
+
 /// Returns a note with the remedy if the clock is too far behind a source's start.
 pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
     let source = managed.source();
@@ -44,12 +49,13 @@ pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
     let (layout, _) = source.numbering().snowflake()?;
     let until = layout.rfc3339(now.after(wait).wall);
     let remedy = match source.is_yet_to_begin(now) {
+        true if wait <= SHORT_WAIT => return None,
         true => {
             "without a state a start waits for the next tick; keep a state (state_dir) if that takes too long"
         }
         false => {
-            "IDs were granted further ahead of this clock than max_ahead; set the clock right, or, if it is right, give \
-             the source a worker ID that was never used"
+            "IDs were granted further ahead of this clock than max_ahead and on_step_back allow; set the clock right, or, \
+             if it is right, give the source a worker ID that was never used"
         }
     };
     let line = || format!("source {name:?} refuses requests with clock_behind until {until}: {remedy}");

@@ -1,14 +1,16 @@
 //! The start of sources: their first positions, above everything stored, and their first ceilings.
 
 mod first_position;
+mod joining;
+mod marks;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::first_position::{FirstPosition, guard};
-use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
-use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, LockError, Marked, Owner, WorkerLocks};
+use crate::ceiling::store::{self, Claimant, DiskStore, Plan, Record, StateDir};
+use crate::ceiling::{CeilingRule, Grant, HostIdentity, LockError, Owner, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, StepRule, Wall};
 use crate::config::SourceSettings;
 use crate::fleet::{Taken, rules};
@@ -19,6 +21,9 @@ use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
 use snowbank_client::layout::{Position, UnixMicros};
+
+pub(crate) use self::joining::{Joined, Joining};
+pub(super) use self::joining::{Planned, plan_joining};
 
 /// The use of state that outlasts a restart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -155,22 +160,22 @@ impl Found {
         Ok(rules::is_newest(&locks.marks()?, worker_ids, &self.owner.state, stored))
     }
 
-    /// Returns the wall clock as far as it is believed before the worker IDs are known.
+    /// Returns the believed wall clock at a moment when the worker IDs are not known yet.
     pub(crate) fn believed(&self, rule: StepRule, first: Reading) -> UnixMicros {
         let used: Vec<Numbering> = self.records.iter().map(|record| record.numbering.clone()).collect();
         Wall::new(rule, first, self.remembered(&used, first)).believe(first).wall
     }
 
-    /// Returns whether the wall clock went its own way since the last owner wrote in this boot: the machine may have been
-    /// restored from a snapshot.
+    /// Returns whether the clocks have jumped against each other since the last owner wrote in this boot. The machine may
+    /// have been restored from a snapshot.
     pub(crate) fn has_jumped(&self, first: Reading) -> bool {
         let here = &self.here.boot;
         let latest = self.records.iter().filter(|it| it.boot == *here).max_by_key(|record| record.instant());
         latest.is_some_and(|last| first.has_jumped_from(last.wall_minus_boot_us))
     }
 
-    /// Returns the last owner's knowledge of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
-    /// granted. A clock that was ahead and was put right counts only for the worker IDs that were used then.
+    /// Returns the time as the last owner knew it: wall − boot if it ran in this boot of the machine, otherwise how far
+    /// ceilings were granted. A clock that was ahead and was corrected counts only for the worker IDs that were used then.
     pub(crate) fn remembered(&self, numberings: &[Numbering], first: Reading) -> Remembered {
         let is_used = |record: &&Record| {
             let mut configured = numberings.iter();
@@ -247,9 +252,11 @@ impl Found {
         fleet: FromFleet<'_>,
         now: Now,
     ) -> Result<Starts, StartError> {
-        let sources = settings.iter().zip(numberings).enumerate();
-        let claimants: Vec<_> =
-            sources.map(|(index, source)| claimant(source, fleet.taken(index).is_some())).collect();
+        let claimant_at = |(index, (source, numbering))| Claimant {
+            in_fleet: fleet.taken(index).is_some(),
+            ..claimant(source, numbering)
+        };
+        let claimants: Vec<_> = settings.iter().zip(numberings).enumerate().map(claimant_at).collect();
         let plan = store::plan(&self.records, &claimants, now.wall);
         let plan = plan.map_err(|error| error.in_directory(self.directory.as_ref().map(StateDir::path)))?;
         let Plan { starts, passed_over, mut retired } = plan;
@@ -279,174 +286,14 @@ impl Found {
         let let_go = retired.extract_if(.., |record| fleet.held.contains(&record.key())).collect();
         Ok(Starts { positions, retired, let_go, notes })
     }
-
-    /// Raises a start above what the machine remembers of its worker IDs. With it comes what the operator should know.
-    ///
-    /// Of worker IDs that are lent the state may have let its record go, so that a mark of its own does not make it an older
-    /// copy. The mark bounds all that this machine granted, and the coordinator's key what other machines did.
-    ///
-    /// # Errors
-    /// The state is an older copy of the one that was granted them.
-    fn start_above_marks(
-        &self,
-        (claimant, rule, is_lent): (&Claimant<'_>, &CeilingRule, bool),
-        start: &mut Position,
-        locks: &WorkerLocks,
-        now: Now,
-    ) -> Result<Option<Note>, StartError> {
-        let Claimant { name, numbering, .. } = *claimant;
-        let marks = locks.marks()?;
-        let latest = ceiling::latest_grant(rule, now.wall);
-        if let Some(end) = ceiling::beyond(&marks, numbering, *start, latest) {
-            return Err(StartError::ClockBehind(too_far(claimant, end, locks, latest)));
-        }
-        let end = match ceiling::compare(&marks, numbering, *start, &self.records) {
-            Marked::Below => return Ok(None),
-            Marked::Released => return Err(moved_away(claimant).into()),
-            Marked::SinceThisCopy(end) if !is_lent => end,
-            Marked::ByAnother(end) | Marked::SinceThisCopy(end) => {
-                *start = end;
-                return Ok(None);
-            }
-        };
-        let until = ceiling::instant_of(numbering, end);
-        // A counter goes on above its mark at once.
-        let (shown, once) = match numbering.snowflake() {
-            Some((layout, _)) => {
-                let until = layout.rfc3339(until);
-                (until.clone(), format!(" once the clock is past {until}"))
-            }
-            None => (format!("number {}", numbering.id_bound(end)), String::new()),
-        };
-        if !self.adopt {
-            let path = self.directory.as_ref().map(|directory| directory.path().display().to_string());
-            return Err(StartError::OlderState(format!(
-                "the state in {} is older than the one that served on this machine: to source {name:?} IDs were \
-                 granted until {shown} since; put the newest state directory back, or, if it is lost, start with \
-                 --adopt-state{once}",
-                path.unwrap_or_default()
-            )));
-        }
-        let wait_us = until.0.saturating_sub(now.wall.0);
-        if wait_us > 0 {
-            let wait = Duration::from_millis(wait_us.unsigned_abs().div_ceil(1_000));
-            return Err(StartError::ClockBehind(format!(
-                "the state is older than the one that served on this machine: to source {name:?} IDs were granted until \
-                 {shown}, and the clock gets there in {wait:?}; start with --adopt-state then"
-            )));
-        }
-        *start = end;
-        Ok(Some(Note::Warning(format!(
-            "adopted an older copy of the state: source {name:?} starts above all IDs granted until {shown}; the newer \
-             one must never be used again"
-        ))))
-    }
 }
 
-fn moved_away(claimant: &Claimant<'_>) -> PlanError {
-    PlanError::Released { name: claimant.name.to_owned(), numbering: Box::new(claimant.numbering.clone()) }
-}
-
-/// Returns the refusal of a mark that no daemon with this clock can have written.
-fn too_far(claimant: &Claimant<'_>, end: Position, locks: &WorkerLocks, latest: UnixMicros) -> String {
-    let Claimant { name, numbering, .. } = *claimant;
-    let decimals = numbering.snowflake().map_or(0, |(layout, _)| layout.decimals());
-    let shown = |instant: UnixMicros| instant.rfc3339(decimals);
-    format!(
-        "source {name:?}: the mark in {} is of IDs until {}, and by this clock none can have been granted after {}; set the \
-         clock right, give the source worker IDs that were never used, or wait; if no daemon's clock was ever so far ahead, \
-         find out who wrote the mark, and remove the file",
-        locks.furthest().display(),
-        shown(ceiling::instant_of(numbering, end)),
-        shown(latest),
-    )
-}
-
-fn claimant<'a>((source, numbering): (&'a SourceSettings, &'a Numbering), in_fleet: bool) -> Claimant<'a> {
+fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claimant<'a> {
     let catch_up = match source.on_step_back {
         OnStepBack::Ride => source.max_ahead,
         OnStepBack::Wait => Duration::ZERO,
     };
-    Claimant { name: &source.name, numbering, max_ahead: source.max_ahead, catch_up, in_fleet }
-}
-
-/// A source that joins those of a running daemon. Dropped, it gives its worker IDs back.
-#[derive(Debug)]
-pub(crate) struct Joining {
-    pub(crate) settings: SourceSettings,
-    pub(crate) numbering: Numbering,
-    pub(crate) locks: WorkerLocks,
-}
-
-/// Sources that have joined, under their first ceilings.
-#[derive(Debug, Default)]
-pub(crate) struct Joined {
-    pub(crate) sources: Vec<Arc<Source>>,
-    /// Lines for the operator about how they started.
-    pub(crate) notes: Vec<Note>,
-}
-
-/// Sources that may start once their first ceilings are durable.
-pub(super) struct Planned {
-    pub(super) sources: Vec<ManagedSource>,
-    pub(super) locks: Vec<WorkerLocks>,
-    /// The result of the reload then.
-    pub(super) joined: Joined,
-}
-
-/// Starts sources beside those that run, by the rules of a start. `retired` are the stored records beside the running
-/// sources' own. Only the locks of worker IDs are read.
-///
-/// # Errors
-/// Why one cannot start.
-pub(super) fn plan_joining(
-    running: &[Arc<Source>],
-    retired: &[Record],
-    joining: Vec<Joining>,
-    state_dir: Option<&Path>,
-    now: Now,
-) -> Result<Planned, String> {
-    // How far a running source may be ahead was decided when it started.
-    let (max_ahead, catch_up, in_fleet) = (Duration::ZERO, Duration::ZERO, false);
-    let running = running.iter().map(|source| (source.name(), source.numbering()));
-    let running: Vec<_> = running
-        .map(|(name, numbering)| Claimant { name, numbering, max_ahead, catch_up, in_fleet })
-        .collect();
-    let claimants: Vec<_> =
-        joining.iter().map(|new| claimant((&new.settings, &new.numbering), in_fleet)).collect();
-    let plan = store::plan_beside(&running, retired, &claimants, now.wall);
-    let plan = plan.map_err(|error| error.in_directory(state_dir).to_string())?;
-    let is_kept = state_dir.is_some();
-    let mut planned = Planned { sources: Vec::new(), locks: Vec::new(), joined: Joined::default() };
-    let starts = plan.starts.into_iter().zip(plan.passed_over);
-    for (Joining { settings, numbering, locks }, (start, passed_over)) in joining.into_iter().zip(starts) {
-        planned.joined.notes.extend(sorts_below((&passed_over, &settings)));
-        if start.is_none() && is_kept {
-            planned.joined.notes.push(first_time(&settings));
-        }
-        let guard = guard(&numbering, retired, now);
-        let start = start.map_or(guard, |start| start.max(guard));
-        // The state is in use: what was granted to these worker IDs since it was read, another state's daemon did.
-        let marks = locks.marks().map_err(|error| error.to_string())?;
-        let latest = ceiling::latest_grant(&rule_of(&settings, &numbering), now.wall);
-        if let Some(end) = ceiling::beyond(&marks, &numbering, start, latest) {
-            return Err(too_far(&claimant((&settings, &numbering), in_fleet), end, &locks, latest));
-        }
-        let start = match ceiling::compare(&marks, &numbering, start, &[]) {
-            Marked::Below => start,
-            Marked::ByAnother(end) | Marked::SinceThisCopy(end) => end,
-            Marked::Released => {
-                return Err(moved_away(&claimant((&settings, &numbering), in_fleet)).to_string());
-            }
-        };
-        let start = FirstPosition::of(start, guard, (&settings.name, &numbering), retired, &marks);
-        let managed = manage(&settings, numbering, start, is_kept, now);
-        planned.joined.notes.extend(not_reached(&managed, now));
-        planned.joined.sources.push(Arc::clone(managed.source()));
-        planned.sources.push(managed);
-        planned.locks.push(locks);
-    }
-    Ok(planned)
+    Claimant { name: &source.name, numbering, max_ahead: source.max_ahead, catch_up, in_fleet: false }
 }
 
 fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {
@@ -454,7 +301,7 @@ fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 
-/// A source that may not claim anything yet.
+/// Creates a source that may not claim anything yet.
 fn manage(
     settings: &SourceSettings,
     numbering: Numbering,
@@ -477,7 +324,7 @@ fn manage(
     let grant = Grant::new(Position(0));
     let position = start.position;
     let source = Source::new(settings.name.clone(), numbering, rules, grant, position, now);
-    // Where nothing is kept, the next start in this tick would ride from the same place.
+    // Without a stored state, another start in this tick would catch up from the same position.
     let source = if is_kept { source } else { source.begins_with_the_clock() };
     ManagedSource::new(Arc::new(source), rule, position, now).leaving(start.unclaimed)
 }

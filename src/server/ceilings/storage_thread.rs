@@ -1,11 +1,12 @@
-//! The storage thread: does one job after another on the state directory, as slowly as the disk likes. Nobody waits for it
-//! but a clean stop, and that not for long.
+//! The storage thread: does one job after another on the state directory, however slow the disk is. Only a clean stop
+//! waits for it, and not for long.
 //!
-//! It looks at the state's lock and file before each write, and again before it reports the outcome. The second look is why
-//! a state that is taken over while storage hangs repeats no ID. Another daemon can lock the state only once the lock's name
-//! was removed, and reads the ceilings after that. An outcome is reported only if the name was still there after the write:
-//! then the other daemon reads that ceiling or a higher one, and starts there. So everything that was ever granted lies
-//! below its start, however late this thread finds out. The locks of worker IDs are the keeper's thread's to look at.
+//! It checks the state's lock and file before each write, and again before it reports the outcome. Because of the second
+//! check, no ID is repeated if another daemon takes the state over while storage hangs. The other daemon can lock the
+//! state only after the lock's name was removed, and reads the ceilings after that. An outcome is reported only if the
+//! name was still there after the write: then the other daemon reads that ceiling or a higher one, and starts there. So
+//! everything that was ever granted lies below its start, however late this thread notices. The keeper's thread checks the
+//! locks of worker IDs.
 
 use std::io;
 use std::sync::Arc;
@@ -44,11 +45,11 @@ pub(super) enum Done {
     Trimmed(Result<(), StoreError>),
     /// The state is still this process's.
     Ours,
-    /// It may be another's. Nothing was written since this was found out.
+    /// Another process may have the state. Nothing was written after this was noticed.
     Lost(TakenOver),
 }
 
-/// The handle of the storage thread. The thread ends, and gives the state's lock back, when this is dropped.
+/// The handle of the storage thread. When this is dropped, the thread ends and releases the state's lock.
 #[derive(Debug)]
 pub(super) struct Storage(JobThread<Job, Done>);
 

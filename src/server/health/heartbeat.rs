@@ -7,9 +7,8 @@
 //!          └─▶ all have answered: the service manager's watchdog is fed
 //! ```
 //!
-//! A thread that is blocked, spins or is gone never answers, and the round never ends. The storage thread is not asked: a
-//! slow disk is no fault of the daemon, which serves up to its ceilings and then refuses, and a restart would wait for the
-//! same disk.
+//! A thread that is blocked, spins or has ended never answers, and the round never ends. The storage thread is not asked.
+//! On a slow disk the daemon serves up to its ceilings and then refuses, and a restart would wait for the same disk.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::server::shared::wake_ups::WakeUps;
 
-/// Asks all threads for a sign of life, and collects their answers.
+/// Asks all threads to answer, and collects their answers.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     /// The number of the last round. Threads answer with it.
@@ -77,7 +76,7 @@ impl Heartbeat {
         }
     }
 
-    /// Returns the last round, which a look of the keeper that begins now answers.
+    /// Returns the last round. A look of the keeper that begins now answers it.
     pub(crate) fn round(&self) -> u64 {
         self.round.load(Ordering::Acquire)
     }

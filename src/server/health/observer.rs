@@ -16,9 +16,9 @@ use snowbank_client::protocol::ErrorCode;
 
 /// The time between two looks. The keeper looks each [`keeper::PERIOD`], some milliseconds more or less.
 const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100));
-/// The time between two looks at a daemon that nobody has used for minutes, so that it costs next to nothing.
+/// The time between two looks at a daemon that was not used for minutes, so that it costs next to nothing.
 const UNUSED_PERIOD: Duration = Duration::from_secs(5);
-/// The time for which a check must be better before that is logged. Of a check that flaps, the log then has two lines.
+/// The time for which a check must be better before that is logged. A check that flaps then causes two lines.
 const SETTLED: Duration = Duration::from_secs(5);
 /// The codes of refusals by the daemon. The other codes are mistakes of a client, whose error names them.
 const REFUSALS: [ErrorCode; 4] =
@@ -35,7 +35,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Looks, if the last look is a second ago, or some seconds where no source is in use.
+    /// Looks, if the last look was a second ago, or five seconds if no source is in use.
     pub(crate) fn look(&mut self, common: &Common, reading: Reading, is_in_use: bool) {
         let period = if is_in_use { PERIOD } else { UNUSED_PERIOD };
         if self.looked_at.is_some_and(|looked_at| reading.boot.since(looked_at) < period) {
@@ -49,7 +49,7 @@ impl Observer {
         self.changes.lines(&status, now).iter().for_each(Line::log);
     }
 
-    /// Logs the refusals that no line has told yet, at the end of the daemon.
+    /// Logs the refusals that were not logged yet, when the daemon ends.
     pub(crate) fn end(&mut self, common: &Common) {
         if let Some(line) = self.refusals.rest(&common.status()) {
             tracing::warn!("{line}");
@@ -191,12 +191,12 @@ fn readiness_line(status: &Status) -> Line {
     }
 }
 
-/// The refusals that the log has told.
+/// The refusals that were logged.
 #[derive(Debug, Default)]
 struct Refusals {
     /// By code.
     logged: [u64; REFUSALS.len()],
-    /// The requests that were served. Those refused because of a stop count for no source.
+    /// The requests that were served. Requests that a stop refused are not among them.
     served: u64,
     uptime_s: f64,
     logged_at: Option<Instant>,

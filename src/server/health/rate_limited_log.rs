@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time between two log lines of one kind of event. A page of the journal then holds an hour of them.
+/// The time between two log lines of one kind of event: an hour of them fits a page of the journal.
 pub(super) const PERIOD: Duration = Duration::from_secs(60);
-/// The time between two log lines about one state. Of a state that flaps faster, the log shows samples.
+/// The time between two log lines about one state. If a state flaps faster, the log shows samples of it.
 const SETTLED: Duration = Duration::from_secs(10);
 
 /// Events of one kind. The first is logged at once, later ones once in [`PERIOD`] with their number.

@@ -1,5 +1,5 @@
-//! The daemon's status, gathered from counters, sources, the keeper's last look and the acceptors. On the main thread or any
-//! other: it only reads, and nothing waits for it.
+//! The daemon's status, gathered from counters, sources, the keeper's last look and the acceptors. Any thread may gather
+//! it: it only reads, and blocks no other thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -16,14 +16,14 @@ use crate::server::shared::live_config::LiveConfig;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::protocol::Info;
 
-/// The longest that a start waits for its peers. One that is down refuses at once, and a network answers within
-/// milliseconds, so only a start beside a peer that is cut off takes so long.
+/// The longest that a start waits for its peers. A peer's machine answers or refuses within milliseconds, so a start takes
+/// this long only if a peer is cut off.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time from one look to the next. Two daemons with one worker ID have as long to hand out IDs unnoticed.
+/// The time from one look to the next. Two daemons with one worker ID may hand out IDs unnoticed for that time.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The same while a peer does not answer, so that it is known soon after it is back.
+/// The time from one look to the next while a peer does not answer, so that its return is noticed soon.
 const SILENT_PERIOD: Duration = Duration::from_secs(1);
 
 /// The longest wait for an answer while the daemon runs. It outlasts a peer's restart.
@@ -55,7 +55,7 @@ pub(super) fn refuse_shared(
     }
 }
 
-/// Returns the address of an inherited socket of clients. Until the start is over nobody answers there.
+/// Returns the address of an inherited socket for clients. The daemon does not answer there until its start is over.
 fn own_socket((purpose, address): &(Purpose, Address)) -> Option<SocketAddr> {
     match (purpose, address) {
         (Purpose::Clients(_), Address::Tcp { host, port } | Address::Tls { host, port }) => {
@@ -73,7 +73,7 @@ fn leads_to(address: SocketAddr, listener: SocketAddr) -> bool {
         && (address.ip() == listener.ip() || listener.ip().is_unspecified() && is_here())
 }
 
-/// Asks the peers now and then, for the status. Never completes.
+/// Asks the peers every few seconds, for the status. Never completes.
 pub(super) async fn watch(common: Arc<Common>) {
     let mut live_config = common.live_config.clone();
     loop {
@@ -85,7 +85,7 @@ pub(super) async fn watch(common: Arc<Common>) {
     }
 }
 
-/// Asks the peers of one configuration now and then. Never completes.
+/// Asks the peers of one configuration every few seconds. Never completes.
 async fn watch_by(config: &LiveConfig, common: &Common) {
     let Some(access) = &config.peers else {
         common.metrics.peers().clear();
@@ -100,7 +100,7 @@ async fn watch_by(config: &LiveConfig, common: &Common) {
     }
 }
 
-/// Compares this daemon with the peers that answered. One that is this daemon itself is left out.
+/// Compares this daemon with the peers that answered. Leaves out this daemon itself.
 fn judge(info_json: &[u8], answers: Vec<Answer>) -> Vec<PeerStatus> {
     let own = Info::from_json(info_json).ok();
     let own_instance = own.as_ref().and_then(|own| own.instance.clone());

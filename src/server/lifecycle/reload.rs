@@ -26,8 +26,8 @@ use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 
-/// The time for which a reload waits for the shards. A turn takes far less. A thread that is blocked longer takes up the newest
-/// configuration when it goes on.
+/// The time for which a reload waits for the shards. A turn takes far less. A thread that is blocked longer takes up the
+/// newest configuration when it continues.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The reason why the old configuration stays live. Prints as a line for each reason.
@@ -69,9 +69,9 @@ pub struct Reloaded {
     pub changed: Vec<Changed>,
     /// The names of sources that have joined.
     pub joined: Vec<String>,
-    /// True if the token file holds other tokens.
+    /// True if the tokens in the token file have changed.
     pub tokens: bool,
-    /// True if TLS listeners show another certificate, or accept other clients.
+    /// True if the certificate of TLS listeners or the clients that they accept have changed.
     pub certificates: bool,
     /// Notes for the operator, a line each.
     pub notes: Vec<Note>,
@@ -144,18 +144,11 @@ impl Reloader {
         let shards = settings.shards.get();
         let new = sources.into_iter().map(|source| Supply::new(source, shards));
         let supplies: Vec<Supply> = before.supplies.iter().cloned().chain(new).collect();
+        // Nothing below fails, except when the daemon stops.
+        access.supersede(&before.facts.access, clock::os::boot());
         let live_config = |version, info_json| {
             let facts = Facts::new(&settings, info_json, access.clone());
-            let text = settings.to_text();
-            LiveConfig {
-                version,
-                facts,
-                limits: settings.limits.clone(),
-                peers: secrets.peers.clone(),
-                clock_tolerance: settings.fleet.clock_tolerance,
-                supplies: supplies.clone(),
-                text,
-            }
+            LiveConfig::new(version, &settings, facts, secrets.peers.clone(), supplies.clone())
         };
         if !names.is_empty() {
             // A client that learns of a source from INFO may request its IDs from any shard. So all shards have the source
@@ -250,7 +243,7 @@ impl Reloader {
 /// Gives the sources that run the worker IDs that were picked for them at the start.
 ///
 /// # Errors
-/// A source would join a daemon of a fleet: its worker IDs are taken at a start alone.
+/// A source would join a daemon in a fleet. Only a start takes worker numbers.
 fn keep_picked(running: &Settings, wanted: &mut Settings) -> Result<(), StartError> {
     for (source, wanted) in running.sources.iter().zip(&mut wanted.sources) {
         if source.name == wanted.name {

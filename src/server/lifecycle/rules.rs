@@ -2,23 +2,22 @@
 
 use super::info::{describe, describe_to};
 use crate::access::{Identity, Rules};
-use crate::clock;
 use crate::config::{Secrets, Settings};
 use crate::server::shared::start_error::StartError;
 
-/// Returns the rules. `before` are those until a reload: identities of the same name go on with their counts and rates.
+/// Returns the rules. `before` are those until a reload: identities of the same name go on with their counts, and with their
+/// rates once the rules supersede those.
 pub(super) fn rules(
     settings: &Settings,
     secrets: &Secrets,
     instance: &str,
     before: &Rules,
 ) -> Result<Rules, StartError> {
-    let (info_json, now) = (describe(settings, instance)?, clock::os::boot());
-    let place = (settings.shards.get(), now);
+    let info_json = describe(settings, instance)?;
     let identities = settings.identities.iter().map(|identity| {
         let info_json = describe_to(identity, &info_json)?;
         let before = before.identities().get(&identity.name).map(AsRef::as_ref);
-        let made = Identity::new(identity, &settings.sources, info_json, place, before);
+        let made = Identity::new(identity, &settings.sources, info_json, settings.shards.get(), before);
         Ok((made, identity.certificate_names.clone()))
     });
     let identities = identities.collect::<Result<Vec<_>, StartError>>()?;

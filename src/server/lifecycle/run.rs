@@ -59,7 +59,7 @@ impl Server {
             let mut admin = serve_admin(admin, &common);
             admin.spawn(peers::watch(Arc::clone(&common)));
             let drained_by = accept_until(stop, listeners, inboxes, &common).await;
-            // Until the shards have answered, the operator can see that they do.
+            // Admin listeners serve until the shards have answered, so that the operator can watch.
             shards.stop(drained_by).await;
             admin.shutdown().await;
             drained_by
@@ -122,7 +122,7 @@ async fn accept_until(
     // The listeners close with the acceptors. From here on connections are refused, or wait for the next daemon where a
     // service manager holds the sockets.
     let all_ended = async { while acceptors.join_next().await.is_some() {} };
-    // An acceptor that cannot hand on a connection waits for a shard that does not take it.
+    // An acceptor may wait for a shard that does not take its connection.
     let drain_timeout = common.live_config.borrow().limits.drain_timeout;
     let drained_by = Instant::now() + drain_timeout;
     let _ = tokio::time::timeout(drain_timeout, all_ended).await;

@@ -32,7 +32,7 @@ use crate::server::shared::start_error::StartError;
 use crate::shard::Shard;
 use crate::tls;
 
-/// A daemon that listens. Dropped without [`run`](Server::run), it ends without having served.
+/// A daemon that listens. If it is dropped without [`run`](Server::run), it ends without having served.
 pub struct Server {
     pub(super) listeners: Vec<(Protocol, Listener)>,
     pub(super) admin: Vec<Listener>,
@@ -59,7 +59,7 @@ impl Server {
     ) -> Result<(Server, Reloader), StartError> {
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
         let fleet = secrets.fleet.clone();
-        // First: a ceiling that was made durable before the machine was restored is no longer one.
+        // Opened first, because a ceiling that became durable before the machine was restored no longer counts.
         let kernel_log = KernelLog::open();
         let found = Found::open(state)?;
         let reading = clock::os::read();
@@ -94,10 +94,7 @@ impl Server {
         let (Opened { info_json, shards, listeners, admin }, access) = opened;
 
         let facts = Facts::new(settings, info_json, access);
-        let (limits, text) = (settings.limits.clone(), settings.to_text());
-        let clock_tolerance = settings.fleet.clock_tolerance;
-        let live_config =
-            LiveConfig { version: 0, facts, limits, peers: secrets.peers, clock_tolerance, supplies, text };
+        let live_config = LiveConfig::new(0, settings, facts, secrets.peers, supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
@@ -109,7 +106,7 @@ impl Server {
         ))
     }
 
-    /// Returns what the operator should know of the start, a line each.
+    /// Returns the notes for the operator about the start, a line each.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
@@ -137,7 +134,7 @@ fn number_and_lock(settings: &Settings) -> Result<(Vec<Numbering>, Vec<WorkerLoc
     Ok((numberings, locks))
 }
 
-/// Everything that can still fail once the first ceilings are durable.
+/// The parts of a start that can still fail after the first ceilings are durable.
 struct Opened {
     info_json: Vec<u8>,
     shards: Vec<(Shard, Runtime)>,

@@ -64,7 +64,7 @@ pub(crate) struct Admitted {
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     counts: [Arc<AtomicUsize>; 2],
-    /// Its place at its address. `None` of a Unix socket, and once its session has it.
+    /// Its place at its address. `None` for a Unix socket, and after its session has taken it.
     seat: Option<Seat>,
 }
 
@@ -229,7 +229,7 @@ async fn has_room(inboxes: &[Inbox], lobbies: &Lobbies, max_connections: usize) 
         match room {
             Room::Made => return true,
             Room::Full if inside + leaving == 0 => return false,
-            // Each guest is being served or may be about to speak. It is authorized, silent or gone after that.
+            // Each guest is being served or may be about to send. After that it is authorized, silent or gone.
             room => lobby::wait_for(room, changed).await,
         }
     }

@@ -11,13 +11,14 @@ use crate::config::Address;
 use crate::server::shared::start_error::StartError;
 use crate::system_error::{Attempt, SystemCause, cause_of};
 
-/// The bytes that the kernel takes for a client that reads nothing, beyond those on their way. The kernel has one pool for
+/// The bytes that the kernel queues for a client that reads nothing, beyond those in flight. The kernel has one pool for
 /// all TCP of the machine (`net.ipv4.tcp_mem`), and drops packets of every program once it is used up. With 128 KiB, 9,000
-/// clients that never read used 1.5 GB of it, and single IDs beside them took 200 ms. A long reply is no slower with 16 KiB.
+/// clients that never read used 1.5 GB of it, and single IDs beside them took 200 ms. A long reply is no slower with 16
+/// KiB.
 const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
-/// The bytes that the kernel keeps of requests that the daemon has not read: some 800. They come from the same pool, twice as
-/// many because of what each packet costs. A client that is not read waits in its own memory then.
+/// The bytes that the kernel keeps of requests that the daemon has not read: some 800. They come from the same pool, which
+/// counts twice as many because of each packet's overhead. The rest waits in the client's memory.
 const RECEIVED_BYTES_MAX: usize = 16 * 1024;
 
 /// The number of connections that the kernel keeps for the acceptor. The kernel clamps it to `net.core.somaxconn`, so that

@@ -1,9 +1,9 @@
-//! The lobby: connections that have not proved yet that they are clients. They shake hands over TLS, or owe a token, or
-//! owe the head of a request to the operator.
+//! The lobby: connections that have not proved yet that they are clients. They shake hands over TLS, have not sent their
+//! token, or have not sent the head of an admin request.
 //!
-//! A lobby has a limited number of places. When these run out, the guest whose peer has been silent for longest gives way to
-//! a newcomer. A guest whose bytes wait for the daemon is not silent, and one that has just come may be about to speak:
-//! newcomers wait for these.
+//! A lobby has a limited number of places. When these run out, the guest whose peer has been silent for longest gives way
+//! to a newcomer. A guest whose bytes wait for the daemon is not silent, and one that has just connected may be about to
+//! send: newcomers wait for these.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -100,7 +100,7 @@ pub(crate) async fn wait_for(room: Room, changed: Notified<'_>) {
     }
 }
 
-/// The figures of a lobby.
+/// The numbers of guests in a lobby.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Occupancy {
     /// The guests that have a place.
@@ -112,8 +112,8 @@ pub(crate) struct Occupancy {
 }
 
 impl Lobby {
-    /// Takes in a newcomer, which counts as heard. If all `places` are taken, the guest that has been silent for longest gives
-    /// way. If none has been silent for a moment, waits until one has or leaves.
+    /// Takes in a newcomer, which counts as heard. If all `places` are taken, the guest that has been silent for longest
+    /// gives way. If none has been silent for [`SILENT_FOR`], waits until one has, or until one leaves.
     pub(crate) async fn enter(self: &Arc<Self>, places: usize) -> Guest {
         loop {
             let changed = self.changed.notified();
@@ -181,7 +181,7 @@ impl Lobbies {
         }
     }
 
-    /// Returns the figures of both together.
+    /// Returns the numbers of both together.
     pub(crate) fn occupancy(&self) -> Occupancy {
         let (one, other) = (self.tokens.occupancy(), self.handshakes.occupancy());
         Occupancy {

@@ -67,7 +67,7 @@ pub(crate) fn unauthorized_addresses() -> usize {
     let (addresses, now) = (ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
     let recent = addresses.by_name.iter().filter(|(_, limit)| limit.is_recent(now));
     let mut origins: Vec<_> = recent.filter_map(|(name, _)| name.split(ORIGIN_END).next()).collect();
-    // Names are sorted, so equal origins are neighbours.
+    // Names are sorted, so equal origins are adjacent.
     origins.dedup();
     origins.len()
 }

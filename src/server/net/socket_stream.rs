@@ -23,7 +23,7 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(crate) enum SocketStream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// Boxed, so that connections without TLS are no larger for it.
+    /// Boxed, so that connections without TLS need no more memory.
     Tls(Box<TlsStream>),
 }
 
@@ -72,11 +72,11 @@ impl SocketStream {
         }
     }
 
-    /// Has the kernel drop what it keeps for the peer when the connection closes. It would go on trying to send that for
-    /// minutes, and a peer that takes nothing can come again meanwhile.
+    /// Makes the kernel drop unsent bytes when the connection closes. Otherwise it would try to send them for minutes,
+    /// while a peer that reads nothing can reconnect.
     pub(crate) fn drop_unsent_at_close(&self) {
         let now = Some(Duration::ZERO);
-        // Without it the memory goes back later.
+        // If this fails, the kernel frees the memory later.
         let _ = match self {
             SocketStream::Tcp(stream) => SockRef::from(stream).set_linger(now),
             SocketStream::Tls(stream) => SockRef::from(stream.inner.get_ref().0).set_linger(now),
@@ -103,7 +103,7 @@ impl SocketStream {
         address.map_or_else(|_| String::from("unknown"), |address| address.to_string())
     }
 
-    /// Returns the peer's address without its port, for what concerns all its connections. Of IPv6 it is the network, because
+    /// Returns the peer's address without its port, which all its connections share. For IPv6 it is the network, because
     /// one peer has all of its addresses. A Unix socket's peer is known by its user.
     #[cold]
     pub(crate) fn origin(&self) -> String {

@@ -57,7 +57,7 @@ pub(super) fn find() -> (Way, io::Result<OwnedFd>) {
     }
 }
 
-/// Returns whether standard input is the kernel's log, in which a daemon then reads that its machine was restored.
+/// Returns whether standard input is the kernel's log, which announces that the machine was restored.
 pub fn is_standard_input() -> bool {
     is_log(io::stdin().as_fd())
 }
@@ -69,8 +69,8 @@ fn is_log(file: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Takes the log from standard input. The program that opened it did so for this process alone, so this may move its
-/// position and make reads non-blocking.
+/// Takes the log from standard input. It was opened for this process alone, so this may move its position and make reads
+/// non-blocking.
 fn take_over(log: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let log = log.try_clone_to_owned()?;
     fcntl_setfl(&log, fcntl_getfl(&log)? | OFlags::NONBLOCK)?;

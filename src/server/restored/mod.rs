@@ -6,8 +6,8 @@
 //! After an announcement all grants are revoked, so that IDs claimed ahead are dropped. The keeper is woken, and makes the
 //! ceilings durable again before it grants. Without the log, only a jump of wall − boot time shows a restored machine.
 //!
-//! A ticket source loses its grant for good. No clock tells which numbers another copy of the machine has handed out, so the
-//! state says durably that its counter is not known, and a start refuses it until `snowbank ticket set`.
+//! A ticket source loses its grant for good. No clock shows which numbers another copy of the machine has handed out. So
+//! the state records that the counter is unknown, and a start refuses it until `snowbank ticket set`.
 
 mod kernel_log;
 
@@ -38,7 +38,8 @@ impl KernelLog {
         KernelLog { way, log }
     }
 
-    /// Returns an identity of this boot that changes when the machine is restored from a snapshot, as far as the log tells.
+    /// Returns an identity of this boot that changes when the machine is restored from a snapshot, as far as the log shows
+    /// it.
     pub(crate) fn life_of(&self, boot: &str) -> String {
         let last = self.log.as_ref().ok().and_then(kernel_log::last_announcement);
         last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
@@ -65,7 +66,7 @@ pub(crate) fn watch(KernelLog { way, log }: KernelLog, common: Arc<Common>) {
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
         while await_new_generation(&log) {
-            // Held until all grants are revoked. So a reload that adds a source sees from the others that it happened.
+            // Held until all grants are revoked. So a reload that adds a source notices it by the grants of the others.
             common.live_config.borrow().supplies.iter().for_each(|supply| supply.source.note_restored());
             common.wake_ups.wake_keeper();
             if let Some(count) = restorations.count(Instant::now()) {

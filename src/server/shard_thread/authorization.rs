@@ -11,8 +11,8 @@ use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shared::live_config::LiveConfig;
 
-/// The delay before a client learns that its token is wrong or missing. It holds one of few places meanwhile, so guesses are
-/// slow. A client with a mistake in its configuration does not notice a second.
+/// The delay before a client learns that its token is wrong or missing. The client holds one of few places meanwhile, so
+/// guesses are slow. A second does not matter to a client with a mistake in its configuration.
 pub(super) const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
 
 /// Begins the session of a connection. `has_tokens`: its protocol has a place for a token.

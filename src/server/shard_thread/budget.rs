@@ -1,9 +1,9 @@
 //! The budget of all connections together for the bytes that they keep: replies that clients have not taken, and requests that
 //! are not decoded.
 //!
-//! One connection may keep a share of what the others leave, so the share shrinks as the budget fills, and those that keep the
-//! most are the first that are not read (dynamic thresholds, as A. K. Choudhury and E. L. Hahne proposed for switches, 1998).
-//! A client that reads its replies keeps nothing, and notices nothing.
+//! One connection may keep a share of the free budget. So the share shrinks as the budget fills, and the daemon first
+//! stops reading from the connections that keep the most (dynamic thresholds, as A. K. Choudhury and E. L. Hahne proposed
+//! for switches, 1998). A client that reads its replies keeps nothing and is not delayed.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::config::Limits;
 /// budget, and ten thousand cannot exceed it by more than the smallest steps.
 const SHARE: usize = 64;
 
-/// Bytes that a connection may keep whatever the others keep, so that each makes progress: a few requests.
+/// Bytes that a connection may always keep, so that each makes progress: a few requests.
 pub(super) const KEPT_FREELY: usize = 4 * 1024;
 
 /// The bytes that TLS may hold, encrypted and not sent: a record.

@@ -99,8 +99,8 @@ fn note_ids(thread: &ThreadState, (session, ask): (&Session, &Ask), runs: &[Run]
     held.note_drawn(count);
 }
 
-/// Puts a request that misses IDs into its source's wait queue. If the queue refuses it, it is over: with the IDs that it
-/// has, if the client accepts fewer.
+/// Puts a request that misses IDs into its source's wait queue. If the queue refuses it, the request ends. It gets the IDs
+/// that it has if the client accepts fewer.
 #[cold]
 fn enqueue(
     thread: &Rc<ThreadState>,
@@ -139,7 +139,7 @@ fn end(
     refusal: Option<Refusal>,
 ) -> Result<(), Reason> {
     match refusal {
-        // What it had is skipped, and counts towards the client's rate as well.
+        // IDs that it already had are skipped, and count towards the client's rate.
         Some(refusal) if !ask.partial || state.runs.is_empty() => {
             held.note_drawn(state.runs.iter().map(|run| u64::from(run.count)).sum());
             Err(refusal.into())
@@ -170,7 +170,7 @@ pub(super) fn refuse(
     let longer_wait = Some(limits.max_wait).filter(|most| wait_of(ask, limits, source) < *most);
     let (identity, is_ticket) = (session.name(), source.numbering().is_ticket());
     let words = in_words(Refused { reason, identity, source: source.name(), is_ticket, longer_wait });
-    // A client's own limits say nothing of the source.
+    // A refusal by the client's own limits does not count for the source.
     if let Reason::Source(_) = reason {
         let counters = &thread.counters.sources[ask.source];
         counters.requests.add(1);
@@ -246,7 +246,7 @@ impl Paced {
         let _ = tokio::time::timeout(left, thread.waits_end.notified()).await;
     }
 
-    /// Takes the IDs, or goes on to wait in the source's queue.
+    /// Takes the IDs, or continues to wait in the source's queue.
     pub(super) fn take(
         self,
         thread: &Rc<ThreadState>,

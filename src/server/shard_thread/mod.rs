@@ -12,7 +12,7 @@
 //! - `backlog`: the rest of a reply that is longer than a frame.
 //! - `budget`: the bytes that all connections together may keep.
 //! - `ticker`: ends waits for IDs.
-//! - `turnstile`: keeps connections that send much from making the others wait.
+//! - `turnstile`: keeps connections that send much from delaying the others.
 
 mod authorization;
 mod backlog;

@@ -1,4 +1,4 @@
-//! A turnstile of a shard's thread: keeps connections that send much, and TLS handshakes, from making the others wait.
+//! A turnstile of a shard's thread: keeps connections that send much, and TLS handshakes, from delaying the others.
 //!
 //! A connection whose last turn took more than a few requests is *busy*. A busy connection needs a pass for each turn, and
 //! there are only a few passes until the thread has looked at its sockets again. So a request of another connection waits
@@ -94,7 +94,7 @@ impl Turnstile {
         loop {
             self.wanted.notified().await;
             while !self.queue.borrow().is_empty() {
-                // Completes after the sockets were looked at, and behind the tasks which that woke.
+                // Completes after the sockets were checked, and after the tasks that this woke.
                 tokio::task::yield_now().await;
                 self.hand_out();
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Now;
-use crate::config::Limits;
+use crate::config::{Limits, Settings};
 use crate::fleet::peers::PeerAccess;
 use crate::front::Facts;
 use crate::shard::{Lane, Order, Ring, Rings};
@@ -51,6 +51,19 @@ impl Supply {
 }
 
 impl LiveConfig {
+    /// Returns a version with these settings, facts for front-ends, peers and sources.
+    pub(crate) fn new(
+        version: u64,
+        settings: &Settings,
+        facts: Facts,
+        peers: Option<PeerAccess>,
+        supplies: Vec<Supply>,
+    ) -> LiveConfig {
+        let (limits, text) = (settings.limits.clone(), settings.to_text());
+        let clock_tolerance = settings.fleet.clock_tolerance;
+        LiveConfig { version, facts, limits, peers, clock_tolerance, supplies, text }
+    }
+
     /// Returns how often its sources lost a grant.
     pub(crate) fn losses(&self) -> u64 {
         self.supplies.iter().map(|supply| supply.source.grant().generation()).sum()

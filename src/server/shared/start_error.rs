@@ -8,14 +8,14 @@ use crate::config::Unpicked;
 use crate::fleet::JoinError;
 use crate::system_error::{Attempt, SystemCause, cause_of};
 
-/// The reason why the daemon does not start. The variant is the cause; the text is one line that names what was found and
-/// what is allowed. `docs/operations.md` lists the causes by their exit codes.
+/// The reason why the daemon does not start. The variant is the cause. The text is one line: what was found, and what is
+/// allowed. `docs/operations.md` lists the causes by their exit codes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     /// A setting, an option, a path, a permission or an inherited socket is wrong.
     #[error("{0}")]
     WrongSetting(String),
-    /// The state is another machine's.
+    /// The state belongs to another machine.
     #[error("{0}")]
     ForeignState(String),
     /// The state is an older copy of the one that served here.
@@ -30,7 +30,7 @@ pub enum StartError {
     /// Another process has the state directory.
     #[error("{0}")]
     StateInUse(String),
-    /// The origin of a worker ID has none yet.
+    /// The source of a worker ID, such as an address, has none yet.
     #[error("{0}")]
     NoWorkerIdYet(String),
     /// Another process has a worker ID, or keeps its lock from being used.
@@ -87,7 +87,7 @@ impl StartError {
         self.exit_code() == EXIT_AGAIN
     }
 
-    /// Returns the error for what the system refused. `reason` is its line.
+    /// Returns the error for an operation that the system refused. `reason` is its line.
     pub(crate) fn of_system(attempt: Attempt, error: &io::Error, reason: String) -> Self {
         Self::of_cause(cause_of(attempt, error), reason)
     }

@@ -1,5 +1,5 @@
-//! Admission to the wait queue: a request is admitted if its positions are available by its deadline, and if those of all
-//! requests admitted before still are by theirs.
+//! Admission to the wait queue: a request is admitted if its positions are available by its deadline, and if every request
+//! admitted before it still gets its own in time.
 
 use super::{Entry, PASSING_SHARE, Queue, Refusal, WaitId, WaitRequest, share};
 use crate::clock::BootMicros;
@@ -11,11 +11,11 @@ use snowbank_client::layout::Position;
 /// The fraction of the rate, as a divisor, that is not promised to requests admitted behind others.
 const RESERVED_SHARE: u64 = 64;
 
-/// The positions that a request may count on.
+/// The positions that can be promised to a request.
 pub(super) struct Supply {
     /// The first position that is still free.
     next: u64,
-    /// The position after all those that it may count on by its deadline.
+    /// The position after all that can be promised by the request's deadline.
     pub(super) limit: u64,
     /// The positions of these that are not available yet.
     to_come: u64,
@@ -42,8 +42,8 @@ impl Source {
             Bound::Ceiling | Bound::Ended | Bound::YetToBegin(_) => {}
         }
         let mut queue = self.wait_queue.lock();
-        // Counted before the cursor is read, so that direct claims that begin after this queue up. One that had looked just
-        // before may still take positions that the promise counts on: then the request is refused at its deadline.
+        // Counted before the cursor is read, so that direct claims that begin later queue up. A claim that checked just
+        // before may still take promised positions. Then the request is refused at its deadline.
         self.wait_queue.count(request.count);
         let limit_by_due = self.promise(window, &request, &queue).inspect_err(|_| {
             self.wait_queue.uncount(request.count);
@@ -61,7 +61,7 @@ impl Source {
         Ok(id)
     }
 
-    /// Lets no more IDs pass than the promises allow, now that there is one more.
+    /// Lowers the number of IDs that may pass to what the promises allow, including the new one.
     fn close_passage_to_its_promise(&self, window: &Window, queue: &mut Queue) {
         self.weigh(window, queue);
         let waiting = queue.waiting.len();
@@ -92,7 +92,7 @@ impl Source {
         if count > supply.limit.saturating_sub(window.floor.0) {
             return Err(Refusal::Exhausted(None));
         }
-        // A request that waits as long can have them once its deadline lies in the tick of the last.
+        // A request with the same wait gets them once its deadline lies in the tick of the last position.
         let at_hand = supply.limit - supply.to_come;
         let needed = supply.to_come.saturating_add(short).saturating_mul(self.wait_queue.ticks_per_promise);
         let last = Position(at_hand.saturating_add(needed).saturating_sub(1));
@@ -102,9 +102,9 @@ impl Source {
 
     /// Returns by how many positions the supply is too small for this many more.
     ///
-    /// A request counts on an even share of the supply alone: those that wait are taken to get as much, or all that they
-    /// want. A request of more than a share of a tick leaves a sixteenth of the supply to smaller ones. So large requests
-    /// cannot be promised what others need.
+    /// A request is promised no more than an even share of the supply: each request that waits is assumed to get as much,
+    /// or all that it wants. A request for more than a share of a tick leaves a sixteenth of the supply to smaller ones.
+    /// So large requests are never promised what others need.
     fn short_of_supply(&self, count: u64, supply: &Supply, due: BootMicros, queue: &Queue) -> u64 {
         let others = queue.waiting.len();
         let is_large = count > self.wait_queue.share_of_tick(others + 1);

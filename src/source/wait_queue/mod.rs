@@ -95,7 +95,7 @@ struct Queue {
     next_turn: u64,
 }
 
-/// The answer to the question whether a request may be served before those that wait.
+/// The permission of a request to be served before those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passage {
     /// No request waits.
@@ -285,7 +285,7 @@ impl Source {
         }
     }
 
-    /// Claims what the window holds, but for the part that is left to requests that pass, and shares it out.
+    /// Claims what the window holds, except for the part that is left to requests that pass, and shares it out.
     fn feed(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let left_for_passing = self.wait_queue.left_for_passing;
         loop {

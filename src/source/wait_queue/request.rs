@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::BootMicros;
 use crate::source::Span;
 
-/// The name of a request in one source's wait queue.
+/// The identity of a request in one source's wait queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitId(pub(super) u64);
 
@@ -36,7 +36,7 @@ pub enum Refusal {
     Exhausted(Option<Duration>),
     /// The wall clock is too far behind. IDs are available again after this long.
     ClockBehind(Duration),
-    /// Nothing is stored of the source, and the wall clock has not reached its first tick. It does after this long.
+    /// The source has no stored state, and the wall clock has not reached its first tick. It reaches it after this long.
     YetToBegin(Duration),
     /// The ceiling was not raised in time.
     NoCeiling,
@@ -44,7 +44,7 @@ pub enum Refusal {
     Lost,
     /// The layout's life is over.
     Ended,
-    /// The ticket counter has not as many numbers left.
+    /// The ticket counter has fewer numbers left.
     CounterEnded,
     /// The source was sealed, because the daemon stops.
     Sealed,
@@ -53,7 +53,7 @@ pub enum Refusal {
 /// A request whose wait is over.
 #[derive(Debug)]
 pub struct Finished {
-    /// The request's name.
+    /// The request's identity.
     pub id: WaitId,
     /// The positions claimed for it, increasing. Skipped for ever if the request was refused.
     pub spans: Vec<Span>,

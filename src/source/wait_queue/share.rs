@@ -1,10 +1,10 @@
 //! Shares out positions among requests that wait: first what deadlines demand, then evenly.
 //!
-//! Even means *max-min fair*: no request gets more than another that still wants some, and what a modest one leaves goes to
-//! the others. Positions are whole, so some requests get one more than others. Those have their turn in rotation, as in
-//! deficit round robin (M. Shreedhar and G. Varghese, 1996), whose quantum is one position here.
+//! Even means *max-min fair*: no request gets more than another that still wants some, and positions that a small request
+//! does not need go to the others. Positions are whole, so some requests get one more than others. They take turns, as in
+//! deficit round robin (M. Shreedhar and G. Varghese, 1996), with a quantum of one position.
 
-/// The wants of one request, and its share.
+/// The demand of one request, and its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     /// The number of positions that it still wants.
@@ -19,8 +19,8 @@ pub(super) struct Share {
     pub(super) given: u64,
 }
 
-/// Returns how many positions must go to promises now, in order of deadlines. With fewer, one of the promises would need
-/// more of the positions up to its deadline than a part of them, so that nothing is left for others until then.
+/// Returns how many positions must go to promises now, in order of deadlines. With fewer, a promise would need all
+/// positions up to its deadline, and other requests would get none until then.
 ///
 /// `shares` are sorted by deadline. `next` is the first position that is not available yet. One in `left_out` of the
 /// positions to come is left out.

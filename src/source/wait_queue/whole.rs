@@ -1,7 +1,7 @@
-//! The waiting requests of a ticket counter. Time makes no numbers, a higher ceiling does, and it covers all that wait.
+//! The waiting requests of a ticket counter. A higher ceiling makes numbers available, time does not.
 //!
-//! Each request gets its numbers by one claim, so they are consecutive. None that waits is passed by a later one, unless that
-//! one fits below the ceiling and it does not: while storage fails, the numbers that are reserved are still handed out.
+//! Each request gets its numbers by one claim, so they are consecutive. A later request passes one that waits only if it
+//! fits below the ceiling and the waiting one does not: while storage fails, reserved numbers are still handed out.
 
 use super::{Entry, Queue, Refusal, Source, WaitRequest, Window};
 use crate::source::Bound;

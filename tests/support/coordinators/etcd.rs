@@ -4,18 +4,19 @@ use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{Coordinator, Tls, await_listener, free_address};
-use crate::support::{self, has_program, poll};
+use super::{Coordinator, FIRST_ANSWER, Tls, await_answer, listens, spawn};
+use crate::support::{self, Port, has_program};
 
 /// A single-member etcd. Dropped, it is killed and its data are removed.
 pub(crate) struct Etcd {
     directory: TempDir,
-    client: SocketAddr,
-    peer: SocketAddr,
+    client: Port,
+    peer: Port,
     child: Option<Child>,
     tls: Option<Tls>,
 }
@@ -27,8 +28,7 @@ impl Etcd {
             return None;
         }
         let directory = support::directory();
-        let mut etcd =
-            Etcd { directory, client: free_address(), peer: free_address(), child: None, tls: None };
+        let mut etcd = Etcd { directory, client: Port::take(), peer: Port::take(), child: None, tls: None };
         etcd.run();
         Some(etcd)
     }
@@ -37,7 +37,7 @@ impl Etcd {
     pub(crate) fn become_another(&mut self) {
         self.lose_data();
         // The cluster's identity is a hash of its members' addresses.
-        self.peer = free_address();
+        self.peer = Port::take();
     }
 
     fn data(&self) -> PathBuf {
@@ -46,13 +46,7 @@ impl Etcd {
 
     /// Posts JSON to its gateway; `None` if it does not answer.
     pub(crate) fn post(&self, path: &str, json: &str) -> Option<String> {
-        let mut stream = TcpStream::connect(self.client).ok()?;
-        stream.set_read_timeout(Some(support::DEADLINE)).ok()?;
-        write!(stream, "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n{json}", json.len())
-            .ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+        post(self.client.address(), (path, json), support::DEADLINE)
     }
 
     #[track_caller]
@@ -61,6 +55,16 @@ impl Etcd {
         assert!(!answer.contains("\"error\""), "{path} {json}: {answer}");
         answer
     }
+}
+
+fn post(to: SocketAddr, (path, json): (&str, &str), timeout: Duration) -> Option<String> {
+    let mut stream = TcpStream::connect(to).ok()?;
+    stream.set_read_timeout(Some(timeout)).ok()?;
+    write!(stream, "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n{json}", json.len())
+        .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer.split_once("\r\n\r\n")?.1.to_owned())
 }
 
 /// Encodes a text as etcd's gateway wants it.
@@ -86,7 +90,7 @@ impl Coordinator for Etcd {
     }
 
     fn address(&self) -> SocketAddr {
-        self.client
+        self.client.address()
     }
 
     fn child(&mut self) -> &mut Option<Child> {
@@ -99,30 +103,29 @@ impl Coordinator for Etcd {
 
     fn run(&mut self) {
         let client = if self.tls.is_some() { self.tls_url() } else { self.url() };
-        let peer = format!("http://{}", self.peer);
+        let peer = format!("http://{}", self.peer.address());
         let files = self.tls.iter().flat_map(|Tls { ca, certificate, key }| {
             [("--cert-file", certificate), ("--key-file", key), ("--trusted-ca-file", ca)]
         });
         let files = files.flat_map(|(name, path)| [OsStr::new(name), path.as_os_str()]);
-        let child = Command::new("etcd")
+        let mut command = Command::new("etcd");
+        command
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &format!("default={peer}"), "--log-level", "error"])
             .args(files)
             .arg(format!("--client-cert-auth={}", self.tls.is_some()))
             .arg("--data-dir")
-            .arg(self.data())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("etcd runs");
-        self.child = Some(child);
-        if self.tls.is_some() {
-            return await_listener(self.client);
-        }
-        poll("etcd answers", || {
-            self.post("/v3/kv/range", r#"{"key":"YQ=="}"#).filter(|it| it.contains("header"))
+            .arg(self.data());
+        let (address, uses_tls, log) =
+            (self.address(), self.tls.is_some(), self.directory.path().join("log"));
+        let child = self.child.insert(spawn(&mut command, &log));
+        await_answer("etcd", child, &log, || {
+            if uses_tls {
+                return listens(address);
+            }
+            let answer = post(address, ("/v3/kv/range", r#"{"key":"YQ=="}"#), FIRST_ANSWER)?;
+            answer.contains("header").then_some(())
         });
     }
 

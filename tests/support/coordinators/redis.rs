@@ -3,18 +3,19 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Coordinator, Tls, await_listener, free_address};
-use crate::support::{self, has_program, poll};
+use super::{Coordinator, FIRST_ANSWER, Tls, await_answer, listens, spawn};
+use crate::support::{self, Port, has_program, poll};
 
 /// A Redis that has each write on its disk before it answers.
 pub(crate) struct Redis {
     directory: TempDir,
-    address: SocketAddr,
+    port: Port,
     child: Option<Child>,
     tls: Option<Tls>,
 }
@@ -25,8 +26,7 @@ impl Redis {
         if !has_program("redis-server", "redis-server") {
             return None;
         }
-        let mut redis =
-            Redis { directory: support::directory(), address: free_address(), child: None, tls: None };
+        let mut redis = Redis { directory: support::directory(), port: Port::take(), child: None, tls: None };
         redis.run();
         Some(redis)
     }
@@ -37,7 +37,7 @@ impl Redis {
 
     /// Makes one request, and returns the reply as it is; `None` if there is none.
     pub(crate) fn try_ask(&self, words: &[&str]) -> Option<String> {
-        try_ask(self.address, words)
+        try_ask(self.address(), words, support::DEADLINE)
     }
 
     #[track_caller]
@@ -59,9 +59,9 @@ fn send(child: &Child, signal: Signal) {
 }
 
 /// Makes one request, and returns the reply as it is; `None` if there is none.
-fn try_ask(address: SocketAddr, words: &[&str]) -> Option<String> {
+fn try_ask(address: SocketAddr, words: &[&str], timeout: Duration) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(support::DEADLINE)).ok()?;
+    stream.set_read_timeout(Some(timeout)).ok()?;
     let mut request = format!("*{}\r\n", words.len());
     words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
     stream.write_all(request.as_bytes()).ok()?;
@@ -85,7 +85,7 @@ impl Coordinator for Redis {
     }
 
     fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address()
     }
 
     fn child(&mut self) -> &mut Option<Child> {
@@ -98,7 +98,7 @@ impl Coordinator for Redis {
 
     fn run(&mut self) {
         std::fs::create_dir_all(self.data()).expect("a directory");
-        let port = self.address.port().to_string();
+        let port = self.port.number().to_string();
         let mut command = Command::new("redis-server");
         match &self.tls {
             None => command.args(["--port", &port]),
@@ -107,20 +107,19 @@ impl Coordinator for Redis {
                 command.arg("--tls-key-file").arg(key).arg("--tls-ca-cert-file").arg(ca)
             }
         };
-        let child = command
+        command
             .args(["--bind", "127.0.0.1", "--save", ""])
             .args(["--appendonly", "yes", "--appendfsync", "always", "--dir"])
-            .arg(self.data())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server runs");
-        self.child = Some(child);
-        if self.tls.is_some() {
-            return await_listener(self.address);
-        }
-        poll("redis answers", || self.try_ask(&["PING"]).filter(|reply| reply == "+PONG\r\n"));
+            .arg(self.data());
+        let (address, uses_tls, log) =
+            (self.address(), self.tls.is_some(), self.directory.path().join("log"));
+        let child = self.child.insert(spawn(&mut command, &log));
+        await_answer("redis", child, &log, || {
+            if uses_tls {
+                return listens(address);
+            }
+            (try_ask(address, &["PING"], FIRST_ANSWER)? == "+PONG\r\n").then_some(())
+        });
     }
 
     fn lose_data(&mut self) {
@@ -164,7 +163,7 @@ pub(crate) struct Watched {
     pub(crate) master: Redis,
     pub(crate) replicas: Vec<Redis>,
     sentinel: Child,
-    address: SocketAddr,
+    port: Port,
     _directory: TempDir,
 }
 
@@ -175,42 +174,36 @@ impl Watched {
             return None;
         }
         let master = Redis::start()?;
-        let port = master.address.port().to_string();
+        let master_port = master.port.number().to_string();
         let replicas: Vec<Redis> = (0..replicas).map_while(|_| Redis::start()).collect();
         for replica in &replicas {
             replica.ask(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
-            replica.ask(&["REPLICAOF", "127.0.0.1", &port]);
+            replica.ask(&["REPLICAOF", "127.0.0.1", &master_port]);
         }
-        let (directory, address) = (support::directory(), free_address());
+        let (directory, port) = (support::directory(), Port::take());
         let path = directory.path().join("sentinel.conf");
         let text = format!(
-            "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {port} 1\n\
+            "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {master_port} 1\n\
              sentinel down-after-milliseconds main 3000\nsentinel failover-timeout main 2000\n",
-            address.port(),
+            port.number(),
             directory.path().display()
         );
         std::fs::write(&path, text).expect("written");
-        let sentinel = Command::new("redis-sentinel")
-            .arg(&path)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-sentinel runs");
-        let watched = Watched { master, replicas, sentinel, address, _directory: directory };
+        let sentinel = spawn(Command::new("redis-sentinel").arg(&path), &directory.path().join("log"));
+        let watched = Watched { master, replicas, sentinel, port, _directory: directory };
         poll("the replicas have the data", || {
             let is_up = |replica: &Redis| replica.ask(&["INFO", "replication"]).contains("link_status:up");
             watched.replicas.iter().all(is_up).then_some(())
         });
         poll("the sentinel knows the replicas", || {
-            let reply = try_ask(watched.address, &["SENTINEL", "REPLICAS", "main"])?;
+            let reply = try_ask(watched.port.address(), &["SENTINEL", "REPLICAS", "main"], FIRST_ANSWER)?;
             (reply.matches("role-reported-time").count() == watched.replicas.len()).then_some(())
         });
         Some(watched)
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://{}", self.address)
+        format!("redis://{}", self.port.address())
     }
 
     /// Returns the replica that became master, once one has.

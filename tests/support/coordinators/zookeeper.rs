@@ -3,13 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command};
 
 use tempfile::TempDir;
 
-use super::{Coordinator, Tls, await_listener, free_address};
-use crate::support::{self, has_program, poll, skip};
+use super::{Coordinator, FIRST_ANSWER, Tls, await_answer, listens, spawn};
+use crate::support::{self, Port, has_program, skip};
 
 const CREATE: i32 = 1;
 const DELETE: i32 = 2;
@@ -22,7 +21,7 @@ const JARS: &str = "/usr/share/java/*";
 /// A single ZooKeeper. It has each write on its disk before it answers.
 pub(crate) struct ZooKeeper {
     directory: TempDir,
-    address: SocketAddr,
+    port: Port,
     child: Option<Child>,
     tls: Option<Tls>,
 }
@@ -37,8 +36,8 @@ impl ZooKeeper {
             skip("ZooKeeper is missing: install the package zookeeper (tests/run does it)");
             return None;
         }
-        let (directory, address) = (support::directory(), free_address());
-        let mut zookeeper = ZooKeeper { directory, address, child: None, tls: None };
+        let (directory, port) = (support::directory(), Port::take());
+        let mut zookeeper = ZooKeeper { directory, port, child: None, tls: None };
         zookeeper.run();
         Some(zookeeper)
     }
@@ -58,7 +57,7 @@ impl ZooKeeper {
              serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
              ssl.keyStore.location={}\nssl.trustStore.location={}\nssl.clientAuth=need\n\
              ssl.protocol=TLSv1.3\nssl.enabledProtocols=TLSv1.3\nssl.ciphersuites=TLS_AES_128_GCM_SHA256\n",
-            self.address.port(),
+            self.port.number(),
             own.display(),
             trusted.display()
         )
@@ -66,7 +65,7 @@ impl ZooKeeper {
 
     /// Makes one request on a session of its own, and returns the error and the answer's body.
     fn ask(&self, operation: i32, body: &[u8]) -> (i32, Vec<u8>) {
-        let mut stream = TcpStream::connect(self.address).expect("ZooKeeper listens");
+        let mut stream = TcpStream::connect(self.address()).expect("ZooKeeper listens");
         stream.set_read_timeout(Some(support::DEADLINE)).expect("a time limit");
         let mut exchange = |frame: Vec<u8>| {
             stream.write_all(&buffer(&frame)).expect("ZooKeeper reads");
@@ -93,7 +92,7 @@ impl Coordinator for ZooKeeper {
     }
 
     fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address()
     }
 
     fn child(&mut self) -> &mut Option<Child> {
@@ -106,7 +105,7 @@ impl Coordinator for ZooKeeper {
 
     fn run(&mut self) {
         let configuration = self.directory.path().join("zoo.cfg");
-        let (data, port) = (self.data(), self.address.port());
+        let (data, port) = (self.data(), self.port.number());
         let listener = match &self.tls {
             None => format!("clientPortAddress=127.0.0.1\nclientPort={port}\n4lw.commands.whitelist=srvr\n"),
             Some(tls) => self.tls_listener(tls),
@@ -114,23 +113,20 @@ impl Coordinator for ZooKeeper {
         let data = data.display();
         let text = format!("tickTime=500\ndataDir={data}\nadmin.enableServer=false\n{listener}");
         std::fs::write(&configuration, text).expect("written");
-        let child = Command::new("java")
+        let mut command = Command::new("java");
+        command
             .args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", JARS])
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
-            .arg(&configuration)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("java runs");
-        self.child = Some(child);
-        if self.tls.is_some() {
-            return await_listener(self.address);
-        }
-        poll("ZooKeeper answers", || {
-            let mut stream = TcpStream::connect(self.address).ok()?;
-            // While it starts, it may accept a connection and never answer.
-            stream.set_read_timeout(Some(Duration::from_millis(300))).ok()?;
+            .arg(&configuration);
+        let (address, uses_tls, log) =
+            (self.address(), self.tls.is_some(), self.directory.path().join("log"));
+        let child = self.child.insert(spawn(&mut command, &log));
+        await_answer("ZooKeeper", child, &log, || {
+            if uses_tls {
+                return listens(address);
+            }
+            let mut stream = TcpStream::connect(address).ok()?;
+            stream.set_read_timeout(Some(FIRST_ANSWER)).ok()?;
             stream.write_all(b"srvr").ok()?;
             let mut answer = [0; 17];
             stream.read_exact(&mut answer).ok().filter(|()| answer == *b"Zookeeper version")

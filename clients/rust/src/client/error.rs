@@ -192,6 +192,9 @@ fn from(endpoint: &Option<Arc<str>>) -> String {
     endpoint.as_ref().map_or_else(String::new, |endpoint| format!(" from {endpoint}"))
 }
 
+/// The hint on a server that says nothing. A Redis at a wrong port does not.
+pub(super) const IS_IT_OURS: &str = ": does another program listen there, such as a Redis?";
+
 fn joined(errors: &[Error]) -> String {
     errors.iter().map(Error::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -209,7 +212,12 @@ fn separated(message: &str) -> String {
 }
 
 fn again(retry_after: Option<Duration>) -> String {
-    retry_after.map_or_else(String::new, |wait| format!(" (try again in {wait:?})"))
+    let readable = |wait: Duration| match wait.as_secs() {
+        0..10 => format!("{wait:?}"),
+        seconds @ 10..120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds / 60),
+    };
+    retry_after.map_or_else(String::new, |wait| format!(" (try again in {})", readable(wait)))
 }
 
 #[cfg(test)]
@@ -229,6 +237,7 @@ mod tests {
             "ids-1:7660 refused: exhausted: 40000 IDs are [31m too many \u{fffd} (try again in 1.2s)"
         );
         assert_eq!(refusal(99, b"").to_string(), "ids-1:7660 refused: code 99 (try again in 1.2s)");
+        assert_eq!(again(Some(Duration::from_millis(7_185_758))), " (try again in 119 min)");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::error::Error;
+use super::error::{Error, IS_IT_OURS};
 use super::options::ClientOptions;
 
 #[derive(Debug)]
@@ -94,7 +94,9 @@ impl Shared {
                 pending(index, "it has not finished the TLS handshake, or not accepted the connection");
             }
             Stage::Connecting(index) => pending(index, "it has not accepted the connection"),
-            Stage::Greeting(index) => pending(index, "it accepted the connection and has sent no greeting"),
+            Stage::Greeting(index) => {
+                pending(index, &format!("it accepted the connection and has sent no greeting{IS_IT_OURS}"));
+            }
         }
         Err(Error::join(failures.into_iter().flatten().collect()))
     }

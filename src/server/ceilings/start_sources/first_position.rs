@@ -11,11 +11,11 @@ use crate::numbering::Numbering;
 use crate::source::OnStepBack;
 use snowbank_client::layout::{Position, Tick};
 
-/// Returns the position below which worker IDs do not start if the state does not know all of them: the next tick, because
-/// an earlier process, perhaps on another machine, may have used the current one. It is 0 if the state knows them all.
+/// Returns the lowest start of worker IDs of which the state has no record: the next tick, because an earlier process,
+/// perhaps on another machine, may have used the current one. It is 0 if the state has records of all of them.
 ///
-/// Records of other worker IDs do not count: they bind the order of IDs, and say nothing of what these have handed out. A
-/// ticket counter that the state does not know does not start at all.
+/// Records of other worker IDs do not count: they bind the order of IDs, and do not show which IDs these have handed out.
+/// A ticket counter without a record does not start at all.
 pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Position {
     let of_this_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
     let known: HashSet<u64> = of_this_space.flat_map(|record| record.numbering.numbers_in_space()).collect();
@@ -32,14 +32,14 @@ pub(super) struct FirstPosition {
     pub(super) position: Position,
     /// The ceiling that a clean stop leaves if nothing was claimed until then.
     pub(super) unclaimed: Position,
-    /// True if IDs were handed out up to this position, because a clean stop left it. After a crash they were handed out
-    /// up to some position below.
+    /// True if a clean stop left this position: IDs were handed out up to it. After a crash, IDs were handed out up to an
+    /// unknown position below it.
     is_clean: bool,
 }
 
 impl FirstPosition {
-    /// Returns the first position of a source, with what the records of its state and the marks of its worker IDs say
-    /// about it. It is not below their [`guard`].
+    /// Returns the first position of a source, with the facts about it in the state's records and the marks. It is not
+    /// below the [`guard`].
     pub(super) fn of(
         position: Position,
         guard: Position,
@@ -49,13 +49,13 @@ impl FirstPosition {
     ) -> Self {
         let mut ends_here =
             records.iter().filter(|record| numbering.position_from(record.id_bound) == position).peekable();
-        let is_clean = ends_here.peek().is_some() && ends_here.all(|record| record.clean);
+        let is_clean = ends_here.peek().is_some() && ends_here.all(Record::ends_at_a_claim);
         let below = Position(position.0.saturating_sub(1));
         let is_above = |bound: u64| bound > numbering.id_bound(below);
         let is_own = |record: &&Record| record.numbering.is_part_of(numbering);
         let binds = |record: &&Record| record.name == name || record.numbering.shares_ids_with(numbering);
-        // A record of other worker IDs stays stored, and binds the next start as it binds this one. If this start raised
-        // the bound above it, worker IDs that change in turn would gain a tick with every other start.
+        // A record of other worker IDs stays stored, and binds the next start in the same way. If this start raised the
+        // bound above it, worker IDs that alternate would gain a tick with every other start.
         let is_bound_by_another =
             records.iter().any(|record| !is_own(&record) && binds(&record) && is_above(record.id_bound));
         let was_used = records.iter().filter(is_own).any(|record| is_above(record.id_bound))
@@ -80,8 +80,9 @@ impl FirstPosition {
 
     /// Returns how far the ID clock may run ahead of the wall clock.
     ///
-    /// Where a step back is waited for, that is as far as a crash leaves a ceiling ahead of a clock that never stepped: the
-    /// horizon, and two ticks for a second crash. Nothing after a clean stop: a clock before its IDs has gone back.
+    /// With `on_step_back = "wait"` it is the distance that a crash leaves a ceiling ahead of a clock that never stepped:
+    /// the horizon, and two ticks for a second crash. It is zero after a clean stop, because a clock that is then behind
+    /// its IDs has gone back.
     pub(super) fn max_ahead(self, on_step_back: OnStepBack, rule: &CeilingRule) -> Duration {
         match on_step_back {
             OnStepBack::Ride => rule.max_ahead,

@@ -1,6 +1,7 @@
 use std::num::NonZeroUsize;
 
 use super::*;
+use crate::ceiling;
 use crate::clock::BootMicros;
 use crate::config::{self, Overrides};
 use crate::source::Bound;

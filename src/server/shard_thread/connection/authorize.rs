@@ -30,7 +30,7 @@ impl<F: Front> Connection<F> {
         Ok(Turn::End)
     }
 
-    /// Leaves the lobby if the client has sent its token. Lets a client wait whose token is wrong.
+    /// Leaves the lobby if the client has sent its token. Delays a client whose token is wrong.
     pub(super) async fn leaves_lobby(&mut self, turn: &mut Turn<F>) -> bool {
         if self.session.is_authorized() {
             self.guest = None;

@@ -5,7 +5,7 @@
 //! connection owns none. The connection keeps the rest of a turn: half a request, or replies that the client does not take
 //! yet.
 //!
-//! Requests of one connection are served strictly in its order. While one waits for IDs, no later one is looked at.
+//! Requests of one connection are served strictly in order. While one waits for IDs, later ones stay unread.
 //!
 //! - `access`: the session of a connection follows reloads.
 //! - `authorize`: the time until the client has sent its token, in the lobby.
@@ -70,8 +70,8 @@ pub(super) async fn serve<F: Front>(
         guest: guest.map(Box::new),
         share: Share::WHOLE,
     };
-    // An error is caused by the peer or its network. The peer has no connection any more on which to be notified, and an
-    // operator does not want a line for each.
+    // The peer or its network caused the error. The connection is gone, so the peer cannot be notified, and a log line for
+    // each would help no operator.
     connection.log_newcomer();
     let _ = match connection.guest {
         None => connection.run(Turn::Done).await,
@@ -92,13 +92,14 @@ struct Connection<F: Front> {
     unread: Vec<u8>,
     /// Bytes of replies that the socket did not take.
     unwritten: Vec<u8>,
-    /// When `unread` was read; its first byte, if it is half a request. Waits and `stall_timeout` count from there.
+    /// When `unread` was read; if it is half a request, when its first byte was read. Waits and `stall_timeout` count from
+    /// there.
     read_at: BootMicros,
     /// The rest of a reply longer than a frame. Boxed, because hardly any connection ever has one.
     backlog: Option<Box<Backlog<F::Form>>>,
     /// Requests in a row, up to the last, that were answered with an error.
     errors_in_row: u16,
-    /// Its last turn took more than a few requests, so the next one needs a pass of the turnstile.
+    /// True if its last turn took more than a few requests. The next turn then needs a pass of the turnstile.
     is_busy: bool,
     place: Place,
     /// Its place in the lobby until the client has sent its token.
@@ -126,11 +127,11 @@ enum Turn<F: Front> {
 }
 
 impl<F: Front> Connection<F> {
-    /// Serves the connection from the outcome of a turn on. Returns after the turn in which it leaves the lobby, or at its
-    /// end.
+    /// Serves the connection after a turn with this outcome. Returns after the turn in which it leaves the lobby, or at
+    /// its end.
     async fn run(&mut self, mut turn: Turn<F>) -> io::Result<Turn<F>> {
         loop {
-            // Replies that fit the socket's buffer are out before anything is awaited.
+            // Replies that fit the socket's buffer are sent before anything is awaited.
             if !self.unwritten.is_empty() || self.stream.has_unsent() {
                 self.note_silent();
                 self.note_kept();
@@ -197,7 +198,7 @@ impl<F: Front> Connection<F> {
         .await
     }
 
-    /// Returns how long to wait for bytes, and the version of the configuration that says so.
+    /// Returns how long to wait for bytes, and the version of the configuration with that timeout.
     fn deadline(&self) -> (u64, Option<Duration>) {
         let live_config = self.member.thread.live_config.borrow();
         let limits = &live_config.limits;
@@ -263,7 +264,7 @@ impl<F: Front> Connection<F> {
         let turn = self.take(thread, live_config, state, (&input[..end], now.wall));
         self.is_busy = end - kept >= BUSY_BYTES;
         if kept > 0 && self.unread.len() == end {
-            // Still the half request of before. A half request behind whole ones has begun with this read.
+            // This is still the same half request. A half request behind whole ones began with this read.
             self.read_at = half_began;
         }
         let ended = self.end_turn(thread, state, turn, Some(cx));

@@ -23,7 +23,7 @@ use crate::server::shard_thread::member::Member;
 pub(super) enum End {
     /// It was closed in order, or by an error of the peer.
     Closed,
-    /// The peer left something half done, or was silent for longer than it may.
+    /// The peer did not finish a request or a read, or was silent for too long.
     Stalled,
     /// The peer sent bytes that are no request. The library has answered it with 400.
     Stranger,
@@ -33,7 +33,7 @@ pub(super) enum End {
     Revoked(Denial),
 }
 
-/// A connection with what its end depends on.
+/// A connection, and the state that decides when it ends.
 pub(super) struct Attendant<'a> {
     member: Member,
     activity: &'a Activity,
@@ -63,7 +63,7 @@ impl<'a> Attendant<'a> {
         Attendant { member, activity, responder, guest, shown_out, token_due, timer, is_stopping: false }
     }
 
-    /// Has the library serve the connection. Ready when the connection must be closed.
+    /// Lets the library serve the connection. Ready when the connection must be closed.
     pub(super) fn poll<S>(
         &mut self,
         mut connection: Pin<&mut http1::Connection<TokioIo<Watched>, S>>,

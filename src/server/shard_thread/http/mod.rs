@@ -57,6 +57,9 @@ pub(super) async fn serve(
     let mut connection = pin!(connection);
     let mut attendant = Attendant::new(member, (&activity, &responder), guest);
     let end = poll_fn(|cx| attendant.poll(connection.as_mut(), cx)).await;
+    if matches!(end, End::Stalled) {
+        activity.give_up();
+    }
     log_end(&thread, responder.peer(), end);
 }
 

@@ -35,12 +35,13 @@ pub(super) struct Responder {
     is_loopback: bool,
     /// The peer, and its address without the port.
     peer: (String, String),
-    /// The certificates that the client has shown, and by what they were checked. `None` without TLS.
+    /// The certificates that the client has shown, and the digest of the authorities that checked them. `None` without
+    /// TLS.
     shown: Option<(Vec<CertificateDer<'static>>, u64)>,
     activity: Rc<Activity>,
     /// The identity of its client. `None` while a request draws.
     session: RefCell<Option<Session>>,
-    /// A request was authorized, or needs not to be.
+    /// True if a request was authorized, or needs no authorization.
     authorized: Cell<bool>,
     /// A refusal of a wrong token is held back.
     is_delaying: Cell<bool>,
@@ -155,7 +156,7 @@ impl Responder {
     /// Each request brings its own token: a proxy sends those of several clients on one connection.
     fn denial_of(&self, token: Option<&[u8]>) -> Option<String> {
         if let Some(session) = self.session.borrow_mut().as_mut() {
-            // That of the request before is no concern of this one.
+            // The token of the previous request does not count for this one.
             session.forget_token(&self.thread.live_config.borrow().facts.access);
         }
         if let Err(denial) = self.renew() {
@@ -193,7 +194,7 @@ impl Responder {
         answer(head, &conditions, &|index| live_config.source(index).numbering())
     }
 
-    /// Logs a request without a right token, and lets the client wait unless one was authorized before.
+    /// Logs a request with a wrong or missing token. Delays the client unless an earlier request was authorized.
     async fn note_unauthorized(&self, denial: Option<&str>) {
         let (peer, origin) = &self.peer;
         rejections::log_unauthorized(peer.clone(), origin, denial.unwrap_or(NO_TOKEN));
@@ -239,7 +240,7 @@ fn response_of(reply: Reply) -> Response<Body> {
     if status == StatusCode::UNAUTHORIZED {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    // A body that is not read would be taken for the next request.
+    // An unread body would be taken for the next request.
     if matches!(reply.error, Some(ErrorCode::Unauthorized | ErrorCode::Malformed | ErrorCode::ShuttingDown)) {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

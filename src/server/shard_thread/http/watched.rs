@@ -23,7 +23,7 @@ pub(super) struct Activity {
     has_body_to_write: Cell<bool>,
     /// When a head began to arrive that is not whole yet.
     head_since: Cell<Option<Instant>>,
-    /// Since when the peer takes nothing of an answer.
+    /// The time since which the peer has read nothing of an answer.
     blocked_since: Cell<Option<Instant>>,
     /// Bytes of answers that the peer has not taken.
     unwritten: Cell<usize>,
@@ -31,6 +31,8 @@ pub(super) struct Activity {
     of_head: Cell<usize>,
     /// The next piece of a body waits until the peer takes what is written.
     is_held: Cell<bool>,
+    /// The connection is closed because the peer took nothing for too long.
+    is_given_up: Cell<bool>,
     /// When something was last read, written or answered.
     last: Cell<Instant>,
 }
@@ -46,6 +48,7 @@ impl Default for Activity {
             unwritten: Cell::new(0),
             of_head: Cell::new(0),
             is_held: Cell::new(false),
+            is_given_up: Cell::new(false),
             last: Cell::new(Instant::now()),
         }
     }
@@ -95,6 +98,11 @@ impl Activity {
         half_done.or_else(|| idle.filter(|_| is_idle).map(|idle| self.last.get() + idle))
     }
 
+    /// Notes that the connection is closed because it stalled.
+    pub(super) fn give_up(&self) {
+        self.is_given_up.set(self.blocked_since.get().is_some());
+    }
+
     /// Ready unless the peer has not taken what is written. The library would otherwise ask for the next piece of a body.
     pub(super) fn poll_taken(&self) -> Poll<()> {
         let is_blocked = self.blocked_since.get().is_some();
@@ -102,7 +110,7 @@ impl Activity {
         if is_blocked { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// Returns the bytes that are kept for the peer, and of it.
+    /// Returns the bytes that are kept: answers for the peer, and the head that it has sent in part.
     pub(super) fn kept_bytes(&self) -> usize {
         self.unwritten.get() + self.of_head.get()
     }
@@ -139,6 +147,15 @@ pub(super) struct Watched {
 impl Watched {
     pub(super) fn new(stream: SocketStream, activity: Rc<Activity>) -> Self {
         Watched { stream, activity }
+    }
+}
+
+/// The library owns the stream until its end.
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.activity.is_given_up.get() {
+            self.stream.drop_unsent_at_close();
+        }
     }
 }
 

@@ -8,17 +8,19 @@ use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::end::{describe, wrong_tag};
 use super::stranger::bad_length;
-use super::{Connection, GREETING_TAG, READ_SIZE, describe, wrong_tag};
+use super::{Connection, GREETING_TAG, READ_SIZE};
 use crate::client::endpoint::connect;
-use crate::client::error::Error;
+use crate::client::error::{Error, IS_IT_OURS};
 use crate::client::shared::Shared;
 use crate::protocol::collect::{BadReply, InfoCollector, Progress};
 use crate::protocol::reply::{self, Reply as Frame};
 use crate::protocol::{Info, Parsed, request};
 
-/// The body of the PING that every connection begins with. Servers of text protocols wait for the end of a
-/// line before they answer. With this one they answer at once, and the client can name them.
+/// The body of the PING that every connection begins with. Servers of HTTP wait for the end of a line before
+/// they answer. With this one they answer at once, and the client can name them. A Redis stays silent: it
+/// finds no line behind the zero bytes of a frame.
 const PROBE: &[u8] = b"\r\n\r\n";
 
 impl Connection {
@@ -55,7 +57,8 @@ impl Connection {
         match timeout_at(self.began + limit, self.greet_patiently()).await {
             Ok(greeted) => greeted,
             Err(_) => {
-                let reason = format!("it accepted the connection and sent no greeting within {limit:?}");
+                let reason =
+                    format!("it accepted the connection and sent no greeting within {limit:?}{IS_IT_OURS}");
                 Err(Error::Unreachable { endpoint: self.endpoint.clone(), reason: reason.into() })
             }
         }

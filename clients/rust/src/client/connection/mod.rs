@@ -5,6 +5,7 @@
 //! dropped, so that later replies still match. Any other frame ends the connection, because later frames
 //! could belong to any call.
 
+mod end;
 mod greeting;
 mod in_flight;
 mod stranger;
@@ -19,6 +20,9 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, timeout};
 
+pub(super) use end::End;
+
+use end::{closed, describe, wrong_tag};
 use in_flight::InFlight;
 use stranger::bad_length;
 
@@ -46,20 +50,6 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
 /// The tag of the greeting, and of frames that answer no request. Calls count from 1.
 const GREETING_TAG: u16 = 0;
-
-/// The reason why a connection ended.
-#[derive(Debug)]
-pub(super) enum End {
-    /// The application has dropped every handle.
-    Abandoned,
-    /// The endpoint failed.
-    Failed(Error),
-    /// The daemon serves no client for now. Leave it alone for that time.
-    Resting { error: Error, retry_after: Option<Duration> },
-    /// The daemon has no IDs in time for one call, which asks the next. Leave it alone for that time, and let it answer
-    /// the calls in flight: [`finish`](Connection::finish).
-    Exhausted { error: Error, retry_after: Option<Duration> },
-}
 
 /// A connection after its greeting.
 pub(super) struct Connection {
@@ -365,27 +355,6 @@ impl Connection {
 
     fn broken(&self, reason: &dyn std::fmt::Display) -> Error {
         Error::Protocol { endpoint: self.endpoint.clone(), reason: reason.to_string().into() }
-    }
-}
-
-fn closed() -> String {
-    "closed by the daemon".to_owned()
-}
-
-fn wrong_tag(found: u16, expected: u16) -> String {
-    format!("a reply with tag {found} where {expected} is due")
-}
-
-/// Returns the reason that TLS or the operating system gave, without Rust's "(os error 111)".
-fn describe(error: &std::io::Error) -> String {
-    #[cfg(feature = "tls")]
-    if let Some(text) = crate::tls::explain(error) {
-        return text;
-    }
-    let text = error.to_string();
-    match text.split_once(" (os error") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
     }
 }
 

@@ -1,0 +1,105 @@
+//! The status of clients: their identities, their connections and the protocols that they speak.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Level;
+
+/// A client with a name of its own. Counts are kept as long as reloads keep the name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct IdentityStatus {
+    pub(crate) name: String,
+    /// The IDs per second that it may draw. `None`: no rate is set.
+    pub(crate) rate: Option<u32>,
+    /// The connections that have it now, and that had it so far.
+    pub(crate) connections: u64,
+    pub(crate) connected: u64,
+    /// The IDs that it drew, by source.
+    pub(crate) ids: BTreeMap<String, u64>,
+    /// Requests that came under its limits, or under its address's.
+    #[serde(default)]
+    pub(crate) requests: u64,
+    /// Requests to sources that it may not draw from.
+    pub(crate) denied: u64,
+    /// Requests that waited for its rate, or were refused for it.
+    pub(crate) slowed: u64,
+    #[serde(default)]
+    pub(crate) last_minute: LimitedMinute,
+}
+
+/// The last minute of an identity, or of all addresses together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LimitedMinute {
+    /// Requests that came under its limits.
+    pub(crate) requests: u64,
+    /// Those of them that were slowed or denied.
+    pub(crate) limited: u64,
+    pub(crate) level: Level,
+}
+
+/// A protocol that clients speak.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ProtocolStatus {
+    pub(crate) name: String,
+    /// The addresses of its listeners.
+    pub(crate) addresses: Vec<String>,
+    /// Connections open now.
+    pub(crate) connections: u64,
+    /// Requests that were answered.
+    pub(crate) requests: u64,
+    /// Those that were answered with an error.
+    pub(crate) errors: u64,
+}
+
+/// The clients' connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Connections {
+    pub(crate) open: u64,
+    pub(crate) max: u64,
+    pub(crate) accepted: u64,
+    pub(crate) refused: u64,
+    /// The addresses that have connections now.
+    #[serde(default)]
+    pub(crate) addresses: u64,
+    /// Connections refused because their address has all that it may have.
+    #[serde(default)]
+    pub(crate) address_refused: u64,
+    /// Requests of clients that have an address and limits.
+    #[serde(default)]
+    pub(crate) address_requests: u64,
+    /// Requests that waited for their address's rate, or were refused for it.
+    #[serde(default)]
+    pub(crate) address_slowed: u64,
+    /// The bytes that they keep: replies that clients have not taken, and requests that have arrived in part.
+    #[serde(default)]
+    pub(crate) queued_bytes: u64,
+    #[serde(default)]
+    pub(crate) queued_bytes_max: u64,
+    /// Those open now that owe a token or shake hands over TLS.
+    #[serde(default)]
+    pub(crate) unauthorized: u64,
+    /// Those that gave way to a newcomer before they had authorized themselves.
+    #[serde(default)]
+    pub(crate) gave_way: u64,
+    /// Those that were closed because they sent no token in time.
+    #[serde(default)]
+    pub(crate) unauthorized_timeouts: u64,
+    /// The addresses of the last minute whose connections were closed because they did not authorize themselves.
+    #[serde(default)]
+    pub(crate) unauthorized_addresses: u64,
+}
+
+impl IdentityStatus {
+    /// Returns the counts since the start of which [`LimitedMinute`] has the last minute's.
+    pub(crate) fn counted(&self) -> LimitedMinute {
+        LimitedMinute { requests: self.requests, limited: self.denied + self.slowed, level: Level::Ok }
+    }
+}
+
+impl Connections {
+    /// Returns the same of all addresses.
+    pub(crate) fn counted(&self) -> LimitedMinute {
+        LimitedMinute { requests: self.address_requests, limited: self.address_slowed, level: Level::Ok }
+    }
+}

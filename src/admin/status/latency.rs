@@ -1,0 +1,58 @@
+//! The latency of requests for IDs, as a histogram.
+
+use serde::{Deserialize, Serialize};
+
+/// The upper bounds of the latency histogram, in microseconds. They reach from a busy turn to the longest wait of a request,
+/// in steps of 1, 2 and 5, so that a percentile is known to within half. One bound is 2 ms, within which single IDs are
+/// promised beside a stream of large requests.
+pub(crate) const BOUNDS_US: [u64; 19] = [
+    10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
+    1_000_000, 2_000_000, 5_000_000, 10_000_000,
+];
+
+/// The latency histogram of requests for IDs: from the read of their bytes until the write of their reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    /// The upper bounds, increasing.
+    pub(crate) bounds_us: Vec<u64>,
+    /// The number of requests between one bound and the next. The last is the number above all bounds.
+    pub(crate) counts: Vec<u64>,
+    pub(crate) sum_us: u64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Latency { bounds_us: BOUNDS_US.to_vec(), counts: vec![0; BOUNDS_US.len() + 1], sum_us: 0 }
+    }
+}
+
+impl Latency {
+    /// Returns the number of requests.
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns the requests since an earlier moment.
+    pub(crate) fn since(&self, earlier: &Latency) -> Latency {
+        let counts = self.counts.iter().zip(&earlier.counts).map(|(now, then)| now.saturating_sub(*then));
+        let sum_us = self.sum_us.saturating_sub(earlier.sum_us);
+        Latency { bounds_us: self.bounds_us.clone(), counts: counts.collect(), sum_us }
+    }
+
+    /// Returns the time within which this share of requests was answered, in microseconds. `None` without requests.
+    ///
+    /// It is linear between the bounds, as in Prometheus, and the highest bound for requests above all bounds.
+    pub(crate) fn quantile_us(&self, share: f64) -> Option<f64> {
+        let wanted = self.count() as f64 * share;
+        let (mut below, mut low_us) = (0.0, 0.0);
+        for (&count, &high_us) in self.counts.iter().zip(&self.bounds_us) {
+            let (count, high_us) = (count as f64, high_us as f64);
+            if count > 0.0 && below + count >= wanted {
+                return Some(low_us + (high_us - low_us) * (wanted - below).max(0.0) / count);
+            }
+            below += count;
+            low_us = high_us;
+        }
+        (self.count() > 0).then_some(low_us)
+    }
+}

@@ -1,0 +1,123 @@
+use super::*;
+use crate::admin::kind::SnowflakeStatus;
+
+fn snowflake() -> SnowflakeStatus {
+    SnowflakeStatus {
+        layout: String::from("twitter"),
+        worker_ids: String::from("0"),
+        ids_per_second: 4_096_000,
+        wait_queue_s: 0.0,
+        headroom_s: 2.5,
+        ahead_s: 0.0,
+        max_ahead_s: 10.0,
+        stands_s: 0.0,
+        yet_to_begin: false,
+        layout_ends: String::from("2080-07-10"),
+        layout_years_left: 54.0,
+    }
+}
+
+impl Status {
+    /// Returns the first source's part of a status that has a clock, to change it.
+    pub(crate) fn first_snowflake(&mut self) -> &mut SnowflakeStatus {
+        match &mut self.sources[0].kind {
+            KindStatus::Snowflake(snowflake) => snowflake,
+            KindStatus::Ticket(_) => panic!("a ticket counter"),
+        }
+    }
+}
+
+fn source() -> SourceStatus {
+    SourceStatus {
+        name: String::from("orders"),
+        kind: KindStatus::Snowflake(snowflake()),
+        id_space: String::new(),
+        numbers_in_space: [0].into(),
+        ids: 10,
+        requests: 1,
+        refused: 0,
+        exhausted: 0,
+        last_minute: SourceMinute::default(),
+        waits: 0,
+        waiting_requests: 0,
+        waiting_ids: 0,
+        default_wait_s: 1.0,
+        fleet_headroom_s: None,
+        ceiling_wanted: false,
+    }
+}
+
+/// Returns a healthy daemon's status.
+pub(crate) fn healthy() -> Status {
+    let mut status = Status {
+        version: String::from("0.1.0"),
+        instance: String::from("host-1"),
+        started_unix_s: 1_800_000_000.0,
+        uptime_s: 60.0,
+        ready: false,
+        checks: Vec::new(),
+        draining: false,
+        shards: 2,
+        order: String::from("relaxed"),
+        clock: ClockStatus { state: ClockState::Steady, by_s: 0.0, steps_back: 0, steps_forward: 0 },
+        ceilings: CeilingsStatus {
+            raises: 1,
+            failures: 0,
+            raising_s: 0.002,
+            last_raise_ago_s: Some(0.5),
+            under_way_s: 0.0,
+            slow_write_s: 1.5,
+            failing: None,
+            lost: None,
+        },
+        fleet: None,
+        peers: None,
+        sources: vec![source()],
+        identities: Vec::new(),
+        certificate: None,
+        connections: Connections {
+            open: 1,
+            max: 10,
+            accepted: 1,
+            addresses: 1,
+            queued_bytes_max: 100,
+            ..Connections::default()
+        },
+        protocols: Vec::new(),
+        last_minute: LastMinute::default(),
+        last_reload: None,
+        errors: std::collections::BTreeMap::new(),
+        other_requests: 0,
+        received_bytes: 0,
+        sent_bytes: 0,
+        latency: Latency::default(),
+    };
+    status.check();
+    status
+}
+
+#[test]
+fn quantiles_are_linear_between_bounds() {
+    let mut latency = Latency::default();
+    assert_eq!(latency.quantile_us(0.5), None);
+    latency.counts[1] = 10;
+    assert_eq!(latency.quantile_us(0.5), Some(15.0));
+    assert_eq!(latency.quantile_us(1.0), Some(20.0));
+    latency.counts[3] = 10;
+    assert_eq!(latency.quantile_us(0.5), Some(20.0));
+    assert_eq!(latency.quantile_us(0.75), Some(75.0));
+    *latency.counts.last_mut().expect("a last bucket") = 1_000;
+    assert_eq!(latency.quantile_us(0.99), Some(10_000_000.0), "above all bounds, as Prometheus has it");
+}
+
+#[test]
+fn what_happened_since_is_a_difference() {
+    let (mut earlier, mut now) = (Latency::default(), Latency::default());
+    earlier.counts[2] = 3;
+    earlier.sum_us = 90;
+    now.counts[2] = 5;
+    now.counts[4] = 1;
+    now.sum_us = 300;
+    let since = now.since(&earlier);
+    assert_eq!((since.count(), since.counts[2], since.sum_us), (3, 2, 210));
+}

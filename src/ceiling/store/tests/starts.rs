@@ -1,0 +1,111 @@
+//! The plan of a start: which stored bounds bind which source.
+
+use super::*;
+
+#[test]
+fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
+    let wanted = numbering("twitter", "1,2");
+    let records = [
+        record("orders", "twitter", "7", 1_000),
+        record("other", "twitter", "2-4", 2_000),
+        record("unrelated", "twitter", "9", 9_000),
+    ];
+    let plan = plan(&records, &[claimant("orders", &wanted)], WALL).unwrap();
+    assert_eq!(plan.starts, [Some(wanted.position_from(records[1].id_bound))]);
+    assert_eq!(plan.retired, records, "worker IDs that it does not have may come back");
+}
+
+#[test]
+fn a_start_between_two_ids_takes_the_higher_one() {
+    let (stored, wanted) = (numbering("twitter", "2"), numbering("twitter", "1"));
+    // Worker 2's first ID of the tick lies above all of worker 1's.
+    let bound = stored.id_bound(at(&stored, 0));
+    let start = wanted.position_from(bound);
+    assert_eq!(start, at(&wanted, 1));
+    assert!(wanted.id_at(start) >= bound && wanted.id_at(Position(start.0 - 1)) < bound);
+}
+
+#[test]
+fn a_renamed_source_takes_its_ceiling_with_it() {
+    let wanted = numbering("twitter", "1-3");
+    let records = [record("old", "twitter", "1,2", 1_000)];
+    let plan = plan(&records, &[claimant("new", &wanted)], WALL).unwrap();
+    assert_eq!(plan.starts, [Some(wanted.position_from(records[0].id_bound))]);
+    assert_eq!(plan.retired, []);
+}
+
+#[test]
+fn what_nothing_matches_binds_whom_nothing_matches() {
+    let (known, fresh) = (numbering("twitter", "1"), numbering("twitter", "5"));
+    let records = [record("known", "twitter", "1", 1_000), record("gone", "twitter", "3", 2_000)];
+    let both = [claimant("known", &known), claimant("fresh", &fresh)];
+    let starts = plan(&records, &both, WALL).unwrap().starts;
+    assert_eq!(starts[0], Some(known.position_from(records[0].id_bound)));
+    assert_eq!(starts[1], Some(fresh.position_from(records[1].id_bound)));
+    assert_eq!(plan(&records[..1], &both, WALL).unwrap().starts[1], None, "new beside known ones");
+    let released = Record { released: true, ..records[1].clone() };
+    assert_eq!(plan(&[records[0].clone(), released], &both, WALL).unwrap().starts[1], None);
+}
+
+#[test]
+fn released_worker_ids_are_refused() {
+    let wanted = numbering("twitter", "1-3");
+    let records = [Record { released: true, ..record("orders", "twitter", "2", 0) }];
+    let refused = plan(&records, &[claimant("new", &wanted)], WALL).unwrap_err();
+    assert!(matches!(refused, PlanError::Released { .. }), "{refused}");
+    let others = numbering("twitter", "3");
+    assert!(plan(&records, &[claimant("orders", &others)], WALL).is_ok());
+}
+
+#[test]
+fn far_bounds_are_waited_for_in_one_id_space_and_refused_in_another() {
+    let same = numbering("time:41,machine:10,sequence:12;epoch=1288834974657", "1");
+    let records = [record("orders", "twitter", "1", 3_600_000)];
+    let plan_of = |numbering: &Numbering| plan(&records, &[claimant("orders", numbering)], WALL);
+    assert_eq!(plan_of(&same).unwrap().starts, [Some(at(&same, 3_600_000))]);
+    // Ten seconds later in its count: reached ten seconds later.
+    for (epoch, expected) in
+        [(1288834974657_i64 + 10_000, Err(3_600_000)), (1288834974657 - 3_600_000, Ok(0))]
+    {
+        let other = numbering(&format!("time:41,datacenter:5,worker:5,sequence:12;epoch={epoch}"), "1");
+        match (plan_of(&other), expected) {
+            (Ok(plan), Ok(ms)) => assert_eq!(plan.starts, [Some(at(&other, ms))]),
+            (Err(PlanError::TooFarAhead { when: When::From(when), clock_may_be_slow, .. }), Err(ms)) => {
+                assert_eq!(when, UnixMicros(WALL.0 + ms * 1_000));
+                assert!(clock_may_be_slow, "an hour before what was granted");
+            }
+            (found, expected) => panic!("{epoch}: {found:?}, expected {expected:?}"),
+        }
+    }
+    let small = numbering("js53", "1");
+    let refused = plan_of(&small).unwrap_err();
+    assert!(matches!(refused, PlanError::TooFarAhead { when: When::Never, .. }), "{refused}");
+}
+
+#[test]
+fn a_name_binds_the_order_as_far_as_the_id_clock_can_ride() {
+    let (used, unused, both) =
+        (numbering("twitter", "1"), numbering("twitter", "2"), numbering("twitter", "1-2"));
+    let plan_of = |ahead_ms, numbering: &Numbering, catch_up| {
+        let records = [record("orders", "twitter", "1", ahead_ms)];
+        let claimant = Claimant { catch_up, ..claimant("orders", numbering) };
+        let Plan { starts, passed_over, retired } = plan(&records, &[claimant], WALL).unwrap();
+        assert_eq!(retired.len(), usize::from(numbering == &unused), "what was granted stays known");
+        (starts[0], passed_over[0].as_ref().map(|record| record.id_bound == records[0].id_bound))
+    };
+    let ten = Duration::from_secs(10);
+    assert_eq!(plan_of(10_000, &unused, ten), (Some(at(&unused, 10_000)), None));
+    assert_eq!(plan_of(10_001, &unused, ten), (None, Some(true)));
+    assert_eq!(plan_of(1, &unused, Duration::ZERO), (None, Some(true)), "it does not ride");
+    assert_eq!(plan_of(3_600_000, &used, ten), (Some(at(&used, 3_600_000)), None));
+    let (start, passed_over) = plan_of(3_600_000, &both, ten);
+    assert!(start.is_some_and(|start| start >= at(&both, 3_600_000)), "one of them was used");
+    assert_eq!(passed_over, None);
+
+    // Of two records the one that is within reach binds, and a source that is gone binds no further than a name.
+    let records = [record("orders", "twitter", "1", 3_600_000), record("orders", "twitter", "3", 5_000)];
+    let found = plan(&records, &[claimant("orders", &unused)], WALL).unwrap();
+    assert_eq!(found.starts, [Some(unused.position_from(records[1].id_bound))]);
+    let found = plan(&records, &[claimant("renamed", &unused)], WALL).unwrap();
+    assert_eq!(found.starts, [Some(unused.position_from(records[1].id_bound))]);
+}

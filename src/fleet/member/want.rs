@@ -1,0 +1,114 @@
+//! A source that wants numbers, and the numbers that it may take by the rules.
+
+use std::time::Duration;
+
+use crate::clock::{self, BootMicros, Now};
+use crate::fleet::rules::{self, Taker, Taking};
+use crate::fleet::{NoAnswer, NumberKey, Stored};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
+
+/// A source that wants numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Want<'a> {
+    /// The source's index in the daemon.
+    pub index: usize,
+    /// The source's name.
+    pub source: &'a str,
+    /// Its layout.
+    pub layout: &'a Layout,
+    /// The wall clock, as far as it is believed.
+    pub wall: UnixMicros,
+    /// True if the state is the newest of its copies for the worker IDs that it had: [`rules::is_newest`].
+    pub is_newest: bool,
+    /// The distance that IDs may be ahead of it.
+    pub max_ahead: Duration,
+    /// The distance that the fleet's ceiling is kept ahead.
+    pub horizon: Duration,
+}
+
+/// Numbers that were taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The worker IDs.
+    pub worker_ids: WorkerSet,
+    /// The lowest ID bound at which the source may start. 0: it starts at its own ceiling.
+    pub floor: u64,
+    /// The fleet's ceiling, as an ID bound. 0: none is known, and nothing may be handed out before a raise.
+    pub covered: u64,
+}
+
+/// The reason why a daemon cannot join its fleet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// The coordinator did not answer.
+    #[error("the coordinator does not answer: {0}")]
+    NoAnswer(NoAnswer),
+    /// Only an operator can change it.
+    #[error("{0}")]
+    Refused(String),
+    /// Other daemons hold the numbers now.
+    #[error("{0}")]
+    Held(String),
+}
+
+impl From<NoAnswer> for JoinError {
+    fn from(answer: NoAnswer) -> Self {
+        JoinError::NoAnswer(answer)
+    }
+}
+
+impl Want<'_> {
+    pub(super) fn numbering(&self, worker_ids: &WorkerSet) -> Result<Numbering, JoinError> {
+        let made = Numbering::new(self.layout.clone(), worker_ids.clone());
+        made.map_err(|error: LayoutError| JoinError::Refused(format!("source {:?}: {error}", self.source)))
+    }
+
+    /// Decides whether a key's number may be taken, at a coordinator that may lose its last writes or not.
+    pub(super) fn judge(
+        &self,
+        (numbering, may_lose_writes): (&Numbering, bool),
+        stored: Option<&Stored>,
+        writes: &[String],
+    ) -> Result<Taking, Busy> {
+        let key = stored.map(|stored| NumberKey::parse(&stored.text)).transpose();
+        let key = key.map_err(|error| Busy::Unreadable(error.to_string()))?;
+        let of_holder = |key: &NumberKey| {
+            let margin = rules::margin(may_lose_writes, key, self.horizon);
+            UnixMicros(instant(numbering, key.id_bound).0.saturating_add(clock::micros(margin)))
+        };
+        let until = key.as_ref().map_or(self.wall, of_holder);
+        let taker = Taker { writes, wall: self.wall, max_ahead: self.max_ahead };
+        rules::take(key.as_ref(), until, taker)
+            .map(|taking| match taking {
+                Taking::Above(bound) => Taking::Above(bound.max(first_bound_at(numbering, until))),
+                taking => taking,
+            })
+            .map_err(Busy::Held)
+    }
+
+    /// Returns the bound of the first write: a horizon above the source's start, and no lower than the keys' bounds.
+    /// Repeated starts do not push it up: it is never further ahead of the clock than `max_ahead` and a horizon, unless a
+    /// key is.
+    pub(super) fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
+        let now = Now { wall: self.wall, boot: BootMicros(0), jumped: false };
+        let from = instant(numbering, floor).min(now.after(self.max_ahead).wall);
+        numbering.id_bound(rules::ceiling(numbering, now, from, self.horizon)).max(lowest.max(floor))
+    }
+}
+
+/// Why a number is not free.
+pub(super) enum Busy {
+    Held(rules::Held),
+    Unreadable(String),
+}
+
+/// Returns the instant at which the clock is past all IDs below a bound.
+fn instant(numbering: &Numbering, bound: u64) -> UnixMicros {
+    numbering.start_of(numbering.tick_of(numbering.position_from(bound)))
+}
+
+/// Returns the bound of the IDs before an instant.
+fn first_bound_at(numbering: &Numbering, instant: UnixMicros) -> u64 {
+    numbering.id_bound(numbering.first_of(numbering.tick_at(instant)))
+}

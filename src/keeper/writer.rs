@@ -1,0 +1,95 @@
+//! One writer's side of the keeper: its write under way, and the ceilings that it has made durable.
+
+use std::collections::BTreeMap;
+
+use super::managed_source::{Durable, Reach};
+use crate::ceiling::StoreError;
+use crate::clock::BootMicros;
+use snowbank_client::layout::Position;
+
+/// Ceilings for one writer to make durable, all together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The writer, counted from 0.
+    pub writer: usize,
+    /// The write's number, counted for each writer. The outcome has the same number.
+    pub number: u64,
+    /// The ceilings, each with its source's index.
+    pub ceilings: Vec<(usize, Position)>,
+    /// The sum of the generations of the sources' grants. It changes whenever a grant is taken away.
+    pub generation: u64,
+    /// The ticket sources whose numbers another copy of the machine may hand out. A start must refuse them.
+    pub restored: Vec<usize>,
+    /// True for sources that join. The writer does not have them yet, and their indices follow those that it has.
+    pub is_join: bool,
+    /// Wall − boot as the daemon believes it, in microseconds.
+    pub wall_minus_boot_us: i64,
+}
+
+/// The end of a write.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The writer.
+    pub writer: usize,
+    /// The number of the write.
+    pub number: u64,
+    /// Ok if all of its ceilings are durable. After an error they may be durable too.
+    pub result: Result<(), StoreError>,
+}
+
+/// A write that was handed out, and has no outcome yet.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    pub(super) number: u64,
+    pub(super) is_join: bool,
+    pub(super) began: BootMicros,
+    pub(super) ceilings: Vec<(usize, Durable)>,
+    pub(super) wall_minus_boot_us: i64,
+}
+
+/// The keeper's record of one writer.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) reach: Reach,
+    /// By source.
+    pub(super) durable: Vec<Durable>,
+    /// By source, acknowledged ceilings that do not count yet, because this writer may lose its last writes. The next
+    /// acknowledgement makes them durable.
+    pub(super) unsure: BTreeMap<usize, Durable>,
+    /// The believed wall − boot that is stored with them.
+    pub(super) wall_minus_boot_us: i64,
+    pub(super) writes: u64,
+    pub(super) under_way: Option<UnderWay>,
+    /// When all ceilings are raised next, unless one is needed before.
+    pub(super) due: Option<BootMicros>,
+    /// Why the last write failed. The next write then waits until `due`.
+    pub(super) failure: Option<StoreError>,
+}
+
+impl Writer {
+    pub(super) fn is_lossy(&self) -> bool {
+        matches!(self.reach, Reach::LossyFleet(_))
+    }
+
+    /// Takes the ceilings of a write that was acknowledged, of this many sources.
+    pub(super) fn acknowledge_all(&mut self, ceilings: &[(usize, Durable)], sources: usize) {
+        for &(index, newest) in ceilings {
+            let durable = self.acknowledge(index, newest);
+            match self.durable.get_mut(index) {
+                Some(before) => *before = durable,
+                // A source that was given up meanwhile has no entry any more.
+                None if index < sources => self.durable.push(durable),
+                None => {}
+            }
+        }
+    }
+
+    /// Takes a source's ceiling that was acknowledged, and returns the one that is durable now.
+    fn acknowledge(&mut self, index: usize, newest: Durable) -> Durable {
+        if !self.is_lossy() {
+            return newest;
+        }
+        let before = self.unsure.insert(index, newest);
+        before.or(self.durable.get(index).copied()).unwrap_or(newest)
+    }
+}

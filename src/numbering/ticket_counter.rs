@@ -1,0 +1,124 @@
+//! The counter of a ticket source.
+
+use std::fmt;
+
+use snowbank_client::layout::{Position, Run};
+
+/// The largest ID.
+pub const LAST_ID: u64 = i64::MAX as u64;
+
+/// The counter of a ticket source.
+///
+/// Counters of one name count the same things: two of them can hand out the same ID unless increment and offset keep them
+/// apart. Counters of two names are independent, as two tables are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TicketCounter {
+    name: String,
+    /// Invariant: at least 1.
+    increment: u64,
+    /// Invariant: from 1 to `increment`.
+    offset: u64,
+}
+
+/// The reason why an increment and an offset make no counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CounterError {
+    /// The increment is 0, or too large for a second ID.
+    #[error("found increment {0}, allowed: from 1 to {LAST_ID}")]
+    Increment(u64),
+    /// The offset is not a remainder of the increment.
+    #[error("found {offset}, allowed: from 1 to the increment, {increment}")]
+    Offset {
+        /// The offset.
+        offset: u64,
+        /// The increment.
+        increment: u64,
+    },
+}
+
+impl TicketCounter {
+    /// Returns the counter of the IDs `offset`, `offset + increment` and so on up to [`LAST_ID`].
+    ///
+    /// # Errors
+    /// The increment is 0 or above [`LAST_ID`], or the offset is not from 1 to the increment.
+    pub fn new(name: &str, increment: u64, offset: u64) -> Result<Self, CounterError> {
+        if increment == 0 || increment > LAST_ID {
+            return Err(CounterError::Increment(increment));
+        }
+        if offset == 0 || offset > increment {
+            return Err(CounterError::Offset { offset, increment });
+        }
+        Ok(TicketCounter { name: name.to_owned(), increment, offset })
+    }
+
+    /// The name of its source.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The distance between two IDs.
+    pub fn increment(&self) -> u64 {
+        self.increment
+    }
+
+    /// The first ID.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Returns the first position without an ID.
+    pub(super) fn end(&self) -> Position {
+        Position((LAST_ID - self.offset) / self.increment + 1)
+    }
+
+    /// Returns the first position whose ID is at least `bound`, at most the end.
+    pub(super) fn position_from(&self, bound: u64) -> Position {
+        Position(bound.saturating_sub(self.offset).div_ceil(self.increment)).min(self.end())
+    }
+
+    #[inline]
+    pub(super) fn run_at(&self, from: Position, max: u64) -> Run {
+        let left = self.end().0.saturating_sub(from.0);
+        if left == 0 {
+            return Run { first: u64::MAX, count: 1, stride: 1 };
+        }
+        let count = u32::try_from(max.clamp(1, left)).unwrap_or(u32::MAX);
+        Run { first: self.offset + self.increment * from.0, count, stride: self.increment }
+    }
+
+    /// Returns true if the two counters can hand out the same ID.
+    pub fn shares_ids_with(&self, other: &TicketCounter) -> bool {
+        // Two sequences meet unless their offsets differ modulo the greatest common divisor.
+        let (mut divisor, mut rest) = (self.increment, other.increment);
+        while rest != 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        self.name == other.name && self.offset % divisor == other.offset % divisor
+    }
+}
+
+impl fmt::Display for TicketCounter {
+    /// Writes `ticket orders, increment 2, offset 1`, also in lock files.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TicketCounter { name, increment, offset } = self;
+        write!(f, "ticket {name}, increment {increment}, offset {offset}")
+    }
+}
+
+impl std::str::FromStr for TicketCounter {
+    type Err = NotACounter;
+
+    fn from_str(text: &str) -> Result<Self, NotACounter> {
+        let parse = || {
+            let (name, rest) = text.strip_prefix("ticket ")?.split_once(", increment ")?;
+            let (increment, offset) = rest.split_once(", offset ")?;
+            TicketCounter::new(name, increment.parse().ok()?, offset.parse().ok()?).ok()
+        };
+        parse().ok_or(NotACounter)
+    }
+}
+
+/// The error of a text that names no counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a ticket counter")]
+pub struct NotACounter;

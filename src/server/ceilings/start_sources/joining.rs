@@ -1,0 +1,106 @@
+//! The start of sources that a reload adds, beside those that run.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::first_position::{FirstPosition, guard};
+use super::marks::{moved_away, too_far};
+use super::{claimant, manage, rule_of};
+use crate::ceiling::store::{self, Claimant, Record};
+use crate::ceiling::{self, Marked, WorkerLocks};
+use crate::clock::Now;
+use crate::config::SourceSettings;
+use crate::keeper::ManagedSource;
+use crate::numbering::Numbering;
+use crate::server::ceilings::start_notes::{first_time, not_reached, sorts_below};
+use crate::server::shared::note::Note;
+use crate::source::Source;
+use snowbank_client::layout::Position;
+
+/// A source that joins those of a running daemon. Dropping it releases its worker IDs.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    pub(crate) settings: SourceSettings,
+    pub(crate) numbering: Numbering,
+    pub(crate) locks: WorkerLocks,
+}
+
+/// Sources that have joined, under their first ceilings.
+#[derive(Debug, Default)]
+pub(crate) struct Joined {
+    pub(crate) sources: Vec<Arc<Source>>,
+    /// Lines for the operator about how they started.
+    pub(crate) notes: Vec<Note>,
+}
+
+/// Sources that may start once their first ceilings are durable.
+pub(crate) struct Planned {
+    pub(crate) sources: Vec<ManagedSource>,
+    pub(crate) locks: Vec<WorkerLocks>,
+    /// The reload's result if they are.
+    pub(crate) joined: Joined,
+}
+
+/// Starts sources beside those that run, by the rules of a start. `retired` are the stored records beside the running
+/// sources' own. Only the locks of worker IDs are read.
+///
+/// # Errors
+/// Returns why a source cannot start.
+pub(crate) fn plan_joining(
+    running: &[Arc<Source>],
+    retired: &[Record],
+    joining: Vec<Joining>,
+    state_dir: Option<&Path>,
+    now: Now,
+) -> Result<Planned, String> {
+    // How far a running source may be ahead was decided when it started.
+    let (max_ahead, catch_up, in_fleet) = (Duration::ZERO, Duration::ZERO, false);
+    let running = running.iter().map(|source| (source.name(), source.numbering()));
+    let running: Vec<_> = running
+        .map(|(name, numbering)| Claimant { name, numbering, max_ahead, catch_up, in_fleet })
+        .collect();
+    let claimants: Vec<_> = joining.iter().map(|new| claimant(&new.settings, &new.numbering)).collect();
+    let plan = store::plan_beside(&running, retired, &claimants, now.wall);
+    let plan = plan.map_err(|error| error.in_directory(state_dir).to_string())?;
+    let is_kept = state_dir.is_some();
+    let mut planned = Planned { sources: Vec::new(), locks: Vec::new(), joined: Joined::default() };
+    let starts = plan.starts.into_iter().zip(plan.passed_over);
+    for (Joining { settings, numbering, locks }, (start, passed_over)) in joining.into_iter().zip(starts) {
+        planned.joined.notes.extend(sorts_below((&passed_over, &settings)));
+        if start.is_none() && is_kept {
+            planned.joined.notes.push(first_time(&settings));
+        }
+        let start = first_position(start, (&settings, &numbering), &locks, retired, now)?;
+        let managed = manage(&settings, numbering, start, is_kept, now);
+        planned.joined.notes.extend(not_reached(&managed, now));
+        planned.joined.sources.push(Arc::clone(managed.source()));
+        planned.sources.push(managed);
+        planned.locks.push(locks);
+    }
+    Ok(planned)
+}
+
+/// Returns where a source starts above what is stored of it, and above what the machine remembers of its worker IDs.
+fn first_position(
+    start: Option<Position>,
+    (settings, numbering): (&SourceSettings, &Numbering),
+    locks: &WorkerLocks,
+    retired: &[Record],
+    now: Now,
+) -> Result<FirstPosition, String> {
+    let guard = guard(numbering, retired, now);
+    let start = start.map_or(guard, |start| start.max(guard));
+    // This daemon uses the state. So grants to these worker IDs since it was read came from another state's daemon.
+    let marks = locks.marks().map_err(|error| error.to_string())?;
+    let latest = ceiling::latest_grant(&rule_of(settings, numbering), now.wall);
+    if let Some(end) = ceiling::beyond(&marks, numbering, start, latest) {
+        return Err(too_far(&claimant(settings, numbering), end, locks, latest));
+    }
+    let start = match ceiling::compare(&marks, numbering, start, &[]) {
+        Marked::Below => start,
+        Marked::ByAnother(end) | Marked::SinceThisCopy(end) => end,
+        Marked::Released => return Err(moved_away(&claimant(settings, numbering)).to_string()),
+    };
+    Ok(FirstPosition::of(start, guard, (&settings.name, numbering), retired, &marks))
+}

@@ -1,0 +1,108 @@
+//! The comparison of a start with the machine's marks, which show how far any state was granted the worker IDs.
+
+use std::time::Duration;
+
+use super::Found;
+use crate::ceiling::store::{Claimant, PlanError};
+use crate::ceiling::{self, CeilingRule, Marked, WorkerLocks};
+use crate::clock::Now;
+use crate::server::shared::note::Note;
+use crate::server::shared::start_error::StartError;
+use snowbank_client::layout::{Position, UnixMicros};
+
+impl Found {
+    /// Raises a start above the marks of its worker IDs. Returns a note if the operator should know of it.
+    ///
+    /// The state may have dropped its record of worker IDs that a fleet lends, so a mark of its own does not make it an older
+    /// copy. The mark bounds all that this machine granted, and the coordinator's key what other machines did.
+    ///
+    /// # Errors
+    /// The state is an older copy of the one that was granted them.
+    pub(super) fn start_above_marks(
+        &self,
+        (claimant, rule, is_lent): (&Claimant<'_>, &CeilingRule, bool),
+        start: &mut Position,
+        locks: &WorkerLocks,
+        now: Now,
+    ) -> Result<Option<Note>, StartError> {
+        let Claimant { numbering, .. } = *claimant;
+        let marks = locks.marks()?;
+        let latest = ceiling::latest_grant(rule, now.wall);
+        if let Some(end) = ceiling::beyond(&marks, numbering, *start, latest) {
+            return Err(StartError::ClockBehind(too_far(claimant, end, locks, latest)));
+        }
+        match ceiling::compare(&marks, numbering, *start, &self.records) {
+            Marked::Below => Ok(None),
+            Marked::Released => Err(moved_away(claimant).into()),
+            Marked::SinceThisCopy(end) if !is_lent => {
+                let note = self.adopt_older(claimant, end, now)?;
+                *start = end;
+                Ok(Some(note))
+            }
+            Marked::ByAnother(end) | Marked::SinceThisCopy(end) => {
+                *start = end;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Allows a start from a state that is an older copy of the one that was granted IDs until `end`, if the operator adopts
+    /// it and the clock is past them.
+    fn adopt_older(&self, claimant: &Claimant<'_>, end: Position, now: Now) -> Result<Note, StartError> {
+        let Claimant { name, numbering, .. } = *claimant;
+        let until = ceiling::instant_of(numbering, end);
+        // A counter continues above its mark at once.
+        let (shown, once) = match numbering.snowflake() {
+            Some((layout, _)) => {
+                let until = layout.rfc3339(until);
+                (until.clone(), format!(" once the clock is past {until}"))
+            }
+            None => (format!("number {}", numbering.id_bound(end)), String::new()),
+        };
+        if !self.adopt {
+            let path = self.directory.as_ref().map(|directory| directory.path().display().to_string());
+            return Err(StartError::OlderState(format!(
+                "the state in {} is older than the one that served on this machine: to source {name:?} IDs were \
+                 granted until {shown} since; put the newest state directory back, or, if it is lost, start with \
+                 --adopt-state{once}",
+                path.unwrap_or_default()
+            )));
+        }
+        let wait_us = until.0.saturating_sub(now.wall.0);
+        if wait_us > 0 {
+            let wait = Duration::from_millis(wait_us.unsigned_abs().div_ceil(1_000));
+            return Err(StartError::ClockBehind(format!(
+                "the state is older than the one that served on this machine: to source {name:?} IDs were granted until \
+                 {shown}, and the clock gets there in {wait:?}; start with --adopt-state then"
+            )));
+        }
+        Ok(Note::Warning(format!(
+            "adopted an older copy of the state: source {name:?} starts above all IDs granted until {shown}; the newer \
+             one must never be used again"
+        )))
+    }
+}
+
+pub(super) fn moved_away(claimant: &Claimant<'_>) -> PlanError {
+    PlanError::Released { name: claimant.name.to_owned(), numbering: Box::new(claimant.numbering.clone()) }
+}
+
+/// Returns the refusal of a mark that no daemon with this clock can have written.
+pub(super) fn too_far(
+    claimant: &Claimant<'_>,
+    end: Position,
+    locks: &WorkerLocks,
+    latest: UnixMicros,
+) -> String {
+    let Claimant { name, numbering, .. } = *claimant;
+    let decimals = numbering.snowflake().map_or(0, |(layout, _)| layout.decimals());
+    let shown = |instant: UnixMicros| instant.rfc3339(decimals);
+    format!(
+        "source {name:?}: the mark in {} is of IDs until {}, and by this clock none can have been granted after {}; set the \
+         clock right, give the source worker IDs that were never used, or wait; if no daemon's clock was ever so far ahead, \
+         find out who wrote the mark, and remove the file",
+        locks.furthest().display(),
+        shown(ceiling::instant_of(numbering, end)),
+        shown(latest),
+    )
+}

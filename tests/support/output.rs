@@ -1,0 +1,66 @@
+//! The output of a child process, line by line or as a whole.
+
+use std::io::{BufRead, BufReader, Read};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use super::{DEADLINE, poll};
+
+/// Lines as they come.
+pub(super) struct Lines(Mutex<Receiver<String>>);
+
+impl Lines {
+    pub(super) fn of(from: impl Read + Send + 'static) -> Lines {
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(from).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Lines(Mutex::new(lines))
+    }
+
+    pub(super) fn next(&self) -> Option<String> {
+        self.0.lock().expect("no reader panics").recv_timeout(DEADLINE).ok()
+    }
+}
+
+/// All that comes, collected by a thread so that the writer never waits.
+pub(super) struct Text {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Text {
+    pub(super) fn of(mut from: impl Read + Send + 'static) -> Text {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let collected = Arc::clone(&bytes);
+        let reader = thread::spawn(move || {
+            let mut piece = [0; 4_096];
+            while let Ok(size @ 1..) = from.read(&mut piece) {
+                collected.lock().expect("no reader panics").extend_from_slice(&piece[..size]);
+            }
+        });
+        Text { bytes, reader: Some(reader) }
+    }
+
+    /// Of a stream that leads elsewhere.
+    pub(super) fn empty() -> Text {
+        Text { bytes: Arc::default(), reader: None }
+    }
+
+    pub(super) fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().expect("no reader panics")).into_owned()
+    }
+
+    /// Waits for the writer's end, which has come already when its process is gone.
+    pub(super) fn whole(&self) -> String {
+        if let Some(reader) = &self.reader {
+            poll("the end of a pipe", || reader.is_finished().then_some(()));
+        }
+        self.so_far()
+    }
+}
