@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use snowbank_client::{Client, ClientOptions, IdsOptions};
-use support::{Daemon, Setup};
+use support::{Daemon, Port, Setup};
 
-fn start(worker: &str, port: u16) -> Daemon {
+fn start(worker: &str, port: &Port) -> Daemon {
     // Another worker ID than those before it on this port: their state is not this one's.
-    Setup::bare().args(["--worker-id", worker, "--listen", &format!("127.0.0.1:{port}")]).start()
+    Setup::bare().args(["--worker-id", worker, "--listen", &port.address().to_string()]).start()
 }
 
 fn options(daemons: &[&Daemon]) -> ClientOptions {
@@ -24,9 +24,9 @@ fn options(daemons: &[&Daemon]) -> ClientOptions {
 
 #[tokio::test]
 async fn ids_go_on_while_daemons_die_and_come_back() {
-    let mut first = Setup::new().args(["--worker-id", "1"]).start();
+    let port = Port::take();
+    let mut first = start("1", &port);
     let second = Setup::new().args(["--worker-id", "2"]).start();
-    let port = first.tcp().port();
     let client = Client::new(options(&[&first, &second])).expect("a runtime is there");
     let mut ids = client.ids(IdsOptions::default().max_batch(64)).expect("options fit");
     let mut seen = HashSet::new();
@@ -40,7 +40,7 @@ async fn ids_go_on_while_daemons_die_and_come_back() {
     draw(1_000, &mut seen).await;
     first.kill();
     draw(1_000, &mut seen).await;
-    let third = start("3", port);
+    let third = start("3", &port);
     second.signal(Signal::TERM);
     draw(1_000, &mut seen).await;
     assert_eq!(client.batch(10).await.expect("the one that came back").endpoint(), third.tcp().to_string());
@@ -48,8 +48,8 @@ async fn ids_go_on_while_daemons_die_and_come_back() {
 
 #[tokio::test]
 async fn a_call_outlasts_the_restart_of_the_only_daemon() {
-    let mut daemon = Setup::new().args(["--worker-id", "1"]).start();
-    let port = daemon.tcp().port();
+    let port = Port::take();
+    let mut daemon = start("1", &port);
     let client = Client::new(options(&[&daemon])).expect("a runtime is there");
     client.batch(1).await.expect("it is there");
     daemon.kill();
@@ -57,7 +57,7 @@ async fn a_call_outlasts_the_restart_of_the_only_daemon() {
         let client = client.clone();
         async move { client.batch(100).await.map(|batch| batch.len()) }
     });
-    let back = start("2", port);
+    let back = start("2", &port);
     assert_eq!(call.await.expect("no panic").expect("it came back"), 100);
     back.stop();
 }

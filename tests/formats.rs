@@ -228,6 +228,9 @@ fn numbers_of_a_ticket_counter_are_read_without_a_layout() {
             refuses(2, &["decode", "--layout", "ticket", "--source", "tickets", "--from", format, "5"]);
         assert!(line.contains("the numbers of \"tickets\" have none"), "{line}");
     }
+    for command in [&["layout", "ticket"][..], &["range", "--layout", "ticket", "--from", "0", "--to", "1"]] {
+        assert!(refuses(2, command).contains("a ticket counter has no layout"), "{command:?}");
+    }
     let line = refuses(2, &["decode", "--layout", "ticket", "9223372036854775808"]);
     assert!(line.contains("above the largest ID"), "{line}");
 }

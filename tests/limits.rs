@@ -339,13 +339,14 @@ fn silence_is_allowed_unless_idle_timeout_is_set() {
 fn a_refusal_advises_no_longer_wait_than_the_daemon_allows() {
     let daemon = Setup::configured(&format!("[limits]\nmax_wait = \"2s\"\n{TWO_SOURCES}")).start();
     let mut wire = daemon.connect();
-    // More than two seconds yield, and a window's worth.
-    let refusal = |wire: &mut Wire, wait_ms| {
-        wire.call(&Ask::of(1_000).source(1).tag(1).wait_ms(wait_ms).bytes()).assert_error(1, EXHAUSTED)
+    let refusal = |wire: &mut Wire, count, wait_ms| {
+        wire.call(&Ask::of(count).source(1).tag(1).wait_ms(wait_ms).bytes()).assert_error(1, EXHAUSTED)
     };
-    assert!(refusal(&mut wire, 0).contains("wait longer (up to 2s) or ask for fewer"));
-    for wait_ms in [2_000, 60_000] {
-        let message = refusal(&mut wire, wait_ms);
+    // 16 IDs a second. So many may come within two seconds, and never at once.
+    assert!(refusal(&mut wire, 40, 0).contains("wait longer (up to 2s) or ask for fewer"));
+    // More than two seconds yield: no wait helps.
+    for wait_ms in [0, 2_000, 60_000] {
+        let message = refusal(&mut wire, 1_000, wait_ms);
         assert!(message.contains("ask for fewer") && !message.contains("wait longer"), "{message}");
     }
     daemon.stop();

@@ -3,6 +3,7 @@
 //! Without a subcommand: one run. `sweep`: many. `plan` and `compare` read the files of earlier runs.
 
 mod compare;
+mod events;
 mod load;
 mod plan;
 mod sweep;
@@ -17,15 +18,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 
+use self::events::Events;
 use self::load::{Latencies, Load};
-use crate::daemon::Ending;
 use crate::origin::Origin;
 use crate::report::{Report, csv, hdr, html, json, print, print_aside, progress::Bar, table};
 use crate::run::{self, CannotRun, Collected, Progress};
-use crate::scenario::{ClientStall, Drive, Length, Outage, Scenario};
+use crate::scenario::{Drive, Length, Scenario};
 use crate::trial;
-use crate::units::{counted, printable};
-use crate::value::{Rate, Time, TimeAt};
+use crate::units::printable;
+use crate::value::{Rate, Share, Time};
 use crate::verdict::Objectives;
 
 #[cfg(test)]
@@ -64,23 +65,13 @@ struct Arguments {
     /// Raise the rate from 0 over this time, before the warm-up
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     ramp: Option<Time>,
-    /// Stop the daemon cleanly at this time of the measurement and start it again; only for a daemon of the
-    /// run's own
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["address", "kill_daemon_at"], allow_hyphen_values = true)]
-    restart_daemon_at: Option<Time>,
-    /// Kill the daemon at this time of the measurement and start it again; only for a daemon of the run's own
-    #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
-    kill_daemon_at: Option<Time>,
-    /// Do not read one connection for some time, like a client that hangs: 2s@3s begins at 3 s of the
-    /// measurement. Requests due on it until it has caught up do not count against objectives
-    #[arg(long, value_name = "TIME@TIME", conflicts_with_all = ["restart_daemon_at", "kill_daemon_at"], allow_hyphen_values = true)]
-    stall_client: Option<TimeAt>,
-    /// With several addresses: so many of them may go away during the run. What was in flight there is asked of
-    /// the others, and counts from when it was due
-    #[arg(long, value_name = "N", requires = "address", default_value = "0")]
-    may_lose: usize,
+    #[command(flatten)]
+    events: Events,
     #[command(flatten)]
     latencies: Latencies,
+    /// Largest share of requests that may be refused or have no answer; without it, one such request is a failure
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    errors: Option<Share>,
     /// Runs in a row that must miss an objective of response time before it counts as missed, on a machine so
     /// noisy that one may be chance
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -202,43 +193,14 @@ impl Arguments {
             Some(ids) => Length::Ids(ids),
             None => Length::For(self.length.map_or(standard_length, |length| length.0)),
         };
-        let outage = self.outage();
-        if let (Some(outage), Length::For(length)) = (outage, length)
-            && outage.at >= length
-        {
-            return Err(Failure::usage(format!(
-                "the outage at {} is not within the measurement of {}",
-                Time(outage.at),
-                Time(length)
-            )));
-        }
-        if self.may_lose > 0 && self.may_lose >= self.load.address.len() {
-            return Err(Failure::usage(format!(
-                "--may-lose {} leaves none of {} to ask",
-                self.may_lose,
-                counted(self.load.address.len() as u64, "target")
-            )));
-        }
-        let client_stall = self.stall_client.map(|TimeAt { length, at }| ClientStall { at, length });
-        let scenario = Scenario {
-            outage,
-            client_stall,
-            keeps_interval_log: self.hlog.is_some(),
-            may_lose: self.may_lose,
-            ..self.load.scenario(drive, length)?
-        };
-        check_stall(&scenario)?;
-        Ok(scenario)
-    }
-
-    fn outage(&self) -> Option<Outage> {
-        let of = |at: Option<Time>, ending| at.map(|at| Outage { at: at.0, ending });
-        of(self.restart_daemon_at, Ending::Stop).or(of(self.kill_daemon_at, Ending::Kill))
+        let keeps_interval_log = self.hlog.is_some();
+        self.events.put_into(Scenario { keeps_interval_log, ..self.load.scenario(drive, length)? })
     }
 
     fn objectives(&self) -> Objectives {
         let latencies = if self.closed { self.latencies.given() } else { self.latencies.of_open_loop() };
-        Objectives { rate: self.rate, latencies }
+        let errors = self.errors.map_or(0.0, |share| share.0);
+        Objectives { rate: self.rate, latencies, errors }
     }
 
     fn write_files(&self, figures: &json::Run, collected: &Collected) -> Result<(), Failure> {
@@ -251,28 +213,6 @@ impl Arguments {
             (kind + &hdr::percentile_distribution(&collected.counts.response)).into_bytes()
         })?;
         write_file(self.hlog.as_ref(), || collected.interval_log.clone())
-    }
-}
-
-/// Refuses a stall without connections that do not stall, or without time to end in.
-fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
-    let Some(ClientStall { at, length }) = scenario.client_stall else {
-        return Ok(());
-    };
-    if scenario.connections < 2 {
-        return Err(Failure::usage(
-            "--stall-client leaves no connection to measure; it needs --connections 2 or more",
-        ));
-    }
-    match scenario.measured_for() {
-        None => Err(Failure::usage("--stall-client needs an end by time: --for instead of --count")),
-        Some(measured) if at + length >= measured => Err(Failure::usage(format!(
-            "the stall of {} at {} does not end within the measurement of {}",
-            Time(length),
-            Time(at),
-            Time(measured)
-        ))),
-        Some(_) => Ok(()),
     }
 }
 

@@ -118,6 +118,18 @@ pub(crate) fn meet(
     }
 }
 
+/// Gets a path by HTTP. Returns the status and the body.
+///
+/// # Errors
+/// [`NoTarget`] if the answer is no HTTP, or does not come.
+pub(crate) fn get(
+    conversation: &mut Conversation,
+    access: &Access,
+    path: &str,
+) -> Result<(u64, Vec<u8>), NoTarget> {
+    http::get(conversation, path, &http::headers(access))
+}
+
 /// Checks that the rest of a reply need not be waited for in vain.
 ///
 /// # Errors

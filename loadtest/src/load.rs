@@ -7,13 +7,16 @@
 //! threads stand in for each other (`lanes`).
 
 mod behind;
+mod churn;
 mod clocks;
 mod connection;
 mod lanes;
 mod meter;
+mod opener;
 mod outage;
 mod receive;
 mod stall;
+mod window;
 mod wire;
 mod worker;
 

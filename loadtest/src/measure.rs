@@ -35,6 +35,8 @@ pub(crate) struct Second {
     pub(crate) refused: u64,
     /// Response times.
     pub(crate) response: TimeHistogram,
+    /// The distance to the target's clock, where that is measured.
+    pub(crate) clock_offset_us: Option<i64>,
 }
 
 impl Second {
@@ -43,6 +45,8 @@ impl Second {
         self.ids += other.ids;
         self.refused += other.refused;
         self.response.merge(&other.response);
+        let furthest = self.clock_offset_us.into_iter().chain(other.clock_offset_us);
+        self.clock_offset_us = furthest.max_by_key(|us| us.abs());
     }
 }
 
@@ -67,6 +71,15 @@ pub(crate) struct SecondFigures {
     pub(crate) p999_us: f64,
     /// The longest.
     pub(crate) max_us: f64,
+    /// The target's processor time as a share of one core, if it can be seen.
+    #[serde(default)]
+    pub(crate) target_cpu_share: Option<f64>,
+    /// The target's resident memory at the end of the second.
+    #[serde(default)]
+    pub(crate) target_memory_bytes: Option<u64>,
+    /// The target's clock less this machine's; `None` of one clock.
+    #[serde(default)]
+    pub(crate) clock_offset_us: Option<i64>,
 }
 
 impl SecondFigures {
@@ -83,6 +96,9 @@ impl SecondFigures {
             p99_us: at(0.99),
             p999_us: at(0.999),
             max_us: micros(second.response.max()),
+            target_cpu_share: None,
+            target_memory_bytes: None,
+            clock_offset_us: second.clock_offset_us,
         }
     }
 }
@@ -109,6 +125,17 @@ pub(crate) enum Fault {
     FullSocket,
     /// After the announced outage, connections were not back and answered within that time.
     NotRecovered { waited: Duration },
+    /// A new connection was not opened. `is_ours` if this machine has no more files or ports.
+    NotOpened { reason: String, is_ours: bool },
+}
+
+/// New connections in the place of older ones.
+#[derive(Debug, Default)]
+pub(crate) struct ChurnCounts {
+    /// Those that were due.
+    pub(crate) asked: u64,
+    /// From the first packet until requests could be sent, of those that were opened.
+    pub(crate) times: TimeHistogram,
 }
 
 /// The end of an announced stall.
@@ -138,12 +165,14 @@ pub(crate) struct Counts {
     pub(crate) warm_up_refused: RefusalsByCode,
     /// Those still without an answer at the end.
     pub(crate) unanswered: u64,
-    /// Requests that the announced outage took away: in flight on a connection that it ended, or due while
-    /// there was none.
+    /// Requests that the announced outage took away: in flight on a connection that it ended, due while there was
+    /// none, or refused.
     pub(crate) lost: u64,
     /// The announced outage, from its begin until every connection was back and one answered; the longest of
     /// all threads.
     pub(crate) outage: Duration,
+    /// New connections of the measurement.
+    pub(crate) churn: ChurnCounts,
     /// Requests on the connection that was stalled on purpose, sent before it had caught up: checked, not
     /// judged.
     pub(crate) excused: u64,
@@ -195,6 +224,8 @@ impl Counts {
         self.checked_ids += other.checked_ids;
         self.unanswered += other.unanswered;
         self.lost += other.lost;
+        self.churn.asked += other.churn.asked;
+        self.churn.times.merge(&other.churn.times);
         self.excused += other.excused;
         self.stall = self.stall.or(other.stall);
         self.outage = self.outage.max(other.outage);
@@ -217,6 +248,13 @@ impl Counts {
         if other.clock_offset_us.abs() > self.clock_offset_us.abs() {
             self.clock_offset_us = other.clock_offset_us;
         }
+    }
+
+    /// Returns the share of requests that were refused or have no answer, the refusals of the warm-up included.
+    pub(crate) fn error_share(&self) -> f64 {
+        let in_warm_up: u64 = self.warm_up_refused.values().map(|refusals| refusals.count).sum();
+        let errors = self.refused_count() + in_warm_up + self.unanswered;
+        errors as f64 / (self.requests + in_warm_up).max(1) as f64
     }
 
     /// Requests refused, of all codes.

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use snowbank_client::layout::{
-    self, Layout, LayoutError, Numbering, Position, Run, Tick, UnixMicros, WorkerSet,
+    self, Layout, LayoutError, Numbering, Position, Role, Run, Tick, UnixMicros, WorkerSet,
 };
 use snowbank_client::protocol::Info;
 use snowbank_client::protocol::info::{Order, Source, SourceKind};
@@ -30,6 +30,8 @@ pub(crate) struct Promise {
     /// The highest rate of the source, in IDs per second.
     pub(crate) per_second: Option<u64>,
     space: Space,
+    /// The mask of the sequence, if that is the lowest field and fills whole bits.
+    row_mask: Option<u64>,
     burst_window_us: i64,
     max_ahead_us: i64,
 }
@@ -100,14 +102,16 @@ impl Promise {
         let to_us = |ms: Option<u64>, default_us| {
             ms.map_or(default_us, |ms| i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 4))
         };
+        let space =
+            Space::of(found).map_err(|reason| NoPromise::Layout { name: found.name.clone(), reason })?;
         Ok(Self {
             source: found.index,
             source_name: printable(&found.name),
             max_count: info.max_count,
             strict: info.order == Some(Order::Strict),
             per_second: found.per_second,
-            space: Space::of(found)
-                .map_err(|reason| NoPromise::Layout { name: found.name.clone(), reason })?,
+            row_mask: space.row_mask(),
+            space,
             burst_window_us: to_us(info.burst_window_ms, DEFAULT_BURST_WINDOW_US),
             max_ahead_us: to_us(info.max_ahead_ms, DEFAULT_MAX_AHEAD_US),
         })
@@ -122,6 +126,7 @@ impl Promise {
             strict: false,
             per_second: None,
             space: Space::Ticket(OnceLock::new()),
+            row_mask: None,
             burst_window_us: 0,
             max_ahead_us: 0,
         }
@@ -129,9 +134,11 @@ impl Promise {
 
     /// Returns the guarantees of IDs of which nothing, or only their layout, is known.
     pub(crate) fn of_ids(source: Option<&str>, numbering: Option<Numbering>) -> Self {
+        let space = numbering.map_or(Space::Unknown, Space::Layout);
         Self {
             source_name: printable(source.unwrap_or("its own choice")),
-            space: numbering.map_or(Space::Unknown, Space::Layout),
+            row_mask: space.row_mask(),
+            space,
             burst_window_us: DEFAULT_BURST_WINDOW_US,
             max_ahead_us: DEFAULT_MAX_AHEAD_US,
             ..Self::of_counter()
@@ -184,6 +191,13 @@ impl Promise {
             Space::Layout(numbering) => Some(numbering),
             Space::Ticket(_) | Space::Unknown => None,
         }
+    }
+
+    /// Returns true if an ID comes after another one of the same tick and worker, with nothing between them: only their
+    /// sequence differs. So its position is the next one.
+    #[inline]
+    pub(crate) fn is_next(&self, last: u64, id: u64) -> bool {
+        self.row_mask.is_some_and(|mask| id.wrapping_sub(1) == last && id & mask != 0)
     }
 
     /// Gives the positions of a run of at least one ID, in order.
@@ -304,6 +318,13 @@ impl Promise {
 }
 
 impl Space {
+    fn row_mask(&self) -> Option<u64> {
+        let Self::Layout(numbering) = self else { return None };
+        let lowest = numbering.layout().fields().last()?;
+        let is_row = lowest.role() == Role::Sequence && lowest.values().is_power_of_two();
+        is_row.then(|| lowest.values() - 1)
+    }
+
     fn of(source: &Source) -> Result<Self, LayoutError> {
         if source.kind == Some(SourceKind::Ticket) {
             let form = OnceLock::new();

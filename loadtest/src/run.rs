@@ -5,6 +5,7 @@ mod collector;
 mod interruptible;
 mod pilot;
 mod rounds;
+mod samples;
 
 pub(crate) use approach::greet;
 pub(crate) use collector::Collected;
@@ -30,6 +31,7 @@ use crate::promise::{NoPromise, Promise};
 use crate::scenario::{Drive, Form, Length, Protocol, Scenario};
 use crate::schedule::{Schedule, Share};
 use crate::target::{Access, Conversation, GREETING_TIMEOUT, NoTarget};
+use samples::{Sampler, Samples};
 
 /// From the spawning of the threads to the begin of the run: all of them are waiting by then.
 const START_DELAY: Duration = Duration::from_millis(50);
@@ -113,7 +115,7 @@ pub(crate) enum CannotRun {
     #[error(
         "cannot open more than {taken} of {wanted} connections here: {reason}; ask for fewer, or raise the limit"
     )]
-    TooManyConnections { taken: usize, wanted: usize, reason: std::io::Error },
+    TooManyConnections { taken: usize, wanted: usize, reason: NoTarget },
     /// It answered INFO, and then took no further connection.
     #[error("fail: the target answered INFO and then took {taken} of {wanted} connections: {reason}")]
     Connections { taken: usize, wanted: usize, reason: NoTarget },
@@ -148,7 +150,6 @@ pub(crate) struct Progress<'a> {
 /// The target of a run, as far as this machine has it.
 pub(crate) struct Target<'a> {
     daemon: Option<&'a mut Daemon>,
-    owners: Vec<Owner>,
     watch: &'a Watch,
 }
 
@@ -181,6 +182,8 @@ pub(crate) fn of_echo(
         protocol: Protocol::Echo,
         length: Length::For(length),
         outage: None,
+        churn: None,
+        metrics: Vec::new(),
         client_stall: None,
         keeps_interval_log: false,
         ..scenario.clone()
@@ -231,8 +234,10 @@ pub(crate) fn run_against(
     let shared = Arc::new(shared(scenario, targets, greeted, own_daemon));
     let watch = Watch::begin(shared.origin, Arc::clone(&shared.stalls), owners.clone());
     let (threads, from) = spawn(scenario, streams, &shared);
-    let target = Target { daemon, owners, watch: &watch };
+    let sampler = sampler(scenario, owners, shared.origin);
+    let target = Target { daemon, watch: &watch };
     let mut collected = collector::collect(scenario, &shared, seen, &from, target, interrupt, progress);
+    let samples = sampler.end();
     // A thread that panicked has sent no counts, and then its load is missing.
     let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
     assert_eq!(panicked, 0, "a load thread panicked");
@@ -242,14 +247,16 @@ pub(crate) fn run_against(
         unreachable!("every thread that had a part of it has been joined")
     };
     remove_counters(&shared, seen);
-    Ok(Outcome {
-        version,
-        own_daemon,
-        own_waits,
-        is_owner_known,
-        target_busiest,
-        ..Outcome::of(scenario, shared, collected)
-    })
+    let outcome = Outcome::of(scenario, shared, collected).with_samples(&samples);
+    Ok(Outcome { version, own_daemon, own_waits, is_owner_known, target_busiest, ..outcome })
+}
+
+fn sampler(scenario: &Scenario, owners: Vec<Owner>, origin: Instant) -> Sampler {
+    let of = match scenario.metrics.is_empty() {
+        true => samples::Of::Processes(owners),
+        false => samples::Of::Metrics(scenario.metrics.clone()),
+    };
+    Sampler::begin(of, origin + scenario.measured_from(), scenario.measured_for())
 }
 
 /// Removes the counters that the run has made. One that stays behind is untidy, and no more. The next run of a sweep
@@ -304,6 +311,12 @@ fn clock_of(owner: Owner, is_own: bool) -> Clock {
 }
 
 impl Outcome {
+    fn with_samples(mut self, samples: &Samples) -> Self {
+        samples.put_into(&mut self.collected.seconds);
+        self.collected.target_cpu = samples.cpu(self.elapsed);
+        self
+    }
+
     /// Describes the targets and the results of the threads.
     fn of(scenario: &Scenario, shared: Shared, collected: Collected) -> Self {
         let Shared { peers, gone, origin, stalls, .. } = shared;

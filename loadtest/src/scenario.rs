@@ -8,7 +8,7 @@ use snowbank_client::tls::Connector;
 
 use crate::daemon::Ending;
 use crate::schedule::Arrivals;
-use crate::target::{Access, Token};
+use crate::target::{Access, Metrics, Token};
 use crate::value::{Mix, Rate};
 
 /// The options of a run.
@@ -22,6 +22,8 @@ pub(crate) struct Scenario {
     pub(crate) may_lose: usize,
     /// For addresses of TLS.
     pub(crate) tls: Option<Connector>,
+    /// Those of the addresses, if their processes are elsewhere.
+    pub(crate) metrics: Vec<Metrics>,
     /// Sent first on each connection.
     pub(crate) token: Option<Token>,
     /// `None` is the default source.
@@ -38,8 +40,10 @@ pub(crate) struct Scenario {
     /// At the full rate, checked and not timed.
     pub(crate) warm_up: Duration,
     pub(crate) length: Length,
-    /// The announced outage of a daemon of our own.
+    /// The announced outage.
     pub(crate) outage: Option<Outage>,
+    /// New connections a second, each in the place of an older one.
+    pub(crate) churn: Option<f64>,
     /// The announced stall of one connection.
     pub(crate) client_stall: Option<ClientStall>,
     /// True if each second's histogram is kept for a file.
@@ -76,13 +80,21 @@ pub(crate) enum Protocol {
     Echo,
 }
 
-/// An outage that is brought about on purpose.
+/// An announced outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outage {
     /// From the begin of the measurement.
     pub(crate) at: Duration,
-    /// The end of the daemon before it is started again.
-    pub(crate) ending: Ending,
+    pub(crate) cause: Cause,
+}
+
+/// The cause of an outage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The run ends a daemon of its own in this way and starts it again. The outage is over when all is back.
+    Own(Ending),
+    /// Somebody restarts the service in a window of this length.
+    Others { within: Duration },
 }
 
 /// A client that hangs on purpose: one connection is not read for a while.

@@ -1,6 +1,7 @@
 //! Connections to a target, and its INFO.
 
 mod access;
+mod metrics;
 mod stream;
 
 use std::io::{self, ErrorKind};
@@ -13,6 +14,7 @@ use snowbank_client::tls;
 use crate::machine::owner::Owner;
 use crate::units::printable;
 pub(crate) use access::{Access, Conversation, Token};
+pub(crate) use metrics::{Metrics, MetricsUrl, Used};
 pub(crate) use stream::Stream;
 
 /// The time limit of a connection, and of the answer to INFO after it.
@@ -48,6 +50,14 @@ pub(crate) enum NoTarget {
 }
 
 impl NoTarget {
+    /// Returns true if this machine has no more open files or local ports: the target is not at fault.
+    pub(crate) fn is_limit_here(&self) -> bool {
+        use rustix::io::Errno;
+        let limits = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL].map(Errno::raw_os_error);
+        let Self::Unreachable { reason, .. } = self else { return false };
+        reason.raw_os_error().is_some_and(|code| limits.contains(&code))
+    }
+
     fn no_answer(address: &str, error: &io::Error) -> Self {
         let address = address.to_owned();
         if let Some(reason) = tls::explain(error) {

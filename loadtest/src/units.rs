@@ -72,7 +72,14 @@ pub(crate) fn ids_per_s(rate: f64) -> String {
 
 /// Returns a duration in ms, to the microsecond.
 pub(crate) fn ms(time: Duration) -> String {
-    format!("{:.3} ms", time.as_secs_f64() * 1e3)
+    format!("{} ms", fixed(time.as_secs_f64() * 1e3, 3))
+}
+
+/// Formats a number that is not negative with so many decimals, and its thousands apart.
+pub(crate) fn fixed(number: f64, decimals: usize) -> String {
+    let text = format!("{number:.decimals$}");
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    with_thousands_apart(whole) + rest
 }
 
 /// IDs per second.
@@ -116,6 +123,10 @@ mod tests {
             ["0", "999", "1,000", "123,456", "4,089,919"]
         );
         assert_eq!([0.0, 500.0, 10_000.0, 2_500_000.0].map(short_rate), ["0", "500", "10k", "2.5M"]);
+        assert_eq!(
+            [0.0, 999.9996, 18_866.04, 1e6].map(|number| fixed(number, 3)),
+            ["0.000", "1,000.000", "18,866.040", "1,000,000.000"]
+        );
         assert_eq!([0.303, 0.0, 1.0].map(percent), ["30.3 %", "0 %", "100 %"]);
     }
 

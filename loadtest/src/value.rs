@@ -104,6 +104,23 @@ impl FromStr for TimeAt {
     }
 }
 
+/// A number of things a second: above 0, at most [`MAX_PER_SECOND`]. Written `100/s`, `0.5/s`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct PerSecond(pub(crate) f64);
+
+/// Far above the connections that a machine can open in a second.
+const MAX_PER_SECOND: f64 = 1e6;
+
+impl FromStr for PerSecond {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let per_s = scaled(text.strip_suffix("/s").unwrap_or(text), &[("", 1.0), ("k", 1e3)]);
+        let per_s = per_s.filter(|&per_s| per_s > 0.0 && per_s <= MAX_PER_SECOND);
+        or_bad(per_s.map(Self), text, "a number a second above 0 and at most 1000k, as in 100/s or 0.5/s")
+    }
+}
+
 /// Bits per second of a network in each direction: above 0. Written `100Mbit`, `1Gbit`, `2.5Gbit`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) struct Bandwidth(pub(crate) f64);
@@ -248,6 +265,15 @@ mod tests {
         assert_eq!((share("5%"), share("12.5%")), (Ok(0.05), Ok(0.125)));
         for wrong in ["0%", "100%", "5", "-5%", "%", "", "1e1%", "NaN%"] {
             assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_a_second() {
+        let per_s = |text: &str| text.parse::<PerSecond>().map(|number| number.0);
+        assert_eq!((per_s("100/s"), per_s("0.5"), per_s("2k/s")), (Ok(100.0), Ok(0.5), Ok(2_000.0)));
+        for wrong in ["0", "-1/s", "", "/s", "1001k/s", "5/m"] {
+            assert!(per_s(wrong).is_err(), "{wrong}");
         }
     }
 

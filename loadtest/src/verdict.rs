@@ -23,13 +23,15 @@ use crate::machine::threads::OwnWaits;
 use crate::measure::disturbed::Undisturbed;
 use crate::measure::{Counts, Fault, TimeHistogram};
 use crate::promise::Promise;
-use crate::units::{counted, ms, rate};
+use crate::units::{count, counted, ms, rate};
 use crate::value::Rate;
 pub(crate) use assessment::Assessment;
 use assessment::is_overloaded;
+pub(crate) use chance::Bunches;
 pub(crate) use words::last_line;
 use words::{
-    describe, doubted_latency, missed_latency, refusals, taken_cores, too_few_clean, warm_up_refusals,
+    describe, doubted_latency, error_figure, missed_latency, refusals, taken_cores, too_few_clean,
+    warm_up_refusals,
 };
 
 const BOTTLENECK: &str = "the generator was the bottleneck";
@@ -57,6 +59,9 @@ pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 /// A thread of the target that uses so much of a core has no more to give.
 const BUSY_SHARE: f64 = 0.9;
 
+/// With less of the new connections opened, the load was not the one that was asked for.
+const MIN_OPENED_SHARE: f64 = 0.95;
+
 /// A rate this close to all that the source can hand out is the layout's limit.
 const AT_CEILING: f64 = 0.98;
 
@@ -78,6 +83,8 @@ pub(crate) struct Objectives {
     pub(crate) rate: Option<Rate>,
     /// Response times.
     pub(crate) latencies: Vec<Latency>,
+    /// The share of requests that may be refused or have no answer, from 0 to 1.
+    pub(crate) errors: f64,
 }
 
 /// The judgement of a run.
@@ -113,6 +120,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) has_too_many_threads: bool,
     /// Runs of the same length, one after the other, that were prolonged into one.
     pub(crate) rounds: u32,
+    /// True if the run cannot be prolonged: one round has to do.
+    pub(crate) is_single: bool,
     /// The length of the measurement.
     pub(crate) elapsed: Duration,
     pub(crate) promise: &'a Promise,
@@ -180,11 +189,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
         return Verdict::Fail(broken.into_iter().map(describe).collect());
     }
     let mut missed: Vec<String> = slow.into_iter().map(describe).collect();
-    missed.extend(refusals(evidence.counts));
-    missed.extend(warm_up_refusals(evidence.counts));
-    if evidence.counts.unanswered > 0 && !evidence.interrupted {
-        missed.push(format!("no answer to {}", counted(evidence.counts.unanswered, "request")));
-    }
+    missed.extend(errors(evidence, objectives));
     let too_few = objectives.rate.and_then(|rate| missed_rate(evidence, rate)).filter(|_| missed.is_empty());
     let starved = too_few.as_ref().and_then(|_| starved(evidence));
     missed.extend(too_few);
@@ -217,6 +222,23 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
         (true, false) => Verdict::Unknown(doubtful),
         (true, true) => Verdict::Pass,
     }
+}
+
+/// Returns the reasons why more requests failed than may.
+fn errors(evidence: &Evidence<'_>, objectives: &Objectives) -> Vec<String> {
+    let counts = evidence.counts;
+    if counts.error_share() <= objectives.errors {
+        return Vec::new();
+    }
+    // What is still open when the user ends a run was not refused.
+    let unanswered = (counts.unanswered > 0 && !evidence.interrupted)
+        .then(|| format!("no answer to {}", counted(counts.unanswered, "request")));
+    let mut reasons: Vec<_> =
+        refusals(counts).into_iter().chain(warm_up_refusals(counts)).chain(unanswered).collect();
+    if let (Some(last), true) = (reasons.last_mut(), objectives.errors > 0.0) {
+        last.push_str(&format!("; {}", error_figure(counts, objectives)));
+    }
+    reasons
 }
 
 impl Evidence<'_> {
@@ -256,6 +278,7 @@ fn takes_cores(evidence: &Evidence<'_>, share: f64) -> bool {
 fn may_be_our_fault(fault: &Fault, counts: &Counts) -> bool {
     match fault {
         Fault::TooManyInFlight { .. } | Fault::FullSocket => true,
+        Fault::NotOpened { is_ours, .. } => *is_ours,
         Fault::Closed { .. } => stood_still(counts) > SHORTEST_IDLE_TIMEOUT,
         _ => false,
     }
@@ -298,11 +321,20 @@ fn stood_or_late(evidence: &Evidence<'_>) -> Option<String> {
     })
 }
 
-fn bottlenecks(evidence: &Evidence<'_>) -> [Option<String>; 2] {
+fn bottlenecks(evidence: &Evidence<'_>) -> [Option<String>; 4] {
     let (counts, closed_loop) = (evidence.counts, !evidence.open_loop);
     let gave_up = evidence.faults.iter().any(|fault| may_be_our_fault(fault, counts));
+    let not_opened = evidence.faults.iter().find_map(|fault| match fault {
+        Fault::NotOpened { reason, is_ours: true } => Some(reason),
+        _ => None,
+    });
+    let (asked, opened) = (counts.churn.asked, counts.churn.times.len());
     let behind = counts.late_at_fault;
     [
+        not_opened.map(|reason| format!("it could open no more connections: {reason}")),
+        ((opened as f64) < asked as f64 * MIN_OPENED_SHARE - 1.0).then(|| {
+            format!("it opened {} of {} that were due", count(opened), counted(asked, "connection"))
+        }),
         (gave_up && behind > MAX_P99_SLIP).then(|| {
             format!("it was {} behind its schedule (at most {MAX_P99_SLIP:?}) when it gave up", ms(behind))
         }),

@@ -1,8 +1,14 @@
-//! A daemon of our own that ends under load: the outage is a figure, and no ID comes twice.
+//! Services that end under load: the outage is a figure, and no ID comes twice.
 
 mod support;
 
-use support::{has_daemon, loadtest, until_judged};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use support::scripted::fake_daemon::{Asked, FakeDaemon};
+use support::scripted::{INFO, Ids};
+use support::{Ran, has_daemon, loadtest, until_judged};
 
 #[test]
 fn an_announced_outage_is_a_figure_and_not_a_failure() {
@@ -26,8 +32,101 @@ fn an_outage_of_somebody_elses_daemon_is_refused() {
         &["--kill-daemon-at", "1s", "--address", "127.0.0.1:1"][..],
         &["--restart-daemon-at", "1s", "--kill-daemon-at", "1s"],
         &["--restart-daemon-at", "10s"],
+        &["--outage", "1s@1s"],
+        &["--outage", "5s@5s", "--address", "127.0.0.1:1"],
+        &["--outage", "1s@1s", "--address", "127.0.0.1:1", "--closed", "--count", "1000"],
+        &["--outage", "1s@1s", "--address", "127.0.0.1:1", "--churn", "1/s"],
     ] {
         let ran = loadtest(options);
         assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{ran:?}");
     }
+}
+
+/// A service that answers until it is down, closes its connections then, and takes new ones once it is up again.
+fn restarted(ids: &Arc<Ids>, is_down: &Arc<AtomicBool>) -> FakeDaemon {
+    let (ids, is_down) = (Arc::clone(ids), Arc::clone(is_down));
+    FakeDaemon::start(move |_, peer| {
+        while !is_down.load(Ordering::SeqCst)
+            && let Some((asked, tag)) = peer.read()
+        {
+            let goes_on = match asked {
+                Asked::Next(next) => peer.send_run(tag, ids.take(next.count), next.count),
+                _ => peer.send(|out| {
+                    snowbank_client::protocol::reply::encode_info(out, tag, INFO.as_bytes());
+                }),
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    })
+}
+
+/// Loads a service that is down for some time, in ms from its first request on. The measurement has 4 s. A machine
+/// that is too busy to end and begin it in time tries again.
+fn with_outage(down_ms: std::ops::Range<u64>, more: &[&'static str]) -> Ran {
+    loop {
+        let (ids, is_down) = (Arc::new(Ids::default()), Arc::new(AtomicBool::new(false)));
+        let address = restarted(&ids, &is_down).name();
+        let load = [
+            "--rate",
+            "1000",
+            "--for",
+            "4s",
+            "--warm-up",
+            "100ms",
+            "--p99.9",
+            "900ms",
+            "--address",
+            &address,
+        ];
+        let running = support::start(&[&load[..], more].concat());
+        let started = Instant::now();
+        while ids.0.lock().map(|next_id| *next_id == 0).unwrap_or(false) {
+            assert!(started.elapsed() < Duration::from_secs(30), "no request came");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (begun, mut is_late) = (Instant::now(), false);
+        for (at_ms, down) in [(down_ms.start, true), (down_ms.end, false)] {
+            let at = begun + Duration::from_millis(at_ms);
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            is_down.store(down, Ordering::SeqCst);
+            is_late |= at.elapsed() > Duration::from_millis(300);
+        }
+        let ran = running.wait();
+        if !is_late {
+            return ran;
+        }
+    }
+}
+
+#[test]
+fn a_restart_of_a_service_within_the_announced_window_counts_apart() {
+    let ran = until_judged(|| with_outage(1_700..2_200, &["--outage", "2s@1s"]));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let (run, outage) = (ran.json(), &ran.json()["outage"]);
+    assert_eq!((&outage["ending"], &outage["window_us"]), (&"announced".into(), &2e6.into()), "{ran:?}");
+    assert!(outage["lost"].as_u64() > Some(0) && outage["length_us"].as_f64() > Some(0.0), "{ran:?}");
+    // Half of the 4 s are the window's.
+    assert_eq!(run["requests"], run["answered"], "{ran:?}");
+    assert!(run["requests"].as_u64() < Some(2_100), "{ran:?}");
+    assert!(run["ids_per_s"].as_f64().is_some_and(|rate| (900.0..=1_100.0).contains(&rate)), "{ran:?}");
+}
+
+#[test]
+fn a_restart_without_a_window_or_after_it_is_a_failure() {
+    let without = with_outage(1_700..2_200, &[]);
+    assert_eq!(without.code, 1, "{without:?}");
+    assert!(without.last_line().contains("closed a connection"), "{without:?}");
+    let after = with_outage(1_900..2_000, &["--outage", "200ms@100ms"]);
+    assert_eq!(after.code, 1, "{after:?}");
+}
+
+#[test]
+fn a_service_that_is_not_back_at_the_end_of_the_window_is_a_failure() {
+    let ran = with_outage(1_500..4_500, &["--outage", "2s@1s"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    // It takes connections and closes them again.
+    let reasons = ["did not recover within 2s of the announced outage", "closed a connection"];
+    assert!(reasons.iter().any(|reason| ran.last_line().contains(reason)), "{ran:?}");
 }

@@ -141,7 +141,11 @@ fn what_the_sweep_does_not_show_is_said() {
         (&sweep, &["--spare", "0"], "No spare"),
         (&sweep, &["--batch", "100000"], "24 ms of a daemon's ceiling"),
         (&sweep, &["--batch", "100", "--headroom", "10%", "--rate", "3M"], "ID clock catches up"),
-        (&with("own_daemon", json!(false)), &[], "does not measure cores"),
+        (
+            &with("own_daemon", json!(false)),
+            &[],
+            "The daemon's machine is not known to the sweep: the plan is",
+        ),
         (&with("at_least", json!(true)), &[], "The knee is at least"),
         (
             &with("limit", json!("layout")),

@@ -144,6 +144,35 @@ fn refusals_for_want_of_ids_are_the_layouts_limit() {
     assert!(steps.contains("exhausted x "), "{steps}");
 }
 
+/// Answers with a list of single IDs: each costs the generator more, which checks it, than the target.
+fn costly_to_check() -> FakeDaemon {
+    let ids = AtomicU64::new(1);
+    target(move |_, peer, next, tag| {
+        let first = ids.fetch_add(next.count.into(), Ordering::SeqCst);
+        let list = first..first + u64::from(next.count);
+        peer.send(|out| reply::encode_list_frame(out, tag, list, false).expect("sound IDs"))
+    })
+}
+
+#[test]
+fn a_generator_without_room_is_the_limit_and_not_the_latency() {
+    let more =
+        ["--batch", "5000", "--start", "500000", "--connections", "4", "--threads", "2", "--factor", "8"];
+    let ran = sweep(&costly_to_check().name(), &[&more[..], &["--p99.9", "20ms", "--tries", "1"]].concat());
+    let file = ran.json();
+    assert_eq!(file["limit"], "generator", "{ran:?}");
+    // Where it found a knee, that is a lower bound.
+    assert!(file["knee"].is_null() || file["at_least"] == true, "{ran:?}");
+    // No step calls it the latency's where the generator had most of the cores, and they were full.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    for step in file["steps"].as_array().expect("steps") {
+        let share = |name: &str| step[name].as_f64().unwrap_or_default();
+        let (generator, target) = (share("generator_cpu_share"), share("daemon_cpu_share"));
+        let is_full = generator + target > cores * 0.9 && generator > target;
+        assert!(step["limit"] != "latency" || !is_full, "{step}");
+    }
+}
+
 #[test]
 fn an_id_that_comes_again_in_another_step_is_no_knee() {
     // Each run begins with INFO, and each begins with the same IDs: distinct within it.

@@ -47,7 +47,7 @@ _snowbank__loadtest() {
 
     case "${cmd}" in
         snowbank__loadtest)
-            opts="-h -V --address --source --resp --memcached --http --noeqd --info --layout --worker-ids --ca --client-cert --client-key --server-name --batch --connections --threads --poisson --warm-up --seed --token-file --rate --for --count --closed --depth --ramp --restart-daemon-at --kill-daemon-at --stall-client --may-lose --p50 --p90 --p99 --p99.9 --p99.99 --max --tries --json --html --csv --hgrm --hlog --help --version sweep plan compare help"
+            opts="-h -V --address --source --resp --memcached --http --noeqd --info --layout --worker-ids --ca --client-cert --client-key --server-name --batch --connections --threads --poisson --warm-up --seed --metrics --token-file --rate --for --count --closed --depth --ramp --restart-daemon-at --kill-daemon-at --outage --stall-client --may-lose --churn --p50 --p90 --p99 --p99.9 --p99.99 --max --errors --tries --json --html --csv --hgrm --hlog --help --version sweep plan compare help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -109,6 +109,10 @@ _snowbank__loadtest() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --metrics)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --token-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -141,11 +145,19 @@ _snowbank__loadtest() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --outage)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --stall-client)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --may-lose)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --churn)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -170,6 +182,10 @@ _snowbank__loadtest() {
                     return 0
                     ;;
                 --max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --errors)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -351,7 +367,7 @@ _snowbank__loadtest() {
             return 0
             ;;
         snowbank__subcmd__loadtest__subcmd__sweep)
-            opts="-h --address --source --resp --memcached --http --noeqd --info --layout --worker-ids --ca --client-cert --client-key --server-name --batch --connections --threads --poisson --warm-up --seed --token-file --start --limit --factor --resolution --tries --for --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --help"
+            opts="-h --address --source --resp --memcached --http --noeqd --info --layout --worker-ids --ca --client-cert --client-key --server-name --batch --connections --threads --poisson --warm-up --seed --metrics --token-file --start --limit --factor --resolution --tries --for --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -410,6 +426,10 @@ _snowbank__loadtest() {
                     return 0
                     ;;
                 --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --metrics)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -324,6 +324,15 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_minute_that_was_slow_is_no_contradiction_to_quick_seconds() {
+        let mut status = healthy();
+        status.last_minute.p99_us = Some(1_900_000.0);
+        let Check { level, message, .. } = status.check_latency();
+        let expected = "quick in the last seconds; 99 % within 1.9 s in the last minute";
+        assert_eq!((level, message.as_str()), (Level::Ok, expected));
+    }
+
+    #[test]
     fn saturation_fails_and_leaves_the_daemon_ready() {
         finds(
             "refusals",

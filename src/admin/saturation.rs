@@ -102,6 +102,9 @@ impl Status {
         let p99 =
             p99_us.map_or(String::from("no request"), |us| format!("99 % within {}", seconds(us / 1e6)));
         let message = match latency_level {
+            Level::Ok if p99_us.is_some_and(|us| us / 1e6 > self.slow_s()) => {
+                format!("quick in the last seconds; {p99} in the last minute")
+            }
             Level::Ok => format!("{p99} in the last minute"),
             _ => format!(
                 "slow: {p99} in the last minute, where up to {} is expected; see whether requests wait, and whether the \

@@ -7,6 +7,9 @@ use crate::clock;
 use crate::config::resolve_layout;
 use snowbank_client::layout::{Layout, Life, Preset, find_preset};
 
+/// The name that `decode` takes for the numbers of a ticket counter, which have no layout.
+pub(super) const TICKET: &str = "ticket";
+
 /// A layout as the user chose it.
 pub(super) struct Chosen {
     pub(super) preset: Option<&'static Preset>,
@@ -16,6 +19,11 @@ pub(super) struct Chosen {
 impl Chosen {
     /// Reads a preset's name or a text form; anything else is wrong use.
     pub(super) fn resolve(name_or_spec: &str) -> Result<Self, Failure> {
+        if name_or_spec == TICKET {
+            return Err(Failure::usage(
+                "a ticket counter has no layout: its numbers carry no fields and no time",
+            ));
+        }
         let layout = resolve_layout(name_or_spec).map_err(Failure::usage)?;
         Ok(Chosen { preset: find_preset(name_or_spec), layout })
     }

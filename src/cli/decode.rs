@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::{Serialize, Serializer};
 
-use super::chosen::Chosen;
+use super::chosen::{Chosen, TICKET};
 use super::keys::KeyOptions;
 use super::layout::write_json;
 use super::{Failure, Outcome};
@@ -33,9 +33,6 @@ pub(super) struct Arguments {
     #[arg(long)]
     json: bool,
 }
-
-/// The name that stands for no layout.
-const TICKET: &str = "ticket";
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let chosen = match arguments.layout.as_str() {

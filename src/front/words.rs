@@ -35,7 +35,7 @@ pub struct Refused<'a> {
     pub source: &'a str,
     /// True if it is a ticket source, whose refusals do not mention worker IDs or the clock.
     pub is_ticket: bool,
-    /// The longest wait that the daemon allows, if the request's was shorter.
+    /// The longest wait that the daemon allows, if the request's was shorter and its IDs could come within this one.
     pub longer_wait: Option<Duration>,
 }
 

@@ -70,6 +70,11 @@ fn a_daemon_follows_its_sentinel_to_the_next_master() {
     let machine = Machine::new();
     let daemon = machine.setup(&toml).admin().start();
     let mut runs = daemon.connect().next(Ask::of(4).wait_ms(9_000)).runs();
+    // A write waits for one replica alone. The other may be promoted, and a daemon whose key is gone there ends.
+    poll("each replica has the key", || {
+        let value = watched.master.get(KEY);
+        watched.replicas.iter().all(|replica| replica.get(KEY) == value).then_some(())
+    });
     watched.master.kill();
     let promoted = watched.promoted();
     let value = promoted.get(KEY);

@@ -18,8 +18,16 @@ pub(crate) struct Place {
     /// Backups of the state, made in this boot.
     pub(crate) backups: Vec<TempDir>,
     /// The state that one of them has taken the place of, and that nobody has used since.
-    pub(crate) newest: Option<(TempDir, Known)>,
+    pub(crate) newest: Option<Replaced>,
     /// True while the state is an older copy for some worker IDs, as the marks of this boot tell.
+    pub(crate) is_older: bool,
+}
+
+/// A state that another has taken the place of.
+pub(crate) struct Replaced {
+    state: TempDir,
+    known: Known,
+    /// True if it was itself an older copy that had been adopted.
     pub(crate) is_older: bool,
 }
 
@@ -60,7 +68,8 @@ impl Place {
     fn replace(&mut self, state: TempDir) {
         let known = std::mem::take(&mut self.known);
         if let Some(replaced) = self.state.replace(state) {
-            self.newest.get_or_insert((replaced, known));
+            let is_older = self.is_older;
+            self.newest.get_or_insert(Replaced { state: replaced, known, is_older });
         }
     }
 
@@ -73,8 +82,8 @@ impl Place {
     }
 
     pub(crate) fn put_newest_back(&mut self) {
-        if let Some((newest, known)) = self.newest.take() {
-            (self.state, self.known, self.is_older) = (Some(newest), known, false);
+        if let Some(Replaced { state, known, is_older }) = self.newest.take() {
+            (self.state, self.known, self.is_older) = (Some(state), known, is_older);
         }
     }
 

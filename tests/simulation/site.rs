@@ -31,6 +31,8 @@ const WORKERS: [&str; 6] = ["1", "2", "0-3", "2,5", "4-9", "9"];
 const NAMES: [&str; 3] = ["orders", "batches", "events"];
 const SHARDS: usize = 2;
 const STEPS: usize = 600;
+/// A forward step is believed after this long.
+const STEP_HOLD_US: i64 = STEP_RULE.step_hold.as_micros() as i64;
 /// IDs flow again after this long, once clocks and storage work: a forward step is held for a minute, and an ID clock is at
 /// most `max_ahead`, 10 s, ahead.
 const RECOVERS_WITHIN_US: i64 = 80 * SECOND;
@@ -53,6 +55,9 @@ pub(crate) struct Site {
     /// The wall clock does not step back further: only the marks, which a boot forgets, cover a worker ID that a state does not
     /// know.
     pub(crate) lowest_wall_us: i64,
+    /// When the wall clock was last set. A step forward is not believed at once: what was granted in its time is then refused
+    /// as too far ahead.
+    pub(crate) set_at_us: i64,
     pub(crate) boots: u32,
     pub(crate) locks: TempDir,
     pub(crate) places: [Place; 2],
@@ -105,6 +110,7 @@ impl Site {
             machine: Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None },
             highest_wall_us: true_us,
             lowest_wall_us: true_us - 3_600 * SECOND,
+            set_at_us: i64::MIN,
             boots: 0,
             locks: locks(),
             handed_out: HashSet::new(),
@@ -200,8 +206,9 @@ impl Site {
             // That too, or marks that are far ahead of a clock that stepped back, or too high to adopt an older copy yet.
             Err(StartError::ClockBehind(reason)) => {
                 let is_behind = reading.wall.0 < self.highest_wall_us;
+                let is_held = self.machine.true_us < self.set_at_us.saturating_add(STEP_HOLD_US);
                 assert!(
-                    is_changed || is_behind || is_older,
+                    is_changed || is_behind || is_older || is_held,
                     "seed {seed}: refused as it ran before: {reason}"
                 );
             }

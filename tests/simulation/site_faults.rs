@@ -6,6 +6,7 @@ use crate::{MAX_AHEAD, MS, SECOND};
 
 impl Site {
     pub(crate) fn disturb_the_clock(&mut self) {
+        self.set_at_us = self.machine.true_us;
         let size = [5 * MS, SECOND, 5 * SECOND, 30 * SECOND][self.rng.usize(..4)];
         match self.rng.u8(..3) {
             // A clock that steps back is not covered where nothing is kept.
@@ -39,6 +40,7 @@ impl Site {
             self.places[index].backups.clear();
             // Nothing tells that from then on.
             self.places[index].is_older = false;
+            self.places[index].newest.iter_mut().for_each(|newest| newest.is_older = false);
         }
         self.boots += 1;
         self.locks = locks();
@@ -52,6 +54,7 @@ impl Site {
 
     /// The wall clock shows the highest time that it ever showed.
     pub(crate) fn set_clock_right(&mut self) {
+        self.set_at_us = self.machine.true_us;
         self.machine.wall_offset_us = self.highest_wall_us - self.machine.true_us;
     }
 }

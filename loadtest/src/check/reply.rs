@@ -29,9 +29,18 @@ pub(crate) struct Received {
 /// The IDs received on one connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCheck {
-    last: Option<u64>,
+    last: Option<Checked>,
     /// IDs of the current reply.
     found: u64,
+}
+
+/// An ID that was checked.
+#[derive(Debug, Clone, Copy)]
+struct Checked {
+    id: u64,
+    position: u64,
+    /// The begin of its tick; `None` of IDs without a time.
+    date_us: Option<i64>,
 }
 
 impl ConnectionCheck {
@@ -42,7 +51,7 @@ impl ConnectionCheck {
 
     /// Returns the last ID that came.
     pub(crate) fn last(&self) -> Option<u64> {
-        self.last
+        self.last.map(|last| last.id)
     }
 
     /// Adds a run of the current reply and appends its positions to `spans`, also where it is out of order:
@@ -58,23 +67,21 @@ impl ConnectionCheck {
         run: Run,
         spans: &mut Vec<Span>,
     ) -> Result<(), Violation> {
-        let last = last_of(&run)?;
+        let last_id = last_of(&run)?;
         self.found += u64::from(run.count);
         if self.found > u64::from(asked.count) {
             return Err(Violation::Count { asked: asked.count, found: self.found });
         }
-        // To find a position costs more than all else that is checked, so it is done once.
-        let (mut first_position, mut last_position) = (None, 0);
-        let placed = promise.positions(run, |span| {
-            first_position.get_or_insert(span.start);
-            last_position = span.end - 1;
-            append(spans, span);
-        });
-        placed.map_err(|misplaced| match promise.foreign_worker(misplaced.id) {
-            Some(worker) => Violation::Worker { id: misplaced.id, worker },
-            None => Violation::Layout { id: misplaced.id, previous: self.last },
-        })?;
-        match self.last.replace(last) {
+        // To find a position costs more than all else that is checked.
+        let [first, last] = match self.last {
+            Some(last) if run.count == 1 && promise.is_next(last.id, run.first) => {
+                let next = Checked { id: run.first, position: last.position + 1, ..last };
+                append(spans, Span { start: next.position, end: next.position + 1 });
+                [next; 2]
+            }
+            _ => self.place(promise, run, last_id, spans)?,
+        };
+        match self.last.replace(last).map(|last| last.id) {
             Some(previous) if run.first == previous => return Err(Violation::Duplicate { id: previous }),
             Some(previous) if run.first < previous => {
                 return Err(Violation::Order { previous, id: run.first });
@@ -84,8 +91,35 @@ impl ConnectionCheck {
         if promise.strict && run.first <= asked.above {
             return Err(Violation::Strict { received: asked.above, id: run.first });
         }
-        let first_position = first_position.unwrap_or_default();
-        check_time(promise, asked, received, [(run.first, first_position), (last, last_position)])
+        check_time(promise, asked, received, [first, last])
+    }
+
+    /// Finds the positions and dates of a run. Returns its first and its last ID.
+    fn place(
+        &self,
+        promise: &Promise,
+        run: Run,
+        last_id: u64,
+        spans: &mut Vec<Span>,
+    ) -> Result<[Checked; 2], Violation> {
+        let (mut first_position, mut last_position) = (None, 0);
+        let placed = promise.positions(run, |span| {
+            first_position.get_or_insert(span.start);
+            last_position = span.end - 1;
+            append(spans, span);
+        });
+        placed.map_err(|misplaced| match promise.foreign_worker(misplaced.id) {
+            Some(worker) => Violation::Worker { id: misplaced.id, worker },
+            None => Violation::Layout { id: misplaced.id, previous: self.last() },
+        })?;
+        let positions = [first_position.unwrap_or_default(), last_position];
+        let dates_us = promise.instants_us(positions);
+        let checked = |id, index: usize| Checked {
+            id,
+            position: positions[index],
+            date_us: dates_us.map(|dates_us| dates_us[index]),
+        };
+        Ok([checked(run.first, 0), checked(last_id, 1)])
     }
 
     /// Ends the current reply.
@@ -111,28 +145,26 @@ fn last_of(run: &Run) -> Result<u64, Violation> {
     steps.checked_mul(run.stride).and_then(|length| length.checked_add(run.first)).ok_or(bad)
 }
 
-/// Checks the times of a run's first and last ID, each with its position: IDs of a run increase, so these bound
-/// the times of all.
+/// Checks the times of a run's first and last ID: IDs of a run increase, so these bound the times of all.
 fn check_time(
     promise: &Promise,
     asked: &Asked,
     received: Received,
-    [(first, first_position), (last, last_position)]: [(u64, u64); 2],
+    [first, last]: [Checked; 2],
 ) -> Result<(), Violation> {
-    let Some(offset_us) = received.offset_us else {
+    let (Some(offset_us), Some(first_us), Some(last_us)) = (received.offset_us, first.date_us, last.date_us)
+    else {
         return Ok(());
     };
-    let dates_us = promise.instants_us([first_position, last_position]);
-    let Some(([first_us, last_us], (earliest_us, latest_us))) =
-        dates_us.zip(promise.bounds_us(asked.sent_us, received.received_us, offset_us))
+    let Some((earliest_us, latest_us)) = promise.bounds_us(asked.sent_us, received.received_us, offset_us)
     else {
         return Ok(());
     };
     if first_us < earliest_us {
-        return Err(Violation::TooOld { id: first, by_us: earliest_us - first_us });
+        return Err(Violation::TooOld { id: first.id, by_us: earliest_us - first_us });
     }
     if last_us > latest_us {
-        return Err(Violation::TooNew { id: last, by_us: last_us - latest_us });
+        return Err(Violation::TooNew { id: last.id, by_us: last_us - latest_us });
     }
     Ok(())
 }

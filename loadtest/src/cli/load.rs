@@ -14,7 +14,7 @@ use snowbank_client::tls::{ClientFiles, Connector};
 use super::Failure;
 use crate::scenario::{Drive, Form, Length, Protocol, Scenario};
 use crate::schedule::Arrivals;
-use crate::target::Token;
+use crate::target::{Metrics, MetricsUrl, Token};
 use crate::units::counted;
 use crate::value::{Mix, Time};
 use crate::verdict::Latency;
@@ -56,6 +56,10 @@ pub(super) struct Load {
     /// Seed of random draws; the same number gives the same schedule
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(super) seed: u64,
+    /// The daemon's metrics, as http://host:9660/metrics: its processor time and memory, where its process is elsewhere;
+    /// once for each --address
+    #[arg(long, value_name = "URL", requires = "address")]
+    metrics: Vec<MetricsUrl>,
     /// A file with the token that the daemon asks for; newlines at its end are ignored
     #[arg(long, value_name = "FILE", requires = "address", conflicts_with = "memcached")]
     token_file: Option<PathBuf>,
@@ -148,13 +152,15 @@ impl Load {
                 self.connections
             )));
         }
+        let (tls, metrics) = self.tls_and_metrics()?;
         Ok(Scenario {
             addresses: self.address.clone(),
+            metrics,
             may_lose: 0,
             token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
             source: self.source.clone(),
             protocol: self.doors.protocol(),
-            tls: self.tls.connector(self.address.iter().chain(&self.doors.info))?,
+            tls,
             form: self.doors.form(self.address.len())?,
             drive,
             batch: self.batch.clone(),
@@ -163,10 +169,26 @@ impl Load {
             warm_up: self.warm_up.0,
             length,
             outage: None,
+            churn: None,
             client_stall: None,
             keeps_interval_log: false,
             seed: self.seed,
         })
+    }
+
+    /// Reads the certificates, and returns the way to the metrics of each address.
+    fn tls_and_metrics(&self) -> Result<(Option<Connector>, Vec<Metrics>), Failure> {
+        let (given, addresses) = (self.metrics.len(), self.address.len());
+        if given > 0 && given != addresses {
+            return Err(Failure::usage(format!(
+                "found {given} --metrics and {}, allowed: one --metrics for each --address",
+                counted(addresses as u64, "--address")
+            )));
+        }
+        let endpoints = self.metrics.iter().map(|url| &url.endpoint);
+        let tls = self.tls.connector(self.address.iter().chain(&self.doors.info).chain(endpoints))?;
+        let metrics = self.metrics.iter().map(|url| Metrics::new(url, tls.clone())).collect();
+        Ok((tls, metrics))
     }
 
     pub(super) fn arrivals(&self) -> Arrivals {

@@ -65,7 +65,7 @@ impl Arguments {
         Ok(Settings {
             origin: Origin::of_this_process(),
             scenario: self.load.scenario(drive, Length::For(self.search.length.0))?,
-            objectives: Objectives { rate: None, latencies: self.latencies.of_open_loop() },
+            objectives: Objectives { rate: None, latencies: self.latencies.of_open_loop(), errors: 0.0 },
             search: self.search.clone(),
         })
     }

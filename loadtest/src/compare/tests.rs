@@ -178,6 +178,7 @@ fn seconds_of_an_announced_outage_do_not_count() {
     b.outage = Some(crate::report::json::OutageFigures {
         ending: "kill".into(),
         at_s: 3.5,
+        window_us: None,
         length_us: 1_000_000.0,
         longest_gap_us: 1_000_000.0,
         lost: 5,

@@ -67,7 +67,11 @@ fn check_status(conversation: &Conversation, status: u64, body: &[u8]) -> Result
     }
 }
 
-fn get(conversation: &mut Conversation, path: &str, headers: &[u8]) -> Result<(u64, Vec<u8>), NoTarget> {
+pub(super) fn get(
+    conversation: &mut Conversation,
+    path: &str,
+    headers: &[u8],
+) -> Result<(u64, Vec<u8>), NoTarget> {
     conversation.send(|out| {
         out.extend_from_slice(format!("GET {path}").as_bytes());
         out.extend_from_slice(headers);
@@ -79,7 +83,7 @@ fn get(conversation: &mut Conversation, path: &str, headers: &[u8]) -> Result<(u
 }
 
 /// Returns the end of a request's first line, and its headers.
-fn headers(access: &Access) -> Vec<u8> {
+pub(super) fn headers(access: &Access) -> Vec<u8> {
     let host = match &access.endpoint {
         Endpoint::Unix(_) => "localhost".to_owned(),
         Endpoint::Tcp { .. } | Endpoint::Tls { .. } => {

@@ -11,6 +11,7 @@ use crate::units::printable;
 
 use super::behind::Behind;
 use super::connection::InFlight;
+use super::window::Window;
 use super::{Message, Now};
 
 /// The shortest measurement whose share of waiting means something.
@@ -30,8 +31,7 @@ pub(super) struct Meter {
     pub(super) counts: Counts,
     second: Second,
     second_number: u64,
-    /// From its begin, until it is over.
-    outage: Option<(u64, Option<u64>)>,
+    outage: Option<Window>,
     last_answer_ns: Option<u64>,
     /// The processor time used when the measurement began on this thread, and that instant.
     began: Option<(Use, u64)>,
@@ -40,6 +40,17 @@ pub(super) struct Meter {
     busy_since_ns: u64,
     /// The delay of the target that is not its fault.
     behind: Behind,
+    /// Answers in a row that took the same time, and are not in the histograms yet: in a closed loop, most of those of
+    /// one read.
+    alike: (AllTimes, u64),
+}
+
+/// The times of an answer in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct AllTimes {
+    response: u64,
+    service: u64,
+    target: u64,
 }
 
 impl Meter {
@@ -47,7 +58,7 @@ impl Meter {
         (thread, is_open_loop): (usize, bool),
         warm_ns: u64,
         end_ns: u64,
-        outage_ns: Option<u64>,
+        outage: Option<Window>,
     ) -> Self {
         let (counts, second) = (Counts::default(), Second::default());
         Self {
@@ -58,32 +69,52 @@ impl Meter {
             counts,
             second,
             second_number: 0,
-            outage: outage_ns.map(|from_ns| (from_ns, None)),
+            outage,
             last_answer_ns: None,
             began: None,
             busy_since_ns: 0,
             behind: Behind::default(),
+            alike: Default::default(),
         }
     }
 
     pub(super) fn counts_at(&self, intended_ns: u64) -> bool {
-        let in_outage = self.outage.is_some_and(|(from_ns, until_ns)| {
-            intended_ns >= from_ns && until_ns.is_none_or(|until_ns| intended_ns < until_ns)
-        });
+        let in_outage = self.outage.is_some_and(|window| window.holds(intended_ns));
         (self.warm_ns..self.end_ns).contains(&intended_ns) && !in_outage
     }
 
-    /// Returns the begin of the announced outage while it lasts.
-    pub(super) fn outage_since(&self, now: Now) -> Option<u64> {
-        let (from_ns, until_ns) = self.outage?;
-        (until_ns.is_none() && now.ns >= from_ns).then_some(from_ns)
+    /// Returns the announced outage while connections may go.
+    pub(super) fn open_window(&mut self, now: Now) -> Option<&mut Window> {
+        self.outage.as_mut().filter(|window| window.is_open(now))
     }
 
-    /// Ends the announced outage: requests due before now do not count.
+    /// Returns the announced outage while connections may go, or are not back.
+    pub(super) fn unfinished_window(&self, now: Now) -> Option<Window> {
+        self.outage.filter(|window| window.is_open(now) || window.is_down())
+    }
+
+    /// Notes that all connections are back from the announced outage.
     pub(super) fn recovered(&mut self, now: Now) {
-        if let Some((from_ns, until_ns)) = &mut self.outage {
-            *until_ns = Some(now.ns);
-            self.counts.outage = Duration::from_nanos(now.ns.saturating_sub(*from_ns));
+        if let Some(window) = &mut self.outage {
+            self.counts.outage = window.back(now);
+        }
+    }
+
+    /// Notes the distance of the clocks.
+    pub(super) fn clock(&mut self, offset_us: Option<i64>) {
+        self.second.clock_offset_us = offset_us.or(self.second.clock_offset_us);
+    }
+
+    /// Counts a new connection that is asked for.
+    pub(super) fn connection_asked(&mut self, now: Now) {
+        self.counts.churn.asked += u64::from(self.counts_at(now.ns));
+    }
+
+    /// Counts one that is open, and took so long.
+    pub(super) fn connection_opened(&mut self, now: Now, took: Duration) {
+        let took_ns = took.as_nanos() as u64;
+        if self.counts_at(now.ns.saturating_sub(took_ns)) {
+            self.counts.churn.times.saturating_record(took_ns);
         }
     }
 
@@ -95,9 +126,10 @@ impl Meter {
     /// Counts a request in flight that the outage took away.
     pub(super) fn lost(&mut self, request: &InFlight) {
         self.counts.lost += 1;
-        if request.sent_ns > 0 {
-            self.behind.left();
+        if request.sent_ns == 0 {
+            return;
         }
+        self.behind.left();
         if self.counts_at(request.intended_ns) && !request.excused {
             self.counts.requests -= 1;
         }
@@ -168,18 +200,32 @@ impl Meter {
 
     fn time(&mut self, request: &InFlight, now: Now) {
         let response_ns = now.ns.saturating_sub(request.intended_ns);
-        self.counts.response.saturating_record(response_ns);
-        self.second.response.saturating_record(response_ns);
         let service_ns = now.ns.saturating_sub(request.sent_ns);
-        if self.is_open_loop {
-            self.counts.service.saturating_record(service_ns);
-        }
         let target_ns = service_ns.saturating_sub(self.own_delay_ns(request, now));
-        self.counts.target.saturating_record(target_ns);
+        let times = AllTimes { response: response_ns, service: service_ns, target: target_ns };
+        if self.alike.0 != times {
+            self.record_alike();
+            self.alike.0 = times;
+        }
+        self.alike.1 += 1;
         let intended_ns = request.intended_ns;
         let sent_ns = if self.is_open_loop { request.sent_ns } else { intended_ns };
         self.counts.disturbed.note(Slow { intended_ns, sent_ns, received_ns: now.ns, target_ns });
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
+    }
+
+    /// Puts the answers that are not in the histograms into them.
+    fn record_alike(&mut self) {
+        let (times, count) = (self.alike.0, std::mem::take(&mut self.alike.1));
+        if count == 0 {
+            return;
+        }
+        self.counts.response.saturating_record_n(times.response, count);
+        self.second.response.saturating_record_n(times.response, count);
+        self.counts.target.saturating_record_n(times.target, count);
+        if self.is_open_loop {
+            self.counts.service.saturating_record_n(times.service, count);
+        }
     }
 
     /// Decides which slow requests a stall of the machine touched, once it is known.
@@ -226,12 +272,14 @@ impl Meter {
     }
 
     fn hand_over(&mut self, to: &SyncSender<Message>) {
+        self.record_alike();
         let second = Box::new(std::mem::take(&mut self.second));
         // A collector that is gone has stopped the run.
         let _ = to.send(Message::Second { thread: self.thread, number: self.second_number, second });
     }
 
     pub(super) fn finish(mut self, now: Now, to: &SyncSender<Message>) -> Counts {
+        self.record_alike();
         if self.second.ids > 0 || self.second.refused > 0 {
             self.hand_over(to);
         }

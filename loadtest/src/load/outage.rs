@@ -1,18 +1,14 @@
 //! The announced outage, as one thread sees it: connections end, and are opened again.
 
-use std::time::Duration;
-
 use rustix::event::epoll;
 use snowbank_client::protocol::ErrorCode;
 
 use super::connection::Connection;
+use super::opener::{Opened, Opener};
 use super::worker::Worker;
 use super::{Now, RECOVERY_TIMEOUT};
 use crate::measure::Fault;
 use crate::target::Stream;
-
-/// The time that one try may hold the thread up; on one machine it is refused or accepted at once.
-const RECONNECT_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The pause between two tries to open connections again.
 pub(super) const RETRY_NS: u64 = 5_000_000;
@@ -32,10 +28,15 @@ impl Worker<'_> {
             self.ask_others(index, now);
             return Ok(());
         }
-        // Also one that is open again: a process that was killed takes connections until the kernel has
+        // A service that somebody else restarts may be unreachable for a while, and takes nothing then.
+        let falls_behind =
+            matches!(fault, Fault::Silent { .. } | Fault::FullSocket | Fault::TooManyInFlight { .. });
+        let window = self.meter.open_window(now);
+        // Also a connection that is open again: a process that was killed takes connections until the kernel has
         // closed its listener.
-        if !closed || self.meter.outage_since(now).is_none() {
-            return Err(fault);
+        match window {
+            Some(window) if closed || (falls_behind && window.is_announced()) => window.down(now),
+            _ => return Err(fault),
         }
         self.let_go(index);
         Ok(())
@@ -66,12 +67,14 @@ impl Worker<'_> {
         }
     }
 
-    /// Returns true if a refusal means that the daemon is stopping, and may.
-    pub(super) fn is_excused(&self, index: usize, code: u16, now: Now) -> bool {
+    /// Returns true if a refusal means that the daemon is stopping or starting, and may.
+    pub(super) fn is_excused(&mut self, index: usize, code: u16, now: Now) -> bool {
+        let stops = code == ErrorCode::ShuttingDown.to_u16();
         let peer = self.connections[index].peer;
-        code == ErrorCode::ShuttingDown.to_u16()
-            && (self.meter.outage_since(now).is_some()
-                || self.shared.lose(peer, now, self.task.scenario.may_lose))
+        match self.meter.open_window(now) {
+            Some(window) if stops || window.is_announced() => true,
+            _ => stops && self.shared.lose(peer, now, self.task.scenario.may_lose),
+        }
     }
 
     /// Tries to open connections that are down.
@@ -79,47 +82,59 @@ impl Worker<'_> {
     /// # Errors
     /// [`Fault::NotRecovered`] when that has taken too long.
     pub(super) fn recover(&mut self, now: Now) -> Result<(), Fault> {
-        let Some(since_ns) = self.meter.outage_since(now) else {
+        let Some(window) = self.meter.unfinished_window(now) else {
             return Ok(());
         };
-        if now.ns - since_ns > RECOVERY_TIMEOUT.as_nanos() as u64 {
-            return Err(Fault::NotRecovered { waited: RECOVERY_TIMEOUT });
+        let longest = window.longest(RECOVERY_TIMEOUT);
+        // Of those that are open, the first answers may still be on their way.
+        let is_late = self.connections.iter().any(|one| one.is_down) || !window.is_announced();
+        if window.lasted(now) > longest && is_late {
+            return Err(Fault::NotRecovered { waited: longest });
         }
-        if now.ns < self.retry_ns {
-            return Ok(());
+        let opener = self.opener.get_or_insert_with(Opener::start);
+        while let Some(Opened { index, stream, .. }) = opener.take() {
+            if let (Ok(stream), true) = (stream, self.connections[index].is_down) {
+                replace(&self.epoll, &mut self.connections[index], index, stream);
+            }
         }
-        self.retry_ns = now.ns + RETRY_NS;
-        for index in 0..self.connections.len() {
-            if self.connections[index].is_down && !self.reopen(index) {
-                break;
+        if now.ns >= self.retry_ns && opener.pending == 0 {
+            self.retry_ns = now.ns + RETRY_NS;
+            for (index, connection) in self.connections.iter().enumerate() {
+                if connection.is_down {
+                    opener.ask(index, &self.shared.peers[connection.peer].access);
+                }
             }
         }
         Ok(())
     }
 
-    fn reopen(&mut self, index: usize) -> bool {
-        let peer = &self.shared.peers[self.connections[index].peer];
-        let opened = peer.access.open(RECONNECT_TIMEOUT);
-        opened.is_ok_and(|stream| self.replace(index, stream))
-    }
-
     /// Puts an open connection in the place of one that has ended. Returns false if that failed.
     pub(super) fn replace(&mut self, index: usize, stream: Stream) -> bool {
-        let data = epoll::EventData::new_u64(index as u64);
-        let watched = stream.set_nonblocking().is_ok()
-            && epoll::add(&self.epoll, &stream, data, epoll::EventFlags::IN).is_ok();
-        if watched {
-            self.connections[index] = Connection::new(stream, self.connections[index].peer);
-            self.connections[index].is_reopened = true;
-        }
-        watched
+        replace(&self.epoll, &mut self.connections[index], index, stream)
     }
 
     /// Ends the outage with the first answer after every connection is open again.
     pub(super) fn note_recovery(&mut self, now: Now) {
-        let over = || self.connections.iter().all(|connection| connection.is_reopened);
-        if self.meter.outage_since(now).is_some() && over() {
+        let Some(window) = self.meter.unfinished_window(now) else { return };
+        let is_announced = window.is_announced();
+        let is_back = |connection: &Connection| match is_announced {
+            // A rolling restart ends some of them.
+            true => !connection.is_down,
+            false => connection.is_reopened,
+        };
+        if (window.is_down() || !is_announced) && self.connections.iter().all(is_back) {
             self.meter.recovered(now);
         }
     }
+}
+
+fn replace(epoll: &rustix::fd::OwnedFd, place: &mut Connection, index: usize, stream: Stream) -> bool {
+    let data = epoll::EventData::new_u64(index as u64);
+    let watched =
+        stream.set_nonblocking().is_ok() && epoll::add(epoll, &stream, data, epoll::EventFlags::IN).is_ok();
+    if watched {
+        *place = Connection::new(stream, place.peer);
+        place.is_reopened = true;
+    }
+    watched
 }

@@ -9,16 +9,19 @@ use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 use snowbank_client::layout::Run;
 
+use super::churn::Churn;
 use super::clocks::ClockOffset;
 use super::connection::{Connection, Flushed};
 use super::meter::Meter;
+use super::opener::Opener;
 use super::outage::RETRY_NS;
 use super::stall::{STALLED, Stalling};
+use super::window::Window;
 use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Peer, Shared, Task};
 use crate::machine::processor::RunDelay;
 use crate::measure::Fault;
 use crate::promise::Span;
-use crate::scenario::Drive;
+use crate::scenario::{Cause, Drive, Scenario};
 use crate::target::Stream;
 use crate::value::Mix;
 
@@ -48,7 +51,7 @@ pub(super) struct Worker<'a> {
     pub(super) epoll: OwnedFd,
     random: fastrand::Rng,
     pub(super) meter: Meter,
-    end_ns: u64,
+    pub(super) end_ns: u64,
     /// By target.
     pub(super) spans: Vec<Vec<Span>>,
     /// By target.
@@ -63,6 +66,8 @@ pub(super) struct Worker<'a> {
     pub(super) retry_ns: u64,
     /// The announced stall of one of the connections.
     pub(super) stalling: Option<Stalling>,
+    pub(super) opener: Option<Opener>,
+    pub(super) churn: Option<Churn>,
     run_delay: RunDelay,
 }
 
@@ -97,6 +102,7 @@ impl<'a> Worker<'a> {
         let (thread, scenario) = (task.thread, &task.scenario);
         let ns = |time: Duration| time.as_nanos() as u64;
         let is_open_loop = matches!(scenario.drive, Drive::Open { .. });
+        let places = streams.len();
         let (warm_ns, end_ns) = (ns(scenario.measured_from()), scenario.ends_at().map_or(u64::MAX, ns));
         Ok(Self {
             shared,
@@ -104,7 +110,7 @@ impl<'a> Worker<'a> {
             connections: streams.into_iter().map(|(peer, stream)| Connection::new(stream, peer)).collect(),
             epoll,
             random: fastrand::Rng::with_seed(scenario.seed.wrapping_add(thread as u64)),
-            meter: Meter::new((thread, is_open_loop), warm_ns, end_ns, scenario.outage_at().map(ns)),
+            meter: Meter::new((thread, is_open_loop), warm_ns, end_ns, window_of(scenario)),
             end_ns,
             spans: shared.peers.iter().map(|_| Vec::new()).collect(),
             clocks: shared.peers.iter().map(|peer| ClockOffset::new(peer.clock)).collect(),
@@ -114,6 +120,8 @@ impl<'a> Worker<'a> {
             ids_left: scenario.ids_limit(thread).unwrap_or(u64::MAX),
             retry_ns: 0,
             stalling: scenario.stall().filter(|_| thread == 0).map(Stalling::new),
+            opener: None,
+            churn: scenario.churn.map(|per_s| Churn::new(per_s, thread, scenario.threads, places)),
             run_delay: RunDelay::of_this_thread(),
             task,
         })
@@ -150,6 +158,7 @@ impl<'a> Worker<'a> {
             self.meter.tick(turn, self.to);
             self.recover(turn)?;
             self.stall(turn)?;
+            self.churn(turn)?;
             let more = self.prepare(turn)?;
             let all_sent = self.flush()?;
             self.keep_house(turn)?;
@@ -197,7 +206,7 @@ impl<'a> Worker<'a> {
     fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
         for _ in 0..MAX_SENDS_PER_TURN {
             // Without requests the end of an outage would go unseen.
-            let end_ns = if self.meter.outage_since(now).is_none() { self.end_ns } else { u64::MAX };
+            let end_ns = if self.meter.unfinished_window(now).is_none() { self.end_ns } else { u64::MAX };
             let Some(due_ns) = self.shared.lanes.take(self.task.thread, now.ns, end_ns) else {
                 return Ok(self.shared.lanes.first_due_ns() < end_ns);
             };
@@ -206,26 +215,34 @@ impl<'a> Worker<'a> {
                 continue;
             };
             let excused = self.is_stalled(index);
-            let connection = &mut self.connections[index];
-            if connection.in_flight.len() >= MAX_IN_FLIGHT {
-                return Err(Fault::TooManyInFlight { bound: MAX_IN_FLIGHT });
+            if self.connections[index].in_flight.len() >= MAX_IN_FLIGHT {
+                self.excuse(index, Fault::TooManyInFlight { bound: MAX_IN_FLIGHT })?;
+                self.meter.lost_unsent();
+                continue;
             }
+            let connection = &mut self.connections[index];
             let count = draw(&self.task.scenario.batch, &mut self.random);
             connection.ask(&self.shared.peers[connection.peer], count, due_ns, excused);
         }
         Ok(true)
     }
 
-    /// Connections in turn, without those that are down or, being stalled, full.
+    /// Connections in turn, without those that are down or, being stalled, full; those that are about to be replaced
+    /// only where there is no other.
     pub(super) fn next_open(&mut self) -> Option<usize> {
+        let mut leaving = None;
         for _ in 0..self.connections.len() {
             let index = self.next_connection;
             self.next_connection = (index + 1) % self.connections.len();
-            if !self.connections[index].is_down && self.takes_requests(index) {
+            if self.connections[index].is_down || !self.takes_requests(index) {
+                continue;
+            }
+            if !self.is_leaving(index) {
                 return Some(index);
             }
+            leaving = Some(index);
         }
-        None
+        leaving
     }
 
     fn refill(&mut self, now: Now, depth: usize) -> bool {
@@ -234,9 +251,9 @@ impl<'a> Worker<'a> {
         }
         let counts = self.meter.counts_at(now.ns);
         for index in 0..self.connections.len() {
-            let excused = self.is_stalled(index);
+            let (excused, leaving) = (self.is_stalled(index), self.is_leaving(index));
             let connection = &mut self.connections[index];
-            if connection.is_down || connection.is_full {
+            if connection.is_down || connection.is_full || leaving {
                 continue;
             }
             while connection.in_flight.len() < depth && self.ids_left > 0 {
@@ -268,7 +285,7 @@ impl<'a> Worker<'a> {
                 Ok(Flushed::All) => {}
                 // A client that does not read has to expect it.
                 Ok(Flushed::Part) if stalled => all &= hangs,
-                Ok(Flushed::Part) if open_loop => return Err(Fault::FullSocket),
+                Ok(Flushed::Part) if open_loop => self.excuse(index, Fault::FullSocket)?,
                 Ok(Flushed::Part) => all = false,
                 Err(fault) => self.excuse(index, fault)?,
             }
@@ -277,9 +294,10 @@ impl<'a> Worker<'a> {
     }
 
     fn until_due_ns(&self, now: Now, more: bool) -> u64 {
-        let down = self.meter.outage_since(now).is_some();
+        let down = self.meter.unfinished_window(now).is_some();
         let longest_ns = if down { RETRY_NS } else { MAX_SLEEP_NS };
-        let longest_ns = longest_ns.min(self.next_of_stall_ns().saturating_sub(now.ns));
+        let longest_ns =
+            longest_ns.min(self.next_of_stall_ns().saturating_sub(now.ns)).min(self.next_of_churn_ns(now));
         if !(more && self.is_open_loop()) {
             return longest_ns;
         }
@@ -307,6 +325,7 @@ impl<'a> Worker<'a> {
         }
         self.housekeeping_ns = now.ns + HOUSEKEEPING_NS;
         self.hand_over_spans(now);
+        self.meter.clock(self.clocks.iter().filter_map(ClockOffset::latest_us).max_by_key(|us| us.abs()));
         self.meter.settle(now, &self.shared.stalls);
         let oldest_ns = now.ns.saturating_sub(ANSWER_TIMEOUT.as_nanos() as u64);
         for index in 0..self.connections.len() {
@@ -332,6 +351,14 @@ impl<'a> Worker<'a> {
         let spans = self.spans.iter_mut().map(std::mem::take).collect();
         let _ = self.to.send(Message::Spans { thread: self.task.thread, spans, low_us });
     }
+}
+
+fn window_of(scenario: &Scenario) -> Option<Window> {
+    let within = match scenario.outage?.cause {
+        Cause::Own(_) => None,
+        Cause::Others { within } => Some(within),
+    };
+    Some(Window::new(scenario.outage_at()?, within))
 }
 
 fn draw(mix: &Mix, random: &mut fastrand::Rng) -> u32 {

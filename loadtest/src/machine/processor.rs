@@ -50,6 +50,13 @@ pub(crate) fn of_process(id: u32) -> Option<Duration> {
     Some(Duration::from_nanos(sum_ns))
 }
 
+/// Returns the resident memory of a process in bytes.
+pub(crate) fn memory_of_process(id: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?;
+    kib.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
 /// Measures how long its thread has waited for a core, from one call to the next.
 #[derive(Debug)]
 pub(crate) struct RunDelay {
@@ -113,6 +120,11 @@ mod tests {
         assert_eq!(of("nr_periods 20\nnr_throttled 14\nthrottled_time 985993319\n"), Some(985));
         assert_eq!(of("usage_usec 5\nnr_throttled 3\nthrottled_usec 240000\nburst_usec 0\n"), Some(240));
         assert_eq!(of("usage_usec 5\n"), None);
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        assert!(memory_of_process(std::process::id()) > Some(1 << 16));
     }
 
     #[test]

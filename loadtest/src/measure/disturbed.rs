@@ -126,9 +126,9 @@ impl Disturbed {
         }
     }
 
-    /// Puts it after those of an earlier run.
-    pub(crate) fn follow(&mut self, earlier: &Self) {
-        self.episodes.follow(&earlier.episodes);
+    /// Puts it after so many earlier rounds.
+    pub(crate) fn follow(&mut self, earlier: u32) {
+        self.episodes.follow(earlier);
     }
 
     pub(super) fn merge(&mut self, other: Self) {
@@ -206,7 +206,8 @@ mod tests {
         let times = [&undisturbed.response, &undisturbed.target, &undisturbed.slip];
         assert_eq!(times.map(|times| times.max() / 1_000_000), [9, 8, 1]);
         let episodes = undisturbed.episodes.expect("they are known");
-        assert_eq!([3_000_000, 5_000_000, 9_000_000].map(|limit_ns| episodes.above(limit_ns)), [2, 1, 0]);
+        let above = [3_000_000, 5_000_000, 9_000_000].map(|limit_ns| episodes.above(limit_ns, 2));
+        assert_eq!(above, [[2], [1], [0]]);
     }
 
     #[test]

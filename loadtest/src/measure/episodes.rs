@@ -8,43 +8,68 @@ use std::collections::BTreeMap;
 /// As long as the stall of a host that is usual: what was due in one window may have one cause.
 const WINDOW_NS: u64 = 20_000_000;
 
-/// The worst time of each window, where any request of it was slow.
+/// The worst time of each window, where any request of it was slow, for each round of a run.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Episodes(BTreeMap<u64, u64>);
+pub(crate) struct Episodes(Vec<BTreeMap<u64, u64>>);
 
 impl Episodes {
-    /// Notes the time of a request by when it was due.
+    /// Notes the time of a request by when it was due in the first round.
     pub(super) fn note(&mut self, due_ns: u64, time_ns: u64) {
-        let worst_ns = self.0.entry(due_ns / WINDOW_NS).or_default();
+        self.note_in(0, due_ns / WINDOW_NS, time_ns);
+    }
+
+    fn note_in(&mut self, round: usize, window: u64, time_ns: u64) {
+        if self.0.len() <= round {
+            self.0.resize_with(round + 1, BTreeMap::new);
+        }
+        let worst_ns = self.0[round].entry(window).or_default();
         *worst_ns = time_ns.max(*worst_ns);
     }
 
     pub(super) fn merge(&mut self, other: Self) {
-        other.0.into_iter().for_each(|(window, worst_ns)| self.note(window * WINDOW_NS, worst_ns));
-    }
-
-    /// Puts them after those of an earlier run.
-    pub(crate) fn follow(&mut self, earlier: &Self) {
-        let begin = earlier.0.last_key_value().map_or(0, |(&window, _)| window + 2);
-        self.0 =
-            std::mem::take(&mut self.0).into_iter().map(|(at, worst_ns)| (at + begin, worst_ns)).collect();
-    }
-
-    /// Returns the number of bunches with a time above the limit. Two windows next to each other are one.
-    pub(crate) fn above(&self, limit_ns: u64) -> u64 {
-        let late = self.0.iter().filter(|&(_, &worst_ns)| worst_ns > limit_ns);
-        let (mut bunches, mut last) = (0, None);
-        for (&window, _) in late {
-            let is_second = last == window.checked_sub(1) && last.is_some();
-            (bunches, last) = if is_second { (bunches, None) } else { (bunches + 1, Some(window)) };
+        for (round, windows) in other.0.into_iter().enumerate() {
+            windows.into_iter().for_each(|(window, worst_ns)| self.note_in(round, window, worst_ns));
         }
-        bunches
+    }
+
+    /// Makes its first round the one after `earlier` rounds.
+    pub(crate) fn follow(&mut self, earlier: u32) {
+        let before = std::iter::repeat_with(BTreeMap::new).take(earlier as usize);
+        self.0.splice(0..0, before);
+    }
+
+    /// Returns the number of bunches with a time above the limit, of each round. Late windows in a row are one for
+    /// each `longest` of them.
+    pub(crate) fn above(&self, limit_ns: u64, longest: u64) -> Vec<u64> {
+        let of_round = |windows| runs(windows, limit_ns).iter().map(|length| length.div_ceil(longest)).sum();
+        self.0.iter().map(of_round).collect()
+    }
+
+    /// Returns the most windows in a row with a time above the limit; at least two, because a bunch may cross the
+    /// end of one.
+    pub(crate) fn longest_above(&self, limit_ns: u64) -> u64 {
+        let all = self.0.iter().flat_map(|windows| runs(windows, limit_ns));
+        all.max().unwrap_or_default().max(2)
     }
 
     /// Returns the worst time of all.
     pub(crate) fn worst_ns(&self) -> u64 {
-        self.0.values().copied().max().unwrap_or_default()
+        self.0.iter().flat_map(BTreeMap::values).copied().max().unwrap_or_default()
     }
+}
+
+/// Returns the lengths of all rows of windows with a time above the limit.
+fn runs(windows: &BTreeMap<u64, u64>, limit_ns: u64) -> Vec<u64> {
+    let late = windows.iter().filter(|&(_, &worst_ns)| worst_ns > limit_ns).map(|(&window, _)| window);
+    let (mut lengths, mut last): (Vec<u64>, Option<u64>) = (Vec::new(), None);
+    for window in late {
+        match lengths.last_mut().filter(|_| last.is_some_and(|last| last + 1 == window)) {
+            Some(length) => *length += 1,
+            None => lengths.push(1),
+        }
+        last = Some(window);
+    }
+    lengths
 }
 
 #[cfg(test)]
@@ -58,12 +83,14 @@ mod tests {
             episodes.note(due_ms * 1_000_000, 3_000_000);
         }
         episodes.note(400_000_000, 7_000_000);
-        // 0 to 40 ms, 100 to 140, 140 to 180, and 400.
-        assert_eq!([2_999_999, 3_000_000, 7_000_000].map(|limit_ns| episodes.above(limit_ns)), [4, 1, 0]);
+        // 0 to 40 ms, 100 to 180, and 400.
+        let above = |limit_ns, longest| episodes.above(limit_ns, longest);
+        assert_eq!([above(2_999_999, 2), above(2_999_999, 4), above(3_000_000, 2)], [[4], [3], [1]]);
+        assert_eq!([2_999_999, 3_000_000].map(|limit_ns| episodes.longest_above(limit_ns)), [4, 2]);
         assert_eq!(episodes.worst_ns(), 7_000_000);
         let mut next = episodes.clone();
-        next.follow(&episodes);
+        next.follow(1);
         episodes.merge(next);
-        assert_eq!(episodes.above(3_000_000), 2);
+        assert_eq!(episodes.above(3_000_000, 2), [1, 1]);
     }
 }

@@ -52,10 +52,14 @@ fn of_the_sweep(plan: &Plan, sweep: &Swept) -> Vec<String> {
                 plan.inputs.measured_cores
             ));
         }
+    } else if plan.cpu_cost.is_some() {
+        warnings.push(
+            "The daemon's machine is not known to the sweep: the plan is for machines like it.".to_owned(),
+        );
     } else {
         warnings.push(
             "The daemon's machine is not known to the sweep, nor its processor time: it holds for a daemon on a machine \
-             like the one that was swept, and does not measure cores."
+             like the one that was swept, and does not measure cores. Sweep with --metrics to know."
                 .to_owned(),
         );
     }

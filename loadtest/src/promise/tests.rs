@@ -25,6 +25,26 @@ fn a_run_of_the_layout_is_one_span() {
 }
 
 #[test]
+fn an_id_is_the_next_one_where_only_the_sequence_differs() {
+    for (layout, workers) in [(TWITTER, "[33, 34]"), ("clearing", "[81]"), ("sonyflake", "[7]")] {
+        let promise = promise(layout, workers);
+        let start = 5 * promise.numbering().expect("a layout").ids_per_tick();
+        let ids: Vec<u64> = (start..start + 9_000).map(|position| promise.id_at(position)).collect();
+        for (index, pair) in ids.windows(2).enumerate() {
+            if promise.is_next(pair[0], pair[1]) {
+                let position =
+                    |id| spans(&promise, Run { first: id, count: 1, stride: 1 }).expect("its own")[0].start;
+                assert_eq!(position(pair[1]), position(pair[0]) + 1, "{layout}, {index}");
+            }
+        }
+        // Most are, of a layout with the sequence at its end; the last of a worker and the next one's first are not.
+        let next = ids.windows(2).filter(|pair| promise.is_next(pair[0], pair[1])).count();
+        assert!(layout != TWITTER || (8_900..8_999).contains(&next), "{layout}: {next}");
+        assert!(!promise.is_next(ids[0], ids[0]) && !promise.is_next(ids[1], ids[0]));
+    }
+}
+
+#[test]
 fn a_run_that_leaves_its_worker_is_misplaced() {
     let promise = promise(TWITTER, "[33]");
     let first = (5 << 22) + (33 << 12) + 4_095;

@@ -4,20 +4,27 @@ use std::fmt::Write;
 
 use crate::measure::SecondFigures;
 
-const HEAD: &str = "second,ids,answered,refused,p50_us,p90_us,p99_us,p999_us,max_us\n";
+const HEAD: &str = "second,ids,answered,refused,p50_us,p90_us,p99_us,p999_us,max_us,target_cpu_share,target_memory_bytes,clock_offset_us\n";
 
-/// Returns a line for each second, with the keys of the JSON in the first.
+/// Returns a line for each second, with the keys of the JSON in the first. A figure that is not known is empty.
 pub(crate) fn seconds(seconds: &[SecondFigures]) -> String {
     let mut text = HEAD.to_owned();
     for it in seconds {
-        let SecondFigures { second, ids, answered, refused, p50_us, p90_us, p99_us, p999_us, max_us } = it;
+        let SecondFigures { second, ids, answered, refused, p50_us, p90_us, p99_us, p999_us, max_us, .. } =
+            it;
+        let (cpu, memory, clock) =
+            (known(it.target_cpu_share), known(it.target_memory_bytes), known(it.clock_offset_us));
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "{second},{ids},{answered},{refused},{p50_us},{p90_us},{p99_us},{p999_us},{max_us}"
+            "{second},{ids},{answered},{refused},{p50_us},{p90_us},{p99_us},{p999_us},{max_us},{cpu},{memory},{clock}"
         );
     }
     text
+}
+
+fn known(figure: Option<impl ToString>) -> String {
+    figure.map(|figure| figure.to_string()).unwrap_or_default()
 }
 
 #[cfg(test)]

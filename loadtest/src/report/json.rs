@@ -1,20 +1,21 @@
 //! All figures of a run, for programs. Times are in microseconds unless a name says otherwise.
 
 mod effects;
+mod times;
 
 use std::time::Duration;
 
-pub(crate) use effects::{ClientStallFigures, LostTarget, MachineFigures, OutageFigures};
+pub(crate) use effects::{ChurnFigures, ClientStallFigures, LostTarget, MachineFigures, OutageFigures};
 use serde::{Deserialize, Serialize};
+pub(crate) use times::Times;
 
-use super::{QUANTILES, Report};
+use super::Report;
 use crate::check::distinct::Gaps;
 use crate::measure::{RefusalsByCode, SecondFigures, micros};
 use crate::origin::Origin;
 use crate::run::Outcome;
 use crate::scenario::{Drive, Length, Scenario};
 use crate::target::code_name;
-use crate::verdict::quantile_name;
 
 /// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json describes
 /// it.
@@ -22,13 +23,6 @@ pub(crate) const FORMAT: u32 = 1;
 
 /// The value of [`Run::kind`].
 pub(crate) const RUN: &str = "run";
-
-/// Steps in each half of the distance to 100 % on a percentile curve: smooth on a page, some hundred points
-/// at most.
-const CURVE_TICKS_PER_HALF: u32 = 5;
-
-/// A quantile with fewer values than this beyond it is decided by chance.
-const MIN_BEYOND_QUANTILE: f64 = 10.0;
 
 /// A run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -125,6 +119,9 @@ pub(crate) struct Run {
     pub(crate) warm_up_refused: std::collections::BTreeMap<String, u64>,
     /// The announced outage; `None` without one.
     pub(crate) outage: Option<OutageFigures>,
+    /// Connections that changed under load; `None` without.
+    #[serde(default)]
+    pub(crate) churn: Option<ChurnFigures>,
     /// The announced stall of a client; `None` without one.
     #[serde(default)]
     pub(crate) client_stall: Option<ClientStallFigures>,
@@ -176,6 +173,9 @@ pub(crate) struct ObjectiveFigures {
     pub(crate) ids_per_s: Option<f64>,
     /// Response times.
     pub(crate) latencies: Vec<LatencyFigures>,
+    /// The share of requests that may be refused or have no answer, from 0 to 1.
+    #[serde(default)]
+    pub(crate) error_share: f64,
 }
 
 /// An objective of response time, and the value of the run.
@@ -187,48 +187,6 @@ pub(crate) struct LatencyFigures {
     pub(crate) found_us: f64,
     /// True if the value is within the limit.
     pub(crate) met: bool,
-}
-
-/// A distribution in microseconds.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Times {
-    /// The number of values.
-    pub(crate) count: u64,
-    /// Their mean.
-    pub(crate) mean_us: f64,
-    /// Quantile by name: `p50` to `p99.99`, and `max`.
-    pub(crate) quantiles_us: std::collections::BTreeMap<String, f64>,
-    /// The distribution, ever finer towards 100 %: pairs of a quantile from 0 to 1 and its value in
-    /// microseconds.
-    pub(crate) curve: Vec<(f64, f64)>,
-}
-
-impl Times {
-    fn of(histogram: &hdrhistogram::Histogram<u64>) -> Self {
-        let at = |quantile| (quantile_name(quantile), micros(histogram.value_at_quantile(quantile)));
-        Self {
-            count: histogram.len(),
-            mean_us: histogram.mean() / 1e3,
-            quantiles_us: QUANTILES.into_iter().map(at).collect(),
-            curve: histogram
-                .iter_quantiles(CURVE_TICKS_PER_HALF)
-                .map(|step| (step.quantile_iterated_to(), micros(step.value_iterated_to())))
-                .collect(),
-        }
-    }
-
-    /// Returns the names of quantiles that fewer than [`MIN_BEYOND_QUANTILE`] values lie beyond.
-    pub(crate) fn decided_by_chance(&self) -> Vec<String> {
-        let few = |quantile: &f64| {
-            *quantile < 1.0 && (self.count as f64 * (1.0 - quantile)).round() < MIN_BEYOND_QUANTILE
-        };
-        QUANTILES.into_iter().filter(few).map(quantile_name).collect()
-    }
-
-    /// Returns the value at a quantile by its name, in microseconds.
-    pub(crate) fn at(&self, name: &str) -> Option<f64> {
-        self.quantiles_us.get(name).copied()
-    }
 }
 
 impl ObjectiveFigures {
@@ -243,7 +201,11 @@ impl ObjectiveFigures {
                 met: u128::from(found_ns) <= latency.limit.as_nanos(),
             }
         });
-        Self { ids_per_s: report.objectives.rate.map(|rate| rate.per_s()), latencies: latencies.collect() }
+        Self {
+            ids_per_s: report.objectives.rate.map(|rate| rate.per_s()),
+            latencies: latencies.collect(),
+            error_share: report.objectives.errors,
+        }
     }
 }
 
@@ -271,6 +233,7 @@ impl Run {
             refused: by_name(&counts.refused),
             warm_up_refused: by_name(&counts.warm_up_refused),
             outage: scenario.outage.map(|outage| OutageFigures::of(outage, counts)),
+            churn: scenario.churn.map(|per_s| ChurnFigures::of(per_s, counts)),
             client_stall: scenario.client_stall.map(|stall| ClientStallFigures::of(stall, counts)),
             clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),
             seconds: outcome.collected.seconds.clone(),
@@ -359,7 +322,7 @@ impl Run {
     /// Returns the seconds of the measurement outside the announced outage.
     pub(crate) fn judged_s(&self) -> f64 {
         let outage = self.outage.as_ref();
-        let outage_s = outage.map(|outage| (outage.length_us / 1e6).min(self.elapsed_s - outage.at_s));
+        let outage_s = outage.map(|outage| (outage.excluded_us() / 1e6).min(self.elapsed_s - outage.at_s));
         self.elapsed_s - outage_s.unwrap_or_default().max(0.0)
     }
 
@@ -374,7 +337,7 @@ impl Run {
     pub(crate) fn is_outage(&self, second: u64) -> bool {
         let second = second as f64;
         let within = |outage: &OutageFigures| {
-            outage.at_s < second + 1.0 && second <= outage.at_s + outage.length_us / 1e6
+            outage.at_s < second + 1.0 && second <= outage.at_s + outage.excluded_us() / 1e6
         };
         self.outage.as_ref().is_some_and(within)
     }

@@ -20,9 +20,11 @@ use std::io::{self, Write};
 use crate::measure::TimeHistogram;
 use crate::measure::disturbed::Undisturbed;
 use crate::run::Outcome;
-use crate::scenario::{Drive, Scenario};
+use crate::scenario::{Cause, Drive, Outage, Scenario};
 use crate::units::ms;
-use crate::verdict::{Assessment, Evidence, MAX_THROTTLED_SHARE, Objectives, Verdict, judge, last_line};
+use crate::verdict::{
+    Assessment, Bunches, Evidence, MAX_THROTTLED_SHARE, Objectives, Verdict, judge, last_line,
+};
 
 /// The quantiles that every report shows; 1 is the maximum.
 pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
@@ -92,6 +94,7 @@ impl<'a> Report<'a> {
             undisturbed: &self.undisturbed,
             echo: self.echo.as_ref().map(|echo| &echo.undisturbed),
             rounds: self.outcome.rounds,
+            is_single: self.is_single(),
             has_too_many_threads: self.has_too_many_threads,
             stalls: self.outcome.stalls,
             own_waits: self.outcome.own_waits,
@@ -118,13 +121,17 @@ impl<'a> Report<'a> {
 
     /// Returns true if a longer run may have another verdict.
     pub(crate) fn asks_for_more(&self) -> bool {
-        let is_announced = self.scenario.outage.is_some() || self.scenario.client_stall.is_some();
         let is_judged_by_times = self.verdict == Verdict::Pass || self.may_be_noise();
         self.asks_about_machine()
             && is_judged_by_times
-            && !is_announced
-            && self.outcome.lost_targets.is_empty()
+            && !self.is_single()
             && !self.evidence().is_sure(self.objectives)
+    }
+
+    /// Returns true if what happened on purpose cannot be repeated in another round.
+    fn is_single(&self) -> bool {
+        let is_announced = self.scenario.outage.is_some() || self.scenario.client_stall.is_some();
+        is_announced || !self.outcome.lost_targets.is_empty()
     }
 
     /// Returns true if another try may have another verdict: times were missed, and nothing else was wrong.
@@ -133,9 +140,7 @@ impl<'a> Report<'a> {
         self.verdict != Verdict::Pass
             && !self.outcome.collected.is_cut_short()
             && counts.requests > 0
-            && counts.refused.is_empty()
-            && counts.warm_up_refused.is_empty()
-            && counts.unanswered == 0
+            && counts.error_share() <= self.objectives.errors
     }
 
     /// Returns true if the machine holds the objectives, with the target or without one; `None` if that was
@@ -152,6 +157,13 @@ impl<'a> Report<'a> {
         } else {
             self.echo.as_ref().filter(|_| has_any).map(|echo| within(echo.response))
         }
+    }
+
+    /// Returns the late bunches of target and echo, by the first objective.
+    pub(crate) fn bunches(&self) -> Option<Bunches> {
+        let limit = self.objectives.latencies.first()?.limit;
+        let echo = self.echo.as_ref().map(|echo| &echo.undisturbed);
+        Bunches::above(limit.as_nanos() as u64, &self.undisturbed, echo)
     }
 
     /// Returns the last line of every output.
@@ -173,9 +185,12 @@ impl<'a> Report<'a> {
     /// Returns the rate outside the announced outage; neither its IDs nor its time count.
     pub(crate) fn ids_per_s(&self) -> f64 {
         let (elapsed, counts) = (self.outcome.elapsed, &self.outcome.collected.counts);
-        // An outage that began shortly before the end lasted on after it.
-        let outage = self.scenario.outage.map(|outage| counts.outage.min(elapsed.saturating_sub(outage.at)));
-        let judged = elapsed.saturating_sub(outage.unwrap_or_default());
+        let length = |outage: Outage| match outage.cause {
+            // One that began shortly before the end lasted on after it.
+            Cause::Own(_) => counts.outage.min(elapsed.saturating_sub(outage.at)),
+            Cause::Others { within } => within,
+        };
+        let judged = elapsed.saturating_sub(self.scenario.outage.map(length).unwrap_or_default());
         counts.ids as f64 / judged.as_secs_f64().max(1e-9)
     }
 }

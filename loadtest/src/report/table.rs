@@ -4,9 +4,10 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::QUANTILES;
-use super::json::{ClientStallFigures, LostTarget, MachineFigures, OutageFigures, Run};
+use super::json::{ChurnFigures, ClientStallFigures, LostTarget, MachineFigures, OutageFigures, Run};
 use crate::check::distinct::Gaps;
-use crate::units::{count, counted, rate, time};
+use crate::measure::SecondFigures;
+use crate::units::{count, counted, fixed, rate, time};
 use crate::value::Time;
 use crate::verdict::quantile_name;
 
@@ -33,6 +34,7 @@ pub(crate) fn write(run: &Run, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "lost        {address} went away after {at_s:.3} s; the others went on")?;
     }
     run.outage.iter().try_for_each(|figures| outage(figures, out))?;
+    run.churn.iter().try_for_each(|figures| churn(figures, out))?;
     run.client_stall.iter().try_for_each(|figures| stall(figures, out))?;
     if run.requests > 0 {
         generator(run, out)?;
@@ -89,7 +91,7 @@ fn seconds(seconds: f64) -> Time {
 }
 
 fn ms(us: f64) -> String {
-    format!("{:.3} ms", us / 1e3)
+    format!("{} ms", fixed(us / 1e3, 3))
 }
 
 fn latencies(run: &Run, out: &mut dyn Write) -> io::Result<()> {
@@ -120,7 +122,7 @@ fn latencies(run: &Run, out: &mut dyn Write) -> io::Result<()> {
 
 fn requests(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     let outside = if run.outage.is_some() { " outside the outage" } else { "" };
-    writeln!(out, "rate        {} IDs/s over {:.3} s{outside}", rate(run.ids_per_s), run.judged_s())?;
+    writeln!(out, "rate        {} IDs/s over {} s{outside}", rate(run.ids_per_s), fixed(run.judged_s(), 3))?;
     let refused = count(run.refused.values().sum());
     let (sent, answered, unanswered) = (count(run.requests), count(run.answered), count(run.unanswered));
     writeln!(out, "requests    {sent} sent, {answered} answered,")?;
@@ -135,11 +137,22 @@ fn requests(run: &Run, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn outage(outage: &OutageFigures, out: &mut dyn Write) -> io::Result<()> {
-    let how = if outage.ending == "kill" { "killed and started" } else { "restarted" };
     let (at, gap) = (seconds(outage.at_s), ms(outage.longest_gap_us));
-    writeln!(out, "outage      {how} at {at}: {} until all was back,", ms(outage.length_us))?;
+    let how = match (outage.ending.as_str(), outage.window_us) {
+        (_, Some(window_us)) => format!("announced for {} at {at}", seconds(window_us / 1e6)),
+        ("kill", None) => format!("killed and started at {at}"),
+        (_, None) => format!("restarted at {at}"),
+    };
+    writeln!(out, "outage      {how}: {} until all was back,", ms(outage.length_us))?;
     writeln!(out, "            longest gap between answers {gap},")?;
     writeln!(out, "            {} lost", counted(outage.lost, "request"))
+}
+
+fn churn(churn: &ChurnFigures, out: &mut dyn Write) -> io::Result<()> {
+    let at = |name: &str| ms(churn.open_time.at(name).unwrap_or_default());
+    let (opened, due) = (count(churn.open_time.count), counted(churn.due, "new connection"));
+    writeln!(out, "churn       {opened} of {due} opened;")?;
+    writeln!(out, "            each took p50 {}, p99 {}, max {}", at("p50"), at("p99"), at("max"))
 }
 
 fn stall(stall: &ClientStallFigures, out: &mut dyn Write) -> io::Result<()> {
@@ -162,11 +175,12 @@ fn generator(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     if let Some((share, each_us)) = run.daemon_cpu_share.zip(run.daemon_us_per_request()) {
         writeln!(out, "daemon      {} of a core, {each_us:.2} us for each request", percent(share))?;
     }
+    memory(run, out)?;
     let (all, busiest) = (percent(run.generator_cpu_share), percent(run.busiest_thread_share));
     writeln!(out, "generator   {all} of a core (busiest thread {busiest}),")?;
     writeln!(out, "            longest pause {},", ms(run.longest_pause_us))?;
-    let waited_ms = run.generator_waited_us / 1e3;
-    writeln!(out, "            waited {waited_ms:.1} ms in all for a core that something else used")?;
+    let waited_ms = fixed(run.generator_waited_us / 1e3, 1);
+    writeln!(out, "            waited {waited_ms} ms in all for a core that something else used")?;
     if run.generator_throttled_share > 0.0 {
         let share = percent(run.generator_throttled_share);
         writeln!(out, "            a processor quota held it back for {share} of the time")?;
@@ -177,6 +191,18 @@ fn generator(run: &Run, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "            the allowed time of an ID is widened by that")?;
     }
     Ok(())
+}
+
+/// Writes the target's memory in the first second and in the last: a soak shows whether it grows.
+fn memory(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    let of = |second: &SecondFigures| second.target_memory_bytes;
+    let Some((first, last)) = run.seconds.iter().find_map(of).zip(run.seconds.iter().rev().find_map(of))
+    else {
+        return Ok(());
+    };
+    let most = run.seconds.iter().filter_map(of).max().unwrap_or(last);
+    writeln!(out, "memory      {} MiB at first, {} at the end, {} at most", mib(first), mib(last), mib(most))
 }
 
 fn machine(machine: &MachineFigures, out: &mut dyn Write) -> io::Result<()> {
@@ -221,8 +247,12 @@ mod tests {
             at_s: 3.5,
             length_us: 10e6,
             longest_gap_us: HOUR_US,
+            window_us: (!is_closed_loop).then_some(HOUR_US),
             lost: 1_000_000_000,
         });
+        let mut open_time = run.response_time.clone();
+        longest(&mut open_time);
+        run.churn = Some(ChurnFigures { per_s: 1e6, due: 1_000_000_000, open_time });
         run.client_stall = Some(ClientStallFigures {
             at_s: 3_600.0,
             for_s: 3_600.0,
@@ -233,6 +263,7 @@ mod tests {
             excused: 1_000_000_000,
             lost: 1_000_000_000,
         });
+        run.seconds[0].target_memory_bytes = Some(1 << 44);
         (run.generator_cpu_share, run.busiest_thread_share) = (1_024.0, 1.0);
         (run.generator_waited_us, run.longest_pause_us) = (HOUR_US, HOUR_US);
         (run.generator_throttled_share, run.clock_offset_us) = (1.0, Some(-i64::from(i32::MAX)));
@@ -249,7 +280,7 @@ mod tests {
     fn the_rate_is_that_of_the_time_outside_the_announced_outage() {
         let table = table(&longest(None, true));
         // An hour less the 10 s of the outage.
-        assert!(table.contains("277,778 IDs/s over 3590.000 s outside the outage"), "{table}");
+        assert!(table.contains("277,778 IDs/s over 3,590.000 s outside the outage"), "{table}");
     }
 
     #[test]

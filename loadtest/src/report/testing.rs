@@ -21,6 +21,7 @@ pub(crate) fn run(p50s_us: &[f64]) -> Run {
         summary: "pass: made up".to_owned(),
         objectives: ObjectiveFigures {
             ids_per_s: None,
+            error_share: 0.0,
             latencies: vec![LatencyFigures {
                 quantile: "p99.9".to_owned(),
                 limit_us: 2_000.0,
@@ -81,6 +82,9 @@ fn second(number: u64, p50_us: f64) -> SecondFigures {
         p99_us: 3.0 * p50_us,
         p999_us: 8.0 * p50_us,
         max_us: 20.0 * p50_us,
+        target_cpu_share: Some(0.3),
+        target_memory_bytes: Some(6 << 20),
+        clock_offset_us: None,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::load::Wire;
 use crate::machine::owner::Owner;
 use crate::promise::{NotApart, Promise};
 use crate::scenario::{Form, Protocol, Scenario};
-use crate::target::{self, Access, Conversation, GREETING_TIMEOUT, NoTarget, Stream};
+use crate::target::{self, Access, Conversation, GREETING_TIMEOUT, Stream};
 
 /// The time limit of all connections together: tens of thousands on one machine take some seconds, and a
 /// target that takes each of them only after a retry must not delay the run for hours.
@@ -37,6 +37,7 @@ pub(super) fn approach(
             check_distinct((&targets[index], &one.promise), (address, &other.promise))?;
         }
     }
+    scenario.metrics.iter().try_for_each(|metrics| metrics.read().map(|_| ()))?;
     Ok((greeted, connect_all(targets, scenario)?))
 }
 
@@ -151,21 +152,12 @@ fn connect_all(targets: &[Access], scenario: &Scenario) -> Result<Streams, Canno
         let (peer, thread) = (taken % targets.len(), taken / targets.len() % scenario.threads);
         let opened = targets[peer].open(GREETING_TIMEOUT.min(left).max(SHORTEST_TIMEOUT));
         let stream = opened.map_err(|reason| match reason {
-            NoTarget::Unreachable { reason, .. } if is_our_limit(&reason) => {
-                CannotRun::TooManyConnections { taken, wanted, reason }
-            }
+            reason if reason.is_limit_here() => CannotRun::TooManyConnections { taken, wanted, reason },
             reason => CannotRun::Connections { taken, wanted, reason },
         })?;
         streams[thread].push((peer, stream));
     }
     Ok(streams)
-}
-
-/// Returns true if this machine has no more open files or local ports: the target is not at fault.
-fn is_our_limit(error: &std::io::Error) -> bool {
-    use rustix::io::Errno;
-    let limits = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL];
-    error.raw_os_error().is_some_and(|code| limits.iter().any(|limit| limit.raw_os_error() == code))
 }
 
 /// Raises the soft limit of open files to the hard one: each connection is one.

@@ -13,10 +13,9 @@ use crate::check::Violation;
 use crate::check::distinct::{Distinct, Gaps, NotAdded};
 use crate::load::{Message, Peer, Shared};
 use crate::machine::owner::Owner;
-use crate::machine::processor;
 use crate::measure::{Counts, Fault, Second, SecondFigures};
 use crate::promise::Span;
-use crate::scenario::Scenario;
+use crate::scenario::{Cause, Outage, Scenario};
 
 /// Often enough to look alive, and too rarely to disturb the run.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
@@ -29,7 +28,7 @@ pub(crate) struct Collected {
     pub(crate) seconds: Vec<SecondFigures>,
     /// The seconds' histograms in HdrHistogram's interval log format, if the scenario keeps them.
     pub(crate) interval_log: Vec<u8>,
-    /// The target's processor time during the measurement, if its process is on this machine.
+    /// The target's processor time during the measurement, if its processes or their metrics can be seen.
     pub(crate) target_cpu: Option<Duration>,
     /// True if the user ended the run early.
     pub(crate) interrupted: bool,
@@ -52,7 +51,6 @@ struct Collector<'a> {
     running: usize,
     pending: BTreeMap<u64, Second>,
     log: Option<IntervalLog>,
-    cpu: TargetCpu,
     is_outage_begun: bool,
     collected: Collected,
 }
@@ -81,7 +79,7 @@ pub(super) fn collect(
         }
         collector.finish_seconds();
         let elapsed = Instant::now().saturating_duration_since(shared.origin);
-        collector.watch_daemon(elapsed);
+        collector.end_daemon(elapsed);
         if shown.elapsed() >= PROGRESS_INTERVAL {
             shown = Instant::now();
             let last_second = collector.collected.seconds.last();
@@ -122,7 +120,6 @@ impl<'a> Collector<'a> {
             pending: BTreeMap::new(),
             // The log grows with the run, so only --hlog keeps it.
             log: scenario.keeps_interval_log.then(|| IntervalLog::begin(begin, scenario.loop_words())),
-            cpu: TargetCpu::default(),
             is_outage_begun: false,
             collected: Collected::default(),
         }
@@ -150,22 +147,23 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Brings about the announced outage when it is due; without one, reads the daemon's processor time.
-    fn watch_daemon(&mut self, elapsed: Duration) {
-        match self.scenario.outage.zip(self.scenario.outage_at()) {
-            None => self.cpu.look(&self.target.owners, elapsed, self.scenario),
-            // The processor time of two processes would be of no use.
-            Some((outage, at)) if elapsed >= at && !self.is_outage_begun => {
-                self.is_outage_begun = true;
-                let Some(daemon) = &mut self.target.daemon else { return };
-                let restarted = daemon.restart(outage.ending);
-                self.target.watch.follow(vec![Owner::Process(daemon.process())]);
-                if let Err(error) = restarted {
-                    self.collected.faults.push(Fault::Unreadable(error.to_string()));
-                    self.stop();
-                }
-            }
-            Some(_) => {}
+    /// Brings about the announced outage of a daemon of our own when it is due.
+    fn end_daemon(&mut self, elapsed: Duration) {
+        let Some((Outage { cause: Cause::Own(ending), .. }, at)) =
+            self.scenario.outage.zip(self.scenario.outage_at())
+        else {
+            return;
+        };
+        if elapsed < at || self.is_outage_begun {
+            return;
+        }
+        self.is_outage_begun = true;
+        let Some(daemon) = &mut self.target.daemon else { return };
+        let restarted = daemon.restart(ending);
+        self.target.watch.follow(vec![Owner::Process(daemon.process())]);
+        if let Err(error) = restarted {
+            self.collected.faults.push(Fault::Unreadable(error.to_string()));
+            self.stop();
         }
     }
 
@@ -174,7 +172,6 @@ impl<'a> Collector<'a> {
         self.finish_seconds();
         self.collected.gaps = self.gaps();
         self.collected.interval_log = self.log.map(|log| log.text).unwrap_or_default();
-        self.collected.target_cpu = self.cpu.used(&self.target.owners);
         self.collected
     }
 
@@ -232,34 +229,6 @@ impl<'a> Collector<'a> {
             self.collected.seconds.push(SecondFigures::of(number, &second));
         }
     }
-}
-
-/// The processor time of a target on this machine, from the begin of the measurement to its end.
-#[derive(Default)]
-struct TargetCpu {
-    at_begin: Option<Duration>,
-    at_end: Option<Duration>,
-}
-
-impl TargetCpu {
-    fn look(&mut self, owners: &[Owner], elapsed: Duration, scenario: &Scenario) {
-        if self.at_begin.is_none() && elapsed >= scenario.measured_from() {
-            self.at_begin = of_all(owners);
-        }
-        if self.at_end.is_none() && scenario.ends_at().is_some_and(|end| elapsed >= end) {
-            self.at_end = of_all(owners);
-        }
-    }
-
-    fn used(self, owners: &[Owner]) -> Option<Duration> {
-        let at_end = self.at_end.or_else(|| of_all(owners))?;
-        Some(at_end.saturating_sub(self.at_begin?))
-    }
-}
-
-/// Returns the processor time of all targets, if the processes of all can be seen.
-fn of_all(owners: &[Owner]) -> Option<Duration> {
-    owners.iter().map(|owner| owner.process().and_then(processor::of_process)).sum()
 }
 
 /// An interval log in memory: one or two KiB for each second.

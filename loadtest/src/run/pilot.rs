@@ -42,6 +42,8 @@ fn ids_per_s(scenario: &Scenario, threads: usize, interrupt: &AtomicBool) -> Opt
         length: Length::For(LENGTH),
         warm_up: WARM_UP,
         outage: None,
+        churn: None,
+        metrics: Vec::new(),
         client_stall: None,
         keeps_interval_log: false,
         ..scenario.clone()

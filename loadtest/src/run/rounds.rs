@@ -11,7 +11,7 @@ impl Outcome {
     /// Adds a later run of the same scenario against the same target.
     pub(crate) fn prolong(&mut self, next: Self) {
         let begin = self.collected.keep_whole_seconds(self.elapsed.as_secs_f64());
-        self.collected.prolong(next.collected, begin);
+        self.collected.prolong(next.collected, begin, self.rounds);
         self.rounds += next.rounds;
         self.elapsed += next.elapsed;
         self.stalls.merge(next.stalls);
@@ -31,8 +31,8 @@ impl Collected {
         whole
     }
 
-    fn prolong(&mut self, mut next: Self, begin: u64) {
-        next.counts.disturbed.follow(&self.counts.disturbed);
+    fn prolong(&mut self, mut next: Self, begin: u64, rounds: u32) {
+        next.counts.disturbed.follow(rounds);
         self.counts.merge(next.counts);
         self.faults.extend(next.faults);
         let later = |second: SecondFigures| SecondFigures { second: second.second + begin, ..second };
@@ -79,11 +79,14 @@ mod tests {
             p99_us: 1.0,
             p999_us: 1.0,
             max_us: 1.0,
+            target_cpu_share: None,
+            target_memory_bytes: None,
+            clock_offset_us: None,
         };
         let run = || Collected { seconds: [0, 1, 2].map(second).into(), ..Collected::default() };
         let mut all = run();
         let begin = all.keep_whole_seconds(2.004);
-        all.prolong(run(), begin);
+        all.prolong(run(), begin, 1);
         assert_eq!(all.seconds.iter().map(|second| second.second).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     }
 
@@ -91,7 +94,7 @@ mod tests {
     fn gaps_are_those_after_the_last_round() {
         let run = |count| Collected { gaps: Some(Gaps { count, numbers: 9 }), ..Collected::default() };
         let mut all = run(1);
-        all.prolong(run(2), 0);
+        all.prolong(run(2), 0, 1);
         assert_eq!(all.gaps, run(2).gaps);
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn run(
     };
     let outcome = run::run_against(&scenario, daemon, seen, interrupt, progress)?;
     // The rate is the load here and no objective.
-    let objectives = Objectives { rate: None, latencies: settings.objectives.latencies.clone() };
+    let objectives = Objectives { rate: None, ..settings.objectives.clone() };
     let report = Report::new(&scenario, &objectives, &outcome, None);
     let answer = answer(&report, rate, ceiling);
     let limit = match answer {

@@ -40,6 +40,10 @@ enum Noise {
     OneStopped,
     /// Another program takes a core.
     OneTaken,
+    /// A core stops and nothing shows it.
+    Hidden,
+    /// That, in the first round alone: programs that were built then.
+    HiddenAtFirst,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,11 +67,13 @@ struct Machine {
     cores: [Gaps; 2],
     /// True if something else ran on the core meanwhile.
     is_taken: bool,
+    is_hidden: bool,
 }
 
 impl Machine {
     fn new(noise: Noise, target: Target, random: &mut fastrand::Rng) -> Self {
-        let mut machine = Self { cores: [Vec::new(), Vec::new()], is_taken: noise == Noise::OneTaken };
+        let (is_taken, is_hidden) = (noise == Noise::OneTaken, noise == Noise::Hidden);
+        let mut machine = Self { cores: [Vec::new(), Vec::new()], is_taken, is_hidden };
         let mut at = random.u64(0..20 * MS);
         while noise != Noise::Quiet && !target.burns && at < ROUND_NS {
             let until = at + random.u64(MS..20 * MS);
@@ -104,6 +110,9 @@ impl Machine {
 
     /// Notes what the sleepers and the threads' waits show.
     fn watch(&self, target: Target, on: usize, stalls: &Stalls) -> OwnWaits {
+        if self.is_hidden {
+            return Default::default();
+        }
         if !self.is_taken {
             for core in 0..2 {
                 let mut before = 0;
@@ -195,15 +204,28 @@ struct Simulated {
     noise: Noise,
     target: Target,
     random: fastrand::Rng,
+    rounds: u32,
+}
+
+impl Simulated {
+    fn noise_now(&self) -> Noise {
+        match self.noise {
+            Noise::HiddenAtFirst if self.rounds == 0 => Noise::Hidden,
+            Noise::HiddenAtFirst => Noise::Quiet,
+            other => other,
+        }
+    }
 }
 
 impl Rounds for Simulated {
     fn target(&mut self) -> Result<Outcome, CannotRun> {
-        Ok(round(self.noise, self.target, &mut self.random))
+        let noise = self.noise_now();
+        self.rounds += 1;
+        Ok(round(noise, self.target, &mut self.random))
     }
 
     fn echo(&mut self) -> Option<Outcome> {
-        Some(round(self.noise, ECHO, &mut self.random))
+        Some(round(self.noise_now(), ECHO, &mut self.random))
     }
 
     fn is_interrupted(&self) -> bool {
@@ -223,9 +245,9 @@ fn scenario() -> Scenario {
 fn judge_all(noise: Noise, target: Target, wanted: u8) {
     let seeds = std::env::var("SNOWBANK_JUDGE_SEEDS").map_or(8, |seeds| seeds.parse().expect("a number"));
     let (scenario, latency) = (scenario(), Latency { quantile: 0.999, limit: Duration::from_millis(2) });
-    let objectives = Objectives { rate: Some(Rate::STANDARD), latencies: vec![latency] };
+    let objectives = Objectives { rate: Some(Rate::STANDARD), latencies: vec![latency], errors: 0.0 };
     for seed in 0..seeds {
-        let mut simulated = Simulated { noise, target, random: fastrand::Rng::with_seed(seed) };
+        let mut simulated = Simulated { noise, target, random: fastrand::Rng::with_seed(seed), rounds: 0 };
         let trial = until_sure(&scenario, &objectives, &mut simulated).expect("it runs");
         let report = trial.report(&scenario, &objectives);
         let (verdict, rounds) = (&report.verdict, trial.outcome.rounds);
@@ -234,7 +256,8 @@ fn judge_all(noise: Noise, target: Target, wanted: u8) {
     }
 }
 
-const ALL: [Noise; 4] = [Noise::Quiet, Noise::BothStopped, Noise::OneStopped, Noise::OneTaken];
+const ALL: [Noise; 5] =
+    [Noise::Quiet, Noise::BothStopped, Noise::OneStopped, Noise::OneTaken, Noise::HiddenAtFirst];
 
 #[test]
 fn a_sound_target_passes_on_every_machine() {

@@ -55,7 +55,7 @@ impl Assessment {
             return Self::MetWithoutStalls;
         }
         let is_late_itself = is_late(&times.target, latency);
-        if is_late_itself && chance::is_targets_own(latency, times, evidence.echo) {
+        if is_late_itself && chance::is_targets_own(latency, evidence) {
             return Self::Missed;
         }
         // So much time without a core makes the allowed number of requests late.

@@ -12,11 +12,16 @@
 //! ```text
 //! P(at least k of n) = sum over i from k to n of (n choose i) p^i (1 - p)^(n - i)
 //! ```
+//!
+//! Both need the machine to be as noisy while the echo runs. Another program that begins in a round of the target
+//! and ends with it is not, and it makes bunches of any length. So a finding must hold without the round that speaks
+//! against the target most, and a bunch is as long as the longest one of the echo.
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-use super::Latency;
+use super::{Evidence, Latency};
 use crate::measure::disturbed::Undisturbed;
+use crate::measure::episodes::Episodes;
 
 /// A sound target has as many late bunches by chance in one look of a hundred thousand.
 const FALSE_ALARM: f64 = 1e-5;
@@ -24,20 +29,55 @@ const FALSE_ALARM: f64 = 1e-5;
 /// A core can stop for so long between two looks of a sleeper: its sleep, and the shortest stall that counts.
 const UNSEEN_NS: u64 = 1_500_000;
 
+/// Without its worst round, a target must be late more often than a sound one would be in one look of a thousand.
+const FALSE_ALARM_OF_REST: f64 = 1e-3;
+
+/// The late bunches of each round.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Bunches {
+    pub(crate) of_target: Vec<u64>,
+    pub(crate) of_echo: Vec<u64>,
+}
+
+impl Bunches {
+    /// Counts the bunches above a limit; `None` without an echo, or where the machine's stalls are not known.
+    pub(crate) fn above(limit_ns: u64, target: &Undisturbed, echo: Option<&Undisturbed>) -> Option<Self> {
+        let (target, echo) = (target.episodes.as_ref()?, echo?.episodes.as_ref()?);
+        let longest = echo.longest_above(limit_ns);
+        Some(Self { of_target: target.above(limit_ns, longest), of_echo: echo.above(limit_ns, longest) })
+    }
+
+    /// Returns true if the target has more than its part of the time explains.
+    fn are_beyond_chance(&self, part: f64, rounds: u32, is_single: bool) -> bool {
+        let [target, echo] = [&self.of_target, &self.of_echo].map(|all| all.iter().sum::<u64>());
+        let is_late = at_least(target, target + echo, part) <= FALSE_ALARM;
+        if !is_late || is_single {
+            return is_late;
+        }
+        let rest = target - self.of_target.iter().max().copied().unwrap_or_default();
+        // The target's part without one of its rounds.
+        let others = part * f64::from(rounds.saturating_sub(1)) / f64::from(rounds.max(1));
+        let part_of_rest = others / (others + 1.0 - part);
+        at_least(rest, rest + echo, part_of_rest) <= FALSE_ALARM_OF_REST
+    }
+}
+
 /// Returns true if the target misses an objective by itself, where its own times miss it.
-pub(super) fn is_targets_own(latency: &Latency, target: &Undisturbed, echo: Option<&Undisturbed>) -> bool {
-    let both = echo.and_then(|echo| Some((echo, target.episodes.as_ref()?, echo.episodes.as_ref()?)));
-    let Some((echo, by_target, by_echo)) = both else {
+pub(super) fn is_targets_own(latency: &Latency, evidence: &Evidence<'_>) -> bool {
+    let (target, limit_ns) = (evidence.undisturbed, latency.limit.as_nanos() as u64);
+    let both = Bunches::above(limit_ns, target, evidence.echo).zip(evidence.echo);
+    let Some((bunches, echo)) = both else {
         return true;
     };
-    let limit_ns = latency.limit.as_nanos() as u64;
-    let hidden_ns = limit_ns.saturating_add(UNSEEN_NS).max(by_echo.worst_ns().saturating_mul(2));
-    if target.target.share_above(hidden_ns) > 1.0 - latency.quantile {
+    let worst_ns = echo.episodes.as_ref().map_or(0, Episodes::worst_ns);
+    let hidden_ns = limit_ns.saturating_add(UNSEEN_NS).max(worst_ns.saturating_mul(2));
+    let beyond = Bunches::above(hidden_ns, target, Some(echo)).unwrap_or_default().of_target;
+    let is_in_several = evidence.is_single || beyond.iter().filter(|&&bunches| bunches > 0).count() > 1;
+    if target.target.share_above(hidden_ns) > 1.0 - latency.quantile && is_in_several {
         return true;
     }
     let part = target.clean_requests / (target.clean_requests + echo.clean_requests).max(1.0);
-    at_least(by_target.above(limit_ns), by_target.above(limit_ns) + by_echo.above(limit_ns), part)
-        <= FALSE_ALARM
+    bunches.are_beyond_chance(part, evidence.rounds, evidence.is_single)
 }
 
 /// Returns the probability of at least `some` of `all`, where each has the probability `part`.
@@ -51,6 +91,17 @@ fn at_least(some: u64, all: u64, part: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_round_is_no_evidence() {
+        let is_late = |of_target: &[u64], of_echo: &[u64]| {
+            let bunches = Bunches { of_target: of_target.to_vec(), of_echo: of_echo.to_vec() };
+            bunches.are_beyond_chance(0.5, of_target.len() as u32, false)
+        };
+        // Programs were built while a sound target had its turn.
+        assert!(!is_late(&[90], &[0]) && !is_late(&[90, 0], &[0, 0]) && !is_late(&[90, 1, 2], &[0, 2, 1]));
+        assert!(is_late(&[10, 10], &[0, 0]) && is_late(&[7, 7, 7], &[0, 0, 1]));
+    }
 
     #[test]
     fn the_probability_is_the_binomial_tail() {

@@ -27,6 +27,7 @@ fn evidence<'a>(
         echo: None,
         has_too_many_threads: false,
         rounds: 1,
+        is_single: false,
         stalls: StallSum::default(),
         own_waits: OwnWaits::default(),
         is_owner_known: false,
@@ -42,7 +43,7 @@ fn evidence<'a>(
 }
 
 fn objectives() -> Objectives {
-    Objectives { rate: "10k/s".parse().ok(), latencies: vec![TWO_MS] }
+    Objectives { rate: "10k/s".parse().ok(), latencies: vec![TWO_MS], errors: 0.0 }
 }
 
 fn verdict(counts: &Counts, faults: &[Fault], open_loop: bool) -> Verdict {

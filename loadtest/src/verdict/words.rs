@@ -5,7 +5,7 @@ use crate::machine::stalls::StallSum;
 use crate::measure::{Counts, Fault, RefusalsByCode, TimeHistogram};
 use crate::promise::Promise;
 use crate::target::code_name;
-use crate::units::{count, counted, ms, rate};
+use crate::units::{count, counted, grouped, ms, rate};
 use crate::value::Time;
 
 pub(super) fn refusals(counts: &Counts) -> Option<String> {
@@ -21,6 +21,12 @@ pub(super) fn warm_up_refusals(counts: &Counts) -> Option<String> {
     let refused = counts.warm_up_refused.values().map(|refusals| refusals.count).sum();
     let requests = counted(refused, "request");
     (refused > 0).then(|| format!("{requests} of the warm-up refused: {}", codes(&counts.warm_up_refused)))
+}
+
+/// Returns the share of requests that failed, with the objective.
+pub(super) fn error_figure(counts: &Counts, objectives: &Objectives) -> String {
+    let [found, limit] = [counts.error_share(), objectives.errors].map(|share| grouped(share * 100.0));
+    format!("{found} % errors (at most {limit} %)")
 }
 
 fn codes(refused: &RefusalsByCode) -> String {
@@ -83,6 +89,7 @@ pub(crate) fn describe(fault: &Fault, promise: &Promise) -> String {
         Fault::NotRecovered { waited } => {
             format!("the target did not recover within {waited:?} of the announced outage")
         }
+        Fault::NotOpened { reason, .. } => format!("the target took no new connection: {reason}"),
         Fault::FullSocket => "the target fell behind: a socket took no more requests".to_owned(),
     }
 }
@@ -102,6 +109,9 @@ pub(crate) fn last_line(verdict: &Verdict, evidence: &Evidence<'_>, objectives: 
     }
     if objectives.latencies.is_empty() {
         figures.push(format!("p99.9 {}", ms(counts.response.at(0.999))));
+    }
+    if objectives.errors > 0.0 && counts.error_share() <= objectives.errors {
+        figures.push(error_figure(counts, objectives));
     }
     figures.push(format!("{} of {} answered", count(counts.answered), counted(counts.requests, "request")));
     let kind = if evidence.open_loop { "response time" } else { "closed loop, response time" };

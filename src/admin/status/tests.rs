@@ -111,6 +111,13 @@ fn quantiles_are_linear_between_bounds() {
 }
 
 #[test]
+fn requests_that_waited_for_all_of_the_default_wait_look_no_longer() {
+    let mut latency = Latency::default();
+    latency.counts[BOUNDS_US.partition_point(|&bound_us| bound_us < 1_010_000)] = 1_000;
+    assert!(latency.quantile_us(0.999).is_some_and(|us| us <= 1_100_000.0));
+}
+
+#[test]
 fn what_happened_since_is_a_difference() {
     let (mut earlier, mut now) = (Latency::default(), Latency::default());
     earlier.counts[2] = 3;

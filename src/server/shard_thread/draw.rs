@@ -167,7 +167,9 @@ pub(super) fn refuse(
     reason: Reason,
 ) -> Words {
     let (source, limits) = (live_config.source(ask.source), &live_config.limits);
-    let longer_wait = Some(limits.max_wait).filter(|most| wait_of(ask, limits, source) < *most);
+    let helps =
+        |most: &Duration| wait_of(ask, limits, source) < *most && ask.count <= source.most_within(*most);
+    let longer_wait = Some(limits.max_wait).filter(helps);
     let (identity, is_ticket) = (session.name(), source.numbering().is_ticket());
     let words = in_words(Refused { reason, identity, source: source.name(), is_ticket, longer_wait });
     // A refusal by the client's own limits does not count for the source.

@@ -1,6 +1,8 @@
 //! Admission to the wait queue: a request is admitted if its positions are available by its deadline, and if every request
 //! admitted before it still gets its own in time.
 
+use std::time::Duration;
+
 use super::{Entry, PASSING_SHARE, Queue, Refusal, WaitId, WaitRequest, share};
 use crate::clock::BootMicros;
 use crate::numbering::Numbering;
@@ -59,6 +61,16 @@ impl Source {
             Numbering::Ticket(_) => self.let_pass(queue.waiting.len(), 0),
         }
         Ok(id)
+    }
+
+    /// Returns the most IDs that a request with this wait could have if nobody else asked. A ticket source sets no bound.
+    pub(crate) fn most_within(&self, wait: Duration) -> u64 {
+        if self.numbering.is_ticket() {
+            return u64::MAX;
+        }
+        let lasting = wait.saturating_add(self.rules.burst_window);
+        let ticks = lasting.as_millis() as u64 / self.numbering.tick_ms() + 1;
+        ticks.saturating_mul(self.numbering.ids_per_tick())
     }
 
     /// Lowers the number of IDs that may pass to what the promises allow, including the new one.
@@ -149,8 +161,6 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;

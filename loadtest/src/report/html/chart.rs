@@ -268,6 +268,17 @@ impl Axis {
         Self { range: (0.0, f64::from(steps) * step), ticks, label: label.to_owned() }
     }
 
+    /// Returns an axis with 0 and all `values`, from a round number to a round number.
+    pub(crate) fn around(values: impl Iterator<Item = f64>, words: impl Fn(f64) -> String) -> Self {
+        let (low, high) =
+            values.fold((0.0_f64, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+        let step = round_step((high - low) * 1.1);
+        let ends = ((low / step).floor() as i32, (high / step).ceil() as i32);
+        let (from, to) = (ends.0, ends.1.max(ends.0 + 1));
+        let ticks = (from..=to).map(|tick| f64::from(tick) * step).map(|at| (at, words(at))).collect();
+        Self { range: (f64::from(from) * step, f64::from(to) * step), ticks, label: String::new() }
+    }
+
     /// Powers of ten, and 2 and 5 between them where there are few, on both sides of all `values`.
     pub(crate) fn logarithmic(
         values: impl Iterator<Item = f64>,

@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Ink, Series, Shape};
 use crate::measure::SecondFigures;
-use crate::report::json::{ClientStallFigures, LatencyFigures, Run};
-use crate::units::{count, rate, short_rate, time};
+use crate::report::json::{ChurnFigures, ClientStallFigures, LatencyFigures, OutageFigures, Run};
+use crate::units::{count, grouped, percent, rate, short_rate, time};
 
 /// Points on a chart of seconds, rows in its table: a longer run's seconds are put together.
 const MAX_POINTS: usize = 300;
@@ -36,10 +36,18 @@ fn points(run: &Run) -> Vec<Point> {
                 figures.p99_us = figures.p99_us.max(next.p99_us);
                 figures.p999_us = figures.p999_us.max(next.p999_us);
                 figures.max_us = figures.max_us.max(next.max_us);
+                figures.target_cpu_share = most(figures.target_cpu_share, next.target_cpu_share);
+                figures.target_memory_bytes = most(figures.target_memory_bytes, next.target_memory_bytes);
+                figures.clock_offset_us = next.clock_offset_us.or(figures.clock_offset_us);
             }
             Some(Point { second: figures.second, length: chunk.len() as u64, figures })
         })
         .collect()
+}
+
+/// Returns the larger one of those that are known.
+fn most<T: PartialOrd>(one: Option<T>, other: Option<T>) -> Option<T> {
+    if one > other { one } else { other }
 }
 
 impl Point {
@@ -73,13 +81,9 @@ pub(super) fn seconds(run: &Run) -> Markup {
                     p { "Each point stands for " (each) " s: their mean rate, and the worst of their latencies." }
                 }
                 @if let Some(outage) = &run.outage {
-                    p {
-                        "The daemon was " (if outage.ending == "kill" { "killed" } else { "stopped" })
-                        " on purpose after " (time(outage.at_s * 1e6)) " and started again: "
-                        (time(outage.length_us)) " until all was back, the longest gap between answers "
-                        (time(outage.longest_gap_us)) ", " (count(outage.lost)) " requests lost."
-                    }
+                    (outage_words(outage))
                 }
+                @if let Some(churn) = &run.churn { (churn_words(churn)) }
                 @if let Some(stall) = &run.client_stall { (client_stall(stall)) }
                 h3 { "IDs per second" }
                 (rate_chart(run, &points).markup())
@@ -89,8 +93,39 @@ pub(super) fn seconds(run: &Run) -> Markup {
                     h3 { "Requests refused per second" }
                     (refused_chart(run, &points).markup())
                 }
+                (over_time(run, &points))
                 (seconds_table(&points))
             }
+        }
+    }
+}
+
+fn outage_words(outage: &OutageFigures) -> Markup {
+    html! {
+        p {
+            @match (outage.ending.as_str(), outage.window_us) {
+                (_, Some(window_us)) => {
+                    "An outage was announced for " (time(window_us)) " from " (time(outage.at_s * 1e6))
+                    " on; requests due then do not count: "
+                }
+                (ending, None) => {
+                    "The daemon was " (if ending == "kill" { "killed" } else { "stopped" }) " on purpose after "
+                    (time(outage.at_s * 1e6)) " and started again: "
+                }
+            }
+            (time(outage.length_us)) " until all was back, the longest gap between answers "
+            (time(outage.longest_gap_us)) ", " (count(outage.lost)) " requests lost."
+        }
+    }
+}
+
+fn churn_words(churn: &ChurnFigures) -> Markup {
+    let at = |name: &str| churn.open_time.at(name).map_or_else(|| "–".to_owned(), time);
+    html! {
+        p {
+            (count(churn.open_time.count)) " of " (count(churn.due))
+            " new connections were opened, each in the place of an older one. That took " (at("p50"))
+            " at p50, " (at("p99")) " at p99 and " (at("max")) " at most."
         }
     }
 }
@@ -134,7 +169,7 @@ fn series(name: &str, ink: Ink, points: &[Point], value: impl Fn(&Point) -> f64)
 fn bands(run: &Run) -> Vec<(f64, f64, String)> {
     let outage = run.outage.iter();
     let outage = outage
-        .map(|outage| (outage.at_s, outage.at_s + outage.length_us / 1e6, "announced outage".to_owned()));
+        .map(|outage| (outage.at_s, outage.at_s + outage.excluded_us() / 1e6, "announced outage".to_owned()));
     let stall = run.client_stall.iter();
     let stall = stall.map(|stall| {
         let caught_up_s = stall.caught_up_after_us.unwrap_or_default() / 1e6;
@@ -220,6 +255,49 @@ fn refused_chart(run: &Run, points: &[Point]) -> Chart {
         limits: Vec::new(),
         marks: Vec::new(),
         bands: bands(run),
+    }
+}
+
+/// A figure of each second that need not be known, and its words.
+type Figure = (&'static str, fn(&SecondFigures) -> Option<f64>, fn(f64) -> String);
+
+/// The figures that a long run shows: processor time, memory, and the distance of the clocks.
+const OVER_TIME: [Figure; 3] = [
+    ("The target’s processor time, of one core", |it| it.target_cpu_share, percent),
+    ("The target’s memory", |it| it.target_memory_bytes.map(mib), |mib| format!("{} MiB", grouped(mib))),
+    (
+        "The target’s clock less this machine’s",
+        |it| it.clock_offset_us.map(|us| us as f64 / 1e3),
+        |ms| format!("{} ms", grouped(ms)),
+    ),
+];
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+fn over_time(run: &Run, points: &[Point]) -> Markup {
+    let is_known = |figure: &Figure| points.iter().any(|point| figure.1(&point.figures).is_some());
+    html! {
+        @for figure in OVER_TIME.iter().filter(|figure| is_known(figure)) {
+            h3 { (figure.0) }
+            (figure_chart(run, points, *figure).markup())
+        }
+    }
+}
+
+fn figure_chart(run: &Run, points: &[Point], (name, figure, words): Figure) -> Chart {
+    // A second without it is a gap in the line.
+    let line = series(name, Ink::First, points, |point| figure(&point.figures).unwrap_or(f64::NAN));
+    let known: Vec<f64> = line.points.iter().map(|(_, y)| *y).filter(|y| y.is_finite()).collect();
+    Chart {
+        alternative: format!("{name} over the measurement: {}.", between(known.iter().copied(), words)),
+        x: time_axis(points),
+        y: Axis::around(known.into_iter(), words),
+        limits: Vec::new(),
+        marks: Vec::new(),
+        bands: bands(run),
+        series: vec![line],
     }
 }
 

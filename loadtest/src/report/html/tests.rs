@@ -60,6 +60,7 @@ fn with_everything() -> Run {
         at_s: 2.0,
         length_us: 900_000.0,
         longest_gap_us: 910_000.0,
+        window_us: None,
         lost: 12,
     });
     run
@@ -111,9 +112,9 @@ fn an_announced_stall_and_what_held_the_generator_up_are_shown() {
 fn every_chart_is_said_in_words() {
     let page = render(&with_everything());
     assert!(page.contains(&format!("content=\"{}\"", super::POLICY)));
-    // Percentiles, rate, response time and refusals, each wide and narrow.
+    // Percentiles, rate, response time, refusals, processor time and memory, each wide and narrow.
     let charts = page.matches(r#"role="img""#).count();
-    assert_eq!(charts, 2 * 4);
+    assert_eq!(charts, 2 * 6);
     assert_eq!(page.matches(r#"aria-label=""#).count(), charts);
     let words = "Response time: p50 60 µs, p99 180 µs, p99.9 480 µs, max 1.2 ms.";
     assert!(page.contains(words), "{words}");

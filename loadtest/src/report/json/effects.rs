@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Times, us};
 use crate::measure::Counts;
 use crate::report::Report;
-use crate::scenario::{ClientStall, Outage};
+use crate::scenario::{Cause, ClientStall, Outage};
 
 /// The machine that the generator ran on, and its verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,11 +29,18 @@ pub(crate) struct MachineFigures {
     pub(crate) waited_for_generator_us: f64,
     /// The response times of a bare echo under the same load; null if it was not needed.
     pub(crate) echo_time: Option<Times>,
+    /// Bunches of requests that missed the first objective between the machine's stalls, of each round: of the target,
+    /// and of the echo.
+    #[serde(default)]
+    pub(crate) late_bunches: Vec<u64>,
+    #[serde(default)]
+    pub(crate) echo_late_bunches: Vec<u64>,
 }
 
 impl MachineFigures {
     pub(super) fn of(report: &Report<'_>) -> Self {
         let (stalls, waits) = (report.outcome.stalls, report.outcome.own_waits);
+        let bunches = report.bunches().unwrap_or_default();
         Self {
             rounds: report.outcome.rounds,
             holds: report.machine_holds(),
@@ -44,6 +51,8 @@ impl MachineFigures {
             waited_for_target_us: us(waits.by_target.total),
             waited_for_generator_us: us(waits.by_generator.total),
             echo_time: report.echo.as_ref().map(|echo| Times::of(echo.response)),
+            late_bunches: bunches.of_target,
+            echo_late_bunches: bunches.of_echo,
         }
     }
 }
@@ -51,12 +60,15 @@ impl MachineFigures {
 /// The effects of an announced outage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OutageFigures {
-    /// The end of the daemon: `stop` or `kill`.
+    /// The end of the daemon: `stop` or `kill`; `announced` of a service that somebody else restarts.
     pub(crate) ending: String,
     /// When it began, in seconds of the measurement.
     pub(crate) at_s: f64,
     /// Until every connection was back and one answered.
     pub(crate) length_us: f64,
+    /// The length of the window that was announced; null where the run ended the daemon.
+    #[serde(default)]
+    pub(crate) window_us: Option<f64>,
     /// The longest time between two answers.
     pub(crate) longest_gap_us: f64,
     /// Requests that it took away.
@@ -85,13 +97,42 @@ pub(crate) struct ClientStallFigures {
 
 impl OutageFigures {
     pub(super) fn of(outage: Outage, counts: &Counts) -> Self {
+        let (ending, window) = match outage.cause {
+            Cause::Own(ending) => (format!("{ending:?}").to_lowercase(), None),
+            Cause::Others { within } => ("announced".to_owned(), Some(within)),
+        };
         Self {
-            ending: format!("{:?}", outage.ending).to_lowercase(),
+            ending,
+            window_us: window.map(us),
             at_s: outage.at.as_secs_f64(),
             length_us: us(counts.outage),
             longest_gap_us: us(counts.longest_gap),
             lost: counts.lost,
         }
+    }
+}
+
+impl OutageFigures {
+    /// Returns the time in which requests do not count, from its begin.
+    pub(crate) fn excluded_us(&self) -> f64 {
+        self.window_us.unwrap_or(self.length_us)
+    }
+}
+
+/// New connections in the place of older ones.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ChurnFigures {
+    /// Those that were asked for in a second.
+    pub(crate) per_s: f64,
+    /// Those that were due in the measurement.
+    pub(crate) due: u64,
+    /// From the first packet until requests could be sent, of those that were opened.
+    pub(crate) open_time: Times,
+}
+
+impl ChurnFigures {
+    pub(super) fn of(per_s: f64, counts: &Counts) -> Self {
+        Self { per_s, due: counts.churn.asked, open_time: Times::of(&counts.churn.times) }
     }
 }
 

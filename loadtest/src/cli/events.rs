@@ -1,0 +1,117 @@
+//! Options for what happens on purpose during a run.
+
+use clap::Args;
+
+use super::Failure;
+use crate::daemon::Ending;
+use crate::scenario::{Cause, ClientStall, Outage, Scenario};
+use crate::units::counted;
+use crate::value::{PerSecond, Time, TimeAt};
+
+/// Outages, a client that hangs, targets that go away, and connections that change.
+#[derive(Debug, Args)]
+pub(super) struct Events {
+    /// Stop the daemon cleanly at this time of the measurement and start it again; only for a daemon of the
+    /// run's own
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["address", "kill_daemon_at"], allow_hyphen_values = true)]
+    restart_daemon_at: Option<Time>,
+    /// Kill the daemon at this time of the measurement and start it again; only for a daemon of the run's own
+    #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
+    kill_daemon_at: Option<Time>,
+    /// Somebody restarts the service in this window: 5s@10s begins at 10 s of the measurement. Requests due in it
+    /// count apart. All connections must be open again at its end
+    #[arg(
+        long, value_name = "TIME@TIME", requires = "address", allow_hyphen_values = true,
+        conflicts_with_all = ["stall_client", "may_lose", "churn"]
+    )]
+    outage: Option<TimeAt>,
+    /// Do not read one connection for some time, like a client that hangs: 2s@3s begins at 3 s of the
+    /// measurement. Requests due on it until it has caught up do not count against objectives
+    #[arg(long, value_name = "TIME@TIME", conflicts_with_all = ["restart_daemon_at", "kill_daemon_at"], allow_hyphen_values = true)]
+    stall_client: Option<TimeAt>,
+    /// With several addresses: so many of them may go away during the run. What was in flight there is asked of
+    /// the others, and counts from when it was due
+    #[arg(long, value_name = "N", requires = "address")]
+    may_lose: Option<usize>,
+    /// Open so many new connections a second, each in the place of an older one, which is closed once it has its
+    /// answers
+    #[arg(
+        long, value_name = "RATE", allow_hyphen_values = true,
+        conflicts_with_all = ["restart_daemon_at", "kill_daemon_at", "stall_client", "may_lose"]
+    )]
+    churn: Option<PerSecond>,
+}
+
+impl Events {
+    /// Adds them to a run.
+    pub(super) fn put_into(&self, scenario: Scenario) -> Result<Scenario, Failure> {
+        let scenario = Scenario {
+            outage: self.outage(),
+            client_stall: self.stall_client.map(|TimeAt { length, at }| ClientStall { at, length }),
+            may_lose: self.may_lose.unwrap_or(0),
+            churn: self.churn.map(|churn| churn.0),
+            ..scenario
+        };
+        check_outage(&scenario)?;
+        check_stall(&scenario)?;
+        let targets = scenario.addresses.len();
+        if scenario.may_lose > 0 && scenario.may_lose >= targets {
+            let (given, targets) = (scenario.may_lose, counted(targets as u64, "target"));
+            return Err(Failure::usage(format!("--may-lose {given} leaves none of {targets} to ask")));
+        }
+        Ok(scenario)
+    }
+
+    fn outage(&self) -> Option<Outage> {
+        let own = |at: Option<Time>, ending| at.map(|at| Outage { at: at.0, cause: Cause::Own(ending) });
+        let announced =
+            self.outage.map(|TimeAt { length, at }| Outage { at, cause: Cause::Others { within: length } });
+        own(self.restart_daemon_at, Ending::Stop).or(own(self.kill_daemon_at, Ending::Kill)).or(announced)
+    }
+}
+
+/// Refuses an outage that is not within the measurement.
+fn check_outage(scenario: &Scenario) -> Result<(), Failure> {
+    let (Some(outage), Some(measured)) = (scenario.outage, scenario.measured_for()) else {
+        return match scenario.outage {
+            Some(Outage { cause: Cause::Others { .. }, .. }) => {
+                Err(Failure::usage("--outage needs an end by time: --for instead of --count"))
+            }
+            _ => Ok(()),
+        };
+    };
+    let is_within = match outage.cause {
+        Cause::Own(_) => outage.at < measured,
+        Cause::Others { within } => outage.at + within < measured,
+    };
+    let at = match outage.cause {
+        Cause::Own(_) => format!("at {}", Time(outage.at)),
+        Cause::Others { within } => format!("of {} at {}", Time(within), Time(outage.at)),
+    };
+    if is_within {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("the outage {at} is not within the measurement of {}", Time(measured))))
+}
+
+/// Refuses a stall without connections that do not stall, or without time to end in.
+fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
+    let Some(ClientStall { at, length }) = scenario.client_stall else {
+        return Ok(());
+    };
+    if scenario.connections < 2 {
+        return Err(Failure::usage(
+            "--stall-client leaves no connection to measure; it needs --connections 2 or more",
+        ));
+    }
+    match scenario.measured_for() {
+        None => Err(Failure::usage("--stall-client needs an end by time: --for instead of --count")),
+        Some(measured) if at + length >= measured => Err(Failure::usage(format!(
+            "the stall of {} at {} does not end within the measurement of {}",
+            Time(length),
+            Time(at),
+            Time(measured)
+        ))),
+        Some(_) => Ok(()),
+    }
+}

@@ -1,0 +1,127 @@
+//! Connections that change under load: a new one is opened, and takes the place of an older one once that has its
+//! answers.
+
+use super::Now;
+use super::opener::{Opened, Opener};
+use super::worker::Worker;
+use crate::measure::Fault;
+use crate::target::{NoTarget, Stream};
+
+/// The schedule of one thread's new connections, in nanoseconds from the begin of the run.
+#[derive(Debug)]
+pub(super) struct Churn {
+    interval_ns: f64,
+    /// The number of the next one.
+    number: u64,
+    first_ns: f64,
+    opener: Opener,
+    /// The new connection for each place, once it is open.
+    ready: Vec<Option<Stream>>,
+}
+
+impl Churn {
+    /// Takes the rate of all threads together.
+    pub(super) fn new(per_s: f64, thread: usize, threads: usize, connections: usize) -> Self {
+        let all_ns = 1e9 / per_s;
+        Self {
+            interval_ns: all_ns * threads as f64,
+            number: 0,
+            first_ns: all_ns * (thread + 1) as f64,
+            opener: Opener::start(),
+            ready: (0..connections).map(|_| None).collect(),
+        }
+    }
+
+    fn due_ns(&self) -> u64 {
+        (self.first_ns + self.interval_ns * self.number as f64) as u64
+    }
+
+    /// Returns true if a place is about to change.
+    fn is_leaving(&self, index: usize) -> bool {
+        self.ready.get(index).is_some_and(Option::is_some)
+    }
+}
+
+impl Worker<'_> {
+    /// Returns true if a connection takes no more requests, because another one is about to take its place.
+    pub(super) fn is_leaving(&self, index: usize) -> bool {
+        self.churn.as_ref().is_some_and(|churn| churn.is_leaving(index))
+    }
+
+    /// Returns the longest sleep that misses no new connection.
+    pub(super) fn next_of_churn_ns(&self, now: Now) -> u64 {
+        /// A new connection waits for at most this until it is used.
+        const LOOK_NS: u64 = 1_000_000;
+        match &self.churn {
+            None => u64::MAX,
+            Some(churn) if churn.opener.pending > 0 => LOOK_NS,
+            Some(churn) => churn.due_ns().saturating_sub(now.ns).max(LOOK_NS),
+        }
+    }
+
+    /// Asks for the connections that are due, and puts those that are open in their places.
+    ///
+    /// # Errors
+    /// [`Fault::NotOpened`] if the target did not take one.
+    pub(super) fn churn(&mut self, now: Now) -> Result<(), Fault> {
+        let Some(churn) = &mut self.churn else { return Ok(()) };
+        let places = churn.ready.len();
+        while now.ns >= churn.due_ns() && now.ns < self.end_ns && churn.opener.pending < places {
+            let index = (churn.number % places as u64) as usize;
+            if churn.is_leaving(index) {
+                break;
+            }
+            churn.number += 1;
+            let peer = &self.shared.peers[self.connections[index].peer];
+            churn.opener.ask(index, &peer.access);
+            self.meter.connection_asked(now);
+        }
+        while let Some(opened) = churn.opener.take() {
+            let Opened { index, stream, took } = opened;
+            let stream = stream.map_err(|reason| not_opened(&reason))?;
+            self.meter.connection_opened(now, took);
+            churn.ready[index] = Some(stream);
+        }
+        self.change_places();
+        Ok(())
+    }
+
+    fn change_places(&mut self) {
+        for index in 0..self.connections.len() {
+            let connection = &self.connections[index];
+            if !self.is_leaving(index) || !connection.in_flight.is_empty() || connection.is_dirty() {
+                continue;
+            }
+            let stream = self.churn.as_mut().and_then(|churn| churn.ready[index].take());
+            if let Some(stream) = stream {
+                self.let_go(index);
+                self.replace(index, stream);
+            }
+        }
+    }
+}
+
+fn not_opened(reason: &NoTarget) -> Fault {
+    Fault::NotOpened { reason: reason.to_string(), is_ours: reason.is_limit_here() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn threads_open_connections_in_turn() {
+        let mut both = [0, 1].map(|thread| Churn::new(100.0, thread, 2, 4));
+        let mut due_ms = Vec::new();
+        for _ in 0..2 {
+            for churn in &mut both {
+                due_ms.push(churn.due_ns() / 1_000_000);
+                churn.number += 1;
+            }
+        }
+        assert_eq!(due_ms, [10, 20, 30, 40]);
+        assert_eq!(Duration::from_nanos(both[0].due_ns()), Duration::from_millis(50));
+    }
+}
