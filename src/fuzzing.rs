@@ -18,7 +18,7 @@ pub use crate::shard::fuzzing::shards;
 /// The body of a target. It panics if a post-condition does not hold.
 pub type Body = fn(&[u8]);
 
-/// Every target: its name, which is that of its shim and its corpus, and its body.
+/// Every target: its name, which its shim and its corpus share, and its body.
 pub const TARGETS: &[(&str, Body)] = &[
     ("config", config),
     ("id_frames", id_frames),

@@ -2,8 +2,15 @@
 //!
 //! `cargo test --test tidy` fails with one line for each offence: file, line, what was found, what to write.
 
+#[path = "tidy/markdown.rs"]
+mod markdown;
+#[path = "tidy/size.rs"]
+mod size;
+
 use std::collections::HashSet;
 use std::path::Path;
+
+use markdown::{anchors, resolve, sentence_length, unfenced, width};
 
 /// Constructions that are nearly always wrong, and what to write. Whole words, whatever their case.
 const BANNED: &[(&str, &str)] = &[
@@ -53,12 +60,6 @@ const BANNED: &[(&str, &str)] = &[
 /// First words of a doc summary that make it an indirect question.
 const QUESTIONS: &[&str] = &["How", "If", "Of which", "What", "Where", "Whether", "Who", "Whose"];
 
-/// A line of Markdown is no wider, tables, code and lines without a space apart.
-const MARKDOWN_WIDTH: usize = 100;
-
-/// The average length of a page's sentences, in words.
-const SENTENCE_WORDS: usize = 20;
-
 /// Folders at the root by which a path in prose is recognised.
 const TOP_FOLDERS: &[&str] =
     &["benches", "clients", "deploy", "docs", "fuzz", "loadtest", "packaging", "src", "systemd", "tests"];
@@ -99,6 +100,13 @@ fn words_and_names_are_tidy() {
         println!("{}:{line}: {found}; {mend}", file.path);
     }
     assert!(offences.is_empty(), "{} offences, listed above", offences.len());
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let found = size::too_long(&repository.files);
+    assert!(found.is_empty(), "too long, cut by subject:\n{}", found.join("\n"));
 }
 
 #[test]
@@ -293,52 +301,6 @@ fn summaries(text: &str, report: &mut impl FnMut(usize, String, String)) {
     }
 }
 
-/// Lines outside of code blocks, with their numbers.
-fn unfenced(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut fenced = false;
-    text.lines().enumerate().filter_map(move |(line, text)| {
-        let fence = text.trim_start().starts_with("```");
-        fenced ^= fence;
-        (!fenced && !fence).then_some((line + 1, text))
-    })
-}
-
-fn width(text: &str, report: &mut impl FnMut(usize, String, String)) {
-    for (line, text) in unfenced(text) {
-        let unbroken = text.trim_start_matches(['-', '*', ' ', '>']).split_whitespace().count() <= 1;
-        let columns = text.chars().count();
-        if columns > MARKDOWN_WIDTH && !text.starts_with('|') && !unbroken {
-            report(line, format!("{columns} columns"), format!("{MARKDOWN_WIDTH} at most"));
-        }
-    }
-}
-
-/// Checks the average over a page's sentences, tables and code apart.
-fn sentence_length(text: &str, report: &mut impl FnMut(usize, String, String)) {
-    let (mut words, mut sentences, mut open) = (0, 0, false);
-    for (_, text) in unfenced(text) {
-        let item = ["- ", "* "].iter().any(|mark| text.trim_start().starts_with(mark));
-        if (text.trim().is_empty() || item || text.starts_with(['#', '|'])) && open {
-            sentences += 1;
-            open = false;
-        }
-        if text.starts_with(['#', '|', '<']) {
-            continue;
-        }
-        for word in text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)) {
-            words += 1;
-            let bare = word.trim_end_matches(['"', '\'', ')', '*', '`', ']', '_']);
-            open = !bare.ends_with(['.', '?', '!']);
-            sentences += usize::from(!open);
-        }
-    }
-    sentences += usize::from(open);
-    if words > SENTENCE_WORDS * sentences {
-        let found = format!("{words} words in {sentences} sentences");
-        report(1, found, format!("{SENTENCE_WORDS} words in a sentence at most, on average"));
-    }
-}
-
 /// Comments, and Markdown outside of code blocks.
 fn prose(file: &File) -> Vec<(usize, &str)> {
     let comment = |marker: &'static str| {
@@ -379,35 +341,5 @@ fn names(prose: &str) -> impl Iterator<Item = &str> {
         let foreign = word.starts_with("std::") || word.starts_with("tokio::");
         let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '*') && name.chars().all(lower);
         (plain && !metric && !foreign && (long || word.contains("::"))).then_some(name)
-    })
-}
-
-/// A link's path from the root.
-fn resolve(from: &str, link: &str) -> String {
-    if link.is_empty() {
-        return from.to_owned();
-    }
-    let mut path: Vec<&str> = from.split('/').collect();
-    path.pop();
-    for part in link.trim_end_matches('/').split('/') {
-        match part {
-            ".." => drop(path.pop()),
-            "." => {}
-            part => path.push(part),
-        }
-    }
-    path.join("/")
-}
-
-/// The anchors of a page's headings.
-fn anchors(text: &str) -> impl Iterator<Item = String> {
-    let headings = unfenced(text).filter(|(_, line)| line.starts_with('#'));
-    headings.map(|(_, line)| {
-        let kept = line.trim_start_matches('#').trim().chars().filter_map(|c| match c {
-            ' ' => Some('-'),
-            c if c.is_alphanumeric() || "-_".contains(c) => Some(c.to_ascii_lowercase()),
-            _ => None,
-        });
-        kept.collect()
     })
 }

@@ -51,7 +51,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Returns the network that it stands for.
+    /// Returns its network.
     pub fn network(&self) -> Network {
         self.network
     }

@@ -1,11 +1,11 @@
 //! The identities of clients, and how much each may draw.
 //!
-//! A client shows a token, a certificate or neither. What it shows can have an identity: a name, the sources that it may
-//! draw from, and a rate. A client without limits costs a request nothing here.
+//! A client shows a token, a certificate or neither. A token or certificate can have an identity: a name, the sources that
+//! it may draw from, and a rate. A client without limits costs a request nothing here.
 //!
 //! - `pace`: a rate of IDs, a pure function of the boot clock.
 //! - `addresses`: the connections and the rate of each client's address.
-//! - `usage`: what an identity drew, and how often it was denied or slowed.
+//! - `usage`: the IDs that an identity drew, and how often it was denied or slowed.
 //! - `rules`: the identities and tokens of one configuration.
 //! - `session`: the identity of one connection. A reload takes it away with the token or the certificate.
 

@@ -13,13 +13,13 @@ use crate::clock::BootMicros;
 
 const SECOND_US: u128 = 1_000_000;
 
-/// A rate, and what was drawn at it. An idle client has a burst of one second's IDs: as long as a request waits by default.
+/// A rate, and the IDs drawn at it. An idle client has a burst of one second's IDs: as long as a request waits by default.
 #[derive(Debug)]
 pub(crate) struct Pace {
     per_second: u32,
     /// The end of the IDs that were drawn or reserved. At most a burst above the line, except while requests wait.
     cursor: AtomicU64,
-    /// The rate that a reload has put in its place, for all connections from then on.
+    /// The rate that replaced this one at a reload, for all connections.
     next: OnceLock<Arc<Pace>>,
 }
 

@@ -68,9 +68,9 @@ pub struct Session {
 /// The rate that a request met, in IDs per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// That of the client's identity.
+    /// The rate of the client's identity.
     Identity(u32),
-    /// That of the client's address.
+    /// The rate of the client's address.
     Address(u32),
 }
 
@@ -300,7 +300,7 @@ impl Session {
     /// Follows another configuration. `shown` is `None` without TLS.
     ///
     /// # Errors
-    /// The configuration takes away what the client has shown, so the connection must be closed.
+    /// The configuration no longer accepts the client's token or certificate, so the connection must be closed.
     pub fn renew(
         &mut self,
         (rules, version): (&Rules, u64),

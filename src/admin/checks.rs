@@ -15,7 +15,7 @@ use super::status::{CertificateStatus, Check, ClockState, LastReload, Level, Sou
 use crate::config::Grouped;
 use crate::numbering::LAST_ID;
 
-/// The shortest time after which a raise fails the check where the ceiling is reached: requests wait for so long anyway.
+/// The shortest time after which a raise fails the check once the ceiling is reached. Requests wait that long anyway.
 const SLOW_RAISE_S: f64 = 1.0;
 /// The remaining life below which a layout must be replaced.
 const LAST_YEARS: f64 = 1.0;
@@ -33,7 +33,7 @@ impl Check {
         self.level == Level::Fail && !SATURATION.contains(&self.name.as_ref())
     }
 
-    /// Returns true for a check of what clients met, which changes with their requests.
+    /// Returns true for a check of clients' experience, which changes with their requests.
     pub(crate) fn is_of_load(&self) -> bool {
         SATURATION.contains(&self.name.as_ref())
     }
@@ -43,7 +43,7 @@ impl Check {
         [STOP, RELOAD].contains(&self.name.as_ref())
     }
 
-    /// Returns its name, with that of its source if it has one.
+    /// Returns its name, with the name of its source if it has one.
     pub(crate) fn full_name(&self) -> String {
         match &self.source {
             Some(source) => format!("{} of {source}", self.name),

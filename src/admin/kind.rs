@@ -41,7 +41,7 @@ pub(crate) struct SnowflakeStatus {
 pub(crate) struct TicketStatus {
     pub(crate) increment: u64,
     pub(crate) offset: u64,
-    /// The numbers that last without a raise: those of the reservation that are left.
+    /// The numbers that last without a raise: the rest of the reservation.
     pub(crate) reserved: u64,
     /// True once another copy of the machine may hand out the same numbers.
     pub(crate) restored: bool,

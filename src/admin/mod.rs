@@ -2,7 +2,7 @@
 //!
 //! - `status`: the struct. `checks`: its findings for the operator, and whether the daemon is ready.
 //! - `history`: the last hour, for the page.
-//! - `recent`: what clients met in the last minute. `saturation`: the checks of that.
+//! - `recent`: clients' experience of the last minute: refusals, latency, connections. `saturation`: its checks.
 //! - `fleet`: the checks of a fleet's ceilings and of peers.
 //! - `finding`: the parts of a check's result.
 //! - `exposition`: the status as metrics, in OpenMetrics text. `process`: the system's figures of the process.

@@ -1,5 +1,5 @@
-//! The last minute as clients met it: requests refused, requests that took long, connections in use. From samples of the
-//! counters, which cost a request nothing.
+//! The last minute as clients experienced it: refused requests, slow requests, connections in use. It comes from samples
+//! of the counters, which cost a request nothing.
 //!
 //! A value counts as high only if it is high over the last minute and over the last ten seconds. The minute keeps a hiccup
 //! from raising an alarm. The ten seconds end the alarm soon after its cause. A level that was reached is left at a lower
@@ -20,7 +20,7 @@ const SOON_S: f64 = 10.0;
 const SAMPLE_EVERY_S: f64 = 5.0;
 /// The last minute's samples, the one before it, and one to spare.
 const SAMPLES_MAX: usize = 14;
-/// The number of refused or slow requests below which their share says nothing: on a quiet daemon one mistake is a large
+/// The number of refused or slow requests below which their share is ignored: on a quiet daemon one mistake is a large
 /// share.
 const COUNT_MIN: u64 = 5;
 
@@ -190,7 +190,7 @@ impl Recent {
 }
 
 impl SourceMinute {
-    /// Returns the share of requests refused. 0 where they are too few to tell.
+    /// Returns the share of requests refused. 0 if there are too few requests for a share.
     fn refused_share(&self) -> f64 {
         share(self.refused, self.requests)
     }
@@ -204,7 +204,7 @@ impl LimitedMinute {
     }
 }
 
-/// Returns the share of requests that took longer than this. 0 where they are too few to tell.
+/// Returns the share of requests that took longer than this. 0 if there are too few requests for a share.
 fn slow_share(latency: &Latency, slow_s: f64) -> f64 {
     let is_slow = |bound_us: u64| bound_us as f64 / 1e6 > slow_s;
     let first = latency.bounds_us.partition_point(|&bound_us| !is_slow(bound_us));

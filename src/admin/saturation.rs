@@ -1,4 +1,4 @@
-//! The checks of what clients met: refusals, latency, connections. `recent` finds their levels.
+//! The checks of clients' experience: refusals, latency, connections. `recent` finds their levels.
 
 use super::finding::{about, about_daemon, ok, seconds, warn};
 use super::status::{
@@ -120,7 +120,7 @@ impl Status {
 pub(super) fn check_refusals(source: &SourceStatus, minute: &LastMinute) -> Check {
     let (requests, ids) = (Grouped(source.waiting_requests), Grouped(source.waiting_ids));
     let is_held_up = source.stands_s() > 0.0 || source.is_ceiling_reached();
-    // Requests of a ticket counter wait for storage alone, and the check of its ceiling tells.
+    // Requests of a ticket counter wait only for storage, which the check of its ceiling reports.
     let queue_s = source.snowflake().map_or(0.0, |snowflake| snowflake.wait_queue_s);
     let queue = seconds(queue_s);
     let is_long = queue_s >= SATURATED_SHARE * source.default_wait_s;

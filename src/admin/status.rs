@@ -34,7 +34,7 @@ pub(crate) struct Status {
     pub(crate) order: String,
     pub(crate) clock: ClockStatus,
     pub(crate) ceilings: CeilingsStatus,
-    /// The fleet's coordinator. `None`: the daemon is of no fleet.
+    /// The fleet's coordinator. `None`: the daemon belongs to no fleet.
     #[serde(default)]
     pub(crate) fleet: Option<FleetStatus>,
     /// Other daemons that this one asks. `None`: it has none to ask.
@@ -52,7 +52,7 @@ pub(crate) struct Status {
     #[serde(default)]
     pub(crate) protocols: Vec<ProtocolStatus>,
     pub(crate) last_minute: LastMinute,
-    /// `None`: the configuration is that of the start.
+    /// `None`: the configuration has not changed since the start.
     pub(crate) last_reload: Option<LastReload>,
     /// The number of errors by code. Contains every code.
     pub(crate) errors: BTreeMap<String, u64>,
@@ -165,7 +165,7 @@ pub(crate) struct SourceStatus {
     pub(crate) waiting_ids: u64,
     /// The default wait of a request.
     pub(crate) default_wait_s: f64,
-    /// The time from the newest ID to the fleet's ceiling, minutes ahead. `None`: the source is of no fleet.
+    /// The time from the newest ID to the fleet's ceiling, which is minutes ahead. `None`: the source belongs to no fleet.
     #[serde(default)]
     pub(crate) fleet_headroom_s: Option<f64>,
     /// True while a request waits for the ceiling.

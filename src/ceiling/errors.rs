@@ -198,7 +198,7 @@ pub enum LockError {
         /// The system's error.
         error: io::Error,
     },
-    /// A mark cannot be read, so nothing tells how far IDs were granted.
+    /// A mark cannot be read, so it is unknown how far IDs were granted.
     #[error(
         "{} does not say how far the IDs of its worker ID were granted: {error}; find out who wrote it, and once every ID \
          handed out lies in the past, remove it",

@@ -32,7 +32,7 @@ pub(super) fn file_id(metadata: &fs::Metadata) -> FileId {
 }
 
 /// Gives a file that root has just made to the owner of its directory. So the daemon, which runs as another user, can use
-/// what an export or an import leaves. If the system refuses, the file stays root's.
+/// the files that an export or an import leaves. If the system refuses, the file stays root's.
 pub(super) fn give_to_owner_of(directory: &Path, file: &File) {
     if let (Ok(directory), Ok(made)) = (fs::metadata(directory), file.metadata())
         && made.uid() == 0

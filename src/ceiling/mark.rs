@@ -1,6 +1,6 @@
 //! Marks: how far the IDs of a worker ID were granted, and by which state. The machine remembers them until its next boot.
 //!
-//! A mark stands in the lock file of the worker ID, which no backup of a state directory brings back. It is written when a
+//! A mark is in the lock file of the worker ID, which a restored state directory does not contain. It is written when a
 //! ceiling is durable, before anything below it is claimed, and lowered before the ceiling is. So it is never above the
 //! newest state. A state whose start lies below the mark is an older copy, or another state: IDs may have been handed out
 //! above that start.
@@ -63,8 +63,8 @@ pub enum Marked {
     Released,
 }
 
-/// Compares a source's start with the marks of its worker IDs. `records` are those of its state. A record without a
-/// state's identity may belong to any state.
+/// Compares a source's start with the marks of its worker IDs. `records` are its state's. A record without a state's
+/// identity may belong to any state.
 pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: &[Record]) -> Marked {
     if marks.iter().any(|mark| mark.is_released) {
         return Marked::Released;

@@ -211,7 +211,7 @@ impl fmt::Display for TakenOver {
 
 impl std::error::Error for TakenOver {}
 
-/// A source that joins those of a running daemon.
+/// A source that joins a running daemon.
 #[derive(Clone, Copy, Debug)]
 pub struct Newcomer<'a> {
     /// Its name, which no other source has.

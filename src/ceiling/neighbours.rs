@@ -15,7 +15,7 @@ use super::writers::{is_obstructed, open_file};
 use crate::numbering::{Numbering, TicketCounter};
 use snowbank_client::layout::{Layout, Space, WorkerSet};
 
-/// Checks that no held lock in this directory, except `own`, stands for IDs that this numbering can make.
+/// Checks that no held lock in this directory, except `own`, protects IDs that this numbering can make.
 ///
 /// # Errors
 /// The first lock that does, or that cannot be read.
@@ -61,9 +61,9 @@ fn check_counter(held: Vec<Held>, counter: &TicketCounter) -> Result<(), LockErr
 
 /// The IDs of a held lock.
 enum HeldIds {
-    /// Those of a worker ID: its number, and its space.
+    /// A worker ID's: its number, and its space.
     Worker(u64, Space),
-    /// Those of a ticket counter.
+    /// A ticket counter's.
     Counter(TicketCounter),
 }
 

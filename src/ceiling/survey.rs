@@ -25,7 +25,7 @@ pub struct Seen {
     pub mark: Result<Option<Mark>, String>,
 }
 
-/// Reads the lock files of all worker IDs of a numbering, or those of all ticket counters that can hand out its numbers.
+/// Reads the lock files of all worker IDs of a numbering, or of all ticket counters that can hand out its numbers.
 pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
     let writers = match writers_of(directory) {
         Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),

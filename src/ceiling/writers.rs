@@ -61,7 +61,7 @@ impl Writers {
         }
     }
 
-    /// Returns the mode of files that they share. Nobody else may even read them: a reader can lock them.
+    /// Returns the mode of files that they share. Other users may not even read them, because a reader can lock them.
     pub(super) fn file_mode(self) -> u32 {
         match self {
             Writers::Owner(_) => 0o600,
@@ -69,7 +69,7 @@ impl Writers {
         }
     }
 
-    /// Returns true if nobody else can have written this file.
+    /// Returns true if no other user can have written this file.
     pub(super) fn alone_wrote(self, file: &Metadata) -> bool {
         let is_of_theirs = match self {
             Writers::Owner(owner) => [ROOT, geteuid().as_raw(), owner].contains(&file.uid()),

@@ -1,4 +1,4 @@
-//! The inputs of a configuration, and what the environment of this process settles in it: at the start and at each reload.
+//! The inputs of a configuration, including the settings from this process's environment, at the start and at each reload.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

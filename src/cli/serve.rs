@@ -45,7 +45,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     // First, because it must run before there are threads.
     let inherited = Inherited::take();
-    // From here on a hang-up requests a reload, once the daemon serves. A daemon outlives the terminal that started it.
+    // After this a hang-up requests a reload, once the daemon serves. A daemon outlives the terminal that started it.
     let hangups = catch(SignalKind::hangup())?;
     let notifier = Notifier::from_environment();
     let retries = Retries::wait(&notifier);

@@ -1,4 +1,4 @@
-//! `snowbank ticket set`: stores where the counter of a ticket source goes on.
+//! `snowbank ticket set`: stores the highest number of a ticket source, above which it continues.
 
 use std::io::Write;
 
@@ -92,7 +92,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
         )));
     }
     let wanted = Record::new(name, &numbering, ceiling, &owner, &HostIdentity::here());
-    // It says nothing of the time: a record of this boot would be taken for what a daemon believed of the clock.
+    // It records no time, because a record of this boot would be taken for a daemon's belief of the clock.
     let wanted = Record { clean: true, boot: None, ..wanted };
     let stored = records.iter().find(|record| record.key() == wanted.key());
     let marks = locks.marks().map_err(Failure::no)?;

@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::sync::{AtomicI64, Ordering};
 use snowbank_client::layout::UnixMicros;
 
-/// Microseconds on a clock that counts from the machine's boot, never steps, and goes on while the machine sleeps.
+/// Microseconds on a clock that counts from the machine's boot, never steps, and keeps running while the machine sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BootMicros(pub i64);
 
@@ -109,7 +109,7 @@ const JUMP: Duration = Duration::from_secs(2);
 /// The part of the wall clock that the daemon believes. Each daemon has one: every shard reads it, and the keeper writes it.
 ///
 /// A step is measured against ID time carried forward by the boot clock, not against the last wall reading: a wall clock
-/// that went back and comes back is believed at once.
+/// that went back and returns is believed at once.
 #[derive(Debug)]
 pub struct Wall {
     rule: StepRule,

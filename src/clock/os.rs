@@ -31,7 +31,7 @@ pub fn read() -> Reading {
     tightest.map_or_else(|| unreachable!("at least one attempt is made"), |(_, reading)| reading)
 }
 
-/// Reads the boot clock alone, which goes on while the machine sleeps and never steps.
+/// Reads the boot clock alone, which keeps running while the machine sleeps and never steps.
 #[inline]
 pub fn boot() -> BootMicros {
     BootMicros(micros(clock_gettime(ClockId::Boottime)))

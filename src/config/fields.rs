@@ -18,7 +18,7 @@ impl Shards {
         Shards(count)
     }
 
-    /// Settles what the configuration left open: one shard for each core.
+    /// Resolves `shards = "auto"`: one shard for each core.
     pub(super) fn or_cores(self, cores: NonZeroUsize) -> Self {
         Shards(self.0.or(NonZeroUsize::new(cores.get().min(SHARDS_MAX))))
     }

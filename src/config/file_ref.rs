@@ -75,7 +75,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Those of the process whose environment `variable` reads.
+    /// Returns the credentials of the process whose environment `variable` reads.
     pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let directory =
             variable("CREDENTIALS_DIRECTORY").map(PathBuf::from).filter(|path| path.is_absolute());

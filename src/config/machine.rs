@@ -8,7 +8,7 @@ use super::read_bounded;
 use super::value::excerpt;
 use super::worker_id_from::{Ipv4Of, WorkerIdFrom, low_bits};
 
-/// The variable that gives the address, where the machine's interfaces cannot tell it: a pod's own.
+/// The variable with the address, if the machine's interfaces do not show it, as in a pod.
 pub(super) const IPV4_VARIABLE: &str = "SNOWBANK_IPV4";
 
 /// The facts of a machine that worker IDs can come from.

@@ -206,7 +206,7 @@ impl clap::FromArgMatches for Overrides {
 }
 
 impl Reader {
-    /// Reads the overrides in place of what the document says.
+    /// Reads the overrides, which replace the document's values.
     pub(super) fn read_overrides(&mut self, overrides: &Overrides) {
         for Override { key, texts, origin } in &overrides.0 {
             let Some(row) = row_of(key) else { continue };

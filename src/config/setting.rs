@@ -151,7 +151,7 @@ macro_rules! field {
     };
 }
 
-/// Reads a value into its field. A field keeps what it had if nothing of the value can be used.
+/// Reads a value into its field. A field keeps its value if the new one cannot be used at all.
 pub(super) fn read_into<T, R: Into<Reading<T>>>(
     field: &mut T,
     value: Value<'_>,

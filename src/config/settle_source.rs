@@ -77,7 +77,7 @@ impl Place<'_> {
         }
     }
 
-    /// Reports settings of this source that its kind does not have. Those of all sources together do not count.
+    /// Reports settings of this source that its kind does not have. The IDs of all sources together do not count.
     fn refuse_settings_of_another_kind(&mut self, source: &SourceSettings) {
         let (other, names) = match source.kind {
             SourceKind::Snowflake => (SourceKind::Ticket, "layout and worker_ids"),

@@ -90,7 +90,7 @@ impl Tokens {
         if errors.is_empty() { Ok(Tokens { tokens, short }) } else { Err(TokenErrors(errors)) }
     }
 
-    /// Checks that each name before a token is that of an identity. Returns a line for each mistake.
+    /// Checks that each name before a token is an identity's. Returns a line for each mistake.
     pub(super) fn check(&self, path: &Path, identities: &[IdentitySettings]) -> Vec<String> {
         let is_known = |name: &str| identities.iter().any(|identity| identity.name == name);
         let known: Vec<_> = identities.iter().map(|identity| format!("{:?}", identity.name)).collect();
@@ -113,8 +113,8 @@ impl Tokens {
         Hash::hash(token)
     }
 
-    /// Returns the identity's name of the token with this hash; `None` if it is none of these tokens. The time that it takes
-    /// depends only on the number of tokens, not on the one that matches.
+    /// Returns the identity's name of the token with this hash; `None` if it is not one of these tokens. The time that it
+    /// takes depends only on the number of tokens, not on the one that matches.
     pub fn identity_of(&self, hash: &TokenHash) -> Option<Option<&str>> {
         // The last place that matches, plus one: all tokens are compared.
         let found = self.tokens.iter().zip(1_u64..).fold(0_u64, |found, (token, place)| {
@@ -182,7 +182,7 @@ fn parse_hex(hex: &[u8]) -> Option<TokenHash> {
     Some(hash)
 }
 
-/// Returns the line of a token file that stands for a token without showing it.
+/// Returns the line of a token file with the token's hash.
 pub fn hashed_line(identity: Option<&str>, token: &[u8]) -> String {
     let hex: String = Hash::hash(token).iter().map(|byte| format!("{byte:02x}")).collect();
     let name = identity.map_or_else(String::new, |name| format!("{name}: "));

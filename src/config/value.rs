@@ -72,7 +72,7 @@ pub(crate) fn is_source_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
 }
 
-/// A value as it stands in the file (or as an override gave it).
+/// A value as the file or an override has it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value<'v>(pub(super) &'v Spanned<DeValue<'v>>);
 
@@ -100,7 +100,7 @@ impl<'v> Value<'v> {
         i128::from_str_radix(integer.as_str(), integer.radix()).ok()
     }
 
-    /// Returns whether the value is this word, which stands for something outside the setting's range.
+    /// Returns whether the value is this word, which means something outside the setting's range.
     fn is_word(self, word: &str) -> bool {
         self.0.get_ref().as_str() == Some(word)
     }

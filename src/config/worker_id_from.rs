@@ -25,9 +25,9 @@ pub enum WorkerIdFrom {
 pub enum Ipv4Of {
     /// The only one of the machine.
     Machine,
-    /// Those of the interface of this name.
+    /// The addresses of the interface with this name.
     Interface(String),
-    /// Those of a subnet, by its first address and the length of its prefix.
+    /// The addresses in a subnet, given by its first address and the length of its prefix.
     Subnet(Ipv4Addr, u32),
 }
 

@@ -1,7 +1,7 @@
 //! etcd, through its JSON gateway (since version 3.4), because gRPC would need a protocol compiler.
 //!
-//! Each call is one request, which is tried at each endpoint once. A connection stays open between calls. Each new one is
-//! first asked for its cluster: a write must not reach another one.
+//! Each call is one request, which is tried at each endpoint once. A connection stays open between calls. A new connection
+//! first asks for the cluster, because a write must not reach another cluster.
 
 mod base64;
 mod connection;

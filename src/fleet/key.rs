@@ -20,7 +20,7 @@ pub struct NumberKey {
     /// The fleet's ceiling: the lowest ID that was not granted. Text, because JavaScript's numbers end at 2^53.
     #[serde(with = "id_bound")]
     pub id_bound: u64,
-    /// True if the holder let the number go: all IDs it handed out are below the bound.
+    /// True if the holder released the number: all IDs that it handed out are below the bound.
     pub released: bool,
     /// The holder's name for people: its machine and process.
     pub holder: String,
@@ -119,7 +119,7 @@ impl Paths {
 /// The reason why a value cannot be used, in one line without the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is not what this program writes.
+    /// This program did not write it.
     #[error(
         "found a value that Snowbank did not write ({0}), allowed: none by another hand; find out who wrote it"
     )]

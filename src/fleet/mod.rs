@@ -5,13 +5,14 @@
 //! nothing above it. There are no leases: a daemon that wakes up late still has only the IDs below its ceiling, and the
 //! next holder starts at that ceiling.
 //!
-//! - `key`: the values at the coordinator. `rules`: who may take a number, and what each answer means. Both are pure.
+//! - `key`: the values at the coordinator. `rules`: which daemon may take a number, and the meaning of each answer. Both
+//!   are pure.
 //! - `Coordinator`: what a coordinator can do. `etcd`, `redis` and `zookeeper` implement it.
 //! - `line`: the connection to a coordinator, and `endpoint`: the places of its members.
-//! - `member`: a daemon at its coordinator: takes numbers, raises and looks at their keys, lets them go.
+//! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases them.
 //! - `operator`: an operator's commands.
 //! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
-//! - `notes`: the file in the state directory that tells a daemon's own writes from those of others after a restart.
+//! - `notes`: the file in the state directory by which a daemon recognises its own writes after a restart.
 
 mod endpoint;
 mod etcd;
@@ -35,7 +36,7 @@ pub use member::{Bound, JoinError, Member, Raised, Taken, Want};
 pub use notes::{Note, Notes};
 pub use operator::{Entry, Operator, OperatorError};
 
-/// The version of a key: another one after each write, and never one that it had before.
+/// The version of a key. It changes with each write, and never returns to an earlier value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
@@ -90,7 +91,7 @@ impl NoAnswer {
         NoAnswer { is_lasting: true, ..NoAnswer::passing(reason) }
     }
 
-    /// Returns the error for a coordinator in whose place another one answers.
+    /// Returns the error for a coordinator that another one has replaced.
     pub fn foreign(reason: impl Into<String>) -> Self {
         NoAnswer { is_foreign: true, ..NoAnswer::lasting(reason) }
     }

@@ -32,7 +32,7 @@ pub struct Note {
     /// may recognise that write though its answer was lost.
     #[serde(with = "id_bound")]
     pub floor: u64,
-    /// The fleet's ceiling that was acknowledged last, as an ID bound; 0: none, or the numbers were let go.
+    /// The fleet's ceiling that was acknowledged last, as an ID bound. 0: there is none, or the numbers were released.
     #[serde(with = "id_bound")]
     pub covered: u64,
 }
@@ -78,7 +78,7 @@ impl Notes {
         }
     }
 
-    /// Returns the note of a source, if it is of this ID space.
+    /// Returns the note of a source, if it has this ID space.
     pub fn of(&self, source: &str, space: &str) -> Option<&Note> {
         self.notes.iter().find(|note| note.source == source && note.space == space)
     }

@@ -127,7 +127,7 @@ impl Peers {
     }
 }
 
-/// Finds the addresses that each address of the setting stands for.
+/// Resolves each address of the setting.
 async fn resolve_all(
     addresses: &[Address],
     wait: Duration,
@@ -144,7 +144,7 @@ async fn resolve_all(
     found
 }
 
-/// Finds the addresses that one stands for.
+/// Resolves one address.
 async fn resolve(address: &Address, wait: Duration) -> Result<Vec<Address>, String> {
     let (host, port) = match address {
         Address::Tcp { host, port } | Address::Tls { host, port } if host.parse::<IpAddr>().is_err() => {

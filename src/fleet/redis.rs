@@ -83,7 +83,7 @@ fn stored(version: &Reply, text: &Reply) -> Option<Stored> {
     Some(Stored { version, text: text.text()?.to_owned() })
 }
 
-/// Reads what a script returns of fields.
+/// Reads the fields that a script returns.
 fn values(replies: &[Reply]) -> Result<Vec<Option<Stored>>, Fault> {
     let value = |reply: &Reply| match reply {
         Reply::Nothing => Ok(None),

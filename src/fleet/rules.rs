@@ -25,7 +25,7 @@ use snowbank_client::layout::{Position, Tick, UnixMicros};
 pub enum Taking {
     /// The number was never used in this fleet.
     New,
-    /// The number is this state's, and nothing was written since: the source goes on at its own ceiling.
+    /// The number is this state's, and nothing was written since: the source continues at its own ceiling.
     Resume,
     /// The source starts at this bound, or above.
     Above(u64),

@@ -74,7 +74,7 @@ pub struct Conditions<'f> {
     pub draining: bool,
     /// The wall clock's reading of this turn.
     pub wall: UnixMicros,
-    /// Counts what this protocol's clients did. Only statistics ask for it.
+    /// Counts the connections and requests of this protocol. Only statistics ask for it.
     pub counts: &'f dyn Fn() -> Counts,
 }
 

@@ -42,7 +42,7 @@ pub struct Refused<'a> {
 /// A refusal in words.
 #[derive(Clone, Debug)]
 pub struct Words {
-    /// The code, by which programs tell refusals apart.
+    /// The code, by which programs distinguish refusals.
     pub code: ErrorCode,
     /// The time after which to ask again; `None`: asking again does not help.
     pub retry_after: Option<Duration>,

@@ -81,7 +81,7 @@ impl Durable {
 }
 
 impl ManagedSource {
-    /// A source that starts at `start`, before its first ceiling. `rule` is that of a source that follows the clock.
+    /// A source that starts at `start`, before its first ceiling. `rule` applies to a source that follows the clock.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
         let first = Durable { ceiling: start, generation: source.grant().generation() };
         let untouched = source.cursor().unwrap_or(start);
@@ -112,7 +112,7 @@ impl ManagedSource {
         ManagedSource { fleet, ..self }
     }
 
-    /// Ends all claims, and returns the ceiling to leave: nothing was claimed from there on.
+    /// Ends all claims, and returns the ceiling to leave. Nothing was claimed at or above it.
     pub(super) fn seal(&self) -> Option<Position> {
         let cursor = self.source.seal()?;
         Some(if cursor == self.untouched { self.unclaimed } else { cursor })

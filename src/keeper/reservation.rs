@@ -40,7 +40,7 @@ impl Reservation {
         Reservation { size: RESERVATION_MIN, from: cursor, since: now.boot }
     }
 
-    /// Follows the demand. The size rises to what the last second's rate needs, and falls by half at most.
+    /// Follows the demand. The size rises to the need of the last second's rate, and falls by half at most.
     pub(super) fn look(&mut self, cursor: Position, now: Now) {
         let used = cursor.0.saturating_sub(self.from.0);
         let elapsed = now.boot.since(self.since);
@@ -59,7 +59,7 @@ impl Reservation {
         self.size / 2 + self.size / 8
     }
 
-    /// Returns the next ceiling, for a counter at `cursor` below a `ceiling` with requests for so many numbers waiting. It is
+    /// Returns the next ceiling, for a counter at `cursor` below a `ceiling` with requests for `waiting` numbers. It is
     /// the present one until little more than half of it is left, unless a request waits or has met it.
     ///
     /// Requests that wait get their numbers even if others use up the present reservation before the next is durable. A

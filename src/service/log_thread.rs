@@ -1,5 +1,5 @@
-//! The thread `log`: writes events to their destination, as slowly as that takes them. No other thread waits for it, because a
-//! pipe that nobody reads, or a busy journal, must not keep clients from their IDs.
+//! The thread `log`: writes events to their destination, however slow that is. No other thread waits for it, because an
+//! unread pipe or a busy journal must not delay clients.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +44,7 @@ impl<T: Send + 'static> LogQueue<T> {
         Ok(LogQueue { events, progress })
     }
 
-    /// Hands over an event. If there is no room it is lost, and a later one says so.
+    /// Hands over an event. If there is no room it is lost, and a later line counts it.
     pub(super) fn send(&self, event: T) {
         // Before the thread can have written it.
         self.progress.queued.fetch_add(1, Ordering::Relaxed);

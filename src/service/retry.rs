@@ -30,7 +30,7 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// Takes note of the starts that failed just before this one, and waits accordingly.
+    /// Reads how many starts have just failed, and waits accordingly.
     pub fn wait(notifier: &Notifier) -> Retries {
         let file = runtime_directory().filter(|_| notifier.is_wanted()).map(|directory| directory.join(FILE));
         let Some((failed, reason)) = file.as_deref().and_then(take) else {
@@ -56,7 +56,7 @@ impl Retries {
     }
 }
 
-/// Removes the file of the start before, and returns what it says.
+/// Removes the file of the earlier start, and returns its contents.
 fn take(file: &Path) -> Option<(u32, String)> {
     let written = fs::metadata(file).and_then(|found| found.modified());
     let text = fs::read_to_string(file);
@@ -70,7 +70,7 @@ fn take(file: &Path) -> Option<(u32, String)> {
     Some((failed.parse().ok()?, reason.to_owned()))
 }
 
-/// Returns how long a start waits after so many that failed: 1 s, twice as long each time, at most [`WAIT_MAX`].
+/// Returns how long a start waits after this many failed ones: 1 s, twice as long each time, at most [`WAIT_MAX`].
 fn wait_after(failed: u32) -> Duration {
     let doubled = 1_u64.checked_shl(failed.saturating_sub(1)).unwrap_or(u64::MAX);
     Duration::from_secs(doubled).min(WAIT_MAX)

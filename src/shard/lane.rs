@@ -334,7 +334,7 @@ impl Lane {
         for &span in spans {
             self.hand_out_span(span, span.count, runs);
         }
-        // Another connection of this shard got higher IDs meanwhile, so go on from there.
+        // Another connection of this shard got higher IDs meanwhile, so continue above them.
         if current.position() >= self.current.end {
             (self.current, self.rest) = (current, rest);
         }

@@ -74,7 +74,7 @@ impl Shard {
         self.index
     }
 
-    /// Starts a wake-up: from here on claims use `now`, and blocks that are too old by `now` are dropped.
+    /// Starts a wake-up: later claims use `now`, and blocks that are too old by `now` are dropped.
     #[inline]
     pub fn wake(&mut self, now: Now) {
         self.top_up();

@@ -7,8 +7,8 @@ use crate::source::Span;
 use crate::sync::{ArrayQueue, AtomicU64, Ordering};
 use snowbank_client::layout::{Position, Run};
 
-/// The number of blocks that a ring holds: those of the last claim ahead of demand, the rest of earlier claims, and
-/// siblings' blocks.
+/// The number of blocks that a ring holds: the last claim ahead of demand, the rest of earlier claims, and siblings'
+/// blocks.
 pub const RING_BLOCKS: usize = 64;
 
 /// Consecutive positions claimed ahead of demand, in one tick or several. A block is not split into the layout's runs, so
@@ -21,7 +21,7 @@ pub struct Block {
     pub generation: u64,
 }
 
-/// The IDs that a shard hands out next: what is left of one run.
+/// The IDs that a shard hands out next: the rest of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrentRun {
     /// The position after the last ID's. The positions of a run are consecutive too.

@@ -78,8 +78,8 @@ pub struct Source {
 impl Source {
     /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is durable already.
     ///
-    /// No ID lies below the tick of `now`: the IDs of earlier ticks may be those of a state of which this one is an older
-    /// copy. The burst reserve grows from there.
+    /// No ID lies below the tick of `now`: this state may be an older copy of one that has handed out IDs of earlier
+    /// ticks. The burst reserve grows from there.
     ///
     /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up begins there. So the
     /// first ID is available at once.

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The ID clock's reaction when the wall clock falls behind IDs already handed out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStepBack {
-    /// Catch up: the ID clock goes on at half speed until the wall clock has caught up.
+    /// Catch up: the ID clock runs at half speed until the wall clock has caught up.
     #[default]
     Ride,
     /// The ID clock stands still, and requests are refused until the wall clock has caught up. Twitter's Snowflake does

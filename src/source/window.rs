@@ -205,8 +205,8 @@ impl Source {
         if stands_for < READING_SKEW { Duration::ZERO } else { stands_for }
     }
 
-    /// Begins a catch-up because a request waits for the next tick. A wall clock that runs overtakes it at once. If the wall
-    /// clock stands still, the ID clock goes on at half speed.
+    /// Begins a catch-up because a request waits for the next tick. A wall clock that runs overtakes it at once. If the
+    /// wall clock stands still, the ID clock runs at half speed.
     pub(super) fn begin_catch_up(&self, now: Now) {
         let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
         // An older reading would start the catch-up too far ahead.

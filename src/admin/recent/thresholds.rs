@@ -14,8 +14,8 @@ pub(super) struct Thresholds {
     fail: Threshold,
 }
 
-/// Shares of refused requests. A client that tries twice fails at one request in 10,000 where 1 % are refused: nobody notices
-/// yet. Where 10 % are, it fails at one in a hundred.
+/// Shares of refused requests. If 1 % are refused, a client that tries twice fails at one request in 10,000, which goes
+/// unnoticed. If 10 % are refused, it fails at one in a hundred.
 pub(super) const REFUSED: Thresholds =
     Thresholds { warn: Threshold { enter: 0.01, leave: 0.005 }, fail: Threshold { enter: 0.1, leave: 0.05 } };
 

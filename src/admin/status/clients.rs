@@ -33,7 +33,7 @@ pub(crate) struct IdentityStatus {
 pub(crate) struct LimitedMinute {
     /// Requests that came under its limits.
     pub(crate) requests: u64,
-    /// Those of them that were slowed or denied.
+    /// The number of them that were slowed or denied.
     pub(crate) limited: u64,
     pub(crate) level: Level,
 }

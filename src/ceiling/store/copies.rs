@@ -1,4 +1,4 @@
-//! The text of the state file: two copies of one JSON document. Each copy tells whether it is whole.
+//! The text of the state file: two copies of one JSON document. Each copy shows whether it is whole.
 //!
 //! ```text
 //! snowbank ceilings: format 1, number 42, length 613, sha256 6b1f…
@@ -7,11 +7,11 @@
 //! ]}
 //! ```
 //!
-//! A copy begins its slot, which is half of the file; blanks fill the rest. The checksum covers the header line up to itself
-//! and the document. A write replaces one copy, syncs it, and replaces the other. So one copy is whole at every moment,
-//! and after a write both hold what was written. Of two whole copies the one with the higher number counts.
+//! A copy begins its slot, which is half of the file; blanks fill the rest. The checksum covers the header line up to
+//! itself and the document. A write replaces one copy, syncs it, and replaces the other. So one copy is whole at every
+//! moment, and after a write both are the same. Of two whole copies the one with the higher number counts.
 //!
-//! Every later format keeps this header line, so that an older program can tell a newer file from a damaged one.
+//! Every later format keeps this header line, so that an older program can distinguish a newer file from a damaged one.
 
 use std::collections::BTreeMap;
 

@@ -28,7 +28,7 @@ const LOCK_NAME: &str = "lock";
 pub struct StateDir {
     path: PathBuf,
     lock: LockedFile,
-    /// Syncs the names of the directory and of what is in it. `None` once they are durable.
+    /// Syncs the names of the directory and of its files. `None` once they are durable.
     names: Mutex<Option<JoinHandle<io::Result<()>>>>,
 }
 
@@ -142,7 +142,7 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the users who may write the files of a state directory. Root exports and imports what is another user's.
+/// Returns the users who may write the files of a state directory. Root exports and imports other users' state.
 fn writers_of(path: &Path) -> Result<Writers, StateError> {
     let directory = path.to_owned();
     Writers::of(path, |_| geteuid().is_root()).map_err(|untrusted| match untrusted {

@@ -140,7 +140,7 @@ struct SlotFile {
     header: String,
 }
 
-/// The bytes of a slot, and what they begin with.
+/// The bytes of a slot, and their header.
 struct Slot {
     header: String,
     bytes: Vec<u8>,

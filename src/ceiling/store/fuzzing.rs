@@ -79,8 +79,8 @@ fn generations() -> &'static [(Vec<u8>, Vec<Record>); 2] {
 
 /// Two texts as exports, the second imported after the first.
 ///
-/// What is refused is refused in one line. What is read is written as it was read. After an import nothing that was stored is
-/// forgotten, and no source starts below what it or the import says was granted.
+/// A refusal is one line. A text that is read is written back unchanged. After an import no stored record is lost, and no
+/// source starts below the bound of its record or of the import.
 pub fn state_import(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

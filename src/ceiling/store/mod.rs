@@ -207,7 +207,7 @@ impl DiskStore {
     /// recognises by it that the wall clock stepped meanwhile.
     ///
     /// # Errors
-    /// The ceilings may not be durable. The caller goes on under the old ones and tries again.
+    /// The ceilings may not be durable. The caller continues under the old ones and tries again.
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
         self.store(raises, wall_minus_boot_us, |StoredSource { record, .. }, ceiling| {
             let record = record.at(ceiling.max(record.ceiling));

@@ -14,9 +14,9 @@ const FORMAT: u32 = 1;
 /// The records that an export carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
-    /// Its version, which is not that of the state file.
+    /// Its version, which differs from the state file's.
     pub snowbank_state_format: u32,
-    /// The records that may go on elsewhere.
+    /// The records that another machine may continue.
     pub records: Vec<Record>,
 }
 

@@ -31,7 +31,7 @@ pub struct Plan {
     /// By claimant, the furthest record of other worker IDs that it starts below, because a catch-up cannot follow it that
     /// far.
     pub passed_over: Vec<Option<Record>>,
-    /// The records that stay as they are beside those of the claimants.
+    /// The records that stay unchanged beside the claimants' records.
     pub retired: Vec<Record>,
 }
 
@@ -93,7 +93,7 @@ pub enum PlanError {
         stored_bound: u64,
         /// The source's layout.
         configured: Box<Layout>,
-        /// The lowest ID that it has from now on.
+        /// The lowest ID that it can still make.
         configured_bound: u64,
         /// When the source could start.
         when: When,
@@ -174,7 +174,7 @@ fn by_name(layout: &Layout) -> String {
 /// the fleet the coordinator knows the bound of each, also of those that were exported.
 ///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
-/// without such a record, because no clock tells where it may continue. It does not start either after the machine was
+/// without such a record, because no clock shows where it may continue. It does not start either after the machine was
 /// restored from a snapshot.
 ///
 /// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until the
@@ -234,7 +234,7 @@ pub fn above_records(records: &[Record], numbering: &Numbering) -> Position {
     sharing.map(|record| numbering.position_from(record.id_bound)).max().unwrap_or(Position(0))
 }
 
-/// Returns the records that bind a claimant: those of its name or its IDs. If there are none, those that bind no claimant.
+/// Returns the records that bind a claimant, by its name or its IDs. If there are none, those that bind no claimant.
 fn binding<'a>(records: &'a [Record], everyone: &[Claimant<'_>], claimant: &Claimant<'_>) -> Vec<&'a Record> {
     let is_orphan = |record: &&Record| {
         !record.released

@@ -25,8 +25,8 @@ pub struct Record {
     pub id_bound: u64,
     /// The process that raised it last.
     pub owner: Owner,
-    /// The boot in which that was. `None` if the kernel does not tell, and after an import into a boot that knew nothing of the
-    /// time yet.
+    /// The boot in which that was. `None` if the kernel does not report it, and after an import in a boot that had not
+    /// recorded the time yet.
     pub boot: Option<String>,
     /// The machine on which that was.
     pub machine: Option<String>,

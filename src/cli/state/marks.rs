@@ -91,7 +91,7 @@ fn shown(record: &Record, seen: &[Seen], next_start: impl Fn(&Mark) -> NextStart
     let layout = record.numbering.snowflake().map(|(layout, _)| layout);
     let own = Some(&record.owner.state).filter(|own| !own.is_empty());
     MarkShown {
-        // They are of a set, so that they make one.
+        // They come from a set, so they always form one.
         worker_ids: workers.ok().filter(|_| layout.is_some()).map(|workers| workers.to_string()),
         status: status(mark, error.is_some()),
         id: mark.map(|mark| mark.id_bound.to_string()),

@@ -14,7 +14,7 @@ impl<'a> Query<'a> {
     /// Decodes a query.
     ///
     /// # Errors
-    /// A refusal that names a parameter which is not in `allowed`, or stands twice.
+    /// A refusal that names a parameter which is not in `allowed`, or occurs twice.
     pub(super) fn parse(text: &'a str, allowed: &[&str]) -> Result<Self, Reply> {
         let mut query = Query(Vec::new());
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {

@@ -8,7 +8,7 @@ use crate::front::MESSAGE_BYTES_MAX;
 /// under twenty.
 const ARGUMENTS_MAX: usize = 1_024;
 
-/// The number of arguments that commands can read, those of the longest HELLO. The others are only counted.
+/// The number of arguments that commands can read: the longest HELLO has as many. The others are only counted.
 const ARGUMENTS_READ: usize = 8;
 
 /// The longest line of a length: a kind, a sign, the digits of a 64-bit number and the line end.
@@ -161,7 +161,7 @@ pub(super) fn number(digits: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
 }
 
-/// Parses an inline command: words up to the end of the line. A word may stand in quotes, without escapes.
+/// Parses an inline command: words up to the end of the line. A word may be in quotes, without escapes.
 #[cold]
 fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
     let end = bytes.iter().position(|&byte| byte == b'\n');

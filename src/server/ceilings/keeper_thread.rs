@@ -34,7 +34,8 @@ pub(crate) use self::joins::JoinRequest;
 /// The fleet's writer. The storage thread is the one before.
 const FLEET: usize = 1;
 
-/// The ceilings of a daemon: who decides on them, who writes them, and the locks of the worker IDs they are for.
+/// The ceilings of a daemon: the keeper that decides on them, the threads that write them, and the locks of their worker
+/// IDs.
 #[derive(Debug)]
 pub(crate) struct Ceilings {
     keeper: Keeper,
@@ -42,11 +43,11 @@ pub(crate) struct Ceilings {
     /// `None`: nothing is kept, and every write is durable at once.
     storage: Option<Storage>,
     state_dir: Option<PathBuf>,
-    /// `None`: the daemon is of no fleet.
+    /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
     /// When the fleet thread last had a job.
     fleet_asked_at: BootMicros,
-    /// The stored records beside those of the sources that run: they bind sources that join.
+    /// The stored records that belong to no running source. They bind sources that join.
     retired: Vec<Record>,
     pending: Option<PendingJoin>,
     /// Why a worker number of the fleet is lost.
@@ -196,7 +197,7 @@ impl Ceilings {
         looked
     }
 
-    /// Takes what the fleet thread has done.
+    /// Takes the results of the fleet thread.
     fn take_from_fleet(&mut self, reading: Reading, metrics: &Metrics) {
         for done in self.fleet.as_mut().map(Fleet::done).unwrap_or_default() {
             match done {
@@ -253,7 +254,7 @@ impl Ceilings {
         }
     }
 
-    /// Ends all claims, and lowers the ceilings to what was claimed. Waits for storage.
+    /// Ends all claims, and lowers the ceilings to the cursors. Waits for storage.
     ///
     /// # Errors
     /// The ceilings could not be trimmed. The next start begins above the old ones.

@@ -6,9 +6,9 @@
 //!                                            ──writes──▶ fleet thread ──▶ coordinator
 //! ```
 //!
-//! - `start_sources`: where sources start above what is stored.
+//! - `start_sources`: where sources start above the stored bounds.
 //! - `start_notes`: lines for the operator about a start.
-//! - `keeper_thread`: drives the keeper, which decides what is written and when grants rise, and never waits.
+//! - `keeper_thread`: drives the keeper, which decides on writes and grants, and never waits.
 //! - `join_fleet`: takes the worker numbers of a fleet before the start. `fleet_thread`: keeps them.
 //! - `storage_thread`: writes, and looks whether the state is still ours. `job_thread`: what these two threads have in common.
 //! - `simulated`: the same without threads, for the simulation in tests/.

@@ -45,7 +45,7 @@ pub(crate) struct Found {
     notes: Vec<Note>,
 }
 
-/// The result of a start over what is stored.
+/// The result of a start over a stored state.
 pub(crate) struct Granted {
     pub(crate) durable: Durable,
     /// The owner of what is stored; `None`: nothing outlasts the process.
@@ -59,14 +59,14 @@ pub(crate) struct Durable {
     pub(super) sources: Vec<ManagedSource>,
     pub(super) locks: Vec<WorkerLocks>,
     pub(super) first_ceilings: Vec<(usize, Position)>,
-    /// The store, and the records in it beside those of the sources; `None`: nothing is kept.
+    /// The store, and its records that belong to no source; `None`: nothing is kept.
     pub(super) stored: Option<(DiskStore, Vec<Record>)>,
 }
 
 /// The first position of every source.
 struct Starts {
     positions: Vec<FirstPosition>,
-    /// The records beside those of the sources.
+    /// The records that belong to no source.
     retired: Vec<Record>,
     /// Those of them that may go.
     let_go: Vec<Record>,
@@ -151,7 +151,8 @@ impl Found {
         moved.map(|record| &record.numbering)
     }
 
-    /// Returns whether this state is the newest of its copies for these worker IDs, as far as this boot of the machine tells.
+    /// Returns whether this state is the newest of its copies for these worker IDs, as far as this boot of the machine
+    /// shows.
     pub(crate) fn is_newest(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<bool, LockError> {
         let covers = |record: &&Record| !record.released && numbering.is_part_of(&record.numbering);
         let records = self.records.iter().filter(covers);

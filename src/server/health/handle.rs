@@ -14,7 +14,7 @@ pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 /// The times of a stop.
 #[derive(Clone, Copy, Debug)]
 pub struct StopTimes {
-    /// The time for which the daemon goes on serving, so that load balancers notice the stop. `None`: not at all.
+    /// The time for which the daemon keeps serving, so that load balancers notice the stop. `None`: not at all.
     pub drain_delay: Option<Duration>,
     /// The longest that the stop takes after that, whatever clients and storage do.
     pub longest: Duration,

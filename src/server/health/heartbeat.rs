@@ -52,7 +52,7 @@ impl Heartbeat {
         self.shards.iter().for_each(|beat| beat.asked.notify_one());
         wake_ups.wake_keeper();
         loop {
-            // From here on no answer is missed.
+            // After this no answer is missed.
             let mut answer = pin!(self.some_answer.notified());
             answer.as_mut().enable();
             if self.has_ended(round) {

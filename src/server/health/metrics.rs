@@ -1,7 +1,7 @@
 //! Counters, each written by one thread. Readers sum them.
 //!
-//! A shard's counters lie in memory of their own. Its thread adds with a load and a store, which cost what a plain addition
-//! costs; nothing is contended, and a reader on another thread sees numbers that are a moment old.
+//! A shard's counters lie in memory of their own. Its thread adds with a load and a store, which cost no more than a plain
+//! addition; nothing is contended, and a reader on another thread sees numbers that are a moment old.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -271,7 +271,7 @@ impl Metrics {
         }
     }
 
-    /// Returns what the clients of a protocol did, for those of them that ask for it.
+    /// Returns the counts of a protocol, for its clients that ask for statistics.
     pub(crate) fn counts_of(&self, protocol: Protocol) -> Counts {
         let of = |shard: &ShardCounters, of: fn(&ProtocolCounters) -> &Counter| {
             of(&shard.protocols[protocol as usize]).get()

@@ -1,5 +1,5 @@
-//! The observer looks at the daemon's status about once a second, and logs what an operator must know: changes of checks and
-//! of readiness, and requests that are refused. It runs on the keeper's thread, which wakes up that often anyway.
+//! The observer looks at the daemon's status about once a second, and logs changes of checks and of readiness, and
+//! requests that are refused. It runs on the keeper's thread, which wakes up that often anyway.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

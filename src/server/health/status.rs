@@ -272,7 +272,7 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
     }
 }
 
-/// Returns the status of the fleet's ceilings, from that of the sources.
+/// Returns the status of the fleet's ceilings, from the sources' status.
 fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStatus> {
     let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
     let seen = metrics.keeper();

@@ -5,8 +5,8 @@ use crate::access::{Identity, Rules};
 use crate::config::{Secrets, Settings};
 use crate::server::shared::start_error::StartError;
 
-/// Returns the rules. `before` are those until a reload: identities of the same name go on with their counts, and with their
-/// rates once the rules supersede those.
+/// Returns the rules. `before` are those until a reload: identities of the same name keep their counts, and their rates
+/// until the new rules replace them.
 pub(super) fn rules(
     settings: &Settings,
     secrets: &Secrets,

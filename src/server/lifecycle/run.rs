@@ -119,8 +119,8 @@ async fn accept_until(
     let mut acceptors: JoinSet<()> = listeners.into_iter().map(accept).collect();
     stop.await;
     let _ = stop_acceptors.send(true);
-    // The listeners close with the acceptors. From here on connections are refused, or wait for the next daemon where a
-    // service manager holds the sockets.
+    // The listeners close with the acceptors. After this connections are refused, or wait for the next daemon if a service
+    // manager holds the sockets.
     let all_ended = async { while acceptors.join_next().await.is_some() {} };
     // An acceptor may wait for a shard that does not take its connection.
     let drain_timeout = common.live_config.borrow().limits.drain_timeout;

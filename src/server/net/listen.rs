@@ -126,7 +126,7 @@ fn open_unix(path: &Path, mode: u32) -> Result<Listener, StartError> {
     let bind = || -> io::Result<Socket> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.bind(&SockAddr::unix(path)?)?;
-        // Nobody can connect before `listen`, so the mode applies to every connection.
+        // No client can connect before `listen`, so the mode applies to every connection.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
@@ -175,7 +175,7 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Returns device and inode, which tell whether a path still leads to the same file.
+/// Returns device and inode, which show whether a path still leads to the same file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     std::fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))

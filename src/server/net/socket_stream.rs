@@ -187,7 +187,7 @@ impl AsyncWrite for SocketStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Closes the sending half. Reading goes on.
+    /// Closes the sending half. Reading continues.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             SocketStream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),

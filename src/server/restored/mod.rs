@@ -25,7 +25,7 @@ use crate::server::shared::common::Common;
 
 pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 
-/// The kernel's log, opened at the start. Announcements from then on are noticed.
+/// The kernel's log, opened at the start. Later announcements are noticed.
 #[derive(Debug)]
 pub(crate) struct KernelLog {
     way: Way,

@@ -35,7 +35,7 @@ pub(super) fn log_newcomer(session: &mut Session, peer: impl FnOnce() -> String)
     }
 }
 
-/// Logs that a reload took away what a client has shown.
+/// Logs that a reload removed a client's token or certificate.
 pub(super) fn log_revoked(peer: &str, denial: Denial) {
     rejections::log(peer, &format!("after a reload: {denial}"));
 }

@@ -24,7 +24,7 @@ use crate::tls::Acceptor;
 /// Spawns the task that serves a connection.
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     let Admitted { socket, door, guest, open } = admitted;
-    // Fails when the peer is gone or no descriptor is free. Nobody can be notified then.
+    // Fails when the peer is gone or no descriptor is free. Then there is no peer to notify.
     let Ok(stream) = SocketStream::register(socket) else {
         return;
     };

@@ -15,7 +15,7 @@ use snowbank_client::layout::Run;
 /// The bytes that a turn reads at most: some 500 requests, which take about 0.1 ms. Other connections have their turn then.
 pub(super) const READ_BYTES_MAX: usize = 8 * 1024;
 
-/// The size of the input buffer: what a turn reads, and before it the half request of an earlier read.
+/// The size of the input buffer: the half request of an earlier read, and the bytes that a turn reads.
 pub(super) const INPUT_SIZE: usize = MESSAGE_BYTES_MAX + READ_BYTES_MAX;
 
 /// The capacity that the buffer of runs keeps after a reply needed more. It is enough for any reply of one frame.

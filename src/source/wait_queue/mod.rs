@@ -14,10 +14,12 @@
 //! single IDs mostly does not wait. What no request takes is shared out with the next tick, so nothing is lost.
 
 mod admission;
+mod passing;
 mod request;
 mod share;
 mod whole;
 
+pub(super) use passing::Passage;
 pub use request::{Finished, Refusal, Signals, WaitId, WaitRequest};
 
 use std::time::Duration;
@@ -28,6 +30,7 @@ use super::{Bound, Source, Span, Window};
 use crate::clock::Now;
 use crate::numbering::Numbering;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use passing::{Look, PassingLeft};
 use share::Share;
 use snowbank_client::layout::Position;
 
@@ -93,41 +96,6 @@ struct Queue {
     finished: Vec<(usize, Finished)>,
     next_id: u64,
     next_turn: u64,
-}
-
-/// The permission of a request to be served before those that wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passage {
-    /// No request waits.
-    Free,
-    /// It may pass those that wait, and is counted against what they leave until the next look.
-    Counted(Look),
-    /// It must queue.
-    Closed,
-}
-
-/// The look at the queue that set the number of IDs that may pass. Wraps around.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look(u16);
-
-/// The number of IDs that may pass, and the look that set it, in one word: IDs that are given back to a later look would let
-/// more pass than its promises allow.
-#[derive(Clone, Copy)]
-struct PassingLeft {
-    look: Look,
-    ids: u64,
-}
-
-impl PassingLeft {
-    const IDS_MAX: u64 = u64::MAX >> u16::BITS;
-
-    fn unpacked(word: u64) -> Self {
-        PassingLeft { look: Look((word >> Self::IDS_MAX.count_ones()) as u16), ids: word & Self::IDS_MAX }
-    }
-
-    fn packed(self) -> u64 {
-        u64::from(self.look.0) << Self::IDS_MAX.count_ones() | self.ids.min(Self::IDS_MAX)
-    }
 }
 
 /// The waiting requests of one source.
@@ -285,7 +253,7 @@ impl Source {
         }
     }
 
-    /// Claims what the window holds, except for the part that is left to requests that pass, and shares it out.
+    /// Claims the window's positions, except for the part that is left to requests that pass, and shares them out.
     fn feed(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let left_for_passing = self.wait_queue.left_for_passing;
         loop {
@@ -302,7 +270,7 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Notes what each request wants.
+    /// Notes the demand of each request.
     fn weigh(&self, window: &Window, queue: &mut Queue) {
         queue.shares.clear();
         for entry in &mut queue.waiting {
@@ -328,7 +296,7 @@ impl Source {
         queue.finished.extend(served.map(|entry| entry.finish(None)));
     }
 
-    /// Lets requests pass until the next look: those of at most a share of a tick, and this many IDs of them.
+    /// Lets requests pass until the next look: each for at most a share of a tick, and this many IDs in all.
     fn let_pass(&self, waiting: usize, ids: u64) {
         let largest = self.wait_queue.share_of_tick(waiting + 1);
         self.wait_queue.passing_ids_max.store(largest, Ordering::Relaxed);

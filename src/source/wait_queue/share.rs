@@ -94,7 +94,7 @@ fn give_odd_ones(shares: &mut [Share], mut left: u64, next_turn: &mut u64) {
         let served = usize::try_from(left).unwrap_or(usize::MAX).min(turns.len());
         turns.select_nth_unstable_by_key(served - 1, |share| share.turn);
         turns.truncate(served);
-        // Those of this round keep their order among themselves.
+        // Requests of this round keep their order.
         turns.sort_unstable_by_key(|share| share.turn);
         for share in turns {
             share.given += 1;

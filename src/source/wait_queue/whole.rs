@@ -24,7 +24,7 @@ impl Source {
         self.let_pass(queue.waiting.len(), 0);
     }
 
-    /// Claims what is left for a partial request of a ticket counter whose wait is over.
+    /// Claims the rest of the reservation for a partial request of a ticket counter whose wait is over.
     pub(super) fn take_the_rest(&self, window: &Window, entry: &mut Entry, rng: &mut fastrand::Rng) {
         if self.numbering.is_ticket()
             && entry.request.partial

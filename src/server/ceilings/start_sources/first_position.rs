@@ -1,4 +1,4 @@
-//! The first position of a source, and what is known of the time before it.
+//! The first position of a source, and the known facts about earlier IDs.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -18,7 +18,7 @@ use crate::server::shared::note::Note;
 use crate::source::Source;
 use snowbank_client::layout::Position;
 
-/// A source that joins those of a running daemon. Dropping it releases its worker IDs.
+/// A source that joins a running daemon. Dropping it releases its worker IDs.
 #[derive(Debug)]
 pub(crate) struct Joining {
     pub(crate) settings: SourceSettings,
@@ -81,7 +81,7 @@ pub(crate) fn plan_joining(
     Ok(planned)
 }
 
-/// Returns where a source starts above what is stored of it, and above what the machine remembers of its worker IDs.
+/// Returns where a source starts: above its stored bounds, and above the marks of its worker IDs.
 fn first_position(
     start: Option<Position>,
     (settings, numbering): (&SourceSettings, &Numbering),

@@ -10,7 +10,7 @@ use crate::server::shared::live_config::LiveConfig;
 use snowbank_client::protocol::ErrorCode;
 
 impl<F: Front> Connection<F> {
-    /// Follows a reload. Returns the last turn if the configuration takes away what the client has shown.
+    /// Follows a reload. Returns the last turn if the configuration no longer accepts the client's token or certificate.
     #[cold]
     pub(super) fn renew(
         &mut self,

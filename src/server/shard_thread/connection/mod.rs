@@ -9,7 +9,7 @@
 //!
 //! - `access`: the session of a connection follows reloads.
 //! - `authorize`: the time until the client has sent its token, in the lobby.
-//! - `queue`: what a connection keeps between turns, and its share of the budget for that.
+//! - `queue`: the bytes that a connection keeps between turns, and its share of the budget for them.
 //! - `take`: takes the requests of a turn and encodes their replies, some after a wait.
 //! - `write`: writes replies, closes the connection of a slow reader, and closes without losing the last reply.
 
@@ -104,7 +104,7 @@ struct Connection<F: Front> {
     place: Place,
     /// Its place in the lobby until the client has sent its token.
     guest: Option<Box<Guest>>,
-    /// Its share of the budget for what connections keep, as of its last turn.
+    /// Its share of the budget for kept bytes, as of its last turn.
     share: Share,
 }
 

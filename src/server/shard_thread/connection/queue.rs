@@ -43,7 +43,7 @@ impl Share {
         if self.replies_max == Share::WHOLE.replies_max { READ_BYTES_MAX } else { GUEST_READ_BYTES_MAX }
     }
 
-    /// Returns the most that one frame may hold, of what the protocol allows.
+    /// Returns the most that one frame may hold, within the protocol's limit.
     pub(super) fn of_frame(self, limit: FrameLimit) -> FrameLimit {
         if self.replies_max >= MAX_REPLY_SIZE {
             return limit;
@@ -68,7 +68,7 @@ impl<F: Front> Connection<F> {
         output.len() + self.unwritten.len() > self.share.replies_max
     }
 
-    /// Counts what the connection keeps.
+    /// Counts the bytes that the connection keeps.
     pub(super) fn note_kept(&mut self) {
         let unsent = if self.stream.has_unsent() { TLS_UNSENT_BYTES } else { 0 };
         let kept = self.unread.capacity() + self.unwritten.capacity() + self.front.kept_bytes();

@@ -29,7 +29,7 @@ pub(super) enum End {
     Stranger,
     /// The client sent no token.
     NoToken(NoToken),
-    /// A reload took away what the client has shown.
+    /// A reload removed the client's token or certificate.
     Revoked(Denial),
 }
 

@@ -1,5 +1,5 @@
-//! One connection of the HTTP door, on its shard's thread. A library parses heads and frames bodies, `front/http` decides
-//! what is asked and answered, and [`draw`](super::draw) draws.
+//! One connection of the HTTP door, on its shard's thread. A library parses heads and frames bodies, `front/http` decodes
+//! requests and decides answers, and [`draw`](super::draw) draws.
 //!
 //! - `respond`: the response to one request. `body`: its body, written as the client takes it.
 //! - `attend`: decides when the connection ends. `watched`: a stream that notes when its peer stalls.

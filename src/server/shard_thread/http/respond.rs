@@ -45,7 +45,7 @@ pub(super) struct Responder {
     authorized: Cell<bool>,
     /// A refusal of a wrong token is held back.
     is_delaying: Cell<bool>,
-    /// A reload took away what the client has shown.
+    /// A reload removed the client's token or certificate.
     revoked: Cell<Option<Denial>>,
 }
 
@@ -90,7 +90,7 @@ impl Responder {
     /// Follows a reload between two requests.
     ///
     /// # Errors
-    /// The configuration takes away what the client has shown, so the connection must be closed.
+    /// The configuration no longer accepts the client's token or certificate, so the connection must be closed.
     pub(super) fn renew(&self) -> Result<(), Denial> {
         if let Some(denial) = self.revoked.get() {
             return Err(denial);
@@ -153,7 +153,7 @@ impl Responder {
 
     /// Shows the token of a request. Returns why the client may not draw, if so.
     ///
-    /// Each request brings its own token: a proxy sends those of several clients on one connection.
+    /// Each request brings its own token: a proxy sends requests of several clients on one connection.
     fn denial_of(&self, token: Option<&[u8]>) -> Option<String> {
         if let Some(session) = self.session.borrow_mut().as_mut() {
             // The token of the previous request does not count for this one.

@@ -29,7 +29,7 @@ pub(super) struct Activity {
     unwritten: Cell<usize>,
     /// Bytes of a head that is not whole yet.
     of_head: Cell<usize>,
-    /// The next piece of a body waits until the peer takes what is written.
+    /// The next piece of a body waits until the peer has read the written bytes.
     is_held: Cell<bool>,
     /// The connection is closed because the peer took nothing for too long.
     is_given_up: Cell<bool>,
@@ -103,7 +103,7 @@ impl Activity {
         self.is_given_up.set(self.blocked_since.get().is_some());
     }
 
-    /// Ready unless the peer has not taken what is written. The library would otherwise ask for the next piece of a body.
+    /// Ready once the peer has read the written bytes. The library would otherwise ask for the next piece of a body.
     pub(super) fn poll_taken(&self) -> Poll<()> {
         let is_blocked = self.blocked_since.get().is_some();
         self.is_held.set(is_blocked);

@@ -1,0 +1,83 @@
+//! Markdown: the width of lines, the length of sentences, and the headings that links lead to.
+
+/// A line of Markdown is no wider, tables, code and lines without a space apart.
+const MARKDOWN_WIDTH: usize = 100;
+
+/// The average length of a page's sentences, in words.
+const SENTENCE_WORDS: usize = 20;
+
+/// Lines outside of code blocks, with their numbers.
+pub(super) fn unfenced(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(line, text)| {
+        let fence = text.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fenced && !fence).then_some((line + 1, text))
+    })
+}
+
+pub(super) fn width(text: &str, report: &mut impl FnMut(usize, String, String)) {
+    for (line, text) in unfenced(text) {
+        let unbroken = text.trim_start_matches(['-', '*', ' ', '>']).split_whitespace().count() <= 1;
+        let columns = text.chars().count();
+        if columns > MARKDOWN_WIDTH && !text.starts_with('|') && !unbroken {
+            report(line, format!("{columns} columns"), format!("{MARKDOWN_WIDTH} at most"));
+        }
+    }
+}
+
+/// Checks the average over a page's sentences, tables and code apart.
+pub(super) fn sentence_length(text: &str, report: &mut impl FnMut(usize, String, String)) {
+    let (mut words, mut sentences, mut open) = (0, 0, false);
+    for (_, text) in unfenced(text) {
+        let item = ["- ", "* "].iter().any(|mark| text.trim_start().starts_with(mark));
+        if (text.trim().is_empty() || item || text.starts_with(['#', '|'])) && open {
+            sentences += 1;
+            open = false;
+        }
+        if text.starts_with(['#', '|', '<']) {
+            continue;
+        }
+        for word in text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)) {
+            words += 1;
+            let bare = word.trim_end_matches(['"', '\'', ')', '*', '`', ']', '_']);
+            open = !bare.ends_with(['.', '?', '!']);
+            sentences += usize::from(!open);
+        }
+    }
+    sentences += usize::from(open);
+    if words > SENTENCE_WORDS * sentences {
+        let found = format!("{words} words in {sentences} sentences");
+        report(1, found, format!("{SENTENCE_WORDS} words in a sentence at most, on average"));
+    }
+}
+
+/// A link's path from the root.
+pub(super) fn resolve(from: &str, link: &str) -> String {
+    if link.is_empty() {
+        return from.to_owned();
+    }
+    let mut path: Vec<&str> = from.split('/').collect();
+    path.pop();
+    for part in link.trim_end_matches('/').split('/') {
+        match part {
+            ".." => drop(path.pop()),
+            "." => {}
+            part => path.push(part),
+        }
+    }
+    path.join("/")
+}
+
+/// The anchors of a page's headings.
+pub(super) fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let headings = unfenced(text).filter(|(_, line)| line.starts_with('#'));
+    headings.map(|(_, line)| {
+        let kept = line.trim_start_matches('#').trim().chars().filter_map(|c| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || "-_".contains(c) => Some(c.to_ascii_lowercase()),
+            _ => None,
+        });
+        kept.collect()
+    })
+}

@@ -1,0 +1,66 @@
+//! The size of files and functions: what grows beyond these is cut by subject.
+
+use super::File;
+
+/// The most lines of a file.
+const FILE_LINES_MAX: usize = 400;
+
+/// Files that may be longer, until they are cut.
+const LONGER_FILES: &[&str] = &["tests/fleet_simulation.rs"];
+
+/// The most lines of a function, and of 99 in a hundred functions. Tests do not count.
+const FUNCTION_LINES_MAX: usize = 60;
+const USUAL_FUNCTION_LINES_MAX: usize = 40;
+
+/// Returns a line for each file and function that is too long.
+pub(super) fn too_long(files: &[File]) -> Vec<String> {
+    let rust = || files.iter().filter(|file| file.path.ends_with(".rs"));
+    let mut found = Vec::new();
+    for file in rust().filter(|file| !LONGER_FILES.contains(&file.path.as_str())) {
+        let lines = file.text.lines().count();
+        if lines > FILE_LINES_MAX {
+            found.push(format!("{}: {lines} lines, {FILE_LINES_MAX} at most", file.path));
+        }
+    }
+    let is_test = |path: &str| path.contains("tests") || path.ends_with("vectors.rs");
+    let shipped = rust().filter(|file| file.path.contains("src/") && !is_test(&file.path));
+    let mut functions: Vec<(usize, String)> = shipped.flat_map(functions).collect();
+    functions.sort_unstable();
+    functions.reverse();
+    let spared = functions.len() / 100;
+    for (rank, (lines, name)) in functions.iter().enumerate() {
+        let most = if rank < spared { FUNCTION_LINES_MAX } else { USUAL_FUNCTION_LINES_MAX };
+        if *lines > most {
+            found.push(format!("{name}: {lines} lines, {most} at most"));
+        }
+    }
+    found
+}
+
+/// Returns the functions of a file outside of its tests, each with its number of lines. A function ends with the first brace
+/// that stands below its beginning.
+fn functions(file: &File) -> Vec<(usize, String)> {
+    let shipped = file.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let lines: Vec<&str> = shipped.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(name) = name_of(line) else { continue };
+        let end = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
+        let is_one_line = line.ends_with(['}', ';']);
+        let length = lines[at..].iter().position(|line| is_one_line || *line == end);
+        found.push((length.unwrap_or(0) + 1, format!("{}:{}: {name}", file.path, at + 1)));
+    }
+    found
+}
+
+/// Returns the name of the function that a line begins.
+fn name_of(line: &str) -> Option<&str> {
+    const BEFORE: [&str; 5] = ["pub", "const", "async", "unsafe", "fn"];
+    let mut words = line.trim_start().split(' ');
+    let is_before = |word: &&str| BEFORE.contains(word) || word.starts_with("pub(");
+    if words.by_ref().take_while(is_before).last() != Some("fn") {
+        return None;
+    }
+    let after = line.split_once("fn ")?.1;
+    Some(&after[..after.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(after.len())])
+}
