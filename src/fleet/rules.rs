@@ -79,7 +79,7 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
     Err(Held { key: Box::new(key.clone()), free_at })
 }
 
-/// Returns whether the coordinator holds a bound for whoever has the number next: a state's record of it may go.
+/// Returns whether the coordinator holds a bound for the next holder of the number: a state's record of it may go.
 pub fn holds(key: Option<&NumberKey>, id_bound: u64) -> bool {
     key.is_some_and(|key| key.id_bound >= id_bound)
 }

@@ -14,7 +14,7 @@ fn lent(at: &dyn Coordinator, number: u64) -> String {
     format!("worker_ids = {number}\n{}", toml(at, None, LONG))
 }
 
-/// What `state show` says of each record: its worker IDs, and whether they were lent.
+/// Returns the worker IDs of each record by `state show`, and whether they were lent.
 fn shown(machine: &Machine) -> Vec<(String, bool)> {
     let (code, out, errors) = machine.run(&["state", "show", "--json"]);
     assert_eq!(code, Some(0), "{errors}");
