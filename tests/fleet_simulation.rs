@@ -2,7 +2,8 @@
 //! Answers are lost, writes are done late, reads are old, the coordinator is away or loses its data. Clocks of machines differ
 //! by minutes and step. Daemons are killed, stopped, paused for longer than their ceilings reach, and resumed twice from one
 //! memory snapshot. Disks are copied to other machines while their daemons run, and older copies are put back. There are more
-//! daemons than numbers, so that they collide.
+//! daemons than numbers, so that they collide. Those whose number the coordinator picks keep one record, as
+//! `DiskStore` does.
 //!
 //! One promise is checked: no ID is handed out twice. A second test sees that the fleet hands out IDs at all.
 //!
@@ -162,11 +163,23 @@ impl Machine {
         self.disk.ceilings.insert(worker, id_bound);
     }
 
+    /// Drops the records of numbers that it was lent before this one, once the coordinator holds their bounds.
+    fn let_go(&mut self, worker: u64, member: &mut Member<Link>) {
+        let earlier =
+            self.disk.ceilings.iter().filter(|(number, _)| self.given.is_none() && **number != worker);
+        let earlier: Vec<_> = earlier.map(|(&number, &bound)| (vec![number], bound)).collect();
+        let held = member.holds(0, &earlier).unwrap_or_default();
+        for ((numbers, _), _) in earlier.iter().zip(held).filter(|(_, held)| *held) {
+            self.disk.ceilings.remove(&numbers[0]);
+        }
+    }
+
     /// Returns where a source starts by the marks, as a start does. `None`: the state is an older copy.
     fn above_marks(&self, worker: u64, start: Position) -> Option<Position> {
         let Some(mark) = self.marks.get(&worker) else { return Some(start) };
         let end = numbering(worker).position_from(mark.id_bound);
-        (end <= start || mark.state != self.disk.state).then_some(start.max(end))
+        let is_older = end > start && mark.state == self.disk.state && self.given.is_some();
+        (!is_older).then_some(start.max(end))
     }
 
     /// Boots. `boot` is one that no machine had.
@@ -336,6 +349,7 @@ impl World {
         let start = stored.map_or(next, |&stored| numbering.position_from(stored));
         let start = start.max(numbering.position_from(taken.floor));
         let Some(start) = self.machines[machine].above_marks(worker, start) else { return };
+        self.machines[machine].let_go(worker, &mut member);
         let fleet = numbering.position_from(taken.covered);
         let daemon = self.daemon(machine, member, worker, start, (fleet, 0));
         self.daemons.push(daemon);
