@@ -26,7 +26,7 @@ fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
     });
 }
 
-/// Requests that may not wait are answered all the same, through several raises of the ceiling.
+/// Requests that may not wait get their IDs through several raises of the ceiling.
 #[test]
 fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
     /// Half of it is longer than two answers one after the other.
