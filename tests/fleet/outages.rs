@@ -69,37 +69,56 @@ fn first_ids(daemon: &Daemon) -> Vec<Run> {
 /// The locks are lost, as by a boot of the machine. So nothing shows that the state is the newest.
 #[test]
 fn a_restart_without_proof_listens_and_waits_for_the_coordinator() {
-    for worker in [Some(5), None] {
-        each(|at| {
-            let toml = toml(at, worker, SHORT);
-            init(&toml);
-            let machine = Machine::new();
-            let mut daemon = machine.start(&toml);
-            let mut runs = draw(&daemon);
-            let number = worker_of(&runs);
-            daemon.kill();
-            at.kill();
-            std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
-            // It may be killed while it waits.
-            for _ in 0..2 {
-                let mut daemon = machine.setup(&toml).admin().start();
-                daemon.assert_logs("waits, and hands out nothing");
-                assert!(draw_until(&daemon, NO_CEILING).is_empty());
-                assert_eq!(get(&daemon, "/readyz").code, 503);
-                daemon.kill();
-            }
-            let daemon = machine.setup(&toml).admin().start();
+    each(|at| {
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        daemon.kill();
+        at.kill();
+        std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
+        // It may be killed while it waits.
+        for _ in 0..2 {
+            let mut daemon = machine.setup(&toml).admin().start();
+            assert_eq!(get(&daemon, "/readyz").code, 503);
+            daemon.assert_logs("waits, and hands out nothing");
             assert!(draw_until(&daemon, NO_CEILING).is_empty());
-            at.run();
-            let first = first_ids(&daemon);
-            assert_eq!(worker_of(&first), number);
-            runs.extend(first);
-            poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
-            daemon.stop();
-            runs.extend(draw(&machine.start(&toml)));
-            assert_distinct(runs);
-        });
-    }
+            daemon.kill();
+        }
+        let daemon = machine.setup(&toml).admin().start();
+        assert!(draw_until(&daemon, NO_CEILING).is_empty());
+        at.run();
+        runs.extend(first_ids(&daemon));
+        poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
+        daemon.stop();
+        runs.extend(draw(&machine.start(&toml)));
+        assert_distinct(runs);
+    });
+}
+
+/// The ceiling of the number is minutes ahead, and another number is free at once.
+#[test]
+fn a_lent_number_that_is_not_free_gives_way_to_another() {
+    each(|at| {
+        let toml = toml(at, None, LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        daemon.kill();
+        at.kill();
+        std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
+        let mut daemon = machine.start(&toml);
+        assert!(draw_until(&daemon, NO_CEILING).is_empty());
+        at.run();
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+        daemon.assert_logs("holds worker number 0");
+        let after = draw(&machine.start(&toml));
+        assert_eq!((worker_of(&runs), worker_of(&after)), (0, 1));
+        runs.extend(after);
+        assert_distinct(runs);
+    });
 }
 
 /// The number was taken by another state while the daemon could not know.
