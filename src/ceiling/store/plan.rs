@@ -178,7 +178,7 @@ fn by_name(layout: &Layout) -> String {
 /// restored from a snapshot.
 ///
 /// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until the
-/// clock has caught up. It is an error if the space was changed, because waiting does not mend that.
+/// clock has caught up. It is an error if the space was changed, because waiting does not resolve that.
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.

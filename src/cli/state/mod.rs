@@ -16,7 +16,7 @@ use crate::ceiling::{HostIdentity, Mark, Owner, WorkerLocks, lock_records};
 use crate::config::{StateDirChoice, StatePlace};
 use crate::numbering::Numbering;
 
-/// The largest export that is read, in bytes: proof that the path does not name a disk.
+/// The largest export that is read, in bytes. A path that names a disk is refused by it.
 const EXPORT_BYTES_MAX: u64 = 64 << 20;
 
 /// Options of `snowbank state`.
