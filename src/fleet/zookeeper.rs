@@ -171,6 +171,10 @@ async fn swap(session: &mut Session, swaps: &[Swap]) -> Result<Option<Swapped>, 
 }
 
 impl Coordinator for ZooKeeper {
+    fn hurry(&mut self) {
+        self.0.patience.hurry();
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
         let paths: Vec<&str> = keys.iter().map(String::as_str).collect();
         let nodes = self.0.call(async |session| read(session, &paths).await)?;
