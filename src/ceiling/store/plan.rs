@@ -19,6 +19,8 @@ pub struct Claimant<'a> {
     pub max_ahead: Duration,
     /// The distance that its start may be ahead of the wall clock and still hand out IDs at once.
     pub catch_up: Duration,
+    /// True if a fleet's coordinator keeps its worker IDs unique, with a bound for each.
+    pub in_fleet: bool,
 }
 
 /// The starts of all claimants, and the records to keep.
@@ -50,28 +52,26 @@ pub enum PlanError {
     /// Nothing is stored of a ticket counter.
     #[error(
         "source {name:?} is a ticket source, and nothing is stored of its counter: no clock tells where it may go on; while no \
-         daemon uses the state directory, run `snowbank ticket set {name} VALUE{}`, with the highest number that was ever \
-         handed out, or 0 if none was",
-        directory.option()
+         daemon uses the state directory, run `snowbank ticket set {name} VALUE{options}`, with the highest number that was \
+         ever handed out, or 0 if none was"
     )]
     NoCounter {
         /// The source.
         name: String,
-        /// The state directory.
-        directory: Place,
+        /// The options of the command.
+        options: TicketOptions,
     },
     /// Another copy of the machine may have handed out numbers of a ticket counter.
     #[error(
         "source {name:?} is a ticket source, and this machine was, or may have been, restored from a snapshot while it ran: \
          another copy may have handed out numbers that nothing here knows of; stop the daemons that count {name:?}, then run \
-         `snowbank ticket set {name} VALUE{}`, with the highest number that any of them handed out",
-        directory.option()
+         `snowbank ticket set {name} VALUE{options}`, with the highest number that any of them handed out"
     )]
     Restored {
         /// The source.
         name: String,
-        /// The state directory.
-        directory: Place,
+        /// The options of the command.
+        options: TicketOptions,
     },
     /// The layout was changed, and the new one's IDs of today lie below the old one's.
     #[error(
@@ -101,22 +101,40 @@ pub enum PlanError {
     },
 }
 
-/// The state directory, for errors that name it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place(Option<PathBuf>);
+/// The options with which `snowbank ticket set` stores the counter where this start looks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TicketOptions {
+    increment: u64,
+    offset: u64,
+    state_dir: Option<PathBuf>,
+}
 
-impl Place {
-    /// Returns the option that names the directory.
-    fn option(&self) -> String {
-        self.0.as_ref().map_or_else(String::new, |path| format!(" --state-dir {}", path.display()))
+impl TicketOptions {
+    fn of(numbering: &Numbering) -> Self {
+        let (increment, offset) = match numbering {
+            Numbering::Ticket(counter) => (counter.increment(), counter.offset()),
+            Numbering::Snowflake(_) => (1, 1),
+        };
+        TicketOptions { increment, offset, state_dir: None }
+    }
+}
+
+impl std::fmt::Display for TicketOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let TicketOptions { increment, offset, state_dir } = self;
+        // Beside a daemon of this machine that counts the same name by another offset, the command needs both.
+        if (*increment, *offset) != (1, 1) {
+            write!(f, " --increment {increment} --offset {offset}")?;
+        }
+        state_dir.as_ref().map_or(Ok(()), |path| write!(f, " --state-dir {}", path.display()))
     }
 }
 
 impl PlanError {
     /// Returns the error with the state directory in its command.
     pub fn in_directory(mut self, path: Option<&Path>) -> Self {
-        if let PlanError::NoCounter { directory, .. } | PlanError::Restored { directory, .. } = &mut self {
-            directory.0 = path.map(Path::to_owned);
+        if let PlanError::NoCounter { options, .. } | PlanError::Restored { options, .. } = &mut self {
+            options.state_dir = path.map(Path::to_owned);
         }
         self
     }
@@ -167,12 +185,16 @@ fn by_name(layout: &Layout) -> String {
 /// far as a catch-up can follow it: a worker ID that was never used starts at the clock, however far ahead another one
 /// was.
 ///
+/// Worker IDs that a fleet lends are the fleet's once their source has others, and their record goes. One of their source's
+/// that stays is as high. So without the fleet, a record of lent worker IDs binds its source whatever IDs that has now. In
+/// the fleet the coordinator knows the bound of each, also of those that were exported.
+///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
 /// without such a record, because no clock shows where it may continue. It does not start either after the machine was
 /// restored from a snapshot.
 ///
 /// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until the
-/// clock has caught up. It is an error if the space was changed, because waiting does not mend that.
+/// clock has caught up. It is an error if the space was changed, because waiting does not resolve that.
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
@@ -195,14 +217,17 @@ pub fn plan_beside(
     let mut starts = Vec::with_capacity(claimants.len());
     let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
-        let is_moved = |record: &&Record| record.released && is_bound(record, claimant.numbering);
+        let is_moved = |record: &&Record| {
+            record.released && !is_fleets(record, claimant) && is_bound(record, claimant.numbering)
+        };
         if let Some(record) = records.iter().find(is_moved) {
             let (name, numbering) = (claimant.name.to_owned(), Box::new(record.numbering.clone()));
             return Err(PlanError::Released { name, numbering });
         }
         if records.iter().any(|record| record.restored && is_bound(record, claimant.numbering)) {
             let name = claimant.name.to_owned();
-            return Err(PlanError::Restored { name, directory: Place::default() });
+            let options = TicketOptions::of(claimant.numbering);
+            return Err(PlanError::Restored { name, options });
         }
         let (binding, out_of_reach): (Vec<&Record>, Vec<&Record>) = binding(records, &everyone, claimant)
             .into_iter()
@@ -210,7 +235,8 @@ pub fn plan_beside(
         let start = highest(binding).map(|record| start(record, claimant, wall)).transpose()?;
         if start.is_none() && claimant.numbering.is_ticket() {
             let name = claimant.name.to_owned();
-            return Err(PlanError::NoCounter { name, directory: Place::default() });
+            let options = TicketOptions::of(claimant.numbering);
+            return Err(PlanError::NoCounter { name, options });
         }
         starts.push(start);
         passed_over.push(highest(out_of_reach).cloned());
@@ -247,7 +273,9 @@ fn highest(records: Vec<&Record>) -> Option<&Record> {
 /// follow.
 fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> bool {
     let numbering = claimant.numbering;
-    let keeps_unique = !record.numbering.is_of_space(numbering) || shares_ids(record, claimant);
+    let keeps_unique = !record.numbering.is_of_space(numbering)
+        || shares_ids(record, claimant)
+        || record.was_lent && !claimant.in_fleet;
     keeps_unique || works_from(numbering, numbering.position_from(record.id_bound), claimant.catch_up) <= wall
 }
 
@@ -302,5 +330,10 @@ fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
 /// same IDs binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
-    !record.released && record.numbering.is_part_of(numbering)
+    (!record.released || is_fleets(record, claimant)) && record.numbering.is_part_of(numbering)
+}
+
+/// Returns whether the coordinator of the claimant's fleet says where the record's worker IDs go on.
+fn is_fleets(record: &Record, claimant: &Claimant<'_>) -> bool {
+    record.lent && claimant.in_fleet
 }
