@@ -1,4 +1,4 @@
-//! Stalls of this machine, found while a run goes on.
+//! Stalls of this machine, found during a run.
 //!
 //! A host that has other guests stops all cores for milliseconds, and other programs take single cores. Both
 //! make answers late, and neither is the target's fault. So a [`Watch`] looks for such times:
@@ -35,7 +35,7 @@ use processor::RunDelay;
 use stalls::{MIN_STALL_NS, Stall, Stalls};
 use threads::{OwnWaits, Threads};
 
-/// The sleep of a sleeper: short beside any stall that matters. It costs half a per cent of a core.
+/// The sleep of a sleeper: short in comparison with any stall that matters. It costs half a per cent of a core.
 const PERIOD: Duration = Duration::from_millis(1);
 
 /// The pause between two looks at the threads, which cost some thirty microseconds each.

@@ -19,7 +19,7 @@ const SET_DATA: i32 = 5;
 const GET_CHILDREN: i32 = 8;
 const SYNC: i32 = 9;
 const MULTI: i32 = 14;
-/// The kind of a result that is an error, and of the end of all.
+/// The kind of a result that is an error, and of the mark after the last result.
 const ERROR: i32 = -1;
 
 /// All permissions.
