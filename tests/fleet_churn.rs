@@ -42,7 +42,7 @@ enum Fault {
     CutThenPause,
 }
 
-/// What all threads share.
+/// The state that all threads share.
 struct Churn {
     is_over: AtomicBool,
     lives: AtomicUsize,
@@ -54,7 +54,7 @@ struct Site {
     machine: Machine,
     proxy: Proxy,
     toml: String,
-    /// Where its daemon listens.
+    /// The address of its daemon.
     address: Mutex<Option<Address>>,
 }
 

@@ -15,7 +15,7 @@ use crate::{Effort, disk, moments};
 const ETCD_STARTS_WITHIN: Duration = Duration::from_secs(30);
 /// Ceilings rise often while single IDs are measured.
 const HORIZON: &str = "10s";
-/// How late an answer of a slow coordinator is.
+/// The delay of each answer of a slow coordinator.
 const DELAY: Duration = Duration::from_secs(2);
 
 /// A daemon's directory, with its configuration, state and locks.

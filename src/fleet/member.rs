@@ -33,7 +33,7 @@ pub struct Member<C> {
     sources: Vec<Held>,
     /// Sources that started without the coordinator, and hand out nothing until they have their numbers.
     waiting: Vec<Waiting>,
-    /// Where those start that have them now.
+    /// The starts of those that have them now.
     late_starts: Vec<Bound>,
 }
 
