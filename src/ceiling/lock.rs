@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::lock_names::{kin_paths, lock_paths};
+use super::lock_names::{cannot_collide, kin_paths, lock_paths};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
 use super::mark::Mark;
 use super::neighbours::check_neighbours;
@@ -148,7 +148,8 @@ fn lock_workers_but(
     let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
     let own: HashSet<&Path> =
         files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
-    check_neighbours(directory, &|path| own.contains(path), numbering)?;
+    let cannot_collide = cannot_collide(numbering);
+    check_neighbours(directory, &|path| own.contains(path) || cannot_collide(path), numbering)?;
     let is_free = |path: &PathBuf| !own.contains(&**path);
     let kin: Vec<PathBuf> = kin_paths(directory, numbering)?.into_iter().filter(is_free).collect();
     let of_kin = kin.into_iter().filter_map(|path| free_mark(path, writers).transpose());

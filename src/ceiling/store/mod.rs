@@ -22,7 +22,7 @@ pub mod simulated;
 pub use directory::{StateDir, holder, read};
 pub use moved::{Export, ImportError, export, merge, write};
 pub use plan::{Claimant, Plan, PlanError, When, above_records, plan, plan_beside};
-pub use record::Record;
+pub use record::{Moment, Record};
 
 use self::file::StateFile;
 use super::identity::{HostIdentity, Owner};
@@ -181,10 +181,11 @@ impl DiskStore {
     ) -> Result<(), StoreError> {
         let given_up = self.sources.drain(first_index.min(self.sources.len())..);
         self.retired.extend(given_up.flat_map(|source| source.replaced));
+        let id_minus_boot_us = self.sources.iter().find_map(|source| source.record.id_minus_boot_us);
         let joins = |newcomer: &Newcomer<'_>| {
             let Newcomer { name, numbering, ceiling } = *newcomer;
             let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
-            let record = Record { wall_minus_boot_us, ..record };
+            let record = Record { wall_minus_boot_us, id_minus_boot_us, ..record };
             StoredSource { record, crashed_at: None, replaced: Vec::new() }
         };
         let mut joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
@@ -213,6 +214,13 @@ impl DiskStore {
             let record = record.at(ceiling.max(record.ceiling));
             Record { clean: false, untouched: false, ..record }
         })
+    }
+
+    /// Makes every later write record how far ID time − boot may be until the next one, in microseconds.
+    pub fn note_id_time(&mut self, id_minus_boot_us: i64) {
+        for source in &mut self.sources {
+            source.record.id_minus_boot_us = Some(id_minus_boot_us);
+        }
     }
 
     /// Makes every later write record that the machine was restored, for these sources: a start refuses their counters.

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ceiling::locked_file::file_id;
+use crate::clock::BootMicros;
 use snowbank_client::layout::{Layout, Tick, UnixMicros, WorkerSet, collision};
 
 pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);

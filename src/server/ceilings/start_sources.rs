@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::first_position::{FirstPosition, guard};
-use crate::ceiling::store::{self, Claimant, DiskStore, Plan, Record, StateDir};
+use crate::ceiling::store::{self, Claimant, DiskStore, Moment, Plan, Record, StateDir};
 use crate::ceiling::{CeilingRule, Grant, HostIdentity, LockError, Owner, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, StepRule, Wall};
 use crate::config::SourceSettings;
 use crate::fleet::{Taken, rules};
-use crate::keeper::ManagedSource;
+use crate::keeper::{self, ManagedSource};
 use crate::numbering::Numbering;
 use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, sorts_below};
 use crate::server::shared::note::Note;
@@ -231,6 +231,7 @@ impl Found {
                 let mut store = store.letting_go(let_go.clone());
                 // They bind sources that join.
                 retired.extend(let_go);
+                store.note_id_time(keeper::id_minus_boot_us(&sources, wall.carried_us(), now));
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     let remedy = "make the state directory writable, or make room if it is full";
                     let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
@@ -258,7 +259,8 @@ impl Found {
             ..claimant(source, numbering)
         };
         let claimants: Vec<_> = settings.iter().zip(numberings).enumerate().map(claimant_at).collect();
-        let plan = store::plan(&self.records, &claimants, now.wall);
+        let at = Moment { wall: now.wall, boot: self.boot().map(|boot| (boot, now.boot)) };
+        let plan = store::plan(&self.records, &claimants, at);
         let plan = plan.map_err(|error| error.in_directory(self.directory.as_ref().map(StateDir::path)))?;
         let Plan { starts, passed_over, mut retired } = plan;
         let mut notes = self.notes.clone();
