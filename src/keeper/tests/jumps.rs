@@ -94,8 +94,8 @@ fn the_id_clock_stays_below_what_is_stored_of_it() {
         let (managed, wall, now) = managed(ahead_us);
         let mut stored_us = id_minus_boot_us(&[managed], wall.carried_us(), now);
         assert!(stored_us - START.offset_us() <= ahead_us.max(100_000), "no more than it needs");
-        for ms in (0..20_000).step_by(10) {
-            let step_us = if ms < 6_000 { 0 } else { (-1_500 * 1_000 + (ms - 6_000) * 100).min(0) };
+        for ms in (0..25_000).step_by(10) {
+            let step_us = if ms < 6_000 { 0 } else { (-1_500_000 + (ms - 6_000) * 90).min(0) };
             let reading = later(ms * 1_000, step_us);
             for write in &world.look(reading).writes {
                 world.end(write, Ok(()), reading).expect("it is under way");
