@@ -290,6 +290,25 @@ mod tests {
         }
     }
 
+    /// In time a machine has a lock for each number that a fleet lent it.
+    #[test]
+    fn locks_of_other_worker_ids_of_its_space_are_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let of = |layout: &str, worker| {
+            Numbering::new(Layout::resolve(layout).unwrap(), WorkerSet::single(worker)).unwrap()
+        };
+        let held_without_a_name = |numbering: &Numbering| {
+            let locks = lock_workers(directory.path(), numbering).unwrap();
+            fs::write(locks.furthest(), "held\n").unwrap();
+            locks
+        };
+        let _beside = held_without_a_name(&of("twitter", 5));
+        drop(lock_workers(directory.path(), &numbering()).unwrap());
+        let _other_space = held_without_a_name(&of("sonyflake", 5));
+        let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
+        assert!(matches!(refused, LockError::UnknownHeld { .. }), "{refused}");
+    }
+
     fn marked(id_bound: u64, owner: &Owner) -> Mark {
         Mark { id_bound, state: owner.state.clone(), is_released: false }
     }

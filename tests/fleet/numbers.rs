@@ -81,8 +81,12 @@ fn a_number_comes_back_though_another_daemon_of_the_machine_had_it_meanwhile() {
         }
         let daemon = beside(&machine, &lent(at, 5)).start();
         runs.extend(draw(&daemon));
-        let (code, _, errors) = machine.run(&["state", "export"]);
-        assert_eq!(code, Some(0), "it speaks of 6 alone: {errors}");
+        let (code, export, errors) = machine.run(&["state", "export"]);
+        assert_eq!(code, Some(0), "{errors}");
+        let export: Value = serde_json::from_str(&export).expect("JSON");
+        let records = export["records"].as_array().expect("a list");
+        let exported: Vec<_> = records.iter().map(|record| &record["worker_ids"]).collect();
+        assert_eq!(exported, ["6"], "the number that it has");
         daemon.stop();
         let daemon = machine.start(&lent(at, 5));
         draw_above(&daemon, 5, &mut runs);

@@ -77,8 +77,8 @@ pub struct FirstRecord<'a> {
     pub is_clean: bool,
     /// True if a fleet's coordinator lent its worker IDs.
     pub is_lent: bool,
-    /// True if some were lent to this state before.
-    pub was_lent: bool,
+    /// A bound above all that was granted under those that one lent to this state before.
+    pub lent_bound: Option<u64>,
 }
 
 impl DiskStore {
@@ -91,18 +91,17 @@ impl DiskStore {
         owner: &Owner,
         host: &HostIdentity,
     ) -> Self {
-        let sources =
-            starts.into_iter().map(|FirstRecord { name, numbering, start, is_clean, is_lent, was_lent }| {
-                StoredSource {
-                    record: Record {
-                        lent: is_lent,
-                        was_lent: is_lent || was_lent,
-                        ..Record::new(name, numbering, start, owner, host)
-                    },
-                    crashed_at: (!is_clean).then_some(start),
-                    replaced: Vec::new(),
-                }
-            });
+        let sources = starts.into_iter().map(
+            |FirstRecord { name, numbering, start, is_clean, is_lent, lent_bound }| StoredSource {
+                record: Record {
+                    lent: is_lent,
+                    lent_bound: lent_bound.or(is_lent.then_some(0)),
+                    ..Record::new(name, numbering, start, owner, host)
+                },
+                crashed_at: (!is_clean).then_some(start),
+                replaced: Vec::new(),
+            },
+        );
         let file = StateFile::of(directory.path());
         let retired = retired.into_iter().map(|record| Record { retired: true, ..record }).collect();
         let (owner, host) = (owner.clone(), host.clone());

@@ -257,10 +257,13 @@ fn highest(records: Vec<Record>) -> Option<Record> {
     records.into_iter().max_by_key(|record| record.id_bound)
 }
 
-/// Returns a record with the ceiling that binds a claimant: the record's own if that keeps IDs unique.
+/// Returns a record with the ceiling that binds a claimant: the record's own if that keeps IDs unique, and without the fleet
+/// that of all that was lent.
 fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
+    let lent = record.lent_bound.filter(|_| !claimant.in_fleet);
+    let lent = lent.map_or(Position(0), |id_bound| record.numbering.position_from(id_bound));
     match keeps_unique(record, claimant) {
-        true => record.clone(),
+        true => record.at(record.ceiling.max(lent)),
         false => record.at(record.order_ceiling(at)),
     }
 }
@@ -269,7 +272,7 @@ fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Reco
 fn keeps_unique(record: &Record, claimant: &Claimant<'_>) -> bool {
     !record.numbering.is_of_space(claimant.numbering)
         || shares_ids(record, claimant)
-        || record.was_lent && !claimant.in_fleet
+        || record.lent_bound.is_some() && !claimant.in_fleet
 }
 
 /// Returns true unless a record binds only the order of the claimant's IDs, and is further ahead than a catch-up can

@@ -48,9 +48,9 @@ pub struct Record {
     /// True if a fleet's coordinator lent the worker IDs. Within the fleet their keys there say where the next holder starts,
     /// and this record binds the order of IDs alone.
     pub lent: bool,
-    /// True if worker IDs of its source were lent, now or before, and records of some may be gone. Without the fleet it binds
-    /// its source whatever worker IDs that has.
-    pub was_lent: bool,
+    /// An ID bound above all that was granted under worker IDs that a fleet lent to its source before, of which records may
+    /// be gone. Without the fleet it binds its source whatever worker IDs that has. `None`: a fleet never lent it any.
+    pub lent_bound: Option<u64>,
     /// True if no source of the last daemon had these worker IDs.
     pub retired: bool,
 }
@@ -102,8 +102,8 @@ struct Line {
     restored: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     lent: bool,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    was_lent: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lent_bound: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     retired: bool,
 }
@@ -123,7 +123,7 @@ impl From<Record> for Line {
             }
         }
         let Record { wall_minus_boot_us, id_minus_boot_us, clean, untouched, .. } = record;
-        let Record { released, restored, lent, was_lent, retired, .. } = record;
+        let Record { released, restored, lent, lent_bound, retired, .. } = record;
         Line {
             name,
             layout,
@@ -142,7 +142,7 @@ impl From<Record> for Line {
             released,
             restored,
             lent,
-            was_lent,
+            lent_bound: lent_bound.map(|bound| bound.to_string()),
             retired,
         }
     }
@@ -153,9 +153,11 @@ impl TryFrom<Line> for Record {
 
     fn try_from(line: Line) -> Result<Self, String> {
         let numbering = line.numbering()?;
+        let lent_bound = line.lent_bound.as_deref().map(str::parse).transpose();
+        let lent_bound = lent_bound.map_err(|error| format!("lent_bound: {error}"))?;
         let Line { name, ceiling, id_bound, owner, boot, machine, .. } = line;
         let Line { wall_minus_boot_us, id_minus_boot_us, clean, untouched, .. } = line;
-        let Line { released, restored, lent, was_lent, retired, .. } = line;
+        let Line { released, restored, lent, retired, .. } = line;
         Ok(Record {
             name,
             numbering,
@@ -171,7 +173,7 @@ impl TryFrom<Line> for Record {
             released,
             restored,
             lent,
-            was_lent,
+            lent_bound,
             retired,
         })
     }
@@ -219,7 +221,7 @@ impl Record {
             released: false,
             restored: false,
             lent: false,
-            was_lent: false,
+            lent_bound: None,
             retired: false,
         }
     }

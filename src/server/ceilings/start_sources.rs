@@ -208,6 +208,9 @@ impl Found {
     ) -> Result<Granted, StartError> {
         let Starts { positions, mut retired, let_go, mut notes } =
             self.plan(settings, numberings, &locks, fleet, now)?;
+        let at = self.moment(now);
+        // The sources' own records have the bound of what was granted.
+        let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
         let is_kept = self.directory.is_some();
         let sources = settings.iter().zip(numberings).zip(&positions);
         let managed =
@@ -228,7 +231,7 @@ impl Found {
                     start.as_first_record(source, numbering, &self.records)
                 });
                 let store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
-                let mut store = store.letting_go(let_go.clone());
+                let mut store = store.letting_go(kept_for_order);
                 // They bind sources that join.
                 retired.extend(let_go);
                 store.note_id_time(keeper::id_minus_boot_us(&sources, wall.carried_us(), now));
@@ -245,6 +248,10 @@ impl Found {
         Ok(Granted { durable, owner: is_kept.then_some(self.owner), notes })
     }
 
+    fn moment(&self, now: Now) -> Moment<'_> {
+        Moment { wall: now.wall, boot: self.boot().map(|boot| (boot, now.boot)) }
+    }
+
     /// Decides where every source starts.
     fn plan(
         &self,
@@ -259,8 +266,7 @@ impl Found {
             ..claimant(source, numbering)
         };
         let claimants: Vec<_> = settings.iter().zip(numberings).enumerate().map(claimant_at).collect();
-        let at = Moment { wall: now.wall, boot: self.boot().map(|boot| (boot, now.boot)) };
-        let plan = store::plan(&self.records, &claimants, at);
+        let plan = store::plan(&self.records, &claimants, self.moment(now));
         let plan = plan.map_err(|error| error.in_directory(self.directory.as_ref().map(StateDir::path)))?;
         let Plan { starts, passed_over, mut retired } = plan;
         let mut notes = self.notes.clone();

@@ -172,7 +172,7 @@ mod tests {
             start,
             is_clean: true,
             is_lent: false,
-            was_lent: false,
+            lent_bound: None,
         }];
         let store = DiskStore::new(state, starts, Vec::new(), &Owner::new(), &HostIdentity::default());
         (directory, store)
