@@ -294,17 +294,14 @@ mod tests {
     #[test]
     fn locks_of_other_worker_ids_of_its_space_are_not_read() {
         let directory = tempfile::tempdir().unwrap();
-        let of = |layout: &str, worker| {
-            Numbering::new(Layout::resolve(layout).unwrap(), WorkerSet::single(worker)).unwrap()
-        };
-        let held_without_a_name = |numbering: &Numbering| {
-            let locks = lock_workers(directory.path(), numbering).unwrap();
-            fs::write(locks.furthest(), "held\n").unwrap();
-            locks
-        };
-        let _beside = held_without_a_name(&of("twitter", 5));
+        let [beside, other_space] = ["twitter", "sonyflake"].map(|layout| {
+            let other = Numbering::new(Layout::resolve(layout).unwrap(), WorkerSet::single(5)).unwrap();
+            lock_workers(directory.path(), &other).unwrap()
+        });
+        let make_unreadable = |locks: &WorkerLocks| fs::write(locks.furthest(), "held\n").unwrap();
+        make_unreadable(&beside);
         drop(lock_workers(directory.path(), &numbering()).unwrap());
-        let _other_space = held_without_a_name(&of("sonyflake", 5));
+        make_unreadable(&other_space);
         let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
         assert!(matches!(refused, LockError::UnknownHeld { .. }), "{refused}");
     }
