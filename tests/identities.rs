@@ -1,12 +1,15 @@
 //! Clients with a name, by their token or their certificate, and what a reload takes away from them.
 //!
-//! [`certificates`]: names in certificates. [`doors`]: the same for clients of other protocols. [`seen`]: what an operator sees of it.
+//! [`certificates`]: names in certificates. [`doors`]: the same for clients of other protocols. [`secure_doors`]: these over
+//! TLS. [`seen`]: what an operator sees of it.
 
 #[path = "identities/certificates.rs"]
 mod certificates;
 #[path = "identities/doors.rs"]
 mod doors;
 mod secure;
+#[path = "identities/secure_doors.rs"]
+mod secure_doors;
 #[path = "identities/seen.rs"]
 mod seen;
 mod support;

@@ -13,10 +13,10 @@ use super::layout::write_json;
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Export, Record, StateDir};
 use crate::ceiling::{HostIdentity, Mark, Owner, WorkerLocks, lock_records};
-use crate::config::{StateDirChoice, StatePlace};
+use crate::config::{Settings, StateDirChoice, StatePlace};
 use crate::numbering::Numbering;
 
-/// The largest export that is read, in bytes: proof that the path does not name a disk.
+/// The largest export that is read, in bytes. A path that names a disk is refused by it.
 const EXPORT_BYTES_MAX: u64 = 64 << 20;
 
 /// Options of `snowbank state`.
@@ -31,7 +31,8 @@ enum Command {
     /// Show each source's ceiling: every ID handed out is below it
     #[command(after_help = show::HELP)]
     Show(show::Arguments),
-    /// Release all sources here, and write what another machine needs to go on with their worker IDs
+    /// Release all sources here, and write the file that another machine needs to continue with their worker
+    /// IDs
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArguments),
     /// Take over the sources of an export; never below IDs that this machine has granted
@@ -73,7 +74,7 @@ pub(super) struct Directory {
 #[derive(Debug, clap::Args)]
 pub(super) struct LockDirectory {
     /// The directory of the machine's worker-ID locks, with their marks
-    #[arg(long, env = "SNOWBANK_LOCK_DIR", value_name = "DIR", default_value = "/run/lock/snowbank")]
+    #[arg(long, env = "SNOWBANK_LOCK_DIR", value_name = "DIR", default_value_os_t = Settings::default().lock_dir)]
     pub(super) lock_dir: PathBuf,
 }
 
