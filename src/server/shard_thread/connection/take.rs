@@ -172,7 +172,7 @@ impl<F: Front> Connection<F> {
         }
     }
 
-    /// Encodes the IDs in `state.runs`, so many of this source. If they need more than one frame, they become the backlog.
+    /// Encodes the IDs in `state.runs`, this many of this source. If they need more than one frame, they become the backlog.
     #[inline]
     fn encode_ids(
         &mut self,
