@@ -116,7 +116,7 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     assert!(member(&store, notes).resume_unseen(newest, &worker_ids).is_some());
 }
 
-/// Killed before it has stored where it starts, a daemon finds its own ceiling of long ago in its state.
+/// A daemon that is killed before it has stored its start finds an old ceiling in its state.
 #[test]
 fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
     let layout = Layout::resolve("twitter").unwrap();
