@@ -64,6 +64,23 @@ impl Restarted {
     }
 }
 
+/// Starts a daemon again while a client draws IDs through the relay. The client ends, because its connections are closed.
+fn again_under_load(
+    server: Restarted,
+    is_clean: bool,
+    (relay, drawn): (&Relay, &mut Drawn),
+    client: &mut Command,
+) -> Restarted {
+    let client = client.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut client = client.spawn().expect("the client's program runs");
+    relay.await_bytes(100_000);
+    let server = server.again(is_clean);
+    let _ = client.kill();
+    client.wait().expect("it ends");
+    assert!(drawn.add_connections(&relay.take_ids()) > 0, "it drew no IDs");
+    server
+}
+
 /// Runs a client of Redis through its phases.
 fn runs_through(command: Command, settings: &'static str) {
     runs_through_door(command, Restarted::start("resp", settings), 2 * 1_220);
@@ -224,7 +241,9 @@ fn redis_benchmark() {
         let (_, refused) = run(relay.port(), &["-c", "1", "-P", "16", "-n", "200", "INCR", "slow"]);
         assert!(refused.contains("EXHAUSTED retry_after_ms="), "{refused}");
         if let Some(is_clean) = is_clean {
-            server = server.again(is_clean);
+            let mut load = Command::new("redis-benchmark");
+            load.args(["-p", &relay.port().to_string(), "-P", "16", "-n", "1000000000", "-t", "incr"]);
+            server = again_under_load(server, is_clean, (&relay, &mut drawn), &mut load);
         }
     }
     server.daemon.stop();
@@ -334,7 +353,17 @@ fn apaches_benchmark() {
         let refused = run("/v1/ids?source=slow&count=40", &["-k"]);
         assert!(refused.contains("Non-2xx responses:      1000"), "{refused}");
         if let Some(is_clean) = is_clean {
-            server = server.again(is_clean);
+            let mut load = Command::new("ab");
+            load.args([
+                "-q",
+                "-k",
+                "-n",
+                "1000000",
+                "-c",
+                "4",
+                &format!("http://127.0.0.1:{}/id", relay.port()),
+            ]);
+            server = again_under_load(server, is_clean, (&relay, &mut drawn), &mut load);
         }
     }
     server.daemon.stop();

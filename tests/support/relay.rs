@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -16,6 +17,8 @@ const DIGITS: usize = 19;
 pub(crate) struct Relay {
     port: u16,
     kept: Arc<Mutex<Kept>>,
+    /// The bytes of all replies so far.
+    bytes: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -30,26 +33,34 @@ impl Relay {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("bound").port();
         let kept = Arc::new(Mutex::new(Kept::default()));
-        let keeps = Arc::clone(&kept);
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let (keeps, counts) = (Arc::clone(&kept), Arc::clone(&bytes));
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 keeps.lock().unwrap_or_else(PoisonError::into_inner).open += 1;
-                let keeps = Arc::clone(&keeps);
+                let (keeps, counts) = (Arc::clone(&keeps), Arc::clone(&counts));
                 thread::spawn(move || {
                     let mut replies = Vec::new();
                     // The client or the daemon has closed, and the test looks at what was answered.
-                    let _ = relay(&client, daemon, &mut replies);
+                    let _ = relay(&client, daemon, (&mut replies, &counts));
                     let mut kept = keeps.lock().unwrap_or_else(PoisonError::into_inner);
                     kept.open -= 1;
                     kept.ended.push(ids_of(&replies));
                 });
             }
         });
-        Relay { port, kept }
+        Relay { port, kept, bytes }
     }
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Waits until the client has got this many more bytes of replies.
+    pub(crate) fn await_bytes(&self, more: usize) {
+        let before = self.bytes.load(Ordering::Relaxed);
+        let is_there = || self.bytes.load(Ordering::Relaxed) - before >= more;
+        poll("the client's replies", || is_there().then_some(()));
     }
 
     /// Waits until all connections have ended, and takes the IDs of each.
@@ -90,8 +101,12 @@ impl Drawn {
     }
 }
 
-/// Relays a connection, and adds the daemon's bytes to `replies` before the client reads them.
-fn relay(mut client: &TcpStream, daemon: SocketAddr, replies: &mut Vec<u8>) -> io::Result<()> {
+/// Relays a connection. Adds the daemon's bytes to `replies`, and counts them, before the client reads them.
+fn relay(
+    mut client: &TcpStream,
+    daemon: SocketAddr,
+    (replies, bytes): (&mut Vec<u8>, &AtomicUsize),
+) -> io::Result<()> {
     let mut server = TcpStream::connect(daemon)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
@@ -106,6 +121,7 @@ fn relay(mut client: &TcpStream, daemon: SocketAddr, replies: &mut Vec<u8>) -> i
             Ok(0) => break Ok(()),
             Ok(size) => {
                 replies.extend_from_slice(&buffer[..size]);
+                bytes.fetch_add(size, Ordering::Relaxed);
                 if let Err(gone) = client.write_all(&buffer[..size]) {
                     break Err(gone);
                 }
