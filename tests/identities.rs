@@ -168,7 +168,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     let (mut billing, mut orders, mut plain) =
         (shown(&daemon, BILLING), shown(&daemon, ORDERS), shown(&daemon, PLAIN));
     assert_eq!(billing.next(Ask::of(1)).ids().len(), 1);
-    // Another line for the same tokens, and a further one: nobody is closed.
+    // Another line for the same tokens, and a further one: no connection is closed.
     configure(&daemon, "tokens", &format!("{PLAIN}\norders: {ORDERS}\nbilling: {BILLING}\nnew: {PLAIN}x\n"));
     let refused = reload(&daemon);
     assert!(refused.contains("found a name before the token that no [[identities]] has"), "{refused}");

@@ -196,7 +196,7 @@ fn step_of(reply: Reply, consumed: usize) -> Step<Form> {
     }
 }
 
-/// Encodes the refusal of a connection, because the daemon has all that it allows.
+/// Encodes the refusal of a connection, because the daemon has as many as it allows.
 pub(super) fn refuse_connection(out: &mut Vec<u8>) {
     encode::error(out, "ERR max number of clients reached");
 }

@@ -83,7 +83,7 @@ impl<F: Front> Connection<F> {
         turn
     }
 
-    /// Counts an answer. Returns true if the peer has only sent errors for so long that it must be closed.
+    /// Counts an answer. Returns true if the peer has sent so many errors in a row that it must be closed.
     #[cold]
     fn has_only_errors(&mut self, error: Option<ErrorCode>) -> bool {
         self.errors_in_row = if error.is_some() { self.errors_in_row + 1 } else { 0 };
@@ -172,7 +172,7 @@ impl<F: Front> Connection<F> {
         }
     }
 
-    /// Encodes the IDs in `state.runs`, so many of this source. If they need more than one frame, they become the backlog.
+    /// Encodes the IDs in `state.runs`, this many of this source. If they need more than one frame, they become the backlog.
     #[inline]
     fn encode_ids(
         &mut self,
