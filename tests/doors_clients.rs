@@ -64,23 +64,6 @@ impl Restarted {
     }
 }
 
-/// Starts a daemon again while a client draws IDs through the relay. The client ends, because its connections are closed.
-fn again_under_load(
-    server: Restarted,
-    is_clean: bool,
-    (relay, drawn): (&Relay, &mut Drawn),
-    client: &mut Command,
-) -> Restarted {
-    let client = client.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut client = client.spawn().expect("the client's program runs");
-    relay.await_bytes(100_000);
-    let server = server.again(is_clean);
-    let _ = client.kill();
-    client.wait().expect("it ends");
-    assert!(drawn.add_connections(&relay.take_ids()) > 0, "it drew no IDs");
-    server
-}
-
 /// Runs a client of Redis through its phases.
 fn runs_through(command: Command, settings: &'static str) {
     runs_through_door(command, Restarted::start("resp", settings), 2 * 1_220);
@@ -243,7 +226,9 @@ fn redis_benchmark() {
         if let Some(is_clean) = is_clean {
             let mut load = Command::new("redis-benchmark");
             load.args(["-p", &relay.port().to_string(), "-P", "16", "-n", "1000000000", "-t", "incr"]);
-            server = again_under_load(server, is_clean, (&relay, &mut drawn), &mut load);
+            let (again, ids) = relay.under_load(&mut load, || server.again(is_clean));
+            server = again;
+            assert!(drawn.add_connections(&ids) > 0, "it drew no IDs");
         }
     }
     server.daemon.stop();
@@ -363,7 +348,9 @@ fn apaches_benchmark() {
                 "4",
                 &format!("http://127.0.0.1:{}/id", relay.port()),
             ]);
-            server = again_under_load(server, is_clean, (&relay, &mut drawn), &mut load);
+            let (again, ids) = relay.under_load(&mut load, || server.again(is_clean));
+            server = again;
+            assert!(drawn.add_connections(&ids) > 0, "it drew no IDs");
         }
     }
     server.daemon.stop();

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -56,11 +57,18 @@ impl Relay {
         self.port
     }
 
-    /// Waits until the client has got this many more bytes of replies.
-    pub(crate) fn await_bytes(&self, more: usize) {
+    /// Has a client draw IDs while `act` runs. Returns the result, and the IDs of each connection.
+    pub(crate) fn under_load<T>(&self, client: &mut Command, act: impl FnOnce() -> T) -> (T, Vec<Vec<u64>>) {
         let before = self.bytes.load(Ordering::Relaxed);
-        let is_there = || self.bytes.load(Ordering::Relaxed) - before >= more;
-        poll("the client's replies", || is_there().then_some(()));
+        let client = client.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut client = client.spawn().expect("the client's program runs");
+        let draws = || self.bytes.load(Ordering::Relaxed) - before >= 100_000;
+        poll("the client's replies", || draws().then_some(()));
+        let done = act();
+        // It may have ended, because its connections were closed.
+        let _ = client.kill();
+        client.wait().expect("it ends");
+        (done, self.take_ids())
     }
 
     /// Waits until all connections have ended, and takes the IDs of each.
