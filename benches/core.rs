@@ -26,13 +26,13 @@ fn main() {
 
 /// IDs handed out in one iteration.
 const IDS: u64 = 1_000_000;
-/// Requests that a connection pipelines: so many takes come to one reading of the clock.
+/// Requests that a connection pipelines: this many takes come to one reading of the clock.
 const DEEP: u64 = 64;
 /// The time between two wake-ups.
 const BETWEEN: Duration = Duration::from_micros(1);
 const UNLIMITED: &str = "time:22,sequence:41;tick=1s;epoch=1700000000000";
 
-/// Well within the layout's life, at the begin of a tick.
+/// Well within the layout's life, at the start of a tick.
 const NOW: Now =
     Now { wall: UnixMicros::from_unix_ms(1_700_001_000_000), boot: BootMicros(1_000_000_000), jumped: false };
 
@@ -155,7 +155,7 @@ mod peers {
         }
     }
 
-    /// A clock that goes on whenever Twitter's sequence has run out.
+    /// A clock that advances whenever Twitter's sequence has run out.
     #[derive(Default)]
     struct Stepping {
         readings: std::cell::Cell<u64>,
@@ -199,7 +199,7 @@ mod peers {
         });
     }
 
-    /// It reads the clock itself and has 4,096 IDs a ms, so an iteration takes a thousand at the begin of one: here
+    /// It reads the clock itself and has 4,096 IDs a ms, so an iteration takes a thousand at the start of one: here
     /// microseconds are nanoseconds per ID.
     #[divan::bench(sample_size = 1, sample_count = 200)]
     fn snowflaked_unsynchronised(bencher: Bencher<'_, '_>) {

@@ -22,7 +22,7 @@ mod reservation;
 mod writer;
 
 pub use looked::{Looked, Written};
-pub use managed_source::{ManagedSource, PERIOD, Reach};
+pub use managed_source::{ManagedSource, PERIOD, Reach, id_minus_boot_us};
 pub use writer::{Outcome, Write};
 
 use std::collections::BTreeMap;
@@ -37,11 +37,11 @@ use crate::source::Source;
 use snowbank_client::layout::Position;
 
 /// The most that the believed wall − boot may differ from the stored one. A clock that is slewed takes at least half an
-/// hour for such a change. It is far below every `max_step` that makes sense, so a start never holds a time that was
-/// believed before.
+/// hour for such a change. It is far below the step that is held, so a start never holds a time that was believed
+/// before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 
-/// Decides when which ceilings are written, and raises grants when they are durable.
+/// Decides which ceilings are written and when, and raises grants when they are durable.
 #[derive(Debug)]
 pub struct Keeper {
     sources: Vec<ManagedSource>,
@@ -103,6 +103,19 @@ impl Keeper {
     pub fn lose(&mut self, taken_over: TakenOver) {
         self.sources.iter().for_each(|managed| managed.source().grant().lose());
         self.lost.get_or_insert(taken_over);
+    }
+
+    /// Returns the fleet's ceilings by source; none without a fleet.
+    pub fn fleet_ceilings(&self) -> Vec<Position> {
+        let fleets = self.writers.iter().filter(|writer| writer.reach != Reach::Local);
+        fleets.flat_map(|writer| &writer.durable).map(|durable| durable.ceiling).collect()
+    }
+
+    /// Moves the start of a source up to an ID bound, before its first grant.
+    pub fn start_above(&mut self, index: usize, id_bound: u64) {
+        if let Some(managed) = self.sources.get_mut(index) {
+            managed.start_above(id_bound);
+        }
     }
 
     /// Returns why nothing is handed out any more.
@@ -177,7 +190,7 @@ impl Keeper {
             clock,
             failure: of(true).find_map(|writer| writer.failure.clone()),
             fleet_failure: of(false).find_map(|writer| writer.failure.clone()),
-            fleet_ceilings: of(false).flat_map(|writer| &writer.durable).map(|it| it.ceiling).collect(),
+            fleet_ceilings: self.fleet_ceilings(),
             taken_over: self.lost.clone(),
             is_renewed,
             some_wait: self.sources.iter().any(|managed| managed.source().wait_queue().admitted_ids() > 0),
@@ -207,13 +220,23 @@ impl Keeper {
         let under_way: Vec<_> = ceilings.iter().map(handed_out).collect();
         let generation = under_way.iter().map(|(_, durable)| durable.generation).sum();
         let restored = self.restored();
+        let wall_minus_boot_us = self.wall.carried_us();
+        let id_minus_boot_us = id_minus_boot_us(&self.sources, wall_minus_boot_us, now);
         let writer = &mut self.writers[index];
         writer.writes += 1;
         let number = writer.writes;
-        let wall_minus_boot_us = self.wall.carried_us();
         writer.under_way =
             Some(UnderWay { number, is_join, began: now.boot, ceilings: under_way, wall_minus_boot_us });
-        Some(Write { writer: index, number, ceilings, generation, restored, is_join, wall_minus_boot_us })
+        Some(Write {
+            writer: index,
+            number,
+            ceilings,
+            generation,
+            restored,
+            is_join,
+            wall_minus_boot_us,
+            id_minus_boot_us,
+        })
     }
 
     /// Returns the fleet's ceilings to raise now. All sources are raised together when one has used up half of its horizon

@@ -1,8 +1,9 @@
 //! A deterministic simulation of a fleet: the shipped rules, members, keepers and sources over a simulated coordinator.
 //! Answers are lost, writes are done late, reads are old, leaders change, a failover loses the last writes, the coordinator
-//! is away or loses its data. Clocks of machines differ by minutes and step. Daemons are killed, stopped, paused for longer than their ceilings reach, and resumed twice from one
-//! memory snapshot. Disks are copied to other machines while their daemons run, and older copies are put back. There are more
-//! daemons than numbers, so that they collide.
+//! is away or loses its data. Clocks of machines differ by minutes and step. Daemons are killed, stopped, paused for longer
+//! than their ceilings reach, and resumed twice from one memory snapshot. Disks are copied to other machines while their
+//! daemons run, and older copies are put back. There are more daemons than numbers, so that they collide. Those whose number
+//! the coordinator picks keep one record, as `DiskStore` does.
 //!
 //! One promise is checked: no ID is handed out twice. A second test sees that the fleet hands out IDs at all.
 //!

@@ -103,7 +103,7 @@ fn id_of(value: &Value) -> u64 {
 /// Draws until the state says that more was granted than now.
 fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
     let bound = id_of(&machine.shown("state")["ceiling_id"]);
-    poll("an ID above the ceiling of before", || Some(one(daemon)).filter(|&id| id > bound))
+    poll("an ID above the earlier ceiling", || Some(one(daemon)).filter(|&id| id > bound))
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     assert!(one(&machine.setup("state").start()) > last);
 }
 
-/// Somebody empties the lock's file, and takes the room that it had: the write of a mark fails.
+/// The lock's file is emptied, and its disk space is used up: the write of a mark fails.
 #[test]
 fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
     let Some(disk) = FileSystem::mount() else { return };
@@ -262,7 +262,7 @@ fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
     let highest = draw_past_a_raise(&machine, &daemon);
     assert!(highest > last, "IDs flow on");
 
-    // Nobody has to ask for IDs: ceilings are raised on after the last use, and each raise marks.
+    // No request is needed: ceilings are still raised for a while after the last use, and each raise marks.
     fs::remove_file(&ballast).expect("it is there");
     poll("the mark is back", || (machine.mark("state")["status"] == "granted").then_some(()));
     daemon.kill();
@@ -312,7 +312,7 @@ fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
     assert_eq!(
         (&mark["status"], &mark["next_start"]),
         (&"granted".into(), &"at_ceiling".into()),
-        "the one of before"
+        "the earlier one"
     );
     daemon.kill();
     disk.works();

@@ -18,7 +18,7 @@ pub(crate) struct Scenario {
     pub(crate) addresses: Vec<Endpoint>,
     /// The form of the IDs behind another protocol.
     pub(crate) form: Form,
-    /// So many of them may go away during the run.
+    /// The number of them that may go away during the run.
     pub(crate) may_lose: usize,
     /// For addresses of TLS.
     pub(crate) tls: Option<Connector>,
@@ -42,7 +42,7 @@ pub(crate) struct Scenario {
     pub(crate) length: Length,
     /// The announced outage.
     pub(crate) outage: Option<Outage>,
-    /// New connections a second, each in the place of an older one.
+    /// New connections a second, each of which replaces an older one.
     pub(crate) churn: Option<f64>,
     /// The announced stall of one connection.
     pub(crate) client_stall: Option<ClientStall>,
@@ -83,7 +83,7 @@ pub(crate) enum Protocol {
 /// An announced outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outage {
-    /// From the begin of the measurement.
+    /// From the start of the measurement.
     pub(crate) at: Duration,
     pub(crate) cause: Cause,
 }
@@ -93,14 +93,14 @@ pub(crate) struct Outage {
 pub(crate) enum Cause {
     /// The run ends a daemon of its own in this way and starts it again. The outage is over when all is back.
     Own(Ending),
-    /// Somebody restarts the service in a window of this length.
+    /// The service is restarted by others in a window of this length.
     Others { within: Duration },
 }
 
 /// A client that hangs on purpose: one connection is not read for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClientStall {
-    /// From the begin of the measurement.
+    /// From the start of the measurement.
     pub(crate) at: Duration,
     pub(crate) length: Duration,
 }
@@ -119,7 +119,7 @@ pub(crate) enum Drive {
 pub(crate) enum Length {
     /// That long.
     For(Duration),
-    /// Until so many IDs were asked for.
+    /// Until this many IDs were requested.
     Ids(u64),
 }
 
@@ -148,7 +148,7 @@ impl Protocol {
 }
 
 impl Scenario {
-    /// Returns this load without what happens during a run, and without what is recorded beside it.
+    /// Returns this load without events during a run, and without further recordings.
     pub(crate) fn without_events(&self) -> Self {
         Self {
             outage: None,
@@ -165,7 +165,7 @@ impl Scenario {
         Access { endpoint, protocol: self.protocol, tls: self.tls.clone(), token: self.token.clone() }
     }
 
-    /// Returns the time from the begin of the run to the begin of the measurement.
+    /// Returns the time from the start of the run to the start of the measurement.
     pub(crate) fn measured_from(&self) -> Duration {
         match self.drive {
             Drive::Open { ramp, .. } => ramp + self.warm_up,
@@ -173,7 +173,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the time from the begin of the run to the begin of the announced outage.
+    /// Returns the time from the start of the run to the start of the announced outage.
     pub(crate) fn outage_at(&self) -> Option<Duration> {
         Some(self.measured_from() + self.outage?.at)
     }
@@ -186,7 +186,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the begin and the end of the announced stall, from the begin of the run.
+    /// Returns the start and the end of the announced stall, from the start of the run.
     pub(crate) fn stall(&self) -> Option<(Duration, Duration)> {
         let ClientStall { at, length } = self.client_stall?;
         let from = self.measured_from() + at;
@@ -204,7 +204,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the time from the begin of the run to the last request, if a time ends it.
+    /// Returns the time from the start of the run to the last request, if a time ends it.
     pub(crate) fn ends_at(&self) -> Option<Duration> {
         Some(self.measured_from() + self.measured_for()?)
     }

@@ -27,7 +27,7 @@ pub(crate) struct Share {
     pub(crate) threads: usize,
 }
 
-/// The instants at which one thread's requests are due, in nanoseconds from the begin of the run, ascending
+/// The instants at which one thread's requests are due, in nanoseconds from the start of the run, ascending
 /// without end.
 #[derive(Debug)]
 pub(crate) struct Schedule {
@@ -70,7 +70,7 @@ impl Schedule {
         (due_s * 1e9) as u64
     }
 
-    /// Goes on to the request after it.
+    /// Continues with the request after it.
     pub(crate) fn advance(&mut self) {
         self.next += match self.arrivals {
             Arrivals::Even => self.step,

@@ -45,7 +45,7 @@ pub struct Address {
     network: Network,
     /// Its last rate, and the version of the configuration that set it.
     pace: Mutex<Option<(u64, Arc<Pace>)>>,
-    /// Connections refused because the address already has all that it may have.
+    /// Connections refused because the address already has as many as it may have.
     pub refused: Events,
     slowed: Events,
 }
@@ -106,7 +106,7 @@ impl std::ops::Deref for Seat {
     }
 }
 
-/// The address that gets no further connection, because it has all that it may have.
+/// The address that gets no further connection, because it has as many as it may have.
 #[derive(Debug)]
 pub struct Full(pub Arc<Address>);
 
@@ -234,7 +234,7 @@ mod tests {
         let (first, second) = (first.expect("a place"), second.expect("a place"));
         let before = second.pace(10, 1, NOW);
         let after = first.pace(20, 3, NOW);
-        // On a shard that still has the old configuration: a connection of before, and one that comes now.
+        // On a shard that still has the old configuration: an earlier connection, and one that comes now.
         let newcomer = second.pace(10, 1, NOW);
         for pace in [&before, &after, &newcomer] {
             assert!(Arc::ptr_eq(pace.newest(), &after));

@@ -3,12 +3,14 @@
 
 mod pick;
 mod take;
+mod wait;
 mod want;
 
 use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
-use super::rules::{Holding, Loss, Seen};
+use super::rules::{self, Holding, Loss, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use wait::Waiting;
 
 pub use want::{JoinError, Taken, Want};
 
@@ -29,6 +31,10 @@ pub struct Member<C> {
     /// Draws the identity of a write: never the same twice, not even in two copies of this process's memory.
     draw: fn() -> String,
     sources: Vec<Held>,
+    /// Sources that started without the coordinator, and hand out nothing until they have their numbers.
+    waiting: Vec<Waiting>,
+    /// The starts of those that have them now.
+    late_starts: Vec<Bound>,
 }
 
 /// The numbers of one source.
@@ -144,7 +150,13 @@ impl<C: Coordinator> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
-        Member { coordinator, paths, state, holder, notes, draw, sources: Vec::new() }
+        let (sources, waiting, late_starts) = (Vec::new(), Vec::new(), Vec::new());
+        Member { coordinator, paths, state, holder, notes, draw, sources, waiting, late_starts }
+    }
+
+    /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].
+    pub fn hurry(&mut self) {
+        self.coordinator.hurry();
     }
 
     /// Returns whether its coordinator may lose the last writes.
@@ -168,9 +180,11 @@ impl<C: Coordinator> Member<C> {
     /// Raises the bounds of sources. `generation` changes when a grant is taken away. The write then gets a new identity,
     /// so that of two copies of this process's memory only one finds its own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64) -> Raised {
-        let bounds = self.placed(bounds);
-        for bound in &bounds {
+        let mut bounds = self.placed(bounds);
+        for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
+            // A source that had to wait may start above the bound that was asked for meanwhile.
+            bound.id_bound = bound.id_bound.max(held.floor);
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
                     // A snapshot may have been restored: another copy may continue under the same ceiling.
@@ -180,6 +194,29 @@ impl<C: Coordinator> Member<C> {
             }
         }
         Raised::from(bounds.iter().try_for_each(|&bound| self.write(bound, false)))
+    }
+
+    /// Returns for each of these stretches of numbers, of the ID space of the source of this index, whether the coordinator
+    /// holds its bound at all their keys.
+    ///
+    /// # Errors
+    /// The coordinator did not answer.
+    pub fn holds(&mut self, source: usize, stretches: &[(Vec<u64>, u64)]) -> Result<Vec<bool>, NoAnswer> {
+        let Some(place) = self.sources.iter().find(|held| held.index == source).map(|held| held.place) else {
+            return Ok(vec![false; stretches.len()]);
+        };
+        let key = |&number| self.paths.number(place, number);
+        let keys: Vec<String> = stretches.iter().flat_map(|(numbers, _)| numbers).map(key).collect();
+        let mut found = self.coordinator.read(&keys)?.into_iter();
+        let mut is_held = |id_bound| {
+            let key = found.next().flatten().and_then(|stored| NumberKey::parse(&stored.text).ok());
+            rules::holds(key.as_ref(), id_bound)
+        };
+        // Each stretch takes all its keys.
+        let all = |(numbers, id_bound): &(Vec<u64>, u64)| {
+            numbers.iter().fold(true, |held, _| is_held(*id_bound) && held)
+        };
+        Ok(stretches.iter().map(all).collect())
     }
 
     /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free at once. The state must

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use snowbank::ceiling::Mark;
-use snowbank::fleet::{Notes, rules};
+use snowbank::fleet::{Member, Notes, rules};
 use snowbank_client::layout::Position;
 
 use crate::numbering;
+use crate::server::Link;
 
 /// A machine: its disk outlasts its daemon, and its marks and the rest outlast it until a boot.
 #[derive(Clone, Default)]
@@ -49,11 +50,23 @@ impl Machine {
         self.disk.ceilings.insert(worker, id_bound);
     }
 
+    /// Drops the records of numbers that it was lent before this one, once the coordinator holds their bounds.
+    pub(crate) fn let_go(&mut self, worker: u64, member: &mut Member<Link>) {
+        let earlier =
+            self.disk.ceilings.iter().filter(|(number, _)| self.given.is_none() && **number != worker);
+        let earlier: Vec<_> = earlier.map(|(&number, &bound)| (vec![number], bound)).collect();
+        let held = member.holds(0, &earlier).unwrap_or_default();
+        for ((numbers, _), _) in earlier.iter().zip(held).filter(|(_, held)| *held) {
+            self.disk.ceilings.remove(&numbers[0]);
+        }
+    }
+
     /// Returns where a source starts by the marks, as a start does. `None`: the state is an older copy.
     pub(crate) fn above_marks(&self, worker: u64, start: Position) -> Option<Position> {
         let Some(mark) = self.marks.get(&worker) else { return Some(start) };
         let end = numbering(worker).position_from(mark.id_bound);
-        (end <= start || mark.state != self.disk.state).then_some(start.max(end))
+        let is_older = end > start && mark.state == self.disk.state && self.given.is_some();
+        (!is_older).then_some(start.max(end))
     }
 
     /// Boots. `boot` is one that no machine had.

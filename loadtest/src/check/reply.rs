@@ -39,7 +39,7 @@ pub(crate) struct ConnectionCheck {
 struct Checked {
     id: u64,
     position: u64,
-    /// The begin of its tick; `None` of IDs without a time.
+    /// The start of its tick; `None` of IDs without a time.
     date_us: Option<i64>,
 }
 
@@ -169,7 +169,7 @@ fn check_time(
     Ok(())
 }
 
-/// Replies of neighbouring connections often go on from each other: fewer spans to sort later.
+/// Replies of neighbouring connections often continue each other, which leaves fewer spans to sort later.
 fn append(spans: &mut Vec<Span>, span: Span) {
     match spans.last_mut() {
         Some(last) if last.end == span.start => last.end = span.end,
@@ -196,7 +196,7 @@ mod tests {
         Promise::from_info(&Info::from_json(json.as_bytes()).expect("sound"), None).expect("sound")
     }
 
-    /// Returns the ID of worker 3, so many ms after `NOW_US`.
+    /// Returns the ID of worker 3, this many ms after `NOW_US`.
     fn id(ms: i64, sequence: u64) -> u64 {
         ((1_000_000 + ms) as u64) << 22 | 3 << 12 | sequence
     }

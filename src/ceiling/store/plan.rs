@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::record::Record;
+use super::record::{Moment, Record};
 use crate::clock;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, PRESETS, Position, UnixMicros};
@@ -19,6 +19,8 @@ pub struct Claimant<'a> {
     pub max_ahead: Duration,
     /// The distance that its start may be ahead of the wall clock and still hand out IDs at once.
     pub catch_up: Duration,
+    /// True if a fleet's coordinator keeps its worker IDs unique, with a bound for each.
+    pub in_fleet: bool,
 }
 
 /// The starts of all claimants, and the records to keep.
@@ -29,7 +31,7 @@ pub struct Plan {
     /// By claimant, the furthest record of other worker IDs that it starts below, because a catch-up cannot follow it that
     /// far.
     pub passed_over: Vec<Option<Record>>,
-    /// The records that stay unchanged beside the claimants' records.
+    /// The other records, which stay unchanged.
     pub retired: Vec<Record>,
 }
 
@@ -50,28 +52,26 @@ pub enum PlanError {
     /// Nothing is stored of a ticket counter.
     #[error(
         "source {name:?} is a ticket source, and nothing is stored of its counter: no clock tells where it may go on; while no \
-         daemon uses the state directory, run `snowbank ticket set {name} VALUE{}`, with the highest number that was ever \
-         handed out, or 0 if none was",
-        directory.option()
+         daemon uses the state directory, run `snowbank ticket set {name} VALUE{options}`, with the highest number that was \
+         ever handed out, or 0 if none was"
     )]
     NoCounter {
         /// The source.
         name: String,
-        /// The state directory.
-        directory: Place,
+        /// The options of the command.
+        options: TicketOptions,
     },
     /// Another copy of the machine may have handed out numbers of a ticket counter.
     #[error(
         "source {name:?} is a ticket source, and this machine was, or may have been, restored from a snapshot while it ran: \
          another copy may have handed out numbers that nothing here knows of; stop the daemons that count {name:?}, then run \
-         `snowbank ticket set {name} VALUE{}`, with the highest number that any of them handed out",
-        directory.option()
+         `snowbank ticket set {name} VALUE{options}`, with the highest number that any of them handed out"
     )]
     Restored {
         /// The source.
         name: String,
-        /// The state directory.
-        directory: Place,
+        /// The options of the command.
+        options: TicketOptions,
     },
     /// The layout was changed, and the new one's IDs of today lie below the old one's.
     #[error(
@@ -101,22 +101,40 @@ pub enum PlanError {
     },
 }
 
-/// The state directory, for errors that name it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place(Option<PathBuf>);
+/// The options with which `snowbank ticket set` stores the counter where this start looks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TicketOptions {
+    increment: u64,
+    offset: u64,
+    state_dir: Option<PathBuf>,
+}
 
-impl Place {
-    /// Returns the option that names the directory.
-    fn option(&self) -> String {
-        self.0.as_ref().map_or_else(String::new, |path| format!(" --state-dir {}", path.display()))
+impl TicketOptions {
+    fn of(numbering: &Numbering) -> Self {
+        let (increment, offset) = match numbering {
+            Numbering::Ticket(counter) => (counter.increment(), counter.offset()),
+            Numbering::Snowflake(_) => (1, 1),
+        };
+        TicketOptions { increment, offset, state_dir: None }
+    }
+}
+
+impl std::fmt::Display for TicketOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let TicketOptions { increment, offset, state_dir } = self;
+        // If a daemon of this machine counts the same name with another offset, the command needs both.
+        if (*increment, *offset) != (1, 1) {
+            write!(f, " --increment {increment} --offset {offset}")?;
+        }
+        state_dir.as_ref().map_or(Ok(()), |path| write!(f, " --state-dir {}", path.display()))
     }
 }
 
 impl PlanError {
     /// Returns the error with the state directory in its command.
     pub fn in_directory(mut self, path: Option<&Path>) -> Self {
-        if let PlanError::NoCounter { directory, .. } | PlanError::Restored { directory, .. } = &mut self {
-            directory.0 = path.map(Path::to_owned);
+        if let PlanError::NoCounter { options, .. } | PlanError::Restored { options, .. } = &mut self {
+            options.state_dir = path.map(Path::to_owned);
         }
         self
     }
@@ -165,19 +183,27 @@ fn by_name(layout: &Layout) -> String {
 ///
 /// A record of the same ID space and other worker IDs is not needed for uniqueness. It binds the order of IDs, and only as
 /// far as a catch-up can follow it: a worker ID that was never used starts at the clock, however far ahead another one
-/// was.
+/// was. Above the ID clock of that other one it binds nothing, whatever was granted ([`Record::order_ceiling`]).
+///
+/// Worker IDs that a fleet lends belong to the fleet once their source has others, and their record is dropped. Another
+/// record of the source, which stays, is as high. So without the fleet, a record of lent worker IDs binds its source
+/// whatever IDs it has now. In the fleet the coordinator knows the bound of each number, also of exported ones.
 ///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
 /// without such a record, because no clock shows where it may continue. It does not start either after the machine was
 /// restored from a snapshot.
 ///
 /// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until the
-/// clock has caught up. It is an error if the space was changed, because waiting does not mend that.
+/// clock has caught up. It is an error if the space was changed, because waiting does not resolve that.
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
-pub fn plan(records: &[Record], claimants: &[Claimant<'_>], wall: UnixMicros) -> Result<Plan, PlanError> {
-    plan_beside(&[], records, claimants, wall)
+pub fn plan<'a>(
+    records: &[Record],
+    claimants: &[Claimant<'_>],
+    at: impl Into<Moment<'a>>,
+) -> Result<Plan, PlanError> {
+    plan_beside(&[], records, claimants, at)
 }
 
 /// Decides as [`plan`] does, for claimants that join running sources. `records` are the stored ones that belong to no
@@ -185,35 +211,41 @@ pub fn plan(records: &[Record], claimants: &[Claimant<'_>], wall: UnixMicros) ->
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
-pub fn plan_beside(
+pub fn plan_beside<'a>(
     running: &[Claimant<'_>],
     records: &[Record],
     claimants: &[Claimant<'_>],
-    wall: UnixMicros,
+    at: impl Into<Moment<'a>>,
 ) -> Result<Plan, PlanError> {
+    let at = at.into();
     let everyone = [running, claimants].concat();
     let mut starts = Vec::with_capacity(claimants.len());
     let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
-        let is_moved = |record: &&Record| record.released && is_bound(record, claimant.numbering);
+        let is_moved = |record: &&Record| {
+            record.released && !is_fleets(record, claimant) && is_bound(record, claimant.numbering)
+        };
         if let Some(record) = records.iter().find(is_moved) {
             let (name, numbering) = (claimant.name.to_owned(), Box::new(record.numbering.clone()));
             return Err(PlanError::Released { name, numbering });
         }
         if records.iter().any(|record| record.restored && is_bound(record, claimant.numbering)) {
             let name = claimant.name.to_owned();
-            return Err(PlanError::Restored { name, directory: Place::default() });
+            let options = TicketOptions::of(claimant.numbering);
+            return Err(PlanError::Restored { name, options });
         }
-        let (binding, out_of_reach): (Vec<&Record>, Vec<&Record>) = binding(records, &everyone, claimant)
+        let (binding, out_of_reach): (Vec<Record>, Vec<Record>) = binding(records, &everyone, claimant)
             .into_iter()
-            .partition(|record| is_within_reach(record, claimant, wall));
-        let start = highest(binding).map(|record| start(record, claimant, wall)).transpose()?;
+            .map(|record| as_it_binds(record, claimant, at))
+            .partition(|record| is_within_reach(record, claimant, at.wall));
+        let start = highest(binding).map(|record| start(&record, claimant, at.wall)).transpose()?;
         if start.is_none() && claimant.numbering.is_ticket() {
             let name = claimant.name.to_owned();
-            return Err(PlanError::NoCounter { name, directory: Place::default() });
+            let options = TicketOptions::of(claimant.numbering);
+            return Err(PlanError::NoCounter { name, options });
         }
         starts.push(start);
-        passed_over.push(highest(out_of_reach).cloned());
+        passed_over.push(highest(out_of_reach));
     }
     let stays = |record: &&Record| !claimants.iter().any(|claimant| is_superseded(record, claimant));
     let retired = records.iter().filter(stays).cloned().collect();
@@ -239,16 +271,34 @@ fn binding<'a>(records: &'a [Record], everyone: &[Claimant<'_>], claimant: &Clai
     if may_be_renamed { records.iter().filter(is_orphan).collect() } else { binding }
 }
 
-fn highest(records: Vec<&Record>) -> Option<&Record> {
+fn highest(records: Vec<Record>) -> Option<Record> {
     records.into_iter().max_by_key(|record| record.id_bound)
+}
+
+/// Returns a record with the ceiling that binds a claimant: the record's own if that keeps IDs unique, and without the fleet
+/// that of all that was lent.
+fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
+    let lent = record.lent_bound.filter(|_| !claimant.in_fleet);
+    let lent = lent.map_or(Position(0), |id_bound| record.numbering.position_from(id_bound));
+    match keeps_unique(record, claimant) {
+        true => record.at(record.ceiling.max(lent)),
+        false => record.at(record.order_ceiling(at)),
+    }
+}
+
+/// Returns true unless a record binds only the order of the claimant's IDs.
+fn keeps_unique(record: &Record, claimant: &Claimant<'_>) -> bool {
+    !record.numbering.is_of_space(claimant.numbering)
+        || shares_ids(record, claimant)
+        || record.lent_bound.is_some() && !claimant.in_fleet
 }
 
 /// Returns true unless a record binds only the order of the claimant's IDs, and is further ahead than a catch-up can
 /// follow.
 fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> bool {
     let numbering = claimant.numbering;
-    let keeps_unique = !record.numbering.is_of_space(numbering) || shares_ids(record, claimant);
-    keeps_unique || works_from(numbering, numbering.position_from(record.id_bound), claimant.catch_up) <= wall
+    let start = numbering.position_from(record.id_bound);
+    keeps_unique(record, claimant) || works_from(numbering, start, claimant.catch_up) <= wall
 }
 
 /// Returns the instant from which the ID clock, this far ahead of the wall clock, reaches a position.
@@ -302,5 +352,10 @@ fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
 /// same IDs binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
-    !record.released && record.numbering.is_part_of(numbering)
+    (!record.released || is_fleets(record, claimant)) && record.numbering.is_part_of(numbering)
+}
+
+/// Returns whether the coordinator of the claimant's fleet says where the record's worker IDs go on.
+fn is_fleets(record: &Record, claimant: &Claimant<'_>) -> bool {
+    record.lent && claimant.in_fleet
 }

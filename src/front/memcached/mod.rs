@@ -4,7 +4,8 @@
 //! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
 //! - `keys`: the keys of a `get` that are not answered yet.
 //!
-//! The protocol has no place for a token, so the configuration refuses this door beside tokens unless it asks for none.
+//! The protocol has no field for a token. So a configuration that requires tokens is refused with this door, unless the
+//! door is exempt.
 
 mod binary;
 mod keys;
@@ -135,7 +136,7 @@ impl Front for Memcached {
     }
 }
 
-/// Encodes the refusal of a connection, because the daemon has all that it allows.
+/// Encodes the refusal of a connection, because the daemon has as many as it allows.
 pub(super) fn refuse_connection(out: &mut Vec<u8>, message: &str) {
     text::server_error(out, &format!("too_busy {message}"));
 }

@@ -75,9 +75,9 @@ impl Server {
         let rule = settings.clock.step_rule();
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
         let now = wall.believe(reading);
-        let taken = fleet.as_ref().map_or(&[][..], |joined| &joined.taken);
+        let from_fleet = fleet.as_ref().map(Joined::answers).unwrap_or_default();
         let Granted { durable, owner, mut notes } =
-            found.grant(&settings.sources, &numberings, locks, taken, (now, &wall))?;
+            found.grant(&settings.sources, &numberings, locks, from_fleet, (now, &wall))?;
         let fleet = fleet.map(|joined| {
             notes.extend(joined.notes);
             (joined.member, settings.fleet.horizon)
@@ -97,6 +97,7 @@ impl Server {
         let live_config = LiveConfig::new(0, settings, facts, secrets.peers, supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
+        metrics.keeper().fleet_ceilings = ceilings.fleet_ceilings();
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
         let (reloader, adopted, join_requests) =
             Reloader::new(settings.clone(), owner, Arc::clone(&common), live_config);

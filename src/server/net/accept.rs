@@ -262,7 +262,8 @@ async fn hand_over(
     let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), guest, open }).await;
 }
 
-/// Refuses a connection whose address has all that it may have. Each address is logged once a minute at most.
+/// Refuses a connection whose address has as many as it may have. Each address is logged once a minute at
+/// most.
 fn turn_address_away(socket: &Socket, door: &Door, Full(address): &Full, most: Option<u32>) {
     let most = most.unwrap_or_default();
     if let Some(count) = address.refused.note(clock::os::boot()) {
@@ -279,7 +280,7 @@ fn turn_address_away(socket: &Socket, door: &Door, Full(address): &Full, most: O
 
 /// Sends a refusal and closes the connection.
 fn turn_away(socket: &Socket, refusal: &[u8]) {
-    // A fresh socket's buffer has room for one reply. If the peer is gone already, nobody reads it.
+    // A fresh socket's buffer has room for one reply. If the peer is gone already, the reply is lost.
     let _ = socket.send(refusal);
     let _ = socket.shutdown(std::net::Shutdown::Write);
     // Bytes that the client has already sent must be read, because closing with unread bytes resets the connection.

@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 
 use super::turn_state::READ_BYTES_MAX;
 
-/// The cost of a turn beside the bytes that it reads and writes: two system calls take as long as this many bytes of small
-/// requests and their replies.
+/// The cost of a turn apart from the bytes that it reads and writes: two system calls take as long as this many bytes of
+/// small requests and their replies.
 pub(super) const TURN_COST: usize = 1_024;
 
 /// The cost of busy connections' turns between two looks at the sockets: four turns that read and write as much as a turn
@@ -25,6 +25,16 @@ pub(super) const BUSY_COST: usize = 4 * (TURN_COST + 3 * READ_BYTES_MAX);
 
 /// The handshakes between two looks at the sockets. The signature of an RSA key of 2,048 bits takes about a millisecond.
 pub(super) const HANDSHAKES: usize = 1;
+
+thread_local! {
+    /// The number of times that this thread has looked at its sockets after it slept.
+    static LOOKS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Notes that the thread has looked at its sockets. Its runtime calls this after each sleep.
+pub(crate) fn note_look() {
+    LOOKS.set(LOOKS.get().wrapping_add(1));
+}
 
 /// A busy connection in the rotation.
 #[derive(Debug)]
@@ -42,6 +52,8 @@ pub(super) struct Turnstile {
     budget: usize,
     /// The rest of it until the next look.
     left: Cell<usize>,
+    /// The look that it was last filled up for.
+    filled_at: Cell<u64>,
     queue: RefCell<VecDeque<Queued>>,
     /// Signalled when a connection waits for a pass.
     wanted: Notify,
@@ -64,7 +76,8 @@ impl Place {
 impl Turnstile {
     /// Makes a turnstile for turns of this cost between two looks at the sockets.
     pub(super) fn new(budget: usize) -> Self {
-        Turnstile { budget, left: Cell::new(budget), queue: RefCell::default(), wanted: Notify::new() }
+        let (left, filled_at) = (Cell::new(budget), Cell::new(LOOKS.get()));
+        Turnstile { budget, left, filled_at, queue: RefCell::default(), wanted: Notify::new() }
     }
 
     /// Completes when the connection has a pass for one turn, which is expected to have this cost.
@@ -75,6 +88,9 @@ impl Turnstile {
                 return Poll::Ready(());
             }
             return Poll::Pending;
+        }
+        if self.filled_at.replace(LOOKS.get()) != LOOKS.get() && self.queue.borrow().is_empty() {
+            self.left.set(self.budget);
         }
         if self.left.get() > 0 && self.queue.borrow().is_empty() {
             self.left.set(self.left.get().saturating_sub(cost));
@@ -154,6 +170,23 @@ mod tests {
         places.drain(PASSES..16);
         turnstile.hand_out();
         assert_eq!(polls(&turnstile, &mut places[PASSES..]), [true; 4]);
+    }
+
+    #[test]
+    fn after_a_look_busy_connections_pass_without_a_queue() {
+        let turnstile = Turnstile::new(PASSES);
+        for _ in 0..3 {
+            let mut places: Vec<Place> = (0..PASSES).map(|_| Place::default()).collect();
+            assert_eq!(polls(&turnstile, &mut places), [true; PASSES]);
+            note_look();
+        }
+        // Those that wait come first.
+        let mut places: Vec<Place> = (0..3 * PASSES).map(|_| Place::default()).collect();
+        polls(&turnstile, &mut places);
+        note_look();
+        assert_eq!(polls(&turnstile, &mut [Place::default()]), [false]);
+        turnstile.hand_out();
+        assert_eq!(polls(&turnstile, &mut places[PASSES..]).iter().filter(|passes| **passes).count(), PASSES);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub enum StartError {
     NumberHeld(String),
 }
 
-/// The exit code of a refusal that stays until somebody changes something.
+/// The exit code of a refusal that stays until an operator changes something.
 const EXIT_CHANGE: u8 = 2;
 /// The exit code of a refusal that may pass by itself. Service managers start the daemon again.
 const EXIT_AGAIN: u8 = 3;
@@ -156,7 +156,7 @@ impl From<JoinError> for StartError {
         match error {
             JoinError::NoAnswer(answer) if !answer.is_lasting => StartError::CoordinatorSilent(reason),
             JoinError::NoAnswer(_) | JoinError::Refused(_) => StartError::WrongSetting(reason),
-            JoinError::Held(_) => StartError::NumberHeld(reason),
+            JoinError::Held(_) | JoinError::Unproven(_) => StartError::NumberHeld(reason),
         }
     }
 }
@@ -215,7 +215,8 @@ mod tests {
         let exit_code = |epoch: &str, clock: UnixMicros| {
             let changed = numbering(&format!("time:41,datacenter:5,worker:5,sequence:12;{epoch}"));
             let max_ahead = Duration::from_secs(10);
-            let claimant = Claimant { name: "ids", numbering: &changed, max_ahead, catch_up: max_ahead };
+            let (name, numbering, in_fleet) = ("ids", &changed, false);
+            let claimant = Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet };
             plan(&records, &[claimant], clock).err().map(|error| StartError::from(error).exit_code())
         };
         let six_years_before = UnixMicros(noon.0 - 6 * 365 * 86_400_000_000);

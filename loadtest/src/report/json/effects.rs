@@ -60,7 +60,7 @@ impl MachineFigures {
 /// The effects of an announced outage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OutageFigures {
-    /// The end of the daemon: `stop` or `kill`; `announced` of a service that somebody else restarts.
+    /// The end of the daemon: `stop` or `kill`, or `announced` for a service that others restart.
     pub(crate) ending: String,
     /// When it began, in seconds of the measurement.
     pub(crate) at_s: f64,
@@ -83,7 +83,7 @@ pub(crate) struct ClientStallFigures {
     pub(crate) for_s: f64,
     /// `recovered`, `closed by the target`, or `not over` at the end of the run.
     pub(crate) ended: String,
-    /// When the target was seen to have closed the connection, from the begin of the stall.
+    /// When the target was seen to have closed the connection, from the start of the stall.
     pub(crate) closed_after_us: Option<f64>,
     /// From the end of the stall until all that had been due on the connection was answered.
     pub(crate) caught_up_after_us: Option<f64>,
@@ -119,7 +119,7 @@ impl OutageFigures {
     }
 }
 
-/// New connections in the place of older ones.
+/// New connections that replace older ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChurnFigures {
     /// Those that were asked for in a second.

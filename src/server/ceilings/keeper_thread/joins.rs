@@ -7,8 +7,8 @@ use super::{Ceilings, is_record_of};
 use crate::clock::{BootMicros, Reading};
 use crate::server::ceilings::start_sources::{self, Joined, Joining, Planned};
 
-/// The time that storage may take for the first ceilings of sources that join. Storage that takes longer would keep
-/// an operator who reloads waiting without a word.
+/// The time that storage may take for the first ceilings of sources that join. If storage took longer, an operator
+/// who reloads would wait without an explanation.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A reload's request to add sources: all of them join or none.
@@ -27,8 +27,8 @@ pub(super) struct PendingJoin {
 }
 
 impl Ceilings {
-    /// Starts sources beside those that run, by the rules of a start. It uses the records in memory, so it does not wait
-    /// for storage. The reply comes when their first ceilings are durable, or at the deadline.
+    /// Starts sources in addition to those that run, by the rules of a start. It uses the records in memory, so it does
+    /// not wait for storage. The reply comes when their first ceilings are durable, or at the deadline.
     pub(super) fn begin_join(&mut self, request: JoinRequest, reading: Reading) {
         let JoinRequest { joining, reply } = request;
         let now = self.keeper.believe(reading);

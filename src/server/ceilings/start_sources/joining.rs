@@ -1,4 +1,4 @@
-//! The start of sources that a reload adds, beside those that run.
+//! The start of sources that a reload adds to those that run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ pub(crate) struct Planned {
     pub(crate) joined: Joined,
 }
 
-/// Starts sources beside those that run, by the rules of a start. `retired` are the stored records beside the running
-/// sources' own. Only the locks of worker IDs are read.
+/// Starts sources in addition to those that run, by the rules of a start. `retired` are the stored records that
+/// belong to no running source. Only the locks of worker IDs are read.
 ///
 /// # Errors
 /// Returns why a source cannot start.
@@ -55,10 +55,10 @@ pub(crate) fn plan_joining(
     now: Now,
 ) -> Result<Planned, String> {
     // How far a running source may be ahead was decided when it started.
-    let (max_ahead, catch_up) = (Duration::ZERO, Duration::ZERO);
-    let running = running.iter();
+    let (max_ahead, catch_up, in_fleet) = (Duration::ZERO, Duration::ZERO, false);
+    let running = running.iter().map(|source| (source.name(), source.numbering()));
     let running: Vec<_> = running
-        .map(|source| Claimant { name: source.name(), numbering: source.numbering(), max_ahead, catch_up })
+        .map(|(name, numbering)| Claimant { name, numbering, max_ahead, catch_up, in_fleet })
         .collect();
     let claimants: Vec<_> = joining.iter().map(|new| claimant(&new.settings, &new.numbering)).collect();
     let plan = store::plan_beside(&running, retired, &claimants, now.wall);

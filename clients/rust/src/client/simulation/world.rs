@@ -44,7 +44,7 @@ pub(super) struct World {
     pub(super) daemons: Vec<Daemon>,
     /// The address of each daemon that ever ran, by worker ID.
     pub(super) address_of: HashMap<u64, usize>,
-    /// One reply in so many is lost. 0: none.
+    /// One reply in this many is lost. 0: none.
     pub(super) loses_one_in: u32,
     pub(super) connects: u64,
     /// The number of IDs that daemons handed out.
@@ -145,7 +145,7 @@ impl World {
         self.replace(self.daemons.len() - 1, 0);
     }
 
-    /// Puts another daemon in the place of this one. Its clock, and so its IDs, differ by `clock_ms`.
+    /// Replaces this daemon by another one. Its clock, and so its IDs, differ by `clock_ms`.
     pub(super) fn replace(&mut self, index: usize, clock_ms: i64) {
         let worker = self.address_of.len() as u64;
         self.address_of.insert(worker, self.daemons[index].address);
