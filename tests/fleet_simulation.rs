@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use snowbank::ceiling::{CeilingRule, Grant, Mark};
+use snowbank::ceiling::{CeilingRule, Grant, Left, Mark};
 use snowbank::clock::{BootMicros, Now, Reading, Remembered, StepRule, Wall};
 use snowbank::fleet::{
     Bound, Coordinator, JoinError, Marker, Member, NoAnswer, Notes, Paths, Raised, Stored, Swap, Swapped,
@@ -468,10 +468,7 @@ impl World {
 
     fn stop(&mut self, at: usize) {
         let mut daemon = self.daemons.swap_remove(at);
-        let bound = |(source, position): (usize, Position)| Bound {
-            source,
-            id_bound: daemon.source.numbering().id_bound(position),
-        };
+        let bound = |left: Left| Bound { source: left.source, id_bound: left.id_bound };
         let bounds: Vec<Bound> = daemon.keeper.seal().into_iter().map(bound).collect();
         for bound in &bounds {
             self.machines[daemon.machine].mark(daemon.worker, bound.id_bound);

@@ -26,7 +26,7 @@ pub use record::Record;
 
 use self::file::StateFile;
 use super::identity::{HostIdentity, Owner};
-use super::{Newcomer, StateError, StoreError, TakenOver};
+use super::{Left, Newcomer, StateError, StoreError, TakenOver};
 use crate::numbering::Numbering;
 use snowbank_client::layout::Position;
 
@@ -55,8 +55,6 @@ pub struct DiskStore {
 #[derive(Debug)]
 struct StoredSource {
     record: Record,
-    /// Its first position, unless IDs were handed out up to there. A clean stop that finds nothing claimed leaves it untouched.
-    crashed_at: Option<Position>,
     /// The records that it replaced when it joined. They count again if it is given up.
     replaced: Vec<Record>,
 }
@@ -68,10 +66,8 @@ pub struct FirstRecord<'a> {
     pub name: &'a str,
     /// Its numbering.
     pub numbering: &'a Numbering,
-    /// Its first position; no stored ceiling will be below it.
+    /// Its first position.
     pub start: Position,
-    /// True if a clean stop left it: IDs were handed out up to there.
-    pub is_clean: bool,
 }
 
 impl DiskStore {
@@ -85,9 +81,8 @@ impl DiskStore {
         host: &HostIdentity,
     ) -> Self {
         let sources =
-            starts.into_iter().map(|FirstRecord { name, numbering, start, is_clean }| StoredSource {
+            starts.into_iter().map(|FirstRecord { name, numbering, start }| StoredSource {
                 record: Record::new(name, numbering, start, owner, host),
-                crashed_at: (!is_clean).then_some(start),
                 replaced: Vec::new(),
             });
         let file = StateFile::of(directory.path());
@@ -121,14 +116,13 @@ impl DiskStore {
     /// a start must not find an older one in a record that did not change.
     fn store(
         &mut self,
-        changes: &[(usize, Position)],
+        changes: impl IntoIterator<Item = (usize, impl FnOnce(&Record) -> Record)>,
         wall_minus_boot_us: i64,
-        change: impl Fn(&StoredSource, Position) -> Record,
     ) -> Result<(), StoreError> {
         let mut records: Vec<Record> = self.sources.iter().map(|source| source.record.clone()).collect();
-        for &(index, position) in changes {
-            if let Some(source) = self.sources.get(index) {
-                records[index] = change(source, position);
+        for (index, change) in changes {
+            if let Some(record) = records.get_mut(index) {
+                *record = change(record);
             }
         }
         let mut retired = self.retired.clone();
@@ -163,7 +157,7 @@ impl DiskStore {
             let Newcomer { name, numbering, ceiling } = *newcomer;
             let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
             let record = Record { wall_minus_boot_us, ..record };
-            StoredSource { record, crashed_at: None, replaced: Vec::new() }
+            StoredSource { record, replaced: Vec::new() }
         };
         let mut joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
         // The last record of a key counts, and a newcomer's ceiling is above the stored one.
@@ -186,10 +180,15 @@ impl DiskStore {
     /// # Errors
     /// The ceilings may not be durable. The caller continues under the old ones and tries again.
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(raises, wall_minus_boot_us, |StoredSource { record, .. }, ceiling| {
-            let record = record.at(ceiling.max(record.ceiling));
-            Record { clean: false, untouched: false, ..record }
-        })
+        let raised = |&(index, ceiling): &(usize, Position)| {
+            let raise = move |record: &Record| Record {
+                clean: false,
+                untouched: false,
+                ..record.at(ceiling.max(record.ceiling))
+            };
+            (index, raise)
+        };
+        self.store(raises.iter().map(raised), wall_minus_boot_us)
     }
 
     /// Makes every later write record that the machine was restored, for these sources: a start refuses their counters.
@@ -199,17 +198,21 @@ impl DiskStore {
         }
     }
 
-    /// Lowers the ceilings to the first positions never claimed, at a clean stop. Nothing may be claimed after this call,
+    /// Lowers the ceilings to the first IDs that were not handed out, at a clean stop. Nothing may be claimed after this call,
     /// even if it fails. `wall_minus_boot_us` is as for [`raise`](DiskStore::raise).
     ///
     /// # Errors
     /// The lower ceilings may not be durable; then the old ones may stand.
-    pub fn trim(&mut self, trims: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(trims, wall_minus_boot_us, |StoredSource { record, crashed_at, .. }, cursor| Record {
-            clean: true,
-            untouched: crashed_at.is_some_and(|crashed_at| cursor <= crashed_at),
-            ..record.at(cursor)
-        })
+    pub fn trim(&mut self, trims: &[Left], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        let trimmed = |&left: &Left| {
+            let trim = move |record: &Record| Record {
+                clean: true,
+                untouched: left.is_untouched,
+                ..record.below(left.id_bound)
+            };
+            (left.source, trim)
+        };
+        self.store(trims.iter().map(trimmed), wall_minus_boot_us)
     }
 
     /// Checks that the stored ceilings are still this process's alone. Cheap: about once a second, and around each write.

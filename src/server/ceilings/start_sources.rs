@@ -189,7 +189,7 @@ impl Found {
                 locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
                 let starts = settings.iter().zip(numberings).zip(&positions);
                 let starts = starts
-                    .map(|((settings, numbering), start)| start.as_first_record(&settings.name, numbering));
+                    .map(|((settings, numbering), start)| start.as_record(&settings.name, numbering));
                 let mut store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     let remedy = "make the state directory writable, or make room if it is full";
@@ -234,8 +234,7 @@ impl Found {
             let mut start = start.map_or(guard, |start| start.max(guard));
             start = start.max(floor);
             notes.extend(self.start_above_marks((claimant, &rule), &mut start, locks, now)?);
-            let source = (claimant.name, claimant.numbering);
-            positions.push(FirstPosition::of(start, guard, source, &self.records, &locks.marks()?));
+            positions.push(FirstPosition::of(start, claimant.numbering, &self.records, &locks.marks()?));
         }
         retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
         Ok(Starts { positions, retired, notes })
@@ -267,7 +266,8 @@ fn manage(
     if numbering.is_ticket() {
         let (name, grant) = (settings.name.clone(), Grant::new(Position(0)));
         let source = Source::new(name, numbering, Rules::OF_TICKETS, grant, start.position, now);
-        return ManagedSource::new(Arc::new(source), rule, start.position, now);
+        let managed = ManagedSource::new(Arc::new(source), rule, start.position, now);
+        return managed.following(start.id_bound, start.is_clean);
     }
     let rules = Rules {
         burst_window: settings.burst_window,
@@ -280,7 +280,7 @@ fn manage(
     let source = Source::new(settings.name.clone(), numbering, rules, grant, position, now);
     // Without a stored state, another start in this tick would catch up from the same position.
     let source = if is_kept { source } else { source.begins_with_the_clock() };
-    ManagedSource::new(Arc::new(source), rule, position, now).leaving(start.unclaimed)
+    ManagedSource::new(Arc::new(source), rule, position, now).following(start.id_bound, start.is_clean)
 }
 
 #[cfg(test)]
