@@ -1,6 +1,8 @@
 //! Starts of the shipped daemon: over older copies, under clocks that were wrong, with changed worker IDs, and without a
 //! state.
 
+#[path = "starts/joins.rs"]
+mod joins;
 mod support;
 #[path = "starts/worker_sets.rs"]
 mod worker_sets;

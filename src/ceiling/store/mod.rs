@@ -80,11 +80,10 @@ impl DiskStore {
         owner: &Owner,
         host: &HostIdentity,
     ) -> Self {
-        let sources =
-            starts.into_iter().map(|FirstRecord { name, numbering, start }| StoredSource {
-                record: Record::new(name, numbering, start, owner, host),
-                replaced: Vec::new(),
-            });
+        let sources = starts.into_iter().map(|FirstRecord { name, numbering, start }| StoredSource {
+            record: Record::new(name, numbering, start, owner, host),
+            replaced: Vec::new(),
+        });
         let file = StateFile::of(directory.path());
         let (owner, host) = (owner.clone(), host.clone());
         DiskStore {

@@ -74,7 +74,11 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     store.trim(&[Left { source: 0, id_bound: between, is_untouched: true }], 10).unwrap();
     let stored = read(directory.path()).unwrap();
     assert!(!stored[0].ends_at_a_claim(), "nothing was claimed since the crash");
-    assert_eq!((stored[0].ceiling, stored[0].id_bound), (Position(4_096), between), "another worker ID's bound");
+    assert_eq!(
+        (stored[0].ceiling, stored[0].id_bound),
+        (Position(4_096), between),
+        "another worker ID's bound"
+    );
 }
 
 #[test]

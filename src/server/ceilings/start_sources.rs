@@ -188,8 +188,8 @@ impl Found {
             Some(directory) => {
                 locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
                 let starts = settings.iter().zip(numberings).zip(&positions);
-                let starts = starts
-                    .map(|((settings, numbering), start)| start.as_record(&settings.name, numbering));
+                let starts =
+                    starts.map(|((settings, numbering), start)| start.as_record(&settings.name, numbering));
                 let mut store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     let remedy = "make the state directory writable, or make room if it is full";
