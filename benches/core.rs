@@ -32,7 +32,7 @@ const DEEP: u64 = 64;
 const BETWEEN: Duration = Duration::from_micros(1);
 const UNLIMITED: &str = "time:22,sequence:41;tick=1s;epoch=1700000000000";
 
-/// Well within the layout's life, at the begin of a tick.
+/// Well within the layout's life, at the start of a tick.
 const NOW: Now =
     Now { wall: UnixMicros::from_unix_ms(1_700_001_000_000), boot: BootMicros(1_000_000_000), jumped: false };
 
@@ -199,7 +199,7 @@ mod peers {
         });
     }
 
-    /// It reads the clock itself and has 4,096 IDs a ms, so an iteration takes a thousand at the begin of one: here
+    /// It reads the clock itself and has 4,096 IDs a ms, so an iteration takes a thousand at the start of one: here
     /// microseconds are nanoseconds per ID.
     #[divan::bench(sample_size = 1, sample_count = 200)]
     fn snowflaked_unsynchronised(bencher: Bencher<'_, '_>) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ceiling::store::Record;
+use crate::ceiling::store::{Claimant, Record};
 use crate::clock::Now;
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
@@ -25,6 +25,17 @@ pub(super) fn sorts_below((passed_over, source): (&Option<Record>, &SourceSettin
     Some(Note::Warning(format!(
         "source {name:?} starts at the clock, and IDs of worker {worker_ids} were granted until {until}: none comes twice, \
          and until then new IDs sort below those"
+    )))
+}
+
+/// Returns a note on worker IDs that a fleet lent and that a source has now without the fleet.
+pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<Note> {
+    let shares = |record: &&Record| record.lent && record.numbering.shares_ids_with(claimant.numbering);
+    let (_, worker_ids) = records.iter().find(shares)?.numbering.snowflake()?;
+    let (name, worker_ids) = (claimant.name, worker_ids.in_words());
+    Some(Note::Warning(format!(
+        "source {name:?} goes on outside its fleet, which lent this state {worker_ids}: if a daemon of the fleet gets them, \
+         both hand out the same IDs; keep them from the fleet, or use worker IDs that it does not lend"
     )))
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::{Layout, LayoutTable, Numbering, Position, UnixMicros, WorkerSet};
 
-/// Any text as each of what this room reads.
+/// Any text as each of the inputs that this module reads.
 ///
 /// What is refused is refused in one line. What is read prints to a text that reads as the same; a layout's
 /// positions and IDs go over into each other, at both ends of its life too, and increase together.
