@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// Tells this test's own process that it is the one that panics.
+    /// Set for the process in which the test's thread panics.
     const PANICS: &str = "TEST_OF_LOGS_PANICS";
     const LINES: usize = 500;
 
@@ -201,8 +201,12 @@ mod tests {
         Logs::start(LogSettings { level: LogLevel::Info, format: LogFormat::Text }).unwrap();
         // More than a pipe holds.
         (0..LINES).for_each(|line| tracing::info!(line, "{}", "waits ".repeat(50)));
-        let panics = thread::Builder::new().name(String::from("shard-7")).spawn(|| panic!("it cannot go on"));
+        let panics = thread::Builder::new().name(String::from("shard-7")).spawn(panic_at_once);
         panics.unwrap().join().unwrap_err();
+    }
+
+    fn panic_at_once() {
+        panic!("it cannot go on");
     }
 
     #[test]
