@@ -149,8 +149,10 @@ impl Joined {
         here: Here<'_>,
         reason: String,
     ) -> Result<Taken, StartError> {
-        let has_jumped = here.found.has_jumped(here.reading);
-        let resumed = if has_jumped { None } else { self.member.resume_unseen(want, own) };
+        if here.found.has_jumped(here.reading) {
+            return Err(StartError::CoordinatorSilent(after_a_jump(&want, own, &reason)));
+        }
+        let resumed = self.member.resume_unseen(want, own);
         let resumed = resumed.ok_or_else(|| StartError::CoordinatorSilent(reason.clone()))?;
         self.is_silent = true;
         self.notes.push(Note::Warning(format!(
@@ -160,6 +162,16 @@ impl Joined {
         )));
         Ok(resumed)
     }
+}
+
+/// Returns why a start waits for its coordinator though the state has its own worker IDs.
+fn after_a_jump(want: &Want<'_>, own: &WorkerSet, reason: &str) -> String {
+    format!(
+        "{reason}; source {:?} does not go on with {} meanwhile, because the wall clock stands, was set, or the machine was \
+         restored from a snapshot since this state was last written: correct the clock, or wait for the coordinator",
+        want.source,
+        own.in_words()
+    )
 }
 
 /// Returns the daemon's name for people: its machine and its process.
