@@ -116,7 +116,7 @@ fn words_of_panic(panic: &PanicHookInfo<'_>) -> String {
     // Captured if RUST_BACKTRACE asks for it.
     let backtrace = Backtrace::capture();
     let backtrace = match backtrace.status() {
-        BacktraceStatus::Captured => format!("\n{backtrace}"),
+        BacktraceStatus::Captured => format!("\n{backtrace}").trim_end().to_owned(),
         _ => String::new(),
     };
     format!("thread {name} panicked{place}: {reason}{backtrace}")
@@ -216,7 +216,8 @@ mod tests {
         }
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "service::logs::tests::a_panic_is_logged_after_the_lines_that_wait"]);
-        let output = command.args(["--nocapture", "--test-threads=1"]).env(PANICS, "").output().unwrap();
+        command.args(["--nocapture", "--test-threads=1"]).env(PANICS, "");
+        let output = command.env_remove("RUST_BACKTRACE").env_remove("RUST_LIB_BACKTRACE").output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.iter().filter(|line| line.contains("waits")).count(), LINES, "{text}");

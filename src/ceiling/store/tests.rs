@@ -321,7 +321,7 @@ fn a_record_that_was_let_go_stays_until_its_sources_own_is_as_high() {
     assert_eq!(stored(), [seven.clone(), three.clone(), nine.clone()], "it binds the order of IDs");
     store.raise(&[(0, at(&numbering, 5_001))], 0).unwrap();
     assert_eq!(stored(), [seven.clone(), three.clone()]);
-    store.trim(&[(0, at(&numbering, 4_000))], 0).unwrap();
+    store.trim(&left(&numbering, at(&numbering, 4_000)), 0).unwrap();
     assert_eq!(stored(), [seven, three, nine], "a stop that left the source lower brings it back");
 }
 
