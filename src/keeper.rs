@@ -41,7 +41,7 @@ use snowbank_client::layout::Position;
 /// before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 
-/// Decides when which ceilings are written, and raises grants when they are durable.
+/// Decides which ceilings are written and when, and raises grants when they are durable.
 #[derive(Debug)]
 pub struct Keeper {
     sources: Vec<ManagedSource>,

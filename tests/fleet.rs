@@ -3,6 +3,8 @@
 
 #[path = "fleet/numbers.rs"]
 mod numbers;
+#[path = "fleet/outages.rs"]
+mod outages;
 #[path = "fleet/redis.rs"]
 mod redis;
 mod secure;

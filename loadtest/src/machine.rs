@@ -35,7 +35,7 @@ use processor::RunDelay;
 use stalls::{MIN_STALL_NS, Stall, Stalls};
 use threads::{OwnWaits, Threads};
 
-/// The sleep of a sleeper: short beside any stall that matters. It costs half a per cent of a core.
+/// The sleep of a sleeper: short in comparison with any stall that matters. It costs half a per cent of a core.
 const PERIOD: Duration = Duration::from_millis(1);
 
 /// The pause between two looks at the threads, which cost some thirty microseconds each.

@@ -147,6 +147,11 @@ impl<C: Coordinator> Member<C> {
         Member { coordinator, paths, state, holder, notes, draw, sources: Vec::new() }
     }
 
+    /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].
+    pub fn hurry(&mut self) {
+        self.coordinator.hurry();
+    }
+
     /// Returns whether its coordinator may lose the last writes.
     pub fn may_lose_writes(&self) -> bool {
         self.coordinator.may_lose_writes()

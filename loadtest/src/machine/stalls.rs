@@ -42,7 +42,7 @@ impl Stall {
     }
 }
 
-/// The fate of a request beside the stalls of the machine.
+/// The effect of the machine's stalls on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// No stall touched it.

@@ -213,7 +213,7 @@ mod tests {
         sources.iter().map(start).collect()
     }
 
-    /// Below which ID each worker ID of each ID space was granted, as records say.
+    /// Returns the bound of each worker ID of each ID space, by these records.
     fn bounds<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<(String, u64), u64> {
         let mut bounds = BTreeMap::new();
         for record in records {
@@ -234,7 +234,8 @@ mod tests {
         merge(stored.to_vec(), export.clone(), &owner(), &HostIdentity::default())
     }
 
-    /// An older program is to read it, whatever the format of its state: one of before this test knows 1 alone.
+    /// An older program must be able to read it, whatever the format of its state. Programs older than this
+    /// test know only format 1.
     #[test]
     fn an_export_is_of_the_first_format() {
         let directory = tempfile::tempdir().unwrap();
@@ -269,7 +270,7 @@ mod tests {
         assert_eq!(import(&[], left_in("another", 0, 5)), (None, 0));
         assert_eq!(import(&[left_in("an earlier one", 0, 3)], left_in("another", 0, 5)), (None, 0));
         assert_eq!(import(&[], left_in("this boot", 0, 5)), of_this_boot(5), "moved within one machine");
-        // What it takes the place of knew it.
+        // The record that it replaces had it.
         assert_eq!(import(&[left_in("this boot", 0, 3)], left_in("another", 0, 5)), of_this_boot(3));
         assert_eq!(import(&[left_in("this boot", 7, 3)], left_in("another", 0, 5)), of_this_boot(3));
     }
@@ -290,8 +291,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// However imports follow each other: what one leaves is as high as all that was there and all that came, a second time
-        /// changes nothing, and if two can be imported in either order, every start is the same after it.
+        /// After an import, bounds are as high as all earlier ones and all imported ones. A second import changes nothing.
+        /// If two exports can be imported in either order, every start is the same afterwards.
         #[test]
         fn imports_are_the_same_in_any_order_and_never_lower(
             stored in prop::collection::vec(any_record(), 0..3),

@@ -53,7 +53,8 @@ pub struct Record {
     pub retired: bool,
 }
 
-/// A record as the state file has it. Positions and IDs are texts, because JavaScript's numbers end at 2^53.
+/// A record as the state file has it. Positions and IDs are strings, because JavaScript's numbers end at
+/// 2^53.
 #[derive(Serialize, Deserialize)]
 struct Line {
     name: String,

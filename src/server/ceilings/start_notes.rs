@@ -39,7 +39,7 @@ pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<
     )))
 }
 
-/// The wait for a source's first tick up to which nobody has to act: requests wait for so long by default.
+/// A source's first tick that comes within this time needs no action: requests wait this long by default.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// Returns a note with the remedy if the clock is too far behind a source's start.

@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 
 use super::turn_state::READ_BYTES_MAX;
 
-/// The cost of a turn beside the bytes that it reads and writes: two system calls take as long as this many bytes of small
-/// requests and their replies.
+/// The cost of a turn apart from the bytes that it reads and writes: two system calls take as long as this many bytes of
+/// small requests and their replies.
 pub(super) const TURN_COST: usize = 1_024;
 
 /// The cost of busy connections' turns between two looks at the sockets: four turns that read and write as much as a turn
