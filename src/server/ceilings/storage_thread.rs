@@ -28,7 +28,7 @@ enum Job {
     Look,
 }
 
-/// What a clean stop leaves of each source, and wall − boot as it is believed then.
+/// The bounds that a clean stop leaves, and wall − boot as it is believed then.
 #[derive(Debug)]
 pub(super) struct Trim {
     pub(super) sources: Vec<Left>,
