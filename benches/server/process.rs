@@ -20,7 +20,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The daemon, with the options given beside those that every daemon here has, and a state directory of its own.
+    /// The daemon, with these options and those that every daemon here has, and a state directory of its own.
     pub(crate) fn daemon(options: &[&str]) -> io::Result<Process> {
         let directory = tempfile::tempdir()?;
         let state = directory.path().join("state");

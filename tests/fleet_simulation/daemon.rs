@@ -70,7 +70,7 @@ impl World {
         self.daemons.push(daemon);
     }
 
-    /// Makes a process whose first local ceiling is durable. Its grant was taken away so many times before.
+    /// Makes a process whose first local ceiling is durable. Its grant was taken away this many times before.
     pub(crate) fn daemon(
         &mut self,
         machine: usize,

@@ -43,7 +43,7 @@ impl Window {
             }
     }
 
-    /// Returns true if somebody else announced it.
+    /// Returns true if it was announced on the command line.
     pub(super) fn is_announced(&self) -> bool {
         self.announced_ns.is_some()
     }

@@ -31,7 +31,7 @@ pub struct Plan {
     /// By claimant, the furthest record of other worker IDs that it starts below, because a catch-up cannot follow it that
     /// far.
     pub passed_over: Vec<Option<Record>>,
-    /// The records that stay unchanged beside the claimants' records.
+    /// The other records, which stay unchanged.
     pub retired: Vec<Record>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Joined {
     taken: Vec<Option<Taken>>,
     /// The keys of the records whose bounds the coordinator holds.
     held: Vec<String>,
-    /// True if the coordinator did not answer, and a source goes on without it.
+    /// True if the coordinator did not answer, and a source continues without it.
     is_silent: bool,
     /// Lines for the operator, once the daemon has started.
     pub(crate) notes: Vec<Note>,

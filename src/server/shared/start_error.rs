@@ -56,7 +56,7 @@ pub enum StartError {
     NumberHeld(String),
 }
 
-/// The exit code of a refusal that stays until somebody changes something.
+/// The exit code of a refusal that stays until an operator changes something.
 const EXIT_CHANGE: u8 = 2;
 /// The exit code of a refusal that may pass by itself. Service managers start the daemon again.
 const EXIT_AGAIN: u8 = 3;
