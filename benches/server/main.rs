@@ -18,6 +18,7 @@ mod cpu;
 mod disk;
 mod echo;
 mod fairness;
+mod fleet;
 mod idle;
 mod load;
 mod moments;
@@ -79,6 +80,8 @@ enum Table {
     Buffer,
     /// Single IDs while the disk is slow
     Disk,
+    /// The first ID in a fleet, and single IDs while its etcd is slow
+    Fleet,
 }
 
 /// The length and number of measurements.
@@ -135,6 +138,9 @@ fn main() -> io::Result<()> {
     }
     if wants(Table::Disk) {
         disk::run(effort)?;
+    }
+    if wants(Table::Fleet) {
+        fleet::run(effort)?;
     }
     Ok(())
 }

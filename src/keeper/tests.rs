@@ -1,3 +1,4 @@
+mod fleet;
 mod joins;
 mod jumps;
 mod tickets;

@@ -12,6 +12,10 @@ use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
+/// The reason why the state's own numbers need the coordinator after a jump of the clocks.
+const AFTER_A_JUMP: &str = "the wall clock stands, was set, or the machine was restored from a snapshot since this state was \
+                            last written, so only the coordinator knows whether they are still its own";
+
 /// The machine and the state as a start finds them.
 #[derive(Clone, Copy)]
 pub(crate) struct Here<'a> {
@@ -134,44 +138,36 @@ impl Joined {
         };
         match (asked, own) {
             (Err(StartError::CoordinatorSilent(reason)), Some(own)) => {
-                self.resume_unseen(want, &own, here, reason)
+                self.start_unseen((want, source.is_lent()), &own, here, reason)
             }
             (asked, _) => asked,
         }
     }
 
-    /// Continues with the numbers that the state had while the coordinator is silent. If the clock has jumped since, the
-    /// machine may have been restored from a snapshot, perhaps twice. Then the start waits.
-    fn resume_unseen(
+    /// Starts with the numbers that the state had, while the coordinator is silent. If nothing shows that they are still
+    /// its own, the source waits. It also waits if the clock has jumped: the machine may have been restored from a
+    /// snapshot, perhaps twice.
+    fn start_unseen(
         &mut self,
-        want: Want<'_>,
+        (want, is_lent): (Want<'_>, bool),
         own: &WorkerSet,
         here: Here<'_>,
         reason: String,
     ) -> Result<Taken, StartError> {
-        if here.found.has_jumped(here.reading) {
-            return Err(StartError::CoordinatorSilent(after_a_jump(&want, own, &reason)));
-        }
-        let resumed = self.member.resume_unseen(want, own);
-        let resumed = resumed.ok_or_else(|| StartError::CoordinatorSilent(reason.clone()))?;
-        self.is_silent = true;
+        let has_jumped = here.found.has_jumped(here.reading);
+        let reason = if has_jumped { format!("{reason}; {AFTER_A_JUMP}") } else { reason };
+        let resumed = if has_jumped { None } else { self.member.resume_unseen(want, own) };
+        let effect = if resumed.is_some() { "goes on" } else { "waits, and hands out nothing," };
+        let Some(taken) = resumed.or_else(|| self.member.wait_for(want, own, is_lent)) else {
+            return Err(StartError::CoordinatorSilent(reason));
+        };
         self.notes.push(Note::Warning(format!(
-            "source {:?} goes on with {} without its coordinator: {reason}",
+            "source {:?} {effect} with {} without its coordinator: {reason}",
             want.source,
-            resumed.worker_ids.in_words()
+            taken.worker_ids.in_words()
         )));
-        Ok(resumed)
+        Ok(taken)
     }
-}
-
-/// Returns why a start waits for its coordinator though the state has its own worker IDs.
-fn after_a_jump(want: &Want<'_>, own: &WorkerSet, reason: &str) -> String {
-    format!(
-        "{reason}; source {:?} does not go on with {} meanwhile, because the wall clock stands, was set, or the machine was \
-         restored from a snapshot since this state was last written: correct the clock, or wait for the coordinator",
-        want.source,
-        own.in_words()
-    )
 }
 
 /// Returns the daemon's name for people: its machine and its process.
