@@ -13,8 +13,8 @@ use crate::{Effort, disk, moments};
 
 /// The time for etcd to answer at first.
 const ETCD_STARTS_WITHIN: Duration = Duration::from_secs(30);
-/// Ceilings rise often while single IDs are measured.
-const HORIZON: &str = "10s";
+/// Several times as long as a start takes at a slow coordinator, and short enough for raises while single IDs are measured.
+const HORIZON: &str = "40s";
 /// The delay of each answer of a slow coordinator.
 const DELAY: Duration = Duration::from_secs(2);
 
