@@ -37,11 +37,11 @@ use crate::source::Source;
 use snowbank_client::layout::Position;
 
 /// The most that the believed wall − boot may differ from the stored one. A clock that is slewed takes at least half an
-/// hour for such a change. It is far below every `max_step` that makes sense, so a start never holds a time that was
-/// believed before.
+/// hour for such a change. It is far below the step that is held, so a start never holds a time that was believed
+/// before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 
-/// Decides when which ceilings are written, and raises grants when they are durable.
+/// Decides which ceilings are written and when, and raises grants when they are durable.
 #[derive(Debug)]
 pub struct Keeper {
     sources: Vec<ManagedSource>,

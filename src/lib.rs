@@ -3,8 +3,8 @@
 //! Applications link the crate `snowbank-client` (clients/rust). This crate is the program `snowbank`. It publishes its
 //! modules only for its own tests and benchmarks, and promises nothing about them.
 //!
-//! Two one-way streets meet at the shard. A module imports only modules upstream of it, and `snowbank_client::layout`,
-//! which all may use.
+//! Two chains of modules meet at the shard: one makes IDs, the other serves them. A module imports only modules
+//! upstream of it, and `snowbank_client::layout`, which all may use.
 //!
 //! ```text
 //!  MAKE    clock ─▶ ceiling ─▶ source (cursor) ─▶ ┌───────────────┐
@@ -64,7 +64,7 @@
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
 //! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |
 //! | Who makes room when connections run out? | `server/net/lobby.rs`: the longest silent one that owes a token or a handshake |
-//! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in `config/daemon.rs`, and added sources |
+//! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in the tables of `config/`, and added sources |
 //! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
 //! | When does a check turn yellow or red, and back? | `admin/recent.rs` by what clients met, `admin/checks.rs` |

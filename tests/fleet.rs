@@ -1,6 +1,10 @@
 //! Daemons of one fleet on real coordinators, the same tests on each: who gets which worker number, and what outages and
 //! takeovers do.
 
+#[path = "fleet/numbers.rs"]
+mod numbers;
+#[path = "fleet/outages.rs"]
+mod outages;
 #[path = "fleet/redis.rs"]
 mod redis;
 mod secure;

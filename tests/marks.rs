@@ -103,7 +103,7 @@ fn id_of(value: &Value) -> u64 {
 /// Draws until the state says that more was granted than now.
 fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
     let bound = id_of(&machine.shown("state")["ceiling_id"]);
-    poll("an ID above the ceiling of before", || Some(one(daemon)).filter(|&id| id > bound))
+    poll("an ID above the earlier ceiling", || Some(one(daemon)).filter(|&id| id > bound))
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
     assert_eq!(
         (&mark["status"], &mark["next_start"]),
         (&"granted".into(), &"at_ceiling".into()),
-        "the one of before"
+        "the earlier one"
     );
     daemon.kill();
     disk.works();

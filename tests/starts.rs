@@ -2,6 +2,8 @@
 //! state.
 
 mod support;
+#[path = "starts/worker_sets.rs"]
+mod worker_sets;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -21,7 +21,7 @@ const STREAMING_CONNECTIONS: usize = 50;
 const STREAMED: u32 = 1_000;
 const SINGLES_EVERY: Duration = Duration::from_millis(1);
 const WARM: Duration = Duration::from_secs(2);
-/// From the begin of the stretch until the large requests are sent.
+/// From the start of the stretch until the large requests are sent.
 const LARGE_AFTER: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(effort: Effort) -> io::Result<()> {

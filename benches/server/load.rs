@@ -125,7 +125,7 @@ struct Meter<'a> {
     begin: Instant,
     end: Instant,
     sample: Option<Sample>,
-    /// The clocks at the begin of the stretch.
+    /// The clocks at the start of the stretch.
     started: (Instant, Duration, Duration),
     first_refusal: Option<String>,
 }

@@ -53,7 +53,7 @@ struct Arguments {
     /// Length of the measurement, after the warm-up [default: 10s]
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     length: Option<Time>,
-    /// Measure until so many IDs were asked for
+    /// Measure until this many IDs were requested
     #[arg(long, value_name = "IDS", conflicts_with = "length", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Closed loop: send as fast as answers come, instead of on a schedule

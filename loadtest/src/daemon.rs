@@ -18,12 +18,12 @@ use crate::scenario::Protocol;
 /// another daemon of this machine holds is refused by the daemon itself, and the next is tried.
 const WORKER_IDS: std::ops::RangeInclusive<u16> = 992..=1_023;
 
-/// The time limit of a daemon's start. It makes a file and waits for a tick: well under a second on a busy
-/// machine, too.
+/// The time limit of a daemon's start. A start makes a file and waits for a tick, which takes well under a second
+/// even on a busy machine.
 const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
-/// A daemon that was started here, and ends with this value; with this process too, however that ends,
-/// because its standard input does then.
+/// A daemon that was started here. It ends when this value is dropped. It also ends with this process, however that
+/// ends, because its standard input ends then.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
@@ -37,7 +37,7 @@ pub(crate) struct Daemon {
     directory: TempDir,
 }
 
-/// A process, where it listens, and where for the other protocol.
+/// A process, its address, and its address for the other protocol.
 type Listening = (Child, Endpoint, Option<Endpoint>);
 
 /// The ways to end a daemon.

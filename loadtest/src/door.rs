@@ -54,7 +54,7 @@ type Read<'a> = Result<Option<(Part<'a>, usize)>, Fault>;
 
 /// A protocol with the names that requests need.
 pub(crate) trait Door: fmt::Debug + Send + Sync {
-    /// Appends a request for so many IDs.
+    /// Appends a request for this many IDs.
     fn ask(&self, out: &mut Vec<u8>, count: u32);
 
     /// Reads the next part of a reply and appends its IDs to `runs`.

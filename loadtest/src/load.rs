@@ -68,7 +68,7 @@ pub(crate) struct Peer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub(crate) peer: usize,
-    /// Since the begin of the run.
+    /// Since the start of the run.
     pub(crate) at_ns: u64,
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum Message {
 /// An instant on both clocks.
 #[derive(Debug, Clone, Copy)]
 struct Now {
-    /// Since the begin of the run; 0 before it.
+    /// Since the start of the run; 0 before it.
     ns: u64,
     /// The wall clock, Unix microseconds.
     wall_us: i64,

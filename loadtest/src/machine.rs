@@ -5,8 +5,8 @@
 //!
 //! - A sleeper on each core notes timers that fire late. A sleeper that woke late although it did not wait for
 //!   its core shows that the core itself had stopped.
-//! - A thread of the generator or of the target that waited for a core was kept from it by something else,
-//!   as far as these threads together did not use the time. See [`threads`].
+//! - If a thread of the generator or of the target waited for a core, something else used it, except for the time
+//!   that these threads used together. See [`threads`].
 //!
 //! A request counts for the target only while no stall touches it. A target that takes the cores for itself
 //! has no such excuse, because its own processor time is subtracted.
@@ -35,7 +35,7 @@ use processor::RunDelay;
 use stalls::{MIN_STALL_NS, Stall, Stalls};
 use threads::{OwnWaits, Threads};
 
-/// The sleep of a sleeper: short beside any stall that matters. It costs half a per cent of a core.
+/// The sleep of a sleeper: short in comparison with any stall that matters. It costs half a per cent of a core.
 const PERIOD: Duration = Duration::from_millis(1);
 
 /// The pause between two looks at the threads, which cost some thirty microseconds each.
@@ -81,7 +81,7 @@ impl Watch {
         self.watched.threads().follow(owners);
     }
 
-    /// Ends the sleepers. Returns the generator's waits that are not among the stalls, and the largest share of a
+    /// Ends the sleepers. Returns the generator's waits that do not count as stalls, and the largest share of a
     /// core that one thread of the target used.
     pub(crate) fn end(self) -> (OwnWaits, Option<f64>) {
         self.watched.is_over.store(true, Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl Watched {
     }
 }
 
-/// Returns the stop of a core whose sleeper slept from one instant to another, and waited for it so long.
+/// Returns the stop of a core whose sleeper slept from one instant to another, and waited this long for the core.
 pub(crate) fn stop_of_core(from_ns: u64, until_ns: u64, waited_ns: u64) -> Option<Stall> {
     let late_ns = (until_ns - from_ns).saturating_sub(PERIOD.as_nanos() as u64);
     let lost_ns = late_ns.saturating_sub(waited_ns);

@@ -117,7 +117,7 @@ pub(crate) enum Fault {
     Closed { unanswered: usize, reason: Option<String> },
     /// Bytes that are no reply, or a reply to nothing.
     Unreadable(String),
-    /// A request had no answer for so long.
+    /// A request had no answer for this long.
     Silent { waited: Duration, unanswered: usize },
     /// More requests in flight than the documented bound.
     TooManyInFlight { bound: usize },
@@ -141,7 +141,7 @@ pub(crate) struct ChurnCounts {
 /// The end of an announced stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StallFigures {
-    /// From the begin of the stall until the target was seen to have closed the connection, if it did. The
+    /// From the start of the stall until the target was seen to have closed the connection, if it did. The
     /// connection was then opened again.
     pub(crate) closed_after: Option<Duration>,
     /// From the end of the stall until all that had been due on the connection was answered.
@@ -163,7 +163,7 @@ pub(crate) struct Counts {
     pub(crate) refused: RefusalsByCode,
     /// Requests of the warm-up that were refused, by code.
     pub(crate) warm_up_refused: RefusalsByCode,
-    /// Those still without an answer at the end.
+    /// Requests without an answer at the end.
     pub(crate) unanswered: u64,
     /// Requests that the announced outage took away: in flight on a connection that it ended, due while there was
     /// none, or refused.
@@ -194,7 +194,7 @@ pub(crate) struct Counts {
     /// The delay of the schedule when a fault ended the thread. It shows whether a target that fell behind
     /// had its load.
     pub(crate) late_at_fault: Duration,
-    /// The longest that the thread itself did not run when it should have.
+    /// The longest time for which the thread itself did not run when it should have.
     pub(crate) longest_pause: Duration,
     /// Processor time of the generator's threads.
     pub(crate) cpu: Duration,
@@ -209,7 +209,7 @@ pub(crate) struct Counts {
     /// The share of the time for which a processor quota held the generator back, its own daemon's use
     /// included.
     pub(crate) throttled_share: f64,
-    /// The last counted receipt, since the begin of the measurement.
+    /// The last counted receipt, since the start of the measurement.
     pub(crate) last_receipt: Duration,
     /// The distance between the two machines' clocks in the warm-up; 0 on one machine.
     pub(crate) clock_offset_us: i64,

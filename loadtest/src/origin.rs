@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Origin {
     /// When the program was started: RFC 3339, in UTC.
     pub(crate) started_at: String,
-    /// The command line, quoted so that a shell takes it again. No option takes a secret.
+    /// The command line, quoted so that it can be pasted into a shell. No option contains a secret.
     pub(crate) command_line: String,
     /// The version of the load test.
     pub(crate) generator_version: String,

@@ -33,7 +33,7 @@ use crate::schedule::{Schedule, Share};
 use crate::target::{Access, Conversation, GREETING_TIMEOUT, NoTarget};
 use samples::{Sampler, Samples};
 
-/// From the spawning of the threads to the begin of the run: all of them are waiting by then.
+/// From the spawning of the threads to the start of the run: all of them are waiting by then.
 const START_DELAY: Duration = Duration::from_millis(50);
 
 /// The name of a daemon's process.
@@ -63,7 +63,7 @@ pub(crate) struct Outcome {
     pub(crate) per_second: Option<u64>,
     /// The guarantees of the first target.
     pub(crate) promise: Promise,
-    /// From the begin of the measurement to its end, or to the last answer if that came later.
+    /// From the start of the measurement to its end, or to the last answer if that came later.
     pub(crate) elapsed: Duration,
     /// Runs of the same length that were put together into one.
     pub(crate) rounds: u32,

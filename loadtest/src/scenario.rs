@@ -83,7 +83,7 @@ pub(crate) enum Protocol {
 /// An announced outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outage {
-    /// From the begin of the measurement.
+    /// From the start of the measurement.
     pub(crate) at: Duration,
     pub(crate) cause: Cause,
 }
@@ -100,7 +100,7 @@ pub(crate) enum Cause {
 /// A client that hangs on purpose: one connection is not read for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClientStall {
-    /// From the begin of the measurement.
+    /// From the start of the measurement.
     pub(crate) at: Duration,
     pub(crate) length: Duration,
 }
@@ -119,7 +119,7 @@ pub(crate) enum Drive {
 pub(crate) enum Length {
     /// That long.
     For(Duration),
-    /// Until so many IDs were asked for.
+    /// Until this many IDs were requested.
     Ids(u64),
 }
 
@@ -165,7 +165,7 @@ impl Scenario {
         Access { endpoint, protocol: self.protocol, tls: self.tls.clone(), token: self.token.clone() }
     }
 
-    /// Returns the time from the begin of the run to the begin of the measurement.
+    /// Returns the time from the start of the run to the start of the measurement.
     pub(crate) fn measured_from(&self) -> Duration {
         match self.drive {
             Drive::Open { ramp, .. } => ramp + self.warm_up,
@@ -173,7 +173,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the time from the begin of the run to the begin of the announced outage.
+    /// Returns the time from the start of the run to the start of the announced outage.
     pub(crate) fn outage_at(&self) -> Option<Duration> {
         Some(self.measured_from() + self.outage?.at)
     }
@@ -186,7 +186,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the begin and the end of the announced stall, from the begin of the run.
+    /// Returns the start and the end of the announced stall, from the start of the run.
     pub(crate) fn stall(&self) -> Option<(Duration, Duration)> {
         let ClientStall { at, length } = self.client_stall?;
         let from = self.measured_from() + at;
@@ -204,7 +204,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the time from the begin of the run to the last request, if a time ends it.
+    /// Returns the time from the start of the run to the last request, if a time ends it.
     pub(crate) fn ends_at(&self) -> Option<Duration> {
         Some(self.measured_from() + self.measured_for()?)
     }

@@ -27,7 +27,7 @@ pub(crate) struct Share {
     pub(crate) threads: usize,
 }
 
-/// The instants at which one thread's requests are due, in nanoseconds from the begin of the run, ascending
+/// The instants at which one thread's requests are due, in nanoseconds from the start of the run, ascending
 /// without end.
 #[derive(Debug)]
 pub(crate) struct Schedule {

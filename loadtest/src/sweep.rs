@@ -33,23 +33,24 @@ use progress::Live;
 use search::{Answer, Bounds, Finding, Limit, Next, Phase, Search};
 use step::Step;
 
-/// The first step's requests per second without `--start`: far below the limit of any machine, and with steps
-/// of 5 s enough requests that ten of them decide the p99.9.
+/// The first step's requests per second without `--start`. This is far below the limit of any machine, and in
+/// a step of 5 s ten requests lie beyond the p99.9.
 const START_REQUESTS_PER_S: f64 = 2_000.0;
 
 /// The first step's share of the source's highest rate, so that scarce layouts have room to climb.
 const START_SHARE_OF_CEILING: f64 = 0.125;
 
-/// Between two steps, so that the one is over for the target when the next begins.
+/// The pause between two steps, so that the target has finished one when the next begins.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// A confirmation is this much longer than a step, so a rate that held by luck will not hold again.
+/// The factor by which a confirmation is longer than a step, so that a rate that held by luck does not hold
+/// again.
 const CONFIRM_LENGTH: u32 = 2;
 
 /// The options of a sweep.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// The command line and the machine, asked for before the first step.
+    /// The command line and the machine, read before the first step.
     pub(crate) origin: Origin,
     /// The run of each step but for its rate, length and address.
     pub(crate) scenario: Scenario,
@@ -82,7 +83,8 @@ pub(crate) struct SearchOptions {
     pub(crate) length: Time,
 }
 
-/// Steps smaller than these would be finer than any resolution, larger ones would skip the whole range.
+/// The bounds of `--factor`. Smaller steps would be finer than any resolution, and larger ones would skip the
+/// whole range.
 const FACTORS: std::ops::RangeInclusive<f64> = 1.01..=100.0;
 
 fn factor(text: &str) -> Result<f64, String> {

@@ -15,10 +15,10 @@ use crate::run::{self, CannotRun, Outcome, Progress};
 use crate::scenario::Scenario;
 use crate::verdict::Objectives;
 
-/// A machine that leaves an eighth of its time for a verdict gets one.
+/// The most rounds. A machine that is quiet for an eighth of the time gets a verdict.
 const MAX_ROUNDS: u32 = 8;
 
-/// A run, however often it was prolonged.
+/// A run with all its rounds.
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(crate) outcome: Outcome,

@@ -75,7 +75,7 @@ pub(crate) fn ms(time: Duration) -> String {
     format!("{} ms", fixed(time.as_secs_f64() * 1e3, 3))
 }
 
-/// Formats a number that is not negative with so many decimals, and its thousands apart.
+/// Formats a number that is not negative with this many decimals, and its thousands apart.
 pub(crate) fn fixed(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));

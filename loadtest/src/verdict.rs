@@ -3,10 +3,10 @@
 //! 1. A target that broke a promise fails.
 //! 2. A run that did not offer the load asked for, because the generator was the bottleneck, has no verdict.
 //! 3. A target that refused, or certainly was too slow, fails.
-//! 4. A target that was too slow, unless the generator was, has no verdict. All else passes.
+//! 4. A target that was too slow has no verdict if the generator may have been the cause. Every other run passes.
 //!
-//! A request counts for the target only until a stall of the machine touches it: see [`crate::machine`]. What
-//! the watch cannot see, a bare echo shows: see [`chance`].
+//! A request counts for the target only until a stall of the machine touches it: see [`crate::machine`]. A bare echo
+//! shows the stalls that the watch misses: see [`chance`].
 //!
 //! Response time counts from the intended instant, so the generator's own delays only make it longer: they
 //! cannot hide a miss. A missed objective certainly is the target's fault if the target's part alone misses
@@ -56,10 +56,10 @@ const MAX_LATE_SHARE: f64 = 0.01;
 /// long.
 pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
-/// A thread of the target that uses so much of a core has no more to give.
+/// The share of a core from which a thread of the target is busy, and can do no more.
 const BUSY_SHARE: f64 = 0.9;
 
-/// With less of the new connections opened, the load was not the one that was asked for.
+/// The share of new connections that must be opened. With fewer, the load was not the requested one.
 const MIN_OPENED_SHARE: f64 = 0.95;
 
 /// A rate this close to all that the source can hand out is the layout's limit.
@@ -255,7 +255,7 @@ impl Evidence<'_> {
     }
 
     /// Returns true if the target may be able to do more than a closed loop got from it: no thread of it was busy,
-    /// and its source had more IDs. Of a target on another machine only a busy generator shows that.
+    /// and its source had more IDs. For a target on another machine, only a busy generator shows that.
     pub(crate) fn is_lower_bound(&self) -> bool {
         let is_busy = self.target_busiest.is_some_and(|share| share >= BUSY_SHARE);
         let at_ceiling = self.per_second.is_some_and(|ceiling| self.ids_per_s >= ceiling as f64 * AT_CEILING);
@@ -306,8 +306,8 @@ fn not_offered(evidence: &Evidence<'_>, late: Option<String>) -> Vec<String> {
     reasons
 }
 
-/// Returns the reason if the generator stood still or was late, other than in stalls of the machine. What was due in
-/// a stall left after it, so the target had the whole load.
+/// Returns the reason if the generator stood still or was late, other than in stalls of the machine. Requests that
+/// were due in a stall left after it, so the target had the whole load.
 fn stood_or_late(evidence: &Evidence<'_>) -> Option<String> {
     let times = evidence.undisturbed;
     let pause = times.longest_pause.max(Duration::from_nanos(times.slip.max()));

@@ -145,6 +145,9 @@ _snowbank() {
             snowbank__subcmd__help__subcmd__state,export)
                 cmd="snowbank__subcmd__help__subcmd__state__subcmd__export"
                 ;;
+            snowbank__subcmd__help__subcmd__state,forget)
+                cmd="snowbank__subcmd__help__subcmd__state__subcmd__forget"
+                ;;
             snowbank__subcmd__help__subcmd__state,import)
                 cmd="snowbank__subcmd__help__subcmd__state__subcmd__import"
                 ;;
@@ -157,6 +160,9 @@ _snowbank() {
             snowbank__subcmd__state,export)
                 cmd="snowbank__subcmd__state__subcmd__export"
                 ;;
+            snowbank__subcmd__state,forget)
+                cmd="snowbank__subcmd__state__subcmd__forget"
+                ;;
             snowbank__subcmd__state,help)
                 cmd="snowbank__subcmd__state__subcmd__help"
                 ;;
@@ -168,6 +174,9 @@ _snowbank() {
                 ;;
             snowbank__subcmd__state__subcmd__help,export)
                 cmd="snowbank__subcmd__state__subcmd__help__subcmd__export"
+                ;;
+            snowbank__subcmd__state__subcmd__help,forget)
+                cmd="snowbank__subcmd__state__subcmd__help__subcmd__forget"
                 ;;
             snowbank__subcmd__state__subcmd__help,help)
                 cmd="snowbank__subcmd__state__subcmd__help__subcmd__help"
@@ -923,7 +932,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__help__subcmd__state)
-            opts="show export import"
+            opts="show export import forget"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -937,6 +946,20 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__help__subcmd__state__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__help__subcmd__state__subcmd__forget)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1295,7 +1318,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__state)
-            opts="-h --help show export import help"
+            opts="-h --help show export import forget help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1334,8 +1357,26 @@ _snowbank() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        snowbank__subcmd__state__subcmd__forget)
+            opts="-h --state-dir --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         snowbank__subcmd__state__subcmd__help)
-            opts="show export import help"
+            opts="show export import forget help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1349,6 +1390,20 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__state__subcmd__help__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__state__subcmd__help__subcmd__forget)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

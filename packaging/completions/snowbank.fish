@@ -209,11 +209,12 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "check" -d 'Check that the coordinator answers, and that it has this configuration\'s ID spaces'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "release" -d 'Free the number of a daemon that will not come back'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "forget" -d 'Drop worker IDs that no source has any more, once the clock is past all IDs granted to them'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l lock-dir -d 'The directory of the machine\'s worker-ID locks, with their marks' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l json -d 'Print one JSON object'
@@ -225,9 +226,12 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -l lock-dir -d 'The directory of the machine\'s worker-ID locks, with their marks' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from forget" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from forget" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "forget" -d 'Drop worker IDs that no source has any more, once the clock is past all IDs granted to them'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and not __fish_seen_subcommand_from set help" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and not __fish_seen_subcommand_from set help" -f -a "set" -d 'Store the highest number that was handed out: the source goes on above it'
@@ -260,4 +264,5 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "forget" -d 'Drop worker IDs that no source has any more, once the clock is past all IDs granted to them'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from ticket" -f -a "set" -d 'Store the highest number that was handed out: the source goes on above it'

@@ -234,7 +234,7 @@ mod tests {
         let (first, second) = (first.expect("a place"), second.expect("a place"));
         let before = second.pace(10, 1, NOW);
         let after = first.pace(20, 3, NOW);
-        // On a shard that still has the old configuration: a connection of before, and one that comes now.
+        // On a shard that still has the old configuration: an earlier connection, and one that comes now.
         let newcomer = second.pace(10, 1, NOW);
         for pace in [&before, &after, &newcomer] {
             assert!(Arc::ptr_eq(pace.newest(), &after));

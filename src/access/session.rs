@@ -87,7 +87,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Reserves the IDs at one more rate, by `due`. There may be fewer of them then, and later.
+    /// Reserves the IDs at one more rate, by `due`. This may lower their number and delay them.
     fn add(
         &mut self,
         pace: &Arc<Pace>,
@@ -194,7 +194,7 @@ impl Session {
     }
 
     /// Reserves IDs for a request that was read at `now` and must be answered by `due`, at the rates of its identity and of
-    /// its address. If `partial`, fewer are welcome.
+    /// its address. A `partial` request accepts fewer.
     ///
     /// # Errors
     /// One of the rates does not allow them by then. Nothing is reserved.

@@ -1,4 +1,4 @@
-//! The last hour in points of half a minute, for the page of somebody who opens it after something happened.
+//! The last hour in points of half a minute, for a page that is opened after something happened.
 
 use std::collections::VecDeque;
 

@@ -9,7 +9,7 @@
 //! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away from the shards.
 //! - `fetch`: asks another daemon for its status.
 //!
-//! This room knows nothing of sources, shards or the server: `server/health/status.rs` fills the struct.
+//! This module knows nothing of sources, shards or the server: `server/health/status.rs` fills the struct.
 
 mod checks;
 mod exposition;

@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn no_two_owners_are_the_same() {
-        // Though all that a process could be told apart by in itself is the same.
+        // The randomness of the process itself is the same each time.
         let mut drawn = std::collections::BTreeSet::new();
         for _ in 0..100 {
             fastrand::seed(7);

@@ -304,12 +304,12 @@ mod tests {
         assert_eq!(grant.ceiling(), Position(0));
     }
 
-    /// The thread that hears of a restored snapshot and the keeper's meet here.
+    /// Lets the thread that notices a restored snapshot race with the keeper's thread.
     #[test]
     fn a_ceiling_from_before_a_loss_is_not_granted_after_it() {
         let grants: Vec<Grant> = (0..20_000).map(|_| Grant::new(Position(1))).collect();
         let arrived = std::sync::atomic::AtomicUsize::new(0);
-        // Both come to each of them at the same time, so that at some they are amid each other.
+        // Both threads reach each grant at the same time, so that their steps interleave at some of them.
         let each_together = |act: fn(&Grant)| {
             for (index, grant) in grants.iter().enumerate() {
                 arrived.fetch_add(1, Ordering::SeqCst);

@@ -11,8 +11,7 @@ use snowbank_client::layout::{Layout, LayoutError, Tick, UnixMicros};
 
 const DAY_MS: i64 = 86_400_000;
 
-/// IDs may be a burst window old, and clocks differ: an epoch that is found in the first minute of a day is the day
-/// before.
+/// The time for which a day counts as not begun, because IDs may be a burst window old and clocks differ.
 const MARGIN_MS: i64 = 60_000;
 
 /// The answer, and the output of `--json`.

@@ -17,7 +17,7 @@ use snowbank_client::layout::UnixMicros;
 pub(super) struct Inputs {
     pub(super) config: Option<PathBuf>,
     pub(super) overrides: Overrides,
-    /// The default number of shards, as it was at the start: a limit set later changes no settings.
+    /// The default number of shards at the start. A CPU limit that is set later does not change it.
     pub(super) cores: NonZeroUsize,
     /// The addresses of inherited sockets, which replace the configured ones.
     pub(super) inherited: InheritedAddresses,

@@ -79,7 +79,7 @@ mod tests {
         close("closed", 0o700);
         let names =
             |files: Vec<(&'static str, PathBuf)>| files.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-        // The group of this user is called otherwise on some systems; root reads everything everywhere.
+        // The group of this user has another name on some systems. Root can read everything on all of them.
         if let Some(found) = unreadable_by("daemon", &files) {
             assert_eq!(names(found), ["key", "closed/file", "a file\n"]);
         }

@@ -19,9 +19,9 @@ pub(super) struct Stops {
 /// The part of a stop before the listeners close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// Load balancers get the time to notice.
+    /// The delay in which load balancers notice.
     Announced,
-    /// Somebody at a terminal, or a program that has ended, waits for nothing.
+    /// No delay: a person at a terminal, or the end of a parent process, does not wait for load balancers.
     AtOnce,
 }
 

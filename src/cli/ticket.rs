@@ -44,7 +44,7 @@ struct SetArguments {
     /// The highest number that was ever handed out; 0 if none was
     #[arg(value_parser = parse_value, allow_hyphen_values = true)]
     value: u64,
-    /// The source's increment. Needed beside a daemon of this machine that counts the same name by another offset
+    /// The source's increment. Needed if a daemon on this machine counts the same name with another offset
     #[arg(long, value_name = "N", default_value_t = 1)]
     increment: u64,
     /// The source's offset

@@ -20,7 +20,7 @@ use crate::sync::{AtomicI64, Ordering};
 use snowbank_client::layout::UnixMicros;
 
 /// Microseconds on a clock that counts from the machine's boot, never steps, and keeps running while the machine sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootMicros(pub i64);
 
 impl BootMicros {

@@ -73,26 +73,27 @@ settings! {
         listen: Vec<Address> = r#"["127.0.0.1:7660"]"# in Top, Restart("listeners are opened at the start"),
             |value| value.addresses();
 
-        /// Threads that serve connections, 1 to 256. "auto" is one for each core. Shards never wait for each other, so
-        /// more shards than cores only take turns.
+        /// Threads that serve connections, 1 to 256. "auto" is one for each core. More shards than cores are of no
+        /// use. Set fewer to leave cores to other programs.
         shards: Shards = r#""auto""# in Top, Restart("a connection stays on its shard's thread"),
             |value| value.or_word("auto", |value| value.count(1..=SHARDS_MAX as u64)).map(Shards::of);
 
-        /// "relaxed": IDs increase on each connection, and over connections to within burst_window. "strict": a request
-        /// sent after a reply was received gets larger IDs, on any connection.
+        /// "relaxed": IDs increase on each connection, and those of different connections are sorted to within
+        /// burst_window. "strict": a request sent after a reply was received gets larger IDs, on any connection.
         ///
-        /// Relaxed by default, because shards then hand out IDs without touching shared memory. The order holds for the
-        /// whole daemon, and INFO tells it to clients.
+        /// Relaxed by default, because shards then hand out IDs without touching shared memory. The order applies to
+        /// the whole daemon, and INFO reports it to clients.
         order: Order = r#""relaxed""# in Top, Restart("IDs already handed out are in the old order"),
             |value| value.choice(&[Order::Relaxed, Order::Strict].map(|order| (order.name(), order)));
 
-        /// The directory that keeps what must outlast a restart, above all the ceilings below which IDs may have been
+        /// The directory of the state that must outlast a restart, above all the ceilings below which IDs may have been
         /// handed out. It is created with mode 0700 if it is missing, and one daemon at a time uses it. A relative path
-        /// starts at this file's directory. "none" keeps nothing: uniqueness over restarts then rests on the clock alone.
+        /// starts at this file's directory. "none" keeps nothing: uniqueness over restarts then depends on the clock
+        /// alone.
         ///
         /// Empty: the first directory of $STATE_DIRECTORY, which systemd sets for a service, else "snowbank" in
-        /// $XDG_STATE_HOME or ~/.local/state. These outlast a boot, and the daemon can write there. Several daemons of
-        /// one user each need their own directory.
+        /// $XDG_STATE_HOME or ~/.local/state. These outlast a boot, and the daemon can write there. If one user runs
+        /// several daemons, each needs its own directory.
         state_dir: StateDirChoice = r#""""# in Top, Restart("the ceilings are kept there"),
             |value| value.path().map(StateDirChoice::from);
 
@@ -104,7 +105,8 @@ settings! {
         lock_dir: PathBuf = r#""/run/lock/snowbank""# in Top, Restart("the locks of worker IDs are held there"),
             |value| value.directory();
 
-        /// Permissions of Unix socket files, in octal. By default the daemon's user and group can connect.
+        /// Permissions of Unix socket files, in octal. A process that may write to the file can connect: by
+        /// default one of the daemon's user or group.
         unix_mode: FileMode = r#""0660""# in Top, Restart("socket files are made at the start"),
             |value| value.mode();
     }
@@ -146,10 +148,11 @@ settings! {
     pub struct Limits at (limits) {
         /// Connections open at once, 1 to 1,000,000. The daemon answers the next one with too_busy and closes it.
         ///
-        /// Where tokens are required, connections without one may hold an eighth of them, and 64 at least; so may TLS
-        /// handshakes. Beyond that, and when all are in use, the one that has been silent for longest gives way.
+        /// If tokens are required, connections without one may use an eighth of this number, and 64 at least. So may
+        /// TLS handshakes. If there are more, or all connections are in use, the one among them that has been silent
+        /// for longest is closed.
         ///
-        /// 10,000 idle connections fit in 10 MiB, and in the 20,000 open files that many systems allow.
+        /// 10,000 idle connections fit in 20 MiB, and in the 20,000 open files that many systems allow.
         max_connections: usize = "10000" in Table("limits"), Reload, |value| value.count(1..=1_000_000);
 
         /// Connections open at once from one address, 1 to 1,000,000; "off": as many as max_connections. The daemon answers
@@ -159,25 +162,28 @@ settings! {
         connections_per_address: Option<u32> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.count(1..=1_000_000));
 
-        /// The IDs per second that all connections of one address draw together, 1 to 4,294,967,295, and as many at once after
-        /// a second without a request. A request beyond it waits, and is answered with exhausted if its wait is too short.
-        /// Unix sockets have no address.
+        /// The most IDs per second that all connections of one address draw together, 1 to 4,294,967,295, or "off". After a
+        /// second without a request, a second's IDs are available at once. A request beyond the rate waits, and is answered
+        /// with exhausted if its wait is too short. Unix sockets have no address.
         ///
-        /// Off by default, as connections_per_address is. The rates of clients that show who they are: `[[identities]]`.
+        /// Off by default for the same reason as connections_per_address. `[[identities]]` has rates for clients with a
+        /// token or a certificate.
         rate_per_address: Option<u32> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.count(1..=u64::from(u32::MAX)));
 
         /// Bytes that all connections together may have queued, 1,048,576 (1 MiB) to 1,099,511,627,776: replies that clients
-        /// have not taken, and requests that have arrived in part. Each connection may have a share of what is left. One
-        /// that has more is not read until its client has taken its replies, and is closed after stall_timeout.
+        /// have not taken, and requests that have arrived in part. Each connection may use a share of the free rest. The
+        /// daemon stops reading from a connection that has more, until its client has taken its replies, and closes it after
+        /// stall_timeout.
         ///
-        /// Clients that read their replies have nothing queued. 128 MiB serve 400 clients that stand still for seconds with
-        /// the longest queue, and leave the daemon below the MemoryMax= of its unit with 50,000 connections.
+        /// Clients that read their replies have nothing queued. 128 MiB are enough for 400 clients that stop reading for
+        /// seconds with the longest queue. With 50,000 connections the daemon is then still below the MemoryMax= of its
+        /// unit.
         max_queued_bytes: usize = "134217728" in Table("limits"), Reload,
             |value| value.count(1_048_576..=1_099_511_627_776);
 
-        /// IDs per request, 1 to 4,294,967,295 (the protocol's 32 bits). The daemon admits a request only if its IDs
-        /// can be ready within its wait, so this bounds the work and the reply of one frame.
+        /// IDs per request, 1 to 4,294,967,295 (the protocol's 32 bits). This bounds the work and the reply that one
+        /// request can cause.
         ///
         /// A million is a quarter of a second of the twitter layout, and 8 MB if every ID is listed.
         max_count: NonZeroU32 = "1000000" in Table("limits"), Reload, |value| value.count(1..=u64::from(u32::MAX));
@@ -185,32 +191,33 @@ settings! {
         /// The longest that a request may wait, even if it asks for more; "0": no request waits. A request that names no
         /// time waits up to 1s, or two ticks of the layout if that is longer.
         ///
-        /// A backlog of more than ten seconds is better refused than queued.
+        /// A request that would wait longer than ten seconds is better refused than queued.
         max_wait: Duration = r#""10s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
 
-        /// The longest that a peer may leave something half done: a request that has begun to arrive, a TLS handshake,
-        /// replies that it does not take. Then the daemon closes the connection.
+        /// The longest time for which a peer may leave something unfinished: a request that has begun to arrive, a TLS
+        /// handshake, replies that it does not read. Then the daemon closes the connection.
         ///
-        /// A request has at most 1 KiB. Ten seconds outlast a garbage collector's pause and the retries of lost packets, so
-        /// only a dead or hostile peer needs longer. A handshake has five seconds at most.
+        /// Ten seconds outlast a garbage collector's pause and the retries of lost packets. Set less where dead peers must
+        /// go sooner, and more where clients pause for longer. A handshake has five seconds at most.
         stall_timeout: Duration = r#""10s""# in Table("limits"), Reload, |value| value.duration(MS..=HOUR);
 
-        /// The longest that a connection may be silent between requests; then the daemon closes it.
+        /// The longest time for which a connection may be silent between requests; then the daemon closes it.
         ///
-        /// Off by default: an idle connection costs under 1 KiB, and reopening it costs its client a round trip at the
-        /// worst moment.
+        /// Off by default: an idle connection costs under 2 KiB, and reopening it costs its client a round trip at the
+        /// worst moment. Set it if clients leak connections, or if a firewall drops idle ones without a notice.
         idle_timeout: Option<Duration> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.duration(SECOND..=720 * HOUR));
 
-        /// The time between the signal to stop (SIGTERM) and the stop. Until it is over the daemon serves as before, but
-        /// /readyz says 503, so that load balancers send their connections elsewhere. Only with an admin listener:
-        /// without one, nobody can ask. "0": no such time. SIGINT, or a second SIGTERM, stops at once.
+        /// The time between the signal to stop (SIGTERM) and the stop. Until then the daemon serves as before, but
+        /// /readyz returns 503, so that load balancers send their connections elsewhere. It applies only with an admin
+        /// listener, because nothing can ask /readyz without one. "0": no delay. SIGINT, or a second SIGTERM, stops at
+        /// once.
         ///
-        /// Load balancers ask every second or two. Set it to the time that yours takes to notice.
+        /// Load balancers ask every second or two. Set it to the time that yours takes to react.
         drain_delay: Duration = r#""3s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
 
-        /// The longest that a stop waits for clients to take their last replies; "0": not at all. Half of the ten seconds that
-        /// container runtimes give before they kill.
+        /// The longest time for which a stop waits for clients to take their last replies; "0": it does not wait. Five
+        /// seconds are half of the time that container runtimes give a process before they kill it.
         drain_timeout: Duration = r#""5s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
     }
 }
@@ -219,7 +226,7 @@ settings! {
     /// The rules for believing the machine's wall clock. A machine has one, so they hold for every source.
     pub struct ClockSettings at (clock) {
         /// The time that a forward step of the wall clock by more than a minute must last before the daemon believes it;
-        /// "0": the daemon believes steps at once. Until then time goes on at its own pace.
+        /// "0": the daemon believes steps at once. Until then the time in IDs advances at its normal speed.
         ///
         /// A wrong time server is mostly corrected or outvoted within a minute.
         step_hold: Duration = r#""60s""# in Table("clock"), Restart("it judges a step that is held"),
@@ -230,10 +237,10 @@ settings! {
 settings! {
     /// The tokens of clients.
     pub struct AuthSettings at (auth) {
-        /// A file of tokens, one on each line, 1 to 512 bytes. A client must send one of them before it asks for IDs.
-        /// "NAME: TOKEN" gives clients with that token an identity, see `[[identities]]`. In place of a token its SHA-256 may
-        /// stand, "sha256:" and 64 hex digits: `snowbank token` makes both. Empty lines and lines that start with # do not
-        /// count. A relative path starts at this file's directory; "credential:NAME" is systemd's credential of that name
+        /// A file of tokens, one on each line, 1 to 512 bytes. A client must send one of them before it asks for IDs. "NAME:
+        /// TOKEN" gives clients with that token an identity, see `[[identities]]`. Instead of a token, a line can have its
+        /// SHA-256, "sha256:" and 64 hex digits: `snowbank token` makes both. Empty lines and lines that start with # are
+        /// ignored. A relative path starts at this file's directory. "credential:NAME" is systemd's credential of that name
         /// (LoadCredential=). Tokens have a file of their own because more people can read command lines and configurations.
         ///
         /// A client has five seconds to send its token. It learns of a wrong one after a second.
@@ -246,9 +253,9 @@ settings! {
 settings! {
     /// The certificates of TLS listeners. They speak TLS 1.3, which TLS libraries have had since 2018.
     pub struct TlsSettings at (tls) {
-        /// The file of the certificate of "tls:" listeners, in PEM, followed by those that lead to its authority's. A
-        /// path or "credential:NAME", as of token_file. Clients compare its names with the address that they connect to.
-        /// The daemon refuses one that has expired, as clients would.
+        /// The file of the certificate of "tls:" listeners, in PEM, followed by the intermediate certificates. A path or
+        /// "credential:NAME", as for auth.token_file. Clients compare its names with the address that they connect to.
+        /// The daemon refuses an expired certificate, as clients would.
         certificate: Option<FileRef> = r#""""# in Table("tls"), Reload, |value| value.file();
 
         /// The file of the certificate's private key, in PEM without a passphrase: a path or "credential:NAME". Only
@@ -256,8 +263,8 @@ settings! {
         key: Option<FileRef> = r#""""# in Table("tls"), Reload, |value| value.file();
 
         /// A file of CA certificates in PEM: a path or "credential:NAME". If it is set, a client of a "tls:" listener
-        /// needs a valid certificate of one of them, with any name. Revocation lists are not read: use a
-        /// separate CA and certificates with a short life.
+        /// needs a valid certificate that one of these CAs signed, with any name. Revocation lists are not read: use
+        /// a separate CA and certificates with a short life.
         ///
         /// Empty: clients need no certificate.
         client_ca: Option<FileRef> = r#""""# in Table("tls"), Reload, |value| value.file();
@@ -272,8 +279,8 @@ settings! {
         /// (9660) of 127.0.0.1. With "tls:" in front it is HTTPS with the certificate of `[tls]`, and tls.client_ca
         /// applies. Empty: none.
         ///
-        /// Off by default because it needs no token: everyone who can connect sees what the daemon does, but can neither
-        /// fetch IDs nor change anything. The main thread serves it, so no client's request waits for it.
+        /// Off by default because it requires no token: everyone who can connect sees the daemon's status, but can
+        /// neither fetch IDs nor change anything. The main thread serves it, so no client's request waits for it.
         listen: Vec<Address> = r#""""# in Table("admin"), Restart("listeners are opened at the start"),
             |value| value.admin_addresses();
     }
@@ -291,9 +298,9 @@ settings! {
         format: LogFormat = r#""auto""# in Table("log"), Restart("the log was opened at the start"),
             |value| value.choice(&LogFormat::NAMES);
 
-        /// The least severe messages that are logged: "error" (the daemon hands out no IDs), "warn" (this may follow),
-        /// "info" (changes), "debug" or "trace". No level logs each request, and messages that repeat are limited, so
-        /// "info" is a few lines a day.
+        /// The least severe messages that are logged: "error" (the daemon hands out no IDs), "warn" (that may happen
+        /// soon), "info" (changes), "debug" or "trace". No level logs each request, and messages that repeat are
+        /// limited, so "info" is a few lines a day.
         level: LogLevel = r#""info""# in Table("log"), Reload, |value| value.choice(&LogLevel::NAMES);
     }
 }

@@ -46,7 +46,7 @@ fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
             Changed { key, from: shown(running, row, name), to: shown(wanted, row, name) }
         })
     });
-    // Of one that comes or goes, only that.
+    // Of an identity that is added or removed, only that is reported.
     let has_both = |change: &Changed| ![&change.from, &change.to].iter().any(|side| *side == "none");
     let is_shown = |change: &Changed| has_both(change) || change.key.ends_with(": name");
     changes.filter(|change| change.from != change.to && is_shown(change)).collect()

@@ -142,7 +142,7 @@ settings! {
     /// The door for clients of Redis.
     pub struct RespSettings at (resp) {
         /// The addresses where clients of Redis connect, as in listen: INCR with a source's name as key draws an ID. The
-        /// addresses of worker_ids, TLS, tokens and limits hold here too. Empty: none.
+        /// rules for worker_ids, TLS, tokens and limits apply here too. Empty: none.
         listen: Vec<Address> = r#""""# in Table("resp"), Restart(OPENED), |value| value.door_addresses();
 
         /// The source that SNOWBANK.NEXT draws from if it names none. Empty: the first.
@@ -154,7 +154,7 @@ settings! {
         /// redis-benchmark.
         any_key: Option<String> = r#""""# in Table("resp"), Reload, |value| value.source();
 
-        /// The form of INCR's reply: "integer" as Redis' own, "string" as text. SNOWBANK.NEXT always replies with texts.
+        /// The form of INCR's reply: "integer", as in Redis, or "string". SNOWBANK.NEXT always replies with strings.
         ///
         /// JavaScript's clients read integers above 2^53 inexactly, so that two IDs become one: choose "string" for them.
         replies: Replies = r#""integer""# in Table("resp"), Reload,
@@ -165,19 +165,19 @@ settings! {
 settings! {
     /// The door for clients of memcached.
     pub struct MemcachedSettings at (memcached) {
-        /// The addresses where clients of memcached and katsubushi connect, as in listen: each key of a get draws an ID, from
-        /// the source of that name, or else from the door's. Empty: none.
+        /// The addresses where clients of memcached and katsubushi connect, as in listen: each key of a get draws an ID,
+        /// from the source of that name or else from memcached.source. Empty: none.
         listen: Vec<Address> = r#""""# in Table("memcached"), Restart(OPENED), |value| value.door_addresses();
 
-        /// The source that clients draw from whose key is no source's name. Empty: the first.
+        /// The source of every key that is no source's name. Empty: the first.
         source: Option<String> = r#""""# in Table("memcached"), Reload, |value| value.source();
 
-        /// The source that such keys draw from, if it is another. Empty: memcached.source, because clients of katsubushi
-        /// send any key.
+        /// The same as memcached.source, under the name that the other doors have for it. It applies if both are
+        /// set. Empty: memcached.source, because clients of katsubushi send any key.
         any_key: Option<String> = r#""""# in Table("memcached"), Reload, |value| value.source();
 
-        /// Clients send a token. The protocol has no place for it, so true is refused beside auth.token_file; with false
-        /// everyone who can connect draws IDs.
+        /// Requires tokens here too if auth.token_file is set. The protocol cannot carry a token, so the daemon then
+        /// refuses to start with this door. With false it starts, and everyone who can connect draws IDs.
         tokens: bool = "true" in Table("memcached"), Reload, |value| value.boolean();
     }
 }
@@ -185,10 +185,11 @@ settings! {
 settings! {
     /// The door for clients of noeqd.
     pub struct NoeqdSettings at (noeqd) {
-        /// The addresses where clients of noeqd connect, as in listen: a byte asks for so many IDs. Empty: none.
+        /// The addresses where clients of noeqd connect, as in listen. A request is one byte, the number of IDs.
+        /// Empty: none.
         listen: Vec<Address> = r#""""# in Table("noeqd"), Restart(OPENED), |value| value.door_addresses();
 
-        /// The source that they draw from. Empty: the first.
+        /// The source of all requests. Empty: the first.
         source: Option<String> = r#""""# in Table("noeqd"), Reload, |value| value.source();
     }
 }

@@ -38,10 +38,10 @@ impl fmt::Display for Shards {
 /// The kind of a source's IDs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceKind {
-    /// Of the time and a worker ID, by a layout.
+    /// IDs made of the time and a worker ID, by a layout.
     #[default]
     Snowflake,
-    /// Of a counter.
+    /// Numbers of a counter.
     Ticket,
 }
 

@@ -7,7 +7,7 @@ use super::setting::{Change::Reload, Change::Restart, Section::Table};
 use crate::fleet::{CoordinatorKind, Endpoint};
 use snowbank_client::address::Address;
 
-/// Why the settings of the coordinator stay.
+/// The reason why a reload cannot change the settings of the coordinator.
 const HELD: &str = "the worker numbers are held there";
 
 const MS: Duration = Duration::from_millis(1);
@@ -41,34 +41,37 @@ settings! {
             |value| value.choice(&COORDINATORS);
 
         /// The coordinator's members, as "http://HOST:PORT" or "https://HOST:PORT" for etcd, "zookeeper://HOST:PORT" or
-        /// "zookeepers://HOST:PORT", "redis://HOST:PORT" or "rediss://HOST:PORT". The second of each is over TLS. All are
-        /// of one cluster, and the daemon asks the next one if one does not answer. Redis's may be its sentinels. Empty:
-        /// this machine. The ports are 2379, 2181 and 6379 by default.
+        /// "zookeepers://HOST:PORT", "redis://HOST:PORT" or "rediss://HOST:PORT". The second form of each is over TLS.
+        /// All must be of one cluster. If one does not answer, the daemon asks the next. For Redis they may be the
+        /// sentinels. Empty: this machine. The default ports are 2379, 2181 and 6379.
         endpoints: Vec<Endpoint> = "[]" in Table("fleet"), Restart(HELD),
             |value| value.endpoints();
 
-        /// The fleet's name at the coordinator, of the characters of a source's name. Daemons of one name share their
-        /// worker IDs, and have the same layouts.
+        /// The fleet's name at the coordinator, of the characters that a source's name may have. Daemons with one
+        /// fleet name share their worker IDs, and have the same layouts.
         name: String = r#""default""# in Table("fleet"), Restart(HELD), |value| value.name();
 
-        /// The time that a daemon serves while the coordinator is out of reach, 1s to 24h, and the time after which the
-        /// worker ID of a daemon that was killed is free for another one. At least four times max_ahead. The daemon
-        /// raises its ceiling at the coordinator when half of this is used up, so an outage finds at least half of it left.
+        /// The longest time that a daemon serves while the coordinator is out of reach, 1s to 24h, and the time after which
+        /// another daemon may take the worker ID of one that was killed. At least four times max_ahead. The daemon raises
+        /// its ceiling at the coordinator when half of this time is used up, so at least the other half is left when an
+        /// outage begins.
         ///
-        /// Five minutes outlast the restart of a coordinator, and a fleet of 1,000 numbers writes seven times a second.
+        /// Five minutes outlast the restart of a coordinator, and a fleet of 1,000 numbers then writes seven times a
+        /// second.
         horizon: Duration = r#""5m""# in Table("fleet"), Restart(HELD), |value| value.duration(SECOND..=DAY);
 
-        /// The user's name at the coordinator. Empty: it asks for none.
+        /// The user name at the coordinator. Empty: the coordinator requires none.
         user: String = r#""""# in Table("fleet"), Restart(HELD), |value| value.text();
 
-        /// The file of the user's password, in its first line: a path or "credential:NAME", as of auth.token_file.
+        /// The file with the user's password in its first line: a path or "credential:NAME", as for
+        /// auth.token_file.
         password_file: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
-        /// The file of the CA certificates that the certificate of an endpoint or a peer over TLS must come from. Empty: the
-        /// system's.
+        /// The file of the CA certificates that the daemon trusts for endpoints and peers over TLS. Empty: those of the
+        /// system.
         ca: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
-        /// The file of this daemon's certificate for the coordinator and the peers, in PEM, where they ask for one.
+        /// The file of this daemon's certificate in PEM, for a coordinator or peers that require one.
         certificate: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
         /// The file of that certificate's private key, in PEM without a passphrase.
@@ -76,20 +79,20 @@ settings! {
 
         /// The addresses where other daemons listen for clients, as in listen. A name stands for every daemon that it
         /// resolves to, and this daemon may be among them: all can have the same list. The daemon asks each of them at the
-        /// start and every ten seconds. It does not start if one has the same worker ID of the same IDs, and
-        /// reports it at once if both run. Empty: none.
+        /// start and every ten seconds. It does not start if a peer has the same worker ID with the same layout. If both
+        /// run already, both report it. Empty: none.
         ///
-        /// It proves nothing while a peer is out of reach, and a check says so. Only a coordinator keeps daemons
-        /// of several machines from the same worker IDs.
+        /// This proves nothing about a peer that is out of reach, and a check warns of that. Only a coordinator
+        /// prevents daemons on several machines from using the same worker ID.
         peers: Vec<Address> = r#""""# in Table("fleet"), Reload, |value| value.peers();
 
-        /// The file of the token that peers ask for, in its first line: a path or "credential:NAME", as of auth.token_file.
+        /// The file with the token for the peers in its first line: a path or "credential:NAME", as for auth.token_file.
         peers_token_file: Option<FileRef> = r#""""# in Table("fleet"), Reload, |value| value.file();
 
-        /// The difference to a peer's clock of which the daemon warns, 1ms to 24h.
+        /// The difference between this machine's clock and a peer's from which the daemon warns, 1ms to 24h.
         ///
-        /// IDs of different daemons are sorted by time only as well as their clocks agree, which with time synchronisation
-        /// is to milliseconds.
+        /// IDs of different daemons are sorted by time only as well as their clocks agree. Synchronised clocks agree to
+        /// milliseconds. Set it to the disorder that your applications can bear.
         clock_tolerance: Duration = r#""1s""# in Table("fleet"), Reload, |value| value.duration(MS..=DAY);
     }
 }

@@ -19,7 +19,8 @@ settings! {
         /// The name of this identity in logs, metrics and the token file: the characters of a source's name. A client
         /// has it by its token ("NAME: TOKEN" in auth.token_file) or by its certificate (certificate_names).
         ///
-        /// "anonymous" stands for every client without another identity. `sources = []` of it refuses those.
+        /// "anonymous" is the identity of every client without another one. With `sources = []` it may draw
+        /// no IDs.
         name: String = r#""anonymous""# in Identity, Reload, |value| value.name();
 
         /// The names of this identity's client certificates, as in their subjectAltName: DNS names, URIs, email or IP
@@ -31,8 +32,9 @@ settings! {
         sources: Option<Vec<String>> = r#""all""# in Identity, Reload,
             |value| value.or_word("all", |value| value.names());
 
-        /// The IDs per second that all its connections draw together, 1 to 4,294,967,295, and as many at once after a
-        /// second without a request. A request beyond it waits, and is answered with exhausted if its wait is too short.
+        /// The most IDs per second that all its connections draw together, 1 to 4,294,967,295, or "off". After a second
+        /// without a request, a second's IDs are available at once. A request beyond the rate waits, and is answered
+        /// with exhausted if its wait is too short.
         rate: Option<u32> = r#""off""# in Identity, Reload,
             |value| value.or_word("off", |value| value.count(1..=u64::from(u32::MAX)));
     }

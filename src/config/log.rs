@@ -18,13 +18,13 @@ pub enum LogFormat {
 pub enum LogLevel {
     /// Faults that keep the daemon from handing out IDs.
     Error,
-    /// And those that may come to that.
+    /// Also faults that may soon do so.
     Warn,
-    /// And changes.
+    /// Also changes.
     Info,
-    /// And details that help to find a cause.
+    /// Also details that help to find a cause.
     Debug,
-    /// And everything else.
+    /// Everything.
     Trace,
 }
 

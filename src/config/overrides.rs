@@ -22,7 +22,7 @@ use super::value::Value;
 pub struct Override {
     /// The setting, by its key with its section.
     pub key: String,
-    /// The texts given: one, but for settings that are lists.
+    /// The given strings: one, or several for a list.
     pub texts: Vec<String>,
     /// The option or variable, as errors name it: `--listen`, `SNOWBANK_LISTEN`.
     pub origin: String,
@@ -110,7 +110,7 @@ fn row_of(key: &str) -> Option<&'static Row> {
     rows().find(|row| row.full_key(None) == key)
 }
 
-/// Returns whether a setting takes several texts.
+/// Returns whether a setting is a list.
 fn is_list(key: &str) -> bool {
     ["fleet.endpoints", "fleet.peers"].contains(&key) || key.rsplit('.').next() == Some("listen")
 }

@@ -108,7 +108,7 @@ impl Reader {
         if tables.is_empty() {
             return;
         }
-        // No name until one is read: two sources without one, or with a wrong one, are not namesakes.
+        // No name until one is read, so that two sources without a name, or with a wrong one, do not count as having the same.
         let common = SourceSettings { name: String::new(), ..self.settings.sources.remove(0) };
         for (index, table) in tables.into_iter().enumerate() {
             self.settings.sources.push(common.clone());

@@ -64,7 +64,7 @@ fn all_addresses(settings: &Settings) -> impl Iterator<Item = (&'static str, &Ad
     all.flat_map(|(key, addresses)| addresses.iter().map(move |address| (key, address)))
 }
 
-/// A relative path in a file grows by the file's directory, which its parser did not know.
+/// Makes relative paths in a file start at the file's directory, which the parser did not know.
 fn check_sockets(settings: &Settings, findings: &mut Findings) {
     for (key, address) in all_addresses(settings) {
         if let Address::Unix(path) = address
@@ -79,7 +79,7 @@ fn check_sockets(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// TLS listeners have a certificate to show, and a certificate a key.
+/// Checks that TLS listeners have a certificate, and the certificate a key.
 fn check_tls(settings: &Settings, findings: &mut Findings) {
     let TlsSettings { certificate, key, client_ca } = &settings.tls;
     if findings.is_refused("tls.certificate") || findings.is_refused("tls.key") {
@@ -110,7 +110,7 @@ fn check_tls(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// No two listeners have one address. Each port 0 becomes a port of its own.
+/// Checks that no two listeners have the same address. Each port 0 becomes a port of its own.
 fn check_distinct(settings: &Settings, findings: &mut Findings) {
     let all: Vec<(&str, &Address)> =
         all_addresses(settings).filter(|(_, address)| !address.has_any_port()).collect();
@@ -137,7 +137,8 @@ fn is_same_place(left: &Address, right: &Address) -> bool {
     }
 }
 
-/// A protocol that has no place for a token is not open beside tokens, unless the operator says so.
+/// Checks that a door whose protocol cannot carry a token is closed if tokens are required, unless the
+/// operator allows it.
 fn check_tokens(settings: &Settings, findings: &mut Findings) {
     let door = &settings.memcached;
     if let Some(file) = settings.auth.token_file.as_ref().filter(|_| door.tokens && !door.listen.is_empty()) {
@@ -149,7 +150,7 @@ fn check_tokens(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// The sources that doors name exist.
+/// Checks that the sources exist that doors name.
 fn check_doors(settings: &Settings, findings: &mut Findings) {
     let names: Vec<&str> = settings.sources.iter().map(|source| &*source.name).collect();
     for Door { protocol, source, any_key } in settings.doors() {
@@ -161,7 +162,7 @@ fn check_doors(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// The settings of a fleet fit each other, and those of the sources fit them.
+/// Checks that the settings of a fleet fit each other, and those of the sources fit them.
 fn check_fleet(settings: &Settings, findings: &mut Findings) {
     let fleet = &settings.fleet;
     let lent = settings.sources.iter().position(SourceSettings::is_lent);
@@ -199,7 +200,8 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// A daemon that lives keeps its worker IDs: others may take them once its ceiling is within their `max_ahead`.
+/// Checks that the horizon is long enough for a running daemon to keep its worker IDs: others may take them
+/// once its ceiling is within their `max_ahead`.
 fn check_horizon(settings: &Settings, findings: &mut Findings) {
     let least = 4 * settings.sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
     if settings.fleet.is_used() && settings.fleet.horizon < least {
@@ -212,7 +214,7 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// A ticket source has a state: without one it would begin again at its first number.
+/// Checks that a ticket source has a state: without one it would begin again at its first number.
 fn check_state(settings: &Settings, findings: &mut Findings) {
     let ticket = settings.sources.iter().find(|source| source.is_ticket());
     if let Some(ticket) = ticket.filter(|_| settings.state_dir == StateDirChoice::None) {

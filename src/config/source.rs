@@ -21,12 +21,12 @@ pub const SOURCES_MAX: usize = 64;
 /// may fail or be slow before a request has to wait for one. A crash skips at most as much and the rest of a tick.
 const HORIZON: Duration = Duration::from_secs(3);
 
-/// Why the name of a running source stays, and a source its index.
+/// The reason why a reload cannot change the name or the index of a running source.
 pub(super) const PLACE: &str =
     "a source keeps its place and its name while the daemon runs; add others after the last";
-/// Why the layout and the worker IDs of a running source stay.
+/// The reason why a reload cannot change the layout and the worker IDs of a running source.
 const MADE_OF: &str = "its cursor and its ceiling are counted by it";
-/// Why the rules by which a running source claims stay.
+/// The reason why a reload cannot change the rules by which a running source claims.
 const CLAIMS: &str = "a running source claims by it on every core";
 
 const MS: Duration = Duration::from_millis(1);
@@ -40,24 +40,25 @@ settings! {
         /// different for each source. A file with `[[sources]]` must name each of them.
         name: String = r#""default""# in SourceAlone, Restart(PLACE), |value| value.name();
 
-        /// The kind of its IDs: "snowflake" makes them of the time and a worker ID, by a layout; "ticket" counts, as a table's
-        /// sequence does, and has no layout, no worker_ids and no other setting of the clock. A ticket source needs a state
-        /// (state_dir), and does not start before `snowbank ticket set` has said where it goes on.
+        /// The kind of its IDs: "snowflake" makes them of the time and a worker ID, by a layout. "ticket" counts, as a
+        /// sequence of a database does; it has no layout, no worker_ids and none of the settings of the clock. A ticket
+        /// source needs a state (state_dir), and does not start before `snowbank ticket set` has set the number from which
+        /// it continues.
         kind: SourceKind = r#""snowflake""# in SourceAlone, Restart(MADE_OF),
             |value| value.choice(&[SourceKind::Snowflake, SourceKind::Ticket].map(|kind| (kind.name(), kind)));
 
-        /// Of a ticket source, the distance between two IDs. With increment 2 and the offsets 1 and 2, two daemons give odd
-        /// and even numbers, and never the same one.
+        /// The distance between two IDs of a ticket source. With increment 2 and the offsets 1 and 2, two daemons hand out
+        /// odd and even numbers, and never the same one.
         increment: u64 = "1" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
 
-        /// Of a ticket source, its first ID: from 1 to increment. Daemons that number one table have the same increment and an
-        /// offset each.
+        /// The first ID of a ticket source, from 1 to increment. Daemons that number the same table have the same increment
+        /// and different offsets.
         offset: u64 = "1" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
 
         /// The fields of an ID: the name of a preset (`snowbank layout` lists them), a text such as
         /// "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657", or the same as a table.
         ///
-        /// Most libraries and tools can read twitter.
+        /// The default is twitter, because most libraries and tools can read it.
         layout: Layout = r#""twitter""# in Source, Restart(MADE_OF), |value| value.layout();
 
         /// The worker IDs that only this daemon uses: one (3), a range ("0-3"), a list ("0-3,8" or `[0, 8]`), or the layout's
@@ -81,31 +82,37 @@ settings! {
         worker_id_from: WorkerIdFrom = r#""given""# in Source, Restart(MADE_OF),
             |value| value.worker_id_from();
 
-        /// The number of worker IDs that the coordinator picks, 1 to 100. Each one adds its rate to the source's.
+        /// The number of worker IDs that the coordinator picks, 1 to 100. Each one adds its rate to the source's,
+        /// so set it by the rate that you need.
         worker_count: usize = "1" in Source, Restart(MADE_OF), |value| value.count(1..=SWAPS_MAX as u64);
 
-        /// The oldest that an ID may be. Unused ticks of this window answer bursts at once, and IDs of different connections are
-        /// out of order by at most as much. "0": only the current tick. At most max_ahead.
+        /// The greatest age of an ID when it is handed out, at most max_ahead. Bursts are answered at once from the unused
+        /// ticks of this window. IDs of different connections are out of order by at most this time. "0": only the current
+        /// tick.
         ///
         /// Ten milliseconds hold 40,000 IDs of the twitter layout, and clocks of different machines are further apart
-        /// anyway. With ticks of 1ms, less than 3ms loses ticks at full load, because a thread can wake up too late for
-        /// them: about half at "0". The daemon then promises only that half to requests that wait.
+        /// anyway. With ticks of 1ms, a window below 3ms loses IDs at full load, because a thread can wake up too late
+        /// for a tick: about half of them at "0". The daemon then promises only half of the rate to requests that wait.
         burst_window: Duration = r#""10ms""# in Source, Restart(CLAIMS),
             |value| value.duration(Duration::ZERO..=DURATION_MAX);
 
-        /// The furthest that IDs may be ahead of the wall clock, after it stepped back or after a crash. Beyond it the daemon refuses
-        /// requests and names the time to wait. At least four ticks of the layout (the default grows with them).
+        /// The longest time by which IDs may be ahead of the wall clock, after it stepped back or after a crash. Beyond it
+        /// the daemon refuses requests and names the time to wait. At least four ticks of the layout (the default grows with
+        /// them).
         ///
-        /// Time servers step a clock that they keep by less than ten seconds, and the time in an ID is still useful.
+        /// Time servers step a synchronised clock by less than ten seconds, and with an error of ten seconds the
+        /// time in an ID is still useful.
         max_ahead: Duration = r#""10s""# in Source, Restart(CLAIMS), |value| value.duration(MS..=DURATION_MAX);
 
-        /// When the wall clock steps back: "ride" goes on at half speed until the wall clock has caught up, "wait" refuses
-        /// requests until then. Ride by default: a corrected clock should not stop an application.
+        /// The reaction to a wall clock that steps back: "ride" continues at half speed until the wall clock has caught
+        /// up, "wait" refuses requests until then. Ride by default, because a corrected clock should not stop an
+        /// application. Wait is for applications that must never see an ID with a time in the future.
         on_step_back: OnStepBack = r#""ride""# in Source, Restart(CLAIMS),
             |value| value.choice(&[OnStepBack::Ride, OnStepBack::Wait].map(|choice| (choice.name(), choice)));
 
-        /// The start of the sequence after an idle tick: "spread" at a random place, "zero" at 0. Spread by default:
-        /// from 0, IDs at low load are all even, and tables sharded by them fill unevenly.
+        /// The first sequence number after an idle tick: "spread" is a random one, "zero" is 0. Spread by default:
+        /// with "zero", IDs at low load are all even, and tables sharded by them fill unevenly. Zero is for programs
+        /// that expect Snowflake's numbers.
         sequence_start: SequenceStart = r#""spread""# in Source, Restart(CLAIMS),
             |value| value.choice(&[SequenceStart::Spread, SequenceStart::Zero].map(|choice| (choice.name(), choice)));
     }

@@ -22,7 +22,7 @@ pub fn resolve_layout(text: &str) -> Result<Layout, String> {
     })
 }
 
-/// Returns the suggestion whose key is most like a name. Of equally alike keys the last one counts.
+/// Returns the suggestion whose key is most like a name. If several are equally alike, returns the last.
 pub(super) fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = (K, String)>) -> Option<String> {
     known
         .map(|(key, meant)| (strsim::normalized_damerau_levenshtein(name, key.as_ref()), meant))

@@ -47,7 +47,7 @@ pub(super) fn quoted(text: impl fmt::Display) -> String {
     format!("{:?}", text.to_string())
 }
 
-/// Returns texts as they are written in a configuration: an array.
+/// Returns strings as they are written in a configuration: an array.
 fn list(items: &[impl fmt::Display]) -> String {
     format!("[{}]", items.iter().map(quoted).collect::<Vec<_>>().join(", "))
 }
@@ -104,7 +104,7 @@ written! {
     LogLevel: |level| quoted(level.name());
 }
 
-/// Prints a number with its thousands apart: `4,096,000`.
+/// Prints a number with thousands separators: `4,096,000`.
 pub(crate) struct Grouped(pub(crate) u64);
 
 impl fmt::Display for Grouped {

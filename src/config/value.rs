@@ -137,7 +137,7 @@ impl<'v> Value<'v> {
 
     pub(super) fn count<T: FromStr>(self, allowed: RangeInclusive<u64>) -> Result<T, Refusal> {
         let count = match self.0.get_ref() {
-            // Options and variables are texts.
+            // Options and variables are strings.
             DeValue::String(text) => text.parse().ok(),
             _ => self.integer().and_then(|integer| u64::try_from(integer).ok()),
         };
@@ -160,7 +160,7 @@ impl<'v> Value<'v> {
     pub(super) fn boolean(self) -> Result<bool, Refusal> {
         match (self.0.get_ref().as_bool(), self.0.get_ref().as_str()) {
             (Some(choice), _) => Ok(choice),
-            // Variables of the environment are texts.
+            // Environment variables are strings.
             (None, Some("true")) => Ok(true),
             (None, Some("false")) => Ok(false),
             (None, _) => Err(self.refuse("true or false")),
@@ -206,8 +206,8 @@ impl<'v> Value<'v> {
             .ok_or_else(|| self.refuse("octal permission bits in quotes, from \"0000\" to \"0777\""))
     }
 
-    /// Reads one address or an array of them. The right ones count even beside wrong ones, so that mistakes between
-    /// settings are found in the same pass.
+    /// Reads one address or an array of them. Right ones are kept even if others are wrong, so that mistakes
+    /// between settings are found in the same pass.
     pub(super) fn addresses(self) -> Reading<Vec<Address>> {
         self.addresses_by(str::parse)
     }
@@ -289,7 +289,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Reads the names of certificates. The right ones count even beside wrong ones.
+    /// Reads the names of certificates. Right ones are kept even if others are wrong.
     pub(super) fn certificate_names(self) -> Reading<Vec<CertificateName>> {
         let Some(items) = self.0.get_ref().as_array() else {
             return Err(self.refuse("names in brackets, as in [\"billing.internal\"]")).into();

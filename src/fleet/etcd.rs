@@ -1,18 +1,18 @@
 //! etcd, through its JSON gateway (since version 3.4), because gRPC would need a protocol compiler.
 //!
-//! Each call is one request, which is tried at each endpoint once. A connection stays open between calls. A new connection
-//! first asks for the cluster, because a write must not reach another cluster.
+//! Each call is one request, first on the connection that is open, then on new ones to all endpoints. A new connection first
+//! asks for the cluster, because a write must not reach another cluster.
 
 mod base64;
 mod connection;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use self::connection::Connection;
 use super::endpoint::Endpoint;
-use super::line::{ANSWER_TIMEOUT, Access};
+use super::line::{self, ANSWER_TIMEOUT, Access, CONNECT_TIMEOUT, Patience};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
 use tokio::runtime::Runtime;
 
@@ -24,10 +24,6 @@ const UNAUTHENTICATED: u64 = 16;
 /// The message that comes with another code if users or roles were changed since the token was given.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
-/// The time that one of several endpoints has for a read before the next one is asked. So a lost number is noticed within
-/// two seconds even if an endpoint hangs.
-const READ_PATIENCE: Duration = Duration::from_secs(1);
-
 /// A client of etcd. Its calls block.
 pub(super) struct Etcd {
     access: Access,
@@ -38,8 +34,7 @@ pub(super) struct Etcd {
     token: Option<String>,
     /// The cluster's identity, and the endpoint that reported it first.
     cluster: Option<(String, usize)>,
-    /// The time for each answer.
-    patience: Duration,
+    patience: Patience,
 }
 
 /// The reason why one endpoint did not answer.
@@ -62,74 +57,58 @@ impl Etcd {
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (connection, token, cluster) = (None, None, None);
-        Ok(Etcd { access, runtime, current: 0, connection, token, cluster, patience: ANSWER_TIMEOUT })
+        Ok(Etcd { access, runtime, current: 0, connection, token, cluster, patience: Patience::long() })
     }
 
-    /// Makes one request that changes nothing. A slow endpoint delays it only briefly if there are others.
-    fn ask(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
-        if self.access.endpoints.len() > 1 {
-            self.patience = READ_PATIENCE;
-            let answered = self.call(path, body);
-            self.patience = ANSWER_TIMEOUT;
-            if answered.as_ref().map_or_else(|answer| answer.is_lasting, |_| true) {
-                return answered;
-            }
-        }
-        self.call(path, body)
-    }
-
-    /// Makes one request, at each endpoint once until one answers.
+    /// Makes one request, at one endpoint after the other until one answers.
     fn call(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
         if self.cluster.is_none() {
             self.compare_clusters()?;
         }
-        let (mut reasons, mut foreign) = (Vec::new(), 0);
-        for _ in 0..self.access.endpoints.len() {
-            let mut tried = self.try_call(path, body);
+        let endpoints = self.access.endpoints.len();
+        let mut faults = Vec::new();
+        for opens_within in line::tries(endpoints, self.connection.is_some()) {
+            let mut tried = self.try_call(path, body, opens_within);
             if matches!(tried, Err(Fault::Token)) {
                 self.token = None;
-                tried = self.try_call(path, body);
+                tried = self.try_call(path, body, opens_within);
             }
-            let reason = match tried {
+            let (reason, is_foreign) = match tried {
                 Ok(answer) => return Ok(answer),
                 Err(Fault::Lasting(reason)) => {
                     return Err(NoAnswer::lasting(format!("{}: {reason}", self.endpoint())));
                 }
-                Err(Fault::Foreign(reason)) => {
-                    foreign += 1;
-                    reason
-                }
-                Err(Fault::Endpoint(reason)) => reason,
-                Err(Fault::Token) => String::from("refuses its own token"),
+                Err(Fault::Foreign(reason)) => (reason, true),
+                Err(Fault::Endpoint(reason)) => (reason, false),
+                Err(Fault::Token) => (String::from("refuses its own token"), false),
             };
-            reasons.push(format!("{}: {reason}", self.endpoint()));
+            faults.push((format!("{}: {reason}", self.endpoint()), is_foreign));
             self.connection = None;
-            self.current = (self.current + 1) % self.access.endpoints.len();
+            self.current = (self.current + 1) % endpoints;
         }
+        let (reasons, foreign): (Vec<String>, Vec<bool>) =
+            faults.split_off(faults.len() - endpoints).into_iter().unzip();
         let reasons = reasons.join("; ");
-        let is_foreign = foreign == self.access.endpoints.len();
+        let is_foreign = foreign.into_iter().all(|is_foreign| is_foreign);
         Err(if is_foreign { NoAnswer::foreign(reasons) } else { NoAnswer::passing(reasons) })
     }
 
     /// Asks each endpoint that answers for its cluster. The first one stays connected.
     fn compare_clusters(&mut self) -> Result<(), NoAnswer> {
-        let patience = std::mem::replace(&mut self.patience, READ_PATIENCE);
-        let compared = (0..self.access.endpoints.len()).rev().try_for_each(|endpoint| {
+        (0..self.access.endpoints.len()).rev().try_for_each(|endpoint| {
             (self.current, self.connection) = (endpoint, None);
-            match self.verify() {
+            match self.verify(CONNECT_TIMEOUT) {
                 Err(Fault::Foreign(reason)) => {
                     Err(NoAnswer::lasting(format!("{}: {reason}", self.endpoint())))
                 }
                 _ => Ok(()),
             }
-        });
-        self.patience = patience;
-        compared
+        })
     }
 
     /// Asks the current endpoint for its cluster, which needs no permission.
-    fn verify(&mut self) -> Result<(), Fault> {
-        let answer = self.post_once("/v3/maintenance/status", &json!({}))?;
+    fn verify(&mut self, within: Duration) -> Result<(), Fault> {
+        let answer = self.post_once("/v3/maintenance/status", &json!({}), within)?;
         self.check_cluster(&answer)
     }
 
@@ -150,31 +129,23 @@ impl Etcd {
         &self.access.endpoints[self.current]
     }
 
-    fn try_call(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
+    fn try_call(&mut self, path: &str, body: &Value, opens_within: Option<Duration>) -> Result<Value, Fault> {
+        if self.connection.is_none() {
+            self.verify(opens_within.unwrap_or(ANSWER_TIMEOUT))?;
+        }
         if let (None, Some((name, password))) = (&self.token, &self.access.user) {
             let body = json!({ "name": name, "password": password });
-            let answer = self.post("/v3/auth/authenticate", &body)?;
+            let answer = self.post_once("/v3/auth/authenticate", &body, ANSWER_TIMEOUT)?;
             let token = answer["token"].as_str().map(str::to_owned);
             self.token = Some(token.ok_or_else(|| Fault::Endpoint(String::from("gave no token")))?);
         }
-        let answer = self.post(path, body)?;
+        let answer = self.post_once(path, body, self.patience.answer())?;
         self.check_cluster(&answer)?;
         Ok(answer)
     }
 
-    /// Posts to the current endpoint. If a connection that was open before has been closed, it uses a new one.
-    fn post(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
-        if self.connection.is_some() {
-            match self.post_once(path, body) {
-                Err(Fault::Endpoint(_)) => self.connection = None,
-                answered => return answered,
-            }
-        }
-        self.verify()?;
-        self.post_once(path, body)
-    }
-
-    fn post_once(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
+    /// Posts to the current endpoint, which has this long for its answer.
+    fn post_once(&mut self, path: &str, body: &Value, within: Duration) -> Result<Value, Fault> {
         let Etcd { access, runtime, current, connection, token, patience, .. } = self;
         let endpoint = &access.endpoints[*current];
         let exchange = async {
@@ -184,10 +155,12 @@ impl Etcd {
             let Some(open) = connection else { return Err(String::from("not connected")) };
             open.post(endpoint, path, body.to_string(), token.as_deref()).await
         };
-        let timed = runtime.block_on(async { tokio::time::timeout(*patience, exchange).await });
+        let began = Instant::now();
+        let timed = runtime.block_on(async { tokio::time::timeout(within, exchange).await });
+        patience.note(began.elapsed());
         let Ok(answered) = timed else {
             *connection = None;
-            return Err(Fault::Endpoint(format!("no answer within {patience:?}")));
+            return Err(Fault::Endpoint(format!("no answer within {within:?}")));
         };
         let (is_ok, text) = answered.map_err(Fault::Endpoint)?;
         let parsed: Result<Value, _> = serde_json::from_slice(&text);
@@ -274,6 +247,10 @@ fn transaction(swaps: &[Swap]) -> Value {
 }
 
 impl Coordinator for Etcd {
+    fn hurry(&mut self) {
+        self.patience.hurry();
+    }
+
     /// Its transactions are linearizable.
     fn reads_are_current(&self) -> bool {
         true
@@ -283,7 +260,7 @@ impl Coordinator for Etcd {
         let mut all = Vec::with_capacity(keys.len());
         for keys in keys.chunks(SWAPS_MAX) {
             let ranges: Vec<Value> = keys.iter().map(|key| range(key)).collect();
-            let answer = self.ask("/v3/kv/txn", &json!({ "success": ranges }))?;
+            let answer = self.call("/v3/kv/txn", &json!({ "success": ranges }))?;
             all.extend(values(&answer, keys.len())?);
         }
         Ok(all)
@@ -291,7 +268,7 @@ impl Coordinator for Etcd {
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
         let (key, end) = (base64::encode(prefix.as_bytes()), base64::encode(&end_of(prefix)));
-        let answer = self.ask("/v3/kv/range", &json!({ "key": key, "range_end": end }))?;
+        let answer = self.call("/v3/kv/range", &json!({ "key": key, "range_end": end }))?;
         answer["kvs"].as_array().into_iter().flatten().map(key_value).collect()
     }
 

@@ -1,9 +1,11 @@
 //! The connection to a coordinator: its endpoints, one connection at a time, and a deadline for each wait.
 //!
-//! Each call is tried at each endpoint once. A connection stays open between calls.
+//! A call first uses the connection that is open, then tries new ones at all endpoints. A connection stays open between
+//! calls.
 
 use std::fmt;
-use std::time::Duration;
+use std::iter::repeat_n;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -14,10 +16,16 @@ use super::endpoint::{CoordinatorKind, Endpoint};
 use snowbank_client::tls::{self, ClientFiles};
 
 /// The time to connect, TLS included: an endpoint whose machine is gone must not use up the time of the others.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time for an answer. It is far above a leader's election, and far below each horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The shortest time for an answer in a [hurry](Patience::hurry). A commit of a healthy coordinator takes far less.
+pub const ANSWER_MIN: Duration = Duration::from_millis(500);
+
+/// The factor by which an answer may be later than those before.
+const LATER_BY: u32 = 4;
 
 /// The longest answer: the keys of 30,000 numbers.
 pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -67,13 +75,64 @@ async fn connect_slowly(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dy
     Ok(Box::new(stream))
 }
 
-/// Waits for a part of an answer, at most [`ANSWER_TIMEOUT`].
-pub(super) async fn in_time<T>(part: impl Future<Output = std::io::Result<T>>) -> Result<T, Fault> {
-    match tokio::time::timeout(ANSWER_TIMEOUT, part).await {
+/// The time that an endpoint has for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    is_in_hurry: bool,
+    /// The time that answers took of late.
+    of_late: Duration,
+}
+
+impl Patience {
+    /// Returns the patience of a start or a command: [`ANSWER_TIMEOUT`].
+    pub(super) fn long() -> Self {
+        Patience { is_in_hurry: false, of_late: ANSWER_TIMEOUT }
+    }
+
+    /// From now on, gives up a connection whose answer is much later than those before. A connection that hangs must not
+    /// hide for long that a number is lost.
+    pub(super) fn hurry(&mut self) {
+        self.is_in_hurry = true;
+    }
+
+    /// Notes the time that an answer took, or that was waited for it. The time of an earlier answer fades by half, so that
+    /// the retry of a slow write has longer, although the answer between them was fast.
+    pub(super) fn note(&mut self, took: Duration) {
+        self.of_late = took.max(self.of_late / 2);
+    }
+
+    /// Returns the time for the next answer.
+    pub(super) fn answer(&self) -> Duration {
+        match self.is_in_hurry {
+            true => self.of_late.saturating_mul(LATER_BY).clamp(ANSWER_MIN, ANSWER_TIMEOUT),
+            false => ANSWER_TIMEOUT,
+        }
+    }
+}
+
+/// Returns for each try of a call the longest time to open its connection, if it is limited as a whole. The first try is on
+/// the connection that is open. Of several endpoints, one that hangs must not use up the time of the others: only the last
+/// round waits for slow ones.
+pub(super) fn tries(endpoints: usize, is_open: bool) -> impl Iterator<Item = Option<Duration>> {
+    let short = if endpoints > 1 { endpoints } else { 0 };
+    let open = is_open.then_some(None).into_iter();
+    open.chain(repeat_n(Some(CONNECT_TIMEOUT), short)).chain(repeat_n(None, endpoints))
+}
+
+/// Waits for a part of an answer, at most this long.
+pub(super) async fn in_time<T>(
+    limit: Duration,
+    part: impl Future<Output = std::io::Result<T>>,
+) -> Result<T, Fault> {
+    match tokio::time::timeout(limit, part).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(Fault::Endpoint(error.to_string())),
-        Err(_) => Err(Fault::Endpoint(format!("no answer within {ANSWER_TIMEOUT:?}"))),
+        Err(_) => Err(late(limit)),
     }
+}
+
+fn late(limit: Duration) -> Fault {
+    Fault::Endpoint(format!("no answer within {limit:?}"))
 }
 
 /// The reason why one endpoint did not answer.
@@ -87,8 +146,11 @@ pub(super) enum Fault {
 
 /// A connection to a member of a coordinator.
 pub(super) trait Session: Sized {
-    /// Connects and logs in.
+    /// Connects and logs in. Each part of an answer has [`ANSWER_TIMEOUT`].
     async fn open(access: &Access, endpoint: &Endpoint) -> Result<Self, Fault>;
+
+    /// Sets the time for each part of an answer.
+    fn set_patience(&mut self, patience: Duration);
 }
 
 /// The connection to a coordinator whose sessions have this type.
@@ -98,28 +160,25 @@ pub(super) struct Line<S> {
     /// The endpoint that answered last.
     current: usize,
     session: Option<S>,
+    pub(super) patience: Patience,
 }
 
 impl<S: Session> Line<S> {
     /// Makes a line. It connects at its first call.
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Line { access, runtime, current: 0, session: None })
+        Ok(Line { access, runtime, current: 0, session: None, patience: Patience::long() })
     }
 
-    /// Makes one exchange, at each endpoint once until one answers.
+    /// Makes one exchange, at one endpoint after the other until one answers.
     pub(super) fn call<T>(
         &mut self,
         exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
     ) -> Result<T, NoAnswer> {
+        let endpoints = self.access.endpoints.len();
         let mut reasons = Vec::new();
-        for _ in 0..self.access.endpoints.len() {
-            let had_session = self.session.is_some();
-            let mut tried = self.try_call(&exchange);
-            if had_session && matches!(tried, Err(Fault::Endpoint(_))) {
-                // The connection that was open before may have been closed.
-                tried = self.try_call(&exchange);
-            }
+        for opens_within in tries(endpoints, self.session.is_some()) {
+            let tried = self.try_call(&exchange, opens_within);
             let endpoint = &self.access.endpoints[self.current];
             match tried {
                 Ok(answer) => return Ok(answer),
@@ -128,23 +187,81 @@ impl<S: Session> Line<S> {
                 }
                 Err(Fault::Endpoint(reason)) => reasons.push(format!("{endpoint}: {reason}")),
             }
-            self.current = (self.current + 1) % self.access.endpoints.len();
+            self.current = (self.current + 1) % endpoints;
         }
-        Err(NoAnswer::passing(reasons.join("; ")))
+        Err(NoAnswer::passing(reasons.split_off(reasons.len() - endpoints).join("; ")))
     }
 
     /// Makes one exchange at the current endpoint. A session stays only after an answer.
-    fn try_call<T>(&mut self, exchange: &impl AsyncFn(&mut S) -> Result<T, Fault>) -> Result<T, Fault> {
-        let (endpoint, session) = (&self.access.endpoints[self.current], self.session.take());
-        let (session, answer) = self.runtime.block_on(async {
-            let mut session = match session {
+    fn try_call<T>(
+        &mut self,
+        exchange: &impl AsyncFn(&mut S) -> Result<T, Fault>,
+        opens_within: Option<Duration>,
+    ) -> Result<T, Fault> {
+        let Line { access, runtime, current, session, patience } = self;
+        let endpoint = &access.endpoints[*current];
+        let (opened, answer) = runtime.block_on(async {
+            let mut opened = match session.take() {
                 Some(session) => session,
-                None => S::open(&self.access, endpoint).await?,
+                None => open(access, endpoint, opens_within, patience).await?,
             };
-            let answer = exchange(&mut session).await?;
-            Ok((session, answer))
+            opened.set_patience(patience.answer());
+            let began = Instant::now();
+            let answer = exchange(&mut opened).await;
+            patience.note(began.elapsed());
+            Ok((opened, answer?))
         })?;
-        self.session = Some(session);
+        *session = Some(opened);
         Ok(answer)
+    }
+}
+
+/// Opens a session. The time that it takes shows how slow the coordinator is.
+async fn open<S: Session>(
+    access: &Access,
+    endpoint: &Endpoint,
+    within: Option<Duration>,
+    patience: &mut Patience,
+) -> Result<S, Fault> {
+    let began = Instant::now();
+    let opened = S::open(access, endpoint);
+    let opened = match within {
+        None => opened.await,
+        Some(limit) => tokio::time::timeout(limit, opened).await.unwrap_or_else(|_| Err(late(limit))),
+    };
+    patience.note(began.elapsed());
+    opened
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_hangs_is_given_up_soon_and_a_slow_coordinator_is_waited_for() {
+        let mut patience = Patience::long();
+        assert_eq!(patience.answer(), ANSWER_TIMEOUT, "a start waits");
+        patience.hurry();
+        let mut after = |took_ms| {
+            patience.note(Duration::from_millis(took_ms));
+            patience.answer().as_millis()
+        };
+        (0..5).for_each(|_| _ = after(1));
+        assert_eq!(after(1), 500);
+        assert_eq!(after(200), 800);
+        assert_eq!([after(1), after(1)], [500, 500]);
+        // Each write takes a second, and each new connection a millisecond.
+        assert_eq!([after(500), after(1)], [2_000, 1_000]);
+        assert_eq!([after(1_000), after(1)], [4_000, 2_000]);
+        assert_eq!([after(2_000), after(100_000)], [5_000, 5_000]);
+    }
+
+    #[test]
+    fn an_endpoint_that_hangs_delays_the_others_briefly() {
+        let short = Some(CONNECT_TIMEOUT);
+        let all = |endpoints, is_open| tries(endpoints, is_open).collect::<Vec<_>>();
+        assert_eq!(all(1, false), [None]);
+        assert_eq!(all(1, true), [None, None]);
+        assert_eq!(all(2, true), [None, short, short, None, None]);
     }
 }

@@ -7,7 +7,7 @@ mod want;
 
 use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
-use super::rules::{Holding, Loss, Seen};
+use super::rules::{self, Holding, Loss, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
 
 pub use want::{JoinError, Taken, Want};
@@ -147,6 +147,11 @@ impl<C: Coordinator> Member<C> {
         Member { coordinator, paths, state, holder, notes, draw, sources: Vec::new() }
     }
 
+    /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].
+    pub fn hurry(&mut self) {
+        self.coordinator.hurry();
+    }
+
     /// Returns whether its coordinator may lose the last writes.
     pub fn may_lose_writes(&self) -> bool {
         self.coordinator.may_lose_writes()
@@ -180,6 +185,29 @@ impl<C: Coordinator> Member<C> {
             }
         }
         Raised::from(bounds.iter().try_for_each(|&bound| self.write(bound, false)))
+    }
+
+    /// Returns for each of these stretches of numbers, of the ID space of the source of this index, whether the coordinator
+    /// holds its bound at all their keys.
+    ///
+    /// # Errors
+    /// The coordinator did not answer.
+    pub fn holds(&mut self, source: usize, stretches: &[(Vec<u64>, u64)]) -> Result<Vec<bool>, NoAnswer> {
+        let Some(place) = self.sources.iter().find(|held| held.index == source).map(|held| held.place) else {
+            return Ok(vec![false; stretches.len()]);
+        };
+        let key = |&number| self.paths.number(place, number);
+        let keys: Vec<String> = stretches.iter().flat_map(|(numbers, _)| numbers).map(key).collect();
+        let mut found = self.coordinator.read(&keys)?.into_iter();
+        let mut is_held = |id_bound| {
+            let key = found.next().flatten().and_then(|stored| NumberKey::parse(&stored.text).ok());
+            rules::holds(key.as_ref(), id_bound)
+        };
+        // Each stretch takes all its keys.
+        let all = |(numbers, id_bound): &(Vec<u64>, u64)| {
+            numbers.iter().fold(true, |held, _| is_held(*id_bound) && held)
+        };
+        Ok(stretches.iter().map(all).collect())
     }
 
     /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free at once. The state must

@@ -31,7 +31,7 @@ use std::io;
 
 pub use endpoint::{CoordinatorKind, Endpoint, WrongEndpoint};
 pub use key::{KeyError, Marker, NumberKey, Paths};
-pub use line::Access;
+pub use line::{ANSWER_MIN, Access};
 pub use member::{Bound, JoinError, Member, Raised, Taken, Want};
 pub use notes::{Note, Notes};
 pub use operator::{Entry, Operator, OperatorError};
@@ -110,6 +110,10 @@ pub type AnyCoordinator = Box<dyn Coordinator>;
 ///
 /// A write without an answer may have been done, or be done later. Reads may lag behind writes.
 pub trait Coordinator: Send {
+    /// From now on, gives up a connection whose answer is late, and asks on another one. So a daemon soon notices that a
+    /// number is lost.
+    fn hurry(&mut self) {}
+
     /// Reads keys, in their order.
     ///
     /// # Errors
@@ -143,6 +147,10 @@ pub trait Coordinator: Send {
 }
 
 impl Coordinator for AnyCoordinator {
+    fn hurry(&mut self) {
+        (**self).hurry();
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
         (**self).read(keys)
     }

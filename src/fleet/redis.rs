@@ -102,6 +102,10 @@ fn entry(reply: &Reply) -> Option<(&str, Stored)> {
 }
 
 impl Coordinator for Redis {
+    fn hurry(&mut self) {
+        self.0.patience.hurry();
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
         let Some(first) = keys.first() else { return Ok(Vec::new()) };
         let fields: Vec<&str> = keys.iter().map(|key| split(key).1).collect();

@@ -79,6 +79,11 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
     Err(Held { key: Box::new(key.clone()), free_at })
 }
 
+/// Returns whether the coordinator holds a bound for the next holder of the number: a state's record of it may go.
+pub fn holds(key: Option<&NumberKey>, id_bound: u64) -> bool {
+    key.is_some_and(|key| key.id_bound >= id_bound)
+}
+
 /// Returns how far a key's holder may be above the key's bound: a horizon, if its last raises may be lost.
 pub fn margin(may_lose_writes: bool, key: &NumberKey, horizon: Duration) -> Duration {
     if may_lose_writes && !key.released { horizon } else { Duration::ZERO }

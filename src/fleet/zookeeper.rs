@@ -19,7 +19,7 @@ const SET_DATA: i32 = 5;
 const GET_CHILDREN: i32 = 8;
 const SYNC: i32 = 9;
 const MULTI: i32 = 14;
-/// The kind of a result that is an error, and of the end of all.
+/// The kind of a result that is an error, and of the mark after the last result.
 const ERROR: i32 = -1;
 
 /// All permissions.
@@ -171,6 +171,10 @@ async fn swap(session: &mut Session, swaps: &[Swap]) -> Result<Option<Swapped>, 
 }
 
 impl Coordinator for ZooKeeper {
+    fn hurry(&mut self) {
+        self.0.patience.hurry();
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
         let paths: Vec<&str> = keys.iter().map(String::as_str).collect();
         let nodes = self.0.call(async |session| read(session, &paths).await)?;

@@ -6,7 +6,7 @@ const DIGITS_MAX: usize = 20;
 /// The end of the digits, behind a byte for the kind of a line.
 const END: usize = 1 + DIGITS_MAX;
 
-/// The part of a number whose digits are made alone if the others are those of the number before.
+/// The modulus for the last digits of a number. Only these are made again if the others have not changed.
 const TAIL: u64 = 10_000;
 
 /// A number in decimal digits, and its line end.

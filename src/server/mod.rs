@@ -15,7 +15,8 @@
 //! - `ceilings`: starts sources above their stored ceilings, and raises these on the keeper's thread.
 //! - `health`: counters, heartbeats, the daemon's status, and rate-limited log lines.
 //! - `restored`: notices that the machine was restored from a snapshot.
-//! - `shared`: types of several rooms: the state that all threads share, the live configuration, wake-ups.
+//! - `shared`: types that several of these modules use: the state that all threads share, the live
+//!   configuration, wake-ups.
 
 mod ceilings;
 mod health;

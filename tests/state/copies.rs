@@ -34,7 +34,7 @@ impl Machine {
 /// Draws until the state says that more was granted than now, and gives the last ID.
 fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
     let (mut wire, bound) = (daemon.connect(), machine.shown().bound);
-    poll("an ID above the ceiling of before", || Some(one(&mut wire)).filter(|&id| id > bound))
+    poll("an ID above the earlier ceiling", || Some(one(&mut wire)).filter(|&id| id > bound))
 }
 
 #[test]

@@ -153,3 +153,48 @@ fn a_start_that_fails_later_gives_back_what_it_was_granted() {
     let shown = machine.shown();
     assert!(shown.clean && twitter_unix_ms(shown.bound) <= unix_ms() + 2, "{shown:?}");
 }
+
+#[test]
+fn worker_ids_that_no_source_has_are_forgotten_once_the_clock_is_past_them() {
+    let machine = Machine::new();
+    let workers = |expected: &[&str]| {
+        let output = machine.command(&["show", "--json"]);
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let sources = answer["sources"].as_array().expect("a list");
+        let found: Vec<_> =
+            sources.iter().map(|source| source["worker_ids"].as_str().expect("IDs")).collect();
+        assert_eq!(found, expected);
+    };
+    let forget = || {
+        let Output { status, stdout, stderr } = machine.command(&["forget"]);
+        (status.code(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+    };
+    assert_eq!(forget().0, Some(1), "no state");
+    let mut last = 0;
+    for worker in [1, 2, 3] {
+        let toml = format!("worker_ids = {worker}\nmax_ahead = \"202ms\"");
+        let daemon = machine.setup().config(&toml).start();
+        last = one(&mut daemon.connect());
+        let (code, text) = forget();
+        assert!(code == Some(1) && text.contains("in use"), "{text}");
+        daemon.stop();
+    }
+    workers(&["1", "2", "3"]);
+    let ahead = |record: &mut serde_json::Value| {
+        if record["worker_ids"] == "2" {
+            // An hour ahead: 3,600,000 ms of 4,096 IDs.
+            let [ceiling, bound] =
+                ["ceiling", "id_bound"].map(|key| record[key].as_str().unwrap().parse().unwrap());
+            let (ceiling, bound): (u64, u64) = (ceiling, bound);
+            record["ceiling"] = (ceiling + (3_600_000 << 12)).to_string().into();
+            record["id_bound"] = (bound + (3_600_000 << 22)).to_string().into();
+        }
+    };
+    records::edit(&machine.state(), ahead);
+    let (code, text) = forget();
+    assert!(code == Some(1) && text.contains("worker ID 2") && text.contains("run this again"), "{text}");
+    assert!(text.contains("forgot source \"default\", worker ID 1"), "{text}");
+    workers(&["2", "3"]);
+    let daemon = machine.setup().config("worker_ids = 3").start();
+    assert!(one(&mut daemon.connect()) > last);
+}

@@ -123,7 +123,7 @@ fn nothing_is_granted_before_both_copies_are_on_the_disk() {
     let before = disk.calls().len();
     let syncs = || disk.calls()[before..].iter().filter(|call| *call == "sync ceilings").count();
     poll("the second copy's sync", || (syncs() == 2).then_some(()));
-    // The first copy says more by now, and nothing of it may be used: the ceiling of before is met.
+    // The first copy has a higher ceiling by now, which may not be used: requests meet the earlier ceiling.
     let mut ids = BTreeSet::new();
     draw_until_no_ceiling(&mut wire, &mut ids);
     let bytes = fs::read(machine.file()).expect("read");

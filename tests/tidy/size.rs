@@ -5,8 +5,8 @@ use super::File;
 /// The most lines of a file.
 const FILE_LINES_MAX: usize = 400;
 
-/// Files that may be longer: a simulation that is still one piece, and a list of benchmarks.
-const LONGER_FILES: &[&str] = &["benches/core.rs", "tests/fleet_simulation.rs"];
+/// Files that may be longer: a list of benchmarks.
+const LONGER_FILES: &[&str] = &["benches/core.rs"];
 
 /// The most lines of a function, and of 99 in a hundred functions. Tests do not count.
 const FUNCTION_LINES_MAX: usize = 60;

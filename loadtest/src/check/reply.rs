@@ -39,7 +39,7 @@ pub(crate) struct ConnectionCheck {
 struct Checked {
     id: u64,
     position: u64,
-    /// The begin of its tick; `None` of IDs without a time.
+    /// The start of its tick; `None` of IDs without a time.
     date_us: Option<i64>,
 }
 
@@ -196,7 +196,7 @@ mod tests {
         Promise::from_info(&Info::from_json(json.as_bytes()).expect("sound"), None).expect("sound")
     }
 
-    /// Returns the ID of worker 3, so many ms after `NOW_US`.
+    /// Returns the ID of worker 3, this many ms after `NOW_US`.
     fn id(ms: i64, sequence: u64) -> u64 {
         ((1_000_000 + ms) as u64) << 22 | 3 << 12 | sequence
     }

@@ -29,11 +29,11 @@ pub(super) struct Events {
     /// measurement. Requests due on it until it has caught up do not count against objectives
     #[arg(long, value_name = "TIME@TIME", conflicts_with_all = ["restart_daemon_at", "kill_daemon_at"], allow_hyphen_values = true)]
     stall_client: Option<TimeAt>,
-    /// With several addresses: so many of them may go away during the run. What was in flight there is asked of
-    /// the others, and counts from when it was due
+    /// With several addresses: the number of them that may go away during the run. Requests in flight there are
+    /// sent to the others, and counts from when it was due
     #[arg(long, value_name = "N", requires = "address")]
     may_lose: Option<usize>,
-    /// Open so many new connections a second, each in the place of an older one, which is closed once it has its
+    /// Open this many new connections a second, each in place of an older one, which is closed once it has its
     /// answers
     #[arg(
         long, value_name = "RATE", allow_hyphen_values = true,

@@ -136,7 +136,7 @@ pub(super) struct Latencies {
 }
 
 impl Load {
-    /// Returns the run of these options, for so long.
+    /// Returns the run of these options, of this length.
     pub(super) fn scenario(&self, drive: Drive, length: Length) -> Result<Scenario, Failure> {
         let threads = self.threads.unwrap_or_else(|| DEFAULT_THREADS.min(self.connections));
         if threads > self.connections {

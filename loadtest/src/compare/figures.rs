@@ -5,10 +5,11 @@ use serde::{Serialize, Serializer};
 use crate::measure::SecondFigures;
 use crate::report::json::Run;
 
-/// Response times above a second's quantile, at the least, for that second to know it.
+/// The fewest response times above a quantile of a second. With fewer, the second does not show that
+/// quantile.
 const MIN_ABOVE: f64 = 5.0;
 
-/// A figure of one run each that is not judged: more data would not help.
+/// The reason why a figure of one run on each side is not judged: more data would not help.
 pub(crate) const WHOLE_RUNS: &str = "known only for whole runs";
 
 /// A figure of a run.

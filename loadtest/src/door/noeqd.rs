@@ -1,4 +1,5 @@
-//! noeqd's protocol: one byte asks for so many IDs, and each comes back as eight bytes, big-endian.
+//! noeqd's protocol: a request is one byte, the number of IDs, and each ID comes back as eight
+//! bytes, big-endian.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ const ID_SIZE: usize = 8;
 #[derive(Debug)]
 pub(super) struct Noeqd;
 
-/// Sends 0, the size of the token and the token; there is no answer.
+/// Sends 0, the size of the token and the token, which get no answer.
 pub(super) fn authorize(conversation: &mut Conversation, token: &Token) -> Result<(), NoTarget> {
     let Ok(size) = u8::try_from(token.bytes().len()) else {
         return Err(conversation.cannot("noeqd has no place for a token of more than 255 bytes"));

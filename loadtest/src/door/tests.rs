@@ -16,7 +16,7 @@ fn asked(door: &dyn Door, count: u32) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The result of a reply to a request for so many IDs: the IDs, and what ended it.
+/// The result of a reply to a request for this many IDs: the IDs, and what ended it.
 type Outcome = Result<(Vec<u64>, String), Fault>;
 
 /// Reads a reply that comes in these pieces.

@@ -1,4 +1,4 @@
-//! Estimates how far the target may be behind because requests left late.
+//! Estimates how far the target may lag because requests left late.
 //!
 //! A server that answers requests in turn finishes each one late by at most the largest slip up to it. That
 //! holds while the server is never idle, so the estimate returns to 0 when nothing is in flight. And no

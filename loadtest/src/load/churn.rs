@@ -7,7 +7,7 @@ use super::worker::Worker;
 use crate::measure::Fault;
 use crate::target::{NoTarget, Stream};
 
-/// The schedule of one thread's new connections, in nanoseconds from the begin of the run.
+/// The schedule of one thread's new connections, in nanoseconds from the start of the run.
 #[derive(Debug)]
 pub(super) struct Churn {
     interval_ns: f64,

@@ -38,7 +38,7 @@ pub(super) struct Connection {
     pub(super) is_reopened: bool,
     /// Its socket took no more.
     pub(super) is_full: bool,
-    /// The begin of a frame whose rest has not come.
+    /// The start of a frame whose rest has not come.
     pub(super) partial: Vec<u8>,
     tag: u16,
 }

@@ -110,7 +110,7 @@ impl Meter {
         self.counts.churn.due += u64::from(self.counts_at(now.ns));
     }
 
-    /// Counts one that is open, and took so long.
+    /// Counts a new connection that is open, with the time that it took.
     pub(super) fn connection_opened(&mut self, now: Now, took: Duration) {
         let took_ns = took.as_nanos() as u64;
         if self.counts_at(now.ns.saturating_sub(took_ns)) {

@@ -46,7 +46,7 @@ pub(super) struct Stalling {
 }
 
 impl Stalling {
-    /// Takes the begin and the end of the stall, from the begin of the run.
+    /// Takes the start and the end of the stall, from the start of the run.
     pub(super) fn new((from, until): (Duration, Duration)) -> Self {
         Self {
             from_ns: from.as_nanos() as u64,

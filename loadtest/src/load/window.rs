@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Now;
 
-/// The outage as one thread sees it, in nanoseconds from the begin of the run.
+/// The outage as one thread sees it, in nanoseconds from the start of the run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     from_ns: u64,
@@ -17,7 +17,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Takes the begin, and the length if it was announced.
+    /// Takes the start, and the length if it was announced.
     pub(super) fn new(from: Duration, within: Option<Duration>) -> Self {
         let ns = |time: Duration| time.as_nanos() as u64;
         Self {

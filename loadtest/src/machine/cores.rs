@@ -47,7 +47,7 @@ impl Cores {
     }
 
     /// Returns the share of all recent work that other programs did, from 0 to 1. It is 0 if the target did
-    /// more than they: a target that takes the cores is not excused by a program beside it.
+    /// more than they did: another program does not excuse a target that takes the cores.
     pub(super) fn share_of_others(&self, ran: Ran) -> f64 {
         share_of_others(self.older, Work { at_ns: 0, all_ns: self.all_ns(), ran })
     }

@@ -1,4 +1,4 @@
-//! A bare echo: what this machine does to requests without any target.
+//! A bare echo: the effect of this machine on requests, without any target.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use super::threads::LOAD_THREAD;
 /// Several turns of requests at once; each is 16 bytes.
 const BUFFER_SIZE: usize = 64 * 1024;
 
-/// Starts a thread that sends back each byte of so many connections, and ends when they have ended.
+/// Starts a thread that sends back each byte of this many connections, and ends when they have ended.
 ///
 /// # Errors
 /// The system's.

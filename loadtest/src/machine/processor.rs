@@ -8,16 +8,16 @@ use rustix::time::{ClockId, clock_gettime};
 /// A thread's use of the processors until now.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Use {
-    /// It ran for so long.
+    /// The time for which it ran.
     pub(crate) ran: Duration,
-    /// It could have run, and something else did, or a quota was used up.
+    /// The time for which it could have run, but something else did or a quota was used up.
     pub(crate) waited: Duration,
-    /// Its control group's quota was used up, if the kernel shows it.
+    /// The time for which its control group's quota was used up, if the kernel shows it.
     pub(crate) throttled: Duration,
 }
 
 impl Use {
-    /// Returns that of the calling thread. Waiting is 0 where the kernel does not show it.
+    /// Returns the use by the calling thread. Waiting is 0 if the kernel does not show it.
     pub(crate) fn now() -> Self {
         let ran = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
         let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -82,7 +82,7 @@ impl RunDelay {
     }
 }
 
-/// Returns the time for which the control group was held back by its quota; `None` where it has none to see.
+/// Returns the time for which the control group was held back by its quota. `None` if no quota can be seen.
 fn throttled() -> Option<Duration> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let statistics = groups.lines().find_map(|line| {

@@ -7,13 +7,14 @@ use std::time::Duration;
 /// A shorter stall is not noted: half of it is the usual lateness of a timer on a virtual machine.
 pub(crate) const MIN_STALL_NS: u64 = 500_000;
 
-/// Stalls are kept for so long. Every request that they touched has been answered, or has failed, by then.
+/// The time for which stalls are kept. Every request that they touched has been answered, or has failed,
+/// by then.
 const KEPT_NS: u64 = 20_000_000_000;
 
 /// The longest queue after a stall: that of one which leaves the run without a verdict.
 const REACH_NS: u64 = 1_000_000_000;
 
-/// A time in which the machine kept threads from running, in nanoseconds from the begin of the run.
+/// A time in which the machine kept threads from running, in nanoseconds from the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stall {
     pub(crate) from_ns: u64,
@@ -41,14 +42,14 @@ impl Stall {
     }
 }
 
-/// The fate of a request beside the stalls of the machine.
+/// The effect of the machine's stalls on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// No stall touched it.
     Clean,
-    /// A stall began so many nanoseconds after it, and before its end.
+    /// A stall began this many nanoseconds after the request was due, and before its end.
     CutAfter(u64),
-    /// It began in a stall, or in the queue after one.
+    /// It was due in a stall, or in the queue after one.
     Excluded,
 }
 
@@ -100,7 +101,7 @@ impl Stalls {
         self.record().lost(from_ns, until_ns)
     }
 
-    /// Gives a function of a request's fate: from its due time to its answer.
+    /// Returns a function that decides a request's fate, from its due time and the time of its answer.
     pub(crate) fn with_fate<T>(&self, run: impl FnOnce(&dyn Fn(u64, u64) -> Fate) -> T) -> T {
         let record = self.record();
         run(&|from_ns, until_ns| record.fate(from_ns, until_ns))

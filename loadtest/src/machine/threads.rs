@@ -2,9 +2,9 @@
 //!
 //! The kernel keeps for each thread how long it ran, and how long it could have run and did not. A wait that
 //! these threads did not cause themselves was caused by another program, or by the host. How much of a wait
-//! they caused is an estimate: as large a part as the part of one core that they used meanwhile. They may
-//! have used another core, so the work of all programs counts as well: see [`Cores`]. A wait is excused if
-//! others caused a quarter of it.
+//! they caused is an estimate: as large a part as the part of one core that they used meanwhile. They may have
+//! used another core, so the work of all programs counts as well: see [`Cores`]. A wait is excused if others
+//! caused a quarter of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -21,8 +21,8 @@ pub(crate) const LOAD_THREAD: &str = "load";
 /// Threads that begin or end are seen after this time.
 const REFRESH_NS: u64 = 1_000_000_000;
 
-/// Processor times are kept for so many looks: some hundred milliseconds, longer than any stall that a run
-/// survives.
+/// The number of looks for which processor times are kept: some hundred milliseconds, longer than any stall
+/// that a run survives.
 const LOOKS_KEPT: usize = 64;
 
 /// A wait is excused if others caused at least this share of it.
@@ -71,7 +71,7 @@ struct Thread {
     waited_ns: u64,
 }
 
-/// A wait, divided by the one who caused it.
+/// A wait, divided by its causes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Causes {
     others_ns: u64,
@@ -157,8 +157,8 @@ impl Threads {
         }
     }
 
-    /// Divides a wait since `from_ns` by the use of the cores meanwhile. What others did on all cores counts if
-    /// it is more.
+    /// Divides a wait since `from_ns` by the use of the cores meanwhile. The use of all cores by others counts
+    /// if it is more.
     fn causes(&self, from_ns: u64, waited_ns: u64) -> Causes {
         let mut before = self.looks.iter().rev().skip_while(|look| look.at_ns > from_ns);
         let Some((begin, end)) = before.next().or(self.looks.front()).zip(self.looks.back()) else {
@@ -282,7 +282,7 @@ impl Thread {
 mod tests {
     use super::*;
 
-    /// Looks every 4 ms for 100 ms, by threads that use so much of a core.
+    /// Looks every 4 ms for 100 ms at threads that use this share of a core.
     fn threads(generator: f64, target: f64) -> Threads {
         let mut threads = Threads::new(vec![Owner::Process(1)]);
         let look = |number: u64| {

@@ -11,7 +11,7 @@ use super::survival::Survival;
 use super::{Counts, TimeHistogram};
 use crate::machine::stalls::{Fate, MIN_STALL_NS, StallSum, Stalls};
 
-/// The times of a request that was answered slowly, in nanoseconds from the begin of the run.
+/// The times of a request that was answered slowly, in nanoseconds from the start of the run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slow {
     pub(crate) intended_ns: u64,
@@ -126,7 +126,7 @@ impl Disturbed {
         }
     }
 
-    /// Puts it after so many earlier rounds.
+    /// Puts it after this many earlier rounds.
     pub(crate) fn follow(&mut self, earlier: u32) {
         self.episodes.follow(earlier);
     }

@@ -1,8 +1,8 @@
 //! Times of which some are known only in part, because a stall of the machine cut them off.
 //!
-//! A request that was on its way when a stall began shows that the target took *at least* so long. To leave
-//! it out would favour a slow target, because long requests meet more stalls; to count it in full would blame
-//! the target for the machine. The product-limit estimator uses what is known: E. L. Kaplan, P. Meier,
+//! A request that was on its way when a stall began shows that the target took *at least* that long. To leave it
+//! out would favour a slow target, because long requests meet more stalls; to count it in full would blame the
+//! target for the machine. The product-limit estimator uses what is known: E. L. Kaplan, P. Meier,
 //! "Nonparametric Estimation from Incomplete Observations", J. Amer. Statist. Assoc. 53 (1958), 457-481:
 //!
 //! ```text
@@ -33,7 +33,7 @@ impl Survival {
         self.ended.saturating_record(ns);
     }
 
-    /// Adds a time that a stall began within, after so long.
+    /// Adds a time within which a stall began, after this long.
     pub(super) fn cut(&mut self, after_ns: u64, ns: u64) {
         self.cut.saturating_record(after_ns.min(ns));
         self.touched.saturating_record(ns);

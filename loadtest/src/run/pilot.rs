@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::scenario::{Length, Scenario};
 
-/// Long enough for thousands of requests, and short beside a run.
+/// Long enough for thousands of requests, and short in comparison with a run.
 const LENGTH: Duration = Duration::from_millis(300);
 
 /// Long enough for all connections to be busy.

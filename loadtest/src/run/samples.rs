@@ -37,7 +37,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Reads them at the begin of the measurement, each second, and at its end.
+    /// Reads them at the start of the measurement, each second, and at its end.
     pub(super) fn begin(of: Of, begin: Instant, length: Option<Duration>) -> Self {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::spawn(move || {

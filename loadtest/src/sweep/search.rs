@@ -13,7 +13,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Steps down from a rate that was not confirmed: each twice as long as the one before, so few are enough.
+/// The factor by which a step down from a rate that was not confirmed is larger than the one before, so that few are
+/// enough.
 const DESCENT_GROWTH: f64 = 2.0;
 
 /// The bounds of a search.
@@ -62,7 +63,7 @@ impl Limit {
 pub(crate) enum Answer {
     /// The objective holds.
     Holds,
-    /// It does not, or there is no verdict.
+    /// The objective does not hold, or there is no verdict.
     Misses(Limit),
 }
 
@@ -244,8 +245,8 @@ impl Search {
         }
     }
 
-    /// Goes to the next rate below that held once, or, where that is further away than the step, to one that has
-    /// to hold twice.
+    /// Goes to the next lower rate that held once. If that is further away than the step, goes to a rate that must
+    /// hold twice.
     fn descend(&mut self) {
         let missed = self.rate;
         self.held.retain(|&held| held < missed);
@@ -262,7 +263,7 @@ impl Search {
     }
 }
 
-/// Returns the middle in proportion, in few digits if one with few lies between.
+/// Returns the geometric middle, or a rate between with few digits if there is one.
 fn between(low: f64, high: f64) -> f64 {
     let middle = (low * high).sqrt();
     let short = rounded(middle);

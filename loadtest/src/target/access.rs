@@ -21,7 +21,7 @@ use crate::units::printable;
 pub(crate) struct Access {
     pub(crate) endpoint: Endpoint,
     pub(crate) protocol: Protocol,
-    /// For an address of TLS.
+    /// Used for an address of TLS.
     pub(crate) tls: Option<Connector>,
     /// Sent first on each connection.
     pub(crate) token: Option<Token>,
@@ -223,7 +223,7 @@ impl Conversation {
         NoTarget::Unusable { address: self.address.clone(), reason: reason.to_owned() }
     }
 
-    /// Returns the error of a target that speaks another protocol, with the begin of its answer.
+    /// Returns the error of a target that speaks another protocol, with the start of its answer.
     pub(crate) fn not_that(&self, protocol: &str, answer: &[u8]) -> NoTarget {
         let line = answer.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let begin = printable(&String::from_utf8_lossy(&line[..line.len().min(MAX_QUOTED_SIZE)]));

@@ -150,7 +150,8 @@ fn read_tls(stream: &mut StreamOwned<ClientConnection, TcpStream>, buffer: &mut 
     }
 }
 
-/// Takes all bytes and writes as many as the socket takes, without a read: nobody would look for the answers.
+/// Takes all bytes and writes as many as the socket takes. It does not read, because nothing would look for the
+/// answers.
 fn write_tls(stream: &mut StreamOwned<ClientConnection, TcpStream>, bytes: &[u8]) -> io::Result<usize> {
     let taken = stream.conn.writer().write(bytes)?;
     while stream.conn.wants_write() {

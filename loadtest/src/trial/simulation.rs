@@ -40,16 +40,16 @@ enum Noise {
     OneStopped,
     /// Another program takes a core.
     OneTaken,
-    /// A core stops and nothing shows it.
+    /// A core stops, and the watch does not notice.
     Hidden,
-    /// That, in the first round alone: programs that were built then.
+    /// The same in the first round alone, as if programs were built then.
     HiddenAtFirst,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Target {
     work_ns: u64,
-    /// It stalls for so long once in so many requests.
+    /// The length of its stalls, and the number of requests from one to the next.
     stalls_once_in: Option<u64>,
     stall_ns: u64,
     /// True if it stalls in the first round alone.
@@ -248,7 +248,7 @@ fn scenario() -> Scenario {
     }
 }
 
-/// Judges so many machines of a kind; more with `SNOWBANK_JUDGE_SEEDS`. Each has to have this verdict.
+/// Judges this many machines of a kind; more with `SNOWBANK_JUDGE_SEEDS`. Each must get this verdict.
 fn judge_all(noise: Noise, target: Target, wanted: u8) {
     let seeds = std::env::var("SNOWBANK_JUDGE_SEEDS").map_or(8, |seeds| seeds.parse().expect("a number"));
     let (scenario, latency) = (scenario(), Latency { quantile: 0.999, limit: Duration::from_millis(2) });

@@ -3,20 +3,20 @@
 use super::{Evidence, Latency, MAX_THREAD_SHARE, MAX_THROTTLED_SHARE, chance, is_late, takes_cores};
 use crate::measure::Counts;
 
-/// A verdict without the stalls of the machine is sure with so many clean requests beyond the quantile: a
-/// target that stalls as often as the objective allows then did so ten times.
+/// The number of clean requests beyond the quantile with which a verdict without the stalls of the machine is
+/// sure. A target that stalls as often as the objective allows has then done so ten times.
 const SURE_BEYOND: f64 = 10.0;
 
-/// So many of the requests of a round are as good as all.
+/// The share of a round's requests that is as good as all of them.
 const CLOSE_TO_ALL: f64 = 0.9;
 
-/// The share that the finest quantile of the options leaves: the maximum needs as many requests.
+/// The share beyond the finest quantile of the options. The maximum needs as many requests.
 const FINEST_SHARE: f64 = 1e-4;
 
 /// With fewer than this, nothing can be said about the target.
 const LEAST_BEYOND: f64 = 1.0;
 
-/// So many times the requests that an objective allows to be late may be late without a cause in sight.
+/// The factor by which late requests without a known cause may exceed those that the objective allows.
 const MAX_DOUBTED: f64 = 10.0;
 
 /// The result for one objective of response time.
@@ -26,7 +26,7 @@ pub(crate) enum Assessment {
     Met,
     /// It is met without the stalls of the machine.
     MetWithoutStalls,
-    /// It is missed, and no more often than a bare echo is late on this machine.
+    /// It is missed, but no more often than a bare echo is late on this machine.
     MetAsByEcho,
     /// Few requests were late, the target answered in time, and the generator had cores enough: other
     /// programs made them late, or stalls too short to be seen.

@@ -1,9 +1,9 @@
-//! Tells a slow target from the machine's stalls that nobody saw.
+//! Distinguishes a slow target from stalls of the machine that went unnoticed.
 //!
-//! No watch sees every stall. A bare echo under the same load, in turns with the target, suffers from those
-//! that it misses as well. So a target is slow by itself in one of two cases:
+//! No watch notices every stall. A bare echo under the same load, in turns with the target, suffers from the missed
+//! ones as well. So a target is slow by itself in one of two cases:
 //!
-//! - It takes longer than any stall that can hide, and twice as long as the echo ever took.
+//! - It takes longer than any stall that the watch can miss, and twice as long as the echo ever took.
 //! - It is late more often than the echo. If both were late equally often, each of `n` late bunches would be
 //!   the target's with the probability of its part of the time, so the target's number is binomial. J.
 //!   Przyborowski, H. Wilenski, "Homogeneity of Results in Testing Samples from Poisson Series", Biometrika
@@ -13,9 +13,9 @@
 //! P(at least k of n) = sum over i from k to n of (n choose i) p^i (1 - p)^(n - i)
 //! ```
 //!
-//! Both need the machine to be as noisy while the echo runs. Another program that begins in a round of the target
-//! and ends with it is not, and it makes bunches of any length. So a finding must hold without the round that speaks
-//! against the target most, and a bunch is as long as the longest one of the echo.
+//! Both assume that the machine is as noisy while the echo runs. A program that runs only during one round of the
+//! target breaks this assumption, and causes bunches of any length. So a finding must hold without the target's
+//! worst round, and a bunch is as long as the longest one of the echo.
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 
@@ -23,13 +23,13 @@ use super::{Evidence, Latency, MAX_PAUSE};
 use crate::measure::disturbed::Undisturbed;
 use crate::measure::episodes::Episodes;
 
-/// A sound target has as many late bunches by chance in one look of a hundred thousand.
+/// The probability with which a sound target has as many late bunches by chance: one in a hundred thousand.
 const FALSE_ALARM: f64 = 1e-5;
 
-/// A core can stop for so long between two looks of a sleeper: its sleep, and the shortest stall that counts.
+/// The longest stop of a core that a sleeper can miss: its sleep, and the shortest stall that counts.
 const UNSEEN_NS: u64 = 1_500_000;
 
-/// Without its worst round, a target must be late more often than a sound one would be in one look of a thousand.
+/// The same probability without the target's worst round: one in a thousand.
 const FALSE_ALARM_OF_REST: f64 = 1e-3;
 
 /// The late bunches of each round.
@@ -74,7 +74,7 @@ pub(super) fn is_targets_own(latency: &Latency, evidence: &Evidence<'_>) -> bool
     let beyond = Bunches::above(hidden_ns, target, Some(echo)).unwrap_or_default().of_target;
     let is_in_several = evidence.is_single || beyond.iter().filter(|&&bunches| bunches > 0).count() > 1;
     let misses_by = |limit_ns| target.target.share_above(limit_ns) > 1.0 - latency.quantile;
-    // No stall of the machine is so long and unseen: one round is enough.
+    // The watch misses no stall of the machine that is so long, so one round is enough.
     let freeze_ns = hidden_ns.max(MAX_PAUSE.as_nanos() as u64);
     if misses_by(freeze_ns) || (misses_by(hidden_ns) && is_in_several) {
         return true;

@@ -24,7 +24,8 @@ const UNFINISHED_NAME: &str = "ceilings.new";
 const FILE_MODE: u32 = 0o600;
 /// The largest file that is read, in bytes. Hundreds of times the size that 64 sources need.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// The smallest slot. A slot holds whole pages, so that no page is shared between copies: it is longer where pages are.
+/// The smallest slot. A slot holds whole pages, so that copies share no page. If pages are larger than this, so is the
+/// slot.
 const SLOT_BYTES_MIN: usize = 16 * 1024;
 
 /// The state file of a locked directory. The first write opens or makes it.
@@ -47,7 +48,7 @@ impl StateFile {
     /// Replaces all records, durably: in place if the file is sound and has room, else with a new file.
     ///
     /// # Errors
-    /// It is not known which records the file holds now: those of before, or these.
+    /// It is not known which records the file holds now: the earlier ones, or these.
     pub(super) fn write<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a Record>,
@@ -63,14 +64,14 @@ impl StateFile {
             return Ok(());
         }
         let Err((is_full, error)) = self.replace(&document) else { return Ok(()) };
-        // Without room for a new file, every page of the old one is written again: its failed syncs do not matter then.
+        // Without room for a new file, every page of the old one is written again. Then its failed syncs do not matter.
         if is_full && self.is_named && self.overwrite(&document) {
             return Ok(());
         }
         Err(error)
     }
 
-    /// Makes it as after a write that has failed.
+    /// Puts it into the state after a failed write.
     #[cfg(test)]
     pub(super) fn fail(&mut self) {
         self.is_sound = false;
@@ -172,7 +173,7 @@ impl SlotFile {
         Some(slots)
     }
 
-    /// Makes a file of two copies, all of it durable but its name.
+    /// Makes a file of two copies. Everything but its name is durable.
     fn make(directory: &Path, path: &Path, number: u64, document: &str) -> io::Result<SlotFile> {
         let header = copies::header(number, document);
         // Twice the present length: records change in length, and sources join.

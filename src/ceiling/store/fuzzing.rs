@@ -116,6 +116,7 @@ fn check_start(records: &[Record], record: &Record) {
         numbering: &numbering,
         max_ahead: std::time::Duration::ZERO,
         catch_up: std::time::Duration::ZERO,
+        in_fleet: false,
     };
     match plan(records, &[claimant], WALL) {
         Ok(Plan { starts, .. }) => {

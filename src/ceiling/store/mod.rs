@@ -45,6 +45,9 @@ pub struct DiskStore {
     sources: Vec<StoredSource>,
     /// Records that stay as they are.
     retired: Vec<Record>,
+    /// Records of worker IDs that are the fleet's again. They keep the order of IDs: each is written as long as its source's
+    /// own record is lower.
+    let_go: Vec<Record>,
     owner: Owner,
     host: HostIdentity,
     /// Called with the directory after the next write.
@@ -72,6 +75,10 @@ pub struct FirstRecord<'a> {
     pub start: Position,
     /// True if a clean stop left it: IDs were handed out up to there.
     pub is_clean: bool,
+    /// True if a fleet's coordinator lent its worker IDs.
+    pub is_lent: bool,
+    /// True if some were lent to this state before.
+    pub was_lent: bool,
 }
 
 impl DiskStore {
@@ -85,23 +92,38 @@ impl DiskStore {
         host: &HostIdentity,
     ) -> Self {
         let sources =
-            starts.into_iter().map(|FirstRecord { name, numbering, start, is_clean }| StoredSource {
-                record: Record::new(name, numbering, start, owner, host),
-                crashed_at: (!is_clean).then_some(start),
-                replaced: Vec::new(),
+            starts.into_iter().map(|FirstRecord { name, numbering, start, is_clean, is_lent, was_lent }| {
+                StoredSource {
+                    record: Record {
+                        lent: is_lent,
+                        was_lent: is_lent || was_lent,
+                        ..Record::new(name, numbering, start, owner, host)
+                    },
+                    crashed_at: (!is_clean).then_some(start),
+                    replaced: Vec::new(),
+                }
             });
         let file = StateFile::of(directory.path());
+        let retired = retired.into_iter().map(|record| Record { retired: true, ..record }).collect();
         let (owner, host) = (owner.clone(), host.clone());
         DiskStore {
             file,
             sources: sources.collect(),
             directory,
             retired,
+            let_go: Vec::new(),
             owner,
             host,
             #[cfg(test)]
             after_write: None,
         }
+    }
+
+    /// Sets the records that go once their sources' own are as high. The fleet's coordinator holds their bounds.
+    #[must_use]
+    pub fn letting_go(self, records: Vec<Record>) -> Self {
+        let let_go = records.into_iter().map(|record| Record { retired: true, ..record }).collect();
+        DiskStore { let_go, ..self }
     }
 
     /// The state directory.
@@ -131,12 +153,12 @@ impl DiskStore {
                 records[index] = change(source, position);
             }
         }
-        let mut retired = self.retired.clone();
-        let of_this_boot =
-            retired.iter_mut().chain(&mut records).filter(|record| record.boot == self.host.boot);
+        let (mut retired, mut let_go) = (self.retired.clone(), self.let_go.clone());
+        let all = retired.iter_mut().chain(&mut let_go).chain(&mut records);
+        let of_this_boot = all.filter(|record| record.boot == self.host.boot);
         of_this_boot.for_each(|record| record.wall_minus_boot_us = wall_minus_boot_us);
-        self.file.write(retired.iter().chain(&records))?;
-        self.retired = retired;
+        self.file.write(retired.iter().chain(still_needed(&let_go, &records)).chain(&records))?;
+        (self.retired, self.let_go) = (retired, let_go);
         #[cfg(test)]
         self.after_write.take().into_iter().for_each(|act| act(self.directory.path()));
         for (source, record) in self.sources.iter_mut().zip(records) {
@@ -167,8 +189,9 @@ impl DiskStore {
         };
         let mut joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
         // The last record of a key counts, and a newcomer's ceiling is above the stored one.
-        let sources = self.sources.iter().chain(&joining).map(|source| &source.record);
-        self.file.write(self.retired.iter().chain(sources))?;
+        let sources = self.sources.iter().chain(&joining);
+        let sources: Vec<Record> = sources.map(|source| source.record.clone()).collect();
+        self.file.write(self.retired.iter().chain(still_needed(&self.let_go, &sources)).chain(&sources))?;
         for source in &mut joining {
             let key = source.record.key();
             source.replaced = self.retired.extract_if(.., |record| record.key() == key).collect();
@@ -220,6 +243,11 @@ impl DiskStore {
         self.directory.still_ours()?;
         self.file.still_ours()
     }
+}
+
+/// Returns the records that a start would miss: no source's own keeps the order of their IDs.
+fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterator<Item = &'a Record> {
+    let_go.iter().filter(|gone| !sources.iter().any(|record| record.keeps_order_of(gone)))
 }
 
 #[cfg(test)]

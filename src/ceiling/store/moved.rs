@@ -126,6 +126,10 @@ pub fn merge(
         // worker IDs are back.
         let takes_place_of =
             |record: &Record| arrived.says_all_of(record) && (record.released || record.name == arrived.name);
+        let is_higher = |record: &Record| record.key() == arrived.key() && record.id_bound > arrived.id_bound;
+        if arrived.lent && merged.iter().any(is_higher) {
+            continue;
+        }
         merged.retain(|record| !takes_place_of(record));
         merged.push(arrived);
     }
@@ -133,9 +137,11 @@ pub fn merge(
 }
 
 /// Returns why an export ends below a stored record: a worker ID that both have. The furthest of the export's records with that
-/// worker ID counts, because an export may have older ones beside it.
+/// worker ID counts, because an export may have older ones beside it. Worker IDs that were lent have gone on elsewhere, and
+/// the fleet knows how far.
 fn lower_than(export: &[Record], stored: &Record) -> Option<ImportError> {
-    let in_space = export.iter().filter(|record| record.numbering.is_of_space(&stored.numbering));
+    let in_space =
+        export.iter().filter(|record| !record.lent && record.numbering.is_of_space(&stored.numbering));
     let in_space: Vec<(&Record, Vec<u64>)> =
         in_space.map(|record| (record, record.numbering.numbers_in_space())).collect();
     let furthest = |number: u64| {
@@ -171,7 +177,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::tests::{Configured, WALL, any_source, numbering};
+    use super::super::tests::{Configured, WALL, any_source, numbering, record};
     use super::super::{Claimant, plan};
     use super::*;
     use snowbank_client::layout::Position;
@@ -200,13 +206,14 @@ mod tests {
                 numbering: &numbering,
                 max_ahead: std::time::Duration::from_secs(10),
                 catch_up: std::time::Duration::from_secs(10),
+                in_fleet: false,
             };
             Some(plan(records, &[claimant], WALL).ok()?.starts[0])
         };
         sources.iter().map(start).collect()
     }
 
-    /// Below which ID each worker ID of each ID space was granted, as records say.
+    /// Returns the bound of each worker ID of each ID space, by these records.
     fn bounds<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<(String, u64), u64> {
         let mut bounds = BTreeMap::new();
         for record in records {
@@ -227,7 +234,8 @@ mod tests {
         merge(stored.to_vec(), export.clone(), &owner(), &HostIdentity::default())
     }
 
-    /// An older program is to read it, whatever the format of its state: one of before this test knows 1 alone.
+    /// An older program must be able to read it, whatever the format of its state. Programs older than this
+    /// test know only format 1.
     #[test]
     fn an_export_is_of_the_first_format() {
         let directory = tempfile::tempdir().unwrap();
@@ -262,16 +270,29 @@ mod tests {
         assert_eq!(import(&[], left_in("another", 0, 5)), (None, 0));
         assert_eq!(import(&[left_in("an earlier one", 0, 3)], left_in("another", 0, 5)), (None, 0));
         assert_eq!(import(&[], left_in("this boot", 0, 5)), of_this_boot(5), "moved within one machine");
-        // What it takes the place of knew it.
+        // The record that it replaces had it.
         assert_eq!(import(&[left_in("this boot", 0, 3)], left_in("another", 0, 5)), of_this_boot(3));
         assert_eq!(import(&[left_in("this boot", 7, 3)], left_in("another", 0, 5)), of_this_boot(3));
+    }
+
+    #[test]
+    fn an_export_of_lent_worker_ids_is_never_refused_and_lowers_nothing() {
+        let lent = |ahead_ms| Record { lent: true, ..record("orders", "twitter", "7", ahead_ms) };
+        let merged = |stored: i64, arriving: i64| {
+            let records = vec![Record { released: true, ..lent(arriving) }];
+            let export = Export { snowbank_state_format: FORMAT, records };
+            let merged = import(&[lent(stored)], &export).unwrap();
+            (merged.len(), merged[0].id_bound == lent(stored.max(arriving)).id_bound)
+        };
+        assert_eq!(merged(3, 5), (1, true));
+        assert_eq!(merged(5, 3), (1, true), "the fleet lent them here again since");
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// However imports follow each other: what one leaves is as high as all that was there and all that came, a second time
-        /// changes nothing, and if two can be imported in either order, every start is the same after it.
+        /// After an import, bounds are as high as all earlier ones and all imported ones. A second import changes nothing.
+        /// If two exports can be imported in either order, every start is the same afterwards.
         #[test]
         fn imports_are_the_same_in_any_order_and_never_lower(
             stored in prop::collection::vec(any_record(), 0..3),

@@ -19,6 +19,8 @@ pub struct Claimant<'a> {
     pub max_ahead: Duration,
     /// The distance that its start may be ahead of the wall clock and still hand out IDs at once.
     pub catch_up: Duration,
+    /// True if a fleet's coordinator keeps its worker IDs unique, with a bound for each.
+    pub in_fleet: bool,
 }
 
 /// The starts of all claimants, and the records to keep.
@@ -167,12 +169,16 @@ fn by_name(layout: &Layout) -> String {
 /// far as a catch-up can follow it: a worker ID that was never used starts at the clock, however far ahead another one
 /// was.
 ///
+/// Worker IDs that a fleet lends are the fleet's once their source has others, and their record goes. One of their source's
+/// that stays is as high. So without the fleet, a record of lent worker IDs binds its source whatever IDs that has now. In
+/// the fleet the coordinator knows the bound of each, also of those that were exported.
+///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
 /// without such a record, because no clock shows where it may continue. It does not start either after the machine was
 /// restored from a snapshot.
 ///
 /// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until the
-/// clock has caught up. It is an error if the space was changed, because waiting does not mend that.
+/// clock has caught up. It is an error if the space was changed, because waiting does not resolve that.
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
@@ -195,7 +201,9 @@ pub fn plan_beside(
     let mut starts = Vec::with_capacity(claimants.len());
     let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
-        let is_moved = |record: &&Record| record.released && is_bound(record, claimant.numbering);
+        let is_moved = |record: &&Record| {
+            record.released && !is_fleets(record, claimant) && is_bound(record, claimant.numbering)
+        };
         if let Some(record) = records.iter().find(is_moved) {
             let (name, numbering) = (claimant.name.to_owned(), Box::new(record.numbering.clone()));
             return Err(PlanError::Released { name, numbering });
@@ -247,7 +255,9 @@ fn highest(records: Vec<&Record>) -> Option<&Record> {
 /// follow.
 fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> bool {
     let numbering = claimant.numbering;
-    let keeps_unique = !record.numbering.is_of_space(numbering) || shares_ids(record, claimant);
+    let keeps_unique = !record.numbering.is_of_space(numbering)
+        || shares_ids(record, claimant)
+        || record.was_lent && !claimant.in_fleet;
     keeps_unique || works_from(numbering, numbering.position_from(record.id_bound), claimant.catch_up) <= wall
 }
 
@@ -302,5 +312,10 @@ fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
 /// same IDs binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
-    !record.released && record.numbering.is_part_of(numbering)
+    (!record.released || is_fleets(record, claimant)) && record.numbering.is_part_of(numbering)
+}
+
+/// Returns whether the coordinator of the claimant's fleet says where the record's worker IDs go on.
+fn is_fleets(record: &Record, claimant: &Claimant<'_>) -> bool {
+    record.lent && claimant.in_fleet
 }

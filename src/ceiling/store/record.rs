@@ -42,9 +42,18 @@ pub struct Record {
     /// True if another copy of the machine may have handed out numbers of this counter that are not stored here: the machine
     /// was restored from a snapshot. `snowbank ticket set` makes another record.
     pub restored: bool,
+    /// True if a fleet's coordinator lent the worker IDs. Within the fleet their keys there say where the next holder starts,
+    /// and this record binds the order of IDs alone.
+    pub lent: bool,
+    /// True if worker IDs of its source were lent, now or before, and records of some may be gone. Without the fleet it binds
+    /// its source whatever worker IDs that has.
+    pub was_lent: bool,
+    /// True if no source of the last daemon had these worker IDs.
+    pub retired: bool,
 }
 
-/// A record as the state file has it. Positions and IDs are texts, because JavaScript's numbers end at 2^53.
+/// A record as the state file has it. Positions and IDs are strings, because JavaScript's numbers end at
+/// 2^53.
 #[derive(Serialize, Deserialize)]
 struct Line {
     name: String,
@@ -71,6 +80,12 @@ struct Line {
     released: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     restored: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    lent: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    was_lent: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    retired: bool,
 }
 
 impl From<Record> for Line {
@@ -87,7 +102,9 @@ impl From<Record> for Line {
                 offset = Some(counter.offset().to_string());
             }
         }
-        let Record { wall_minus_boot_us, clean, untouched, released, restored, .. } = record;
+        let Record {
+            wall_minus_boot_us, clean, untouched, released, restored, lent, was_lent, retired, ..
+        } = record;
         Line {
             name,
             layout,
@@ -104,6 +121,9 @@ impl From<Record> for Line {
             untouched,
             released,
             restored,
+            lent,
+            was_lent,
+            retired,
         }
     }
 }
@@ -114,7 +134,9 @@ impl TryFrom<Line> for Record {
     fn try_from(line: Line) -> Result<Self, String> {
         let numbering = line.numbering()?;
         let Line { name, ceiling, id_bound, owner, boot, machine, .. } = line;
-        let Line { wall_minus_boot_us, clean, untouched, released, restored, .. } = line;
+        let Line {
+            wall_minus_boot_us, clean, untouched, released, restored, lent, was_lent, retired, ..
+        } = line;
         Ok(Record {
             name,
             numbering,
@@ -128,6 +150,9 @@ impl TryFrom<Line> for Record {
             untouched,
             released,
             restored,
+            lent,
+            was_lent,
+            retired,
         })
     }
 }
@@ -172,6 +197,9 @@ impl Record {
             untouched: false,
             released: false,
             restored: false,
+            lent: false,
+            was_lent: false,
+            retired: false,
         }
     }
 
@@ -205,6 +233,24 @@ impl Record {
     /// Returns whether this record bounds every ID that the other bounds, and as high.
     pub fn says_all_of(&self, other: &Record) -> bool {
         self.id_bound >= other.id_bound && other.numbering.is_part_of(&self.numbering)
+    }
+
+    /// Returns whether no source needs it once the clock is past its IDs. No clock tells that of a ticket counter, and what was
+    /// moved away is refused for as long as it is stored.
+    pub fn is_forgettable(&self) -> bool {
+        self.retired && !self.released && !self.numbering.is_ticket()
+    }
+
+    /// Returns whether it is forgettable and the clock is past its IDs: no start from now on can reach them.
+    pub fn may_be_forgotten(&self, now: UnixMicros) -> bool {
+        self.is_forgettable() && self.instant().is_some_and(|until| until <= now)
+    }
+
+    /// Returns whether a source that starts above this record also starts above the IDs of the other, of the same name.
+    pub fn keeps_order_of(&self, other: &Record) -> bool {
+        self.name == other.name
+            && self.numbering.is_of_space(&other.numbering)
+            && self.id_bound >= other.id_bound
     }
 
     /// Checks that it is consistent, as every record is that this program wrote.

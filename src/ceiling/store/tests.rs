@@ -33,11 +33,11 @@ pub(super) fn record(name: &str, layout: &str, workers: &str, ahead_ms: i64) -> 
 
 fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
     let max_ahead = Duration::from_secs(10);
-    Claimant { name, numbering, max_ahead, catch_up: max_ahead }
+    Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet: false }
 }
 
 fn first_record(numbering: &Numbering, start: Position) -> FirstRecord<'_> {
-    FirstRecord { name: "orders", numbering, start, is_clean: false }
+    FirstRecord { name: "orders", numbering, start, is_clean: false, is_lent: false, was_lent: false }
 }
 
 fn open(path: &Path, numbering: &Numbering, start: Position) -> DiskStore {
@@ -281,4 +281,71 @@ proptest! {
             stored = records;
         }
     }
+}
+
+/// A record of worker IDs that a fleet lent.
+fn lent(workers: &str, ahead_ms: i64) -> Record {
+    Record { lent: true, was_lent: true, ..record("orders", "twitter", workers, ahead_ms) }
+}
+
+#[test]
+fn a_record_that_was_let_go_stays_until_its_sources_own_is_as_high() {
+    let directory = tempfile::tempdir().unwrap();
+    let numbering = numbering("twitter", "3");
+    let home = StateDir::lock(directory.path()).unwrap();
+    let (let_go, other) = (lent("9", 5_000), record("invoices", "twitter", "7", 1_000));
+    let starts = [FirstRecord { is_lent: true, ..first_record(&numbering, at(&numbering, 0)) }];
+    let store = DiskStore::new(home, starts, vec![other], &Owner::new(), &HostIdentity::here());
+    let mut store = store.letting_go(vec![let_go]);
+    let stored = || {
+        let records = read(directory.path()).unwrap();
+        let workers = records
+            .iter()
+            .map(|record| (record.numbering.snowflake().unwrap().1.to_string(), record.retired));
+        workers.collect::<Vec<_>>()
+    };
+    let [three, seven, nine] = [("3", false), ("7", true), ("9", true)].map(|(id, is)| (id.to_owned(), is));
+    store.raise(&[(0, at(&numbering, 3_000))], 0).unwrap();
+    assert_eq!(stored(), [seven.clone(), three.clone(), nine.clone()], "it binds the order of IDs");
+    store.raise(&[(0, at(&numbering, 5_001))], 0).unwrap();
+    assert_eq!(stored(), [seven.clone(), three.clone()]);
+    store.trim(&[(0, at(&numbering, 4_000))], 0).unwrap();
+    assert_eq!(stored(), [seven, three, nine], "a stop that left the source lower brings it back");
+}
+
+#[test]
+fn without_its_fleet_a_source_starts_above_all_that_was_lent_to_it() {
+    let (given, hour) = (numbering("twitter", "5"), 3_600_000);
+    let records = [lent("7", hour)];
+    let start = |in_fleet| {
+        let claimant = Claimant { in_fleet, ..claimant("orders", &given) };
+        plan(&records, &[claimant], WALL).unwrap()
+    };
+    assert_eq!(start(true).starts, [None], "the coordinator says where it starts");
+    assert_eq!(start(false).starts, [Some(given.position_from(records[0].id_bound))]);
+    let never_lent = [record("orders", "twitter", "7", hour)];
+    assert_eq!(plan(&never_lent, &[claimant("orders", &given)], WALL).unwrap().starts, [None]);
+}
+
+#[test]
+fn exported_worker_ids_are_the_fleets_in_it_and_moved_away_without_it() {
+    let again = numbering("twitter", "7");
+    let records = [Record { released: true, ..lent("7", 0) }];
+    let planned = |in_fleet| plan(&records, &[Claimant { in_fleet, ..claimant("orders", &again) }], WALL);
+    let in_fleet = planned(true).unwrap();
+    assert_eq!((in_fleet.starts, in_fleet.retired), (vec![Some(records[0].ceiling)], vec![]));
+    assert!(matches!(planned(false), Err(PlanError::Released { .. })));
+    let given = [Record { lent: false, ..records[0].clone() }];
+    let refused = plan(&given, &[Claimant { in_fleet: true, ..claimant("orders", &again) }], WALL);
+    assert!(matches!(refused, Err(PlanError::Released { .. })), "a fleet knows nothing of it");
+}
+
+#[test]
+fn only_what_is_retired_and_past_the_clock_is_forgotten() {
+    let retired = |ahead_ms| Record { retired: true, ..record("orders", "twitter", "7", ahead_ms) };
+    let forgotten = |record: Record| record.may_be_forgotten(WALL);
+    assert!(forgotten(retired(-5)) && forgotten(retired(0)));
+    assert!(!forgotten(retired(1)), "its IDs may be handed out again until then");
+    assert!(!forgotten(Record { retired: false, ..retired(-5) }));
+    assert!(!forgotten(Record { released: true, ..retired(-5) }));
 }

@@ -1,5 +1,6 @@
 //! `snowbank state`: shows, exports and imports the state that a daemon keeps over restarts.
 
+mod forget;
 mod marks;
 mod show;
 
@@ -15,7 +16,7 @@ use crate::ceiling::{HostIdentity, Mark, Owner, WorkerLocks, lock_records};
 use crate::config::{StateDirChoice, StatePlace};
 use crate::numbering::Numbering;
 
-/// The largest export that is read, in bytes: proof that the path does not name a disk.
+/// The largest export that is read, in bytes. A path that names a disk is refused by it.
 const EXPORT_BYTES_MAX: u64 = 64 << 20;
 
 /// Options of `snowbank state`.
@@ -36,12 +37,18 @@ enum Command {
     /// Take over the sources of an export; never below IDs that this machine has granted
     #[command(after_help = IMPORT_HELP)]
     Import(ImportArguments),
+    /// Drop worker IDs that no source has any more, once the clock is past all IDs granted to them
+    #[command(after_help = forget::HELP)]
+    Forget(forget::Arguments),
 }
 
 const EXPORT_HELP: &str = "\
 Stop the daemon first. The sources are durably marked as released before the export is written. From then on a start with \
 their worker IDs is refused here, until they are imported again. Exporting again writes the same. Import the file on one \
 machine only: Snowbank cannot notice a second import, and both machines would hand out the same IDs.
+
+Worker IDs that a fleet lent stay the fleet's: it lends them to any daemon, here too. Of them the export says above which IDs \
+their source goes on.
 
 Exit codes:
   0  exported
@@ -97,6 +104,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         Command::Show(arguments) => show::run(arguments, out),
         Command::Export(arguments) => export(arguments, out),
         Command::Import(arguments) => import(arguments, out),
+        Command::Forget(arguments) => forget::run(arguments, out),
     }
 }
 
@@ -124,8 +132,9 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     }
     refuse_foreign(&records, &path)?;
     // Held until the release is durable: no daemon of this machine has the worker IDs meanwhile.
-    let locks = lock_records(&arguments.locks.lock_dir, &records).map_err(Failure::no)?;
-    refuse_lower(&records, &locks, &format!("the state in {}", path.display()))?;
+    let given = given(&records);
+    let locks = lock_records(&arguments.locks.lock_dir, &given).map_err(Failure::no)?;
+    refuse_lower(&given, &locks, &format!("the state in {}", path.display()))?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     // Created before anything is released: a name that is taken must fail first.
     let output = arguments.output.as_deref().map(|path| Ok((path, create(path)?))).transpose();
@@ -134,7 +143,7 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     })?;
     let again = records.iter().all(|record| record.released);
     let export = store::export(&directory, records).map_err(Failure::no)?;
-    if let Err(error) = mark(&export.records, &owner.state, &locks, true) {
+    if let Err(error) = mark(&given, &owner.state, &locks, true) {
         // The state itself is released, durably; only an older copy of it would not be refused.
         let _ = writeln!(io::stderr(), "snowbank: cannot mark the worker IDs' locks: {error}");
     }
@@ -154,6 +163,12 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Returns the records of worker IDs that no fleet lent: this machine's locks and marks are for them alone. Another daemon may
+/// have those that were lent, and the fleet's coordinator knows their bounds.
+fn given(records: &[Record]) -> Vec<Record> {
+    records.iter().filter(|record| !record.lent).cloned().collect()
 }
 
 /// Creates a new file that only its user can read: a copy of an export is enough to use its worker IDs.
@@ -209,25 +224,30 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     let stored = directory.read().map_err(Failure::no)?;
     refuse_foreign(&stored, &path)?;
     // Held until the import is durable: no daemon of this machine has the worker IDs meanwhile.
-    let locks = lock_records(&arguments.locks.lock_dir, &export.records).map_err(Failure::no)?;
-    refuse_lower(&export.records, &locks, "the export")?;
+    let arriving = given(&export.records);
+    let locks = lock_records(&arguments.locks.lock_dir, &arriving).map_err(Failure::no)?;
+    refuse_lower(&arriving, &locks, "the export")?;
     let mut answer = Vec::new();
     for record in &export.records {
         let (name, bound) = (&record.name, record.id_bound);
-        let of = match &record.numbering {
-            Numbering::Snowflake(numbering) => numbering.workers().in_words(),
-            Numbering::Ticket(_) => String::from("ticket counter"),
-        };
+        let of = in_words(record);
         writeln!(answer, "imported source {name:?}, {of}: goes on from ID {bound}")?;
     }
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
-    let arriving = export.records.clone();
     let merged = store::merge(stored, export, &owner, &HostIdentity::here()).map_err(Failure::no)?;
     store::write(&directory, &merged).map_err(Failure::no)?;
     mark(&arriving, &owner.state, &locks, false).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; import again"))
     })?;
     Ok(out.write_all(&answer)?)
+}
+
+/// Returns what a record is of, in words.
+fn in_words(record: &Record) -> String {
+    match &record.numbering {
+        Numbering::Snowflake(numbering) => numbering.workers().in_words(),
+        Numbering::Ticket(_) => String::from("ticket counter"),
+    }
 }
 
 fn read_export(path: &Path) -> Result<String, Failure> {

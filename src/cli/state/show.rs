@@ -117,6 +117,10 @@ struct Shown<'a> {
     untouched: bool,
     released: bool,
     restored: bool,
+    /// True if a fleet lent the worker IDs.
+    lent: bool,
+    /// True if no source has them any more.
+    retired: bool,
     /// The marks of its worker IDs. Equal ones are one entry.
     marks: Vec<MarkShown>,
 }
@@ -195,6 +199,8 @@ impl<'a> Shown<'a> {
             untouched: record.untouched,
             released: record.released,
             restored: record.restored,
+            lent: record.lent,
+            retired: record.retired,
             marks: marks::of(record, seen, records, now),
         }
     }
@@ -213,7 +219,14 @@ impl<'a> Shown<'a> {
         let end = match (self.released, self.clean) {
             _ if self.restored => "restored from a snapshot: refused until `snowbank ticket set`",
             _ if self.is_set() => "set by `snowbank ticket set`, or imported: no daemon has counted since",
+            (true, _) if self.lent => "exported: the fleet lends its worker IDs, here too",
             (true, _) => "released: its worker IDs were moved away, and are not used here",
+            _ if self.retired && self.lent => {
+                "retired: it goes once the fleet's coordinator holds its ceiling"
+            }
+            _ if self.retired => {
+                "retired: `snowbank state forget` drops it once the clock is past its ceiling"
+            }
             (false, true) if self.untouched => {
                 "clean: it handed out nothing, and the next start goes on where it began"
             }
@@ -223,6 +236,9 @@ impl<'a> Shown<'a> {
         };
         writeln!(out, "source {:?}", self.name)?;
         self.made_of.write(&self.ceiling_position, &self.ceiling_id, out)?;
+        if self.lent {
+            writeln!(out, "  lent        by a fleet's coordinator")?;
+        }
         writeln!(
             out,
             "  state       {}",

@@ -179,7 +179,7 @@ fn every_refusal_is_told_and_sources_may_only_follow() {
     );
     assert_eq!(refusals(&a), ["sources[1]"]);
     assert_eq!(refusals("shards = 9"), ["shards", "sources[0].name", "sources[1]"]);
-    // Nothing that could change does beside one that cannot.
+    // If one setting cannot change, none does.
     assert_eq!(refusals(&format!("shards = 9\n{a}{b}[limits]\nmax_count = 1")), ["shards"]);
 }
 

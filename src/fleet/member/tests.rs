@@ -137,3 +137,19 @@ fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
     let resumed = after_kill.take(want(&layout, later, true), &worker_ids).unwrap();
     assert_eq!(resumed.floor, theirs.covered);
 }
+
+#[test]
+fn a_record_is_held_once_all_its_numbers_have_its_bound() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let store = store(&layout);
+    let workers = |text: &str| text.parse::<WorkerSet>().unwrap();
+    let mut earlier = member(&store, Notes::default());
+    let covered = earlier.take(want(&layout, WALL, false), &workers("5,6")).unwrap().covered;
+    let mut now = member(&store, Notes::default());
+    assert_eq!(now.holds(0, &[(vec![5], 1)]), Ok(vec![false]), "it has no number yet");
+    now.take(want(&layout, WALL, false), &workers("9")).unwrap();
+    let asked = [(vec![5, 6], covered), (vec![5, 6], covered + 1), (vec![6, 7], 1), (vec![6], 1)];
+    assert_eq!(now.holds(0, &asked), Ok(vec![true, false, false, true]));
+    store.0.lock().unwrap().is_away = true;
+    assert!(now.holds(0, &asked).is_err());
+}

@@ -1,13 +1,17 @@
 //! A connection to a Redis master: the endpoint itself, or the master that a sentinel names.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::resp::{self, Garbled, Reply};
 use crate::fleet::endpoint::Endpoint;
-use crate::fleet::line::{self, Access, Fault, Stream, in_time};
+use crate::fleet::line::{self, ANSWER_TIMEOUT, Access, Fault, Stream, in_time};
 
 /// The time that a replica has to take over a write.
 const REPLICA_TIMEOUT_MS: &str = "1000";
+/// The least time for the answer to that wait.
+const REPLICA_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The errors that only an operator can change, by their first words.
 const LASTING_ERRORS: [&str; 7] =
@@ -18,6 +22,8 @@ pub(super) struct Session {
     stream: Box<dyn Stream>,
     /// Bytes of the next replies.
     read: Vec<u8>,
+    /// The time for each part of an answer.
+    patience: Duration,
 }
 
 /// The role of a Redis, as it reports itself.
@@ -52,6 +58,10 @@ impl line::Session for Session {
             Role::Sentinel(_) => Err(at_master(no_master("sentinel"))),
             Role::Other(role) => Err(at_master(no_master(&role))),
         }
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 }
 
@@ -94,7 +104,7 @@ impl Session {
     /// Connects and logs in.
     async fn connect(access: &Access, endpoint: &Endpoint) -> Result<Self, Fault> {
         let stream = line::connect(endpoint, &access.tls).await.map_err(Fault::Endpoint)?;
-        let mut session = Session { stream, read: Vec::new() };
+        let mut session = Session { stream, read: Vec::new(), patience: ANSWER_TIMEOUT };
         if let Some((user, password)) = &access.user {
             match session.ask(&["AUTH", user, password]).await {
                 // It requires no password, like many sentinels.
@@ -114,7 +124,10 @@ impl Session {
     pub(super) async fn is_replicated(&mut self) -> Result<bool, Fault> {
         match self.role().await? {
             Role::Master(0) => Ok(true),
-            Role::Master(_) => Ok(self.ask(&["WAIT", "1", REPLICA_TIMEOUT_MS]).await? != Reply::Number(0)),
+            Role::Master(_) => {
+                self.patience = self.patience.max(REPLICA_PATIENCE);
+                Ok(self.ask(&["WAIT", "1", REPLICA_TIMEOUT_MS]).await? != Reply::Number(0))
+            }
             // It was demoted: the write may be lost.
             Role::Sentinel(_) | Role::Other(_) => Ok(false),
         }
@@ -122,13 +135,13 @@ impl Session {
 
     /// Makes one request. An error is a fault.
     pub(super) async fn ask(&mut self, arguments: &[&str]) -> Result<Reply, Fault> {
-        in_time(self.stream.write_all(&resp::request(arguments))).await?;
+        in_time(self.patience, self.stream.write_all(&resp::request(arguments))).await?;
         loop {
             if let Some((reply, size)) = resp::reply(&self.read).map_err(|Garbled| no_redis())? {
                 self.read.drain(..size);
                 return if let Reply::Error(reason) = reply { Err(fault_of(reason)) } else { Ok(reply) };
             }
-            if in_time(self.stream.read_buf(&mut self.read)).await? == 0 {
+            if in_time(self.patience, self.stream.read_buf(&mut self.read)).await? == 0 {
                 return Err(Fault::Endpoint(String::from("closed the connection")));
             }
         }

@@ -1,11 +1,13 @@
 //! A session with a ZooKeeper: requests and answers in their order. No node depends on a session, so a session may end at
 //! any time.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::jute::{Reader, Writer};
 use crate::fleet::endpoint::Endpoint;
-use crate::fleet::line::{self, ANSWER_BYTES_MAX, Access, Fault, Stream, in_time};
+use crate::fleet::line::{self, ANSWER_BYTES_MAX, ANSWER_TIMEOUT, Access, Fault, Stream, in_time};
 
 /// The session's life without a request. The server lowers it if it allows less; a connection that it ended is made again.
 const SESSION_MS: i32 = 30_000;
@@ -45,12 +47,15 @@ pub(super) struct Session {
     xid: i32,
     /// True if it has logged in: only its user may use the nodes that it makes.
     pub(super) has_user: bool,
+    /// The time for each part of an answer.
+    patience: Duration,
 }
 
 impl line::Session for Session {
     async fn open(access: &Access, endpoint: &Endpoint) -> Result<Self, Fault> {
         let stream = line::connect(endpoint, &access.tls).await.map_err(Fault::Endpoint)?;
-        let mut session = Session { stream, xid: 0, has_user: access.user.is_some() };
+        let mut session =
+            Session { stream, xid: 0, has_user: access.user.is_some(), patience: ANSWER_TIMEOUT };
         // Protocol version, last transaction seen, life, session, its password, no read-only server.
         let hello = Writer::default().int(0).long(0).int(SESSION_MS).long(0).bytes(&[0; 16]).boolean(false);
         session.write_frame(&hello.0).await?;
@@ -63,19 +68,23 @@ impl line::Session for Session {
         }
         Ok(session)
     }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
 }
 
 impl Session {
     async fn write_frame(&mut self, frame: &[u8]) -> Result<(), Fault> {
         let framed = Writer::default().bytes(frame).0;
-        in_time(self.stream.write_all(&framed)).await
+        in_time(self.patience, self.stream.write_all(&framed)).await
     }
 
     async fn read_frame(&mut self) -> Result<Vec<u8>, Fault> {
-        let size = in_time(self.stream.read_u32()).await?;
+        let size = in_time(self.patience, self.stream.read_u32()).await?;
         let size = usize::try_from(size).ok().filter(|&size| size <= ANSWER_BYTES_MAX);
         let mut frame = vec![0; size.ok_or_else(no_zookeeper)?];
-        in_time(self.stream.read_exact(&mut frame)).await?;
+        in_time(self.patience, self.stream.read_exact(&mut frame)).await?;
         Ok(frame)
     }
 

@@ -4,7 +4,8 @@
 //! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
 //! - `keys`: the keys of a `get` that are not answered yet.
 //!
-//! The protocol has no place for a token, so the configuration refuses this door beside tokens unless it asks for none.
+//! The protocol has no field for a token. So a configuration that requires tokens is refused with this door, unless the
+//! door is exempt.
 
 mod binary;
 mod keys;

@@ -8,7 +8,8 @@ use crate::front::words::STOPPING;
 use crate::front::{Conditions, MESSAGE_BYTES_MAX, Step, statistics, stranger};
 use snowbank_client::protocol::ErrorCode;
 
-/// The bytes of a value beside its key: `VALUE `, ` 0 19`, the digits and two line ends, and `END` behind the last.
+/// The bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line ends, and `END` behind the
+/// last.
 pub(super) const VALUE_BYTES_MAX: usize = 48;
 
 /// The number of pipelined lines that an estimate of their demand reads. See the native protocol's.

@@ -7,12 +7,19 @@ use std::time::{Duration, Instant};
 
 use super::job_thread::JobThread;
 use crate::ceiling::{StoreError, TakenOver};
-use crate::fleet::{AnyCoordinator, Bound, Member, NoAnswer, Raised};
-use crate::keeper::Outcome;
+use crate::fleet::{self, AnyCoordinator, Bound, Member, NoAnswer, Raised};
+use crate::keeper::{Outcome, PERIOD};
 
 /// The longest that a clean stop waits for the coordinator, as part of its wait for storage. Without an answer, other
 /// daemons may take the numbers when their bounds have passed, and this state may take them at once.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The time within which the loss of a number is noticed while the coordinator answers.
+const NOTICED_WITHIN: Duration = Duration::from_secs(2);
+
+// If a number is lost just after a look, the next look or raise comes a period later. If its connection hangs, another one
+// has the rest for its answer.
+const _: () = assert!(PERIOD.as_millis() + fleet::ANSWER_MIN.as_millis() < NOTICED_WITHIN.as_millis());
 
 /// One thing to do.
 #[derive(Debug)]
@@ -45,7 +52,8 @@ impl Fleet {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(super) fn start(member: Member<AnyCoordinator>) -> io::Result<Fleet> {
+    pub(super) fn start(mut member: Member<AnyCoordinator>) -> io::Result<Fleet> {
+        member.hurry();
         JobThread::start("fleet", member, run).map(Fleet)
     }
 

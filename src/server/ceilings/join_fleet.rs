@@ -1,6 +1,7 @@
 //! The start of a daemon in a fleet: takes its worker numbers from the coordinator before anything is handed out.
 
-use super::start_sources::Found;
+use super::start_sources::{Found, FromFleet};
+use crate::ceiling::store::Record;
 use crate::ceiling::{LockError, draw_identity, lock_workers};
 use crate::clock::Reading;
 use crate::config::{Settings, SourceSettings};
@@ -9,7 +10,7 @@ use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_client::layout::{UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
 /// The machine and the state as a start finds them.
 #[derive(Clone, Copy)]
@@ -23,7 +24,11 @@ pub(crate) struct Here<'a> {
 pub(crate) struct Joined {
     pub(crate) member: Member<AnyCoordinator>,
     /// By source. `None`: it has no worker IDs.
-    pub(crate) taken: Vec<Option<Taken>>,
+    taken: Vec<Option<Taken>>,
+    /// The keys of the records whose bounds the coordinator holds.
+    held: Vec<String>,
+    /// True if the coordinator did not answer, and a source goes on without it.
+    is_silent: bool,
     /// Lines for the operator, once the daemon has started.
     pub(crate) notes: Vec<Note>,
 }
@@ -45,7 +50,8 @@ impl Joined {
         let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
         let identity = (found.state_identity(), holder.as_str());
         let member = Member::new(coordinator, &settings.fleet.name, identity, notes, draw_identity);
-        let mut joined = Joined { member, taken: Vec::new(), notes: Vec::new() };
+        let mut joined =
+            Joined { member, taken: Vec::new(), held: Vec::new(), is_silent: false, notes: Vec::new() };
         let taken = joined.take_all(settings, here)?;
         for (source, taken) in settings.sources.iter_mut().zip(&taken) {
             let Some(taken) = taken else { continue };
@@ -57,7 +63,33 @@ impl Joined {
             source.worker_ids.are_given = true;
         }
         joined.taken = taken;
+        joined.held = joined.held_records(settings, found).unwrap_or_default();
         Ok(joined)
+    }
+
+    /// Returns the coordinator's answers.
+    pub(crate) fn answers(&self) -> FromFleet<'_> {
+        FromFleet { taken: &self.taken, held: &self.held }
+    }
+
+    /// Returns the keys of the records of worker IDs that this state was lent before, and whose bounds the coordinator holds.
+    /// `None`: it did not answer, and the next start asks again.
+    fn held_records(&mut self, settings: &Settings, found: &Found) -> Option<Vec<String>> {
+        let mut held = Vec::new();
+        for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| it.is_lent()) {
+            let numbering = source.numbering().ok()?;
+            let earlier: Vec<_> = found.lent_before(&source.name, &numbering).collect();
+            let stretch = |record: &&Record| (record.numbering.numbers_in_space(), record.id_bound);
+            let stretches: Vec<_> = earlier.iter().map(stretch).collect();
+            if stretches.is_empty() || self.is_silent {
+                continue;
+            }
+            let is_held = self.member.holds(index, &stretches).ok()?;
+            held.extend(
+                earlier.iter().zip(is_held).filter(|(_, held)| *held).map(|(record, _)| record.key()),
+            );
+        }
+        Some(held)
     }
 
     /// Takes the numbers of all sources: first those that are configured, because they cannot give way.
@@ -85,7 +117,8 @@ impl Joined {
         let given = &source.worker_ids;
         // Numbers of the daemon's other sources, whatever their layouts.
         let is_used = |id| taken.iter().flatten().any(|other: &Taken| other.worker_ids.contains(id));
-        let allowed = |id| (!given.are_given || given.set.contains(id)) && !is_used(id);
+        let is_moved = |id| here.found.moved_away().any(|moved| has(moved, &source.layout, id));
+        let allowed = |id| (!given.are_given || given.set.contains(id)) && !is_used(id) && !is_moved(id);
         let fits = |own: &WorkerSet| own.len() == source.worker_count && own.iter().all(allowed);
         let own = match source.is_lent() {
             true => self.member.own(want).filter(fits),
@@ -119,6 +152,7 @@ impl Joined {
         let has_jumped = here.found.has_jumped(here.reading);
         let resumed = if has_jumped { None } else { self.member.resume_unseen(want, own) };
         let resumed = resumed.ok_or_else(|| StartError::CoordinatorSilent(reason.clone()))?;
+        self.is_silent = true;
         self.notes.push(Note::Warning(format!(
             "source {:?} goes on with {} without its coordinator: {reason}",
             want.source,
@@ -168,10 +202,16 @@ fn is_held(error: &LockError) -> bool {
     matches!(error, LockError::Held { .. } | LockError::CollidingHeld { .. } | LockError::UnknownHeld { .. })
 }
 
-/// Returns whether no other daemon of this machine has locked these worker IDs.
+/// Returns whether a numbering has this worker ID of a layout.
+fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
+    let one = Numbering::new(layout.clone(), WorkerSet::single(id));
+    one.is_ok_and(|one| one.shares_ids_with(numbering))
+}
+
+/// Returns whether no other daemon of this machine has locked these worker IDs, and none was moved away from here.
 fn is_free_here(settings: &Settings, numbering: &Numbering) -> Result<bool, StartError> {
     match lock_workers(&settings.lock_dir, numbering) {
-        Ok(_) => Ok(true),
+        Ok(locks) => Ok(!locks.marks()?.iter().any(|mark| mark.is_released)),
         Err(error) if is_held(&error) => Ok(false),
         Err(error) => Err(error.into()),
     }

@@ -1,4 +1,4 @@
-//! Ceilings of a running daemon: where sources start, and who raises how far they may claim.
+//! Ceilings of a running daemon: where sources start, and how their ceilings are raised.
 //!
 //! ```text
 //!  shard threads ──a claim meets a ceiling──▶ keeper thread ──writes──▶ storage thread ──▶ state directory

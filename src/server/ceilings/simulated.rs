@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::keeper_thread::is_record_of;
-use super::start_sources::{self, Durable, Found, Granted, Joining, Planned, State};
+use super::start_sources::{self, Durable, Found, FromFleet, Granted, Joining, Planned, State};
 use super::storage_thread::write_ceilings;
 use crate::ceiling::store::{DiskStore, Record};
 use crate::ceiling::{Owner, StoreError, WorkerLocks, lock_workers_at_once};
@@ -58,7 +58,8 @@ impl Ceilings {
         let locks = numberings.iter().map(|numbering| lock_workers_at_once(lock_dir, numbering));
         let locks = locks.collect::<Result<_, _>>()?;
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
-        let granted = found.grant(settings, &numberings, locks, &[], (wall.believe(reading), &wall))?;
+        let (fleet, now) = (FromFleet::default(), wall.believe(reading));
+        let granted = found.grant(settings, &numberings, locks, fleet, (now, &wall))?;
         let Granted { durable, owner, .. } = granted;
         let Durable { mut sources, locks, first_ceilings, stored } = durable;
         for (managed, (index, ceiling)) in sources.iter_mut().zip(first_ceilings) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ceiling::store::Record;
+use crate::ceiling::store::{Claimant, Record};
 use crate::clock::Now;
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
@@ -28,7 +28,18 @@ pub(super) fn sorts_below((passed_over, source): (&Option<Record>, &SourceSettin
     )))
 }
 
-/// The wait for a source's first tick up to which nobody has to act: requests wait for so long by default.
+/// Returns a note on worker IDs that a fleet lent and that a source has now without the fleet.
+pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<Note> {
+    let shares = |record: &&Record| record.lent && record.numbering.shares_ids_with(claimant.numbering);
+    let (_, worker_ids) = records.iter().find(shares)?.numbering.snowflake()?;
+    let (name, worker_ids) = (claimant.name, worker_ids.in_words());
+    Some(Note::Warning(format!(
+        "source {name:?} goes on outside its fleet, which lent this state {worker_ids}: if a daemon of the fleet gets them, \
+         both hand out the same IDs; keep them from the fleet, or use worker IDs that it does not lend"
+    )))
+}
+
+/// A source's first tick that comes within this time needs no action: requests wait this long by default.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// Returns a note with the remedy if the clock is too far behind a source's start.

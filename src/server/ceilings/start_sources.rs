@@ -16,7 +16,7 @@ use crate::config::SourceSettings;
 use crate::fleet::{Taken, rules};
 use crate::keeper::ManagedSource;
 use crate::numbering::Numbering;
-use crate::server::ceilings::start_notes::{first_time, not_reached, sorts_below};
+use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, sorts_below};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
@@ -68,7 +68,24 @@ struct Starts {
     positions: Vec<FirstPosition>,
     /// The records that belong to no source.
     retired: Vec<Record>,
+    /// Those of them that may go.
+    let_go: Vec<Record>,
     notes: Vec<Note>,
+}
+
+/// The coordinator's answers to a start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FromFleet<'a> {
+    /// By source, its worker IDs in the fleet. Empty without a fleet.
+    pub(super) taken: &'a [Option<Taken>],
+    /// The keys of the records whose bounds the coordinator holds.
+    pub(super) held: &'a [String],
+}
+
+impl FromFleet<'_> {
+    fn taken(&self, index: usize) -> Option<&Taken> {
+        self.taken.get(index).and_then(Option::as_ref)
+    }
 }
 
 impl Found {
@@ -113,6 +130,25 @@ impl Found {
     /// Returns the identity of the state.
     pub(crate) fn state_identity(&self) -> &str {
         &self.owner.state
+    }
+
+    /// Returns the records of worker IDs that a source was lent before these.
+    pub(super) fn lent_before<'a>(
+        &'a self,
+        name: &'a str,
+        numbering: &'a Numbering,
+    ) -> impl Iterator<Item = &'a Record> {
+        let is_earlier = move |record: &&Record| {
+            let (of_record, is_of_source) = (&record.numbering, record.lent && record.name == name);
+            is_of_source && of_record.is_of_space(numbering) && !of_record.is_part_of(numbering)
+        };
+        self.records.iter().filter(is_earlier)
+    }
+
+    /// Returns the numberings that `snowbank state export` moved away from this state for good: a fleet knows nothing of them.
+    pub(super) fn moved_away(&self) -> impl Iterator<Item = &Numbering> {
+        let moved = self.records.iter().filter(|record| record.released && !record.lent);
+        moved.map(|record| &record.numbering)
     }
 
     /// Returns whether this state is the newest of its copies for these worker IDs, as far as this boot of the machine
@@ -167,16 +203,16 @@ impl Found {
         settings: &[SourceSettings],
         numberings: &[Numbering],
         mut locks: Vec<WorkerLocks>,
-        fleet: &[Option<Taken>],
+        fleet: FromFleet<'_>,
         (now, wall): (Now, &Wall),
     ) -> Result<Granted, StartError> {
-        let Starts { positions, retired, mut notes } = self.plan(settings, numberings, &locks, fleet, now)?;
+        let Starts { positions, mut retired, let_go, mut notes } =
+            self.plan(settings, numberings, &locks, fleet, now)?;
         let is_kept = self.directory.is_some();
         let sources = settings.iter().zip(numberings).zip(&positions);
         let managed =
             |(index, ((settings, numbering), &start)): (usize, ((_, &Numbering), &FirstPosition))| {
-                let fleet = fleet.get(index).and_then(Option::as_ref);
-                let fleet = fleet.map(|taken| numbering.position_from(taken.covered));
+                let fleet = fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
                 manage(settings, numbering.clone(), start, is_kept || fleet.is_some(), now).under_fleet(fleet)
             };
         let sources: Vec<ManagedSource> = sources.enumerate().map(managed).collect();
@@ -188,9 +224,13 @@ impl Found {
             Some(directory) => {
                 locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
                 let starts = settings.iter().zip(numberings).zip(&positions);
-                let starts = starts
-                    .map(|((settings, numbering), start)| start.as_first_record(&settings.name, numbering));
-                let mut store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
+                let starts = starts.map(|((source, numbering), start)| {
+                    start.as_first_record(source, numbering, &self.records)
+                });
+                let store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
+                let mut store = store.letting_go(let_go.clone());
+                // They bind sources that join.
+                retired.extend(let_go);
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     let remedy = "make the state directory writable, or make room if it is full";
                     let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
@@ -210,11 +250,14 @@ impl Found {
         settings: &[SourceSettings],
         numberings: &[Numbering],
         locks: &[WorkerLocks],
-        fleet: &[Option<Taken>],
+        fleet: FromFleet<'_>,
         now: Now,
     ) -> Result<Starts, StartError> {
-        let claimants: Vec<_> =
-            settings.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
+        let claimant_at = |(index, (source, numbering))| Claimant {
+            in_fleet: fleet.taken(index).is_some(),
+            ..claimant(source, numbering)
+        };
+        let claimants: Vec<_> = settings.iter().zip(numberings).enumerate().map(claimant_at).collect();
         let plan = store::plan(&self.records, &claimants, now.wall);
         let plan = plan.map_err(|error| error.in_directory(self.directory.as_ref().map(StateDir::path)))?;
         let Plan { starts, passed_over, mut retired } = plan;
@@ -224,21 +267,25 @@ impl Found {
             notes.extend(fresh.map(|(_, source)| first_time(source)));
         }
         notes.extend(passed_over.iter().zip(settings).filter_map(sorts_below));
+        let outside = claimants.iter().filter(|claimant| !claimant.in_fleet);
+        notes.extend(outside.filter_map(|claimant| left_fleet(claimant, &self.records)));
         let mut positions = Vec::with_capacity(claimants.len());
         let sources = claimants.iter().zip(starts).zip(locks).zip(settings).enumerate();
         for (index, (((claimant, start), locks), settings)) in sources {
             let rule = rule_of(settings, claimant.numbering);
             let guard = guard(claimant.numbering, &self.records, now);
-            let floor = fleet.get(index).and_then(Option::as_ref).map_or(0, |taken| taken.floor);
+            let floor = fleet.taken(index).map_or(0, |taken| taken.floor);
             let floor = claimant.numbering.position_from(floor);
             let mut start = start.map_or(guard, |start| start.max(guard));
             start = start.max(floor);
-            notes.extend(self.start_above_marks((claimant, &rule), &mut start, locks, now)?);
+            let is_lent = settings.is_lent();
+            notes.extend(self.start_above_marks((claimant, &rule, is_lent), &mut start, locks, now)?);
             let source = (claimant.name, claimant.numbering);
             positions.push(FirstPosition::of(start, guard, source, &self.records, &locks.marks()?));
         }
         retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
-        Ok(Starts { positions, retired, notes })
+        let let_go = retired.extract_if(.., |record| fleet.held.contains(&record.key())).collect();
+        Ok(Starts { positions, retired, let_go, notes })
     }
 }
 
@@ -247,7 +294,7 @@ fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claiman
         OnStepBack::Ride => source.max_ahead,
         OnStepBack::Wait => Duration::ZERO,
     };
-    Claimant { name: &source.name, numbering, max_ahead: source.max_ahead, catch_up }
+    Claimant { name: &source.name, numbering, max_ahead: source.max_ahead, catch_up, in_fleet: false }
 }
 
 fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {

@@ -165,7 +165,14 @@ mod tests {
         let state = StateDir::lock(directory.path()).unwrap();
         let numbering = Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap();
         let (name, start) = ("orders", Position(5));
-        let starts = [FirstRecord { name, numbering: &numbering, start, is_clean: true }];
+        let starts = [FirstRecord {
+            name,
+            numbering: &numbering,
+            start,
+            is_clean: true,
+            is_lent: false,
+            was_lent: false,
+        }];
         let store = DiskStore::new(state, starts, Vec::new(), &Owner::new(), &HostIdentity::default());
         (directory, store)
     }

@@ -36,7 +36,7 @@ impl Health {
         self.common.status()
     }
 
-    /// Has `/readyz` report the stop, and returns the time that the stop takes.
+    /// Makes `/readyz` report the stop, and returns the time that the stop takes.
     pub fn announce_stop(&self) -> StopTimes {
         // A daemon that was not ready has no traffic that anybody could send elsewhere.
         let was_ready = self.common.status().ready;

@@ -75,9 +75,9 @@ impl Server {
         let rule = settings.clock.step_rule();
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
         let now = wall.believe(reading);
-        let taken = fleet.as_ref().map_or(&[][..], |joined| &joined.taken);
+        let from_fleet = fleet.as_ref().map(Joined::answers).unwrap_or_default();
         let Granted { durable, owner, mut notes } =
-            found.grant(&settings.sources, &numberings, locks, taken, (now, &wall))?;
+            found.grant(&settings.sources, &numberings, locks, from_fleet, (now, &wall))?;
         let fleet = fleet.map(|joined| {
             notes.extend(joined.notes);
             (joined.member, settings.fleet.horizon)

@@ -262,7 +262,8 @@ async fn hand_over(
     let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), guest, open }).await;
 }
 
-/// Refuses a connection whose address has all that it may have. Each address is logged once a minute at most.
+/// Refuses a connection whose address has as many as it may have. Each address is logged once a minute at
+/// most.
 fn turn_address_away(socket: &Socket, door: &Door, Full(address): &Full, most: Option<u32>) {
     let most = most.unwrap_or_default();
     if let Some(count) = address.refused.note(clock::os::boot()) {

@@ -74,7 +74,7 @@ pub(crate) enum Room {
 }
 
 impl Guests {
-    /// Has the guest that has been silent for longest give way.
+    /// Makes the guest that has been silent for longest give way.
     fn show_out(&mut self, now: Instant) -> Room {
         let Some(first) = self.silent.first_entry() else { return Room::Full };
         let at = first.get().since + SILENT_FOR;
@@ -168,7 +168,7 @@ impl Lobbies {
         self.tokens.changed.notified()
     }
 
-    /// Has a silent guest give way to a newcomer who finds all connections of the daemon in use.
+    /// Makes a silent guest give way to a newcomer that finds all connections of the daemon in use.
     pub(crate) fn show_out(&self, now: Instant) -> Room {
         let room = self.tokens.lock().show_out(now);
         if room == Room::Made {

@@ -6,7 +6,8 @@
 //! - `handshake`: the start of a TLS connection.
 //! - `lobby`: the places of connections that have not authorized themselves.
 //! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS one.
-//! - `rejections`: rate-limited log lines about peers whose connections were closed for an error of theirs.
+//! - `rejections`: rate-limited log lines about peers whose connections were closed because of the peer's
+//!   error.
 
 pub(crate) mod accept;
 pub(crate) mod admin_accept;

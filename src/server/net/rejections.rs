@@ -1,5 +1,5 @@
-//! Log lines about peers whose connections were closed for an error of theirs. A peer can repeat its error without end, so
-//! each reason is rate-limited. Peers that did not authorize themselves are rate-limited one by one.
+//! Log lines about peers whose connections were closed because of the peer's error. A peer can repeat its error without
+//! end, so each reason is rate-limited. Peers that did not authorize themselves are rate-limited one by one.
 
 use std::collections::BTreeMap;
 use std::fmt;

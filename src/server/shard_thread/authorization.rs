@@ -1,5 +1,5 @@
-//! The authorization of a client, whatever its protocol: begins its session, logs who came, and notes who did not authorize
-//! itself.
+//! The authorization of a client, whatever its protocol: begins its session, logs its identity, and counts clients that did
+//! not authorize themselves.
 
 use std::time::Duration;
 

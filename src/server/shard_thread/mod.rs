@@ -7,7 +7,7 @@
 //!   shard.
 //! - `draw`: draws IDs for a request of any protocol, at once or after a wait.
 //! - `http`: one connection of the HTTP door, whose bytes a library parses.
-//! - `authorization`: begins sessions, and notes who came and who sent no token.
+//! - `authorization`: begins sessions, logs new identities, and counts clients that sent no token.
 //! - `limits`: the sources and the rate of a client that has a limit.
 //! - `backlog`: the rest of a reply that is longer than a frame.
 //! - `budget`: the bytes that all connections together may keep.

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use super::turn_state::READ_BYTES_MAX;
 
-/// The cost of a turn beside its requests and replies: that of two system calls.
+/// The cost of a turn apart from its requests and replies: that of two system calls.
 pub(super) const TURN_COST: usize = 1_024;
 
 /// The cost of each byte of requests, with the claim and the small reply that it leads to.

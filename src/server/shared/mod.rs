@@ -1,4 +1,4 @@
-//! Types that several rooms of the server use. These files import none of the rooms, except `common`.
+//! Types that several modules of the server use. Of these files, only `common` imports any of those modules.
 //!
 //! - `common`: what all threads share.
 //! - `live_config`: everything that a reload can change.

@@ -3,9 +3,9 @@
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Nothing needs to be done.
+    /// No action is needed.
     Info(String),
-    /// Somebody should look.
+    /// An operator should look.
     Warning(String),
 }
 

@@ -215,7 +215,8 @@ mod tests {
         let exit_code = |epoch: &str, clock: UnixMicros| {
             let changed = numbering(&format!("time:41,datacenter:5,worker:5,sequence:12;{epoch}"));
             let max_ahead = Duration::from_secs(10);
-            let claimant = Claimant { name: "ids", numbering: &changed, max_ahead, catch_up: max_ahead };
+            let (name, numbering, in_fleet) = ("ids", &changed, false);
+            let claimant = Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet };
             plan(&records, &[claimant], clock).err().map(|error| StartError::from(error).exit_code())
         };
         let six_years_before = UnixMicros(noon.0 - 6 * 365 * 86_400_000_000);

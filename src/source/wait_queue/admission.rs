@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Entry, PASSING_SHARE, Queue, Refusal, WaitId, WaitRequest, share};
+use super::{Entry, PASSING_SHARE, Queue, Refusal, WaitId, WaitRequest};
 use crate::clock::BootMicros;
 use crate::numbering::Numbering;
 use crate::source::{Bound, Source, Window};
@@ -47,15 +47,14 @@ impl Source {
         // Counted before the cursor is read, so that direct claims that begin later queue up. A claim that checked just
         // before may still take promised positions. Then the request is refused at its deadline.
         self.wait_queue.count(request.count);
-        let limit_by_due = self.promise(window, &request, &queue).inspect_err(|_| {
+        let limit_by_due = self.promise(window, &request, &mut queue).inspect_err(|_| {
             self.wait_queue.uncount(request.count);
         })?;
-        let (id, turn) = (WaitId(queue.next_id), queue.next_turn);
+        let (id, turn) = (WaitId { due: request.due, number: queue.next_id }, queue.next_turn);
         queue.next_id += 1;
         queue.next_turn += 1;
         let generation = self.grant.generation();
-        let at = queue.waiting.partition_point(|entry| entry.request.due <= request.due);
-        queue.waiting.insert(at, Entry { id, request, spans: Vec::new(), generation, limit_by_due, turn });
+        queue.insert(Entry { id, request, spans: Vec::new(), generation, limit_by_due, turn });
         match self.numbering {
             Numbering::Snowflake(_) => self.close_passage_to_its_promise(window, &mut queue),
             Numbering::Ticket(_) => self.let_pass(queue.waiting.len(), 0),
@@ -76,19 +75,24 @@ impl Source {
 
     /// Lowers the number of IDs that may pass to what the promises allow, including the new one.
     fn close_passage_to_its_promise(&self, window: &Window, queue: &mut Queue) {
-        self.weigh(window, queue);
+        self.learn_limits(window, queue);
         let waiting = queue.waiting.len();
         let left = match waiting {
             1 => self.wait_queue.left_for_passing,
             _ => self.wait_queue.passing_ids_left(),
         };
-        let spare = share::laxity(&queue.shares, window.limit.0).min(self.left(window));
+        let spare = queue.summary().laxity(window.limit.0).min(self.left(window));
         self.let_pass(waiting, left.min(spare));
     }
 
     /// Returns the position that the ID clock will have reached by the deadline of a request that can be promised its
     /// positions; `None` while the clock is unknown.
-    fn promise(&self, window: &Window, request: &WaitRequest, queue: &Queue) -> Result<Option<u64>, Refusal> {
+    fn promise(
+        &self,
+        window: &Window,
+        request: &WaitRequest,
+        queue: &mut Queue,
+    ) -> Result<Option<u64>, Refusal> {
         if window.now.jumped {
             // The ID clock is unknown until the keeper has looked. It looks as soon as a request waits.
             return Ok(None);
@@ -118,7 +122,7 @@ impl Source {
     /// A request is promised no more than an even share of the supply: each request that waits is assumed to get as much,
     /// or all that it wants. A request for more than a share of a tick leaves a sixteenth of the supply to smaller ones.
     /// So large requests are never promised what others need.
-    fn short_of_supply(&self, count: u64, supply: &Supply, due: BootMicros, queue: &Queue) -> u64 {
+    fn short_of_supply(&self, count: u64, supply: &Supply, due: BootMicros, queue: &mut Queue) -> u64 {
         let others = queue.waiting.len();
         let is_large = count > self.wait_queue.share_of_tick(others + 1);
         let held = supply.limit.saturating_sub(supply.next);
@@ -128,20 +132,10 @@ impl Source {
             (_, true) => supply.to_come / PASSING_SHARE,
         };
         let held = held.saturating_sub(not_promised);
-        let (mut promised, mut shared) = (count, count);
-        let mut short_of_later = 0;
-        for entry in &queue.waiting {
-            shared = shared.saturating_add(entry.request.count.min(count));
-            if entry.request.due <= due {
-                promised = promised.saturating_add(entry.promised());
-            }
-        }
-        let mut by_then = promised;
-        for entry in queue.waiting.iter().filter(|entry| entry.request.due > due) {
-            by_then = by_then.saturating_add(entry.promised());
-            let held_by_then = entry.limit_by_due.unwrap_or(u64::MAX).saturating_sub(supply.next);
-            short_of_later = short_of_later.max(by_then.saturating_sub(held_by_then));
-        }
+        let summary = queue.summary();
+        let promised = count.saturating_add(summary.promised_by(due));
+        let shared = count.saturating_add(summary.wanted_of_at_most(count));
+        let short_of_later = summary.short_of_later(count, due, supply.next);
         promised.max(shared).saturating_sub(held).max(short_of_later)
     }
 

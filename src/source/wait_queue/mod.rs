@@ -15,8 +15,10 @@
 
 mod admission;
 mod passing;
+mod queue;
 mod request;
 mod share;
+mod summary;
 mod whole;
 
 pub(super) use passing::Passage;
@@ -31,7 +33,7 @@ use crate::clock::Now;
 use crate::numbering::Numbering;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use passing::{Look, PassingLeft};
-use share::Share;
+use queue::{Entry, Queue};
 use snowbank_client::layout::Position;
 
 /// The fraction of a tick, as a divisor, that waiting requests leave to those that come before the next tick.
@@ -40,63 +42,6 @@ const PASSING_SHARE: u64 = 16;
 /// The longest delay of a tick's wake-up: timers have a grain of 1 ms, and then the thread must get the processor. A tick's
 /// IDs can be claimed until the burst window after its end.
 const LATE_WAKE_UP: Duration = Duration::from_millis(4);
-
-#[derive(Debug)]
-struct Entry {
-    id: WaitId,
-    request: WaitRequest,
-    spans: Vec<Span>,
-    /// The grant's generation under which `spans` were claimed.
-    generation: u64,
-    /// The position that the ID clock will have reached by the deadline. `None` while the clock is unknown.
-    limit_by_due: Option<u64>,
-    /// Its place in the rotation of odd positions.
-    turn: u64,
-}
-
-impl Entry {
-    /// Returns how many of the positions that it still wants were promised.
-    fn promised(&self) -> u64 {
-        let is_kept = self.request.partial && !self.spans.is_empty();
-        if is_kept { 0 } else { self.request.promised() }
-    }
-
-    fn share(&self) -> Share {
-        Share {
-            wanted: self.request.count,
-            promised: self.promised(),
-            limit_by_due: self.limit_by_due.unwrap_or(u64::MAX),
-            turn: self.turn,
-            given: 0,
-        }
-    }
-
-    /// Adds positions that were claimed for it.
-    fn take(&mut self, span: Span) {
-        self.request.count -= span.count;
-        match self.spans.last_mut() {
-            Some(last) if last.end() == span.from => last.count += span.count,
-            _ => self.spans.push(span),
-        }
-    }
-
-    fn finish(self, refusal: Option<Refusal>) -> (usize, Finished) {
-        let Entry { id, request, spans, generation, .. } = self;
-        (request.shard, Finished { id, spans, refusal, generation })
-    }
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    /// In order of deadlines.
-    waiting: Vec<Entry>,
-    /// The share of each of `waiting` at this wake-up. Kept for its memory.
-    shares: Vec<Share>,
-    /// Finished and not yet collected, each with its shard.
-    finished: Vec<(usize, Finished)>,
-    next_id: u64,
-    next_turn: u64,
-}
 
 /// The waiting requests of one source.
 #[derive(Debug)]
@@ -245,40 +190,47 @@ impl Source {
 
     /// Skips positions that were claimed under a grant that was lost. They are claimed again.
     fn forget_lost_claims(&self, generation: u64, queue: &mut Queue) {
+        if queue.waiting.is_empty() || queue.generations == (generation, generation) {
+            return;
+        }
         for entry in queue.waiting.iter_mut().filter(|entry| entry.generation != generation) {
             let lost = entry.spans.drain(..).map(|span| span.count).sum();
             self.wait_queue.count(lost);
             entry.request.count += lost;
             entry.generation = generation;
         }
+        (queue.generations, queue.is_summary_stale) = ((generation, generation), true);
     }
 
     /// Claims the window's positions, except for the part that is left to requests that pass, and shares them out.
     fn feed(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let left_for_passing = self.wait_queue.left_for_passing;
+        self.learn_limits(window, queue);
         loop {
-            self.weigh(window, queue);
-            let due = share::due_now(&queue.shares, window.limit.0, PASSING_SHARE);
+            let summary = queue.summary();
+            let due = summary.due_now(window.limit.0);
             let limit = window.limit.0.saturating_sub(left_for_passing);
             let limit = limit.max(self.next_free(window).saturating_add(due)).min(window.limit.0);
-            let wanted = queue.shares.iter().map(|share| share.wanted).sum();
+            let wanted = summary.wanted_of_at_most(u64::MAX);
             let Some(span) = self.claim_some(window, 1, wanted, Position(limit), rng) else { break };
+            queue.shares.clear();
+            queue.shares.extend(queue.waiting.iter().map(|entry| entry.share()));
             share::share_out(&mut queue.shares, span.count, due, &mut queue.next_turn);
             self.hand_over(span, queue);
         }
-        let spare = share::laxity(&queue.shares, window.limit.0);
+        let spare = queue.summary().laxity(window.limit.0);
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Notes the demand of each request.
-    fn weigh(&self, window: &Window, queue: &mut Queue) {
-        queue.shares.clear();
-        for entry in &mut queue.waiting {
-            if entry.limit_by_due.is_none() && !window.now.jumped {
-                entry.limit_by_due = Some(self.supply(window, entry.request.due).limit);
-            }
-            queue.shares.push(entry.share());
+    /// Computes the limits of requests that were admitted while the clock was unknown.
+    fn learn_limits(&self, window: &Window, queue: &mut Queue) {
+        if !queue.lacks_limits || window.now.jumped {
+            return;
         }
+        for entry in queue.waiting.iter_mut().filter(|entry| entry.limit_by_due.is_none()) {
+            entry.limit_by_due = Some(self.supply(window, entry.request.due).limit);
+        }
+        (queue.lacks_limits, queue.is_summary_stale) = (false, true);
     }
 
     /// Cuts a claim into the shares, and finishes the requests that have all their positions.
@@ -292,6 +244,7 @@ impl Source {
                 from += share.given;
             }
         }
+        queue.is_summary_stale = true;
         let served = queue.waiting.extract_if(.., |entry| entry.request.count == 0);
         queue.finished.extend(served.map(|entry| entry.finish(None)));
     }
@@ -304,9 +257,10 @@ impl Source {
     }
 
     fn end_waits(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
-        let is_over =
-            |entry: &mut Entry| entry.request.due <= window.now.boot || window.bound == Bound::Sealed;
-        for entry in queue.waiting.extract_if(.., is_over) {
+        let is_sealed = window.bound == Bound::Sealed;
+        let over = queue.waiting.partition_point(|entry| is_sealed || entry.request.due <= window.now.boot);
+        queue.is_summary_stale |= over > 0;
+        for entry in queue.waiting.drain(..over) {
             self.wait_queue.uncount(entry.request.count);
             let mut entry = entry;
             self.take_the_rest(window, &mut entry, rng);
@@ -369,8 +323,7 @@ impl Source {
     /// Ends the wait of a request whose connection is gone. Positions claimed for it are skipped. Returns their number.
     pub fn cancel(&self, id: WaitId) -> u64 {
         let mut queue = self.wait_queue.lock();
-        let spans = if let Some(index) = queue.waiting.iter().position(|entry| entry.id == id) {
-            let entry = queue.waiting.remove(index);
+        let spans = if let Some(entry) = queue.remove(id) {
             self.wait_queue.uncount(entry.request.count);
             entry.spans
         } else {

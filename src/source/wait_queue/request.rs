@@ -5,9 +5,12 @@ use std::time::Duration;
 use crate::clock::BootMicros;
 use crate::source::Span;
 
-/// The identity of a request in one source's wait queue.
+/// The identity of a request in one source's wait queue. Identities sort as the queue does: by deadline, then by admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WaitId(pub(super) u64);
+pub struct WaitId {
+    pub(super) due: BootMicros,
+    pub(super) number: u64,
+}
 
 /// A request that waits for positions.
 #[derive(Clone, Copy, Debug)]

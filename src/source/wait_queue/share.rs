@@ -11,37 +11,10 @@ pub(super) struct Share {
     pub(super) wanted: u64,
     /// The part of `wanted` that was promised by its deadline.
     pub(super) promised: u64,
-    /// The position that the ID clock will have reached by its deadline.
-    pub(super) limit_by_due: u64,
     /// Its place in the rotation: the least turn gets the next odd position.
     pub(super) turn: u64,
     /// The number of positions that it gets.
     pub(super) given: u64,
-}
-
-/// Returns how many positions must go to promises now, in order of deadlines. With fewer, a promise would need all
-/// positions up to its deadline, and other requests would get none until then.
-///
-/// `shares` are sorted by deadline. `next` is the first position that is not available yet. One in `left_out` of the
-/// positions to come is left out.
-pub(super) fn due_now(shares: &[Share], next: u64, left_out: u64) -> u64 {
-    let mut promised = 0_u64;
-    let missing = shares.iter().map(|share| {
-        promised = promised.saturating_add(share.promised);
-        let to_come = share.limit_by_due.saturating_sub(next);
-        promised.saturating_sub(to_come - to_come / left_out)
-    });
-    missing.max().unwrap_or(0)
-}
-
-/// Returns how many positions, from `next` on, can go to others without breaking a promise.
-pub(super) fn laxity(shares: &[Share], next: u64) -> u64 {
-    let mut promised = 0_u64;
-    let spare = shares.iter().map(|share| {
-        promised = promised.saturating_add(share.promised);
-        share.limit_by_due.saturating_sub(next).saturating_sub(promised)
-    });
-    spare.min().unwrap_or(u64::MAX)
 }
 
 /// Shares out `positions`, of which `due` go to promises in order of deadlines. No request gets more than it wants.
@@ -109,10 +82,12 @@ fn give_odd_ones(shares: &mut [Share], mut left: u64, next_turn: &mut u64) {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::summary::{Summary, Want};
     use super::*;
+    use crate::clock::BootMicros;
 
     fn share(wanted: u64, turn: u64) -> Share {
-        Share { wanted, promised: 0, limit_by_due: u64::MAX, turn, given: 0 }
+        Share { wanted, promised: 0, turn, given: 0 }
     }
 
     fn given(shares: &[Share]) -> Vec<u64> {
@@ -151,15 +126,7 @@ mod tests {
 
     #[test]
     fn what_is_due_now_goes_before_even_shares() {
-        // By position 100 the first needs 60 of the 50 that are not here yet: ten are due now.
-        let mut shares = [
-            Share { promised: 60, limit_by_due: 150, ..share(60, 0) },
-            Share { promised: 1, limit_by_due: 1_000, ..share(500, 1) },
-        ];
-        assert_eq!(due_now(&shares, 100, u64::MAX), 10);
-        assert_eq!(due_now(&shares, 90, u64::MAX), 0);
-        assert_eq!(due_now(&shares, 90, 10), 6, "a tenth of 60 is left out");
-        assert_eq!((laxity(&shares, 80), laxity(&shares, 100)), (10, 0));
+        let mut shares = [Share { promised: 60, ..share(60, 0) }, Share { promised: 1, ..share(500, 1) }];
         share_out(&mut shares, 20, 10, &mut 2);
         assert_eq!(given(&shares), [15, 5]);
         share_out(&mut shares, 10, 10, &mut 2);
@@ -191,26 +158,38 @@ mod tests {
         fn promises_that_fit_are_kept(
             requests in prop::collection::vec((1_u64..400, 1_u64..40), 1..30),
             per_tick in 1_u64..50,
-            left_out in prop_oneof![2_u64..20, Just(u64::MAX)],
         ) {
-            let mut shares: Vec<Share> = Vec::new();
+            // Each with the position of its deadline.
+            let mut promises: Vec<(u64, Share)> = Vec::new();
             for (turn, &(count, ticks)) in (0..).zip(&requests) {
-                let mut with = shares.clone();
-                with.push(Share { promised: count, limit_by_due: ticks * per_tick, ..share(count, turn) });
-                with.sort_by_key(|share| share.limit_by_due);
-                if due_now(&with, 0, u64::MAX) == 0 {
-                    shares = with;
+                let mut with = promises.clone();
+                with.push((ticks * per_tick, Share { promised: count, ..share(count, turn) }));
+                with.sort_by_key(|&(limit, _)| limit);
+                let mut promised = 0;
+                let is_kept = |&(limit, share): &(u64, Share)| {
+                    promised += share.promised;
+                    promised <= limit
+                };
+                if with.iter().all(is_kept) {
+                    promises = with;
                 }
             }
+            let (limits, mut shares): (Vec<u64>, Vec<Share>) = promises.into_iter().unzip();
             let mut next_turn = requests.len() as u64;
             for tick in 0..40 {
                 let next = (tick + 1) * per_tick;
-                let due = due_now(&shares, next, left_out).min(per_tick);
+                let want = |(share, &limit_by_due): (&Share, &u64)| {
+                    let due = BootMicros(limit_by_due.cast_signed());
+                    Want { due, wanted: share.wanted, promised: share.promised, limit_by_due }
+                };
+                let mut summary = Summary::default();
+                summary.renew(shares.iter().zip(&limits).map(want));
+                let due = summary.due_now(next).min(per_tick);
                 share_out(&mut shares, per_tick, due, &mut next_turn);
-                for share in &mut shares {
+                for (share, &limit) in shares.iter_mut().zip(&limits) {
                     share.wanted -= share.given;
                     share.promised = share.promised.saturating_sub(share.given);
-                    prop_assert!(share.limit_by_due > next || share.promised == 0);
+                    prop_assert!(limit > next || share.promised == 0);
                 }
             }
         }

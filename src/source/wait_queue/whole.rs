@@ -9,7 +9,7 @@ use crate::source::Bound;
 impl Source {
     /// Claims for the waiting requests that fit below the ceiling, in the order of their deadlines.
     pub(super) fn feed_whole(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
-        let mut is_served = |entry: &mut Entry| {
+        let mut is_served = |entry: &mut Box<Entry>| {
             let wanted = entry.request.count;
             // After the last reservation a partial request gains nothing by waiting.
             let least = if entry.request.partial && window.bound == Bound::Ended { 1 } else { wanted };
@@ -18,6 +18,7 @@ impl Source {
             entry.take(span);
             true
         };
+        queue.is_summary_stale = true;
         let served = queue.waiting.extract_if(.., &mut is_served);
         queue.finished.extend(served.map(|entry| entry.finish(None)));
         // All later requests queue, behind those that wait.

@@ -23,6 +23,9 @@ pub(crate) struct Proxy {
     mode: Arc<AtomicU8>,
     delay_ms: Arc<AtomicU64>,
     open: Arc<Mutex<Vec<TcpStream>>>,
+    /// The number of connections so far, and how many of the first ones hang.
+    accepted: Arc<AtomicU64>,
+    hanging: Arc<AtomicU64>,
     /// Requests that it passed on.
     passed: Arc<AtomicU64>,
 }
@@ -31,12 +34,14 @@ impl Proxy {
     pub(crate) fn before(to: SocketAddr, scheme: &'static str) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let (mode, delay_ms, open, passed) = Default::default();
-        let proxy = Proxy { address, scheme, mode, delay_ms, open, passed };
+        let (mode, delay_ms, open, accepted, hanging, passed) = Default::default();
+        let proxy = Proxy { address, scheme, mode, delay_ms, open, accepted, hanging, passed };
         let (mode, delay_ms) = (Arc::clone(&proxy.mode), Arc::clone(&proxy.delay_ms));
         let (open, passed) = (Arc::clone(&proxy.open), Arc::clone(&proxy.passed));
+        let (accepted, hanging) = (Arc::clone(&proxy.accepted), Arc::clone(&proxy.hanging));
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
+                let index = accepted.fetch_add(1, Ordering::SeqCst);
                 if mode.load(Ordering::SeqCst) == REFUSE {
                     continue;
                 }
@@ -46,8 +51,14 @@ impl Proxy {
                 all.extend([stream.try_clone(), other.try_clone()].into_iter().flatten());
                 drop(all);
                 let (count, requests) = (Arc::clone(&passed), Arc::clone(&mode));
+                let first = Arc::clone(&hanging);
+                let hangs = move || index < first.load(Ordering::SeqCst);
+                let requests_hang = hangs.clone();
                 thread::spawn(move || {
                     copy(stream, two, |piece| {
+                        if requests_hang() {
+                            return false;
+                        }
                         count.fetch_add(1, Ordering::SeqCst);
                         if requests.load(Ordering::SeqCst) == SWALLOW_FROM_WRITE && is_write(piece) {
                             requests.store(SWALLOW, Ordering::SeqCst);
@@ -59,7 +70,7 @@ impl Proxy {
                 thread::spawn(move || {
                     copy(other, one, |_| {
                         thread::sleep(Duration::from_millis(delay_ms.load(Ordering::SeqCst)));
-                        mode.load(Ordering::SeqCst) != SWALLOW
+                        mode.load(Ordering::SeqCst) != SWALLOW && !hangs()
                     });
                 });
             }
@@ -82,6 +93,11 @@ impl Proxy {
         for stream in self.open.lock().expect("no thread panics").drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Passes nothing more on the connections that are open, and keeps them open. New ones pass.
+    pub(crate) fn hang(&self) {
+        self.hanging.store(self.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     /// Passes requests on, and no answers.

@@ -94,8 +94,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the endpoint that may be tried first. Of several, it is the current one or the next in the
-    /// circle.
+    /// Returns the endpoint that may be tried first. If several may, returns the current one or the next in
+    /// the circle.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();

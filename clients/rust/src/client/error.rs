@@ -212,7 +212,7 @@ fn separated(message: &str) -> String {
 }
 
 fn again(retry_after: Option<Duration>) -> String {
-    // Rounded up: who obeys must not be early.
+    // Rounded up, so that a caller that waits this long is not early.
     let readable = |wait: Duration| match wait.as_millis().div_ceil(1_000) {
         0..=10 => format!("{wait:?}"),
         seconds @ 11..120 => format!("{seconds} s"),

@@ -59,7 +59,7 @@ pub struct Client {
     process: forkguard::Guard,
 }
 
-/// The connections of a client that takes turns, beside its first.
+/// The connections of a client that takes turns, without its first.
 #[derive(Debug, Default)]
 struct Others {
     lanes: Vec<(Arc<Shared>, mpsc::Sender<Call>)>,

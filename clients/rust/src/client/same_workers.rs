@@ -15,7 +15,7 @@ use super::shared::Shared;
 use crate::protocol::Info;
 use crate::protocol::info::SharedWorkerId;
 
-/// The time before the first look, and between two looks while daemons collide. A client that lives for less
+/// The time before the first look, and between two looks while daemons collide. A client with a shorter life
 /// costs the other endpoints nothing. A daemon that restarts, or that passes its worker IDs on, can look like
 /// two for a moment, so a collision counts when two looks in a row find it.
 const CONFIRMATION: Duration = Duration::from_secs(1);

@@ -41,7 +41,7 @@ const FITS: &str = "63 digits of radix 2 are more than the 20 that FF1 asks for"
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Halves(Half, Half);
 
-/// A number of so many digits.
+/// A number of this many digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Half {
     number: u64,
@@ -120,7 +120,7 @@ impl AsRef<[u8]> for Bytes {
     }
 }
 
-/// Returns the number of values that so many digits have.
+/// Returns the number of values that this many digits can have.
 fn modulus(radix: u32, digits: usize) -> u128 {
     // At most 36^10 in the samples, and 2^32 otherwise.
     u128::from(radix).pow(digits as u32)

@@ -5,7 +5,7 @@ use crate::layout::Layout;
 
 /// A format's name on the first line, and a text in that format after it.
 ///
-/// What is refused is refused in one line. What is read is written as a text that is read as the same ID.
+/// A refusal is one line. An ID that was read is written as a text that reads as the same ID.
 pub fn format_text(data: &[u8]) {
     let Some((name, text)) = std::str::from_utf8(data).ok().and_then(|data| data.split_once('\n')) else {
         return;

@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use super::{Layout, LayoutTable, Numbering, Position, UnixMicros, WorkerSet};
 
-/// Any text as each of what this room reads.
+/// Any text as each of the inputs that this module reads.
 ///
-/// What is refused is refused in one line. What is read prints to a text that reads as the same; a layout's
-/// positions and IDs go over into each other, at both ends of its life too, and increase together.
+/// A refusal is one line. A value that was read prints as a text that reads as the same value. A layout's
+/// positions convert to IDs and back, at both ends of its life too, and increase together.
 pub fn layout_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

@@ -7,8 +7,8 @@ use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
 /// The client's side of a stream: three choices (how its requests ask, the size of pieces, the count that
 /// each request asks for), then the stream itself.
 ///
-/// However it is cut, the same arrives; IDs that are taken for a reply increase, are as many as were asked
-/// for, encode to the same again, and take no more memory than what was asked for.
+/// However the stream is cut, the same replies arrive. The IDs of a reply increase, are as many as
+/// requested, encode to the same bytes again, and take no more memory than the requested number.
 pub fn reply_frames(data: &[u8]) {
     let Some((&[form, piece_size, count @ ..], stream)) = data.split_first_chunk::<6>() else {
         return;
@@ -21,7 +21,7 @@ pub fn reply_frames(data: &[u8]) {
     assert_eq!(whole, in_pieces, "in pieces of {piece_size}");
 }
 
-/// Reads a client's connection on which every request asks the same, up to the first breach of the protocol.
+/// Reads a client's connection on which all requests are equal, up to the first breach of the protocol.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, asked: Next) -> Vec<String> {
     let (mut arrived, mut unread) = (Vec::new(), Vec::new());
     let (mut ids, mut info) = (IdCollector::new(asked), InfoCollector::default());
@@ -118,7 +118,7 @@ fn encode<'a, T: 'a>(
     out
 }
 
-/// Any text as the JSON of an INFO reply: what is understood is written and understood again as the same.
+/// Any text as the JSON of an INFO reply. If it can be read, it is written, and reads as the same again.
 pub fn info_json(data: &[u8]) {
     match Info::from_json(data) {
         Ok(info) => {

@@ -48,7 +48,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// The daemon's own `default_wait`.
+    /// The daemon's own default wait.
     pub const DEFAULT: Self = Self { on_wire_ms: u16::MAX };
 
     /// No wait: the daemon answers at once.

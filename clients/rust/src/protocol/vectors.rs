@@ -126,7 +126,7 @@ fn replies() {
     assert_eq!(seen, 13);
 }
 
-/// A parsed reply, encoded: what parsing lost would be missing.
+/// Encodes a parsed reply again. Anything that parsing lost is missing in the result.
 fn again(reply: Reply<'_>, tag: u16) -> Vec<u8> {
     let mut out = Vec::new();
     match reply {

@@ -85,7 +85,7 @@ pub(crate) enum Shape {
     Line,
     /// A line with a dot at each point.
     Dots,
-    /// A dot at each point, beside a line of the same ink that the legend names.
+    /// A dot at each point, in addition to a line of the same ink that the legend names.
     DotsAlone,
     /// A bar from each point down to the axis, as wide as one unit.
     Bars,

@@ -7,13 +7,14 @@ use crate::measure::SecondFigures;
 use crate::report::json::{ChurnFigures, ClientStallFigures, LatencyFigures, OutageFigures, Run};
 use crate::units::{count, grouped, percent, rate, short_rate, time};
 
-/// Points on a chart of seconds, rows in its table: a longer run's seconds are put together.
+/// The most points on a chart of seconds, and rows in its table. The seconds of a longer run are
+/// combined.
 const MAX_POINTS: usize = 300;
 
-/// With so few points, each gets a dot.
+/// Up to this many points, each gets a dot.
 const FEW_POINTS: usize = 40;
 
-/// Some seconds put together, the worst of their latencies standing for all.
+/// Several seconds combined, with the worst of their latencies.
 struct Point {
     second: u64,
     length: u64,

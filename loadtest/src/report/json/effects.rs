@@ -83,7 +83,7 @@ pub(crate) struct ClientStallFigures {
     pub(crate) for_s: f64,
     /// `recovered`, `closed by the target`, or `not over` at the end of the run.
     pub(crate) ended: String,
-    /// When the target was seen to have closed the connection, from the begin of the stall.
+    /// When the target was seen to have closed the connection, from the start of the stall.
     pub(crate) closed_after_us: Option<f64>,
     /// From the end of the stall until all that had been due on the connection was answered.
     pub(crate) caught_up_after_us: Option<f64>,

@@ -88,7 +88,7 @@ fn damage(whole: &[u8], older: &[u8], mut check: impl FnMut(&[u8], &str)) {
 fn one_damaged_copy_never_brings_back_a_lower_ceiling() {
     let (older, whole) = (slot_at(6, 600).repeat(2), slot_at(7, 700).repeat(2));
     damage(&whole, &older, |damaged, what| assert_eq!(ceiling_of(damaged), Ok(700), "{what}"));
-    // A copy that is lost: cut off, never written, or still the one of before.
+    // A copy that is lost: cut off, never written, or still the earlier one.
     for end in 0..whole.len() {
         let is_first_there = end > 4_096;
         if end % 97 == 0 || end > whole.len() - 10 {

@@ -7,8 +7,8 @@ use super::{Ceilings, is_record_of};
 use crate::clock::{BootMicros, Reading};
 use crate::server::ceilings::start_sources::{self, Joined, Joining, Planned};
 
-/// The time that storage may take for the first ceilings of sources that join. Storage that takes longer would keep
-/// an operator who reloads waiting without a word.
+/// The time that storage may take for the first ceilings of sources that join. If storage took longer, an operator
+/// who reloads would wait without an explanation.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A reload's request to add sources: all of them join or none.

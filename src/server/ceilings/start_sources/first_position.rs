@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::ceiling::store::{FirstRecord, Record};
 use crate::ceiling::{CeilingRule, Mark};
 use crate::clock::Now;
+use crate::config::SourceSettings;
 use crate::numbering::Numbering;
 use crate::source::OnStepBack;
 use snowbank_client::layout::{Position, Tick};
@@ -63,9 +64,18 @@ impl FirstPosition {
         FirstPosition { position, unclaimed, is_clean }
     }
 
-    /// Returns the record with which the store begins.
-    pub(super) fn as_first_record<'a>(self, name: &'a str, numbering: &'a Numbering) -> FirstRecord<'a> {
-        FirstRecord { name, numbering, start: self.position, is_clean: self.is_clean }
+    /// Returns it as the store needs it.
+    pub(super) fn as_first_record<'a>(
+        self,
+        source: &'a SourceSettings,
+        numbering: &'a Numbering,
+        records: &[Record],
+    ) -> FirstRecord<'a> {
+        let was_lent =
+            records.iter().any(|record| record.was_lent && record.numbering.is_of_space(numbering));
+        let FirstPosition { position: start, is_clean, .. } = self;
+        let (name, is_lent) = (source.name.as_str(), source.is_lent());
+        FirstRecord { name, numbering, start, is_clean, is_lent, was_lent }
     }
 
     /// Returns how far the ID clock may run ahead of the wall clock.
@@ -115,12 +125,12 @@ mod tests {
         let mut records = vec![record("orders", "5", hour.first_of(tick), true)];
         for workers in ["3", "9", "0-2", "5", "6-8"].repeat(3) {
             let numbering = numbering(workers);
-            let claimant =
-                Claimant { name: "orders", numbering: &numbering, max_ahead: MAX_AHEAD, catch_up: MAX_AHEAD };
+            let (name, numbering, catch_up) = ("orders", &numbering, MAX_AHEAD);
+            let claimant = Claimant { name, numbering, max_ahead: MAX_AHEAD, catch_up, in_fleet: false };
             let plan = plan(&records, &[claimant], NOW.wall).unwrap();
-            let guard = guard(&numbering, &records, NOW);
+            let guard = guard(numbering, &records, NOW);
             let start = plan.starts[0].expect("the name binds it").max(guard);
-            let first = FirstPosition::of(start, guard, ("orders", &numbering), &records, &[]);
+            let first = FirstPosition::of(start, guard, (name, numbering), &records, &[]);
             records = plan.retired;
             records.push(record("orders", workers, first.unclaimed, true));
             assert!(records.iter().all(|record| record.id_bound < later), "{workers}: {records:?}");

@@ -55,10 +55,10 @@ pub(crate) fn plan_joining(
     now: Now,
 ) -> Result<Planned, String> {
     // How far a running source may be ahead was decided when it started.
-    let (max_ahead, catch_up) = (Duration::ZERO, Duration::ZERO);
-    let running = running.iter();
+    let (max_ahead, catch_up, in_fleet) = (Duration::ZERO, Duration::ZERO, false);
+    let running = running.iter().map(|source| (source.name(), source.numbering()));
     let running: Vec<_> = running
-        .map(|source| Claimant { name: source.name(), numbering: source.numbering(), max_ahead, catch_up })
+        .map(|(name, numbering)| Claimant { name, numbering, max_ahead, catch_up, in_fleet })
         .collect();
     let claimants: Vec<_> = joining.iter().map(|new| claimant(&new.settings, &new.numbering)).collect();
     let plan = store::plan_beside(&running, retired, &claimants, now.wall);

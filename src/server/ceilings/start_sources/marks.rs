@@ -13,11 +13,14 @@ use snowbank_client::layout::{Position, UnixMicros};
 impl Found {
     /// Raises a start above the marks of its worker IDs. Returns a note if the operator should know of it.
     ///
+    /// The state may have dropped its record of worker IDs that a fleet lends, so a mark of its own does not make it an older
+    /// copy. The mark bounds all that this machine granted, and the coordinator's key what other machines did.
+    ///
     /// # Errors
     /// The state is an older copy of the one that was granted them.
     pub(super) fn start_above_marks(
         &self,
-        (claimant, rule): (&Claimant<'_>, &CeilingRule),
+        (claimant, rule, is_lent): (&Claimant<'_>, &CeilingRule, bool),
         start: &mut Position,
         locks: &WorkerLocks,
         now: Now,
@@ -31,14 +34,14 @@ impl Found {
         match ceiling::compare(&marks, numbering, *start, &self.records) {
             Marked::Below => Ok(None),
             Marked::Released => Err(moved_away(claimant).into()),
-            Marked::ByAnother(end) => {
-                *start = end;
-                Ok(None)
-            }
-            Marked::SinceThisCopy(end) => {
+            Marked::SinceThisCopy(end) if !is_lent => {
                 let note = self.adopt_older(claimant, end, now)?;
                 *start = end;
                 Ok(Some(note))
+            }
+            Marked::ByAnother(end) | Marked::SinceThisCopy(end) => {
+                *start = end;
+                Ok(None)
             }
         }
     }

@@ -46,7 +46,9 @@ fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
         let next = numberings[0].first_of(Tick(tick.0 + 1));
         let directory = tempfile::tempdir().unwrap();
         let lock = || ceiling::lock_workers(directory.path(), &numberings[0]).unwrap();
-        let starts = found(records.to_vec()).plan(&settings, &numberings, &[lock()], &[], NOW).unwrap();
+        let starts = found(records.to_vec())
+            .plan(&settings, &numberings, &[lock()], FromFleet::default(), NOW)
+            .unwrap();
         let first = starts.positions[0];
         assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");
         assert_eq!(first.unclaimed >= next, !is_known, "{worker_ids}, the next start: {first:?}");

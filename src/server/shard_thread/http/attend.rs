@@ -1,4 +1,4 @@
-//! Decides when a connection ends, beside the library that serves it.
+//! Decides when a connection ends. The library that serves it does not.
 
 use std::convert::Infallible;
 use std::future::Future;

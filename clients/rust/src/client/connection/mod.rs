@@ -44,8 +44,7 @@ const MAX_IN_FLIGHT: usize = 1_024;
 /// The free space for a read, in bytes. A longer reply frame takes several reads.
 const READ_SIZE: usize = 16 << 10;
 
-/// The time that a daemon waits for IDs by default. A client cannot know the real value of its
-/// `default_wait`.
+/// The time that a daemon waits for IDs by default. A client cannot know the real value.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
 /// The tag of the greeting, and of frames that answer no request. Calls count from 1.

@@ -44,7 +44,7 @@ pub(super) struct World {
     pub(super) daemons: Vec<Daemon>,
     /// The address of each daemon that ever ran, by worker ID.
     pub(super) address_of: HashMap<u64, usize>,
-    /// One reply in so many is lost. 0: none.
+    /// One reply in this many is lost. 0: none.
     pub(super) loses_one_in: u32,
     pub(super) connects: u64,
     /// The number of IDs that daemons handed out.

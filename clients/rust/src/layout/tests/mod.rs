@@ -1,4 +1,4 @@
-//! Tests of what the files of this room do together; those of one file alone stand beside its code.
+//! Tests of several files of this module together. The tests of a single file are in that file.
 
 mod examples;
 mod numbering;

@@ -1,0 +1,70 @@
+//! `snowbank state forget`: drops the records of worker IDs that no source has any more.
+
+use std::io::Write;
+
+use super::super::{Failure, Outcome};
+use super::{Directory, in_words, lock_existing, no_state, refuse_foreign};
+use crate::ceiling::HostIdentity;
+use crate::ceiling::store::{self, Record};
+use crate::clock::{self, Reading, Remembered, Wall};
+use crate::config::ClockSettings;
+use snowbank_client::layout::UnixMicros;
+
+pub(super) const HELP: &str = "\
+Stop the daemon first. A worker ID is dropped if no source of the last daemon had it, and the clock is past all IDs that were \
+granted to it. From then on its next start is a first one, at the clock. Worker IDs in use stay, and so do ticket counters, \
+and what `snowbank state export` moved away. Worker IDs that a fleet lent need no command.
+
+Exit codes:
+  0  forgotten, or there was nothing to forget
+  1  no state, in use, or the clock is not past what was granted
+  2  wrong use";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    directory: Directory,
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let path = arguments.directory.path()?;
+    let directory = lock_existing(&path)?;
+    let mut records = directory.read().map_err(Failure::no)?;
+    if records.is_empty() {
+        return Err(no_state(&path));
+    }
+    refuse_foreign(&records, &path)?;
+    let now = believed(&records, &HostIdentity::here(), clock::os::read());
+    let forgotten: Vec<Record> = records.extract_if(.., |record| record.may_be_forgotten(now)).collect();
+    if !forgotten.is_empty() {
+        store::write(&directory, &records).map_err(Failure::no)?;
+    }
+    for record in &forgotten {
+        writeln!(out, "forgot source {:?}, {}", record.name, in_words(record))?;
+    }
+    let ahead = records.iter().filter(|record| record.is_forgettable()).max_by_key(|record| record.instant());
+    match ahead.and_then(|record| Some((record, record.instant()?))) {
+        Some((record, until)) => Err(Failure::no(format_args!(
+            "source {:?}, {}: IDs were granted until {}, and the clock is not past that; run this again then",
+            record.name,
+            in_words(record),
+            until.rfc3339(0),
+        ))),
+        None if forgotten.is_empty() => Ok(writeln!(out, "nothing to forget")?),
+        None => Ok(()),
+    }
+}
+
+/// Returns the wall clock as far as a daemon with the default settings would believe it: a large step forward, since the last
+/// one ran, may be a wrong time server's.
+fn believed(records: &[Record], here: &HostIdentity, reading: Reading) -> UnixMicros {
+    let of_this_boot = records.iter().filter(|record| record.boot.is_some() && record.boot == here.boot);
+    let remembered = match of_this_boot.max_by_key(|record| record.instant()) {
+        Some(last) => Remembered::Offset(last.wall_minus_boot_us),
+        None => {
+            let until = records.iter().filter_map(Record::instant).max();
+            until.map_or(Remembered::Nothing, Remembered::GrantedUntil)
+        }
+    };
+    Wall::new(ClockSettings::default().step_rule(), reading, remembered).believe(reading).wall
+}

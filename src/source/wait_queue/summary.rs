@@ -1,0 +1,328 @@
+//! A summary of the requests that wait: how much was promised by when, and how much all of them want.
+//!
+//! Requests are summed up in groups of neighbours. So an admission behind ten thousand requests looks at some tens of sums,
+//! in place of each request. A tick's share-out changes all requests, and has the summary made again.
+
+use crate::clock::BootMicros;
+
+/// The most requests of a group. Behind 10,000 requests a look then takes about as many steps over groups as within one.
+const GROUP_REQUESTS_MAX: usize = 128;
+
+/// The wants of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Want {
+    pub(super) due: BootMicros,
+    /// The number of positions that it still wants.
+    pub(super) wanted: u64,
+    /// The part of `wanted` that was promised by its deadline.
+    pub(super) promised: u64,
+    /// The position that the ID clock will have reached by its deadline.
+    pub(super) limit_by_due: u64,
+}
+
+/// The wants of all requests, in order of deadlines.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    /// Invariant: none is empty.
+    groups: Vec<Group>,
+}
+
+/// Requests that follow each other, and their sums.
+#[derive(Debug)]
+struct Group {
+    wants: Vec<Want>,
+    wanted: u64,
+    promised: u64,
+    least_wanted: u64,
+    most_wanted: u64,
+    /// The least of their limits.
+    first_limit: u64,
+    /// The least difference between a limit and the positions that the group promises up to there.
+    laxity: i128,
+    /// The most that the group promises up to a limit, beyond the part of the positions before the limit that is not left
+    /// out. Times [`LEFT_OUT`], so that it is whole.
+    pressure: i128,
+}
+
+/// The fraction of positions to come, as a divisor, that [`Summary::due_now`] leaves out.
+pub(super) const LEFT_OUT: u64 = super::PASSING_SHARE;
+
+impl Group {
+    fn of(wants: Vec<Want>) -> Group {
+        let mut group = Group {
+            wants,
+            wanted: 0,
+            promised: 0,
+            least_wanted: u64::MAX,
+            most_wanted: 0,
+            first_limit: u64::MAX,
+            laxity: i128::MAX,
+            pressure: i128::MIN,
+        };
+        group.sum_up();
+        group
+    }
+
+    fn sum_up(&mut self) {
+        (self.wanted, self.promised, self.least_wanted, self.most_wanted) = (0, 0, u64::MAX, 0);
+        (self.first_limit, self.laxity, self.pressure) = (u64::MAX, i128::MAX, i128::MIN);
+        for want in &self.wants {
+            self.wanted = self.wanted.saturating_add(want.wanted);
+            self.promised = self.promised.saturating_add(want.promised);
+            self.least_wanted = self.least_wanted.min(want.wanted);
+            self.most_wanted = self.most_wanted.max(want.wanted);
+            self.first_limit = self.first_limit.min(want.limit_by_due);
+            let (promised, limit) = (i128::from(self.promised), i128::from(want.limit_by_due));
+            self.laxity = self.laxity.min(limit - promised);
+            let (all, kept) = (i128::from(LEFT_OUT), i128::from(LEFT_OUT - 1));
+            self.pressure = self.pressure.max(all * promised - kept * limit);
+        }
+    }
+
+    /// Returns the sum of what its requests want, each taken as at most `most`.
+    fn wanted_of_at_most(&self, most: u64) -> u64 {
+        if self.most_wanted <= most {
+            self.wanted
+        } else if self.least_wanted >= most {
+            most.saturating_mul(self.wants.len() as u64)
+        } else {
+            self.wants.iter().map(|want| want.wanted.min(most)).sum()
+        }
+    }
+
+    /// Returns the largest result of `missing` for its requests, which gets the positions promised up to each one.
+    fn most_missing(&self, before: u64, missing: impl Fn(u64, &Want) -> u64) -> u64 {
+        let mut promised = before;
+        let each = self.wants.iter().map(|want| {
+            promised = promised.saturating_add(want.promised);
+            missing(promised, want)
+        });
+        each.max().unwrap_or(0)
+    }
+}
+
+impl Summary {
+    /// Makes it again, of these wants.
+    pub(super) fn renew(&mut self, wants: impl Iterator<Item = Want>) {
+        let mut wants = wants.peekable();
+        let mut spare: Vec<Vec<Want>> = self.groups.drain(..).map(|group| group.wants).collect();
+        while wants.peek().is_some() {
+            let mut of_group = spare.pop().unwrap_or_default();
+            of_group.clear();
+            // Half full, so that an insertion mostly finds room.
+            of_group.extend(wants.by_ref().take(GROUP_REQUESTS_MAX / 2));
+            self.groups.push(Group::of(of_group));
+        }
+    }
+
+    /// Adds a request before the one at this index.
+    pub(super) fn insert(&mut self, index: usize, want: Want) {
+        let Some((group, at)) = self.find(index) else {
+            match self.groups.last_mut().filter(|group| group.wants.len() < GROUP_REQUESTS_MAX) {
+                Some(group) => {
+                    group.wants.push(want);
+                    group.sum_up();
+                }
+                None => self.groups.push(Group::of(vec![want])),
+            }
+            return;
+        };
+        self.groups[group].wants.insert(at, want);
+        if self.groups[group].wants.len() > GROUP_REQUESTS_MAX {
+            let second = self.groups[group].wants.split_off(GROUP_REQUESTS_MAX / 2);
+            self.groups.insert(group + 1, Group::of(second));
+        }
+        self.groups[group].sum_up();
+    }
+
+    /// Removes the request at this index.
+    pub(super) fn remove(&mut self, index: usize) {
+        let Some((group, at)) = self.find(index) else { return };
+        self.groups[group].wants.remove(at);
+        if self.groups[group].wants.is_empty() {
+            self.groups.remove(group);
+        } else {
+            self.groups[group].sum_up();
+        }
+    }
+
+    /// Returns the group of the request at this index, and its place there.
+    fn find(&self, index: usize) -> Option<(usize, usize)> {
+        let mut left = index;
+        for (number, group) in self.groups.iter().enumerate() {
+            if left < group.wants.len() {
+                return Some((number, left));
+            }
+            left -= group.wants.len();
+        }
+        None
+    }
+
+    /// Returns the number of positions that all requests want, each taken as at most `most`.
+    pub(super) fn wanted_of_at_most(&self, most: u64) -> u64 {
+        let of_groups = self.groups.iter().map(|group| group.wanted_of_at_most(most));
+        of_groups.fold(0, u64::saturating_add)
+    }
+
+    /// Returns how many positions must go to promises now, in order of deadlines. With fewer, a promise would need all
+    /// positions up to its deadline, and other requests would get none until then.
+    ///
+    /// `next` is the first position that is not available yet. One in [`LEFT_OUT`] of the positions to come is left out.
+    pub(super) fn due_now(&self, next: u64) -> u64 {
+        self.most_missing(0, |group, before| {
+            if group.first_limit < next {
+                return group.most_missing(before, |promised, want| {
+                    let to_come = want.limit_by_due.saturating_sub(next);
+                    promised.saturating_sub(to_come - to_come / LEFT_OUT)
+                });
+            }
+            let (all, kept) = (i128::from(LEFT_OUT), i128::from(LEFT_OUT - 1));
+            positive((all * i128::from(before) + group.pressure + kept * i128::from(next)).div_euclid(all))
+        })
+    }
+
+    /// Returns how many positions, from `next` on, can go to others without breaking a promise.
+    pub(super) fn laxity(&self, next: u64) -> u64 {
+        let mut before = 0_u64;
+        let spare = self.groups.iter().map(|group| {
+            let spare = group.laxity - i128::from(before) - i128::from(next);
+            before = before.saturating_add(group.promised);
+            positive(spare)
+        });
+        spare.min().unwrap_or(u64::MAX)
+    }
+
+    /// Returns the positions promised to requests that are due by then.
+    pub(super) fn promised_by(&self, due: BootMicros) -> u64 {
+        let is_by_then = |want: &&Want| want.due <= due;
+        let of_group = |group: &Group| match group.wants.last() {
+            Some(last) if last.due <= due => group.promised,
+            _ => group.wants.iter().take_while(is_by_then).map(|want| want.promised).sum(),
+        };
+        let begins = |group: &&Group| group.wants.first().is_some_and(|first| first.due <= due);
+        self.groups.iter().take_while(begins).map(of_group).fold(0, u64::saturating_add)
+    }
+
+    /// Returns by how many positions the promises to requests that are due later are broken at most, if this many positions
+    /// from `next` on are promised with this deadline.
+    pub(super) fn short_of_later(&self, count: u64, due: BootMicros, next: u64) -> u64 {
+        self.most_missing(count, |group, before| {
+            if group.wants.last().is_none_or(|last| last.due <= due) {
+                return 0;
+            }
+            let is_split = group.wants.first().is_some_and(|first| first.due <= due);
+            if is_split || group.first_limit < next {
+                return group.most_missing(before, |promised, want| {
+                    let held = want.limit_by_due.saturating_sub(next);
+                    if want.due > due { promised.saturating_sub(held) } else { 0 }
+                });
+            }
+            positive(i128::from(before) + i128::from(next) - group.laxity)
+        })
+    }
+
+    /// Returns the largest result of `missing` for its groups, which gets the positions promised before each one.
+    fn most_missing(&self, before: u64, missing: impl Fn(&Group, u64) -> u64) -> u64 {
+        let mut promised = before;
+        let each = self.groups.iter().map(|group| {
+            let missing = missing(group, promised);
+            promised = promised.saturating_add(group.promised);
+            missing
+        });
+        each.max().unwrap_or(0)
+    }
+}
+
+fn positive(positions: i128) -> u64 {
+    u64::try_from(positions.max(0)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same sums, request by request.
+    struct Naive(Vec<Want>);
+
+    impl Naive {
+        /// Each request, with the positions promised up to it.
+        fn promised(&self) -> impl Iterator<Item = (u64, &Want)> {
+            self.0.iter().scan(0, |promised, want| {
+                *promised += want.promised;
+                Some((*promised, want))
+            })
+        }
+
+        fn due_now(&self, next: u64) -> u64 {
+            let missing = self.promised().map(|(promised, want)| {
+                let to_come = want.limit_by_due.saturating_sub(next);
+                promised.saturating_sub(to_come - to_come / LEFT_OUT)
+            });
+            missing.max().unwrap_or(0)
+        }
+
+        fn laxity(&self, next: u64) -> u64 {
+            let spare = self
+                .promised()
+                .map(|(promised, want)| want.limit_by_due.saturating_sub(next).saturating_sub(promised));
+            spare.min().unwrap_or(u64::MAX)
+        }
+
+        fn short_of_later(&self, count: u64, due: BootMicros, next: u64) -> u64 {
+            let later = self.promised().filter(|(_, want)| want.due > due);
+            let short = later.map(|(promised, want)| {
+                (count + promised).saturating_sub(want.limit_by_due.saturating_sub(next))
+            });
+            short.max().unwrap_or(0)
+        }
+    }
+
+    fn a_want() -> impl Strategy<Value = Want> {
+        let limit = prop_oneof![8 => 0_u64..100_000, 1 => Just(u64::MAX)];
+        let wanted = prop_oneof![1_u64..4, 1_u64..2_000];
+        (0_i64..500, wanted, any::<bool>(), limit).prop_map(|(due, wanted, is_partial, limit_by_due)| {
+            let promised = if is_partial { 1 } else { wanted };
+            Want { due: BootMicros(due), wanted, promised, limit_by_due }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn groups_say_the_same_as_each_request(
+            first in prop::collection::vec(a_want(), 0..400),
+            changes in prop::collection::vec((any::<bool>(), a_want(), any::<prop::sample::Index>()), 0..300),
+            looks in prop::collection::vec((1_u64..3_000, 0_i64..500, 0_u64..100_000), 1..20),
+        ) {
+            let mut naive = Naive(first);
+            naive.0.sort_by_key(|want| want.due);
+            let mut summary = Summary::default();
+            summary.renew(naive.0.iter().copied());
+            for (is_insertion, want, index) in changes {
+                if is_insertion {
+                    let at = naive.0.partition_point(|other| other.due <= want.due);
+                    naive.0.insert(at, want);
+                    summary.insert(at, want);
+                } else if !naive.0.is_empty() {
+                    let at = index.index(naive.0.len());
+                    naive.0.remove(at);
+                    summary.remove(at);
+                }
+            }
+            let of_groups = summary.groups.iter().flat_map(|group| group.wants.iter().copied());
+            prop_assert_eq!(&of_groups.collect::<Vec<_>>(), &naive.0);
+            prop_assert!(summary.groups.iter().all(|group| (1..=GROUP_REQUESTS_MAX).contains(&group.wants.len())));
+            for (count, due, next) in looks {
+                let due = BootMicros(due);
+                prop_assert_eq!(summary.due_now(next), naive.due_now(next));
+                prop_assert_eq!(summary.laxity(next), naive.laxity(next));
+                prop_assert_eq!(summary.short_of_later(count, due, next), naive.short_of_later(count, due, next));
+                let by_then = naive.0.iter().filter(|want| want.due <= due).map(|want| want.promised);
+                prop_assert_eq!(summary.promised_by(due), by_then.sum::<u64>());
+                let wanted = naive.0.iter().map(|want| want.wanted.min(count));
+                prop_assert_eq!(summary.wanted_of_at_most(count), wanted.sum::<u64>());
+            }
+        }
+    }
+}

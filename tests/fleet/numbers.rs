@@ -1,0 +1,143 @@
+//! Worker numbers that change under one state: what it keeps of those that it had.
+
+use serde_json::Value;
+
+use super::support::coordinators::{Coordinator, each};
+use super::support::ids::assert_distinct;
+use super::support::machine::Machine;
+use super::support::wire::Run;
+use super::support::{Daemon, Setup};
+use super::{LONG, draw, init, toml, worker_of};
+
+/// The configuration of a daemon that can be lent this number alone.
+fn lent(at: &dyn Coordinator, number: u64) -> String {
+    format!("worker_ids = {number}\n{}", toml(at, None, LONG))
+}
+
+/// Returns the worker IDs of each record by `state show`, and whether they were lent.
+fn shown(machine: &Machine) -> Vec<(String, bool)> {
+    let (code, out, errors) = machine.run(&["state", "show", "--json"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let answer: Value = serde_json::from_str(&out).expect("JSON");
+    let sources = answer["sources"].as_array().expect("a list");
+    let text = |source: &Value| source["worker_ids"].as_str().expect("worker IDs").to_owned();
+    sources.iter().map(|source| (text(source), source["lent"] == true)).collect()
+}
+
+fn one(number: u64) -> Vec<(String, bool)> {
+    vec![(number.to_string(), true)]
+}
+
+/// Draws, and checks that the IDs are of this number and above those before.
+#[track_caller]
+fn draw_above(daemon: &Daemon, number: u64, runs: &mut Vec<Run>) {
+    let drawn = draw(daemon);
+    assert_eq!(worker_of(&drawn), number);
+    let last = runs.iter().map(Run::last).max();
+    assert!(last < Some(drawn[0].first), "{drawn:?} after {last:?}");
+    runs.extend(drawn);
+}
+
+/// Another state of the same machine.
+fn beside(machine: &Machine, toml: &str) -> Setup {
+    machine.setup(toml).env("SNOWBANK_STATE_DIR", machine.path("another"))
+}
+
+#[test]
+fn a_state_keeps_one_record_however_often_its_number_changes() {
+    each(|at| {
+        init(&lent(at, 0));
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        for number in [9, 3, 12, 5, 0, 7, 8, 1] {
+            let mut daemon = machine.start(&lent(at, number));
+            draw_above(&daemon, number, &mut runs);
+            assert_eq!(shown(&machine), one(number), "while it runs");
+            if number % 2 == 0 {
+                daemon.stop();
+            } else {
+                daemon.kill();
+            }
+            assert_eq!(shown(&machine), one(number));
+        }
+        // A number that it had, let go cleanly.
+        draw_above(&machine.start(&lent(at, 12)), 12, &mut runs);
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_number_comes_back_though_another_daemon_of_the_machine_had_it_meanwhile() {
+    each(|at| {
+        init(&lent(at, 0));
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        for number in [5, 6] {
+            let daemon = machine.start(&lent(at, number));
+            draw_above(&daemon, number, &mut runs);
+            daemon.stop();
+        }
+        let daemon = beside(&machine, &lent(at, 5)).start();
+        runs.extend(draw(&daemon));
+        let (code, _, errors) = machine.run(&["state", "export"]);
+        assert_eq!(code, Some(0), "it speaks of 6 alone: {errors}");
+        daemon.stop();
+        let daemon = machine.start(&lent(at, 5));
+        draw_above(&daemon, 5, &mut runs);
+        daemon.stop();
+        let daemon = beside(&machine, &lent(at, 6)).start();
+        runs.extend(draw(&daemon));
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_number_that_was_exported_is_lent_again_and_its_export_comes_back() {
+    each(|at| {
+        init(&lent(at, 0));
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        let export = machine.path("export").display().to_string();
+        let daemon = machine.start(&lent(at, 5));
+        draw_above(&daemon, 5, &mut runs);
+        daemon.stop();
+        assert_eq!(machine.run(&["state", "export", "--output", &export]).0, Some(0));
+        // Another daemon of the machine has it, and is not refused either.
+        let daemon = beside(&machine, &lent(at, 5)).start();
+        runs.extend(draw(&daemon));
+        assert_eq!(machine.run(&["state", "export"]).0, Some(0), "again");
+        daemon.stop();
+        let without_fleet = "worker_ids = 5\nmax_ahead = \"400ms\"\n";
+        machine.setup(without_fleet).end().assert_refusal(&["moved worker ID 5", "away"]);
+        let daemon = machine.start(&lent(at, 5));
+        draw_above(&daemon, 5, &mut runs);
+        daemon.stop();
+        let (code, out, errors) = machine.run(&["state", "import", &export]);
+        assert!(code == Some(0) && out.contains("worker ID 5"), "{out}{errors}");
+        draw_above(&machine.start(&lent(at, 5)), 5, &mut runs);
+        assert_eq!(shown(&machine), one(5));
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_record_stays_until_the_coordinator_holds_its_bound() {
+    each(|at| {
+        init(&lent(at, 0));
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        let mut daemon = machine.start(&lent(at, 5));
+        draw_above(&daemon, 5, &mut runs);
+        daemon.kill();
+        at.delete("/snowbank/default/space-0/5");
+        let daemon = machine.start(&lent(at, 6));
+        draw_above(&daemon, 6, &mut runs);
+        daemon.stop();
+        let both = [("5".to_owned(), true), ("6".to_owned(), true)];
+        assert_eq!(shown(&machine), both, "nobody else knows of 5");
+        let other = Machine::new();
+        let _holder = other.start(&lent(at, 5));
+        draw_above(&machine.start(&lent(at, 7)), 7, &mut runs);
+        assert_eq!(shown(&machine), one(7));
+    });
+}

@@ -1,0 +1,84 @@
+//! Copies: memory snapshots that are resumed twice, and state directories that are put back.
+
+use std::collections::BTreeMap;
+
+use snowbank::fleet::Member;
+use snowbank_client::layout::Position;
+
+use crate::daemon::Daemon;
+use crate::machine::Machine;
+use crate::server::Link;
+use crate::world::World;
+
+/// A memory snapshot with the disk.
+#[derive(Clone)]
+pub(crate) struct Saved {
+    pub(crate) machine: Machine,
+    /// `None`: it starts after the restore.
+    pub(crate) process: Option<Process>,
+}
+
+/// The memory of a daemon.
+#[derive(Clone)]
+pub(crate) struct Process {
+    pub(crate) member: Member<Link>,
+    pub(crate) worker: u64,
+    pub(crate) cursor: Position,
+    pub(crate) fleet: Position,
+    pub(crate) generation: u64,
+}
+
+impl World {
+    /// Saves a machine's memory, and switches it off. Without its memory it can only boot.
+    pub(crate) fn save(&mut self, at: usize) {
+        let Daemon { machine, member, source, worker, fleet, .. } = self.daemons.swap_remove(at);
+        let cursor = source.cursor().expect("not sealed");
+        let generation = source.grant().generation();
+        let process = Process { member, worker, cursor, fleet, generation };
+        // Or the process was killed just before.
+        let process = Some(process).filter(|_| self.rng.bool());
+        // The copies' kernels count alike.
+        self.boots += 1;
+        let saved = Machine { boot: self.boots, ..self.machines[machine].clone() };
+        self.saved = Some(Saved { machine: saved, process });
+        self.boot(machine);
+    }
+
+    /// Resumes a saved machine, once more: a new machine with the same disk, whose kernel reports it.
+    pub(crate) fn resume(&mut self) {
+        let Some(Saved { machine, process }) = self.saved.clone() else { return };
+        self.machines.push(machine);
+        let machine = self.machines.len() - 1;
+        let Some(Process { member, worker, cursor, fleet, generation }) = process else { return };
+        let daemon = self.daemon(machine, member, worker, cursor, (fleet, generation));
+        daemon.source.grant().revoke();
+        self.daemons.push(daemon);
+    }
+
+    /// Copies a machine's state directory. A copy of its two files is not made at one instant.
+    pub(crate) fn copy(&mut self, machine: usize) {
+        let disk = self.machines[machine].disk.clone();
+        match &mut self.copied {
+            Some((of, copied)) if *of == machine && self.rng.bool() => {
+                (copied.notes, copied.noted_in) = (disk.notes, disk.noted_in);
+            }
+            copied => *copied = Some((machine, disk)),
+        }
+    }
+
+    /// Starts to use the copy: on a machine in place of the state there, in a container beside the one that was copied, which
+    /// has locks of its own, or on a new machine.
+    pub(crate) fn put_back(&mut self, machine: usize) {
+        let Some((of, disk)) = self.copied.clone() else { return };
+        let is_used = self.daemons.iter().any(|daemon| daemon.machine == machine);
+        if !is_used && self.rng.bool() {
+            self.machines[machine].disk = disk;
+        } else if self.machines.len() < self.machines_max {
+            let marks = BTreeMap::new();
+            self.machines.push(Machine { disk, marks, ..self.machines[of].clone() });
+            if self.rng.bool() {
+                self.boot(self.machines.len() - 1);
+            }
+        }
+    }
+}

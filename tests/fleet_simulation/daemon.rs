@@ -1,0 +1,210 @@
+//! The life of a daemon in its fleet: start, ceilings, claims and its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use snowbank::ceiling::{CeilingRule, Grant};
+use snowbank::clock::{Now, Remembered, StepRule, Wall};
+use snowbank::fleet::{Bound, JoinError, Member, Raised, Want};
+use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
+use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_client::layout::{Position, Tick, WorkerSet};
+
+use crate::server::Link;
+use crate::world::World;
+use crate::{FLEET, HORIZON, MAX_AHEAD, draw, layout, numbering, want};
+
+/// A daemon that runs.
+pub(crate) struct Daemon {
+    pub(crate) machine: usize,
+    pub(crate) member: Member<Link>,
+    pub(crate) keeper: Keeper,
+    pub(crate) source: Arc<Source>,
+    pub(crate) wall: Arc<Wall>,
+    pub(crate) worker: u64,
+    /// The coordinator's ceiling that was acknowledged last.
+    pub(crate) fleet: Position,
+    /// Its write to the coordinator that has not begun.
+    pub(crate) pending: Option<Write>,
+}
+
+impl World {
+    /// Starts a daemon by the rules of `join_fleet` and `start_sources`.
+    pub(crate) fn start(&mut self, machine: usize) {
+        let reading = self.reading(machine);
+        let notes = self.machines[machine].read_notes();
+        let found = &self.machines[machine];
+        let layout = layout();
+        let want = want(&layout, reading.wall);
+        self.lives += 1;
+        let holder = format!("machine {machine} (process {})", self.lives);
+        let identity = (found.disk.state.as_str(), holder.as_str());
+        let mut member = Member::new(self.link.clone(), FLEET, identity, notes, draw);
+        let given = found.given.map(WorkerSet::single);
+        let own = given.clone().or_else(|| member.own(want));
+        let is_newest = own.as_ref().is_some_and(|own| found.is_newest(own.highest()));
+        let want = Want { is_newest, ..want };
+        let taken = match &given {
+            Some(given) => member.take(want, given),
+            None => member.pick(want, 1, |id| id < self.numbers, |_| Ok::<bool, JoinError>(true)),
+        };
+        let taken = match taken {
+            Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
+            taken => taken.ok(),
+        };
+        self.machines[machine].disk.notes = member.notes().clone();
+        let Some(taken) = taken.filter(|_| self.rng.u8(..8) > 0) else {
+            // It has none, or is killed before it has stored where it starts.
+            return;
+        };
+        let worker = taken.worker_ids.highest();
+        let numbering = numbering(worker);
+        let next = numbering.first_of(Tick(numbering.tick_at(reading.wall).0 + 1));
+        let stored = self.machines[machine].disk.ceilings.get(&worker);
+        let start = stored.map_or(next, |&stored| numbering.position_from(stored));
+        let start = start.max(numbering.position_from(taken.floor));
+        let Some(start) = self.machines[machine].above_marks(worker, start) else { return };
+        self.machines[machine].let_go(worker, &mut member);
+        let fleet = numbering.position_from(taken.covered);
+        let daemon = self.daemon(machine, member, worker, start, (fleet, 0));
+        self.daemons.push(daemon);
+    }
+
+    /// Makes a process whose first local ceiling is durable. Its grant was taken away so many times before.
+    pub(crate) fn daemon(
+        &mut self,
+        machine: usize,
+        member: Member<Link>,
+        worker: u64,
+        start: Position,
+        (covered, losses): (Position, u64),
+    ) -> Daemon {
+        let reading = self.reading(machine);
+        let rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::ZERO };
+        let wall = Arc::new(Wall::new(rule, reading, Remembered::Nothing));
+        let now = wall.believe(reading);
+        let rules = Rules {
+            burst_window: Duration::from_secs(1),
+            max_ahead: MAX_AHEAD,
+            on_step_back: OnStepBack::Ride,
+            sequence_start: SequenceStart::Zero,
+        };
+        let rule = CeilingRule {
+            horizon: Duration::from_secs(2),
+            max_ahead: MAX_AHEAD,
+            tick: Duration::from_secs(1),
+        };
+        let (name, grant) = (String::from("orders"), Grant::new(Position(0)));
+        (0..losses).for_each(|_| grant.revoke());
+        let source = Arc::new(Source::new(name, numbering(worker), rules, grant, start, now));
+        let managed = ManagedSource::new(Arc::clone(&source), rule, start, now).under_fleet(Some(covered));
+        let mut managed = managed;
+        let ceiling = managed.first_ceiling(now);
+        let id_bound = source.numbering().id_bound(ceiling);
+        self.machines[machine].store(worker, id_bound);
+        self.machines[machine].mark(worker, id_bound);
+        managed.grant(managed.first_grant(ceiling));
+        let fleet = match member.may_lose_writes() {
+            true => Reach::LossyFleet(HORIZON),
+            false => Reach::Fleet(HORIZON),
+        };
+        let keeper = Keeper::new(vec![managed], &[Reach::Local, fleet], Arc::clone(&wall), reading);
+        Daemon { machine, member, keeper, source, wall, worker, fleet: covered, pending: None }
+    }
+
+    pub(crate) fn now(&self, daemon: &Daemon) -> Now {
+        daemon.wall.believe(self.reading(daemon.machine))
+    }
+
+    /// Looks once, as the keeper's thread does. Writes to the coordinator may take their time.
+    pub(crate) fn keep(&mut self, at: usize) {
+        let reading = self.reading(self.daemons[at].machine);
+        let now = self.now(&self.daemons[at]);
+        let daemon = &mut self.daemons[at];
+        for write in daemon.keeper.look(reading).writes {
+            if write.writer == 1 {
+                daemon.pending = Some(write);
+                continue;
+            }
+            for &(_, ceiling) in &write.ceilings {
+                let bound = daemon.source.numbering().id_bound(ceiling);
+                self.machines[daemon.machine].store(daemon.worker, bound);
+            }
+            let outcome = Outcome { writer: 0, number: write.number, result: Ok(()) };
+            let machine = &mut self.machines[daemon.machine];
+            daemon.keeper.written(outcome, now, |_, bound| machine.mark(daemon.worker, bound));
+        }
+        if self.rng.u8(..3) == 0 {
+            self.write_to_fleet(at, now);
+        }
+    }
+
+    pub(crate) fn write_to_fleet(&mut self, at: usize, now: Now) {
+        let daemon = &mut self.daemons[at];
+        let (raised, number) = match daemon.pending.take() {
+            Some(write) => {
+                let bounds = write.ceilings.iter().map(|&(source, ceiling)| Bound {
+                    source,
+                    id_bound: daemon.source.numbering().id_bound(ceiling),
+                });
+                let raised = daemon.member.raise(&bounds.collect::<Vec<_>>(), write.generation);
+                (raised, write.ceilings.first().map(|&(_, ceiling)| (write.number, ceiling)))
+            }
+            None => (daemon.member.look(), None),
+        };
+        self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
+        let result = match raised {
+            Raised::Done => Ok(()),
+            Raised::NoAnswer(answer) => Err(snowbank::ceiling::StoreError::new(answer.reason)),
+            Raised::Lost(_) => {
+                self.daemons.swap_remove(at);
+                return;
+            }
+        };
+        if let Some((number, fleet)) = number {
+            if result.is_ok() {
+                daemon.fleet = fleet;
+            }
+            let machine = &mut self.machines[daemon.machine];
+            let mark = |_, bound| machine.mark(daemon.worker, bound);
+            daemon.keeper.written(Outcome { writer: 1, number, result }, now, mark);
+        }
+    }
+
+    pub(crate) fn claim(&mut self, at: usize) {
+        let daemon = &self.daemons[at];
+        let window = daemon.source.window(self.now(daemon));
+        let count = self.rng.u64(1..20);
+        if window.is_shut() {
+            return;
+        }
+        let Some(from) = daemon.source.claim(&window, count, &mut self.rng) else { return };
+        for position in from.0..from.0 + count {
+            let id = daemon.source.numbering().id_at(Position(position));
+            let seed = self.seed;
+            assert!(self.handed_out.insert(id), "seed {seed}: {id} twice, by machine {}", daemon.machine);
+        }
+    }
+
+    pub(crate) fn kill(&mut self, at: usize) {
+        let daemon = self.daemons.swap_remove(at);
+        if self.rng.bool() {
+            self.boot(daemon.machine);
+        }
+    }
+
+    pub(crate) fn stop(&mut self, at: usize) {
+        let mut daemon = self.daemons.swap_remove(at);
+        let bound = |(source, position): (usize, Position)| Bound {
+            source,
+            id_bound: daemon.source.numbering().id_bound(position),
+        };
+        let bounds: Vec<Bound> = daemon.keeper.seal().into_iter().map(bound).collect();
+        for bound in &bounds {
+            self.machines[daemon.machine].mark(daemon.worker, bound.id_bound);
+            self.machines[daemon.machine].store(daemon.worker, bound.id_bound);
+        }
+        let _ = daemon.member.release(&bounds);
+        self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
+    }
+}

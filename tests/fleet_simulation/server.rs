@@ -1,0 +1,169 @@
+//! The simulated coordinator, and the faults of its network.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use snowbank::fleet::{Coordinator, NoAnswer, Stored, Swap, Swapped, Version};
+
+use crate::failover::History;
+
+/// The keys of a coordinator.
+pub(crate) type Keys = BTreeMap<String, Stored>;
+
+/// The coordinator whose promises this one keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Its reads are never old.
+    Etcd,
+    /// Its reads may lag.
+    ZooKeeper,
+    /// A failover loses its last writes, and a version is a hash of the text.
+    Redis,
+}
+
+/// The coordinator, with the faults of its network.
+pub(crate) struct Server {
+    pub(crate) kind: Kind,
+    pub(crate) keys: Keys,
+    /// The keys as they were some writes ago.
+    pub(crate) older: Keys,
+    /// The keys that a failover brings back.
+    pub(crate) history: History,
+    pub(crate) revision: u64,
+    /// Writes that are on their way.
+    pub(crate) late: Vec<Vec<Swap>>,
+    pub(crate) is_away: bool,
+    /// True if nothing is lost, late or old while it is not away.
+    pub(crate) is_reliable: bool,
+    pub(crate) rng: fastrand::Rng,
+}
+
+impl Server {
+    pub(crate) fn new(kind: Kind, rng: fastrand::Rng) -> Server {
+        Server {
+            kind,
+            keys: Keys::new(),
+            older: Keys::new(),
+            history: History::default(),
+            revision: 0,
+            late: Vec::new(),
+            is_away: false,
+            is_reliable: false,
+            rng,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, swaps: &[Swap]) -> Swapped {
+        let stored = |key: &str| self.keys.get(key).cloned();
+        if swaps.iter().any(|swap| stored(&swap.key).map(|stored| stored.version) != swap.expected) {
+            return Swapped::Refused(swaps.iter().map(|swap| stored(&swap.key)).collect());
+        }
+        if self.rng.bool() {
+            self.older.clone_from(&self.keys);
+        }
+        if self.kind == Kind::Redis {
+            self.history.note_write(&self.keys, swaps);
+        }
+        self.revision += 1;
+        let version = self.version(&swaps[0].text);
+        for Swap { key, text, .. } in swaps {
+            self.keys.insert(key.clone(), Stored { version, text: text.clone() });
+        }
+        Swapped::Done(version)
+    }
+
+    /// Returns the version of a write.
+    fn version(&self, text: &str) -> Version {
+        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Version(if self.kind == Kind::Redis { text.bytes().fold(7, hash) } else { self.revision })
+    }
+
+    /// Does a write, and acknowledges it.
+    fn acknowledge(&mut self, swaps: &[Swap]) -> Swapped {
+        let swapped = self.apply(swaps);
+        if self.kind == Kind::Redis && matches!(swapped, Swapped::Done(_)) {
+            self.history.note_acknowledged(swaps);
+        }
+        swapped
+    }
+
+    /// Makes a replica the master. It may lack the last writes.
+    pub(crate) fn fail_over(&mut self) {
+        if self.kind == Kind::Redis
+            && let Some(keys) = self.history.go_back(self.rng.usize(1..=4))
+        {
+            self.keys = keys;
+        }
+    }
+
+    /// Changes the leader: of the writes that are on their way, each is done or never done.
+    pub(crate) fn change_leader(&mut self) {
+        let mut late = std::mem::take(&mut self.late);
+        self.rng.shuffle(&mut late);
+        for swaps in late {
+            if self.rng.bool() {
+                self.apply(&swaps);
+            }
+        }
+    }
+
+    /// Returns what a read sees.
+    fn seen(&mut self) -> Result<&Keys, NoAnswer> {
+        match self.rng.u8(..12) {
+            _ if self.is_away => Err(NoAnswer::passing("away")),
+            _ if self.is_reliable => Ok(&self.keys),
+            0 => Err(NoAnswer::passing("lost")),
+            1 if self.kind != Kind::Etcd => Ok(&self.older),
+            _ => Ok(&self.keys),
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Link(pub(crate) Arc<Mutex<Server>>);
+
+impl Link {
+    pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
+        self.0.lock().expect("one thread")
+    }
+}
+
+impl Coordinator for Link {
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+        let mut server = self.server();
+        let seen = server.seen()?;
+        Ok(keys.iter().map(|key| seen.get(key).cloned()).collect())
+    }
+
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
+        let mut server = self.server();
+        let seen = server.seen()?.iter().filter(|(key, _)| key.starts_with(prefix));
+        Ok(seen.map(|(key, stored)| (key.clone(), stored.clone())).collect())
+    }
+
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        let mut server = self.server();
+        match server.rng.u8(..10) {
+            _ if server.is_away => Err(NoAnswer::passing("away")),
+            _ if server.is_reliable => Ok(server.acknowledge(swaps)),
+            0 => Err(NoAnswer::passing("lost on the way there")),
+            1 => {
+                server.apply(swaps);
+                Err(NoAnswer::passing("lost on the way back"))
+            }
+            2 => {
+                server.late.push(swaps.to_vec());
+                Err(NoAnswer::passing("late"))
+            }
+            _ => Ok(server.acknowledge(swaps)),
+        }
+    }
+
+    fn reads_are_current(&self) -> bool {
+        self.server().kind == Kind::Etcd
+    }
+
+    fn may_lose_writes(&self) -> bool {
+        self.server().kind == Kind::Redis
+    }
+}

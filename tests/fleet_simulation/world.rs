@@ -1,0 +1,155 @@
+//! The world that the daemons live in, and its events.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use snowbank::clock::{BootMicros, Reading};
+use snowbank::fleet::{Marker, Paths, Swap};
+use snowbank_client::layout::UnixMicros;
+
+use crate::copies::Saved;
+use crate::daemon::Daemon;
+use crate::machine::{Disk, Machine};
+use crate::server::{Kind, Link, Server};
+use crate::{FLEET, SECOND, layout};
+
+/// All machines, the coordinator, and the IDs that were handed out.
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) link: Link,
+    pub(crate) true_us: i64,
+    /// The worker IDs that daemons use: those below this one.
+    pub(crate) numbers: u64,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) machines_max: usize,
+    pub(crate) daemons: Vec<Daemon>,
+    /// The number of starts.
+    pub(crate) lives: u64,
+    pub(crate) saved: Option<Saved>,
+    /// A copy of a machine's state directory.
+    pub(crate) copied: Option<(usize, Disk)>,
+    pub(crate) boots: u64,
+    pub(crate) handed_out: HashSet<u64>,
+    /// When a coordinator that lost its data may be prepared again.
+    pub(crate) prepared_from_us: Option<i64>,
+}
+
+impl World {
+    /// A small fleet, where collisions are likeliest.
+    pub(crate) fn new(seed: u64) -> World {
+        World::of(seed, 4, 2)
+    }
+
+    /// A fleet of so many machines and numbers.
+    pub(crate) fn of(seed: u64, machines: usize, numbers: u64) -> World {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let kind = [Kind::Etcd, Kind::ZooKeeper, Kind::Redis][seed as usize % 3];
+        let server = Server::new(kind, rng.fork());
+        let machine = |index: usize| Machine {
+            disk: Disk { state: format!("state-{index}"), ..Disk::default() },
+            boot: index as u64,
+            given: (index % 4 > 1).then_some(index as u64 % numbers),
+            ..Machine::default()
+        };
+        let mut world = World {
+            seed,
+            numbers,
+            link: Link(Arc::new(Mutex::new(server))),
+            true_us: 1_800_000_000 * SECOND,
+            machines_max: machines + 6,
+            machines: (0..machines).map(machine).collect(),
+            daemons: Vec::new(),
+            lives: 0,
+            saved: None,
+            copied: None,
+            boots: machines as u64,
+            handed_out: HashSet::new(),
+            prepared_from_us: None,
+            rng,
+        };
+        world.prepare();
+        world
+    }
+
+    pub(crate) fn prepare(&mut self) {
+        let space = layout().space().to_string();
+        let text = Marker::new(vec![space]).text();
+        let mut server = self.link.server();
+        server.apply(&[Swap { key: Paths::of(FLEET).marker(), expected: None, text }]);
+        server.older = server.keys.clone();
+        server.history.forget();
+    }
+
+    pub(crate) fn reading(&self, machine: usize) -> Reading {
+        let wall = UnixMicros(self.true_us + self.machines[machine].wall_offset_us);
+        Reading { wall, boot: BootMicros(self.true_us) }
+    }
+
+    pub(crate) fn boot(&mut self, machine: usize) {
+        self.boots += 1;
+        self.machines[machine].boot(self.boots);
+    }
+
+    /// Draws one event. Those of the whole fleet are the rarer, and time the slower, the more machines there are.
+    pub(crate) fn step(&mut self) {
+        let machines = self.machines.len();
+        let machine = self.rng.usize(..machines);
+        let at = self.rng.usize(..self.daemons.len().max(1));
+        let is_there = at < self.daemons.len();
+        self.true_us += self.rng.i64(0..SECOND) * 4 / machines.max(4) as i64;
+        match self.rng.u8(..100) {
+            0..15 if !self.daemons.iter().any(|daemon| daemon.machine == machine) => self.start(machine),
+            15..45 if is_there => self.keep(at),
+            45..82 if is_there => self.claim(at),
+            82..84 if is_there => self.kill(at),
+            84..86 if is_there => self.stop(at),
+            86 if is_there && (self.saved.is_none() || self.rng.bool()) => self.save(at),
+            87 if machines < self.machines_max => self.resume(),
+            88 => self.machines[machine].wall_offset_us = self.rng.i64(-90..90) * SECOND,
+            event if self.rng.usize(..machines) < 4 => self.happen(event, machine),
+            _ => {}
+        }
+    }
+
+    /// Lets an event of the whole fleet happen.
+    fn happen(&mut self, event: u8, machine: usize) {
+        match event {
+            89..91 => self.true_us += self.rng.i64(0..40) * SECOND,
+            91 if self.rng.bool() => self.copy(machine),
+            91 => self.put_back(machine),
+            92..94 => self.link.server().is_away = true,
+            94..96 => self.link.server().is_away = false,
+            96 => self.link.server().change_leader(),
+            97 => self.do_late(),
+            98 => self.link.server().fail_over(),
+            99 if self.rng.u8(..4) == 0 => self.lose_data(),
+            _ => self.prepare_again(),
+        }
+    }
+
+    pub(crate) fn do_late(&mut self) {
+        let mut server = self.link.server();
+        if let Some(swaps) = server.late.pop() {
+            server.apply(&swaps);
+        }
+    }
+
+    pub(crate) fn lose_data(&mut self) {
+        let mut server = self.link.server();
+        server.keys.clear();
+        server.older.clear();
+        server.history.forget();
+        // An operator waits until no clock is before a ceiling.
+        self.prepared_from_us = Some(self.true_us + 400 * SECOND);
+    }
+
+    pub(crate) fn prepare_again(&mut self) {
+        let is_time = self.prepared_from_us.is_some_and(|from_us| from_us <= self.true_us);
+        if is_time && self.daemons.is_empty() {
+            self.prepared_from_us = None;
+            (self.saved, self.copied) = (None, None);
+            self.prepare();
+        }
+    }
+}
