@@ -84,6 +84,11 @@ fn a_counter_that_nothing_is_stored_of_does_not_start() {
     // Under another name it is another counter.
     let other = ORDERS.replace("orders", "users");
     machine.setup(&other).end().assert_refusal(&["\"users\"", "ticket set users"]);
+    // Beside a daemon with the other half of the numbers, the command needs the increment and the offset.
+    let other = EVEN.replace("orders", "users");
+    let command =
+        format!("ticket set users VALUE --increment 2 --offset 2 --state-dir {}", directory.display());
+    machine.setup(&other).end().assert_refusal(&["\"users\"", &command]);
 }
 
 #[test]
@@ -102,7 +107,9 @@ fn a_counter_only_moves_up() {
     assert!(refused("43").contains("found 43, allowed: from 44 on"), "44 was handed out");
     set(&machine, "44");
     set(&machine, "100");
-    assert!(refused("99").contains("allowed: from 100 on"));
+    let state = format!("may have been handed out, by the state in {}", machine.path("state").display());
+    let err = refused("99");
+    assert!(err.contains("allowed: from 100 on") && err.contains(&state), "{err}");
     assert_eq!(next(&machine.start(ORDERS), 1), [101]);
     // It could not be taken back.
     let last = ("9223372036854775807", "up to 9223372036854775806, because the source has no number above");

@@ -21,6 +21,9 @@ pub(super) struct Above {
     above: String,
     from: String,
     is_now: bool,
+    /// True if `from` has come, but less than the margin ago.
+    #[serde(skip)]
+    is_just_now: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     with_epoch: Option<WithEpoch>,
 }
@@ -47,7 +50,15 @@ pub(super) fn find(chosen: &Chosen, id: &str) -> Result<Above, Failure> {
     let from = layout.start_of(tick);
     let is_now = from.unix_ms() <= now.unix_ms().saturating_sub(MARGIN_MS);
     let with_epoch = if is_now { None } else { Some(WithEpoch::of(layout, tick, now).map_err(Failure::no)?) };
-    Ok(Above { layout: label, above: highest.to_string(), from: layout.rfc3339(from), is_now, with_epoch })
+    let is_just_now = !is_now && from <= now;
+    Ok(Above {
+        layout: label,
+        above: highest.to_string(),
+        from: layout.rfc3339(from),
+        is_now,
+        is_just_now,
+        with_epoch,
+    })
 }
 
 fn parse(id: &str) -> Result<u64, Failure> {
@@ -74,8 +85,12 @@ impl WithEpoch {
 
 impl Above {
     pub(super) fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let Above { layout, above, from, is_now, with_epoch } = self;
-        let when = if *is_now { "" } else { ", which is not yet" };
+        let Above { layout, above, from, is_now, is_just_now, with_epoch } = self;
+        let when = match (is_now, is_just_now) {
+            (true, _) => "",
+            (false, true) => ", which is less than a minute ago: too close, because clocks differ",
+            (false, false) => ", which is not yet",
+        };
         writeln!(out, "IDs of {layout} exceed {above} from {from} on{when}")?;
         if let Some(WithEpoch { epoch_unix_ms, spec, from, last }) = with_epoch {
             writeln!(out, "with epoch {epoch_unix_ms} they do from {from} on, until {last}:\n{spec}")?;

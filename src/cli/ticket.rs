@@ -72,7 +72,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 }
 
 fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
-    let SetArguments { name, value, increment, offset, directory, locks } = arguments;
+    let SetArguments { name, value, increment, offset, directory, locks: LockDirectory { lock_dir } } =
+        arguments;
     let path = directory.path()?;
     let directory = StateDir::lock(&path).map_err(Failure::no)?;
     let mut records = directory.read().map_err(Failure::no)?;
@@ -82,7 +83,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let counter = TicketCounter::new(name, *increment, *offset).map_err(Failure::usage)?;
     let numbering = Numbering::Ticket(counter);
     // Held until it is durable: no daemon of this machine has the counter meanwhile.
-    let locks = lock_workers(&locks.lock_dir, &numbering).map_err(Failure::no)?;
+    let locks = lock_workers(lock_dir, &numbering).map_err(Failure::no)?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     let ceiling = numbering.position_from(value + 1);
     if ceiling == numbering.end() {
@@ -101,13 +102,15 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
             "source {name:?}: `snowbank state export` moved its counter away; bring it back with `snowbank state import`"
         )));
     }
-    let bounds =
-        stored.map(|stored| stored.id_bound).into_iter().chain(marks.iter().map(|mark| mark.id_bound));
-    if let Some(bound) = bounds.max().filter(|&bound| bound > wanted.id_bound) {
+    let by_state = stored.map(|stored| (stored.id_bound, format!("the state in {}", path.display())));
+    let by_mark =
+        marks.iter().map(|mark| (mark.id_bound, format!("the counter's lock in {}", lock_dir.display())));
+    let highest = by_state.into_iter().chain(by_mark).max();
+    if let Some((bound, place)) = highest.filter(|&(bound, _)| bound > wanted.id_bound) {
         let highest = bound - 1;
         return Err(Failure::no(format_args!(
             "source {name:?}: found {value}, allowed: from {highest} on, because numbers up to {highest} may have been handed \
-             out"
+             out, by {place}"
         )));
     }
     let mark = Mark { id_bound: wanted.id_bound, state: owner.state.clone(), is_released: false };

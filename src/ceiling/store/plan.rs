@@ -52,28 +52,26 @@ pub enum PlanError {
     /// Nothing is stored of a ticket counter.
     #[error(
         "source {name:?} is a ticket source, and nothing is stored of its counter: no clock tells where it may go on; while no \
-         daemon uses the state directory, run `snowbank ticket set {name} VALUE{}`, with the highest number that was ever \
-         handed out, or 0 if none was",
-        directory.option()
+         daemon uses the state directory, run `snowbank ticket set {name} VALUE{options}`, with the highest number that was \
+         ever handed out, or 0 if none was"
     )]
     NoCounter {
         /// The source.
         name: String,
-        /// The state directory.
-        directory: Place,
+        /// The options of the command.
+        options: TicketOptions,
     },
     /// Another copy of the machine may have handed out numbers of a ticket counter.
     #[error(
         "source {name:?} is a ticket source, and this machine was, or may have been, restored from a snapshot while it ran: \
          another copy may have handed out numbers that nothing here knows of; stop the daemons that count {name:?}, then run \
-         `snowbank ticket set {name} VALUE{}`, with the highest number that any of them handed out",
-        directory.option()
+         `snowbank ticket set {name} VALUE{options}`, with the highest number that any of them handed out"
     )]
     Restored {
         /// The source.
         name: String,
-        /// The state directory.
-        directory: Place,
+        /// The options of the command.
+        options: TicketOptions,
     },
     /// The layout was changed, and the new one's IDs of today lie below the old one's.
     #[error(
@@ -103,22 +101,40 @@ pub enum PlanError {
     },
 }
 
-/// The state directory, for errors that name it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place(Option<PathBuf>);
+/// The options with which `snowbank ticket set` stores the counter where this start looks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TicketOptions {
+    increment: u64,
+    offset: u64,
+    state_dir: Option<PathBuf>,
+}
 
-impl Place {
-    /// Returns the option that names the directory.
-    fn option(&self) -> String {
-        self.0.as_ref().map_or_else(String::new, |path| format!(" --state-dir {}", path.display()))
+impl TicketOptions {
+    fn of(numbering: &Numbering) -> Self {
+        let (increment, offset) = match numbering {
+            Numbering::Ticket(counter) => (counter.increment(), counter.offset()),
+            Numbering::Snowflake(_) => (1, 1),
+        };
+        TicketOptions { increment, offset, state_dir: None }
+    }
+}
+
+impl std::fmt::Display for TicketOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let TicketOptions { increment, offset, state_dir } = self;
+        // Beside a daemon of this machine that counts the same name by another offset, the command needs both.
+        if (*increment, *offset) != (1, 1) {
+            write!(f, " --increment {increment} --offset {offset}")?;
+        }
+        state_dir.as_ref().map_or(Ok(()), |path| write!(f, " --state-dir {}", path.display()))
     }
 }
 
 impl PlanError {
     /// Returns the error with the state directory in its command.
     pub fn in_directory(mut self, path: Option<&Path>) -> Self {
-        if let PlanError::NoCounter { directory, .. } | PlanError::Restored { directory, .. } = &mut self {
-            directory.0 = path.map(Path::to_owned);
+        if let PlanError::NoCounter { options, .. } | PlanError::Restored { options, .. } = &mut self {
+            options.state_dir = path.map(Path::to_owned);
         }
         self
     }
@@ -210,7 +226,8 @@ pub fn plan_beside(
         }
         if records.iter().any(|record| record.restored && is_bound(record, claimant.numbering)) {
             let name = claimant.name.to_owned();
-            return Err(PlanError::Restored { name, directory: Place::default() });
+            let options = TicketOptions::of(claimant.numbering);
+            return Err(PlanError::Restored { name, options });
         }
         let (binding, out_of_reach): (Vec<&Record>, Vec<&Record>) = binding(records, &everyone, claimant)
             .into_iter()
@@ -218,7 +235,8 @@ pub fn plan_beside(
         let start = highest(binding).map(|record| start(record, claimant, wall)).transpose()?;
         if start.is_none() && claimant.numbering.is_ticket() {
             let name = claimant.name.to_owned();
-            return Err(PlanError::NoCounter { name, directory: Place::default() });
+            let options = TicketOptions::of(claimant.numbering);
+            return Err(PlanError::NoCounter { name, options });
         }
         starts.push(start);
         passed_over.push(highest(out_of_reach).cloned());

@@ -13,7 +13,7 @@ use super::layout::write_json;
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Export, Record, StateDir};
 use crate::ceiling::{HostIdentity, Mark, Owner, WorkerLocks, lock_records};
-use crate::config::{StateDirChoice, StatePlace};
+use crate::config::{Settings, StateDirChoice, StatePlace};
 use crate::numbering::Numbering;
 
 /// The largest export that is read, in bytes. A path that names a disk is refused by it.
@@ -73,7 +73,7 @@ pub(super) struct Directory {
 #[derive(Debug, clap::Args)]
 pub(super) struct LockDirectory {
     /// The directory of the machine's worker-ID locks, with their marks
-    #[arg(long, env = "SNOWBANK_LOCK_DIR", value_name = "DIR", default_value = "/run/lock/snowbank")]
+    #[arg(long, env = "SNOWBANK_LOCK_DIR", value_name = "DIR", default_value_os_t = Settings::default().lock_dir)]
     pub(super) lock_dir: PathBuf,
 }
 
