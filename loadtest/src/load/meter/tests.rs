@@ -148,6 +148,7 @@ fn a_request_that_hung_before_the_announced_outage_took_at_least_until_its_begin
     let mut meter = meter(Some(window));
     let mut hung = request(500_000_000, 500_000_000);
     meter.sent(&mut hung);
+    meter.woke(at(3_600_000_000), 3_600_000_000);
     meter.lost(&hung, at(3_600_000_000));
     let stalls = Stalls::default();
     meter.record_alike();
