@@ -26,7 +26,7 @@ fn main() {
 
 /// IDs handed out in one iteration.
 const IDS: u64 = 1_000_000;
-/// Requests that a connection pipelines: so many takes come to one reading of the clock.
+/// Requests that a connection pipelines: this many takes come to one reading of the clock.
 const DEEP: u64 = 64;
 /// The time between two wake-ups.
 const BETWEEN: Duration = Duration::from_micros(1);
@@ -155,7 +155,7 @@ mod peers {
         }
     }
 
-    /// A clock that goes on whenever Twitter's sequence has run out.
+    /// A clock that advances whenever Twitter's sequence has run out.
     #[derive(Default)]
     struct Stepping {
         readings: std::cell::Cell<u64>,

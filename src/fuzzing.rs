@@ -1,7 +1,7 @@
 //! The bodies of fuzz targets. Each takes any bytes, and checks a post-condition of the code.
 //!
-//! Each body is in a `fuzzing.rs` beside the code that it tries. `fuzz/fuzz_targets` has a shim for each. `tests/fuzz`
-//! runs them and keeps their corpus in `fuzz/corpus`. The test below replays the corpus without a fuzzer.
+//! Each body is in a file `fuzzing.rs` next to the code that it tests. `fuzz/fuzz_targets` has a shim for each.
+//! `tests/fuzz` runs them and keeps their corpus in `fuzz/corpus`. The test below replays the corpus without a fuzzer.
 //! `snowbank_client` has targets of its own.
 
 use std::collections::BTreeSet;

@@ -105,6 +105,19 @@ impl Keeper {
         self.lost.get_or_insert(taken_over);
     }
 
+    /// Returns the fleet's ceilings by source; none without a fleet.
+    pub fn fleet_ceilings(&self) -> Vec<Position> {
+        let fleets = self.writers.iter().filter(|writer| writer.reach != Reach::Local);
+        fleets.flat_map(|writer| &writer.durable).map(|durable| durable.ceiling).collect()
+    }
+
+    /// Moves the start of a source up to an ID bound, before its first grant.
+    pub fn start_above(&mut self, index: usize, id_bound: u64) {
+        if let Some(managed) = self.sources.get_mut(index) {
+            managed.start_above(id_bound);
+        }
+    }
+
     /// Returns why nothing is handed out any more.
     pub fn lost(&self) -> Option<&TakenOver> {
         self.lost.as_ref()
@@ -177,7 +190,7 @@ impl Keeper {
             clock,
             failure: of(true).find_map(|writer| writer.failure.clone()),
             fleet_failure: of(false).find_map(|writer| writer.failure.clone()),
-            fleet_ceilings: of(false).flat_map(|writer| &writer.durable).map(|it| it.ceiling).collect(),
+            fleet_ceilings: self.fleet_ceilings(),
             taken_over: self.lost.clone(),
             is_renewed,
             some_wait: self.sources.iter().any(|managed| managed.source().wait_queue().admitted_ids() > 0),

@@ -63,7 +63,7 @@
 //! | Who raises ceilings, and when? | `keeper.rs` decides, `server/ceilings/keeper_thread.rs` runs it |
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
 //! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |
-//! | Who makes room when connections run out? | `server/net/lobby.rs`: the longest silent one that owes a token or a handshake |
+//! | Who makes room when connections run out? | `server/net/lobby.rs`: the one silent for longest of those that owe a token or a handshake |
 //! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in the tables of `config/`, and added sources |
 //! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |

@@ -1,4 +1,4 @@
-//! The `snowbank` program: the command line of the library beside it.
+//! The `snowbank` program: runs the command line of this crate's library.
 
 #![forbid(unsafe_code)]
 

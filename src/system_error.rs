@@ -15,8 +15,8 @@ pub(crate) enum Attempt {
     MakeThread,
 }
 
-/// The cause of a refusal. [`Setting`](SystemCause::Setting) stays until somebody changes something; the others may pass by
-/// themselves.
+/// The cause of a refusal. [`Setting`](SystemCause::Setting) stays until an operator changes something; the others may pass
+/// by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SystemCause {
     /// A path, a permission, an address or a mount must be changed.
@@ -29,7 +29,7 @@ pub(crate) enum SystemCause {
     Address,
 }
 
-/// Errors that last until somebody changes a setting, and that [`ErrorKind`] does not name.
+/// Errors that last until an operator changes a setting, and that [`ErrorKind`] does not name.
 const SETTING: &[Errno] =
     &[Errno::LOOP, Errno::NXIO, Errno::NODEV, Errno::NOTSUP, Errno::AFNOSUPPORT, Errno::PROTONOSUPPORT];
 const RESOURCE: &[Errno] =

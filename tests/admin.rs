@@ -275,7 +275,7 @@ fn slow_and_hostile_scrapers_delay_nothing() {
     let daemon = with_admin("");
     let admin = admin_of(&daemon);
     let connect = || TcpStream::connect(admin.tcp()).expect("the admin listener is there");
-    // Half a request, an endless one, and answers that nobody takes.
+    // Half a request, an endless one, and answers that are never read.
     let mut held: Vec<TcpStream> = Vec::new();
     for number in 0..40 {
         let mut stream = connect();

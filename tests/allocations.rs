@@ -82,7 +82,7 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let next = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
     (0..DEEP).for_each(|_| request::encode_next(&mut input, 7, &next));
 
-    // Buffers find their size in the first turns. Half of what the layout yields is asked for, so that nobody waits.
+    // Buffers find their size in the first turns. Half of the layout's rate is requested, so that no request waits.
     let ids = u64::from(count) * DEEP as u64;
     let pause = Duration::from_secs_f64(
         2.0 * ids as f64 / source.numbering().snowflake().unwrap().0.ids_per_second() as f64,

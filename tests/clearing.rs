@@ -1,5 +1,5 @@
 //! A clearing house from end to end: one daemon with trade IDs and batch IDs, table suffixes that the caller chooses, and a
-//! table of old IDs that goes on in the new layout.
+//! table of old IDs that continues in the new layout.
 
 mod support;
 

@@ -3,13 +3,13 @@
 
 mod support;
 
-use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use support::door::DoorClient;
-use support::resp::Client;
+use support::relay::{Drawn, Relay};
 use support::{Daemon, Port, Setup, has_program, skip};
 
 /// Two sources that always have IDs, and one of 16 a second.
@@ -61,26 +61,6 @@ impl Restarted {
         }
         let daemon = Self::serve(self.home.path(), (self.door, &self.port), self.settings);
         Restarted { daemon, ..self }
-    }
-}
-
-/// The IDs that a client has printed.
-#[derive(Default)]
-struct Drawn {
-    all: HashSet<u64>,
-    last: HashMap<String, u64>,
-}
-
-impl Drawn {
-    /// Adds the ID of a line, which must be above the last one of its source and new.
-    fn add(&mut self, line: &str) {
-        let mut words = line.split(' ').skip(1);
-        let (Some(source), Some(Ok(id))) = (words.next(), words.next().map(str::parse)) else {
-            panic!("{line:?} is no ID");
-        };
-        let last = self.last.insert(source.to_owned(), id);
-        assert!(last.is_none_or(|last| last < id), "{id} after {last:?} of {source}");
-        assert!(self.all.insert(id), "{id} twice");
     }
 }
 
@@ -172,6 +152,7 @@ fn redis_cli() {
         return;
     }
     let mut server = Restarted::start("resp", "");
+    let relay = Relay::to(server.port.address());
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
         for source in ["fast", "second"] {
@@ -194,7 +175,7 @@ fn redis_cli() {
             assert!(refusal.starts_with("UNKNOWN_SOURCE "), "{refusal}");
             // Its pipeline shows no replies, and counts them.
             let mut pipe = Command::new("redis-cli");
-            pipe.args(["-p", &server.port.number().to_string(), "--pipe"])
+            pipe.args(["-p", &relay.port().to_string(), "--pipe"])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped());
             let mut pipe = pipe.spawn().expect("it runs");
@@ -203,6 +184,7 @@ fn redis_cli() {
             let output = pipe.wait_with_output().expect("it ends");
             let counts = String::from_utf8_lossy(&output.stdout).into_owned();
             assert!(counts.contains("errors: 0, replies: 300"), "{counts}");
+            assert_eq!(drawn.add_connections(&relay.take_ids()), 300);
         }
         if let Some(is_clean) = is_clean {
             server = server.again(is_clean);
@@ -224,24 +206,22 @@ fn redis_benchmark() {
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         (output.status.success(), format!("{out}{err}"))
     };
-    // It shows no IDs. Those drawn between its runs increase.
+    // It shows no IDs.
+    let relay = Relay::to(server.port.address());
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
-        for arguments in [
-            &["-P", "1", "-n", "2000", "-t", "incr"][..],
-            &["-P", "64", "-n", "50000", "-t", "incr"],
-            &["-P", "16", "-n", "20000", "-r", "100000", "-t", "incr"],
-            &["-P", "16", "-n", "20000", "INCR", "second"],
+        for (requests, arguments) in [
+            (2_000, &["-P", "1", "-t", "incr"][..]),
+            (50_000, &["-P", "64", "-t", "incr"]),
+            (20_000, &["-P", "16", "-r", "100000", "-t", "incr"]),
+            (20_000, &["-P", "16", "INCR", "second"]),
         ] {
-            let (is_ended, found) = run(server.port.number(), arguments);
+            let requested = requests.to_string();
+            let (is_ended, found) = run(relay.port(), &[&["-n", &requested], arguments].concat());
             assert!(is_ended && found.contains("\"INCR") && !found.contains("rror"), "{found}");
-            for source in ["fast", "second"] {
-                let mut client = Client::to(server.port.address());
-                client.send(format!("INCR {source}\r\n"));
-                drawn.add(&format!("ID {source} {}", client.integer()));
-            }
+            assert!(drawn.add_connections(&relay.take_ids()) >= requests, "{requests} replies that are IDs");
         }
-        let (_, refused) = run(server.port.number(), &["-c", "1", "-P", "16", "-n", "200", "INCR", "slow"]);
+        let (_, refused) = run(relay.port(), &["-c", "1", "-P", "16", "-n", "200", "INCR", "slow"]);
         assert!(refused.contains("EXHAUSTED retry_after_ms="), "{refused}");
         if let Some(is_clean) = is_clean {
             server = server.again(is_clean);
@@ -333,12 +313,14 @@ fn apaches_benchmark() {
         return;
     }
     let mut server = Restarted::start("http", "limits.max_wait = \"500ms\"");
+    // It shows no IDs.
+    let relay = Relay::to(server.port.address());
+    let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
-        let root = format!("http://{}", server.port.address());
         let run = |path: &str, keeps_alive: &[&str]| {
             let mut ab = Command::new("ab");
             let ab = ab.args(["-q", "-n", "1000", "-c", "4"]).args(keeps_alive);
-            output_of(ab.arg(format!("{root}{path}")))
+            output_of(ab.arg(format!("http://127.0.0.1:{}{path}", relay.port())))
         };
         for path in ["/id", "/v1/ids?source=second"] {
             for keeps_alive in [&["-k"][..], &[]] {
@@ -346,6 +328,7 @@ fn apaches_benchmark() {
                 assert!(found.contains("Complete requests:      1000"), "{found}");
                 assert!(found.contains("Failed requests:        0"), "{found}");
                 assert!(!found.contains("Non-2xx"), "{found}");
+                assert!(drawn.add_connections(&relay.take_ids()) >= 1_000, "{found}");
             }
         }
         let refused = run("/v1/ids?source=slow&count=40", &["-k"]);
@@ -357,17 +340,29 @@ fn apaches_benchmark() {
     server.daemon.stop();
 }
 
-/// No client of noeqd can be installed here, so these are its exact bytes. Its protocol names no source.
+/// No client of noeqd can be installed here, so these are its exact bytes. Its protocol names no source, so another one is
+/// drawn from after a reload of the door's.
 #[test]
 fn bytes_of_noeqd() {
-    let mut server = Restarted::start("noeqd", "limits.max_wait = \"500ms\"");
+    let settings = "limits.max_wait = \"500ms\"\nnoeqd.source = \"fast\"";
+    let mut server = Restarted::start("noeqd", settings);
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
         let mut client = DoorClient::connect(server.port.address());
-        client.send([255, 1, 100]);
-        for id in client.read(356 * 8).chunks_exact(8) {
-            let id = u64::from_be_bytes(id.try_into().expect("8 bytes"));
-            drawn.add(&format!("ID fast {id}"));
+        for (source, worker_id) in [("fast", 1), ("second", 2)] {
+            if source != "fast" {
+                let config =
+                    format!("{settings}\n{SOURCES}").replace("source = \"fast\"", "source = \"second\"");
+                std::fs::write(server.daemon.path("snowbank.toml"), config).expect("written");
+                server.daemon.signal(Signal::HUP);
+                server.daemon.assert_logs("reloaded: ");
+            }
+            client.send([255, 1, 100]);
+            for id in client.read(356 * 8).chunks_exact(8) {
+                let id = u64::from_be_bytes(id.try_into().expect("8 bytes"));
+                assert_eq!(id >> 12 & 1_023, worker_id, "{id} is of {source}");
+                drawn.add(&format!("ID {source} {id}"));
+            }
         }
         client.send([0]);
         assert_eq!(client.rest(), b"", "a count of 0 is refused");

@@ -201,6 +201,27 @@ fn katsubushis_and_leafs_paths_answer_as_they_did() {
 }
 
 #[test]
+fn pipelined_requests_are_answered_in_their_order_however_they_are_cut() {
+    let daemon = two_sources();
+    let targets = ["/v1/ids?source=fast&count=3", "/id", "/v1/ids?source=nothing", "/api/snowflake/get/fast"];
+    let requests = targets.map(|target| format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n")).concat();
+    let mut last = 0;
+    for piece in [1, 7, requests.len()] {
+        let mut client = client_of(&daemon);
+        requests.as_bytes().chunks(piece).for_each(|bytes| client.send(bytes));
+        for (status, count) in [(200, 3), (200, 1), (404, 0), (200, 1)] {
+            let response = Response::read(&mut client, true);
+            assert_eq!((response.status, response.ids().len()), (status, count), "{}", response.body);
+            for id in response.ids() {
+                assert!(id > last, "{id} after {last}");
+                last = id;
+            }
+        }
+    }
+    daemon.stop();
+}
+
+#[test]
 fn shapes_that_smuggle_requests_are_refused_and_closed() {
     let daemon = two_sources();
     for request in [
@@ -279,10 +300,22 @@ fn one_connection_too_many_is_refused_in_http() {
 #[test]
 fn clients_of_other_protocols_are_answered_and_logged() {
     let daemon = two_sources();
-    for bytes in ["*1\r\n$4\r\nPING\r\n", "\x16\x03\x01\x02\0\x01\0\r\n\r\n"] {
+    for (bytes, found) in [
+        (
+            "*1\r\n$4\r\nPING\r\n",
+            "a Redis client on a listener for clients of HTTP; give it an address of [resp]",
+        ),
+        ("\x16\x03\x01\x02\0\x01\0\r\n\r\n", "a TLS client on a listener without TLS"),
+        ("get orders\r\n", "a memcached client on a listener for clients of HTTP"),
+        ("\x10\0\0\0\x01\0\r\n\r\n", "a client of Snowbank's own protocol on a listener for clients of HTTP"),
+        (
+            "GET / HTTP/1.1\r\nno header\r\n\r\n",
+            "bytes that are no request on a listener for clients of HTTP",
+        ),
+    ] {
         let mut client = client_of(&daemon);
         client.send(bytes);
         assert!(String::from_utf8_lossy(&client.rest()).starts_with("HTTP/1.1 400"));
+        daemon.assert_logs(found);
     }
-    daemon.assert_logs("bytes that are no HTTP request");
 }

@@ -1,4 +1,4 @@
-//! One cause, one exit code: 2 if somebody must change something, 3 if the cause may pass by itself.
+//! One cause, one exit code: 2 if an operator must change something, 3 if the cause may pass by itself.
 //!
 //! Each test is a row of the table "Exit codes" in docs/operations.md. Tests of a cause's other effects are elsewhere:
 //! states in state.rs, marks in marks.rs, addresses in listeners.rs, settings in serve_cli.rs.

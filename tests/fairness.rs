@@ -51,7 +51,7 @@ fn ask_modestly(daemon: &Daemon, stop: &AtomicBool, ask: Ask) -> (Vec<Run>, Vec<
     (drawn, latencies)
 }
 
-/// Lets a modest client ask beside greedy ones.
+/// Lets a modest client ask at the same time as greedy ones.
 fn modest_beside(attack: &str, greedy: &[(usize, Ask)], modest: Ask) {
     let daemon = Setup::configured(CONFIG).start();
     let stop = AtomicBool::new(false);

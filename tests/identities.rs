@@ -1,12 +1,15 @@
 //! Clients with a name, by their token or their certificate, and what a reload takes away from them.
 //!
-//! [`certificates`]: names in certificates. [`doors`]: the same for clients of other protocols. [`seen`]: what an operator sees of it.
+//! [`certificates`]: names in certificates. [`doors`]: the same for clients of other protocols. [`secure_doors`]: these over
+//! TLS. [`seen`]: what an operator sees of it.
 
 #[path = "identities/certificates.rs"]
 mod certificates;
 #[path = "identities/doors.rs"]
 mod doors;
 mod secure;
+#[path = "identities/secure_doors.rs"]
+mod secure_doors;
 #[path = "identities/seen.rs"]
 mod seen;
 mod support;
@@ -165,7 +168,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     let (mut billing, mut orders, mut plain) =
         (shown(&daemon, BILLING), shown(&daemon, ORDERS), shown(&daemon, PLAIN));
     assert_eq!(billing.next(Ask::of(1)).ids().len(), 1);
-    // Another line for the same tokens, and a further one: nobody is closed.
+    // Another line for the same tokens, and a further one: no connection is closed.
     configure(&daemon, "tokens", &format!("{PLAIN}\norders: {ORDERS}\nbilling: {BILLING}\nnew: {PLAIN}x\n"));
     let refused = reload(&daemon);
     assert!(refused.contains("found a name before the token that no [[identities]] has"), "{refused}");

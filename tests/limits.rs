@@ -169,7 +169,7 @@ fn what_comes_later_is_refused_with_the_time_when_it_does() {
         assert!((1..=200).contains(&retry_after_ms), "{retry_after_ms} ms for one tick of 100 ms");
         refusals += 1;
         thread::sleep(Duration::from_millis(retry_after_ms.into()));
-        // Nobody else asks, so that the time named must suffice.
+        // No other client asks, so the named time must be enough.
         assert_eq!(
             wire.next(Ask::of(count).wait_ms(0)).id_count(),
             Some(count.into()),
@@ -201,7 +201,7 @@ fn a_refusal_comes_at_once_while_what_was_admitted_waits() {
 fn partial_gets_what_has_come_when_its_wait_ends() {
     let daemon = Setup::new().args(["--layout", TENTHS]).start();
     let count = daemon.connect().next(Ask::of(1_000).wait_ms(400).flags(PARTIAL)).id_count();
-    // Three whole ticks at least. No most: a daemon that is stopped at the end of the wait finds more when it goes on.
+    // Three whole ticks at least. There is no upper limit: a daemon that is stopped at the end of the wait finds more when it continues.
     assert!(count.is_some_and(|count| (3 * 16..1_000).contains(&count)), "{count:?}");
 }
 
@@ -342,7 +342,7 @@ fn a_refusal_advises_no_longer_wait_than_the_daemon_allows() {
     let refusal = |wire: &mut Wire, count, wait_ms| {
         wire.call(&Ask::of(count).source(1).tag(1).wait_ms(wait_ms).bytes()).assert_error(1, EXHAUSTED)
     };
-    // 16 IDs a second. So many may come within two seconds, and never at once.
+    // 16 IDs a second. This many may come within two seconds, but never at once.
     assert!(refusal(&mut wire, 40, 0).contains("wait longer (up to 2s) or ask for fewer"));
     // More than two seconds yield: no wait helps.
     for wait_ms in [0, 2_000, 60_000] {

@@ -59,7 +59,7 @@ fn a_lock_file_that_others_could_write_is_made_again_and_not_believed() {
     assert_eq!((mode(&lock), mode(&machine.path("locks"))), (0o600, 0o700), "this user's alone");
     write_mark(&lock, FAR);
     set_mode(&lock, 0o666);
-    // As long as somebody holds it, nobody knows who else would.
+    // As long as it is held, the daemon cannot know which other processes could hold it.
     let held = File::open(&lock).expect("there");
     held.try_lock().expect("free");
     with_other_state(&machine).end().assert_refusal_for_now(&["held by another daemon"]);

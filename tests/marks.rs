@@ -247,7 +247,7 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     assert!(one(&machine.setup("state").start()) > last);
 }
 
-/// Somebody empties the lock's file, and takes the room that it had: the write of a mark fails.
+/// The lock's file is emptied, and its disk space is used up: the write of a mark fails.
 #[test]
 fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
     let Some(disk) = FileSystem::mount() else { return };
@@ -262,7 +262,7 @@ fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
     let highest = draw_past_a_raise(&machine, &daemon);
     assert!(highest > last, "IDs flow on");
 
-    // Nobody has to ask for IDs: ceilings are raised on after the last use, and each raise marks.
+    // No request is needed: ceilings are still raised for a while after the last use, and each raise marks.
     fs::remove_file(&ballast).expect("it is there");
     poll("the mark is back", || (machine.mark("state")["status"] == "granted").then_some(()));
     daemon.kill();

@@ -26,7 +26,8 @@ fn full_disk_time() -> Duration {
     Duration::from_secs(seconds.unwrap_or(5))
 }
 
-/// A counter whose state and locks are on a file system that is full to the last byte goes on, over kills and stops.
+/// A counter whose state and locks are on a file system that is full to the last byte continues, over kills and
+/// stops.
 #[test]
 fn a_full_tmpfs_stops_no_counter() {
     let Some(disk) = FileSystem::mount_as("tmpfs") else { return };

@@ -1,4 +1,5 @@
-//! SIGHUP: what can change does, what cannot is refused as a whole, and nobody who is served notices.
+//! SIGHUP: settings that can change do so. If one cannot, the whole reload is refused. Connections are served
+//! throughout.
 
 #[path = "reload/joins.rs"]
 mod joins;
@@ -177,7 +178,7 @@ fn a_change_that_needs_a_restart_is_refused_with_every_reason() {
                 &[":5: sources[1].burst_window: found \"7ms\""],
             ],
         ),
-        // Beside what could change, which does not either.
+        // Together with settings that could change. They do not change either.
         (
             format!("{base}{}{}[limits]\nmax_count = 5\n", source("a", 1), source("c", 2)),
             &[&["sources[1].name: found \"c\""]],

@@ -113,7 +113,7 @@ fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
     other(&["--worker-id", "6", "--layout", spelled]).end().assert_refusal_for_now(&["worker ID 6"]);
     let renamed = "time:41,dc:5,host:5,sequence:12;epoch=1288834974657";
     other(&["--worker-id", "6", "--layout", renamed]).end().assert_refusal_for_now(&["worker ID 6"]);
-    // A constant in the place of a worker ID's digit.
+    // A constant in place of a worker ID's digit.
     let folded = "time:41,zero:7:constant(0),host:3,sequence:12;epoch=1288834974657";
     other(&["--worker-id", "6", "--layout", folded]).end().assert_refusal_for_now(&[
         "worker ID 6",
@@ -154,7 +154,7 @@ fn a_lock_file_without_its_worker_ids_is_not_ignored() {
         file
     };
     let start = || Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(["--worker-id", "5"]);
-    // Another program's, and one that nobody has.
+    // Another program's lock, and one that no process holds.
     let _held = lock("backup.lock", "held");
     drop(lock("0123456789abcdef-7.lock", "worker ID 7"));
     start().start().stop();

@@ -147,7 +147,7 @@ fn only_the_process_that_asked_gets_watchdog_messages() {
     while let Some(message) = manager.next_within(Duration::from_millis(1)) {
         assert!(!message.says("WATCHDOG=1"), "{message:?}");
     }
-    // A service manager that has gone keeps nobody from IDs.
+    // A service manager that is gone keeps no client from IDs.
     let daemon = with_watchdog(Setup::new()).env("NOTIFY_SOCKET", "/nowhere/notify").start();
     assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
     daemon.stop();

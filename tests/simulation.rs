@@ -86,7 +86,7 @@ fn live(seed: u64) {
     live_in(World::new(seed));
 }
 
-/// A life with a layout that nobody chose.
+/// A life with a random layout.
 fn live_with_any_layout(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(!seed);
     let layout = layouts::draw(&mut rng, UnixMicros(WORLDS_BEGIN_US)).to_string();

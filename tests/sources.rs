@@ -10,7 +10,7 @@ use support::ids::{assert_distinct, chi_square, chi_square_limit, twitter_unix_m
 use support::wire::{self, EXPLICIT};
 use support::{Ask, Reply, Setup};
 
-/// Takes the decimal digits of an ID apart, fields of so many digits, least significant first.
+/// Takes the decimal digits of an ID apart, fields of this many digits, least significant first.
 fn digits<const N: usize>(id: u64, widths: [u32; N]) -> [u64; N] {
     let mut rest = id;
     widths.map(|width| {

@@ -44,7 +44,7 @@ fn a_daemon_that_stops_answers_what_waits_and_refuses_what_comes() {
     }
 }
 
-/// Makes a pipe that takes nothing more until somebody reads it.
+/// Makes a pipe that takes nothing more until it is read.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     let flags = fcntl_getfl(&writer).expect("flags");
@@ -155,7 +155,7 @@ fn a_half_request_whose_rest_never_comes_delays_a_stop_for_drain_timeout_only() 
     daemon.assert_logs("had a request half sent");
 }
 
-/// Starts a daemon with an admin listener, which serves for so long after SIGTERM.
+/// Starts a daemon with an admin listener, which serves for this long after SIGTERM.
 fn probed(drain_delay: &str) -> Daemon {
     Setup::configured(&format!("[limits]\ndrain_delay = \"{drain_delay}\"\n"))
         .option("--admin", "127.0.0.1:0")
@@ -186,7 +186,7 @@ fn load_balancers_see_a_stop_while_the_daemon_still_serves() {
 
 #[test]
 fn a_stop_that_nobody_could_notice_has_no_delay() {
-    // Somebody at a terminal waits for the end.
+    // A person at a terminal waits for the end.
     let mut daemon = probed("1h");
     daemon.signal(Signal::INT);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
@@ -212,7 +212,7 @@ fn stop_at_stdin_eof_refuses_the_kernels_log() {
 #[test]
 fn stop_at_stdin_eof_stops_with_standard_input() {
     use std::process::Stdio;
-    // What comes before the end is thrown away, and without the option nobody looks.
+    // Bytes before the end are discarded, and without the option the daemon does not read.
     for (options, stops) in [(&["--stop-at-stdin-eof"][..], true), (&[], false)] {
         let (end, mut held) = std::io::pipe().expect("a pipe");
         let mut daemon = Setup::new().args(options).stdin(Stdio::from(end)).start();

@@ -192,7 +192,7 @@ fn the_units_fit_the_daemon() {
         assert_eq!(setting(name, "MemoryMax"), "2G");
         // Beyond that the daemon is killed, and no neighbour in its place.
         assert!(!text(name).contains("OOMScoreAdjust"), "{name}");
-        // The exit code of refusals that somebody has to mend, and no other.
+        // The exit code of refusals that need an operator, and no other.
         assert_eq!(setting(name, "RestartPreventExitStatus"), "2");
         // Causes that may pass are tried for ever, so that the kept socket is never lost.
         assert_eq!(setting(name, "StartLimitIntervalSec"), "0");

@@ -55,7 +55,7 @@ pub(crate) fn run(effort: Effort) -> io::Result<()> {
     Ok(())
 }
 
-/// NEXT for so many IDs, sent again as soon as one is answered.
+/// NEXT for this many IDs, sent again as soon as one is answered.
 pub(crate) fn asking(count: u32, connections: usize, depth: usize) -> Load {
     let request = load::next(count, Wait::at_most(WAIT));
     Load { connections, depth, refill: Refill::Each, wire: Wire::Native, request }

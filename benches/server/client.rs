@@ -18,7 +18,7 @@ pub(crate) struct Client {
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// So many IDs.
+    /// This many IDs.
     Ids(u64),
     /// An error.
     Refused(Option<ErrorCode>),
@@ -31,7 +31,7 @@ impl Client {
         Ok(Client { stream, input: Vec::new() })
     }
 
-    /// Asks for so many IDs and waits for all of them.
+    /// Asks for this many IDs and waits for all of them.
     pub(crate) fn ask(&mut self, count: u32, wait: Wait) -> io::Result<Answer> {
         self.stream.write_all(&load::next(count, wait))?;
         let mut ids = 0;
@@ -61,7 +61,7 @@ impl Client {
         }
     }
 
-    /// Asks for so many IDs, all of which must come.
+    /// Asks for this many IDs, all of which must come.
     pub(crate) fn take(&mut self, count: u32) -> io::Result<()> {
         match self.ask(count, Wait::DEFAULT)? {
             Answer::Ids(ids) if ids == u64::from(count) => Ok(()),

@@ -1,4 +1,4 @@
-//! CPU per request: the daemon's beside the echo server's and Redis's, in alternating rounds.
+//! CPU per request of the daemon, the echo server and Redis, in alternating rounds.
 
 use std::io;
 use std::time::Duration;

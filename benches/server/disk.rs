@@ -41,20 +41,18 @@ pub(crate) fn run(effort: Effort) -> io::Result<()> {
         ];
         let daemon = Process::daemon_with_state(&["--worker-id", "0"], &state, &environment)?;
         std::fs::write(&control, orders)?;
-        let times = measure(&daemon, stretch)?;
-        let at = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
-        println!(
-            "| {name} | {:.0} | {:.0} | {:.0} | {:.0} |",
-            at(0.5),
-            at(0.99),
-            at(0.999),
-            times.max() as f64 / 1e3
-        );
+        print_times(name, &measure(&daemon, stretch)?);
     }
     Ok(())
 }
 
-fn measure(daemon: &Process, stretch: Duration) -> io::Result<Histogram<u64>> {
+pub(crate) fn print_times(name: &str, times: &Histogram<u64>) {
+    let at = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
+    let longest = times.max() as f64 / 1e3;
+    println!("| {name} | {:.0} | {:.0} | {:.0} | {longest:.0} |", at(0.5), at(0.99), at(0.999));
+}
+
+pub(crate) fn measure(daemon: &Process, stretch: Duration) -> io::Result<Histogram<u64>> {
     let mut client = Client::connect(daemon.address())?;
     let mut times = Histogram::new(3).map_err(io::Error::other)?;
     let begin = Instant::now();

@@ -75,7 +75,7 @@ pub(crate) fn next(count: u32, wait: Wait) -> Vec<u8> {
 }
 
 impl Load {
-    /// NEXT for so many IDs on so many connections.
+    /// NEXT for this many IDs on this many connections.
     pub(crate) fn next(count: u32, connections: usize, depth: usize) -> Load {
         let request = next(count, Wait::DEFAULT);
         Load { connections, depth, refill: Refill::Batches, wire: Wire::Native, request }
@@ -196,7 +196,7 @@ impl Connection {
         Ok(Connection { stream, frames: Frames::default(), in_flight: 0, sent: VecDeque::new() })
     }
 
-    /// Sends requests. What is in flight on one connection fits a socket's buffer many times over.
+    /// Sends requests. Those in flight on one connection fill only a small part of a socket's buffer.
     fn send(&mut self, requests: &[u8], count: usize) -> io::Result<()> {
         if count == 0 {
             return Ok(());

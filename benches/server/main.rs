@@ -1,4 +1,4 @@
-//! The daemon's cost and output, beside the least that any server costs on this machine.
+//! The daemon's cost and output, in comparison with the lowest cost of any server on this machine.
 //!
 //! `cargo bench --bench server` runs every table; `-- --only cpu` one of them, `-- --quick` all of them in a minute, with
 //! figures that are good for a look. Every process it starts listens on loopback alone and ends with it. Nothing here
@@ -18,6 +18,7 @@ mod cpu;
 mod disk;
 mod echo;
 mod fairness;
+mod fleet;
 mod idle;
 mod load;
 mod moments;
@@ -61,7 +62,7 @@ enum Part {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Table {
-    /// CPU per request beside the echo server's and Redis's
+    /// CPU per request, and that of the echo server and Redis
     Cpu,
     /// IDs per second with all that a layout allows
     Ceiling,
@@ -73,12 +74,14 @@ enum Table {
     Start,
     /// Large, streaming and single requests at once
     Fairness,
-    /// One client beside hostile peers, and Redis beside the same
+    /// One client during an attack by hostile peers, and the same for Redis
     Attacks,
     /// One ID from the client's buffer
     Buffer,
     /// Single IDs while the disk is slow
     Disk,
+    /// The first ID in a fleet, and single IDs while its etcd is slow
+    Fleet,
 }
 
 /// The length and number of measurements.
@@ -136,10 +139,13 @@ fn main() -> io::Result<()> {
     if wants(Table::Disk) {
         disk::run(effort)?;
     }
+    if wants(Table::Fleet) {
+        fleet::run(effort)?;
+    }
     Ok(())
 }
 
-/// The middle value; of an even number the lower of the two in the middle.
+/// The median. For an even number of values, the lower one of the two in the middle.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)

@@ -107,7 +107,7 @@ fn first_incr(redis: SocketAddr) -> io::Result<()> {
     }
 }
 
-fn print_times(row: &str, times: Vec<f64>) {
+pub(crate) fn print_times(row: &str, times: Vec<f64>) {
     let longest = times.iter().copied().fold(0.0, f64::max);
     let count = times.len();
     println!("{row} | {:.3} | {longest:.3} | {count} |", median(times));

@@ -20,7 +20,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The daemon, with the options given beside those that every daemon here has, and a state directory of its own.
+    /// The daemon, with these options and those that every daemon here has, and a state directory of its own.
     pub(crate) fn daemon(options: &[&str]) -> io::Result<Process> {
         let directory = tempfile::tempdir()?;
         let state = directory.path().join("state");
@@ -58,7 +58,11 @@ impl Process {
         directory: TempDir,
     ) -> io::Result<Process> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-        command.args(["serve", "--listen", "127.0.0.1:0", "--lock-dir"]).arg(directory.path()).args(options);
+        let has_locks = options.contains(&"--lock-dir");
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(options);
+        if !has_locks {
+            command.arg("--lock-dir").arg(directory.path());
+        }
         command.arg("--state-dir").arg(state).envs(environment.iter().copied());
         // What it says while it starts would stand between the tables.
         command.env("SNOWBANK_LOG_LEVEL", "error");
@@ -108,6 +112,25 @@ impl Process {
             thread::sleep(Duration::from_micros(200));
         }
         Ok(Some(process))
+    }
+
+    /// An etcd with one member; `None` where it is not installed.
+    pub(crate) fn etcd() -> io::Result<Option<Process>> {
+        let directory = tempfile::tempdir()?;
+        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr();
+        let (address, peer) = (free()?, free()?);
+        let (client, peer) = (format!("http://{address}"), format!("http://{peer}"));
+        let mut command = Command::new("etcd");
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &format!("default={peer}"), "--log-level", "error", "--data-dir"]);
+        command.arg(directory.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(Some(Process { child, address, _directory: directory }))
     }
 
     /// Starts a server that says `listening on ADDR` on its standard output.

@@ -1,4 +1,4 @@
-//! A daemon of our own: the `snowbank` binary beside this one.
+//! A daemon that the load test starts: the `snowbank` binary in the same directory.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};

@@ -148,7 +148,7 @@ fn key_of_our_own() -> String {
     format!("snowbank-loadtest:{:016x}", fastrand::u64(..))
 }
 
-/// Appends an ID; one that goes on from the last run is part of it.
+/// Appends an ID. If it continues the last run, it becomes part of it.
 fn push(runs: &mut Vec<Run>, id: u64) {
     match runs.last_mut() {
         Some(last) if last.first.checked_add(last.count.into()) == Some(id) => last.count += 1,

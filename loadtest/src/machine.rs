@@ -1,4 +1,4 @@
-//! Stalls of this machine, found while a run goes on.
+//! Stalls of this machine, found during a run.
 //!
 //! A host that has other guests stops all cores for milliseconds, and other programs take single cores. Both
 //! make answers late, and neither is the target's fault. So a [`Watch`] looks for such times:

@@ -129,7 +129,7 @@ pub(crate) enum Fault {
     NotOpened { reason: String, is_ours: bool },
 }
 
-/// New connections in the place of older ones.
+/// New connections that replace older ones.
 #[derive(Debug, Default)]
 pub(crate) struct ChurnCounts {
     /// Those that were due.

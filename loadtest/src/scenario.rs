@@ -18,7 +18,7 @@ pub(crate) struct Scenario {
     pub(crate) addresses: Vec<Endpoint>,
     /// The form of the IDs behind another protocol.
     pub(crate) form: Form,
-    /// So many of them may go away during the run.
+    /// The number of them that may go away during the run.
     pub(crate) may_lose: usize,
     /// For addresses of TLS.
     pub(crate) tls: Option<Connector>,
@@ -42,7 +42,7 @@ pub(crate) struct Scenario {
     pub(crate) length: Length,
     /// The announced outage.
     pub(crate) outage: Option<Outage>,
-    /// New connections a second, each in the place of an older one.
+    /// New connections a second, each of which replaces an older one.
     pub(crate) churn: Option<f64>,
     /// The announced stall of one connection.
     pub(crate) client_stall: Option<ClientStall>,
@@ -93,7 +93,7 @@ pub(crate) struct Outage {
 pub(crate) enum Cause {
     /// The run ends a daemon of its own in this way and starts it again. The outage is over when all is back.
     Own(Ending),
-    /// Somebody restarts the service in a window of this length.
+    /// The service is restarted by others in a window of this length.
     Others { within: Duration },
 }
 
@@ -148,7 +148,7 @@ impl Protocol {
 }
 
 impl Scenario {
-    /// Returns this load without what happens during a run, and without what is recorded beside it.
+    /// Returns this load without events during a run, and without further recordings.
     pub(crate) fn without_events(&self) -> Self {
         Self {
             outage: None,

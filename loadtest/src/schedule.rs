@@ -70,7 +70,7 @@ impl Schedule {
         (due_s * 1e9) as u64
     }
 
-    /// Goes on to the request after it.
+    /// Continues with the request after it.
     pub(crate) fn advance(&mut self) {
         self.next += match self.arrivals {
             Arrivals::Even => self.step,

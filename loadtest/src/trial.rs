@@ -1,4 +1,4 @@
-//! A run that goes on until its verdict is sure.
+//! A run that continues until its verdict is sure.
 //!
 //! ```text
 //!  the target ─▶ sure? ─ yes ───────────────────────────────────────────▶ verdict

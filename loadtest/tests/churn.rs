@@ -15,7 +15,7 @@ fn load(address: &str, more: &[&str]) -> Ran {
     loadtest(&[&options[..], &["--address", address], more].concat())
 }
 
-/// Takes so many connections, and closes each further one without an answer.
+/// Takes this many connections, and closes each further one without an answer.
 fn taking(limit: usize) -> FakeDaemon {
     let (ids, taken) = (Ids::default(), AtomicUsize::new(0));
     FakeDaemon::start(move |_, peer| {

@@ -105,7 +105,7 @@ fn a_killed_load_test_takes_its_daemon_with_it() {
     running.signal(Signal::KILL);
     running.reap();
     poll("the daemon ends by itself", || {
-        // Nobody may be there to reap it.
+        // There may be no parent to reap it.
         let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero()));
         status.map_or(true, |status| status.contains(") Z "))
     });

@@ -1,4 +1,4 @@
-//! A client that hangs on purpose: what it cost it, and nobody else.
+//! A client that hangs on purpose: the cost to it, and to no other client.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! A sweep whose generator has no room left says so. It uses up the cores, so no other test runs beside it.
+//! A sweep whose generator has no cores left says so. It uses up the cores, so no other test runs at the
+//! same time.
 
 mod support;
 

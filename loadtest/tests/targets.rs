@@ -16,7 +16,7 @@ const OTHER_LAYOUT: &str = r#"{"protocol":1,"max_count":1000,"sources":[
 /// The distance from an ID of worker 3 to that of worker 4.
 const NEXT_WORKER: u64 = 1 << 12;
 
-/// Hands out IDs of worker 4, and goes away after so many requests.
+/// Hands out IDs of worker 4, and goes away after this many requests.
 fn worker_4(requests: u64) -> FakeDaemon {
     let served = AtomicU64::new(0);
     target(WORKER_4, move |_, ids, peer, next, tag| {

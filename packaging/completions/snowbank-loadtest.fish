@@ -42,15 +42,15 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l met
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l token-file -d 'A file with the token that the daemon asks for; newlines at its end are ignored' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l rate -d 'IDs per second that are offered [default: 10000/s], or that a closed loop has to reach' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l for -d 'Length of the measurement, after the warm-up [default: 10s]' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l count -d 'Measure until so many IDs were asked for' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l count -d 'Measure until this many IDs were requested' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l depth -d 'Closed loop: requests in flight on each connection [default: 1]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l ramp -d 'Raise the rate from 0 over this time, before the warm-up' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l restart-daemon-at -d 'Stop the daemon cleanly at this time of the measurement and start it again; only for a daemon of the run\'s own' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l kill-daemon-at -d 'Kill the daemon at this time of the measurement and start it again; only for a daemon of the run\'s own' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l outage -d 'Somebody restarts the service in this window: 5s@10s begins at 10 s of the measurement. Requests due in it count apart. All connections must be open again at its end' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l outage -d 'The service is restarted in this window, by an operator: 5s@10s begins at 10 s of the measurement. Requests due in it count apart. All connections must be open again at its end' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l stall-client -d 'Do not read one connection for some time, like a client that hangs: 2s@3s begins at 3 s of the measurement. Requests due on it until it has caught up do not count against objectives' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l may-lose -d 'With several addresses: so many of them may go away during the run. What was in flight there is asked of the others, and counts from when it was due' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l churn -d 'Open so many new connections a second, each in the place of an older one, which is closed once it has its answers' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l may-lose -d 'With several addresses: the number of them that may go away during the run. Requests in flight there are sent to the others, and counts from when it was due' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l churn -d 'Open this many new connections a second, each in place of an older one, which is closed once it has its answers' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p50 -d 'Half of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p90 -d '90 % of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99 -d '99 % of all response times are at most this' -r

@@ -38,7 +38,7 @@ complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "status" -d 'Show 
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "reload" -d 'Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "fleet" -d 'Show who holds which worker number in a fleet, and prepare its coordinator'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "state" -d 'Show the state that a daemon keeps over restarts, or move it to another machine'
-complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "ticket" -d 'Say where a ticket source goes on: its first start needs it'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "ticket" -d 'Set the number from which a ticket source continues: its first start needs it'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l config -d 'The configuration, in TOML; `snowbank check` finds its mistakes' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
@@ -83,10 +83,10 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l to -d 'The l
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l layout -d 'The IDs\' layout: a preset\'s name, or a layout in text form; see `snowbank layout`' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l json -d 'Print one JSON object instead of two lines'
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l above -d 'Tell from which instant on the layout\'s IDs exceed this one, and, where that is not yet, with which epoch they do today' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l above -d 'Print the instant from which the layout\'s IDs exceed this one and, if that is in the future, an epoch with which they do so today' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l sql -d 'Print SQL for a database: from an ID to its time, and from a time to its first ID' -r -f -a "postgres\t'PostgreSQL 14 or later'
 mysql\t'MySQL 8 or MariaDB 10'
-sqlite\t'SQLite 3.38 or later, which has no functions of one\'s own: expressions'"
+sqlite\t'SQLite 3.38 or later, which has no user-defined functions in SQL: expressions'"
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l json -d 'Print JSON: one object, or for the table an array of them'
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'FILE, as an option' -r -F
@@ -211,7 +211,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "export" -d 'Release all sources here, and write the file that another machine needs to continue with their worker IDs'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "forget" -d 'Drop worker IDs that no source has any more, once the clock is past all IDs granted to them'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -229,19 +229,19 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from forget" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from forget" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "export" -d 'Release all sources here, and write the file that another machine needs to continue with their worker IDs'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "forget" -d 'Drop worker IDs that no source has any more, once the clock is past all IDs granted to them'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and not __fish_seen_subcommand_from set help" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and not __fish_seen_subcommand_from set help" -f -a "set" -d 'Store the highest number that was handed out: the source goes on above it'
+complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and not __fish_seen_subcommand_from set help" -f -a "set" -d 'Store the highest number that was handed out: the source continues above it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and not __fish_seen_subcommand_from set help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l increment -d 'The source\'s increment. Needed beside a daemon of this machine that counts the same name by another offset' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l increment -d 'The source\'s increment. Needed if a daemon on this machine counts the same name with another offset' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l offset -d 'The source\'s offset' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l lock-dir -d 'The directory of the machine\'s worker-ID locks, with their marks' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from help" -f -a "set" -d 'Store the highest number that was handed out: the source goes on above it'
+complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from help" -f -a "set" -d 'Store the highest number that was handed out: the source continues above it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload fleet state ticket help" -f -a "serve" -d 'Run the daemon'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload fleet state ticket help" -f -a "next" -d 'Fetch IDs from a daemon, one decimal ID per line'
@@ -255,14 +255,14 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_s
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload fleet state ticket help" -f -a "reload" -d 'Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload fleet state ticket help" -f -a "fleet" -d 'Show who holds which worker number in a fleet, and prepare its coordinator'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload fleet state ticket help" -f -a "state" -d 'Show the state that a daemon keeps over restarts, or move it to another machine'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload fleet state ticket help" -f -a "ticket" -d 'Say where a ticket source goes on: its first start needs it'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload fleet state ticket help" -f -a "ticket" -d 'Set the number from which a ticket source continues: its first start needs it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload fleet state ticket help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "init" -d 'Prepare the coordinator for a new fleet: once, before its first daemon'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "list" -d 'List the worker numbers that were ever used: who holds which, until when'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "check" -d 'Check that the coordinator answers, and that it has this configuration\'s ID spaces'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from fleet" -f -a "release" -d 'Free the number of a daemon that will not come back'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "export" -d 'Release all sources here, and write the file that another machine needs to continue with their worker IDs'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "forget" -d 'Drop worker IDs that no source has any more, once the clock is past all IDs granted to them'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from ticket" -f -a "set" -d 'Store the highest number that was handed out: the source goes on above it'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from ticket" -f -a "set" -d 'Store the highest number that was handed out: the source continues above it'

@@ -45,7 +45,7 @@ pub struct Address {
     network: Network,
     /// Its last rate, and the version of the configuration that set it.
     pace: Mutex<Option<(u64, Arc<Pace>)>>,
-    /// Connections refused because the address already has all that it may have.
+    /// Connections refused because the address already has as many as it may have.
     pub refused: Events,
     slowed: Events,
 }
@@ -106,7 +106,7 @@ impl std::ops::Deref for Seat {
     }
 }
 
-/// The address that gets no further connection, because it has all that it may have.
+/// The address that gets no further connection, because it has as many as it may have.
 #[derive(Debug)]
 pub struct Full(pub Arc<Address>);
 

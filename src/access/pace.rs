@@ -40,7 +40,7 @@ pub(crate) struct Reserved {
 }
 
 /// The refusal of a request that may not draw within its wait: the time after which it may ask again. `None`: that wait
-/// can never yield so many IDs.
+/// can never yield this many IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFast(pub Option<Duration>);
 
@@ -115,7 +115,7 @@ impl Pace {
             let count = if partial { count.min(room.max(1)) } else { count };
             let end = from.saturating_add(count);
             if count > room {
-                // Even a client that has drawn nothing could not get so many.
+                // Even a client that has drawn nothing could not get this many.
                 let is_never = count > limit.saturating_sub(line);
                 return Err(TooFast((!is_never).then(|| self.time_of(end).since(due))));
             }

@@ -38,7 +38,7 @@ impl Check {
         SATURATION.contains(&self.name.as_ref())
     }
 
-    /// Returns whether a change of it has a log line of its own: of the stop, or of the reload.
+    /// Returns whether a change of it is logged elsewhere: the stop and the reload are.
     pub(crate) fn is_logged_elsewhere(&self) -> bool {
         [STOP, RELOAD].contains(&self.name.as_ref())
     }

@@ -9,8 +9,8 @@ pub(super) fn check_fleet(fleet: &FleetStatus) -> Check {
     let left = seconds(fleet.left_s);
     let result = match &fleet.silent {
         Some(reason) if fleet.left_s <= 0.0 => fail(format!(
-            "the ceiling at the coordinator is reached, and it does not answer: {reason}; refuses with no_ceiling until it \
-             does"
+            "the ceiling at the coordinator is reached, and cannot be raised: {reason}; refuses with no_ceiling until it \
+             can"
         )),
         Some(reason) => {
             warn(format!("the coordinator does not answer: {reason}; IDs last for another {left} without it"))
@@ -96,7 +96,7 @@ mod tests {
         };
         assert_eq!(checked(fleet(200.0, None)), (true, None));
         finds("fleet", Level::Warn, "refused; IDs last for another 2 min", fleet(120.0, Some("refused")));
-        finds("fleet", Level::Fail, "does not answer: refused", fleet(0.0, Some("refused")));
+        finds("fleet", Level::Fail, "cannot be raised: refused", fleet(0.0, Some("refused")));
         finds("fleet", Level::Fail, "being raised", fleet(0.0, None));
     }
 

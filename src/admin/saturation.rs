@@ -9,7 +9,7 @@ use crate::config::Grouped;
 /// The share of the default wait above which the wait queue counts as saturated. New requests are then refused, or soon
 /// will be.
 const SATURATED_SHARE: f64 = 0.75;
-/// The share of the budget for queues from which an operator should look. Shares of single connections have shrunk by then.
+/// The share of the budget for queues from which an operator should look. Connections then already have smaller shares.
 const QUEUES_FULL_SHARE: f64 = 0.75;
 const REFUSALS: &str = "refusals";
 const LATENCY: &str = "latency";

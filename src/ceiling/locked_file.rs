@@ -1,8 +1,8 @@
 //! A locked file that names its holder, for worker IDs and for state directories.
 //!
 //! The locks are advisory (`flock`). The open file holds the lock, so the system releases it however the process ends. The
-//! files stay: removing a file that another process is about to lock would give the lock to both. If somebody else removes
-//! one, its holder notices ([`still_ours`](LockedFile::still_ours)).
+//! files stay: removing a file that another process is about to lock would give the lock to both. If another program
+//! removes one, its holder notices ([`still_ours`](LockedFile::still_ours)).
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -96,7 +96,7 @@ impl LockedFile {
             }
             let metadata = file.metadata()?;
             let locked = LockedFile { id: file_id(&metadata), file, path: path.to_owned() };
-            // Somebody may have removed the file between opening and locking it. Then the lock protects nothing.
+            // The file may have been removed between opening and locking it. Then the lock protects nothing.
             if locked.still_ours().is_err() {
                 continue;
             }

@@ -21,7 +21,8 @@ pub(super) struct Arguments {
     /// Print JSON: one object, or for the table an array of them
     #[arg(long)]
     json: bool,
-    /// Tell from which instant on the layout's IDs exceed this one, and, where that is not yet, with which epoch they do today
+    /// Print the instant from which the layout's IDs exceed this one and, if that is in the future, an epoch with which they
+    /// do so today
     #[arg(long, value_name = "ID", requires = "layout", conflicts_with = "sql", allow_hyphen_values = true)]
     above: Option<String>,
     /// Print SQL for a database: from an ID to its time, and from a time to its first ID

@@ -73,7 +73,7 @@ enum Command {
     Fleet(fleet::Arguments),
     /// Show the state that a daemon keeps over restarts, or move it to another machine.
     State(state::Arguments),
-    /// Say where a ticket source goes on: its first start needs it.
+    /// Set the number from which a ticket source continues: its first start needs it.
     Ticket(ticket::Arguments),
 }
 

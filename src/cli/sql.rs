@@ -11,7 +11,7 @@ pub(super) enum Dialect {
     Postgres,
     /// MySQL 8 or MariaDB 10
     Mysql,
-    /// SQLite 3.38 or later, which has no functions of one's own: expressions
+    /// SQLite 3.38 or later, which has no user-defined functions in SQL: expressions
     Sqlite,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Store the highest number that was handed out: the source goes on above it
+    /// Store the highest number that was handed out: the source continues above it
     #[command(after_help = HELP)]
     Set(SetArguments),
 }

@@ -63,7 +63,7 @@ pub(super) struct Findings {
     pub(super) origins: Origins,
     pub(super) mistakes: Vec<Mistake>,
     /// Full keys of settings that were given and refused. They have their defaults, so comparing them with other settings
-    /// would report mistakes that are none.
+    /// would report false mistakes.
     refused: BTreeSet<String>,
     /// Lines that are not TOML. The parser guesses their meaning, so mistakes found in them are not reported.
     broken: BTreeSet<Origin>,

@@ -3,12 +3,14 @@
 
 mod pick;
 mod take;
+mod wait;
 mod want;
 
 use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
 use super::rules::{self, Holding, Loss, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use wait::Waiting;
 
 pub use want::{JoinError, Taken, Want};
 
@@ -29,6 +31,10 @@ pub struct Member<C> {
     /// Draws the identity of a write: never the same twice, not even in two copies of this process's memory.
     draw: fn() -> String,
     sources: Vec<Held>,
+    /// Sources that started without the coordinator, and hand out nothing until they have their numbers.
+    waiting: Vec<Waiting>,
+    /// The starts of those that have them now.
+    late_starts: Vec<Bound>,
 }
 
 /// The numbers of one source.
@@ -144,7 +150,8 @@ impl<C: Coordinator> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
-        Member { coordinator, paths, state, holder, notes, draw, sources: Vec::new() }
+        let (sources, waiting, late_starts) = (Vec::new(), Vec::new(), Vec::new());
+        Member { coordinator, paths, state, holder, notes, draw, sources, waiting, late_starts }
     }
 
     /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].
@@ -173,9 +180,11 @@ impl<C: Coordinator> Member<C> {
     /// Raises the bounds of sources. `generation` changes when a grant is taken away. The write then gets a new identity,
     /// so that of two copies of this process's memory only one finds its own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64) -> Raised {
-        let bounds = self.placed(bounds);
-        for bound in &bounds {
+        let mut bounds = self.placed(bounds);
+        for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
+            // A source that had to wait may start above the bound that was asked for meanwhile.
+            bound.id_bound = bound.id_bound.max(held.floor);
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
                     // A snapshot may have been restored: another copy may continue under the same ceiling.

@@ -119,8 +119,7 @@ fn check_alike<F: Front>(
         assert_eq!(Some(format!("{step:?}")), *first, "an equal message asks otherwise");
         *left -= 1;
     } else if let Step::Ids { consumed, form, ask } = step {
-        let (message, later) = bytes.split_at(*consumed);
-        *left = front.alike(message, later, *form, || usize::MAX);
+        *left = front.alike(bytes, *consumed, *form, || usize::MAX);
         assert!(*left == 0 || ask.count == 1 && !ask.partial);
         *first = Some(format!("{step:?}"));
     }

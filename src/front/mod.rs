@@ -171,16 +171,11 @@ pub trait Front {
     /// Estimates how many IDs of that source the messages in `bytes` ask for.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 
-    /// Returns how many messages at the start of `later` are equal to `message`, which asks for one ID in this form, and are
-    /// answered like it: by one ID each, which may be encoded as those of one request. It looks for at most `most()` of them.
-    /// A protocol need not look for any.
-    fn alike(
-        &self,
-        _message: &[u8],
-        _later: &[u8],
-        _form: Self::Form,
-        _most: impl FnOnce() -> usize,
-    ) -> usize {
+    /// Returns how many messages in `bytes` follow the first, of this size, and are equal to it. The first asks for one ID in
+    /// this form. They are answered like it, by one ID each, and all may be encoded as one request's. It looks for at most
+    /// `most()` of them. A protocol need not look for any.
+    #[inline]
+    fn alike(&self, _bytes: &[u8], _size: usize, _form: Self::Form, _most: impl FnOnce() -> usize) -> usize {
         0
     }
 

@@ -32,8 +32,12 @@ impl Noeqd {
     }
 }
 
-/// Returns true for the first bytes of another protocol's client. Only words show it, because other bytes may be counts.
+/// Returns true for the first bytes of another protocol's client. Only words show it, and TLS, whose first message has a
+/// zero where a count would stand. Other bytes may be counts.
 pub(super) fn is_stranger(bytes: &[u8]) -> bool {
+    if let [0x16, 0x03, 0x00..=0x04, _, _, 1, 0, ..] = bytes {
+        return true;
+    }
     let first: Option<&[u8; 4]> = bytes.first_chunk();
     let is_word = |first: &&[u8; 4]| first.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b' ');
     first.filter(is_word).is_some_and(|first| stranger::is_known(first, Protocol::Noeqd))

@@ -7,16 +7,17 @@ use crate::config::Protocol;
 enum Stranger {
     Tls,
     Http,
+    Http2,
     Redis,
     Memcached,
     Native,
+    Thrift,
     Proxy,
     Other,
 }
 
 /// The first bytes of HTTP requests.
-const METHODS: [&[u8; 4]; 9] =
-    [b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI "];
+const METHODS: [&[u8; 4]; 8] = [b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN"];
 
 fn stranger_of(bytes: &[u8], listener: Protocol) -> Stranger {
     match bytes {
@@ -25,7 +26,10 @@ fn stranger_of(bytes: &[u8], listener: Protocol) -> Stranger {
         // The native protocol decides by four bytes. Redis and memcached accept two empty lines.
         [b'P', b'R', b'O', b'X', ..] | [b'\r', b'\n', b'\r', b'\n', 0, ..] => Stranger::Proxy,
         [b'\r', b'\n', b'\r', b'\n', ..] if listener == Protocol::Native => Stranger::Proxy,
+        [b'P', b'R', b'I', b' ', ..] => Stranger::Http2,
         [b'*', b'0'..=b'9', ..] => Stranger::Redis,
+        // A call of its binary protocol. memcached has a request that begins so.
+        [0x80, 1, 0, 1, ..] if listener != Protocol::Memcached => Stranger::Thrift,
         _ if METHODS.iter().any(|method| bytes.starts_with(*method)) && is_http(bytes, listener) => {
             Stranger::Http
         }
@@ -71,9 +75,11 @@ pub(super) fn describe(bytes: &[u8], listener: Protocol) -> String {
             );
         }
         Stranger::Http => "an HTTP client",
+        Stranger::Http2 => "a client of HTTP/2, as gRPC's are,",
         Stranger::Redis => "a Redis client",
         Stranger::Memcached => "a memcached client",
         Stranger::Native => "a client of Snowbank's own protocol",
+        Stranger::Thrift => "a Thrift client",
         Stranger::Other if listener == Protocol::Native => {
             return String::from(
                 "bytes that are no request of Snowbank's protocol; give the client the address of the server that it looks \
@@ -91,6 +97,7 @@ pub(super) fn describe(bytes: &[u8], listener: Protocol) -> String {
     };
     let right = match stranger {
         Stranger::Http => "an address of [http] or [admin], or of the server that it looks for",
+        Stranger::Http2 => "the address of the server that it looks for; [http] is of version 1.1",
         Stranger::Redis => "an address of [resp], or of the Redis server that it looks for",
         Stranger::Memcached => "an address of [memcached], or of the server that it looks for",
         Stranger::Native => "an address of the setting listen",

@@ -112,6 +112,14 @@ impl ManagedSource {
         ManagedSource { fleet, ..self }
     }
 
+    /// Moves the start up to an ID bound.
+    pub(super) fn start_above(&mut self, id_bound: u64) {
+        let start = self.source.numbering().position_from(id_bound);
+        if self.source.skip_to(start) {
+            (self.untouched, self.unclaimed, self.seen) = (start, start, start);
+        }
+    }
+
     /// Ends all claims, and returns the ceiling to leave. Nothing was claimed at or above it.
     pub(super) fn seal(&self) -> Option<Position> {
         let cursor = self.source.seal()?;

@@ -1,3 +1,4 @@
+mod fleet;
 mod joins;
 mod jumps;
 mod tickets;
@@ -176,7 +177,7 @@ fn the_grant_rises_to_what_all_writers_have_durable() {
     let [fast, slow] = &looked.writes[..] else { panic!("{looked:?}") };
     world.end(fast, Ok(()), later(SECOND_US, 0));
     assert_eq!(world.granted(), before);
-    // The fast one goes on meanwhile, about once a second, even while a claim waits for the slow one.
+    // The fast one continues meanwhile, about once a second, even while a claim waits for the slow one.
     assert!(world.source.grant().want_more());
     for _ in 0..10 {
         assert!(world.look(later(SECOND_US + 1_000, 0)).writes.is_empty(), "it does not hold the grant down");
@@ -205,7 +206,7 @@ fn a_source_that_nobody_uses_is_left_alone_after_ten_minutes() {
     assert!(world.source.left(&window) > 0);
 }
 
-/// A start must not hold a step that was believed before it, however long nobody asked.
+/// A start must not hold a step that was believed before it, however long no request came.
 #[test]
 fn a_belief_is_stored_though_nobody_asks() {
     const STEP_US: i64 = 300 * SECOND_US;

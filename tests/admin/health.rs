@@ -61,7 +61,7 @@ fn it_is_ready_while_it_serves_and_says_why_it_is_not() {
     disk.works();
     await_failing(&daemon, 200, &[]);
     wire.next(Ask::of(1).wait_ms(10_000));
-    // Somebody else's file in the place of the state.
+    // Another program's file in place of the state.
     std::fs::remove_dir_all(&state).expect("it can be removed");
     await_failing(&daemon, 503, &["worker_ids", "ceiling of default"]);
     assert_eq!(sample(&scrape(&daemon), "snowbank_worker_ids_held"), 0.0);
@@ -155,7 +155,7 @@ fn all_connections_in_use_show_and_leave_the_daemon_ready() {
     await_log(&daemon, "check connections is ok again");
 }
 
-/// A disk that hangs while nobody asks.
+/// A disk that hangs while no request comes.
 #[test]
 fn storage_that_hangs_warns_while_ids_last_and_fails_afterwards_though_nobody_asks() {
     let setup = Setup::new();

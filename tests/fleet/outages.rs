@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::support::wire::CLOCK_BEHIND;
 
 /// As after a failover of the network: the daemon's connection is open, and nothing passes on it.
 #[test]
@@ -53,5 +54,140 @@ fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
             });
         }
         assert_distinct(runs);
+    });
+}
+
+/// Returns the first IDs that a daemon hands out, as soon as it does.
+fn first_ids(daemon: &Daemon) -> Vec<Run> {
+    let mut wire = daemon.connect();
+    poll("IDs", || match wire.next(Ask::of(100).wait_ms(100)) {
+        Reply::Runs(_, runs) => Some(runs),
+        _ => None,
+    })
+}
+
+/// The locks are lost, as by a boot of the machine. So nothing shows that the state is the newest.
+#[test]
+fn a_restart_without_proof_listens_and_waits_for_the_coordinator() {
+    each(|at| {
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        daemon.kill();
+        at.kill();
+        std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
+        // It may be killed while it waits.
+        for _ in 0..2 {
+            let mut daemon = machine.setup(&toml).admin().start();
+            assert_eq!(get(&daemon, "/readyz").code, 503);
+            daemon.assert_logs("waits, and hands out nothing");
+            assert!(draw_until(&daemon, NO_CEILING).is_empty());
+            daemon.kill();
+        }
+        let daemon = machine.setup(&toml).admin().start();
+        assert!(draw_until(&daemon, NO_CEILING).is_empty());
+        at.run();
+        runs.extend(first_ids(&daemon));
+        poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
+        daemon.stop();
+        runs.extend(draw(&machine.start(&toml)));
+        assert_distinct(runs);
+    });
+}
+
+/// The ceiling of the number is minutes ahead, and another number is free at once.
+#[test]
+fn a_lent_number_that_is_not_free_gives_way_to_another() {
+    each(|at| {
+        let toml = toml(at, None, LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        daemon.kill();
+        at.kill();
+        std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
+        let mut daemon = machine.start(&toml);
+        assert!(draw_until(&daemon, NO_CEILING).is_empty());
+        at.run();
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+        daemon.assert_logs("holds worker number 0");
+        let after = draw(&machine.start(&toml));
+        assert_eq!((worker_of(&runs), worker_of(&after)), (0, 1));
+        runs.extend(after);
+        assert_distinct(runs);
+    });
+}
+
+/// The number was taken by another state while the daemon could not know.
+#[test]
+fn a_daemon_that_waited_for_a_number_of_another_ends() {
+    each(|at| {
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let (first, second) = (Machine::new(), Machine::new());
+        let daemon = first.start(&toml);
+        let mut runs = draw(&daemon);
+        daemon.stop();
+        let proxy = at.proxy();
+        proxy.cut();
+        std::fs::remove_dir_all(first.path("locks")).expect("no daemon has it");
+        let mut waiting = first.start(&toml_at(at, &proxy.url(), Some(5), SHORT));
+        let other = second.start(&toml);
+        runs.extend(draw(&other));
+        proxy.pass();
+        assert_eq!(waiting.wait(), Some(3), "{}", waiting.log());
+        waiting.assert_logs("holds worker number 5");
+        runs.extend(draw(&other));
+        assert_distinct(runs);
+    });
+}
+
+/// Ten minutes apart. A ceiling is an instant of the clock that it was written by.
+#[test]
+fn clocks_minutes_apart_repeat_nothing() {
+    const FIVE_MINUTES_MS: i64 = 300_000;
+    each(|at| {
+        let (Some(fast), Some(also_fast), Some(slow)) =
+            (Machine::with_clock(), Machine::with_clock(), Machine::with_clock())
+        else {
+            return;
+        };
+        fast.clock().set(FIVE_MINUTES_MS);
+        also_fast.clock().set(FIVE_MINUTES_MS);
+        slow.clock().set(-FIVE_MINUTES_MS);
+        let (given, lent) = (toml(at, Some(5), SHORT), toml(at, None, SHORT));
+        init(&given);
+        let mut runs = Vec::new();
+        let mut daemon = fast.start(&given);
+        runs.extend(draw(&daemon));
+        let lent_one = slow.start(&lent);
+        runs.extend(draw(&lent_one));
+        daemon.kill();
+        lent_one.stop();
+        slow.setup(&given).end().assert_refusal_for_now(&["holds worker number 5", "free from"]);
+        // Where the clocks agree, it is free seconds later.
+        let taker = poll("a free number", || also_fast.setup(&given).try_start().ok());
+        runs.extend(draw(&taker));
+        taker.stop();
+        // It was released at a bound that the slow clock reaches in ten minutes.
+        let waits = slow.start(&given);
+        assert!(draw_until(&waits, CLOCK_BEHIND).is_empty());
+        runs.extend(draw(&also_fast.start(&lent)));
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_fleet_without_a_free_number_names_the_holders() {
+    each(|at| {
+        let toml = format!("worker_ids = \"0-1\"\n{}", toml(at, None, LONG));
+        init(&toml);
+        let machines = [Machine::new(), Machine::new()];
+        let _daemons = machines.each_ref().map(|machine| machine.start(&toml));
+        let parts = ["fewer than 1 free worker numbers: 0 by ", ", 1 by ", "is free from"];
+        Machine::new().setup(&toml).end().assert_refusal_for_now(&parts);
     });
 }

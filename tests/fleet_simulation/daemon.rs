@@ -49,7 +49,10 @@ impl World {
             None => member.pick(want, 1, |id| id < self.numbers, |_| Ok::<bool, JoinError>(true)),
         };
         let taken = match taken {
-            Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
+            Err(JoinError::NoAnswer(_)) => own.and_then(|own| {
+                let resumed = member.resume_unseen(want, &own);
+                resumed.or_else(|| member.wait_for(want, &own, given.is_none()))
+            }),
             taken => taken.ok(),
         };
         self.machines[machine].disk.notes = member.notes().clone();
@@ -70,7 +73,7 @@ impl World {
         self.daemons.push(daemon);
     }
 
-    /// Makes a process whose first local ceiling is durable. Its grant was taken away so many times before.
+    /// Makes a process whose first local ceiling is durable. Its grant was taken away this many times before.
     pub(crate) fn daemon(
         &mut self,
         machine: usize,
@@ -147,7 +150,13 @@ impl World {
                     source,
                     id_bound: daemon.source.numbering().id_bound(ceiling),
                 });
-                let raised = daemon.member.raise(&bounds.collect::<Vec<_>>(), write.generation);
+                let raised = match daemon.member.take_waiting(now.wall) {
+                    Raised::Done => daemon.member.raise(&bounds.collect::<Vec<_>>(), write.generation),
+                    stopped => stopped,
+                };
+                for &Bound { source, id_bound } in daemon.member.late_starts() {
+                    daemon.keeper.start_above(source, id_bound);
+                }
                 (raised, write.ceilings.first().map(|&(_, ceiling)| (write.number, ceiling)))
             }
             None => (daemon.member.look(), None),

@@ -41,7 +41,7 @@ impl World {
         World::of(seed, 4, 2)
     }
 
-    /// A fleet of so many machines and numbers.
+    /// A fleet of this many machines and numbers.
     pub(crate) fn of(seed: u64, machines: usize, numbers: u64) -> World {
         let mut rng = fastrand::Rng::with_seed(seed);
         let kind = [Kind::Etcd, Kind::ZooKeeper, Kind::Redis][seed as usize % 3];

@@ -156,7 +156,7 @@ fn assert_reset_once_closed(daemon: &Daemon, mut deaf: TcpStream) {
     assert_eq!(ended.expect_err("a reset").kind(), std::io::ErrorKind::ConnectionReset);
 }
 
-/// Half a request is read on as soon as the budget has room again.
+/// The rest of half a request is read as soon as the budget has room again.
 #[test]
 fn a_client_that_reads_again_gets_all_of_it() {
     let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 1048576\nstall_timeout = \"1h\"\n";

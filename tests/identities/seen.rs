@@ -11,7 +11,7 @@ fn check(daemon: &Daemon) -> (String, String) {
     (text("level"), text("message"))
 }
 
-/// Has a client go on until the check warns, and then leave. Returns the check's message.
+/// Makes a client continue until the check warns, and then leave. Returns the check's message.
 fn warns_and_is_ok_again(daemon: &Daemon, mut client: Wire, ask: impl Fn() -> Ask) -> String {
     assert_eq!(check(daemon).0, "ok");
     let message = poll("a warning", || {

@@ -127,7 +127,7 @@ fn while_the_disk_fails_no_source_joins_and_the_others_serve_on() {
     disk.works();
     assert_reloaded(&daemon, &both, &["limits.max_count: 500 -> 600", "source \"new\" added"]);
     daemon.connect().next(Ask::of(600).source(1)).ids();
-    // A slow disk keeps the reload waiting, and nobody else.
+    // A slow disk delays the reload alone.
     disk.order("sync stall 400");
     let third = format!("{both}{}", source("third", 3));
     assert_reloaded(&daemon, &third, &["source \"third\" added"]);

@@ -14,7 +14,7 @@ fn inherited_sockets_take_the_place_of_the_configured_ones() {
         assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
         assert!(daemon.stop().is_empty(), "more listeners than were handed over");
     }
-    // The operator's socket, beside the configured one for clients.
+    // The operator's socket, together with the configured one for clients.
     let admin = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let at = admin.local_addr().expect("bound");
     let daemon = Setup::new().args(["--admin", "127.0.0.9:0"]).inheriting(admin, "admin").start();

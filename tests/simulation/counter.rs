@@ -8,7 +8,7 @@ use snowbank_client::layout::Position;
 use crate::world::{SHORT_TICKS, World};
 use crate::{SECOND, STEPS};
 
-/// Numbers flow again within so many seconds, once storage works.
+/// Numbers flow again within this many seconds, once storage works.
 const RECOVERS_WITHIN_S: usize = 10;
 
 /// Kills, stops, boots, older copies, failing and slow writes, and steps of the clock, which must not matter.
@@ -34,7 +34,7 @@ impl World {
         world
     }
 
-    /// Returns where the operator has the counter go on of which nothing is stored: above all that was handed out.
+    /// Returns where the operator makes a counter without a record continue: above all that was handed out.
     pub(crate) fn set_counter(&self) -> Position {
         self.handed_out.last_key_value().map_or(Position(0), |(_, &end)| Position(end))
     }

@@ -112,7 +112,7 @@ impl StateFile {
         copy
     }
 
-    /// The power fails: of what was not synced any sectors are there.
+    /// The power fails: any sectors of the unsynced writes may be there.
     pub(crate) fn lose_power(&mut self, rng: &mut fastrand::Rng) {
         self.disk.sync_sectors(|| rng.bool());
         let durable = self.disk.durable.borrow().clone();

@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    /// Nobody asks for a while. The keeper looks once a second.
+    /// No request comes for a while. The keeper looks once a second.
     ///
     /// A forward step that lasts is believed then, and ten minutes after the last use nothing is written.
     pub(crate) fn idle(&mut self, lasting: Duration) {
@@ -114,7 +114,7 @@ impl World {
             5 => self.machine.wall_offset_us = 0,
             6 => self.machine.frozen = Some(self.machine.wall()),
             _ => {
-                // It goes on from where it stood, or from where it should be.
+                // The clock continues from where it stood, or from where it should be.
                 if let Some(stood) = self.machine.frozen.take()
                     && self.rng.bool()
                 {

@@ -68,7 +68,7 @@ pub(crate) fn step_back_far(seed: u64) {
     let beyond_us = watched.world.rng.i64(3 * SECOND..30 * SECOND);
     watched.world.machine.wall_offset_us = -(watched.world.max_ahead_us() + beyond_us);
     if watched.world.rng.bool() {
-        // Nobody asks before IDs are available again.
+        // No request comes before IDs are available again.
         watched.pass(beyond_us - SECOND);
     }
     watched.await_ids(beyond_us + 3 * SECOND);

@@ -6,7 +6,7 @@ use snowbank_client::layout::Position;
 use crate::world::World;
 use crate::{MS, SECOND, SHARDS};
 
-/// A recovery is watched in so many steps for each `max_ahead`.
+/// A recovery is watched in this many steps for each `max_ahead`.
 const STEPS_PER_MAX_AHEAD: i64 = 25;
 
 impl World {

@@ -38,9 +38,9 @@ impl State {
 pub(crate) struct Storage {
     pub(crate) state: State,
     pub(crate) numbering: Numbering,
-    /// One in so many writes fails; 0: none.
+    /// One in this many writes fails; 0: none.
     pub(crate) fails_one_in: u32,
-    /// One in so many writes takes long; 0: none.
+    /// One in this many writes takes long; 0: none.
     pub(crate) is_slow_one_in: u32,
     /// The time that each other write takes.
     pub(crate) usual_us: Range<i64>,
@@ -53,7 +53,7 @@ pub(crate) struct UnderWay {
     pub(crate) write: Write,
     /// When it ends; hours away where it hangs.
     pub(crate) ends_us: i64,
-    /// When its writer calls it failed. It goes on, and is reported again when it ends.
+    /// When its writer calls it failed. It continues, and is reported again when it ends.
     pub(crate) given_up_us: Option<i64>,
     pub(crate) is_given_up: bool,
     pub(crate) failure: Option<Failure>,

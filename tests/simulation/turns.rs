@@ -20,7 +20,7 @@ use crate::{MS, SECOND, STEP_RULE};
 /// Sets without a common worker ID: a set that shares one with another starts above the other's IDs.
 const WORKERS: [&str; 4] = ["0", "1-2", "3", "4-5"];
 const RESTARTS: usize = 16;
-/// A tick has so many IDs at least: what is drawn here does not use one up.
+/// A tick has this many IDs at least: what is drawn here does not use one up.
 const IDS_PER_TICK_MIN: u64 = 1_000;
 
 struct Turns {

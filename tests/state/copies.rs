@@ -11,7 +11,7 @@ impl Machine {
         })
     }
 
-    /// Puts a copy in the place of the state.
+    /// Puts a copy in place of the state.
     fn restore(&self, copy: &[u8]) {
         fs::write(self.file(), copy).expect("written");
     }

@@ -195,7 +195,7 @@ fn a_stop_in_which_nothing_was_handed_out_was_clean() {
     running.stop();
 }
 
-/// An export carries what is kept of earlier configurations, too: of two records with one worker ID the furthest counts.
+/// An export also carries records of earlier configurations: of two records with one worker ID the furthest counts.
 #[test]
 fn an_export_of_several_configurations_can_be_imported_again() {
     let machine = Machine::new();

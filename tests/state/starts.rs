@@ -104,7 +104,7 @@ fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
     // With a name of its own and a worker ID that nothing used, it is a source that may have been renamed and changed.
     let other = "[[sources]]\nname = \"other\"\nworker_ids = 8";
     machine.setup().config(other).end().assert_refusal(&["source \"other\"", "--state-dir"]);
-    // Beside the one that it is not, it is its own.
+    // Together with the source that it might have been, it is a source of its own.
     let both = format!("[[sources]]\nname = \"default\"\nlayout = \"{earlier}\"\n{other}");
     machine.setup().config(&both).start().stop();
 }

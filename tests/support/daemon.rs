@@ -176,20 +176,25 @@ impl Setup {
     }
 
     /// Starts the daemon and waits until it listens.
-    pub(crate) fn start(mut self) -> Daemon {
+    pub(crate) fn start(self) -> Daemon {
+        self.try_start().unwrap_or_else(|mut daemon| {
+            let _ = daemon.child.kill();
+            panic!("the daemon does not listen; its log:\n{}", daemon.log())
+        })
+    }
+
+    /// Starts the daemon. Returns it as an error if it ends before it listens.
+    pub(crate) fn try_start(mut self) -> Result<Daemon, Box<Daemon>> {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
         let stderr = child.stderr.take().map_or_else(Text::empty, Text::of);
         let mut daemon =
             Daemon { child, status: None, addresses: Vec::new(), stdout, stderr, directory: self.directory };
         for _ in 0..self.listeners {
-            let line = daemon.stdout.next().unwrap_or_else(|| {
-                let _ = daemon.child.kill();
-                panic!("the daemon does not listen; its log:\n{}", daemon.log())
-            });
+            let Some(line) = daemon.stdout.next() else { return Err(Box::new(daemon)) };
             daemon.addresses.push(Address::of_line(&line));
         }
-        daemon
+        Ok(daemon)
     }
 
     /// Starts the daemon, which is to end by itself, and waits for its end.

@@ -66,7 +66,7 @@ impl FileSystem {
         let mut ballast = File::create(&path).expect("room for a name");
         for size in [1 << 20, 4_096, 1] {
             while ballast.write_all(&vec![7; size]).is_ok() {}
-            // What is written later takes no room that is only promised now.
+            // Later writes then need no room that is only reserved now.
             let _ = ballast.sync_all();
         }
         path

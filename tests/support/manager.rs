@@ -42,7 +42,7 @@ impl Manager {
         setup.env("NOTIFY_SOCKET", self.directory.path().join("notify"))
     }
 
-    /// The next message; `None` if none comes for so long.
+    /// The next message; `None` if none comes for this long.
     pub(crate) fn next_within(&self, patience: Duration) -> Option<Message> {
         self.socket.set_read_timeout(Some(patience)).expect("a patience");
         let mut message = [0; 4_096];

@@ -21,6 +21,7 @@ mod output;
 pub(crate) mod port;
 pub(crate) mod postgres;
 pub(crate) mod records;
+pub(crate) mod relay;
 pub(crate) mod reply;
 pub(crate) mod resp;
 pub(crate) mod wire;

@@ -24,7 +24,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Takes a port that nobody uses.
+    /// Takes an unused port.
     pub(crate) fn take() -> Port {
         static TAKEN: AtomicUsize = AtomicUsize::new(0);
         let ports = candidates();
@@ -38,7 +38,7 @@ impl Port {
         let name = Name::from_abstract_name(format!("snowbank-test-port-{number}")).expect("a short name");
         let held = UnixDatagram::bind_addr(&name).ok()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, number));
-        // Somebody else may listen there.
+        // Another process may listen there.
         TcpListener::bind(address).ok()?;
         Some(Port { address, _held: held })
     }

@@ -61,7 +61,7 @@ impl Client {
             .unwrap_or_else(|| panic!("{line:?} is no integer"))
     }
 
-    /// Reads an array of texts that are numbers.
+    /// Reads an array of strings that are numbers.
     pub(crate) fn list(&mut self) -> Vec<u64> {
         let line = self.line();
         let count = line.strip_prefix('*').unwrap_or_else(|| panic!("{line:?} is no array"));

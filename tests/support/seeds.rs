@@ -1,12 +1,12 @@
 //! The seeds of a simulation's lives, spread over all processors.
 //!
-//! `SNOWBANK_SEED=N` runs one alone. `SNOWBANK_SEEDS=N` runs so many, from `SNOWBANK_FIRST_SEED` on (default 0).
+//! `SNOWBANK_SEED=N` runs one alone. `SNOWBANK_SEEDS=N` runs N of them, from `SNOWBANK_FIRST_SEED` on (default 0).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Lives so many seeds, or those that the environment asks for. Returns how many.
+/// Lives this many seeds, or those that the environment asks for. Returns how many.
 ///
 /// The first life that fails prints its seed, and ends the test.
 pub(crate) fn run(usual: u64, life: impl Fn(u64) + Sync) -> u64 {

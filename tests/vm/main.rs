@@ -184,7 +184,7 @@ fn check_notice(said: &Said, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// No local means can tell the copies apart: both go on from one state.
+/// No local means can distinguish the copies: both continue from one state.
 fn report_overlap(second: &Said, third: &Said) {
     let of_second: HashSet<u64> = ids(&second.replies).collect();
     let in_both = |replies: &[Reply]| ids(replies).filter(|id| of_second.contains(id)).count();

@@ -15,7 +15,7 @@ use crate::support::wire::{Ask, NO_CEILING, Reply};
 const SOURCE: u16 = 1;
 /// The time without a number after which the guest takes its counter as stopped: many times that of the ceilings' syncs.
 const REFUSED_FOR_US: i64 = 5_000_000;
-/// The exit code of a start that only the operator can mend.
+/// The exit code of a start that needs an operator.
 const REFUSED: i32 = 2;
 
 /// A line about the ticket source.

@@ -1,4 +1,4 @@
-//! A well-behaved client beside hostile peers, at the daemon and at Redis under the same attack.
+//! A well-behaved client during an attack by hostile peers, on the daemon and on Redis.
 //!
 //! - [`victim`]: the servers, the client at 1,000 requests a second that connects again now and then, and probes.
 //! - [`peers`]: what the hostile peers do.

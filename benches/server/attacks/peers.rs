@@ -36,7 +36,7 @@ pub(crate) enum Attack {
     Flood(usize),
     Malformed,
     Handshakes,
-    /// So many ask for a million IDs again and again.
+    /// This many ask for a million IDs again and again.
     Giants(usize),
     /// Many ask for a million, and many for 256.
     Crowd,
@@ -172,7 +172,7 @@ fn drain(mut stream: &TcpStream, buffer: &mut [u8]) -> bool {
     }
 }
 
-/// Holds so many connections that send `first` and nothing more, and opens those again that are closed.
+/// Holds this many connections that send `first` and nothing more, and opens those again that are closed.
 fn hold(to: SocketAddr, count: usize, first: &[u8], stop: &AtomicBool) {
     let (mut held, mut buffer): (Vec<TcpStream>, _) = (Vec::new(), [0; 4_096]);
     while !stop.load(Ordering::Relaxed) {
@@ -224,7 +224,7 @@ fn flood(victim: &Victim, connections: usize, requests: &[u8], stop: &AtomicBool
     }
 }
 
-/// Asks again and again on each of so many connections. A refused peer asks again after a moment, as one that can count would.
+/// Asks again and again on each of this many connections. A refused peer asks again after a moment, as one that can count would.
 fn devour(victim: &Victim, greedy: Greedy<'_>, stop: &AtomicBool) {
     let wanted = greedy.iter().flat_map(|&(connections, wanted)| vec![wanted; connections]);
     let open = |wanted| Some((TcpStream::connect(victim.address()).ok()?, wanted));

@@ -166,7 +166,7 @@ impl Victim {
         out
     }
 
-    /// Returns so many requests whose replies are long, about 1 KB each, and need no IDs.
+    /// Returns this many requests whose replies are long, about 1 KB each, and need no IDs.
     pub(crate) fn long_requests(&self, count: usize) -> Vec<u8> {
         match self.kind {
             Kind::Snowbank => {
@@ -178,7 +178,7 @@ impl Victim {
         }
     }
 
-    /// Returns so many of the largest requests that a client without a token may send.
+    /// Returns this many of the largest requests that a client without a token may send.
     pub(crate) fn pings(&self, count: usize) -> Vec<u8> {
         let mut ping = Vec::new();
         match self.kind {

@@ -21,7 +21,7 @@
 //! - [`Client::ids`] makes an [`Ids`], which numbers rows one at a time. Use one for each task or thread.
 //! - [`Error`] says why a call failed, who is at fault, and whether another try may help.
 //! - [`layout`] takes IDs apart into instant, worker and sequence, and finds the IDs of a time span.
-//! - [`mod@format`] writes IDs as texts, such as UUIDs or short keys, and reads them back.
+//! - [`mod@format`] writes IDs as strings, such as UUIDs or short keys, and reads them back.
 //! - [`protocol`] is the wire format, for programs that speak it themselves.
 //!
 //! # Deadlines, retries and failover
@@ -34,8 +34,8 @@
 //!
 //! With several endpoints the retry goes to the next one. A daemon that is `exhausted` for longer than the
 //! call may last is left for the next one, too. The client does not retry other refusals, because every
-//! daemon would repeat them. It does not retry a breach of the protocol, because that is a defect that
-//! somebody must see. [`Error::is_retried`] tells the two apart.
+//! daemon would repeat them. It does not retry a breach of the protocol, because that is a defect that must
+//! become visible. [`Error::is_retried`] tells the two apart.
 //!
 //! A server of another protocol at an endpoint is passed over while another endpoint serves.
 //! [`Client::endpoint_errors`] names it. If no endpoint serves, the error names what each one met.

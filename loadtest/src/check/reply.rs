@@ -169,7 +169,7 @@ fn check_time(
     Ok(())
 }
 
-/// Replies of neighbouring connections often go on from each other: fewer spans to sort later.
+/// Replies of neighbouring connections often continue each other, which leaves fewer spans to sort later.
 fn append(spans: &mut Vec<Span>, span: Span) {
     match spans.last_mut() {
         Some(last) if last.end == span.start => last.end = span.end,

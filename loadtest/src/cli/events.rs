@@ -18,8 +18,8 @@ pub(super) struct Events {
     /// Kill the daemon at this time of the measurement and start it again; only for a daemon of the run's own
     #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
     kill_daemon_at: Option<Time>,
-    /// Somebody restarts the service in this window: 5s@10s begins at 10 s of the measurement. Requests due in it
-    /// count apart. All connections must be open again at its end
+    /// The service is restarted in this window, by an operator: 5s@10s begins at 10 s of the measurement.
+    /// Requests due in it count apart. All connections must be open again at its end
     #[arg(
         long, value_name = "TIME@TIME", requires = "address", allow_hyphen_values = true,
         conflicts_with_all = ["stall_client", "may_lose", "churn"]

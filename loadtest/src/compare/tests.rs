@@ -23,7 +23,7 @@ fn call(comparison: &Comparison, figure: Figure) -> Call {
 
 #[test]
 fn equal_runs_are_equal() {
-    // So many pairs of equal runs, and not one is called different.
+    // Of this many pairs of equal runs, none is called different.
     for seed in 0..500 {
         let [a, b] = [seed, seed + 10_000].map(|seed| run(&seconds(seed, 10, 60.0, 0.08)));
         assert_eq!(verdict_of(&a, &b), Verdict::Equal, "seed {seed}");

@@ -1,4 +1,4 @@
-//! Measures the distance to a target's clock: in the warm-up, and again while the run goes on.
+//! Measures the distance to a target's clock: in the warm-up, and again during the run.
 //!
 //! Two machines' clocks drift apart by some 50 us in a second, so a distance that was measured once would accuse
 //! a sound target after minutes. A forwarded port looks like a target on this machine and has another clock.

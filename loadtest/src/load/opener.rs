@@ -43,7 +43,7 @@ impl Opener {
         Self { asks, opened, pending: 0 }
     }
 
-    /// Asks for a connection in the place of one.
+    /// Asks for a connection that replaces one.
     pub(super) fn ask(&mut self, index: usize, access: &Access) {
         // The thread ends only after this value.
         if self.asks.send((index, access.clone())).is_ok() {

@@ -31,7 +31,7 @@ impl Worker<'_> {
             self.ask_others(index, now);
             return Ok(());
         }
-        // A service that somebody else restarts may be unreachable for a while, and takes nothing then.
+        // A service that is restarted by others may be unreachable for a while.
         let falls_behind =
             matches!(fault, Fault::Silent { .. } | Fault::FullSocket | Fault::TooManyInFlight { .. });
         let window = self.meter.open_window(now);
@@ -112,7 +112,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Puts an open connection in the place of one that has ended.
+    /// Replaces a connection that has ended by an open one.
     ///
     /// # Errors
     /// The system does not watch it. The place stays without a connection.

@@ -101,7 +101,7 @@ fn inode_in(table: &str, local_port: u16, remote_port: u16) -> Option<u64> {
         let port = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
         let [_, local, remote, state, ..] = words[..] else { return None };
         let is_it = state == ESTABLISHED && port(local)? == local_port && port(remote)? == remote_port;
-        // 0 is one that nobody has accepted yet.
+        // 0 is a connection that was not accepted yet.
         words.get(9).filter(|_| is_it)?.parse().ok().filter(|&inode| inode > 0)
     })
 }

@@ -17,7 +17,7 @@ pub(crate) struct Space {
     pub(crate) ids_per_s_each: u64,
     /// Worker IDs of the plan, spare daemons' included.
     pub(crate) worker_ids_used: u64,
-    /// Worker IDs that there are.
+    /// Worker IDs of the layout.
     pub(crate) worker_ids: u64,
     /// The unused share of the IDs of the daemons that carry the load.
     pub(crate) unused_share: f64,

@@ -54,7 +54,7 @@ pub(crate) struct Echo<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Judges a run, beside one of a bare echo.
+    /// Judges a run, with one of a bare echo if there is one.
     pub(crate) fn new(
         scenario: &'a Scenario,
         objectives: &'a Objectives,

@@ -34,7 +34,7 @@ pub(crate) struct Collected {
     pub(crate) interrupted: bool,
     /// True if the positions of the IDs were too scattered to keep.
     pub(crate) too_scattered: bool,
-    /// The gaps of counters; `None` of IDs with a layout, which have them wherever nobody asks.
+    /// The gaps of counters. `None` for IDs with a layout, which have gaps whenever no request comes.
     pub(crate) gaps: Option<Gaps>,
 }
 

@@ -10,7 +10,7 @@ use super::CannotRun;
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Returns the result of `work`, or [`CannotRun::Interrupted`] as soon as `interrupt` is set. The work then
-/// goes on until the process ends, and its result is dropped.
+/// continues until the process ends, and its result is dropped.
 pub(super) fn unless<T: Send + 'static>(
     interrupt: &AtomicBool,
     work: impl FnOnce() -> Result<T, CannotRun> + Send + 'static,

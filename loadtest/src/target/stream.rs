@@ -115,7 +115,7 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream
     let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, timeout) {
-            // A port of the ephemeral range on which nobody listens may be given to the connecting side itself.
+            // A port of the ephemeral range without a listener may be given to the connecting side itself.
             Ok(stream) if stream.local_addr().ok() == stream.peer_addr().ok() => {
                 last = ErrorKind::ConnectionRefused.into();
             }

@@ -31,7 +31,7 @@ impl Ids {
     }
 }
 
-/// The first ID of the tick so many ms from now.
+/// The first ID of the tick this many ms from now.
 pub(crate) fn first_of_tick(ahead_ms: i64) -> u64 {
     let now_ms = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_millis() as u64;
     (now_ms - EPOCH_MS).saturating_add_signed(ahead_ms) << 22 | WORKER

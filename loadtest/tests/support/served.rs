@@ -41,7 +41,7 @@ pub(crate) fn prepare(directory: &TempDir, arguments: &[&str]) {
     assert!(done.success(), "{arguments:?}");
 }
 
-/// Starts the daemon and waits until it listens at so many addresses.
+/// Starts the daemon and waits until it listens at this many addresses.
 pub(crate) fn serve(directory: TempDir, listeners: usize) -> Served {
     let mut command = snowbank();
     command.arg("serve").arg("--config").arg(directory.path().join("snowbank.toml"));

@@ -62,7 +62,7 @@ pub(crate) struct Connections {
     /// The addresses that have connections now.
     #[serde(default)]
     pub(crate) addresses: u64,
-    /// Connections refused because their address has all that it may have.
+    /// Connections refused because their address has as many as it may have.
     #[serde(default)]
     pub(crate) address_refused: u64,
     /// Requests of clients that have an address and limits.

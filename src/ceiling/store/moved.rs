@@ -122,7 +122,7 @@ pub fn merge(
             released: false,
             ..arriving
         };
-        // A record of another name stays beside it: a source of that name starts above it, whichever was imported first. Released
+        // A record of another name stays too: a source of that name starts above it, whichever was imported first. Released
         // worker IDs are back.
         let takes_place_of =
             |record: &Record| arrived.says_all_of(record) && (record.released || record.name == arrived.name);

@@ -31,7 +31,7 @@ pub struct Plan {
     /// By claimant, the furthest record of other worker IDs that it starts below, because a catch-up cannot follow it that
     /// far.
     pub passed_over: Vec<Option<Record>>,
-    /// The records that stay unchanged beside the claimants' records.
+    /// The other records, which stay unchanged.
     pub retired: Vec<Record>,
 }
 
@@ -122,7 +122,7 @@ impl TicketOptions {
 impl std::fmt::Display for TicketOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let TicketOptions { increment, offset, state_dir } = self;
-        // Beside a daemon of this machine that counts the same name by another offset, the command needs both.
+        // If a daemon of this machine counts the same name with another offset, the command needs both.
         if (*increment, *offset) != (1, 1) {
             write!(f, " --increment {increment} --offset {offset}")?;
         }
@@ -185,9 +185,9 @@ fn by_name(layout: &Layout) -> String {
 /// far as a catch-up can follow it: a worker ID that was never used starts at the clock, however far ahead another one
 /// was.
 ///
-/// Worker IDs that a fleet lends are the fleet's once their source has others, and their record goes. One of their source's
-/// that stays is as high. So without the fleet, a record of lent worker IDs binds its source whatever IDs that has now. In
-/// the fleet the coordinator knows the bound of each, also of those that were exported.
+/// Worker IDs that a fleet lends belong to the fleet once their source has others, and their record is dropped. Another
+/// record of the source, which stays, is as high. So without the fleet, a record of lent worker IDs binds its source
+/// whatever IDs it has now. In the fleet the coordinator knows the bound of each number, also of exported ones.
 ///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
 /// without such a record, because no clock shows where it may continue. It does not start either after the machine was

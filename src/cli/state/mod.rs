@@ -31,7 +31,8 @@ enum Command {
     /// Show each source's ceiling: every ID handed out is below it
     #[command(after_help = show::HELP)]
     Show(show::Arguments),
-    /// Release all sources here, and write what another machine needs to go on with their worker IDs
+    /// Release all sources here, and write the file that another machine needs to continue with their worker
+    /// IDs
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArguments),
     /// Take over the sources of an export; never below IDs that this machine has granted

@@ -75,7 +75,7 @@ fn other(row: &Row) -> &'static str {
     other.unwrap_or_else(|| panic!("{key} is new: add another value of it")).1
 }
 
-/// Settings that one of this section needs beside it: a certificate and its key, or the kind of a ticket source.
+/// Further settings that one of this section needs: a certificate and its key, or the kind of a ticket source.
 fn beside(section: Section, key: &str) -> String {
     match (section, key) {
         (Section::SourceAlone, "kind") => return String::from("name = \"default\"\n"),
@@ -97,7 +97,7 @@ fn beside_source(row: &Row) -> &'static str {
     if row.key == "worker_id_from" { "[fleet]\ncoordinator = \"etcd\"\n" } else { "" }
 }
 
-/// A file that sets one setting, and those that it needs beside it, and its full key in messages.
+/// A file that sets one setting and those that it needs, and its full key in messages.
 fn file_with(row: &Row, value: &str) -> (String, String) {
     let key = row.key;
     match row.section {

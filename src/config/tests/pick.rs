@@ -1,4 +1,4 @@
-//! Worker IDs that an origin gives, wholly or beside the configuration's part.
+//! Worker IDs that an origin gives, wholly or together with the configuration.
 
 use super::*;
 

@@ -45,8 +45,8 @@ impl<C: Coordinator> Member<C> {
             .into())
     }
 
-    /// Returns free worker IDs with their keys, the best first: those that this state had, then those never used, then those
-    /// whose bound is the longest past.
+    /// Returns free worker IDs with their keys, the best first: those that this state had, then unused ones, then those
+    /// whose bound passed longest ago.
     fn free(
         &mut self,
         want: Want<'_>,
@@ -99,8 +99,7 @@ impl<C: Coordinator> Member<C> {
 /// Worker IDs that are not free, with their holders and the instants at which they may become free.
 type BusyHolders = Vec<(UnixMicros, String)>;
 
-/// Returns the worker IDs that others had and that are free, the one whose bound is the longest past first, and those that
-/// are not.
+/// Returns the free worker IDs that others had, the one whose bound passed longest ago first, and those that are not free.
 fn of_others(
     ids: &[u64],
     judge: impl Fn(u64) -> Result<Result<Taking, Busy>, JoinError>,

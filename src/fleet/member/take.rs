@@ -192,9 +192,9 @@ impl<C: Coordinator> Member<C> {
     }
 
     /// Continues with the worker IDs that this state had, while the coordinator does not answer. Returns `None` if the
-    /// state had others, or may be an older copy.
+    /// state had others, has no ceiling for them, or may be an older copy.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
-        let note = self.known(want).filter(|_| want.is_newest)?.clone();
+        let note = self.known(want).filter(|note| want.is_newest && note.covered > 0)?.clone();
         if self.own(want).as_ref() != Some(worker_ids) {
             return None;
         }
@@ -217,18 +217,17 @@ impl<C: Coordinator> Member<C> {
             }
         };
         let (holder, free_at) = (key.holder, free_at.rfc3339(0));
-        JoinError::Held(if key.state == self.state {
-            format!(
+        if key.state == self.state {
+            return JoinError::Unproven(format!(
                 "source {source:?}: this state or a copy of it holds worker number {number} in the fleet ({holder}), and \
                  no mark in lock_dir since this boot shows that this one is the newest; wait: the number is free from \
                  {free_at} on; or give this source another"
-            )
-        } else {
-            format!(
-                "source {source:?}: {holder} holds worker number {number} in the fleet; give this source another, stop \
-                 that daemon, or wait: if it no longer runs, the number is free from {free_at} on"
-            )
-        })
+            ));
+        }
+        JoinError::Held(format!(
+            "source {source:?}: {holder} holds worker number {number} in the fleet; give this source another, stop \
+             that daemon, or wait: if it no longer runs, the number is free from {free_at} on"
+        ))
     }
 }
 

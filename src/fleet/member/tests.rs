@@ -101,7 +101,7 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     first.take(want(&layout, WALL, false), &worker_ids).unwrap();
     let notes = first.notes().clone();
     let refused = member(&store, notes.clone()).take(want(&layout, WALL, false), &worker_ids).unwrap_err();
-    assert!(matches!(&refused, JoinError::Held(line) if line.contains("a copy of it")), "{refused}");
+    assert!(matches!(&refused, JoinError::Unproven(line) if line.contains("a copy of it")), "{refused}");
     let taken = member(&store, notes.clone()).pick(
         want(&layout, WALL, false),
         1,
@@ -116,7 +116,7 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     assert!(member(&store, notes).resume_unseen(newest, &worker_ids).is_some());
 }
 
-/// Killed before it has stored where it starts, a daemon finds its own ceiling of long ago in its state.
+/// A daemon that is killed before it has stored its start finds an old ceiling in its state.
 #[test]
 fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
     let layout = Layout::resolve("twitter").unwrap();
@@ -152,4 +152,31 @@ fn a_record_is_held_once_all_its_numbers_have_its_bound() {
     assert_eq!(now.holds(0, &asked), Ok(vec![true, false, false, true]));
     store.0.lock().unwrap().is_away = true;
     assert!(now.holds(0, &asked).is_err());
+}
+
+/// A copy of a state starts in the same boot without marks, waits, and is killed. Its marks remain.
+#[test]
+fn a_copy_that_waits_for_the_coordinator_does_not_become_the_newest() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let mut original = member(&store, Notes::default());
+    let covered = original.take(want(&layout, WALL, false), &worker_ids).unwrap().covered;
+    let copied = original.notes().clone();
+    store.0.lock().unwrap().is_away = true;
+    let mut waits = member(&store, copied);
+    let waiting = waits.wait_for(want(&layout, WALL, false), &worker_ids, false).unwrap();
+    assert_eq!(waiting.covered, 0, "it hands out nothing");
+    assert!(matches!(waits.take_waiting(WALL), Raised::NoAnswer(_)));
+    let mut again = member(&store, waits.notes().clone());
+    assert_eq!(again.resume_unseen(want(&layout, WALL, true), &worker_ids), None);
+    again.wait_for(want(&layout, WALL, true), &worker_ids, false).unwrap();
+    store.0.lock().unwrap().is_away = false;
+    // The number is free when the clock is near the original's bound, and the copy starts above it.
+    assert!(matches!(again.take_waiting(WALL), Raised::NoAnswer(it) if it.reason.contains("a copy of it")));
+    assert_eq!(again.take_waiting(UnixMicros(WALL.0 + 400_000_000)), Raised::Done);
+    assert!(again.late_starts()[0].id_bound >= covered);
+    // A lent number gives way to another one at the next start.
+    let mut lent = member(&store, original.notes().clone());
+    lent.wait_for(want(&layout, WALL, false), &worker_ids, true).unwrap();
+    assert!(matches!(lent.take_waiting(WALL), Raised::Lost(_)));
 }

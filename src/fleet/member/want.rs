@@ -50,6 +50,9 @@ pub enum JoinError {
     /// Other daemons hold the numbers now.
     #[error("{0}")]
     Held(String),
+    /// This state or a copy of it holds the numbers, and nothing shows that this one is the newest.
+    #[error("{0}")]
+    Unproven(String),
 }
 
 impl From<NoAnswer> for JoinError {

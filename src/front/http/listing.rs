@@ -18,7 +18,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Returns a JSON object with an array of texts, behind these members of it.
+    /// Returns a JSON object with these members, and then an array of strings.
     pub(super) fn json(members: &str, codec: Option<Codec>) -> Listing {
         let prefix = format!("{{{members}\"ids\":[");
         Listing { prefix, separator: ",", suffix: "]}\n", is_json: true, codec, has_begun: false }

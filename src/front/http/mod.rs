@@ -15,7 +15,8 @@ pub(crate) use listing::Listing;
 pub(crate) use reply::Reply;
 pub(crate) use route::answer;
 
-use super::Ask;
+use super::{Ask, stranger};
+use crate::config::Protocol;
 use crate::numbering::Numbering;
 
 /// The parts of a request's head that decide its answer.
@@ -55,6 +56,12 @@ pub(super) fn refuse_connection(out: &mut Vec<u8>, message: &str) {
         )
         .as_bytes(),
     );
+}
+
+/// Describes for the log a client that sent bytes that are no request. `first` are the first bytes of its connection.
+pub(crate) fn describe_stranger(first: &[u8]) -> String {
+    let is_known = stranger::is_known(first, Protocol::Http);
+    stranger::describe(if is_known { first } else { &[] }, Protocol::Http)
 }
 
 #[cfg(test)]

@@ -208,7 +208,7 @@ impl Resp {
         None
     }
 
-    /// COMMAND, COMMAND COUNT and COMMAND DOCS, which are none.
+    /// Answers COMMAND, COMMAND COUNT and COMMAND DOCS.
     fn command(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
         let Some(subcommand) = operands.first() else {
             encode::array(out, COMMANDS.len() as u64);

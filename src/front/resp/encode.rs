@@ -51,7 +51,7 @@ pub(super) fn replies(out: &mut Vec<u8>, replies: Replies, ids: impl Iterator<It
     let mut digits = Decimal::of(0);
     ids.for_each(|id| {
         digits.set(id);
-        out.extend_from_slice(digits.line(b':'));
+        digits.append_line(b':', out);
     });
 }
 

@@ -131,17 +131,19 @@ impl Front for Resp {
 
     fn demand(&self, bytes: &[u8], _source: usize, _facts: &Facts) -> u64 {
         let size = self.last_size as usize;
-        let Some((first, later)) = bytes.split_at_checked(size).filter(|_| size > 0) else { return 0 };
-        1 + count_equal(first, later, LOOK_AHEAD_REQUESTS - 1) as u64
+        if size == 0 || bytes.len() < size {
+            return 0;
+        }
+        1 + count_equal(bytes, size, LOOK_AHEAD_REQUESTS - 1) as u64
     }
 
     #[inline]
-    fn alike(&self, message: &[u8], later: &[u8], form: Form, most: impl FnOnce() -> usize) -> usize {
-        // A request of an EXEC is no message, and the next one is not behind it.
-        if !matches!(form, Form::One(_)) || message.is_empty() {
+    fn alike(&self, bytes: &[u8], size: usize, form: Form, most: impl FnOnce() -> usize) -> usize {
+        // A request of an EXEC has no size, and the next one is not behind it.
+        if !matches!(form, Form::One(_)) || size == 0 {
             return 0;
         }
-        count_equal(message, later, most().min(LOOK_AHEAD_REQUESTS))
+        count_equal(bytes, size, most().min(LOOK_AHEAD_REQUESTS))
     }
 
     #[inline]
@@ -173,9 +175,15 @@ impl Front for Resp {
     }
 }
 
-/// Returns how many messages at the start of `later`, of the first `most`, are equal to `message`, which is not empty.
-fn count_equal(message: &[u8], later: &[u8], most: usize) -> usize {
-    later.chunks_exact(message.len()).take(most).take_while(|next| *next == message).count()
+/// Returns how many messages behind the first of `bytes`, of the first `most`, are equal to it. Its size is not 0.
+fn count_equal(bytes: &[u8], size: usize, most: usize) -> usize {
+    let (message, later) = bytes.split_at(size);
+    let most = most.min(later.len() / size);
+    // All of them are, if each byte is the one that stands a message before it.
+    if later[..most * size] == bytes[..most * size] {
+        return most;
+    }
+    later.chunks_exact(size).take_while(|next| *next == message).count()
 }
 
 /// Returns the step of a reply to a request of this size.
@@ -188,7 +196,7 @@ fn step_of(reply: Reply, consumed: usize) -> Step<Form> {
     }
 }
 
-/// Encodes the refusal of a connection, because the daemon has all that it allows.
+/// Encodes the refusal of a connection, because the daemon has as many as it allows.
 pub(super) fn refuse_connection(out: &mut Vec<u8>) {
     encode::error(out, "ERR max number of clients reached");
 }

@@ -9,6 +9,7 @@ use super::job_thread::JobThread;
 use crate::ceiling::{StoreError, TakenOver};
 use crate::fleet::{self, AnyCoordinator, Bound, Member, NoAnswer, Raised};
 use crate::keeper::{Outcome, PERIOD};
+use snowbank_client::layout::UnixMicros;
 
 /// The longest that a clean stop waits for the coordinator, as part of its wait for storage. Without an answer, other
 /// daemons may take the numbers when their bounds have passed, and this state may take them at once.
@@ -24,18 +25,32 @@ const _: () = assert!(PERIOD.as_millis() + fleet::ANSWER_MIN.as_millis() < NOTIC
 /// One thing to do.
 #[derive(Debug)]
 enum Job {
-    /// Raise these bounds: a write of this writer and number. The last is the generation of the grants.
-    Raise(usize, u64, Vec<Bound>, u64),
+    /// Take the numbers of sources that wait for them, then raise bounds.
+    Raise(Raise),
     /// Release the numbers, with these bounds.
     Release(Vec<Bound>),
     /// Look whether the numbers are still this daemon's.
     Look,
 }
 
+/// Bounds to raise.
+#[derive(Debug)]
+pub(super) struct Raise {
+    /// The write's writer and number.
+    pub(super) writer: usize,
+    pub(super) number: u64,
+    pub(super) bounds: Vec<Bound>,
+    /// The generation of the grants.
+    pub(super) generation: u64,
+    /// The wall clock, as far as it is believed.
+    pub(super) wall: UnixMicros,
+}
+
 /// The end of a job.
 #[derive(Debug)]
 pub(super) enum Done {
-    Raised(Outcome),
+    /// With it, the bounds at which sources start that had to wait for their numbers.
+    Raised(Outcome, Vec<Bound>),
     /// Ok if the keys are this daemon's. After an error nothing is known.
     Looked(Result<(), NoAnswer>),
     Released(Result<(), String>),
@@ -67,9 +82,9 @@ impl Fleet {
         self.0.is_idle()
     }
 
-    /// Raises bounds, as the write of this writer and number.
-    pub(super) fn raise(&mut self, (writer, number): (usize, u64), bounds: Vec<Bound>, generation: u64) {
-        self.0.send(Job::Raise(writer, number, bounds, generation));
+    /// Raises bounds.
+    pub(super) fn raise(&mut self, raise: Raise) {
+        self.0.send(Job::Raise(raise));
     }
 
     /// Looks whether the numbers are still this daemon's.
@@ -113,13 +128,17 @@ fn run(member: &mut Member<AnyCoordinator>, job: Job) -> Done {
             Raised::NoAnswer(answer) => Done::Looked(Err(answer)),
             Raised::Lost(reason) => lost(reason),
         },
-        Job::Raise(writer, number, bounds, generation) => {
-            let result = match member.raise(&bounds, generation) {
+        Job::Raise(Raise { writer, number, bounds, generation, wall }) => {
+            let raised = match member.take_waiting(wall) {
+                Raised::Done => member.raise(&bounds, generation),
+                stopped => stopped,
+            };
+            let result = match raised {
                 Raised::Done => Ok(()),
                 Raised::NoAnswer(answer) => Err(StoreError::new(answer.reason)),
                 Raised::Lost(reason) => return lost(reason),
             };
-            Done::Raised(Outcome { writer, number, result })
+            Done::Raised(Outcome { writer, number, result }, member.late_starts().to_vec())
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Joined {
     taken: Vec<Option<Taken>>,
     /// The keys of the records whose bounds the coordinator holds.
     held: Vec<String>,
-    /// True if the coordinator did not answer, and a source goes on without it.
+    /// True if the coordinator did not answer, and a source continues without it.
     is_silent: bool,
     /// Lines for the operator, once the daemon has started.
     pub(crate) notes: Vec<Note>,
@@ -134,31 +134,34 @@ impl Joined {
         };
         match (asked, own) {
             (Err(StartError::CoordinatorSilent(reason)), Some(own)) => {
-                self.resume_unseen(want, &own, here, reason)
+                self.start_unseen((want, source.is_lent()), &own, here, reason)
             }
             (asked, _) => asked,
         }
     }
 
-    /// Continues with the numbers that the state had while the coordinator is silent. If the clock has jumped since, the
-    /// machine may have been restored from a snapshot, perhaps twice. Then the start waits.
-    fn resume_unseen(
+    /// Starts with the numbers that the state had, while the coordinator is silent. If nothing shows that they are still
+    /// its own, the source waits. It also waits if the clock has jumped: the machine may have been restored from a
+    /// snapshot, perhaps twice.
+    fn start_unseen(
         &mut self,
-        want: Want<'_>,
+        (want, is_lent): (Want<'_>, bool),
         own: &WorkerSet,
         here: Here<'_>,
         reason: String,
     ) -> Result<Taken, StartError> {
         let has_jumped = here.found.has_jumped(here.reading);
         let resumed = if has_jumped { None } else { self.member.resume_unseen(want, own) };
-        let resumed = resumed.ok_or_else(|| StartError::CoordinatorSilent(reason.clone()))?;
-        self.is_silent = true;
+        let effect = if resumed.is_some() { "goes on" } else { "waits, and hands out nothing," };
+        let Some(taken) = resumed.or_else(|| self.member.wait_for(want, own, is_lent)) else {
+            return Err(StartError::CoordinatorSilent(reason));
+        };
         self.notes.push(Note::Warning(format!(
-            "source {:?} goes on with {} without its coordinator: {reason}",
+            "source {:?} {effect} with {} without its coordinator: {reason}",
             want.source,
-            resumed.worker_ids.in_words()
+            taken.worker_ids.in_words()
         )));
-        Ok(resumed)
+        Ok(taken)
     }
 }
 

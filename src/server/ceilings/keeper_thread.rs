@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use self::joins::PendingJoin;
 use self::worker_ids::WorkerIds;
-use super::fleet_thread::{self, Fleet};
+use super::fleet_thread::{self, Fleet, Raise};
 use super::start_sources::Durable;
 use super::storage_thread::{Done, Storage, Trim};
 use crate::ceiling::StoreError;
@@ -28,6 +28,7 @@ use crate::server::health::rate_limited_log;
 use crate::server::shared::common::Common;
 use crate::server::shared::start_error::StartError;
 use crate::source::Source;
+use snowbank_client::layout::Position;
 
 pub(crate) use self::joins::JoinRequest;
 
@@ -119,6 +120,11 @@ impl Ceilings {
         self.keeper.sources()
     }
 
+    /// Returns the fleet's ceilings by source; none without a fleet.
+    pub(crate) fn fleet_ceilings(&self) -> Vec<Position> {
+        self.keeper.fleet_ceilings()
+    }
+
     /// Runs until `stopping` is set, then seals and trims.
     ///
     /// # Errors
@@ -201,7 +207,12 @@ impl Ceilings {
     fn take_from_fleet(&mut self, reading: Reading, metrics: &Metrics) {
         for done in self.fleet.as_mut().map(Fleet::done).unwrap_or_default() {
             match done {
-                fleet_thread::Done::Raised(outcome) => self.take_outcome(outcome, reading, metrics),
+                fleet_thread::Done::Raised(outcome, late_starts) => {
+                    for Bound { source, id_bound } in late_starts {
+                        self.keeper.start_above(source, id_bound);
+                    }
+                    self.take_outcome(outcome, reading, metrics);
+                }
                 fleet_thread::Done::Looked(answer) => {
                     metrics.keeper().fleet_silence = answer.err().map(|answer| answer.reason);
                 }
@@ -222,7 +233,8 @@ impl Ceilings {
         let bounds = bounds
             .map(|&(source, ceiling)| Bound { source, id_bound: self.keeper.id_bound(source, ceiling) })
             .collect();
-        fleet.raise((write.writer, write.number), bounds, write.generation);
+        let Write { writer, number, generation, .. } = write;
+        fleet.raise(Raise { writer, number, bounds, generation, wall: self.keeper.believe(reading).wall });
     }
 
     fn write(&mut self, write: Write, reading: Reading, metrics: &Metrics) {

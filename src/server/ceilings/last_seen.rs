@@ -159,7 +159,7 @@ mod tests {
         let mut stood_ms = 0;
         for (second, &wall_ms) in walls_ms.iter().enumerate() {
             seen.look(reading(wall_ms, second as i64 * 1_000), &looked(None));
-            // A write has ended, and the clock goes on or stands.
+            // A write has ended, and the clock runs or stands still.
             let runs = second == 0 || wall_ms != stood_ms;
             seen.look(reading(wall_ms + i64::from(runs) * 5, second as i64 * 1_000 + 5), &looked(None));
             stood_ms = wall_ms;

@@ -97,6 +97,7 @@ impl Server {
         let live_config = LiveConfig::new(0, settings, facts, secrets.peers, supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
+        metrics.keeper().fleet_ceilings = ceilings.fleet_ceilings();
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
         let (reloader, adopted, join_requests) =
             Reloader::new(settings.clone(), owner, Arc::clone(&common), live_config);

@@ -280,7 +280,7 @@ fn turn_address_away(socket: &Socket, door: &Door, Full(address): &Full, most: O
 
 /// Sends a refusal and closes the connection.
 fn turn_away(socket: &Socket, refusal: &[u8]) {
-    // A fresh socket's buffer has room for one reply. If the peer is gone already, nobody reads it.
+    // A fresh socket's buffer has room for one reply. If the peer is gone already, the reply is lost.
     let _ = socket.send(refusal);
     let _ = socket.shutdown(std::net::Shutdown::Write);
     // Bytes that the client has already sent must be read, because closing with unread bytes resets the connection.

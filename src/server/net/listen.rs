@@ -13,8 +13,8 @@ use crate::system_error::{Attempt, SystemCause, cause_of};
 
 /// The bytes that the kernel queues for a client that reads nothing, beyond those in flight. The kernel has one pool for
 /// all TCP of the machine (`net.ipv4.tcp_mem`), and drops packets of every program once it is used up. With 128 KiB, 9,000
-/// clients that never read used 1.5 GB of it, and single IDs beside them took 200 ms. A long reply is no slower with 16
-/// KiB.
+/// clients that never read used 1.5 GB of it, and single IDs for other clients took 200 ms. A long reply is no slower with
+/// 16 KiB.
 const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
 /// The bytes that the kernel keeps of requests that the daemon has not read: some 800. They come from the same pool, which

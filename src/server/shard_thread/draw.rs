@@ -20,7 +20,7 @@ use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Taken;
 use crate::source::Source;
 use crate::source::wait_queue::{Finished, Refusal, WaitId, WaitRequest};
-use snowbank_client::layout::Run;
+use snowbank_client::layout::{Run, append_run};
 use snowbank_client::protocol::ErrorCode;
 
 /// Why a request does not have its IDs yet.
@@ -47,7 +47,8 @@ pub(super) fn take(
     if !session.is_unlimited() {
         return take_limited(thread, live_config, state, (session, ask, read_at));
     }
-    claim(thread, live_config, state, (session, ask, read_at), ahead, Held::UNLIMITED)
+    let Err(missing) = claim(thread, state, (session, ask), ahead) else { return Ok(()) };
+    enqueue(thread, live_config, state, (session, ask, read_at), (missing, Held::UNLIMITED))
 }
 
 /// Returns how many requests of one ID each can be served without a look at the clock or a claim; 0 for a client with limits,
@@ -57,7 +58,7 @@ pub(super) fn at_hand(state: &mut TurnState, (session, source): (&Session, usize
     if session.is_unlimited() { state.shard.lane(source).0.at_hand() as usize } else { 0 }
 }
 
-/// Takes IDs for up to `most` requests of one ID each, of those that are [`at_hand`], to `state.runs`, and counts them.
+/// Adds IDs for up to `most` requests of one ID each, of those that are [`at_hand`], to `state.runs`, and counts them.
 /// Returns their number.
 #[inline]
 pub(super) fn take_at_hand(
@@ -68,8 +69,7 @@ pub(super) fn take_at_hand(
 ) -> usize {
     let (lane, _) = state.shard.lane(source);
     let Some(run) = lane.take_at_hand(most as u64) else { return 0 };
-    state.runs.clear();
-    state.runs.push(run);
+    append_run(&mut state.runs, run);
     count_ids(thread, (session, source), u64::from(run.count), u64::from(run.count));
     run.count as usize
 }
@@ -88,35 +88,41 @@ fn take_limited(
     if at > read_at {
         return Err(NotYet::Paced(Box::new(Paced { ask, read_at, at, held })));
     }
-    claim(thread, live_config, state, (session, &ask, read_at), || 0, held)
+    claim_held(thread, live_config, state, (session, &ask, read_at), held)
 }
 
-/// Takes the IDs of a request that its client's limits allow.
-#[inline]
-fn claim(
+/// Takes the IDs of a request that its client's limits allow, or puts it into the wait queue.
+fn claim_held(
     thread: &Rc<ThreadState>,
     live_config: &LiveConfig,
     state: &mut TurnState,
     (session, ask, read_at): (&Session, &Ask, BootMicros),
-    ahead: impl FnOnce() -> u64,
     held: Held,
 ) -> Result<(), NotYet> {
-    let (lane, rng) = state.shard.lane(ask.source);
-    match lane.take(ask.count, ahead, rng, &mut state.runs) {
+    match claim(thread, state, (session, ask), || 0) {
         Ok(()) => {
-            note_ids(thread, (session, ask), &state.runs, held);
+            held.note_drawn(ask.count_in(&state.runs));
             Ok(())
         }
         Err(missing) => enqueue(thread, live_config, state, (session, ask, read_at), (missing, held)),
     }
 }
 
-/// Counts a request that got its IDs.
+/// Takes the IDs of a request and counts them. A permit stays with the caller, because few clients have one.
+///
+/// # Errors
+/// Returns the number of IDs missing.
 #[inline]
-fn note_ids(thread: &ThreadState, (session, ask): (&Session, &Ask), runs: &[Run], held: Held) {
-    let count = ask.count_in(runs);
-    count_ids(thread, (session, ask.source), 1, count);
-    held.note_drawn(count);
+fn claim(
+    thread: &ThreadState,
+    state: &mut TurnState,
+    (session, ask): (&Session, &Ask),
+    ahead: impl FnOnce() -> u64,
+) -> Result<(), u64> {
+    let (lane, rng) = state.shard.lane(ask.source);
+    lane.take(ask.count, ahead, rng, &mut state.runs)?;
+    count_ids(thread, (session, ask.source), 1, ask.count_in(&state.runs));
+    Ok(())
 }
 
 /// Counts requests that got their IDs.
@@ -176,7 +182,9 @@ fn end(
             Err(refusal.into())
         }
         _ => {
-            note_ids(thread, (session, ask), &state.runs, held);
+            let count = ask.count_in(&state.runs);
+            count_ids(thread, (session, ask.source), 1, count);
+            held.note_drawn(count);
             Ok(())
         }
     }
@@ -294,7 +302,7 @@ impl Paced {
         }
         state.runs.clear();
         state.shard.wake(now);
-        let taken = claim(thread, live_config, state, (session, &ask, read_at), || 0, held);
+        let taken = claim_held(thread, live_config, state, (session, &ask, read_at), held);
         state.shard.top_up();
         taken
     }

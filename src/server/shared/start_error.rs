@@ -56,7 +56,7 @@ pub enum StartError {
     NumberHeld(String),
 }
 
-/// The exit code of a refusal that stays until somebody changes something.
+/// The exit code of a refusal that stays until an operator changes something.
 const EXIT_CHANGE: u8 = 2;
 /// The exit code of a refusal that may pass by itself. Service managers start the daemon again.
 const EXIT_AGAIN: u8 = 3;
@@ -156,7 +156,7 @@ impl From<JoinError> for StartError {
         match error {
             JoinError::NoAnswer(answer) if !answer.is_lasting => StartError::CoordinatorSilent(reason),
             JoinError::NoAnswer(_) | JoinError::Refused(_) => StartError::WrongSetting(reason),
-            JoinError::Held(_) => StartError::NumberHeld(reason),
+            JoinError::Held(_) | JoinError::Unproven(_) => StartError::NumberHeld(reason),
         }
     }
 }

@@ -62,13 +62,14 @@ impl Source {
         Ok(id)
     }
 
-    /// Returns the most IDs that a request with this wait could have if nobody else asked. A ticket source sets no bound.
+    /// Returns the most IDs that a request with this wait could have without other requests. A ticket source sets no
+    /// bound.
     pub(crate) fn most_within(&self, wait: Duration) -> u64 {
         if self.numbering.is_ticket() {
             return u64::MAX;
         }
         let lasting = wait.saturating_add(self.rules.burst_window);
-        // So many ticks it touches, wherever in a tick it begins.
+        // The number of ticks that it touches, wherever in a tick it begins.
         let ticks = lasting.as_millis() as u64 / self.numbering.tick_ms() + 2;
         ticks.saturating_mul(self.numbering.ids_per_tick())
     }
@@ -117,7 +118,7 @@ impl Source {
         Err(Refusal::Exhausted(Some(self.reaches_in(window.now, last).saturating_sub(wait))))
     }
 
-    /// Returns by how many positions the supply is too small for this many more.
+    /// Returns how many positions the supply lacks for this many more.
     ///
     /// A request is promised no more than an even share of the supply: each request that waits is assumed to get as much,
     /// or all that it wants. A request for more than a share of a tick leaves a sixteenth of the supply to smaller ones.

@@ -134,8 +134,8 @@ mod tests {
     }
 
     proptest! {
-        /// All is given that is wanted, to none more than it wants. None has more than one position more than another that
-        /// wants some.
+        /// All positions are given away if they are wanted, and no request gets more than it wants. No request has over
+        /// one position more than another that still wants some.
         #[test]
         fn shares_are_max_min_fair(
             wanted in prop::collection::vec(prop_oneof![1_u64..5, 1_u64..5_000, 1_u64..2_000_000], 1..80),

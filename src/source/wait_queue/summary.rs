@@ -1,7 +1,8 @@
-//! A summary of the requests that wait: how much was promised by when, and how much all of them want.
+//! A summary of the requests that wait: the positions promised by each deadline, and the positions that all
+//! of them want.
 //!
-//! Requests are summed up in groups of neighbours. So an admission behind ten thousand requests looks at some tens of sums,
-//! in place of each request. A tick's share-out changes all requests, and has the summary made again.
+//! Requests are summed up in groups of neighbours. So an admission behind ten thousand requests looks at some tens of sums
+//! instead of each request. Sharing out a tick changes all requests, so the summary is then made again.
 
 use crate::clock::BootMicros;
 
@@ -39,8 +40,8 @@ struct Group {
     first_limit: u64,
     /// The least difference between a limit and the positions that the group promises up to there.
     laxity: i128,
-    /// The most that the group promises up to a limit, beyond the part of the positions before the limit that is not left
-    /// out. Times [`LEFT_OUT`], so that it is whole.
+    /// The largest difference between the positions that the group promises up to a limit and the usable part of the
+    /// positions before that limit. Multiplied by [`LEFT_OUT`], so that it is an integer.
     pressure: i128,
 }
 
@@ -102,7 +103,7 @@ impl Group {
 }
 
 impl Summary {
-    /// Makes it again, of these wants.
+    /// Makes the summary again from these wants.
     pub(super) fn renew(&mut self, wants: impl Iterator<Item = Want>) {
         let mut wants = wants.peekable();
         let mut spare: Vec<Vec<Want>> = self.groups.drain(..).map(|group| group.wants).collect();
@@ -192,7 +193,7 @@ impl Summary {
         spare.min().unwrap_or(u64::MAX)
     }
 
-    /// Returns the positions promised to requests that are due by then.
+    /// Returns the positions promised to requests that are due up to this deadline.
     pub(super) fn promised_by(&self, due: BootMicros) -> u64 {
         let is_by_then = |want: &&Want| want.due <= due;
         let of_group = |group: &Group| match group.wants.last() {
@@ -203,8 +204,8 @@ impl Summary {
         self.groups.iter().take_while(begins).map(of_group).fold(0, u64::saturating_add)
     }
 
-    /// Returns by how many positions the promises to requests that are due later are broken at most, if this many positions
-    /// from `next` on are promised with this deadline.
+    /// Returns the most positions that any promise to a later request would lack, if this many positions from `next` on are
+    /// promised with this deadline.
     pub(super) fn short_of_later(&self, count: u64, due: BootMicros, next: u64) -> u64 {
         self.most_missing(count, |group, before| {
             if group.wants.last().is_none_or(|last| last.due <= due) {

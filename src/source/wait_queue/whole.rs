@@ -68,7 +68,7 @@ mod tests {
         WaitRequest { count, due: START.boot.after(wait), partial, shard: 0 }
     }
 
-    /// Advances the queue after so long, and returns what has finished.
+    /// Advances the queue after this long, and returns the finished requests.
     fn after(source: &Source, elapsed: Duration) -> Vec<Finished> {
         source.advance(START.after(elapsed), &mut fastrand::Rng::with_seed(1), &Heard::default());
         source.collect(0)
@@ -104,8 +104,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in which order: each request gets consecutive numbers of its own or a refusal, and between them
-        /// none is skipped.
+        /// In any order of events, each request gets consecutive numbers of its own or a refusal, and no number between
+        /// them is skipped.
         #[test]
         fn no_number_is_repeated_or_skipped(
             steps in prop::collection::vec((1_u64..200, 0_u64..3, any::<bool>(), 0_u64..300), 1..60),

@@ -61,7 +61,7 @@ pub enum Error {
         known: Arc<str>,
     },
     /// The IDs of an endpoint went back, and stayed below those that an [`Ids`](super::Ids) has handed out.
-    /// Its next call goes on from the lower IDs. No ID is handed out twice, but their order begins again.
+    /// Its next call continues from the lower IDs. No ID is handed out twice, but their order begins again.
     #[error(
         "the IDs of {endpoint} went back: {found} came after {highest}, from another daemon or layout at the same \
          address; the next call goes on from there"
@@ -156,7 +156,7 @@ impl Error {
     /// It does if it cannot connect or loses the connection, and if the daemon is draining, too busy, or has
     /// no usable clock or ceiling. Every daemon would repeat other refusals, apart from `exhausted`: if the
     /// time to wait exceeds the deadline, the client asks each other endpoint once. All other errors are
-    /// mistakes that somebody must see.
+    /// mistakes that must become visible.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         match self {

@@ -96,7 +96,7 @@ impl Client {
         })
     }
 
-    /// Returns the connection of the next call: of each endpoint in turn, if the client takes turns.
+    /// Returns the connection of the next call. A client that takes turns uses each endpoint in turn.
     fn lane(&self) -> (&Arc<Shared>, &mpsc::Sender<Call>) {
         let Others { lanes, calls } = &*self.others;
         let turn =

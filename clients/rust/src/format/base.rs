@@ -5,7 +5,7 @@ use std::fmt;
 use super::error::excerpt;
 use super::{FormatError, LARGEST_ID};
 
-/// The prefix of the name of a format with a dictionary of one's own.
+/// The prefix of the name of a format with a user's dictionary.
 pub(super) const DICTIONARY: &str = "dictionary:";
 
 /// The printable characters of ASCII without the space: as many as the largest base has digits.
@@ -26,8 +26,8 @@ const SHUFFLED: &str = "ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEM
 
 /// A positional notation with 2 to 94 distinct characters as digits.
 ///
-/// If the characters are in the order of ASCII, all texts have the width of [`LARGEST_ID`], so that they sort as
-/// IDs do. Otherwise a text is as short as it can be.
+/// If the characters are in the order of ASCII, all strings have the width of [`LARGEST_ID`], so that they sort
+/// as IDs do. Otherwise a string is as short as possible.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Base {
     /// The name of the format: one of a preset, or the prefix of all others.
@@ -86,7 +86,7 @@ impl Base {
         Base { name, digits: digits.into(), values, width }
     }
 
-    /// Returns whether the texts sort as their IDs do.
+    /// Returns whether the strings sort as their IDs do.
     pub(super) fn sorts(&self) -> bool {
         self.digits.is_sorted()
     }

@@ -1,7 +1,7 @@
-//! Formats: an ID as a text, and back.
+//! Formats: an ID as a string, and back.
 //!
 //! A [`Format`] is chosen by its name. A [`Codec`] is a format for the IDs of one source: it writes an ID as a
-//! text, and reads the same ID back. Nothing here does I/O or reads a clock.
+//! string, and reads the same ID back. Nothing here does I/O or reads a clock.
 //!
 //! ```
 //! use snowbank_client::format::{Context, Format};
@@ -84,7 +84,8 @@ const NAMES: &str = if cfg!(feature = "alias") {
 };
 
 impl Format {
-    /// Returns whether the texts, compared byte by byte, sort as their IDs do. `decimal` sorts as a number only.
+    /// Returns whether the strings, compared byte by byte, sort as their IDs do. `decimal` sorts only as a
+    /// number.
     #[must_use]
     pub fn sorts(&self) -> bool {
         match self {
@@ -96,13 +97,13 @@ impl Format {
         }
     }
 
-    /// Returns whether the texts carry the instant of the ID, so that a [`Codec`] needs its layout.
+    /// Returns whether the strings contain the instant of the ID, so that a [`Codec`] needs its layout.
     #[must_use]
     pub fn needs_layout(&self) -> bool {
         matches!(self, Format::ObjectId | Format::UuidV7)
     }
 
-    /// Returns whether the texts carry a digest of the source's name.
+    /// Returns whether the strings contain a digest of the source's name.
     #[must_use]
     pub fn needs_source(&self) -> bool {
         matches!(self, Format::UuidV7 | Format::UuidV8)

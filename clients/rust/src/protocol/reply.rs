@@ -72,7 +72,7 @@ pub struct ErrorReply<'a> {
     /// The time after which to try again, or `None` if the daemon names none. For `exhausted`, `None` means
     /// never.
     pub retry_after: Option<Duration>,
-    /// A message for a person. Nobody has checked that it is UTF-8.
+    /// A message for a person. It may not be UTF-8.
     pub message: &'a [u8],
 }
 

@@ -60,7 +60,7 @@ impl MachineFigures {
 /// The effects of an announced outage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OutageFigures {
-    /// The end of the daemon: `stop` or `kill`; `announced` of a service that somebody else restarts.
+    /// The end of the daemon: `stop` or `kill`, or `announced` for a service that others restart.
     pub(crate) ending: String,
     /// When it began, in seconds of the measurement.
     pub(crate) at_s: f64,
@@ -119,7 +119,7 @@ impl OutageFigures {
     }
 }
 
-/// New connections in the place of older ones.
+/// New connections that replace older ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChurnFigures {
     /// Those that were asked for in a second.

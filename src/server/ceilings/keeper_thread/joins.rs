@@ -27,8 +27,8 @@ pub(super) struct PendingJoin {
 }
 
 impl Ceilings {
-    /// Starts sources beside those that run, by the rules of a start. It uses the records in memory, so it does not wait
-    /// for storage. The reply comes when their first ceilings are durable, or at the deadline.
+    /// Starts sources in addition to those that run, by the rules of a start. It uses the records in memory, so it does
+    /// not wait for storage. The reply comes when their first ceilings are durable, or at the deadline.
     pub(super) fn begin_join(&mut self, request: JoinRequest, reading: Reading) {
         let JoinRequest { joining, reply } = request;
         let now = self.keeper.believe(reading);

@@ -1,4 +1,4 @@
-//! The start of sources that a reload adds, beside those that run.
+//! The start of sources that a reload adds to those that run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ pub(crate) struct Planned {
     pub(crate) joined: Joined,
 }
 
-/// Starts sources beside those that run, by the rules of a start. `retired` are the stored records beside the running
-/// sources' own. Only the locks of worker IDs are read.
+/// Starts sources in addition to those that run, by the rules of a start. `retired` are the stored records that
+/// belong to no running source. Only the locks of worker IDs are read.
 ///
 /// # Errors
 /// Returns why a source cannot start.

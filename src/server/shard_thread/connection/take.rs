@@ -30,6 +30,9 @@ impl<F: Front> Connection<F> {
         (bytes, wall): (&[u8], UnixMicros),
     ) -> Turn<F> {
         self.find_share(thread, &live_config.limits);
+        // Requests that arrived before the stop are answered. Those read after it was noticed are refused.
+        let draining = thread.refuses_all.is_set() || thread.draining.get() && !self.member.is_undrained();
+        let (facts, counts) = (&live_config.facts, || thread.common.metrics.counts_of(F::PROTOCOL));
         let mut at = 0;
         let turn = loop {
             if self.backlog.is_some() && !self.encode_backlog(live_config, state) {
@@ -39,11 +42,7 @@ impl<F: Front> Connection<F> {
             if has_more && self.is_queue_full(&state.output) {
                 break Turn::Again;
             }
-            // Requests that arrived before the stop are answered. Those read after it was noticed are refused.
-            let draining =
-                thread.refuses_all.is_set() || thread.draining.get() && !self.member.is_undrained();
-            let counts = || thread.common.metrics.counts_of(F::PROTOCOL);
-            let (facts, session) = (&live_config.facts, &mut self.session);
+            let session = &mut self.session;
             let mut conditions = Conditions { facts, session, draining, wall, counts: &counts };
             match self.front.step(&bytes[at..], &mut conditions, &mut state.output) {
                 Step::Incomplete => break Turn::Done,
@@ -59,14 +58,14 @@ impl<F: Front> Connection<F> {
                 Step::Ids { consumed, ask, form } => {
                     at += consumed;
                     self.errors_in_row = 0;
-                    let later = &bytes[at..];
-                    if let Some(waits) = self.serve_ids(thread, live_config, state, (&ask, form), later) {
-                        break waits;
+                    let request = (&bytes[at - consumed..], consumed);
+                    match self.serve_ids(thread, live_config, state, (&ask, form), request) {
+                        Ok(alike) => {
+                            at += consumed * alike;
+                            state.timing.note_served(1 + alike as u64);
+                        }
+                        Err(waits) => break waits,
                     }
-                    state.timing.note_served(1);
-                    let message = &bytes[at - consumed..at];
-                    at += consumed
-                        * self.serve_alike(thread, live_config, state, (&ask, form), (message, later));
                 }
                 Step::Close { error } => {
                     self.log_rejection(&bytes[at..], error);
@@ -85,7 +84,7 @@ impl<F: Front> Connection<F> {
         turn
     }
 
-    /// Counts an answer. Returns true if the peer has only sent errors for so long that it must be closed.
+    /// Counts an answer. Returns true if the peer has sent so many errors in a row that it must be closed.
     #[cold]
     fn has_only_errors(&mut self, error: Option<ErrorCode>) -> bool {
         self.errors_in_row = if error.is_some() { self.errors_in_row + 1 } else { 0 };
@@ -108,8 +107,11 @@ impl<F: Front> Connection<F> {
         }
     }
 
-    /// Serves a request for IDs: encodes them or a refusal, or returns the request if it has to wait. `later` are the bytes
-    /// behind the request.
+    /// Serves the request at the start of `bytes`, of this size: encodes its IDs or a refusal. Serves the equal requests
+    /// behind it too, as far as IDs for them are at hand. Returns the number of these.
+    ///
+    /// # Errors
+    /// The turn in which the request waits.
     #[inline]
     fn serve_ids(
         &mut self,
@@ -117,39 +119,24 @@ impl<F: Front> Connection<F> {
         live_config: &LiveConfig,
         state: &mut TurnState,
         (ask, form): (&Ask, F::Form),
-        later: &[u8],
-    ) -> Option<Turn<F>> {
-        let ahead = || self.front.demand(later, ask.source, &live_config.facts);
-        let taken = draw::take(thread, live_config, state, (&self.session, ask, self.read_at), ahead);
-        self.end_draw(live_config, state, (ask, form), taken)
-    }
-
-    /// Serves the requests at the start of `later` that are equal to `message`, which asked for IDs, if IDs for them are at
-    /// hand. Returns their number.
-    #[inline]
-    fn serve_alike(
-        &mut self,
-        thread: &ThreadState,
-        live_config: &LiveConfig,
-        state: &mut TurnState,
-        (ask, form): (&Ask, F::Form),
-        (message, later): (&[u8], &[u8]),
-    ) -> usize {
+        (bytes, size): (&[u8], usize),
+    ) -> Result<usize, Turn<F>> {
+        let ahead = || self.front.demand(&bytes[size..], ask.source, &live_config.facts);
+        match draw::take(thread, live_config, state, (&self.session, ask, self.read_at), ahead) {
+            Ok(()) => {}
+            Err(not_yet) => return self.put_off(live_config, state, (ask, form), not_yet).map_or(Ok(0), Err),
+        }
         let at_hand = || draw::at_hand(state, (&self.session, ask.source));
-        let alike = self.front.alike(message, later, form, at_hand);
-        if alike == 0 || self.is_queue_full(&state.output) {
-            return 0;
-        }
-        let taken = draw::take_at_hand(thread, state, (&self.session, ask.source), alike);
-        if taken > 0 {
-            self.encode_ids(live_config, state, &Ask { count: taken as u64, ..*ask }, form);
-            state.timing.note_served(taken as u64);
-        }
-        taken
+        let alike = match self.front.alike(bytes, size, form, at_hand) {
+            0 => 0,
+            most => draw::take_at_hand(thread, state, (&self.session, ask.source), most),
+        };
+        let count = ask.count_in(&state.runs);
+        self.encode_ids(live_config, state, (ask.source, count), form);
+        Ok(alike)
     }
 
     /// Encodes the IDs of a request or its refusal, or returns the turn in which it waits.
-    #[inline]
     fn end_draw(
         &mut self,
         live_config: &LiveConfig,
@@ -158,25 +145,51 @@ impl<F: Front> Connection<F> {
         drawn: Result<(), NotYet>,
     ) -> Option<Turn<F>> {
         match drawn {
-            Ok(()) => self.encode_ids(live_config, state, ask, form),
-            Err(NotYet::Refused(reason)) => self.refuse(live_config, state, (ask, form), reason),
-            Err(NotYet::Waits(waiting)) => return Some(Turn::Waits(waiting, form)),
-            Err(NotYet::Paced(paced)) => return Some(Turn::Paced(paced, form)),
+            Ok(()) => {
+                let count = ask.count_in(&state.runs);
+                self.encode_ids(live_config, state, (ask.source, count), form);
+                None
+            }
+            Err(not_yet) => self.put_off(live_config, state, (ask, form), not_yet),
         }
-        None
     }
 
-    /// Encodes the IDs in `state.runs`. If they need more than one frame, they become the backlog.
+    /// Encodes the refusal of a request, or returns the turn in which it waits.
+    #[cold]
+    fn put_off(
+        &mut self,
+        live_config: &LiveConfig,
+        state: &mut TurnState,
+        (ask, form): (&Ask, F::Form),
+        not_yet: NotYet,
+    ) -> Option<Turn<F>> {
+        match not_yet {
+            NotYet::Refused(reason) => {
+                self.refuse(live_config, state, (ask, form), reason);
+                None
+            }
+            NotYet::Waits(waiting) => Some(Turn::Waits(waiting, form)),
+            NotYet::Paced(paced) => Some(Turn::Paced(paced, form)),
+        }
+    }
+
+    /// Encodes the IDs in `state.runs`, this many of this source. If they need more than one frame, they become the backlog.
     #[inline]
-    fn encode_ids(&mut self, live_config: &LiveConfig, state: &mut TurnState, ask: &Ask, form: F::Form) {
-        let numbering = live_config.source(ask.source).numbering();
+    fn encode_ids(
+        &mut self,
+        live_config: &LiveConfig,
+        state: &mut TurnState,
+        (source, count): (usize, u64),
+        form: F::Form,
+    ) {
+        let numbering = live_config.source(source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         if self.share.of_frame(self.front.frame_limit(form, needs_list)).fits(&state.runs) {
-            let of_reply = Some(ask.count_in(&state.runs));
-            let frame_ids = FrameIds { runs: &state.runs, random, needs_list, of_reply, more: false };
+            let frame_ids =
+                FrameIds { runs: &state.runs, random, needs_list, of_reply: Some(count), more: false };
             self.front.encode_ids(&mut state.output, form, &frame_ids, &mut state.rng);
         } else {
-            self.backlog = Some(Box::new(Backlog::new(ask.source, form, numbering, &state.runs)));
+            self.backlog = Some(Box::new(Backlog::new(source, form, numbering, &state.runs)));
             state.shrink();
         }
     }

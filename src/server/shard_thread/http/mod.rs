@@ -28,6 +28,7 @@ use super::member::Member;
 use super::thread_state::ThreadState;
 use crate::access::Session;
 use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::front::http::describe_stranger;
 use crate::server::net::lobby::Guest;
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
@@ -60,15 +61,12 @@ pub(super) async fn serve(
     if matches!(end, End::Stalled) {
         activity.give_up(thread.live_config.borrow().limits.stall_timeout);
     }
-    log_end(&thread, responder.peer(), end);
+    log_end(&thread, responder.peer(), (end, &activity));
 }
 
-fn log_end(thread: &ThreadState, (peer, origin): &(String, String), end: End) {
+fn log_end(thread: &ThreadState, (peer, origin): &(String, String), (end, activity): (End, &Activity)) {
     match end {
-        End::Stranger => rejections::log(
-            peer,
-            "bytes that are no HTTP request; give the client the address of the server that it looks for",
-        ),
+        End::Stranger => rejections::log(peer, &describe_stranger(&activity.first_bytes())),
         End::Revoked(denial) => authorization::log_revoked(peer, denial),
         End::NoToken(why) => authorization::note_no_token(thread, (peer, origin), why),
         End::Stalled | End::Closed => {}

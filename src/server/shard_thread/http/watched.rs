@@ -13,10 +13,15 @@ use tokio::time::Instant;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shard_thread::budget::TLS_UNSENT_BYTES;
 
+/// The number of bytes that show the protocol of a client.
+const FIRST_BYTES: usize = 8;
+
 /// The state of a connection as its deadlines see it.
 #[derive(Debug)]
 pub(super) struct Activity {
     has_spoken: Cell<bool>,
+    /// The start of its first read, filled up with zeros.
+    first_bytes: Cell<[u8; FIRST_BYTES]>,
     /// A request waits for its answer.
     is_answering: Cell<bool>,
     /// A body is being written piece by piece.
@@ -41,6 +46,7 @@ impl Default for Activity {
     fn default() -> Self {
         Activity {
             has_spoken: Cell::new(false),
+            first_bytes: Cell::default(),
             is_answering: Cell::new(false),
             has_body_to_write: Cell::new(false),
             head_since: Cell::new(None),
@@ -58,6 +64,11 @@ impl Activity {
     /// Returns true once the peer has sent a byte.
     pub(super) fn has_spoken(&self) -> bool {
         self.has_spoken.get()
+    }
+
+    /// Returns the first bytes that the peer has sent.
+    pub(super) fn first_bytes(&self) -> [u8; FIRST_BYTES] {
+        self.first_bytes.get()
     }
 
     /// Returns true while a request waits for its answer.
@@ -116,7 +127,13 @@ impl Activity {
         self.unwritten.get() + self.of_head.get()
     }
 
-    fn note_read(&self, size: usize) {
+    fn note_read(&self, bytes: &[u8]) {
+        let size = bytes.len();
+        if !self.has_spoken.get() {
+            let mut first = [0; FIRST_BYTES];
+            first.iter_mut().zip(bytes).for_each(|(first, &byte)| *first = byte);
+            self.first_bytes.set(first);
+        }
         if !self.is_answering.get() {
             self.of_head.set(self.of_head.get() + size);
         }
@@ -168,9 +185,9 @@ impl AsyncRead for Watched {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        let size = buffer.filled().len() - before;
-        if size > 0 {
-            self.activity.note_read(size);
+        let bytes = &buffer.filled()[before..];
+        if !bytes.is_empty() {
+            self.activity.note_read(bytes);
         }
         polled
     }

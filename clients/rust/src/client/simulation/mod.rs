@@ -208,7 +208,7 @@ fn one_daemon_at_two_addresses_and_a_successor_are_no_collision() {
         moved.batch(1).await.expect("IDs");
         sleep(ms(200_000)).await;
         moved.batch(1).await.expect("IDs");
-        // The one that was gone is back: looks go on until each endpoint has answered.
+        // The endpoint that was gone is back. Looks continue until each endpoint has answered.
         wire.world().set(0, Mode::Serves);
         sleep(ms(200_000)).await;
         moved.batch(1).await.expect_err("two daemons with worker ID 0");

@@ -145,7 +145,7 @@ impl World {
         self.replace(self.daemons.len() - 1, 0);
     }
 
-    /// Puts another daemon in the place of this one. Its clock, and so its IDs, differ by `clock_ms`.
+    /// Replaces this daemon by another one. Its clock, and so its IDs, differ by `clock_ms`.
     pub(super) fn replace(&mut self, index: usize, clock_ms: i64) {
         let worker = self.address_of.len() as u64;
         self.address_of.insert(worker, self.daemons[index].address);

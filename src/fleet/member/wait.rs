@@ -1,0 +1,99 @@
+//! Sources that start while the coordinator does not answer, without a proof that they may go on. They hand out nothing until
+//! they have taken their numbers, by the rules of a start.
+
+use std::time::Duration;
+
+use super::{Bound, Member, NoAnswer, Note, Raised, Stop};
+use crate::fleet::Coordinator;
+use crate::fleet::member::want::{JoinError, Taken, Want};
+use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
+
+/// A source that waits for its numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    index: usize,
+    source: String,
+    layout: Layout,
+    worker_ids: WorkerSet,
+    /// True if another start would take other numbers.
+    is_lent: bool,
+    max_ahead: Duration,
+    horizon: Duration,
+}
+
+impl Waiting {
+    fn want(&self, wall: UnixMicros) -> Want<'_> {
+        Want {
+            index: self.index,
+            source: &self.source,
+            layout: &self.layout,
+            wall,
+            // The notes have no writes but those that this state may go on with.
+            is_newest: true,
+            max_ahead: self.max_ahead,
+            horizon: self.horizon,
+        }
+    }
+
+    /// Returns whether to go on waiting after an error. What only another start can resolve ends the daemon.
+    fn after(&self, error: JoinError) -> Stop {
+        match error {
+            JoinError::NoAnswer(answer) => Stop::from(answer),
+            JoinError::Unproven(reason) if !self.is_lent => Stop::NoAnswer(NoAnswer::passing(reason)),
+            JoinError::Unproven(reason) | JoinError::Held(reason) | JoinError::Refused(reason) => {
+                Stop::Lost(reason)
+            }
+        }
+    }
+}
+
+impl<C: Coordinator> Member<C> {
+    /// Waits with the worker IDs that this state had. Returns `None` if it had others, or cannot be written.
+    ///
+    /// From now on this machine remembers the state as the newest. If it may be an older copy, it first forgets its writes:
+    /// the next start must not take them for a proof. The ceiling is forgotten in any case, because the next start would
+    /// not see what kept this one from going on.
+    pub fn wait_for(&mut self, want: Want<'_>, worker_ids: &WorkerSet, is_lent: bool) -> Option<Taken> {
+        let note = self.known(want)?.clone();
+        if self.own(want).as_ref() != Some(worker_ids) {
+            return None;
+        }
+        let writes = if want.is_newest { note.writes.clone() } else { Vec::new() };
+        self.notes.set(Note { writes, covered: 0, ..note });
+        self.notes.save().ok()?;
+        self.waiting.push(Waiting {
+            index: want.index,
+            source: want.source.to_owned(),
+            layout: want.layout.clone(),
+            worker_ids: worker_ids.clone(),
+            is_lent,
+            max_ahead: want.max_ahead,
+            horizon: want.horizon,
+        });
+        Some(Taken { worker_ids: worker_ids.clone(), floor: 0, covered: 0 })
+    }
+
+    /// Takes the numbers of sources that wait for them. `wall` is the wall clock, as far as it is believed.
+    pub fn take_waiting(&mut self, wall: UnixMicros) -> Raised {
+        while let Some(waiting) = self.waiting.pop() {
+            // An earlier try may have taken them, without an answer to its last write.
+            self.sources.retain(|held| held.index != waiting.index);
+            match self.take(waiting.want(wall), &waiting.worker_ids) {
+                Ok(taken) => {
+                    self.late_starts.push(Bound { source: waiting.index, id_bound: taken.floor });
+                }
+                Err(error) => {
+                    let stop = waiting.after(error);
+                    self.waiting.push(waiting);
+                    return Raised::from(Err(stop));
+                }
+            }
+        }
+        Raised::Done
+    }
+
+    /// Returns the bounds at which sources start that had to wait, by their indices in the daemon.
+    pub fn late_starts(&self) -> &[Bound] {
+        &self.late_starts
+    }
+}

@@ -1,0 +1,37 @@
+use super::*;
+use crate::fleet::rules;
+
+const HORIZON: Duration = Duration::from_secs(300);
+
+/// Returns how often an idle source is written to its coordinator in an hour.
+fn writes_in_an_hour(reach: Reach) -> u64 {
+    let (managed, wall, now) = managed(0);
+    let covered = rules::ceiling(managed.source().numbering(), now, now.wall, HORIZON);
+    let mut managed = managed.under_fleet(Some(covered));
+    managed.grant(managed.first_grant(managed.first_ceiling(now)));
+    let mut keeper = Keeper::new(vec![managed], &[Reach::Local, reach], Arc::clone(&wall), START);
+    let mut writes_to_fleet = 0;
+    for second in 0..3_600 {
+        let reading = later(second * SECOND_US, 0);
+        loop {
+            let writes = keeper.look(reading).writes;
+            for Write { writer, number, .. } in &writes {
+                writes_to_fleet += u64::from(*writer == 1);
+                let outcome = Outcome { writer: *writer, number: *number, result: Ok(()) };
+                keeper.written(outcome, wall.believe(reading), |_, _| {}).expect("it is under way");
+            }
+            if writes.is_empty() {
+                break;
+            }
+        }
+    }
+    writes_to_fleet
+}
+
+/// As docs/fleet.md computes it: 2 x numbers / horizon.
+#[test]
+fn a_fleet_of_1024_numbers_writes_seven_times_a_second_and_at_redis_fourteen_times() {
+    let writes_per_second = |reach| (1_024 * writes_in_an_hour(reach)).div_ceil(3_600);
+    assert_eq!(writes_per_second(Reach::Fleet(HORIZON)), 7);
+    assert_eq!(writes_per_second(Reach::LossyFleet(HORIZON)), 14);
+}

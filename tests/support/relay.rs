@@ -1,0 +1,126 @@
+//! The IDs that clients of the doors draw, and a relay between the daemon and a client that shows none. The relay keeps the
+//! replies of each connection.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use super::poll;
+
+/// The number of digits of every ID of Twitter's layout since 2018. No other number in a reply has as many.
+const DIGITS: usize = 19;
+
+/// A relay on a port of its own, which connects to the daemon once for each connection of the client.
+pub(crate) struct Relay {
+    port: u16,
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Default)]
+struct Kept {
+    open: usize,
+    /// The IDs of each connection that has ended, in the order of the replies.
+    ended: Vec<Vec<u64>>,
+}
+
+impl Relay {
+    pub(crate) fn to(daemon: SocketAddr) -> Relay {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let kept = Arc::new(Mutex::new(Kept::default()));
+        let keeps = Arc::clone(&kept);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                keeps.lock().unwrap_or_else(PoisonError::into_inner).open += 1;
+                let keeps = Arc::clone(&keeps);
+                thread::spawn(move || {
+                    let mut replies = Vec::new();
+                    // The client or the daemon has closed, and the test looks at what was answered.
+                    let _ = relay(&client, daemon, &mut replies);
+                    let mut kept = keeps.lock().unwrap_or_else(PoisonError::into_inner);
+                    kept.open -= 1;
+                    kept.ended.push(ids_of(&replies));
+                });
+            }
+        });
+        Relay { port, kept }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Waits until all connections have ended, and takes the IDs of each.
+    pub(crate) fn take_ids(&self) -> Vec<Vec<u64>> {
+        poll("the end of the client's connections", || {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            (kept.open == 0).then(|| std::mem::take(&mut kept.ended))
+        })
+    }
+}
+
+/// The IDs that a client has drawn.
+#[derive(Default)]
+pub(crate) struct Drawn {
+    pub(crate) all: HashSet<u64>,
+    last: HashMap<String, u64>,
+}
+
+impl Drawn {
+    /// Adds the ID of a line, which must be above the last one of its source and new.
+    pub(crate) fn add(&mut self, line: &str) {
+        let mut words = line.split(' ').skip(1);
+        let (Some(source), Some(Ok(id))) = (words.next(), words.next().map(str::parse)) else {
+            panic!("{line:?} is no ID");
+        };
+        let last = self.last.insert(source.to_owned(), id);
+        assert!(last.is_none_or(|last| last < id), "{id} after {last:?} of {source}");
+        assert!(self.all.insert(id), "{id} twice");
+    }
+
+    /// Adds the IDs of connections to one source. Those of each must increase, and all be new. Returns their number.
+    pub(crate) fn add_connections(&mut self, connections: &[Vec<u64>]) -> usize {
+        for ids in connections {
+            assert!(ids.is_sorted_by(|left, right| left < right), "a connection's IDs increase: {ids:?}");
+            ids.iter().for_each(|&id| assert!(self.all.insert(id), "{id} twice"));
+        }
+        connections.iter().map(Vec::len).sum()
+    }
+}
+
+/// Relays a connection, and adds the daemon's bytes to `replies` before the client reads them.
+fn relay(mut client: &TcpStream, daemon: SocketAddr, replies: &mut Vec<u8>) -> io::Result<()> {
+    let mut server = TcpStream::connect(daemon)?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (mut requests, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    let asks = thread::spawn(move || {
+        let _ = io::copy(&mut requests, &mut to_server);
+        let _ = to_server.shutdown(Shutdown::Write);
+    });
+    let mut buffer = vec![0; 1 << 16];
+    let relayed = loop {
+        match server.read(&mut buffer) {
+            Ok(0) => break Ok(()),
+            Ok(size) => {
+                replies.extend_from_slice(&buffer[..size]);
+                if let Err(gone) = client.write_all(&buffer[..size]) {
+                    break Err(gone);
+                }
+            }
+            Err(gone) => break Err(gone),
+        }
+    };
+    let _ = client.shutdown(Shutdown::Both);
+    let _ = server.shutdown(Shutdown::Both);
+    let _ = asks.join();
+    relayed
+}
+
+/// Returns the IDs in replies that are texts.
+pub(crate) fn ids_of(replies: &[u8]) -> Vec<u64> {
+    let texts = replies.split(|byte| !byte.is_ascii_digit()).filter(|text| text.len() == DIGITS);
+    texts.filter_map(|text| std::str::from_utf8(text).ok()?.parse().ok()).collect()
+}
