@@ -32,5 +32,5 @@ pub(crate) mod run;
 pub(crate) mod thread_state;
 mod ticker;
 mod turn_state;
-mod turnstile;
+pub(crate) mod turnstile;
 mod wakers;

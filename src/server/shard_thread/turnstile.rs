@@ -44,6 +44,16 @@ pub(super) const fn turn_cost(of_requests: usize, of_replies: usize) -> usize {
     TURN_COST + REQUEST_BYTE_COST * of_requests + of_replies / REPLY_BYTES_OF_COST
 }
 
+thread_local! {
+    /// The number of times that this thread has looked at its sockets after it slept.
+    static LOOKS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Notes that the thread has looked at its sockets. Its runtime calls this after each sleep.
+pub(crate) fn note_look() {
+    LOOKS.set(LOOKS.get().wrapping_add(1));
+}
+
 /// A busy connection in the rotation.
 #[derive(Debug)]
 struct Queued {
@@ -60,6 +70,8 @@ pub(super) struct Turnstile {
     reserved: isize,
     /// The rest of the budget until the next look. Below 0 after turns that cost more.
     left: Cell<isize>,
+    /// The look that it was last filled up for.
+    filled_at: Cell<u64>,
     queue: RefCell<VecDeque<Queued>>,
     /// Signalled when a connection waits for a pass.
     wanted: Notify,
@@ -110,7 +122,8 @@ impl Turnstile {
     fn new(budget: usize, reserved: usize) -> Rc<Self> {
         let (budget, reserved) = (budget.cast_signed(), reserved.cast_signed());
         let (queue, wanted) = (RefCell::default(), Notify::new());
-        Rc::new(Turnstile { budget, reserved, left: Cell::new(budget), queue, wanted })
+        let (left, filled_at) = (Cell::new(budget), Cell::new(LOOKS.get()));
+        Rc::new(Turnstile { budget, reserved, left, filled_at, queue, wanted })
     }
 
     /// Completes when the connection has a pass for one turn.
@@ -121,6 +134,9 @@ impl Turnstile {
                 return Poll::Ready(());
             }
             return Poll::Pending;
+        }
+        if self.filled_at.get() != LOOKS.get() && self.queue.borrow().is_empty() {
+            self.fill_up();
         }
         if self.left.get() > 0 && self.queue.borrow().is_empty() {
             self.left.set(self.left.get() - self.reserved);
@@ -150,15 +166,16 @@ impl Turnstile {
             while !self.queue.borrow().is_empty() {
                 // Completes after the sockets were checked, and after the tasks that this woke.
                 tokio::task::yield_now().await;
-                self.note_look();
+                self.fill_up();
+                self.hand_out();
             }
         }
     }
 
-    /// Notes that the thread has looked at its sockets.
-    fn note_look(&self) {
+    /// Begins another look. Turns that cost more than the budget are paid for out of the looks after them.
+    fn fill_up(&self) {
+        self.filled_at.set(LOOKS.get());
         self.left.set(self.budget.min(self.left.get() + self.budget));
-        self.hand_out();
     }
 
     fn hand_out(&self) {
@@ -202,6 +219,13 @@ mod tests {
         (0..count).map(|_| Place::default()).collect()
     }
 
+    /// Lets the thread look at its sockets.
+    fn look(turnstile: &Turnstile) {
+        note_look();
+        turnstile.fill_up();
+        turnstile.hand_out();
+    }
+
     #[test]
     fn busy_connections_pass_in_rotation() {
         let turnstile = Turnstile::new(PASSES, 1);
@@ -211,7 +235,7 @@ mod tests {
             for (passed, passes) in passed.iter_mut().zip(polls(&turnstile, &mut places)) {
                 *passed += u32::from(passes);
             }
-            turnstile.note_look();
+            look(&turnstile);
         }
         assert_eq!(passed.iter().sum::<u32>(), 100);
         assert!(passed.iter().all(|&passed| passed >= 8), "{passed:?}");
@@ -223,7 +247,7 @@ mod tests {
         let mut places = places(20);
         assert_eq!(polls(&turnstile, &mut places).iter().filter(|passes| **passes).count(), PASSES);
         places.drain(PASSES..16);
-        turnstile.note_look();
+        look(&turnstile);
         assert_eq!(polls(&turnstile, &mut places[PASSES..]), [true; 4]);
     }
 
@@ -240,10 +264,29 @@ mod tests {
                 turns.push(cost());
                 turnstile.end_turn(place, turns[turns.len() - 1]);
             }
-            turnstile.note_look();
+            look(&turnstile);
             turns
         };
         (0..looks).map(|_| turns_until_look()).collect()
+    }
+
+    #[test]
+    fn after_a_look_busy_connections_pass_without_a_queue() {
+        let turnstile = Turnstile::new(PASSES, 1);
+        for _ in 0..3 {
+            assert_eq!(polls(&turnstile, &mut places(PASSES)), [true; PASSES]);
+            note_look();
+        }
+        // Those that wait come first.
+        let mut waiting = places(3 * PASSES);
+        polls(&turnstile, &mut waiting);
+        note_look();
+        assert_eq!(polls(&turnstile, &mut places(1)), [false]);
+        look(&turnstile);
+        assert_eq!(
+            polls(&turnstile, &mut waiting[PASSES..]).iter().filter(|passes| **passes).count(),
+            PASSES
+        );
     }
 
     #[test]
