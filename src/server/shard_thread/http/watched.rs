@@ -240,7 +240,7 @@ mod tests {
             activity.is_given_up.get()
         };
         // Half a request has arrived, and the answers before it are written.
-        activity.note_read(1);
+        activity.note_read(b"G");
         assert!(!is_reset_after(Duration::ZERO));
         // The socket has just become full.
         activity.note_written(true);
