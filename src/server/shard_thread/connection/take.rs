@@ -38,8 +38,7 @@ impl<F: Front> Connection<F> {
             if self.backlog.is_some() && !self.encode_backlog(live_config, state) {
                 break Turn::Again;
             }
-            let has_more = at < bytes.len() || self.front.has_kept_requests();
-            if has_more && self.is_queue_full(&state.output) {
+            if (at < bytes.len() || self.front.has_kept_requests()) && self.is_queue_full(&state.output) {
                 break Turn::Again;
             }
             let session = &mut self.session;
