@@ -25,7 +25,7 @@ impl Place {
     fn new(worker: usize, etcd: SocketAddr, horizon: &str) -> io::Result<Place> {
         let place = Place(tempfile::tempdir()?);
         let toml = format!(
-            "worker_ids = {worker}\n[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://{etcd}\"]\nhorizon = \"{horizon}\"\n"
+            "worker_ids = {worker}\nmax_ahead = \"1s\"\n[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://{etcd}\"]\nhorizon = \"{horizon}\"\n"
         );
         std::fs::write(place.config(), toml)?;
         Ok(place)
