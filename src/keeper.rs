@@ -22,7 +22,7 @@ mod reservation;
 mod writer;
 
 pub use looked::{Looked, Written};
-pub use managed_source::{ManagedSource, PERIOD, Reach};
+pub use managed_source::{ManagedSource, PERIOD, Reach, id_minus_boot_us};
 pub use writer::{Outcome, Write};
 
 use std::collections::BTreeMap;
@@ -220,13 +220,23 @@ impl Keeper {
         let under_way: Vec<_> = ceilings.iter().map(handed_out).collect();
         let generation = under_way.iter().map(|(_, durable)| durable.generation).sum();
         let restored = self.restored();
+        let wall_minus_boot_us = self.wall.carried_us();
+        let id_minus_boot_us = id_minus_boot_us(&self.sources, wall_minus_boot_us, now);
         let writer = &mut self.writers[index];
         writer.writes += 1;
         let number = writer.writes;
-        let wall_minus_boot_us = self.wall.carried_us();
         writer.under_way =
             Some(UnderWay { number, is_join, began: now.boot, ceilings: under_way, wall_minus_boot_us });
-        Some(Write { writer: index, number, ceilings, generation, restored, is_join, wall_minus_boot_us })
+        Some(Write {
+            writer: index,
+            number,
+            ceilings,
+            generation,
+            restored,
+            is_join,
+            wall_minus_boot_us,
+            id_minus_boot_us,
+        })
     }
 
     /// Returns the fleet's ceilings to raise now. All sources are raised together when one has used up half of its horizon

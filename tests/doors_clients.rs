@@ -224,7 +224,11 @@ fn redis_benchmark() {
         let (_, refused) = run(relay.port(), &["-c", "1", "-P", "16", "-n", "200", "INCR", "slow"]);
         assert!(refused.contains("EXHAUSTED retry_after_ms="), "{refused}");
         if let Some(is_clean) = is_clean {
-            server = server.again(is_clean);
+            let mut load = Command::new("redis-benchmark");
+            load.args(["-p", &relay.port().to_string(), "-P", "16", "-n", "1000000000", "-t", "incr"]);
+            let (again, ids) = relay.under_load(&mut load, || server.again(is_clean));
+            server = again;
+            assert!(drawn.add_connections(&ids) > 0, "it drew no IDs");
         }
     }
     server.daemon.stop();
@@ -334,7 +338,19 @@ fn apaches_benchmark() {
         let refused = run("/v1/ids?source=slow&count=40", &["-k"]);
         assert!(refused.contains("Non-2xx responses:      1000"), "{refused}");
         if let Some(is_clean) = is_clean {
-            server = server.again(is_clean);
+            let mut load = Command::new("ab");
+            load.args([
+                "-q",
+                "-k",
+                "-n",
+                "1000000",
+                "-c",
+                "4",
+                &format!("http://127.0.0.1:{}/id", relay.port()),
+            ]);
+            let (again, ids) = relay.under_load(&mut load, || server.again(is_clean));
+            server = again;
+            assert!(drawn.add_connections(&ids) > 0, "it drew no IDs");
         }
     }
     server.daemon.stop();

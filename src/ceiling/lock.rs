@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::lock_names::{kin_paths, lock_paths};
+use super::lock_names::{cannot_collide, kin_paths, lock_paths};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
 use super::mark::Mark;
 use super::neighbours::check_neighbours;
@@ -148,7 +148,8 @@ fn lock_workers_but(
     let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
     let own: HashSet<&Path> =
         files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
-    check_neighbours(directory, &|path| own.contains(path), numbering)?;
+    let cannot_collide = cannot_collide(numbering);
+    check_neighbours(directory, &|path| own.contains(path) || cannot_collide(path), numbering)?;
     let is_free = |path: &PathBuf| !own.contains(&**path);
     let kin: Vec<PathBuf> = kin_paths(directory, numbering)?.into_iter().filter(is_free).collect();
     let of_kin = kin.into_iter().filter_map(|path| free_mark(path, writers).transpose());
@@ -287,6 +288,22 @@ mod tests {
             assert!(locked.len() <= 1, "{locked:?}");
             assert!(locked.iter().all(|locks| locks.still_ours().is_ok()), "{locked:?}");
         }
+    }
+
+    /// In time a machine has a lock for each number that a fleet lent it.
+    #[test]
+    fn locks_of_other_worker_ids_of_its_space_are_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let [beside, other_space] = ["twitter", "sonyflake"].map(|layout| {
+            let other = Numbering::new(Layout::resolve(layout).unwrap(), WorkerSet::single(5)).unwrap();
+            lock_workers(directory.path(), &other).unwrap()
+        });
+        let make_unreadable = |locks: &WorkerLocks| fs::write(locks.furthest(), "held\n").unwrap();
+        make_unreadable(&beside);
+        drop(lock_workers(directory.path(), &numbering()).unwrap());
+        make_unreadable(&other_space);
+        let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
+        assert!(matches!(refused, LockError::UnknownHeld { .. }), "{refused}");
     }
 
     fn marked(id_bound: u64, owner: &Owner) -> Mark {

@@ -27,6 +27,22 @@ pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> Vec<(u64, P
     }
 }
 
+/// Returns a test for locks that cannot be of a common ID, by their names: other worker IDs of the same ID space, and for a
+/// ticket counter all but counters of its name. They need not be read: in time there is a lock for each worker ID that this
+/// machine ever had.
+pub(super) fn cannot_collide(numbering: &Numbering) -> impl Fn(&Path) -> bool {
+    let (prefix, is_of_prefix) = match numbering {
+        Numbering::Snowflake(numbering) => {
+            (format!("{:016x}", fingerprint(&numbering.layout().space().to_string())), true)
+        }
+        Numbering::Ticket(counter) => (prefix_of(counter), false),
+    };
+    move |path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(&prefix) == is_of_prefix)
+    }
+}
+
 /// Returns the start of the names of all locks of counters of this name.
 fn prefix_of(counter: &TicketCounter) -> String {
     format!("{:016x}", fingerprint(&format!("ticket {}", counter.name())))

@@ -15,16 +15,16 @@ use super::writers::{is_obstructed, open_file};
 use crate::numbering::{Numbering, TicketCounter};
 use snowbank_client::layout::{Layout, Space, WorkerSet};
 
-/// Checks that no held lock in this directory, except `own`, protects IDs that this numbering can make.
+/// Checks that no held lock in this directory, except those to `skip`, protects IDs that this numbering can make.
 ///
 /// # Errors
 /// The first lock that does, or that cannot be read.
 pub(super) fn check_neighbours(
     directory: &Path,
-    own: &dyn Fn(&Path) -> bool,
+    skip: &dyn Fn(&Path) -> bool,
     numbering: &Numbering,
 ) -> Result<(), LockError> {
-    let held = held_locks(directory, own)?;
+    let held = held_locks(directory, skip)?;
     match numbering {
         Numbering::Snowflake(numbering) => check_workers(held, numbering.layout(), numbering.workers()),
         Numbering::Ticket(counter) => check_counter(held, counter),
@@ -82,7 +82,7 @@ fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, File)>)> {
     spaces
 }
 
-fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>, LockError> {
+fn held_locks(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>, LockError> {
     let refused = |path: &Path| {
         let path = path.to_owned();
         move |error| match is_obstructed(&path, &error) {
@@ -93,7 +93,7 @@ fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>
     let mut held = Vec::new();
     for entry in fs::read_dir(directory).map_err(refused(directory))? {
         let path = entry.map_err(refused(directory))?.path();
-        if !is_lock(&path) || own(&path) {
+        if !is_lock(&path) || skip(&path) {
             continue;
         }
         let Some((line, file)) = read_if_held(&path).map_err(refused(&path))? else { continue };

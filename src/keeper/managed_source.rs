@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::reservation::{self, Reservation};
 use crate::ceiling::{CeilingRule, Left};
-use crate::clock::{BootMicros, Now};
+use crate::clock::{self, BootMicros, Now};
 use crate::fleet::rules;
 use crate::numbering::Numbering;
 use crate::source::Source;
-use snowbank_client::layout::{Position, Tick};
+use snowbank_client::layout::{Position, Tick, UnixMicros};
 
 /// The time after its last use in which a source's ceiling is still raised, so that the first request after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
@@ -22,6 +22,19 @@ pub const PERIOD: Duration = Duration::from_secs(1);
 const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 /// The time since the last use after which a source no longer counts as in use for that.
 const IN_USE: Duration = Duration::from_secs(3);
+
+/// The most that a wall clock gains on the boot clock between two writes without a step: time servers slew it by a tenth at
+/// most, and the keeper writes about once a second.
+const SLEW: Duration = Duration::from_millis(100);
+
+/// Returns the most that ID time − boot is, or becomes until the keeper's next write, in microseconds. The wall clock may be
+/// slewed until then. A catch-up only loses to the boot clock.
+pub fn id_minus_boot_us(sources: &[ManagedSource], wall_minus_boot_us: i64, now: Now) -> i64 {
+    let by_clock_us = wall_minus_boot_us.saturating_add(clock::micros(SLEW));
+    let sources = sources.iter().filter(|managed| !managed.source.numbering().is_ticket());
+    let ahead_us = sources.map(|managed| managed.id_time(now).0.saturating_sub(now.boot.0)).max();
+    ahead_us.map_or(by_clock_us, |ahead_us| ahead_us.max(by_clock_us))
+}
 
 /// The rule for how far ahead of the cursor a ceiling is kept.
 #[derive(Debug)]
@@ -136,6 +149,14 @@ impl ManagedSource {
     /// The source.
     pub fn source(&self) -> &Arc<Source> {
         &self.source
+    }
+
+    /// Returns the ID clock. Before the first claim it is at the start at least, where a catch-up begins.
+    fn id_time(&self, now: Now) -> UnixMicros {
+        let numbering = self.source.numbering();
+        let begins = self.source.cursor().filter(|&cursor| cursor == self.untouched);
+        let begins = begins.map(|cursor| numbering.start_of(numbering.tick_of(cursor)));
+        self.source.id_time(now).max(begins.unwrap_or(now.wall))
     }
 
     /// Returns the time that the IDs below its ceiling last.

@@ -28,7 +28,12 @@ struct World {
 
 impl World {
     fn new(writers: usize) -> World {
-        let (mut managed, wall, now) = managed(0);
+        World::ahead(writers, 0)
+    }
+
+    /// Returns a world whose source starts so far from the wall clock.
+    fn ahead(writers: usize, ahead_us: i64) -> World {
+        let (mut managed, wall, now) = managed(ahead_us);
         let first = managed.first_ceiling(now);
         managed.grant(first);
         let source = Arc::clone(managed.source());

@@ -24,6 +24,8 @@ pub struct Write {
     pub is_join: bool,
     /// Wall − boot as the daemon believes it, in microseconds.
     pub wall_minus_boot_us: i64,
+    /// The most that ID time − boot is, or becomes until the next write, in microseconds.
+    pub id_minus_boot_us: i64,
 }
 
 /// The end of a write.

@@ -1,9 +1,11 @@
 //! Worker numbers that change under one state: what it keeps of those that it had.
 
+use std::time::Instant;
+
 use serde_json::Value;
 
-use super::support::coordinators::{Coordinator, each};
-use super::support::ids::assert_distinct;
+use super::support::coordinators::{Coordinator, Etcd, each};
+use super::support::ids::{assert_distinct, twitter_unix_ms, unix_ms};
 use super::support::machine::Machine;
 use super::support::wire::Run;
 use super::support::{Daemon, Setup};
@@ -79,8 +81,12 @@ fn a_number_comes_back_though_another_daemon_of_the_machine_had_it_meanwhile() {
         }
         let daemon = beside(&machine, &lent(at, 5)).start();
         runs.extend(draw(&daemon));
-        let (code, _, errors) = machine.run(&["state", "export"]);
-        assert_eq!(code, Some(0), "it speaks of 6 alone: {errors}");
+        let (code, export, errors) = machine.run(&["state", "export"]);
+        assert_eq!(code, Some(0), "{errors}");
+        let export: Value = serde_json::from_str(&export).expect("JSON");
+        let records = export["records"].as_array().expect("a list");
+        let exported: Vec<_> = records.iter().map(|record| &record["worker_ids"]).collect();
+        assert_eq!(exported, ["6"], "the number that it has");
         daemon.stop();
         let daemon = machine.start(&lent(at, 5));
         draw_above(&daemon, 5, &mut runs);
@@ -140,4 +146,60 @@ fn a_record_stays_until_the_coordinator_holds_its_bound() {
         draw_above(&machine.start(&lent(at, 7)), 7, &mut runs);
         assert_eq!(shown(&machine), one(7));
     });
+}
+
+#[test]
+fn after_a_kill_another_number_starts_at_the_clock() {
+    each(|at| {
+        init(&lent(at, 0));
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        for number in [9, 3, 12, 7, 5] {
+            let mut daemon = machine.start(&lent(at, number));
+            draw_above(&daemon, number, &mut runs);
+            let ahead_ms =
+                twitter_unix_ms(runs.iter().map(Run::last).max().expect("runs")) as i64 - unix_ms() as i64;
+            // Its ceiling is up to three seconds ahead.
+            assert!(ahead_ms < 500, "{number} is {ahead_ms} ms ahead");
+            daemon.kill();
+        }
+        assert_distinct(runs);
+    });
+}
+
+/// Each start has another number. `SNOWBANK_LENT_STARTS=1000` prints the figures of docs/fleet.md.
+#[test]
+fn many_numbers_leave_what_ten_leave() {
+    let starts: usize =
+        std::env::var("SNOWBANK_LENT_STARTS").map_or(30, |text| text.parse().expect("a number"));
+    let Some(etcd) = Etcd::start() else { return };
+    init(&lent(&etcd, 0));
+    let machine = Machine::new();
+    let (mut left, mut took) = (Vec::new(), Vec::new());
+    for number in 0..starts {
+        let began = Instant::now();
+        let mut daemon = machine.start(&lent(&etcd, number as u64));
+        draw(&daemon);
+        let first_id = began.elapsed();
+        let began = Instant::now();
+        let (code, shown, errors) = machine.run(&["state", "show"]);
+        assert_eq!(code, Some(0), "{errors}");
+        took.push([first_id, began.elapsed()]);
+        let bytes = std::fs::metadata(machine.path("state/ceilings")).expect("the state").len();
+        left.push((bytes, shown.lines().count()));
+        if number % 2 == 0 { daemon.kill() } else { drop(daemon.stop()) }
+    }
+    assert_eq!(left[starts - 1], left[9], "bytes of the state, and lines of `state show`");
+    for (from, took) in [(0, &took[..10]), (starts - 10, &took[starts - 10..])] {
+        let [first_id, show] = [0, 1].map(|of| {
+            let mut times: Vec<_> = took.iter().map(|took| took[of]).collect();
+            times.sort();
+            times[times.len() / 2]
+        });
+        println!(
+            "starts {from} to {}: first ID in {first_id:?}, state show in {show:?}; {:?}",
+            from + 9,
+            left[from + 9]
+        );
+    }
 }

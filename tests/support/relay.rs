@@ -4,6 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -16,6 +18,8 @@ const DIGITS: usize = 19;
 pub(crate) struct Relay {
     port: u16,
     kept: Arc<Mutex<Kept>>,
+    /// The bytes of all replies so far.
+    bytes: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -30,26 +34,41 @@ impl Relay {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("bound").port();
         let kept = Arc::new(Mutex::new(Kept::default()));
-        let keeps = Arc::clone(&kept);
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let (keeps, counts) = (Arc::clone(&kept), Arc::clone(&bytes));
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 keeps.lock().unwrap_or_else(PoisonError::into_inner).open += 1;
-                let keeps = Arc::clone(&keeps);
+                let (keeps, counts) = (Arc::clone(&keeps), Arc::clone(&counts));
                 thread::spawn(move || {
                     let mut replies = Vec::new();
                     // The client or the daemon has closed, and the test looks at what was answered.
-                    let _ = relay(&client, daemon, &mut replies);
+                    let _ = relay(&client, daemon, (&mut replies, &counts));
                     let mut kept = keeps.lock().unwrap_or_else(PoisonError::into_inner);
                     kept.open -= 1;
                     kept.ended.push(ids_of(&replies));
                 });
             }
         });
-        Relay { port, kept }
+        Relay { port, kept, bytes }
     }
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Has a client draw IDs while `act` runs. Returns the result, and the IDs of each connection.
+    pub(crate) fn under_load<T>(&self, client: &mut Command, act: impl FnOnce() -> T) -> (T, Vec<Vec<u64>>) {
+        let before = self.bytes.load(Ordering::Relaxed);
+        let client = client.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut client = client.spawn().expect("the client's program runs");
+        let draws = || self.bytes.load(Ordering::Relaxed) - before >= 100_000;
+        poll("the client's replies", || draws().then_some(()));
+        let done = act();
+        // It may have ended, because its connections were closed.
+        let _ = client.kill();
+        client.wait().expect("it ends");
+        (done, self.take_ids())
     }
 
     /// Waits until all connections have ended, and takes the IDs of each.
@@ -90,8 +109,12 @@ impl Drawn {
     }
 }
 
-/// Relays a connection, and adds the daemon's bytes to `replies` before the client reads them.
-fn relay(mut client: &TcpStream, daemon: SocketAddr, replies: &mut Vec<u8>) -> io::Result<()> {
+/// Relays a connection. Adds the daemon's bytes to `replies`, and counts them, before the client reads them.
+fn relay(
+    mut client: &TcpStream,
+    daemon: SocketAddr,
+    (replies, bytes): (&mut Vec<u8>, &AtomicUsize),
+) -> io::Result<()> {
     let mut server = TcpStream::connect(daemon)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
@@ -106,6 +129,7 @@ fn relay(mut client: &TcpStream, daemon: SocketAddr, replies: &mut Vec<u8>) -> i
             Ok(0) => break Ok(()),
             Ok(size) => {
                 replies.extend_from_slice(&buffer[..size]);
+                bytes.fetch_add(size, Ordering::Relaxed);
                 if let Err(gone) = client.write_all(&buffer[..size]) {
                     break Err(gone);
                 }

@@ -22,7 +22,7 @@ pub mod simulated;
 pub use directory::{StateDir, holder, read};
 pub use moved::{Export, ImportError, export, merge, write};
 pub use plan::{Claimant, Plan, PlanError, When, above_records, plan, plan_beside};
-pub use record::Record;
+pub use record::{Moment, Record};
 
 use self::file::StateFile;
 use super::identity::{HostIdentity, Owner};
@@ -73,8 +73,8 @@ pub struct FirstRecord<'a> {
     pub start: Position,
     /// True if a fleet's coordinator lent its worker IDs.
     pub is_lent: bool,
-    /// True if some were lent to this state before.
-    pub was_lent: bool,
+    /// A bound above all that was granted under those that one lent to this state before.
+    pub lent_bound: Option<u64>,
 }
 
 impl DiskStore {
@@ -87,16 +87,17 @@ impl DiskStore {
         owner: &Owner,
         host: &HostIdentity,
     ) -> Self {
-        let sources = starts.into_iter().map(|FirstRecord { name, numbering, start, is_lent, was_lent }| {
-            StoredSource {
-                record: Record {
-                    lent: is_lent,
-                    was_lent: is_lent || was_lent,
-                    ..Record::new(name, numbering, start, owner, host)
-                },
-                replaced: Vec::new(),
-            }
-        });
+        let sources =
+            starts.into_iter().map(|FirstRecord { name, numbering, start, is_lent, lent_bound }| {
+                StoredSource {
+                    record: Record {
+                        lent: is_lent,
+                        lent_bound: lent_bound.or(is_lent.then_some(0)),
+                        ..Record::new(name, numbering, start, owner, host)
+                    },
+                    replaced: Vec::new(),
+                }
+            });
         let file = StateFile::of(directory.path());
         let retired = retired.into_iter().map(|record| Record { retired: true, ..record }).collect();
         let (owner, host) = (owner.clone(), host.clone());
@@ -174,10 +175,11 @@ impl DiskStore {
     ) -> Result<(), StoreError> {
         let given_up = self.sources.drain(first_index.min(self.sources.len())..);
         self.retired.extend(given_up.flat_map(|source| source.replaced));
+        let id_minus_boot_us = self.sources.iter().find_map(|source| source.record.id_minus_boot_us);
         let joins = |newcomer: &Newcomer<'_>| {
             let Newcomer { name, numbering, ceiling } = *newcomer;
             let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
-            let record = Record { wall_minus_boot_us, ..record };
+            let record = Record { wall_minus_boot_us, id_minus_boot_us, ..record };
             StoredSource { record, replaced: Vec::new() }
         };
         let mut joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
@@ -211,6 +213,13 @@ impl DiskStore {
             (index, raise)
         };
         self.store(raises.iter().map(raised), wall_minus_boot_us)
+    }
+
+    /// Makes every later write record how far ID time − boot may be until the next one, in microseconds.
+    pub fn note_id_time(&mut self, id_minus_boot_us: i64) {
+        for source in &mut self.sources {
+            source.record.id_minus_boot_us = Some(id_minus_boot_us);
+        }
     }
 
     /// Makes every later write record that the machine was restored, for these sources: a start refuses their counters.

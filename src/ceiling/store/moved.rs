@@ -118,6 +118,7 @@ pub fn merge(
             owner: owner.clone(),
             boot: here.boot.clone().filter(|_| offset_us.is_some()),
             wall_minus_boot_us: offset_us.unwrap_or(0),
+            id_minus_boot_us: None,
             machine: here.machine.clone(),
             released: false,
             ..arriving

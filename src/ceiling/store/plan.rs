@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::record::Record;
+use super::record::{Moment, Record};
 use crate::clock;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, PRESETS, Position, UnixMicros};
@@ -183,7 +183,7 @@ fn by_name(layout: &Layout) -> String {
 ///
 /// A record of the same ID space and other worker IDs is not needed for uniqueness. It binds the order of IDs, and only as
 /// far as a catch-up can follow it: a worker ID that was never used starts at the clock, however far ahead another one
-/// was.
+/// was. Above the ID clock of that other one it binds nothing, whatever was granted ([`Record::order_ceiling`]).
 ///
 /// Worker IDs that a fleet lends belong to the fleet once their source has others, and their record is dropped. Another
 /// record of the source, which stays, is as high. So without the fleet, a record of lent worker IDs binds its source
@@ -198,8 +198,12 @@ fn by_name(layout: &Layout) -> String {
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
-pub fn plan(records: &[Record], claimants: &[Claimant<'_>], wall: UnixMicros) -> Result<Plan, PlanError> {
-    plan_beside(&[], records, claimants, wall)
+pub fn plan<'a>(
+    records: &[Record],
+    claimants: &[Claimant<'_>],
+    at: impl Into<Moment<'a>>,
+) -> Result<Plan, PlanError> {
+    plan_beside(&[], records, claimants, at)
 }
 
 /// Decides as [`plan`] does, for claimants that join running sources. `records` are the stored ones that belong to no
@@ -207,12 +211,13 @@ pub fn plan(records: &[Record], claimants: &[Claimant<'_>], wall: UnixMicros) ->
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
-pub fn plan_beside(
+pub fn plan_beside<'a>(
     running: &[Claimant<'_>],
     records: &[Record],
     claimants: &[Claimant<'_>],
-    wall: UnixMicros,
+    at: impl Into<Moment<'a>>,
 ) -> Result<Plan, PlanError> {
+    let at = at.into();
     let everyone = [running, claimants].concat();
     let mut starts = Vec::with_capacity(claimants.len());
     let mut passed_over = Vec::with_capacity(claimants.len());
@@ -229,17 +234,18 @@ pub fn plan_beside(
             let options = TicketOptions::of(claimant.numbering);
             return Err(PlanError::Restored { name, options });
         }
-        let (binding, out_of_reach): (Vec<&Record>, Vec<&Record>) = binding(records, &everyone, claimant)
+        let (binding, out_of_reach): (Vec<Record>, Vec<Record>) = binding(records, &everyone, claimant)
             .into_iter()
-            .partition(|record| is_within_reach(record, claimant, wall));
-        let start = highest(binding).map(|record| start(record, claimant, wall)).transpose()?;
+            .map(|record| as_it_binds(record, claimant, at))
+            .partition(|record| is_within_reach(record, claimant, at.wall));
+        let start = highest(binding).map(|record| start(&record, claimant, at.wall)).transpose()?;
         if start.is_none() && claimant.numbering.is_ticket() {
             let name = claimant.name.to_owned();
             let options = TicketOptions::of(claimant.numbering);
             return Err(PlanError::NoCounter { name, options });
         }
         starts.push(start);
-        passed_over.push(highest(out_of_reach).cloned());
+        passed_over.push(highest(out_of_reach));
     }
     let stays = |record: &&Record| !claimants.iter().any(|claimant| is_superseded(record, claimant));
     let retired = records.iter().filter(stays).cloned().collect();
@@ -265,18 +271,34 @@ fn binding<'a>(records: &'a [Record], everyone: &[Claimant<'_>], claimant: &Clai
     if may_be_renamed { records.iter().filter(is_orphan).collect() } else { binding }
 }
 
-fn highest(records: Vec<&Record>) -> Option<&Record> {
+fn highest(records: Vec<Record>) -> Option<Record> {
     records.into_iter().max_by_key(|record| record.id_bound)
+}
+
+/// Returns a record with the ceiling that binds a claimant: the record's own if that keeps IDs unique, and without the fleet
+/// that of all that was lent.
+fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
+    let lent = record.lent_bound.filter(|_| !claimant.in_fleet);
+    let lent = lent.map_or(Position(0), |id_bound| record.numbering.position_from(id_bound));
+    match keeps_unique(record, claimant) {
+        true => record.at(record.ceiling.max(lent)),
+        false => record.at(record.order_ceiling(at)),
+    }
+}
+
+/// Returns true unless a record binds only the order of the claimant's IDs.
+fn keeps_unique(record: &Record, claimant: &Claimant<'_>) -> bool {
+    !record.numbering.is_of_space(claimant.numbering)
+        || shares_ids(record, claimant)
+        || record.lent_bound.is_some() && !claimant.in_fleet
 }
 
 /// Returns true unless a record binds only the order of the claimant's IDs, and is further ahead than a catch-up can
 /// follow.
 fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> bool {
     let numbering = claimant.numbering;
-    let keeps_unique = !record.numbering.is_of_space(numbering)
-        || shares_ids(record, claimant)
-        || record.was_lent && !claimant.in_fleet;
-    keeps_unique || works_from(numbering, numbering.position_from(record.id_bound), claimant.catch_up) <= wall
+    let start = numbering.position_from(record.id_bound);
+    keeps_unique(record, claimant) || works_from(numbering, start, claimant.catch_up) <= wall
 }
 
 /// Returns the instant from which the ID clock, this far ahead of the wall clock, reaches a position.

@@ -6,8 +6,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::ceiling::identity::{HostIdentity, Owner};
+use crate::clock::BootMicros;
 use crate::numbering::{Numbering, TicketCounter};
-use snowbank_client::layout::{Position, UnixMicros};
+use snowbank_client::layout::{Position, Tick, UnixMicros};
 
 /// The ceiling of one source and what it means: all IDs that were ever handed out under it are below `id_bound`.
 ///
@@ -33,6 +34,8 @@ pub struct Record {
     pub machine: Option<String>,
     /// The belief of wall − boot at the last write in that boot, in microseconds. Meaningless without `boot`.
     pub wall_minus_boot_us: i64,
+    /// The most that ID time − boot was, or became until the next write in that boot, in microseconds. `None`: unknown.
+    pub id_minus_boot_us: Option<i64>,
     /// True after a clean stop: nothing was claimed from the ceiling on.
     pub clean: bool,
     /// True after a clean stop that left the ceiling of a crash, or of a first start, because nothing was claimed since:
@@ -46,11 +49,27 @@ pub struct Record {
     /// True if a fleet's coordinator lent the worker IDs. Within the fleet their keys there say where the next holder starts,
     /// and this record binds the order of IDs alone.
     pub lent: bool,
-    /// True if worker IDs of its source were lent, now or before, and records of some may be gone. Without the fleet it binds
-    /// its source whatever worker IDs that has.
-    pub was_lent: bool,
+    /// An ID bound above all that was granted under worker IDs that a fleet lent to its source before, of which records may
+    /// be gone. Without the fleet it binds its source whatever worker IDs that has. `None`: a fleet never lent it any.
+    pub lent_bound: Option<u64>,
     /// True if no source of the last daemon had these worker IDs.
     pub retired: bool,
+}
+
+/// The moment of a start.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// The wall clock, as far as it is believed.
+    pub wall: UnixMicros,
+    /// The boot of the machine, and the time since it. `None`: unknown.
+    pub boot: Option<(&'a str, BootMicros)>,
+}
+
+impl From<UnixMicros> for Moment<'_> {
+    /// Returns the moment in an unknown boot.
+    fn from(wall: UnixMicros) -> Self {
+        Moment { wall, boot: None }
+    }
 }
 
 /// A record as the state file has it. Positions and IDs are strings, because JavaScript's numbers end at
@@ -75,6 +94,8 @@ struct Line {
     boot: Option<String>,
     machine: Option<String>,
     wall_minus_boot_us: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id_minus_boot_us: Option<i64>,
     clean: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     untouched: bool,
@@ -83,8 +104,8 @@ struct Line {
     restored: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     lent: bool,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    was_lent: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lent_bound: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     retired: bool,
 }
@@ -103,9 +124,8 @@ impl From<Record> for Line {
                 offset = Some(counter.offset().to_string());
             }
         }
-        let Record {
-            wall_minus_boot_us, clean, untouched, released, restored, lent, was_lent, retired, ..
-        } = record;
+        let Record { wall_minus_boot_us, id_minus_boot_us, clean, untouched, .. } = record;
+        let Record { released, restored, lent, lent_bound, retired, .. } = record;
         Line {
             name,
             layout,
@@ -118,12 +138,13 @@ impl From<Record> for Line {
             boot,
             machine,
             wall_minus_boot_us,
+            id_minus_boot_us,
             clean,
             untouched,
             released,
             restored,
             lent,
-            was_lent,
+            lent_bound: lent_bound.map(|bound| bound.to_string()),
             retired,
         }
     }
@@ -134,10 +155,11 @@ impl TryFrom<Line> for Record {
 
     fn try_from(line: Line) -> Result<Self, String> {
         let numbering = line.numbering()?;
+        let lent_bound = line.lent_bound.as_deref().map(str::parse).transpose();
+        let lent_bound = lent_bound.map_err(|error| format!("lent_bound: {error}"))?;
         let Line { name, ceiling, id_bound, owner, boot, machine, .. } = line;
-        let Line {
-            wall_minus_boot_us, clean, untouched, released, restored, lent, was_lent, retired, ..
-        } = line;
+        let Line { wall_minus_boot_us, id_minus_boot_us, clean, untouched, .. } = line;
+        let Line { released, restored, lent, retired, .. } = line;
         Ok(Record {
             name,
             numbering,
@@ -147,12 +169,13 @@ impl TryFrom<Line> for Record {
             boot,
             machine,
             wall_minus_boot_us,
+            id_minus_boot_us,
             clean,
             untouched,
             released,
             restored,
             lent,
-            was_lent,
+            lent_bound,
             retired,
         })
     }
@@ -194,12 +217,13 @@ impl Record {
             boot: host.boot.clone(),
             machine: host.machine.clone(),
             wall_minus_boot_us: 0,
+            id_minus_boot_us: None,
             clean: false,
             untouched: false,
             released: false,
             restored: false,
             lent: false,
-            was_lent: false,
+            lent_bound: None,
             retired: false,
         }
     }
@@ -229,6 +253,20 @@ impl Record {
     pub fn instant(&self) -> Option<UnixMicros> {
         let numbering = &self.numbering;
         numbering.snowflake().map(|_| numbering.start_of(numbering.tick_of(self.ceiling)))
+    }
+
+    /// Returns the first position above all IDs that were handed out until this moment, as far as clocks show it. After kill
+    /// -9 that is below the ceiling. Only the order of IDs may depend on it, because a clock that stepped forward and back
+    /// right before the kill leaves no trace.
+    pub fn order_ceiling(&self, at: Moment<'_>) -> Position {
+        let (Some((boot, now)), Some(id_minus_boot_us)) = (at.boot, self.id_minus_boot_us) else {
+            return self.ceiling;
+        };
+        if self.boot.as_deref() != Some(boot) {
+            return self.ceiling;
+        }
+        let latest = self.numbering.tick_at(UnixMicros(now.0.saturating_add(id_minus_boot_us)));
+        self.ceiling.min(self.numbering.first_of(Tick(latest.0.saturating_add(1))))
     }
 
     /// Returns true if IDs were handed out up to the ceiling, as far as a clean stop knows.

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ceiling::locked_file::file_id;
+use crate::clock::BootMicros;
 use snowbank_client::layout::{Layout, Tick, UnixMicros, WorkerSet, collision};
 
 pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
@@ -37,7 +38,7 @@ fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
 }
 
 fn first_record(numbering: &Numbering, start: Position) -> FirstRecord<'_> {
-    FirstRecord { name: "orders", numbering, start, is_lent: false, was_lent: false }
+    FirstRecord { name: "orders", numbering, start, is_lent: false, lent_bound: None }
 }
 
 /// A stop that leaves the first source at this position.
@@ -297,7 +298,7 @@ proptest! {
 
 /// A record of worker IDs that a fleet lent.
 fn lent(workers: &str, ahead_ms: i64) -> Record {
-    Record { lent: true, was_lent: true, ..record("orders", "twitter", workers, ahead_ms) }
+    Record { lent: true, lent_bound: Some(0), ..record("orders", "twitter", workers, ahead_ms) }
 }
 
 #[test]
@@ -335,6 +336,11 @@ fn without_its_fleet_a_source_starts_above_all_that_was_lent_to_it() {
     };
     assert_eq!(start(true).starts, [None], "the coordinator says where it starts");
     assert_eq!(start(false).starts, [Some(given.position_from(records[0].id_bound))]);
+    let dropped = record("orders", "twitter", "9", 2 * hour).id_bound;
+    let records = [Record { lent_bound: Some(dropped), ..lent("7", hour) }];
+    let found = plan(&records, &[claimant("orders", &given)], WALL).unwrap().starts[0];
+    assert!(found >= Some(given.position_from(dropped)), "above records that are gone");
+    assert!(found <= Some(at(&given, 2 * hour + 2)), "and next to them");
     let never_lent = [record("orders", "twitter", "7", hour)];
     assert_eq!(plan(&never_lent, &[claimant("orders", &given)], WALL).unwrap().starts, [None]);
 }

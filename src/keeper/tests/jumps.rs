@@ -84,3 +84,29 @@ fn after_a_far_step_back_the_lead_shrinks_at_half_speed_and_no_sync_refuses_anyb
         assert!((15..=45).contains(&raises), "{takes_ms} ms a write: {raises} raises in 40 s");
     }
 }
+
+/// After kill -9 another worker ID starts above it. The source starts at the clock, or above it as after a crash. Then the wall
+/// clock goes back, and is slewed until it is right again.
+#[test]
+fn the_id_clock_stays_below_what_is_stored_of_it() {
+    for ahead_us in [0, 2 * SECOND_US] {
+        let mut world = World::ahead(1, ahead_us);
+        let (managed, wall, now) = managed(ahead_us);
+        let mut stored_us = id_minus_boot_us(&[managed], wall.carried_us(), now);
+        assert!(stored_us - START.offset_us() <= ahead_us.max(100_000), "no more than it needs");
+        for ms in (0..25_000).step_by(10) {
+            let step_us = if ms < 6_000 { 0 } else { (-1_500_000 + (ms - 6_000) * 90).min(0) };
+            let reading = later(ms * 1_000, step_us);
+            for write in &world.look(reading).writes {
+                world.end(write, Ok(()), reading).expect("it is under way");
+                stored_us = write.id_minus_boot_us;
+            }
+            let window = world.source.window(world.wall.believe(reading));
+            if world.source.claim(&window, 1, &mut fastrand::Rng::with_seed(1)).is_some() {
+                let reached_us = window.id_time.0 - reading.boot.0;
+                assert!(reached_us <= stored_us, "{ahead_us}, {ms} ms: {reached_us} of {stored_us}");
+            }
+        }
+        assert_eq!(stored_us - START.offset_us(), 100_000, "the wall clock is right, and has caught up");
+    }
+}

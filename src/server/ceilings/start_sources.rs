@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::first_position::{FirstPosition, guard};
-use crate::ceiling::store::{self, Claimant, DiskStore, Plan, Record, StateDir};
+use crate::ceiling::store::{self, Claimant, DiskStore, Moment, Plan, Record, StateDir};
 use crate::ceiling::{CeilingRule, Grant, HostIdentity, LockError, Owner, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, StepRule, Wall};
 use crate::config::SourceSettings;
 use crate::fleet::{Taken, rules};
-use crate::keeper::ManagedSource;
+use crate::keeper::{self, ManagedSource};
 use crate::numbering::Numbering;
 use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, sorts_below};
 use crate::server::shared::note::Note;
@@ -208,6 +208,9 @@ impl Found {
     ) -> Result<Granted, StartError> {
         let Starts { positions, mut retired, let_go, mut notes } =
             self.plan(settings, numberings, &locks, fleet, now)?;
+        let at = self.moment(now);
+        // The sources' own records have the bound of what was granted.
+        let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
         let is_kept = self.directory.is_some();
         let sources = settings.iter().zip(numberings).zip(&positions);
         let managed =
@@ -227,9 +230,10 @@ impl Found {
                 let starts = starts
                     .map(|((source, numbering), start)| start.as_record(source, numbering, &self.records));
                 let store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
-                let mut store = store.letting_go(let_go.clone());
+                let mut store = store.letting_go(kept_for_order);
                 // They bind sources that join.
                 retired.extend(let_go);
+                store.note_id_time(keeper::id_minus_boot_us(&sources, wall.carried_us(), now));
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     let remedy = "make the state directory writable, or make room if it is full";
                     let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
@@ -241,6 +245,10 @@ impl Found {
         };
         let durable = Durable { sources, locks, first_ceilings, stored };
         Ok(Granted { durable, owner: is_kept.then_some(self.owner), notes })
+    }
+
+    fn moment(&self, now: Now) -> Moment<'_> {
+        Moment { wall: now.wall, boot: self.boot().map(|boot| (boot, now.boot)) }
     }
 
     /// Decides where every source starts.
@@ -257,7 +265,7 @@ impl Found {
             ..claimant(source, numbering)
         };
         let claimants: Vec<_> = settings.iter().zip(numberings).enumerate().map(claimant_at).collect();
-        let plan = store::plan(&self.records, &claimants, now.wall);
+        let plan = store::plan(&self.records, &claimants, self.moment(now));
         let plan = plan.map_err(|error| error.in_directory(self.directory.as_ref().map(StateDir::path)))?;
         let Plan { starts, passed_over, mut retired } = plan;
         let mut notes = self.notes.clone();

@@ -132,6 +132,7 @@ pub(super) fn write_ceilings(
     joining: &[Arc<Source>],
 ) -> Result<(), StoreError> {
     store.note_restored(&write.restored);
+    store.note_id_time(write.id_minus_boot_us);
     if !write.is_join {
         return store.raise(&write.ceilings, write.wall_minus_boot_us);
     }
@@ -164,7 +165,7 @@ mod tests {
         let state = StateDir::lock(directory.path()).unwrap();
         let numbering = Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap();
         let (name, start) = ("orders", Position(5));
-        let starts = [FirstRecord { name, numbering: &numbering, start, is_lent: false, was_lent: false }];
+        let starts = [FirstRecord { name, numbering: &numbering, start, is_lent: false, lent_bound: None }];
         let store = DiskStore::new(state, starts, Vec::new(), &Owner::new(), &HostIdentity::default());
         (directory, store)
     }
@@ -180,8 +181,16 @@ mod tests {
     fn job(ceiling: u64) -> Job {
         let ceilings = vec![(0, Position(ceiling))];
         let (restored, is_join) = (Vec::new(), false);
-        let write =
-            Write { writer: 0, number: 1, ceilings, generation: 0, restored, is_join, wall_minus_boot_us: 0 };
+        let write = Write {
+            writer: 0,
+            number: 1,
+            ceilings,
+            generation: 0,
+            restored,
+            is_join,
+            wall_minus_boot_us: 0,
+            id_minus_boot_us: 0,
+        };
         Job::Write(write, Vec::new())
     }
 

@@ -109,3 +109,41 @@ fn a_name_binds_the_order_as_far_as_the_id_clock_can_ride() {
     let found = plan(&records, &[claimant("renamed", &unused)], WALL).unwrap();
     assert_eq!(found.starts, [Some(unused.position_from(records[1].id_bound))]);
 }
+
+#[test]
+fn a_crash_binds_other_worker_ids_by_the_id_clock_and_the_same_by_its_ceiling() {
+    let (used, unused, both) =
+        (numbering("twitter", "1"), numbering("twitter", "2"), numbering("twitter", "1-2"));
+    let crashed = |granted_ms, reached_us| {
+        let boot = Some(String::from("this boot"));
+        let id_minus_boot_us = Some(WALL.0 + reached_us);
+        Record { boot, id_minus_boot_us, ..record("orders", "twitter", "1", granted_ms) }
+    };
+    let start = |record: &Record, numbering, boot, in_fleet| {
+        let at = Moment { wall: WALL, boot: Some((boot, BootMicros(0))) };
+        let claimant = Claimant { in_fleet, ..claimant("orders", numbering) };
+        plan(std::slice::from_ref(record), &[claimant], at).unwrap().starts[0].unwrap()
+    };
+    let record = crashed(3_000, 100_500);
+    assert_eq!(start(&record, &unused, "this boot", false), at(&unused, 101), "above its ID clock's tick");
+    assert_eq!(
+        start(&crashed(50, 100_500), &unused, "this boot", false),
+        at(&unused, 50),
+        "nothing was granted there"
+    );
+    for its_own in [&used, &both] {
+        assert!(start(&record, its_own, "this boot", true) >= at(its_own, 3_000), "they may have been used");
+    }
+    assert_eq!(
+        start(&record, &unused, "another", false),
+        at(&unused, 3_000),
+        "its boot clock means nothing here"
+    );
+    let was_lent = Record { lent_bound: Some(0), ..record };
+    assert_eq!(start(&was_lent, &unused, "this boot", true), at(&unused, 101));
+    assert_eq!(
+        start(&was_lent, &unused, "this boot", false),
+        at(&unused, 3_000),
+        "records of others are gone"
+    );
+}

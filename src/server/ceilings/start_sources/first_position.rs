@@ -59,10 +59,11 @@ impl FirstPosition {
         numbering: &'a Numbering,
         records: &[Record],
     ) -> FirstRecord<'a> {
-        let was_lent =
-            records.iter().any(|record| record.was_lent && record.numbering.is_of_space(numbering));
+        let of_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
+        let bound = |record: &Record| record.lent_bound.max(record.lent.then_some(record.id_bound));
+        let lent_bound = of_space.filter_map(bound).max();
         let (name, is_lent) = (source.name.as_str(), source.is_lent());
-        FirstRecord { name, numbering, start: self.position, is_lent, was_lent }
+        FirstRecord { name, numbering, start: self.position, is_lent, lent_bound }
     }
 
     /// Returns how far the ID clock may run ahead of the wall clock.
