@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use self::managed_source::Durable;
 use self::writer::{UnderWay, Writer};
-use crate::ceiling::TakenOver;
+use crate::ceiling::{Left, TakenOver};
 use crate::clock::{BootMicros, Now, Reading, StepWatch, Wall};
 use crate::source::Source;
 use snowbank_client::layout::Position;
@@ -368,12 +368,10 @@ impl Keeper {
         }
     }
 
-    /// Ends all claims. Returns for each source's index the first position that was never claimed. Ceilings may be trimmed
-    /// to these unless the locks are lost.
-    pub fn seal(&mut self) -> Vec<(usize, Position)> {
+    /// Ends all claims. Returns what each source leaves. Ceilings may be trimmed to these bounds unless the locks are lost.
+    pub fn seal(&mut self) -> Vec<Left> {
         self.give_up_joining();
-        let sealed = self.sources.iter().enumerate();
-        sealed.filter_map(|(index, managed)| Some((index, managed.seal()?))).collect()
+        self.sources.iter().enumerate().filter_map(|(index, managed)| managed.seal(index)).collect()
     }
 
     /// Returns wall − boot as it is believed, in microseconds.

@@ -243,6 +243,27 @@ fn a_restart_without_the_coordinator_goes_on_or_waits_for_it() {
 }
 
 #[test]
+fn a_restart_without_the_coordinator_after_a_step_of_the_clock_waits_and_says_so() {
+    let Some(machine) = Machine::with_clock() else { return };
+    each(|at| {
+        machine.clock().set(0);
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let state = machine.path(at.name());
+        let setup = || machine.setup(&toml).env("SNOWBANK_STATE_DIR", &state);
+        let mut daemon = setup().start();
+        draw(&daemon);
+        at.kill();
+        daemon.kill();
+        machine.clock().step(-20_000);
+        let daemon = setup().start();
+        daemon.assert_logs("the wall clock stands, was set, or the machine was restored");
+        at.run();
+        daemon.stop();
+    });
+}
+
+#[test]
 fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
     each(|at| {
         let toml = toml(at, Some(5), LONG);

@@ -12,7 +12,7 @@
 //!
 //! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends processes, [`requests`] asks for IDs,
 //! [`checks`] and [`recovery`] hold the daemon to its promises. [`tenants`] share a source
-//! that yields too little.
+//! that yields too little, and some of them [`rates`].
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation` replays it alone.
 //! `SNOWBANK_SEEDS=100000 cargo test --release --test simulation` runs longer, on all processors;
@@ -44,6 +44,8 @@ mod lead;
 mod machine;
 #[path = "simulation/places.rs"]
 mod places;
+#[path = "simulation/rates.rs"]
+mod rates;
 #[path = "simulation/recovery.rs"]
 mod recovery;
 #[path = "simulation/requests.rs"]

@@ -1,6 +1,8 @@
 //! Starts of the shipped daemon: over older copies, under clocks that were wrong, with changed worker IDs, and without a
 //! state.
 
+#[path = "starts/joins.rs"]
+mod joins;
 mod support;
 #[path = "starts/worker_sets.rs"]
 mod worker_sets;
@@ -112,6 +114,7 @@ fn without_a_state_a_request_that_can_wait_for_the_first_tick_does() {
     let machine = Machine::new();
     let daemon = without_state(&machine, SECONDS);
     assert_eq!(daemon.connect().next(Ask::of(1).wait_ms(10_000)).id_count(), Some(1));
+    assert!(!daemon.log().contains("not ready"), "{}", daemon.log());
     daemon.stop();
 }
 

@@ -13,8 +13,8 @@ use crate::{Effort, disk, moments};
 
 /// The time for etcd to answer at first.
 const ETCD_STARTS_WITHIN: Duration = Duration::from_secs(30);
-/// Ceilings rise often while single IDs are measured.
-const HORIZON: &str = "10s";
+/// Several times as long as a start takes at a slow coordinator, and short enough for raises while single IDs are measured.
+const HORIZON: &str = "40s";
 /// The delay of each answer of a slow coordinator.
 const DELAY: Duration = Duration::from_secs(2);
 
@@ -25,7 +25,7 @@ impl Place {
     fn new(worker: usize, etcd: SocketAddr, horizon: &str) -> io::Result<Place> {
         let place = Place(tempfile::tempdir()?);
         let toml = format!(
-            "worker_ids = {worker}\n[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://{etcd}\"]\nhorizon = \"{horizon}\"\n"
+            "worker_ids = {worker}\nmax_ahead = \"1s\"\n[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://{etcd}\"]\nhorizon = \"{horizon}\"\n"
         );
         std::fs::write(place.config(), toml)?;
         Ok(place)

@@ -28,7 +28,7 @@ use crate::machine::stalls::Stalls;
 use crate::measure::{Counts, Fault, Second};
 use crate::promise::{Promise, Span};
 use crate::scenario::Scenario;
-use crate::target::Access;
+use crate::target::{Access, Stream};
 
 pub(crate) use clocks::Clock;
 pub(crate) use lanes::Lanes;
@@ -95,6 +95,8 @@ pub(crate) enum Message {
     Spans { thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64> },
     /// A second of the measurement is over on this thread.
     Second { thread: usize, number: u64, second: Box<Second> },
+    /// A connection of its own to a target that was restarted. Its owner takes too long to find for a thread with a load.
+    Reopened { peer: usize, socket: Stream },
     /// The thread is done, after a fault of the target or without.
     Done { thread: usize, counts: Box<Counts>, fault: Option<Fault> },
 }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 
-use owner::Owner;
+use owner::Owners;
 use processor::RunDelay;
 use stalls::{MIN_STALL_NS, Stall, Stalls};
 use threads::{OwnWaits, Threads};
@@ -63,7 +63,7 @@ struct Watched {
 
 impl Watch {
     /// Starts one sleeper on each core that this process may use.
-    pub(crate) fn begin(origin: Instant, stalls: Arc<Stalls>, owners: Vec<Owner>) -> Self {
+    pub(crate) fn begin(origin: Instant, stalls: Arc<Stalls>, owners: Owners) -> Self {
         let threads = Mutex::new(Threads::new(owners));
         let watched = Arc::new(Watched { origin, stalls, threads, is_over: AtomicBool::new(false) });
         let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
@@ -74,11 +74,6 @@ impl Watch {
         };
         let sleepers = cores.enumerate().map(sleeper).collect();
         Self { watched, sleepers }
-    }
-
-    /// Follows the target to another process.
-    pub(crate) fn follow(&self, owners: Vec<Owner>) {
-        self.watched.threads().follow(owners);
     }
 
     /// Ends the sleepers. Returns the generator's waits that do not count as stalls, and the largest share of a

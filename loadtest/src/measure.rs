@@ -161,7 +161,9 @@ pub(crate) struct Counts {
     pub(crate) checked_ids: u64,
     /// Those refused, by code.
     pub(crate) refused: RefusalsByCode,
-    /// Requests of the warm-up that were refused, by code.
+    /// Requests that were sent in the warm-up.
+    pub(crate) warm_up_requests: u64,
+    /// Those of them that were refused, by code.
     pub(crate) warm_up_refused: RefusalsByCode,
     /// Requests without an answer at the end.
     pub(crate) unanswered: u64,
@@ -231,6 +233,7 @@ impl Counts {
         self.outage = self.outage.max(other.outage);
         self.longest_gap = self.longest_gap.max(other.longest_gap);
         merge_refusals(&mut self.refused, other.refused);
+        self.warm_up_requests += other.warm_up_requests;
         merge_refusals(&mut self.warm_up_refused, other.warm_up_refused);
         self.response.merge(&other.response);
         self.service.merge(&other.service);
@@ -250,11 +253,11 @@ impl Counts {
         }
     }
 
-    /// Returns the share of requests that were refused or unanswered, the refusals of the warm-up included.
+    /// Returns the share of all requests that were refused or unanswered, those of the warm-up included.
     pub(crate) fn error_share(&self) -> f64 {
         let in_warm_up: u64 = self.warm_up_refused.values().map(|refusals| refusals.count).sum();
         let errors = self.refused_count() + in_warm_up + self.unanswered;
-        errors as f64 / (self.requests + in_warm_up).max(1) as f64
+        errors as f64 / (self.requests + self.warm_up_requests).max(1) as f64
     }
 
     /// Requests refused, of all codes.

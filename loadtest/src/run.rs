@@ -22,7 +22,7 @@ use snowbank_client::Endpoint;
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, NotStarted};
 use crate::load::{self, Clock, Gone, Lanes, Message, Peer, Shared, Task, Wire};
-use crate::machine::owner::Owner;
+use crate::machine::owner::{Owner, Owners};
 use crate::machine::stalls::StallSum;
 use crate::machine::threads::{LOAD_THREAD, OwnWaits};
 use crate::machine::{Watch, echo};
@@ -150,7 +150,7 @@ pub(crate) struct Progress<'a> {
 /// The target of a run, as far as this machine has it.
 pub(crate) struct Target<'a> {
     daemon: Option<&'a mut Daemon>,
-    watch: &'a Watch,
+    owners: Owners,
 }
 
 /// Runs a scenario to its end, or until `interrupt` is set.
@@ -223,14 +223,14 @@ pub(crate) fn run_against(
         let (targets, scenario) = (targets.clone(), scenario.clone());
         interruptible::unless(interrupt, move || approach::approach(&targets, &scenario))?
     };
-    let (owners, version): (Vec<Owner>, _) =
-        (greeted.iter().map(|one| one.owner).collect(), greeted.iter().find_map(|one| one.version.clone()));
-    let is_owner_known = owners.iter().all(|owner| owner.is_known());
+    let owners = Owners::new(greeted.iter().map(|one| one.owner).collect());
+    let version = greeted.iter().find_map(|one| one.version.clone());
+    let were_known = owners.now().are_known();
     let shared = Arc::new(shared(scenario, targets, greeted, own_daemon));
     let watch = Watch::begin(shared.origin, Arc::clone(&shared.stalls), owners.clone());
     let (threads, from) = spawn(scenario, streams, &shared);
-    let sampler = sampler(scenario, owners, shared.origin);
-    let target = Target { daemon, watch: &watch };
+    let sampler = sampler(scenario, owners.clone(), shared.origin);
+    let target = Target { daemon, owners: owners.clone() };
     let mut collected = collector::collect(scenario, &shared, seen, &from, target, interrupt, progress);
     let samples = sampler.end();
     // A thread that panicked has sent no counts, and then its load is missing.
@@ -243,10 +243,11 @@ pub(crate) fn run_against(
     };
     remove_counters(&shared, seen);
     let outcome = Outcome::of(scenario, shared, collected).with_samples(&samples);
+    let is_owner_known = were_known && owners.now().are_known();
     Ok(Outcome { version, own_daemon, own_waits, is_owner_known, target_busiest, ..outcome })
 }
 
-fn sampler(scenario: &Scenario, owners: Vec<Owner>, origin: Instant) -> Sampler {
+fn sampler(scenario: &Scenario, owners: Owners, origin: Instant) -> Sampler {
     let of = match scenario.metrics.is_empty() {
         true => samples::Of::Processes(owners),
         false => samples::Of::Metrics(scenario.metrics.clone()),

@@ -2,10 +2,16 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::port::Port;
 use support::scripted::fake_daemon::{Asked, FakeDaemon};
 use support::scripted::{INFO, Ids};
 use support::{Ran, has_daemon, loadtest, until_judged};
@@ -111,6 +117,50 @@ fn a_restart_of_a_service_within_the_announced_window_counts_apart() {
     assert_eq!(run["requests"], run["answered"], "{ran:?}");
     assert!(run["requests"].as_u64() < Some(2_100), "{ran:?}");
     assert!(run["ids_per_s"].as_f64().is_some_and(|rate| (900.0..=1_100.0).contains(&rate)), "{ran:?}");
+}
+
+/// Starts the daemon as a service of this machine, and waits until it listens.
+fn start_service(address: &str, directory: &Path) -> Child {
+    let program = Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest")).with_file_name("snowbank");
+    let mut command = Command::new(program);
+    command.args(["serve", "--listen", address]).arg("--state-dir").arg(directory.join("state"));
+    command.arg("--lock-dir").arg(directory.join("locks")).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut service = command.spawn().expect("the daemon starts");
+    let stdout = service.stdout.take().expect("it is piped");
+    BufReader::new(stdout).read_line(&mut String::new()).expect("it listens");
+    service
+}
+
+#[test]
+fn the_process_that_a_service_has_after_a_restart_is_the_targets() {
+    if !has_daemon() {
+        return;
+    }
+    let ran = until_judged(|| {
+        let (port, directory) = (Port::take(), tempfile::tempdir().expect("a directory"));
+        let address = port.address().to_string();
+        let service = start_service(&address, directory.path());
+        let load = ["--rate", "1000", "--for", "8s", "--warm-up", "100ms", "--p99.9", "900ms"];
+        let running = support::start(&[&load[..], &["--outage", "5s@1s", "--address", &address]].concat());
+        std::thread::sleep(Duration::from_millis(2_500));
+        end(service);
+        let service = start_service(&address, directory.path());
+        let ran = running.wait();
+        end(service);
+        ran
+    });
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let run = ran.json();
+    let seconds = run["seconds"].as_array().expect("a list");
+    let is_seen =
+        |second: &Value| second["target_cpu_share"].is_number() && second["target_memory_bytes"].is_number();
+    // A busy machine may leave a second out.
+    assert!(seconds[..2].iter().any(is_seen) && seconds[6..].iter().any(is_seen), "{seconds:#?}");
+}
+
+fn end(mut service: Child) {
+    kill_process(Pid::from_child(&service), Signal::TERM).expect("it runs");
+    service.wait().expect("it ends");
 }
 
 #[test]

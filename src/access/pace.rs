@@ -13,19 +13,24 @@ use crate::clock::BootMicros;
 
 const SECOND_US: u128 = 1_000_000;
 
+/// The cursor of a rate that another one replaces. No draw ever gets there.
+const CLOSED: u64 = u64::MAX;
+
 /// A rate, and the IDs drawn at it. An idle client has a burst of one second's IDs: as long as a request waits by default.
 #[derive(Debug)]
 pub(crate) struct Pace {
     per_second: u32,
-    /// The end of the IDs that were drawn or reserved. At most a burst above the line, except while requests wait.
+    /// The end of the IDs that were drawn or reserved. At most a burst above the line, except while requests wait. [`CLOSED`]
+    /// once another rate replaces this one.
     cursor: AtomicU64,
     /// The rate that replaced this one at a reload, for all connections.
     next: OnceLock<Arc<Pace>>,
 }
 
 /// IDs that a request may draw once it is their time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reserved {
+    pace: Arc<Pace>,
     /// Their number. It is lower than the request's only if the request accepts fewer.
     pub(crate) count: u64,
     /// The time from which they may be drawn.
@@ -63,15 +68,21 @@ impl Pace {
 
     /// Makes connections that still hold this rate follow `by`. IDs drawn ahead delay the client for the same time as before.
     pub(super) fn supersede(self: &Arc<Self>, by: &Arc<Pace>, now: BootMicros) {
-        // Once, because rates change one after the other. From here on nothing is drawn at the old rate.
-        if Arc::ptr_eq(self, by) || self.next.set(Arc::clone(by)).is_err() {
+        if Arc::ptr_eq(self, by) {
             return;
         }
-        let ahead = self.cursor.load(Ordering::Relaxed).saturating_sub(self.line(now));
+        // From here on nothing is drawn at the old rate, and at the new one only behind what was drawn ahead.
+        let cursor = self.cursor.swap(CLOSED, Ordering::Relaxed);
+        if cursor == CLOSED {
+            // Another reload has replaced it. Rates change one after the other.
+            return;
+        }
+        let ahead = cursor.saturating_sub(self.line(now));
         let ahead = u128::from(ahead) * u128::from(by.per_second) / u128::from(self.per_second);
         let (ahead, line) = (u64::try_from(ahead).unwrap_or(u64::MAX), by.line(now));
         let add = |cursor: u64| Some(cursor.max(line).saturating_add(ahead));
         let _ = by.cursor.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        let _ = self.next.set(Arc::clone(by));
     }
 
     /// Returns the rate, which is also the burst, in IDs.
@@ -79,12 +90,13 @@ impl Pace {
         self.per_second
     }
 
-    /// Reserves IDs for a request that was read at `now` and must be answered by `due`. A `partial` request accepts fewer.
+    /// Reserves IDs for a request that was read at `now` and must be answered by `due`, at the newest rate. A `partial` request
+    /// accepts fewer.
     ///
     /// # Errors
     /// The rate does not allow them by then. Nothing is reserved.
     pub(crate) fn reserve(
-        &self,
+        self: &Arc<Self>,
         now: BootMicros,
         due: BootMicros,
         count: u64,
@@ -94,6 +106,10 @@ impl Pace {
         let limit = self.line(due).saturating_add(u64::from(self.per_second));
         let mut cursor = self.cursor.load(Ordering::Relaxed);
         loop {
+            if cursor == CLOSED {
+                // The next rate is set within a few instructions.
+                return self.next.wait().reserve(now, due, count, partial);
+            }
             let from = cursor.max(line);
             let room = limit.saturating_sub(from);
             let count = if partial { count.min(room.max(1)) } else { count };
@@ -104,20 +120,13 @@ impl Pace {
                 return Err(TooFast((!is_never).then(|| self.time_of(end).since(due))));
             }
             match self.cursor.compare_exchange_weak(cursor, end, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Ok(Reserved { count, at: self.time_of(end).max(now), end }),
+                Ok(_) => {
+                    let (pace, at) = (Arc::clone(self), self.time_of(end).max(now));
+                    return Ok(Reserved { pace, count, at, end });
+                }
                 Err(current) => cursor = current,
             }
         }
-    }
-
-    /// Gives back all but the first `drawn` of the IDs that are reserved, as far as their time has not passed.
-    pub(crate) fn give_back(&self, reserved: &mut Reserved, drawn: u64, now: BootMicros) {
-        let unused = reserved.count.saturating_sub(drawn);
-        let from = (reserved.end - unused).max(self.line(now));
-        let unused_yet = reserved.end.saturating_sub(from);
-        (reserved.count, reserved.end) = (reserved.count - unused, reserved.end - unused);
-        let lower = |cursor: u64| Some(cursor.saturating_sub(unused_yet));
-        let _ = self.cursor.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
     }
 
     /// Returns whether a client that comes now has its whole burst.
@@ -139,6 +148,19 @@ impl Pace {
     }
 }
 
+impl Reserved {
+    /// Gives back all but the first `drawn` of the IDs, as far as their time has not passed. At a rate that was replaced since,
+    /// they count as drawn.
+    pub(crate) fn give_back(&mut self, drawn: u64, now: BootMicros) {
+        let unused = self.count.saturating_sub(drawn);
+        let from = (self.end - unused).max(self.pace.line(now));
+        let unused_yet = self.end.saturating_sub(from);
+        (self.count, self.end) = (self.count - unused, self.end - unused);
+        let lower = |cursor: u64| (cursor != CLOSED).then(|| cursor.saturating_sub(unused_yet));
+        let _ = self.pace.cursor.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -155,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_drawn_at_once_and_then_the_rate() {
-        let pace = Pace::new(1_000);
+        let pace = Arc::new(Pace::new(1_000));
         let at = |now: i64, wait: i64, count| {
             pace.reserve(ms(START + now), ms(START + now + wait), count, false)
                 .map(|reserved| reserved.at.0 / 1_000 - START)
@@ -173,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_partial_request_takes_what_its_wait_yields() {
-        let pace = Pace::new(1_000);
+        let pace = Arc::new(Pace::new(1_000));
         let count = |now: i64, wait: i64, count| {
             let reserved = pace.reserve(ms(START + now), ms(START + now + wait), count, true);
             reserved.map(|reserved| reserved.count).map_err(|TooFast(after)| after)
@@ -185,9 +207,8 @@ mod tests {
 
     #[test]
     fn another_rate_keeps_the_time_that_was_drawn_ahead() {
-        let pace = Pace::new(1_000);
+        let pace = Arc::new(Pace::new(1_000));
         pace.reserve(ms(START), ms(START), 500, false).expect("within the burst");
-        let pace = Arc::new(pace);
         let faster = Pace::follow(Some(&pace), 10_000);
         pace.supersede(&faster, ms(START));
         assert!(faster.reserve(ms(START), ms(START), 5_001, false).is_err());
@@ -196,6 +217,31 @@ mod tests {
         faster.supersede(&again, ms(START + 1_000));
         assert!(again.is_idle(ms(START + 1_000)));
         assert!(Arc::ptr_eq(pace.newest(), &again));
+    }
+
+    #[test]
+    fn while_another_rate_replaces_one_nothing_is_drawn_uncounted() {
+        for _ in 0..1_000 {
+            let (old, new) = (Arc::new(Pace::new(1_000)), Arc::new(Pace::new(1_000)));
+            let draw =
+                || (0..).take_while(|_| old.newest().reserve(ms(START), ms(START), 1, false).is_ok()).count();
+            let drawn = std::thread::scope(|scope| {
+                let drawing = [scope.spawn(draw), scope.spawn(draw)];
+                old.supersede(&new, ms(START));
+                drawing.map(|drawing| drawing.join().expect("no panic")).into_iter().sum::<usize>()
+            });
+            assert_eq!(drawn, 1_000);
+        }
+    }
+
+    #[test]
+    fn ids_given_back_at_a_rate_that_was_replaced_change_nothing() {
+        let (old, new) = (Arc::new(Pace::new(1_000)), Arc::new(Pace::new(1_000)));
+        let mut reserved = old.reserve(ms(START), ms(START), 600, false).expect("within the burst");
+        old.supersede(&new, ms(START));
+        reserved.give_back(0, ms(START));
+        assert!(old.reserve(ms(START), ms(START), 401, false).is_err());
+        assert!(old.reserve(ms(START), ms(START), 400, false).is_ok());
     }
 
     #[derive(Clone, Debug)]
@@ -224,7 +270,7 @@ mod tests {
         /// wait. Nothing is drawn before its time or after its deadline.
         #[test]
         fn no_more_is_drawn_than_the_rate_yields_and_a_burst(per_second in 1..3_000_u32, tries in tries()) {
-            let pace = Pace::new(per_second);
+            let pace = Arc::new(Pace::new(per_second));
             let mut now = ms(START);
             let mut drawn: Vec<(i64, u64)> = Vec::new();
             for Try { after_us, wait_us, count, partial, is_dropped } in tries {
@@ -234,7 +280,7 @@ mod tests {
                     prop_assert!((now.0..=due.0).contains(&reserved.at.0));
                     prop_assert!((1..=count).contains(&reserved.count) && (partial || reserved.count == count));
                     if is_dropped {
-                        pace.give_back(&mut reserved, 0, now);
+                        reserved.give_back(0, now);
                     } else {
                         drawn.push((reserved.at.0, reserved.count));
                     }

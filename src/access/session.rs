@@ -83,7 +83,7 @@ pub struct Permit {
     pub at: BootMicros,
     /// The rate that delays it most.
     pub limit: Option<Limit>,
-    reserved: [Option<(Arc<Pace>, Reserved)>; 2],
+    reserved: [Option<Reserved>; 2],
 }
 
 impl Permit {
@@ -101,14 +101,14 @@ impl Permit {
             (self.at, self.limit) = (reserved.at, Some(limit));
         }
         let place = usize::from(self.reserved[0].is_some());
-        self.reserved[place] = Some((Arc::clone(pace), reserved));
+        self.reserved[place] = Some(reserved);
         Ok(())
     }
 
     /// Gives back all but the first `drawn` of the IDs.
     pub fn settle(&mut self, drawn: u64, now: BootMicros) {
-        for (pace, reserved) in self.reserved.iter_mut().flatten() {
-            pace.give_back(reserved, drawn, now);
+        for reserved in self.reserved.iter_mut().flatten() {
+            reserved.give_back(drawn, now);
         }
     }
 }

@@ -222,6 +222,18 @@ pub struct Newcomer<'a> {
     pub ceiling: Position,
 }
 
+/// The end of a source's ceiling at a clean stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The source's index.
+    pub source: usize,
+    /// The lowest ID that was not handed out.
+    pub id_bound: u64,
+    /// True if nothing was claimed since a start that followed no clean stop: how far below the bound IDs were handed out is
+    /// not known.
+    pub is_untouched: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

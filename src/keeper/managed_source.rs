@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::reservation::{self, Reservation};
-use crate::ceiling::CeilingRule;
+use crate::ceiling::{CeilingRule, Left};
 use crate::clock::{self, BootMicros, Now};
 use crate::fleet::rules;
 use crate::numbering::Numbering;
@@ -67,9 +67,12 @@ pub struct ManagedSource {
     first: Durable,
     /// The fleet's ceiling when it started. `None`: it belongs to no fleet.
     fleet: Option<Position>,
-    /// The cursor before the first claim, and the ceiling that a clean stop leaves if it is still there.
+    /// The cursor before the first claim.
     untouched: Position,
-    unclaimed: Position,
+    /// The bound that a clean stop leaves if the cursor is still there.
+    unclaimed: u64,
+    /// True if a clean stop left its start.
+    follows_a_stop: bool,
     /// The cursor when the keeper last looked, and when it was last found moved.
     seen: Position,
     used_at: BootMicros,
@@ -98,7 +101,7 @@ impl ManagedSource {
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
         let first = Durable { ceiling: start, generation: source.grant().generation() };
         let untouched = source.cursor().unwrap_or(start);
-        let used_at = now.boot;
+        let (unclaimed, used_at) = (source.numbering().id_bound(start), now.boot);
         let ahead = match source.numbering() {
             Numbering::Snowflake(_) => Ahead::ByClock(rule),
             Numbering::Ticket(_) => Ahead::ByDemand(Reservation::new(untouched, now)),
@@ -109,15 +112,17 @@ impl ManagedSource {
             first,
             fleet: None,
             untouched,
-            unclaimed: start,
+            unclaimed,
+            follows_a_stop: false,
             seen: untouched,
             used_at,
         }
     }
 
-    /// Sets the ceiling that a clean stop leaves if nothing was claimed until then. Without this it is the start.
-    pub fn leaving(self, unclaimed: Position) -> Self {
-        ManagedSource { unclaimed, ..self }
+    /// Sets the bound of IDs that led to the start, and whether a clean stop left it. A clean stop leaves the bound if nothing
+    /// was claimed until then. Without this it is the bound of the start, after no clean stop.
+    pub fn following(self, id_bound: u64, is_stop: bool) -> Self {
+        ManagedSource { unclaimed: id_bound, follows_a_stop: is_stop, ..self }
     }
 
     /// Sets the fleet's ceiling, which the coordinator has already.
@@ -129,14 +134,16 @@ impl ManagedSource {
     pub(super) fn start_above(&mut self, id_bound: u64) {
         let start = self.source.numbering().position_from(id_bound);
         if self.source.skip_to(start) {
-            (self.untouched, self.unclaimed, self.seen) = (start, start, start);
+            (self.untouched, self.unclaimed, self.seen) = (start, id_bound, start);
         }
     }
 
-    /// Ends all claims, and returns the ceiling to leave. Nothing was claimed at or above it.
-    pub(super) fn seal(&self) -> Option<Position> {
+    /// Ends all claims, and returns what to leave for this index. Nothing was claimed at or above it.
+    pub(super) fn seal(&self, index: usize) -> Option<Left> {
         let cursor = self.source.seal()?;
-        Some(if cursor == self.untouched { self.unclaimed } else { cursor })
+        let is_unclaimed = cursor == self.untouched;
+        let id_bound = if is_unclaimed { self.unclaimed } else { self.source.numbering().id_bound(cursor) };
+        Some(Left { source: index, id_bound, is_untouched: is_unclaimed && !self.follows_a_stop })
     }
 
     /// The source.

@@ -236,11 +236,13 @@ fn a_belief_is_stored_though_nobody_asks() {
 }
 
 #[test]
-fn a_source_that_never_claimed_leaves_the_ceiling_that_it_was_told() {
-    for is_used in [false, true] {
+fn a_source_that_never_claimed_leaves_the_bound_that_led_to_its_start() {
+    for (is_used, follows_a_stop) in [(false, false), (false, true), (true, false), (true, true)] {
         let (managed, wall, now) = managed(0);
         let start = managed.first(Reach::Local).ceiling;
-        let mut managed = managed.leaving(Position(start.0 - 1));
+        let numbering = managed.source().numbering().clone();
+        let led_here = numbering.id_bound(start) - 1;
+        let mut managed = managed.following(led_here, follows_a_stop);
         managed.grant(managed.first_ceiling(now));
         let source = Arc::clone(managed.source());
         let mut keeper = Keeper::new(vec![managed], &[Reach::Local], wall, START);
@@ -248,8 +250,9 @@ fn a_source_that_never_claimed_leaves_the_ceiling_that_it_was_told() {
             let window = source.window(now);
             source.claim(&window, 1, &mut fastrand::Rng::with_seed(1)).expect("there is room");
         }
-        let left = if is_used { Position(start.0 + 1) } else { Position(start.0 - 1) };
-        assert_eq!(keeper.seal(), [(0, left)]);
+        let id_bound = if is_used { numbering.id_bound(Position(start.0 + 1)) } else { led_here };
+        let is_untouched = !is_used && !follows_a_stop;
+        assert_eq!(keeper.seal(), [Left { source: 0, id_bound, is_untouched }]);
     }
 }
 

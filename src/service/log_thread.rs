@@ -8,10 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+/// The thread's name.
+pub(super) const NAME: &str = "log";
 /// The most events that wait for their destination. Usual ones have less than 300 bytes, and they come in bursts of some tens.
 const EVENTS_MAX: usize = 1_024;
 /// The longest wait for the destination when the process ends.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The way to the thread.
 #[derive(Clone, Debug)]
@@ -40,7 +42,7 @@ impl<T: Send + 'static> LogQueue<T> {
         let progress = Arc::new(Progress::default());
         let of_thread = Arc::clone(&progress);
         let run = move || run(&received, &of_thread, write);
-        thread::Builder::new().name(String::from("log")).spawn(run)?;
+        thread::Builder::new().name(String::from(NAME)).spawn(run)?;
         Ok(LogQueue { events, progress })
     }
 

@@ -1,7 +1,10 @@
 //! The destination and the format of events.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal, Write};
+use std::panic::{self, PanicHookInfo};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -9,7 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
 use super::journal::Journal;
-use super::log_thread::{LogQueue, Progress};
+use super::log_thread::{self, LogQueue, Progress};
 use crate::config::{LogFormat, LogLevel, LogSettings};
 
 /// Set once events have a destination.
@@ -33,7 +36,8 @@ pub struct Logs {
 type Sink<S> = Box<dyn Layer<S> + Send + Sync>;
 
 impl Logs {
-    /// Starts to write events, for as long as the process runs. The first call decides the destination.
+    /// Starts to write events, and panics after them, for as long as the process runs. The first call decides the
+    /// destination.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -43,6 +47,7 @@ impl Logs {
         // Fails only if the process has a subscriber already, which then gets the events.
         let _ = tracing_subscriber::registry().with(level).with(sink).try_init();
         let _ = DESTINATION.set(destination);
+        log_panics();
         Ok(Logs { chosen: settings.level, level: handle })
     }
 
@@ -86,6 +91,35 @@ pub fn end_log() {
     if let Some(destination) = DESTINATION.get() {
         destination.progress.flush();
     }
+}
+
+/// Has panics written by the thread of the log. The process ends then, so the lines that wait for that thread come first.
+fn log_panics() {
+    let write_directly = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if thread::current().name() == Some(log_thread::NAME) {
+            return write_directly(panic);
+        }
+        log_failure(&words_of_panic(panic));
+        end_log();
+    }));
+}
+
+fn words_of_panic(panic: &PanicHookInfo<'_>) -> String {
+    let thread = thread::current();
+    let name = thread.name().unwrap_or("without a name");
+    let place = panic.location().map(|place| format!(" at {place}")).unwrap_or_default();
+    let payload = panic.payload();
+    let constant = payload.downcast_ref::<&str>().copied();
+    let reason = constant.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let reason = reason.unwrap_or("no reason is given");
+    // Captured if RUST_BACKTRACE asks for it.
+    let backtrace = Backtrace::capture();
+    let backtrace = match backtrace.status() {
+        BacktraceStatus::Captured => format!("\n{backtrace}").trim_end().to_owned(),
+        _ => String::new(),
+    };
+    format!("thread {name} panicked{place}: {reason}{backtrace}")
 }
 
 fn filter(level: LogLevel) -> LevelFilter {
@@ -151,4 +185,44 @@ fn leads_to_journal() -> bool {
 fn wants_colours() -> bool {
     let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal() && !is_refused
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Set for the process in which the test's thread panics.
+    const PANICS: &str = "TEST_OF_LOGS_PANICS";
+    const LINES: usize = 500;
+
+    fn log_and_panic() {
+        Logs::start(LogSettings { level: LogLevel::Info, format: LogFormat::Text }).unwrap();
+        // More than a pipe holds.
+        (0..LINES).for_each(|line| tracing::info!(line, "{}", "waits ".repeat(50)));
+        let panics = thread::Builder::new().name(String::from("shard-7")).spawn(panic_at_once);
+        panics.unwrap().join().unwrap_err();
+    }
+
+    fn panic_at_once() {
+        panic!("it cannot go on");
+    }
+
+    #[test]
+    fn a_panic_is_logged_after_the_lines_that_wait() {
+        if std::env::var_os(PANICS).is_some() {
+            return log_and_panic();
+        }
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "service::logs::tests::a_panic_is_logged_after_the_lines_that_wait"]);
+        command.args(["--nocapture", "--test-threads=1"]).env(PANICS, "");
+        let output = command.env_remove("RUST_BACKTRACE").env_remove("RUST_LIB_BACKTRACE").output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.iter().filter(|line| line.contains("waits")).count(), LINES, "{text}");
+        let last = lines.last().unwrap();
+        assert!(last.starts_with("snowbank: thread shard-7 panicked at src/service/logs.rs:"), "{last}");
+        assert!(last.ends_with(": it cannot go on"), "{last}");
+    }
 }

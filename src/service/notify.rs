@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
+use super::log_thread::END_PATIENCE;
 use super::outbox::{Kind, Outbox};
 
 /// The extra time that each message of a slow start or stop asks for.
@@ -75,13 +76,11 @@ impl Notifier {
         self.send(Kind::Status, &[NotifyState::Status(&format!("cannot start: {reason}"))]);
     }
 
-    /// Reports that the daemon stops, which takes at most `within`.
+    /// Reports that the daemon stops, which takes at most `within` before the end of the log.
     pub fn stopping(&self, within: Duration) {
         let status = NotifyState::Status("stopping: answers the requests that have arrived");
-        self.send(
-            Kind::Stopping,
-            &[NotifyState::Stopping, status, extension(within.saturating_add(STOP_MARGIN))],
-        );
+        let longest = within.saturating_add(END_PATIENCE + STOP_MARGIN);
+        self.send(Kind::Stopping, &[NotifyState::Stopping, status, extension(longest)]);
     }
 
     /// Reports that every thread makes progress.

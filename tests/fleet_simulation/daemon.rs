@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowbank::ceiling::{CeilingRule, Grant};
+use snowbank::ceiling::{CeilingRule, Grant, Left};
 use snowbank::clock::{Now, Remembered, StepRule, Wall};
 use snowbank::fleet::{Bound, JoinError, Member, Raised, Want};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
@@ -204,10 +204,7 @@ impl World {
 
     pub(crate) fn stop(&mut self, at: usize) {
         let mut daemon = self.daemons.swap_remove(at);
-        let bound = |(source, position): (usize, Position)| Bound {
-            source,
-            id_bound: daemon.source.numbering().id_bound(position),
-        };
+        let bound = |left: Left| Bound { source: left.source, id_bound: left.id_bound };
         let bounds: Vec<Bound> = daemon.keeper.seal().into_iter().map(bound).collect();
         for bound in &bounds {
             self.machines[daemon.machine].mark(daemon.worker, bound.id_bound);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use snowbank::ceiling::store::Record;
 use snowbank::ceiling::{
-    CeilingRule, Grant, Marked, TakenOver, WorkerLocks, compare, instant_of, lock_workers,
+    CeilingRule, Grant, Left, Marked, TakenOver, WorkerLocks, compare, instant_of, lock_workers,
 };
 use snowbank::clock::{Now, Remembered, Wall};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach};
@@ -188,8 +188,8 @@ impl World {
         // Writers end what they are at first. One that hangs is not waited for, and trims nothing.
         let hangs = !self.storage.under_way.is_empty() && self.rng.bool();
         self.storage.cut_short(&mut self.rng);
-        for (index, cursor) in trims {
-            let id_bound = daemon.keeper.id_bound(index, cursor);
+        for Left { id_bound, .. } in trims {
+            let cursor = daemon.source.numbering().position_from(id_bound);
             daemon.locks.mark_granted(id_bound).expect("they can be marked");
             for writer in (0..self.writers).filter(|_| !hangs) {
                 let failure = self.storage.draw(&mut self.rng);

@@ -1,13 +1,15 @@
 //! Tenants of one source who together ask for more than it yields: greedy ones that always wait for more, large ones that are
 //! promised all that they ask for, modest ones that want less than their share, and those that send many requests at once, as
-//! clients of every door do. For these the shard claims what the whole turn asks for. Ticks' wake-ups come late at random.
+//! clients of every door do. For these the shard claims what the whole turn asks for. Limited ones share the rate of an
+//! identity, which reloads change. Ticks' wake-ups come late at random.
 //!
-//! Nothing is lost and nothing handed out twice. Each promise is kept. Greedy tenants get the same, to a position. Each request
+//! Nothing is lost and nothing handed out twice. Each promise is kept, and no rate exceeded. Greedy tenants get the same, to a position. Each request
 //! for less than a share waits for few ticks, however many the others are and whatever they ask.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowbank::access::Session;
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::numbering::Numbering;
@@ -17,6 +19,7 @@ use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
 use crate::checks::{count_of, interval};
+use crate::rates::{Held, Limited};
 use crate::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS};
 
 /// The end of each life, at which the greedy tenants' waits end.
@@ -31,6 +34,8 @@ const LAYOUTS: [&str; 5] = [
     "time:40,worker:5,sequence:=70;tick=2ms",
     "time:36,worker:5,sequence:=300;tick=10ms",
 ];
+/// The rates of identities: so low that a life uses up their burst.
+const RATES: std::ops::Range<u32> = 5..500;
 /// The most requests that a tenant sends at once.
 const SENT_MAX: usize = 40;
 
@@ -44,6 +49,8 @@ enum Appetite {
     Modest,
     /// Sends many such requests at once at times.
     Pipelining,
+    /// Asks as a modest one does, at the rate of its identity.
+    Limited,
 }
 
 /// A request: its number of IDs, its wait, and whether fewer are welcome.
@@ -54,18 +61,36 @@ struct Tenant {
     /// The requests that it has sent and that were not looked at, the last one first.
     sent: Vec<Ask>,
     waiting: Option<Waiting>,
+    /// The index of its identity, its connection, and its request that waits for the rate.
+    limit: Option<(usize, Session)>,
+    paced: Option<Paced>,
     /// Positions that were claimed for it while it waited.
     waited_for: u64,
 }
 
+/// A request that waits for its identity's rate.
+struct Paced {
+    count: u64,
+    due: BootMicros,
+    held: Held,
+}
+
 struct Waiting {
     id: WaitId,
+    held: Option<Held>,
     count: u64,
     taken: Taken,
     /// The wake-ups since it was admitted.
     wake_ups: usize,
     /// True if a large request waited meanwhile.
     is_beside_promise: bool,
+}
+
+impl Tenant {
+    /// Returns true if none of its requests waits.
+    fn is_served(&self) -> bool {
+        self.waiting.is_none() && self.paced.is_none()
+    }
 }
 
 struct House {
@@ -75,6 +100,7 @@ struct House {
     source: Arc<Source>,
     shards: Vec<Shard>,
     tenants: Vec<Tenant>,
+    identities: Vec<Limited>,
     now: Now,
     end: BootMicros,
     handed_out: Vec<(u64, u64)>,
@@ -113,22 +139,17 @@ impl House {
             Shard::new(index, vec![lane], seed + index as u64, now)
         };
         let shards = (0..SHARDS).map(shard).collect();
-        let mut tenants = Vec::new();
-        let appetites =
-            [(Appetite::Greedy, 30), (Appetite::Large, 4), (Appetite::Modest, 8), (Appetite::Pipelining, 6)];
-        for (appetite, most) in appetites {
-            let count = rng.usize(1..=most);
-            let tenant = || Tenant { appetite, sent: Vec::new(), waiting: None, waited_for: 0 };
-            tenants.extend(std::iter::repeat_with(tenant).take(count));
-        }
-        let end = now.boot.after(Duration::from_micros(LIFE_US as u64));
-        House { seed, rng, numbering, source, shards, tenants, now, end, handed_out: Vec::new() }
+        let identities: Vec<Limited> =
+            (0..rng.usize(1..=2)).map(|_| Limited::new(rng.u32(RATES), now.boot)).collect();
+        let tenants = tenants(&mut rng, &identities, now.boot);
+        let (end, handed_out) = (now.boot.after(Duration::from_micros(LIFE_US as u64)), Vec::new());
+        House { seed, rng, numbering, source, shards, tenants, identities, now, end, handed_out }
     }
 
     /// Sends requests of a tenant that has its replies to all before.
     fn send(&mut self, index: usize, mut asks: Vec<Ask>) {
         let tenant = &mut self.tenants[index];
-        if tenant.waiting.is_none() {
+        if tenant.is_served() {
             asks.reverse();
             tenant.sent = asks;
             self.take_turn(index);
@@ -139,7 +160,7 @@ impl House {
     fn take_turn(&mut self, index: usize) {
         let shard = index % SHARDS;
         self.shards[shard].wake(self.now);
-        while self.tenants[index].waiting.is_none()
+        while self.tenants[index].is_served()
             && let Some(ask) = self.tenants[index].sent.pop()
         {
             self.take(index, ask);
@@ -147,32 +168,83 @@ impl House {
         self.shards[shard].top_up();
     }
 
+    /// Takes a request, if the tenant's rate allows it now.
     fn take(&mut self, index: usize, (count, wait, partial): Ask) {
-        let shard = index % SHARDS;
-        let later = || self.tenants[index].sent.iter().map(|(count, ..)| count).sum();
-        let mut runs = Vec::new();
-        let (lane, rng) = self.shards[shard].lane(0);
-        match lane.take(count, later, rng, &mut runs) {
-            Ok(()) => self.hand_out(index, count, &runs),
-            Err(missing) => {
-                let request = WaitRequest { count: missing, due: self.now.boot.after(wait), partial, shard };
-                let window = lane.window();
-                let (admitted, has_some) = (lane.source().admit(&window, request), !runs.is_empty());
-                match admitted {
-                    Ok(id) => {
-                        let taken = lane.keep(runs);
-                        self.tenants[index].waiting =
-                            Some(Waiting { id, count, taken, wake_ups: 0, is_beside_promise: false });
-                    }
-                    // What a refused request had is skipped; here there is nothing at hand while others wait.
-                    Err(_) => assert!(!has_some, "seed {}: a refused request had some", self.seed),
+        let (now, due) = (self.now.boot, self.now.boot.after(wait));
+        let Some((identity, session)) = &self.tenants[index].limit else {
+            return self.claim(index, (count, due, partial), None);
+        };
+        match self.identities[*identity].reserve(session, (now, due), count) {
+            None => {}
+            Some(held) if held.at() > now => self.tenants[index].paced = Some(Paced { count, due, held }),
+            held => self.claim(index, (count, due, partial), held),
+        }
+    }
+
+    /// Ends waits for rates: the requests draw, or their connections are reset.
+    fn end_paces(&mut self) {
+        let now = self.now.boot;
+        for index in 0..self.tenants.len() {
+            let is_reset = self.rng.u8(..) == 0;
+            let ends = |paced: &mut Paced| is_reset || paced.held.at() <= now;
+            match self.tenants[index].paced.take_if(ends) {
+                None => {}
+                Some(Paced { held, .. }) if held.at() > now => held.give_back(now),
+                Some(Paced { count, due, held }) => {
+                    self.shards[index % SHARDS].wake(self.now);
+                    self.claim(index, (count, due, false), Some(held));
+                    self.take_turn(index);
                 }
             }
         }
     }
 
-    fn hand_out(&mut self, index: usize, count: u64, runs: &[Run]) {
+    /// Reloads a rate at times, and lets a connection take it up.
+    fn reload_at_random(&mut self) {
+        let now = self.now.boot;
+        if self.rng.u8(..100) == 0 {
+            let identity = self.rng.usize(..self.identities.len());
+            self.identities[identity].change(self.rng.u32(RATES), now);
+        }
+        let index = self.rng.usize(..self.tenants.len());
+        if let Some((identity, session)) = &mut self.tenants[index].limit {
+            self.identities[*identity].renew(session, now);
+        }
+    }
+
+    fn claim(&mut self, index: usize, (count, due, partial): (u64, BootMicros, bool), held: Option<Held>) {
+        let shard = index % SHARDS;
+        let later = || self.tenants[index].sent.iter().map(|(count, ..)| count).sum();
+        let mut runs = Vec::new();
+        let (lane, rng) = self.shards[shard].lane(0);
+        match lane.take(count, later, rng, &mut runs) {
+            Ok(()) => self.hand_out(index, (count, held), &runs),
+            Err(missing) => {
+                let request = WaitRequest { count: missing, due, partial, shard };
+                let window = lane.window();
+                let (admitted, has_some) = (lane.source().admit(&window, request), !runs.is_empty());
+                match admitted {
+                    Ok(id) => {
+                        let taken = lane.keep(runs);
+                        let waiting =
+                            Waiting { id, held, count, taken, wake_ups: 0, is_beside_promise: false };
+                        self.tenants[index].waiting = Some(waiting);
+                    }
+                    // What a refused request had is skipped; here there is nothing at hand while others wait.
+                    Err(_) => {
+                        assert!(!has_some, "seed {}: a refused request had some", self.seed);
+                        held.into_iter().for_each(|held| held.give_back(self.now.boot));
+                    }
+                }
+            }
+        }
+    }
+
+    fn hand_out(&mut self, index: usize, (count, held): (u64, Option<Held>), runs: &[Run]) {
         assert_eq!(count_of(runs), count, "seed {}: tenant {index}", self.seed);
+        if let Some((held, (identity, _))) = held.zip(self.tenants[index].limit.as_ref()) {
+            self.identities[*identity].note_drawn(&held, self.now.boot);
+        }
         self.handed_out.extend(runs.iter().map(|run| interval(&self.numbering, run)));
     }
 
@@ -197,7 +269,7 @@ impl House {
         let is_it =
             |tenant: &Tenant| tenant.waiting.as_ref().is_some_and(|waiting| waiting.id == finished.id);
         let index = self.tenants.iter().position(is_it).expect("a tenant waits for it");
-        let Waiting { count, taken, wake_ups, is_beside_promise, .. } =
+        let Waiting { held, count, taken, wake_ups, is_beside_promise, .. } =
             self.tenants[index].waiting.take().expect("it waits");
         let claimed: u64 = finished.spans.iter().map(|span| span.count).sum();
         self.tenants[index].waited_for += claimed;
@@ -207,15 +279,15 @@ impl House {
         let (seed, appetite) = (self.seed, self.tenants[index].appetite);
         assert!(refusal.is_none(), "seed {seed}: {appetite:?} was admitted for {count}: {refusal:?}");
         match appetite {
-            Appetite::Greedy => self.hand_out(index, count_of(&runs), &runs),
-            Appetite::Large => self.hand_out(index, count, &runs),
-            Appetite::Modest | Appetite::Pipelining => {
+            Appetite::Greedy => self.hand_out(index, (count_of(&runs), held), &runs),
+            Appetite::Large => self.hand_out(index, (count, held), &runs),
+            Appetite::Modest | Appetite::Pipelining | Appetite::Limited => {
                 // A promise that needs a tick leaves a sixteenth of it to others.
                 let least_part = if is_beside_promise { 16 } else { 1 };
                 let rotation = 2 * self.tenants.len() / self.numbering.ids_per_tick() as usize;
                 let most = 1 + least_part + rotation;
                 assert!(wake_ups <= most, "seed {seed}: {count} waited for {wake_ups} ticks, {most} at most");
-                self.hand_out(index, count, &runs);
+                self.hand_out(index, (count, held), &runs);
             }
         }
         self.take_turn(index);
@@ -229,7 +301,7 @@ impl House {
         let (rng, second) = (&mut self.rng, Duration::from_secs(1));
         let asks = match self.tenants[index].appetite {
             Appetite::Greedy => return,
-            Appetite::Modest => vec![(rng.u64(1..=share), second, false)],
+            Appetite::Modest | Appetite::Limited => vec![(rng.u64(1..=share), second, false)],
             Appetite::Pipelining => {
                 let count = rng.usize(1..=SENT_MAX);
                 (0..count).map(|_| (rng.u64(1..=share), second, false)).collect()
@@ -263,6 +335,8 @@ impl House {
                 let step = Duration::from_micros(self.rng.u64(1..2_000)).min(wakes_at.since(self.now.boot));
                 self.now = self.now.after(step);
                 if self.now.boot < self.end {
+                    self.reload_at_random();
+                    self.end_paces();
                     self.ask_at_random();
                 }
             }
@@ -286,7 +360,31 @@ impl House {
         let (least, most) = (shares.iter().min(), shares.iter().max());
         let differ = most.zip(least).map_or(0, |(most, least)| most - least);
         assert!(differ <= 1, "seed {seed}: shares of greedy tenants: {shares:?}");
+        for identity in &self.identities {
+            identity.check().unwrap_or_else(|more| panic!("seed {seed}: {more}"));
+        }
     }
+}
+
+/// Some tenants of each appetite.
+fn tenants(rng: &mut fastrand::Rng, identities: &[Limited], now: BootMicros) -> Vec<Tenant> {
+    let mut tenants = Vec::new();
+    let appetites = [
+        (Appetite::Greedy, 30),
+        (Appetite::Large, 4),
+        (Appetite::Modest, 8),
+        (Appetite::Pipelining, 6),
+        (Appetite::Limited, 8),
+    ];
+    for (appetite, most) in appetites {
+        tenants.extend((0..rng.usize(1..=most)).map(|number| {
+            let identity = number % identities.len();
+            let limit =
+                (appetite == Appetite::Limited).then(|| (identity, identities[identity].connect(now)));
+            Tenant { appetite, sent: Vec::new(), waiting: None, limit, paced: None, waited_for: 0 }
+        }));
+    }
+    tenants
 }
 
 /// One life of a house of tenants.

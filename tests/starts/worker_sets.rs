@@ -4,13 +4,15 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use snowbank::clock::{BootMicros, Reading, StepRule};
 use snowbank::config::{self, Overrides, Settings};
 use snowbank::server::simulated::{Ceilings, Place};
-use snowbank_client::layout::UnixMicros;
+use snowbank::source::Source;
+use snowbank_client::layout::{Position, Tick, UnixMicros};
 
 const TICK_US: i64 = 3_600_000_000;
 const STEP_RULE: StepRule =
@@ -57,20 +59,25 @@ fn settings(layout: &str, life: &Life, now: Reading) -> Settings {
     config::load(file, &Overrides::default(), NonZeroUsize::MIN, now.wall).expect("they are right")
 }
 
-/// Lives through one life, and returns its IDs.
-fn live(home: &Path, layout: &str, life: &Life, now: Reading) -> Vec<u64> {
+/// A life that has begun, and its source.
+fn begin(home: &Path, layout: &str, life: &Life, now: Reading) -> (Ceilings, Arc<Source>) {
     let (state, locks) = (home.join("state"), home.join("locks"));
     let place = Place { directory: Some(&state), adopt: false, lock_dir: &locks, boot: "one" };
-    let settings = settings(layout, life, now);
-    let started = Ceilings::start(place, &settings.sources, STEP_RULE, now);
-    let mut ceilings = started.unwrap_or_else(|error| panic!("{life:?} does not start: {error}"));
-    let source = ceilings.keeper.sources().next().expect("one source").clone();
+    let started = Ceilings::start(place, &settings(layout, life, now).sources, STEP_RULE, now);
+    let ceilings = started.unwrap_or_else(|error| panic!("{life:?} does not start: {error}"));
+    let source = Arc::clone(ceilings.keeper.sources().next().expect("one source"));
+    (ceilings, source)
+}
+
+/// Lives through one life, and returns its IDs.
+fn live(home: &Path, layout: &str, life: &Life, now: Reading) -> Vec<u64> {
+    let (mut ceilings, source) = begin(home, layout, life, now);
     let moment = ceilings.keeper.believe(now);
     let mut rng = fastrand::Rng::with_seed(1);
     let mut ids = Vec::new();
     for &count in &life.requests {
         if let Some(from) = source.claim(&source.window(moment), count, &mut rng) {
-            let positions = (from.0..from.0 + count).map(snowbank_client::layout::Position);
+            let positions = (from.0..from.0 + count).map(Position);
             ids.extend(positions.map(|position| source.numbering().id_at(position)));
         }
         for write in ceilings.keeper.look(now).writes {
@@ -101,5 +108,31 @@ proptest! {
                 prop_assert!(seen.insert(id), "{id} came twice: {life:?}");
             }
         }
+    }
+
+    /// Sets that contain earlier ones, and sources that were renamed, too: a life that hands out nothing leaves no trace.
+    #[test]
+    fn sets_that_hand_out_nothing_never_get_ahead_of_the_next_tick(
+        layout in prop::sample::select(LAYOUTS.to_vec()),
+        used in a_life(vec!["orders"], Just(vec![1])),
+        unused in prop::collection::vec(a_life(vec!["orders", "invoices", "users"], Just(Vec::new())), 1..25),
+    ) {
+        let home = tempfile::tempdir().unwrap();
+        let mut highest = live(home.path(), layout, &used, after(0)).into_iter().max();
+        let mut elapsed_s = 0;
+        for life in &unused {
+            elapsed_s += life.pause_s;
+            let now = after(elapsed_s);
+            let (ceilings, source) = begin(home.path(), layout, life, now);
+            let start = source.cursor().expect("not sealed");
+            let (numbering, tick) = (source.numbering(), source.numbering().tick_at(now.wall));
+            // The first start skips a tick, and the ID after its last is of the tick after that for a lower worker ID.
+            prop_assert!(start <= numbering.first_of(Tick(tick.0 + 2)), "{life:?} starts in {:?}", numbering.tick_of(start));
+            prop_assert!(Some(numbering.id_at(start)) > highest, "{life:?} starts below the IDs before");
+            ceilings.stop().expect("the state is trimmed");
+        }
+        let asks = Life { requests: vec![1], ..unused[unused.len() - 1].clone() };
+        highest = highest.max(live(home.path(), layout, &asks, after(elapsed_s)).into_iter().max());
+        prop_assert!(highest.is_some(), "no life hands out an ID");
     }
 }

@@ -1,6 +1,8 @@
 //! Connections that change under load: a new one is opened, and takes the place of an older one once that has its
 //! answers.
 
+use std::io;
+
 use super::Now;
 use super::opener::{Opened, Opener};
 use super::worker::Worker;
@@ -93,11 +95,10 @@ impl Worker<'_> {
             self.meter.connection_opened(now, took);
             churn.ready[index] = Some(stream);
         }
-        self.change_places();
-        Ok(())
+        self.change_places()
     }
 
-    fn change_places(&mut self) {
+    fn change_places(&mut self) -> Result<(), Fault> {
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             if !self.is_leaving(index) || !connection.in_flight.is_empty() || connection.is_dirty() {
@@ -106,14 +107,20 @@ impl Worker<'_> {
             let stream = self.churn.as_mut().and_then(|churn| churn.ready[index].take());
             if let Some(stream) = stream {
                 self.let_go(index);
-                self.replace(index, stream);
+                self.replace(index, stream).map_err(|error| not_watched(&error))?;
             }
         }
+        Ok(())
     }
 }
 
 fn not_opened(reason: &NoTarget) -> Fault {
     Fault::NotOpened { reason: reason.to_string(), is_ours: reason.is_limit_here() }
+}
+
+/// The fault of this machine that leaves a place without a connection.
+fn not_watched(error: &io::Error) -> Fault {
+    Fault::NotOpened { reason: format!("it cannot be watched: {error}"), is_ours: true }
 }
 
 #[cfg(test)]

@@ -123,15 +123,21 @@ impl Meter {
         self.busy_since_ns = now.ns.min(due_ns);
     }
 
-    /// Counts a request in flight that the outage took away.
-    pub(super) fn lost(&mut self, request: &InFlight) {
+    /// Counts a request in flight that the outage took away. One that was due before the outage took at least until its
+    /// begin.
+    pub(super) fn lost(&mut self, request: &InFlight, now: Now) {
         self.counts.lost += 1;
         if request.sent_ns == 0 {
             return;
         }
         self.behind.left();
-        if self.counts_at(request.intended_ns) && !request.excused {
-            self.counts.requests -= 1;
+        if !self.counts_at(request.intended_ns) || request.excused {
+            return;
+        }
+        self.counts.requests -= 1;
+        if let Some(from_ns) = self.outage.and_then(|window| window.begun(now)) {
+            let ns = from_ns.max(request.sent_ns);
+            self.time(request, Now { ns, ..now });
         }
     }
 
@@ -153,6 +159,8 @@ impl Meter {
         request.behind_ns = self.behind.sent(slip_ns);
         if request.excused {
             self.counts.excused += 1;
+        } else if request.intended_ns < self.warm_ns {
+            self.counts.warm_up_requests += 1;
         } else if self.counts_at(request.intended_ns) {
             self.counts.requests += 1;
             if self.is_open_loop {
@@ -178,6 +186,7 @@ impl Meter {
         self.counts.ids += u64::from(request.asked.count);
         self.second.ids += u64::from(request.asked.count);
         self.time(request, now);
+        self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
     }
 
     pub(super) fn refused(&mut self, request: &InFlight, now: Now, code: u16, message: &[u8]) {
@@ -211,7 +220,6 @@ impl Meter {
         let intended_ns = request.intended_ns;
         let sent_ns = if self.is_open_loop { request.sent_ns } else { intended_ns };
         self.counts.disturbed.note(Slow { intended_ns, sent_ns, received_ns: now.ns, target_ns });
-        self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
     }
 
     /// Puts the answers that are not in the histograms into them.

@@ -1,12 +1,15 @@
 //! The announced outage, as one thread sees it: connections end, and are opened again.
 
+use std::io;
+
 use rustix::event::epoll;
+use rustix::fd::OwnedFd;
 use snowbank_client::protocol::ErrorCode;
 
 use super::connection::Connection;
 use super::opener::{Opened, Opener};
 use super::worker::Worker;
-use super::{Now, RECOVERY_TIMEOUT};
+use super::{Message, Now, RECOVERY_TIMEOUT};
 use crate::measure::Fault;
 use crate::target::Stream;
 
@@ -44,9 +47,9 @@ impl Worker<'_> {
 
     /// Drops a connection that has ended, and the requests in flight on it.
     pub(super) fn let_go(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
+        let (connection, now) = (&mut self.connections[index], self.shared.now());
         for request in connection.in_flight.drain(..) {
-            self.meter.lost(&request);
+            self.meter.lost(&request, now);
         }
         // Fails only for a socket that is not watched.
         let _ = epoll::delete(&self.epoll, &connection.stream);
@@ -94,7 +97,8 @@ impl Worker<'_> {
         let opener = self.opener.get_or_insert_with(Opener::start);
         while let Some(Opened { index, stream, .. }) = opener.take() {
             if let (Ok(stream), true) = (stream, self.connections[index].is_down) {
-                replace(&self.epoll, &mut self.connections[index], index, stream);
+                // One that cannot be watched stays down, and is tried again.
+                let _ = replace(&self.epoll, &mut self.connections[index], index, stream);
             }
         }
         if now.ns >= self.retry_ns && opener.pending == 0 {
@@ -108,8 +112,11 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Replaces a connection that has ended by an open one. Returns false if that failed.
-    pub(super) fn replace(&mut self, index: usize, stream: Stream) -> bool {
+    /// Replaces a connection that has ended by an open one.
+    ///
+    /// # Errors
+    /// The system does not watch it. The place stays without a connection.
+    pub(super) fn replace(&mut self, index: usize, stream: Stream) -> io::Result<()> {
         replace(&self.epoll, &mut self.connections[index], index, stream)
     }
 
@@ -124,17 +131,48 @@ impl Worker<'_> {
         };
         if (window.is_down() || !is_announced) && self.connections.iter().all(is_back) {
             self.meter.recovered(now);
+            self.hand_over_reopened();
+        }
+    }
+
+    /// Hands over a connection to each target that ended some, so that its process is found.
+    fn hand_over_reopened(&self) {
+        for peer in 0..self.shared.peers.len() {
+            let reopened = self.connections.iter().find(|one| one.peer == peer && one.is_reopened);
+            // Without it, the process counts as another program.
+            if let Some(Ok(socket)) = reopened.map(|one| one.stream.socket()) {
+                let _ = self.to.send(Message::Reopened { peer, socket });
+            }
         }
     }
 }
 
-fn replace(epoll: &rustix::fd::OwnedFd, place: &mut Connection, index: usize, stream: Stream) -> bool {
-    let data = epoll::EventData::new_u64(index as u64);
-    let watched =
-        stream.set_nonblocking().is_ok() && epoll::add(epoll, &stream, data, epoll::EventFlags::IN).is_ok();
-    if watched {
-        *place = Connection::new(stream, place.peer);
-        place.is_reopened = true;
+fn replace(epoll: &OwnedFd, place: &mut Connection, index: usize, stream: Stream) -> io::Result<()> {
+    stream.set_nonblocking()?;
+    epoll::add(epoll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
+    *place = Connection::new(stream, place.peer);
+    place.is_reopened = true;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_cannot_be_watched_takes_no_place() {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
+        let (first, second) = UnixStream::pair().expect("a connection");
+        let mut place = Connection::new(Stream::Unix(first), 0);
+        // The kernel watches no file.
+        let file = tempfile::tempfile().expect("a file");
+        let unwatchable = Stream::Tcp(TcpStream::from(OwnedFd::from(file)));
+        replace(&epoll, &mut place, 0, unwatchable).expect_err("no socket");
+        assert!(!place.is_reopened);
+        replace(&epoll, &mut place, 0, Stream::Unix(second)).expect("a socket");
+        assert!(place.is_reopened);
     }
-    watched
 }

@@ -97,7 +97,7 @@ impl Worker<'_> {
             return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
         }
         if self.is_excused(index, code, now) {
-            self.meter.lost(request);
+            self.meter.lost(request, now);
         } else {
             self.meter.refused(request, now, code, words);
         }

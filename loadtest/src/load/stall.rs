@@ -163,7 +163,8 @@ impl Worker<'_> {
         match stalling.reopening.as_ref().map(Receiver::try_recv) {
             Some(Ok(stream)) => {
                 stalling.reopening = None;
-                self.replace(STALLED, stream);
+                // One that cannot be watched stays down, and is opened again.
+                let _ = self.replace(STALLED, stream);
             }
             Some(Err(TryRecvError::Empty)) => {}
             // Not begun, or it failed: try again until the time limit.

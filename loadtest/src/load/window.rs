@@ -43,6 +43,11 @@ impl Window {
             }
     }
 
+    /// Returns its begin once that is past.
+    pub(super) fn begun(&self, now: Now) -> Option<u64> {
+        (now.ns >= self.from_ns).then_some(self.from_ns)
+    }
+
     /// Returns true if it was announced on the command line.
     pub(super) fn is_announced(&self) -> bool {
         self.announced_ns.is_some()

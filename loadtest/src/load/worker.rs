@@ -46,7 +46,7 @@ const MAX_SENDS_PER_TURN: usize = 1_024;
 pub(super) struct Worker<'a> {
     pub(super) task: Task,
     pub(super) shared: &'a Shared,
-    to: &'a SyncSender<Message>,
+    pub(super) to: &'a SyncSender<Message>,
     pub(super) connections: Vec<Connection>,
     pub(super) epoll: OwnedFd,
     random: fastrand::Rng,

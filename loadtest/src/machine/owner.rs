@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The state of an established connection in /proc/net/tcp.
 const ESTABLISHED: &str = "01";
@@ -39,17 +40,56 @@ impl Owner {
         Some(name.trim_end().to_owned())
     }
 
-    /// Returns false if the target may use this machine's cores unseen.
-    pub(crate) fn is_known(self) -> bool {
-        self != Self::Unknown
-    }
-
     /// Returns the number of its process, if that is on this machine.
     pub(crate) fn process(self) -> Option<u32> {
         match self {
             Self::Process(process) => Some(process),
             Self::Remote | Self::Unknown => None,
         }
+    }
+}
+
+/// The owners of all targets. A target that is restarted gets another one.
+#[derive(Debug, Clone)]
+pub(crate) struct Owners(Arc<Mutex<Known>>);
+
+/// Owners at one instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// By target.
+    pub(crate) all: Vec<Owner>,
+    /// The number of times that one of them changed.
+    pub(crate) changes: u64,
+}
+
+impl Owners {
+    /// Takes the owners in the order of their targets.
+    pub(crate) fn new(all: Vec<Owner>) -> Self {
+        Self(Arc::new(Mutex::new(Known { all, changes: 0 })))
+    }
+
+    /// Returns those of this instant.
+    pub(crate) fn now(&self) -> Known {
+        self.lock().clone()
+    }
+
+    /// Notes the owner that a target has now.
+    pub(crate) fn set(&self, target: usize, owner: Owner) {
+        let mut known = self.lock();
+        if std::mem::replace(&mut known.all[target], owner) != owner {
+            known.changes += 1;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// Returns false if a target may use this machine's cores unseen.
+    pub(crate) fn are_known(&self) -> bool {
+        self.all.iter().all(|owner| *owner != Owner::Unknown)
     }
 }
 
@@ -94,6 +134,15 @@ mod tests {
         assert_eq!(Owner::of_tcp(ours, theirs), Owner::Unknown, "nobody has accepted it");
         let _accepted = listener.accept().expect("a connection");
         assert_eq!(Owner::of_tcp(ours, theirs), Owner::Process(std::process::id()));
+    }
+
+    #[test]
+    fn an_owner_that_changes_is_counted() {
+        let owners = Owners::new(vec![Owner::Remote, Owner::Process(7)]);
+        owners.set(1, Owner::Process(7));
+        assert_eq!(owners.now().changes, 0);
+        owners.set(1, Owner::Unknown);
+        assert_eq!((owners.now().changes, owners.now().are_known()), (1, false));
     }
 
     #[test]

@@ -12,7 +12,9 @@ use std::os::unix::fs::FileExt;
 
 use super::LONGEST_STOP_NS;
 use super::cores::Cores;
+#[cfg(test)]
 use super::owner::Owner;
+use super::owner::{Known, Owners};
 use super::stalls::{MIN_STALL_NS, Stall, StallSum, Stalls};
 
 /// The name of the threads that carry the load.
@@ -31,7 +33,9 @@ const EXCUSED_SHARE: f64 = 0.25;
 /// The threads whose waits count.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    owners: Vec<Owner>,
+    owners: Owners,
+    /// Those of the last look.
+    owners_then: Known,
     known: BTreeMap<u32, Thread>,
     refreshed_ns: Option<u64>,
     /// Ascending.
@@ -90,8 +94,9 @@ pub(crate) struct OwnWaits {
 
 impl Threads {
     /// Takes the owners of the targets' sockets; the generator is this process.
-    pub(crate) fn new(owners: Vec<Owner>) -> Self {
+    pub(crate) fn new(owners: Owners) -> Self {
         Self {
+            owners_then: owners.now(),
             owners,
             known: BTreeMap::new(),
             refreshed_ns: None,
@@ -101,12 +106,6 @@ impl Threads {
             by_target: StallSum::default(),
             by_generator: StallSum::default(),
         }
-    }
-
-    /// Follows the target to another process.
-    pub(super) fn follow(&mut self, owners: Vec<Owner>) {
-        self.owners = owners;
-        self.refreshed_ns = None;
     }
 
     /// Returns the largest share of a core that one thread of the target used, if it is on this machine.
@@ -125,7 +124,10 @@ impl Threads {
 
     /// Reads every thread, and notes the waits that something else caused.
     pub(super) fn look(&mut self, now_ns: u64, stalls: &Stalls) {
-        if self.refreshed_ns.is_none_or(|at_ns| now_ns >= at_ns + REFRESH_NS) {
+        let owners = self.owners.now();
+        let is_other = owners != self.owners_then;
+        self.owners_then = owners;
+        if is_other || self.refreshed_ns.is_none_or(|at_ns| now_ns >= at_ns + REFRESH_NS) {
             self.refreshed_ns = Some(now_ns);
             self.refresh(now_ns);
         }
@@ -165,7 +167,7 @@ impl Threads {
             return Causes::default();
         };
         let length_ns = end.at_ns.saturating_sub(begin.at_ns);
-        if self.owners.iter().any(|owner| !owner.is_known()) || length_ns == 0 {
+        if !self.owners_then.are_known() || length_ns == 0 {
             return Causes::default();
         }
         let share = |from_ns: u64, until_ns: u64| until_ns.saturating_sub(from_ns) as f64 / length_ns as f64;
@@ -198,7 +200,7 @@ impl Threads {
     /// Returns a record without threads, for [`simulate`](Self::simulate).
     #[cfg(test)]
     pub(crate) fn simulated() -> Self {
-        Self { cores: Cores::default(), ..Self::new(vec![Owner::Process(1)]) }
+        Self { cores: Cores::default(), ..Self::new(Owners::new(vec![Owner::Process(1)])) }
     }
 
     /// Looks at simulated threads: the instant, both processor times until then, and the waits since the last.
@@ -218,7 +220,7 @@ impl Threads {
 
     fn refresh(&mut self, now_ns: u64) {
         let mut present = BTreeMap::new();
-        let targets = self.owners.iter().filter_map(|owner| owner.process());
+        let targets = self.owners_then.all.iter().filter_map(|owner| owner.process());
         for (process, is_target) in
             [(std::process::id(), false)].into_iter().chain(targets.map(|id| (id, true)))
         {
@@ -284,7 +286,7 @@ mod tests {
 
     /// Looks every 4 ms for 100 ms at threads that use this share of a core.
     fn threads(generator: f64, target: f64) -> Threads {
-        let mut threads = Threads::new(vec![Owner::Process(1)]);
+        let mut threads = Threads::new(Owners::new(vec![Owner::Process(1)]));
         let look = |number: u64| {
             let at_ns = number * 4_000_000;
             let of = |share: f64| (share * at_ns as f64) as u64;
@@ -305,13 +307,28 @@ mod tests {
         assert_eq!(causes_ms(0.25, 0.5), [25, 50, 25]);
         assert_eq!(causes_ms(0.0, 1.0), [0, 100, 0]);
         assert_eq!(causes_ms(0.5, 1.5), [0, 75, 25], "on two cores");
-        let unknown = Threads { owners: vec![Owner::Unknown], ..threads(0.0, 0.0) };
+        let unknown = Known { all: vec![Owner::Unknown], changes: 1 };
+        let unknown = Threads { owners_then: unknown, ..threads(0.0, 0.0) };
         assert_eq!(unknown.causes(60_000_000, 10_000_000), Causes::default());
     }
 
     #[test]
+    fn the_process_that_a_target_has_after_a_restart_is_read() {
+        let owners = Owners::new(vec![Owner::Remote]);
+        let (mut threads, stalls) = (Threads::new(owners.clone()), Stalls::default());
+        threads.look(1, &stalls);
+        let is_of_target = |threads: &Threads| threads.known.values().any(|thread| thread.is_target);
+        assert!(!is_of_target(&threads));
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("it starts");
+        owners.set(0, Owner::Process(other.id()));
+        threads.look(2, &stalls);
+        assert!(is_of_target(&threads));
+        other.kill().and_then(|()| other.wait()).expect("it ends");
+    }
+
+    #[test]
     fn the_threads_of_a_process_are_read() {
-        let mut threads = Threads::new(vec![Owner::Remote]);
+        let mut threads = Threads::new(Owners::new(vec![Owner::Remote]));
         let (stalls, begun) = (Stalls::default(), std::time::Instant::now());
         threads.look(1, &stalls);
         while threads.looks.back().is_none_or(|look| look.ran.generator_ns == 0) {

@@ -136,6 +136,7 @@ impl<'a> Collector<'a> {
                 self.reached[thread] = number + 1;
                 self.pending.entry(number).or_default().merge(&second);
             }
+            Message::Reopened { peer, socket } => self.target.owners.set(peer, socket.owner()),
             Message::Done { thread, counts, fault } => {
                 self.running -= 1;
                 self.reached[thread] = u64::MAX;
@@ -160,7 +161,7 @@ impl<'a> Collector<'a> {
         self.is_outage_begun = true;
         let Some(daemon) = &mut self.target.daemon else { return };
         let restarted = daemon.restart(ending);
-        self.target.watch.follow(vec![Owner::Process(daemon.process())]);
+        self.target.owners.set(0, Owner::Process(daemon.process()));
         if let Err(error) = restarted {
             self.collected.faults.push(Fault::Unreadable(error.to_string()));
             self.stop();

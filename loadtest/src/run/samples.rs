@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::machine::owner::Owner;
+use crate::machine::owner::Owners;
 use crate::machine::processor;
 use crate::measure::SecondFigures;
 use crate::target::{Metrics, Used};
@@ -13,7 +13,7 @@ use crate::target::{Metrics, Used};
 #[derive(Debug)]
 pub(super) enum Of {
     /// Processes of this machine.
-    Processes(Vec<Owner>),
+    Processes(Owners),
     /// Metrics of daemons elsewhere.
     Metrics(Vec<Metrics>),
 }
@@ -23,6 +23,8 @@ pub(super) enum Of {
 struct Sample {
     at: Duration,
     used: Used,
+    /// The number of times that a target had got another process until then.
+    restarts: u64,
 }
 
 /// The figures of a measurement, in order.
@@ -48,7 +50,8 @@ impl Sampler {
                 is_last = stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) || Some(due) == length;
                 let now = Instant::now();
                 if now >= begin {
-                    samples.push(Sample { at: now - begin, used: of.used() });
+                    let (used, restarts) = of.used();
+                    samples.push(Sample { at: now - begin, used, restarts });
                 }
                 // One that took long leaves seconds out.
                 number = (begin.elapsed().as_secs() + 1).max(number + 1);
@@ -67,16 +70,18 @@ impl Sampler {
 }
 
 impl Of {
-    fn used(&self) -> Used {
+    /// Returns the figures of this instant, and the number of restarts until then.
+    fn used(&self) -> (Used, u64) {
         match self {
-            Self::Processes(owners) => sum(owners.iter().map(|owner| {
-                let process = owner.process();
-                Used {
+            Self::Processes(owners) => {
+                let owners = owners.now();
+                let of = |process: Option<u32>| Used {
                     cpu: process.and_then(processor::of_process),
                     memory: process.and_then(processor::memory_of_process),
-                }
-            })),
-            Self::Metrics(all) => sum(all.iter().map(|one| one.read().unwrap_or_default())),
+                };
+                (sum(owners.all.iter().map(|owner| of(owner.process()))), owners.changes)
+            }
+            Self::Metrics(all) => (sum(all.iter().map(|one| one.read().unwrap_or_default())), 0),
         }
     }
 }
@@ -96,7 +101,8 @@ impl Samples {
     pub(super) fn cpu(&self, elapsed: Duration) -> Option<Duration> {
         let (first, last) = (self.0.first()?, self.0.last()?);
         let seen: Vec<Duration> = self.0.iter().filter_map(|sample| sample.used.cpu).collect();
-        let is_one_process = seen.windows(2).all(|pair| pair[0] <= pair[1]);
+        let is_one_process =
+            first.restarts == last.restarts && seen.windows(2).all(|pair| pair[0] <= pair[1]);
         let (used, length) = (last.used.cpu?.checked_sub(first.used.cpu?)?, last.at.saturating_sub(first.at));
         (is_one_process && !length.is_zero())
             .then(|| used.mul_f64(elapsed.as_secs_f64() / length.as_secs_f64()))
@@ -115,7 +121,9 @@ impl Samples {
             let length_s = after.at.saturating_sub(before.at).as_secs_f64();
             let ran =
                 after.used.cpu.zip(before.used.cpu).and_then(|(after, before)| after.checked_sub(before));
-            second.target_cpu_share = ran.filter(|_| length_s > 0.0).map(|ran| ran.as_secs_f64() / length_s);
+            let is_one_process = before.restarts == after.restarts;
+            second.target_cpu_share =
+                ran.filter(|_| length_s > 0.0 && is_one_process).map(|ran| ran.as_secs_f64() / length_s);
             second.target_memory_bytes = after.used.memory;
         }
     }
@@ -130,6 +138,7 @@ mod tests {
         let sample = |&(at_ms, cpu_ms): &(u64, Option<u64>)| Sample {
             at: Duration::from_millis(at_ms),
             used: Used { cpu: cpu_ms.map(Duration::from_millis), memory: Some(at_ms) },
+            restarts: 0,
         };
         Samples(all.iter().map(sample).collect())
     }
@@ -155,5 +164,13 @@ mod tests {
         );
         assert_eq!(samples(&[(0, Some(900)), (1_000, None)]).cpu(Duration::from_secs(1)), None);
         assert_eq!(samples(&[]).cpu(Duration::from_secs(1)), None);
+        let mut restarted = samples(&[(0, Some(100)), (1_000, Some(200)), (2_000, Some(300))]);
+        restarted.0[1..].iter_mut().for_each(|sample| sample.restarts = 1);
+        assert_eq!(restarted.cpu(Duration::from_secs(2)), None, "the other process began at 0");
+        let mut seconds: Vec<_> =
+            (0..2).map(|number| SecondFigures::of(number, &Second::default())).collect();
+        restarted.put_into(&mut seconds);
+        let shares: Vec<_> = seconds.iter().map(|second| second.target_cpu_share).collect();
+        assert_eq!(shares, [None, Some(0.1)]);
     }
 }

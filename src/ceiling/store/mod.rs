@@ -26,7 +26,7 @@ pub use record::{Moment, Record};
 
 use self::file::StateFile;
 use super::identity::{HostIdentity, Owner};
-use super::{Newcomer, StateError, StoreError, TakenOver};
+use super::{Left, Newcomer, StateError, StoreError, TakenOver};
 use crate::numbering::Numbering;
 use snowbank_client::layout::Position;
 
@@ -58,8 +58,6 @@ pub struct DiskStore {
 #[derive(Debug)]
 struct StoredSource {
     record: Record,
-    /// Its first position, unless IDs were handed out up to there. A clean stop that finds nothing claimed leaves it untouched.
-    crashed_at: Option<Position>,
     /// The records that it replaced when it joined. They count again if it is given up.
     replaced: Vec<Record>,
 }
@@ -71,10 +69,8 @@ pub struct FirstRecord<'a> {
     pub name: &'a str,
     /// Its numbering.
     pub numbering: &'a Numbering,
-    /// Its first position; no stored ceiling will be below it.
+    /// Its first position.
     pub start: Position,
-    /// True if a clean stop left it: IDs were handed out up to there.
-    pub is_clean: bool,
     /// True if a fleet's coordinator lent its worker IDs.
     pub is_lent: bool,
     /// A bound above all that was granted under those that one lent to this state before.
@@ -91,17 +87,17 @@ impl DiskStore {
         owner: &Owner,
         host: &HostIdentity,
     ) -> Self {
-        let sources = starts.into_iter().map(
-            |FirstRecord { name, numbering, start, is_clean, is_lent, lent_bound }| StoredSource {
-                record: Record {
-                    lent: is_lent,
-                    lent_bound: lent_bound.or(is_lent.then_some(0)),
-                    ..Record::new(name, numbering, start, owner, host)
-                },
-                crashed_at: (!is_clean).then_some(start),
-                replaced: Vec::new(),
-            },
-        );
+        let sources =
+            starts.into_iter().map(|FirstRecord { name, numbering, start, is_lent, lent_bound }| {
+                StoredSource {
+                    record: Record {
+                        lent: is_lent,
+                        lent_bound: lent_bound.or(is_lent.then_some(0)),
+                        ..Record::new(name, numbering, start, owner, host)
+                    },
+                    replaced: Vec::new(),
+                }
+            });
         let file = StateFile::of(directory.path());
         let retired = retired.into_iter().map(|record| Record { retired: true, ..record }).collect();
         let (owner, host) = (owner.clone(), host.clone());
@@ -142,14 +138,13 @@ impl DiskStore {
     /// a start must not find an older one in a record that did not change.
     fn store(
         &mut self,
-        changes: &[(usize, Position)],
+        changes: impl IntoIterator<Item = (usize, impl FnOnce(&Record) -> Record)>,
         wall_minus_boot_us: i64,
-        change: impl Fn(&StoredSource, Position) -> Record,
     ) -> Result<(), StoreError> {
         let mut records: Vec<Record> = self.sources.iter().map(|source| source.record.clone()).collect();
-        for &(index, position) in changes {
-            if let Some(source) = self.sources.get(index) {
-                records[index] = change(source, position);
+        for (index, change) in changes {
+            if let Some(record) = records.get_mut(index) {
+                *record = change(record);
             }
         }
         let (mut retired, mut let_go) = (self.retired.clone(), self.let_go.clone());
@@ -185,7 +180,7 @@ impl DiskStore {
             let Newcomer { name, numbering, ceiling } = *newcomer;
             let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
             let record = Record { wall_minus_boot_us, id_minus_boot_us, ..record };
-            StoredSource { record, crashed_at: None, replaced: Vec::new() }
+            StoredSource { record, replaced: Vec::new() }
         };
         let mut joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
         // The last record of a key counts, and a newcomer's ceiling is above the stored one.
@@ -209,10 +204,15 @@ impl DiskStore {
     /// # Errors
     /// The ceilings may not be durable. The caller continues under the old ones and tries again.
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(raises, wall_minus_boot_us, |StoredSource { record, .. }, ceiling| {
-            let record = record.at(ceiling.max(record.ceiling));
-            Record { clean: false, untouched: false, ..record }
-        })
+        let raised = |&(index, ceiling): &(usize, Position)| {
+            let raise = move |record: &Record| Record {
+                clean: false,
+                untouched: false,
+                ..record.at(ceiling.max(record.ceiling))
+            };
+            (index, raise)
+        };
+        self.store(raises.iter().map(raised), wall_minus_boot_us)
     }
 
     /// Makes every later write record how far ID time − boot may be until the next one, in microseconds.
@@ -229,17 +229,21 @@ impl DiskStore {
         }
     }
 
-    /// Lowers the ceilings to the first positions never claimed, at a clean stop. Nothing may be claimed after this call,
+    /// Lowers the ceilings to the first IDs that were not handed out, at a clean stop. Nothing may be claimed after this call,
     /// even if it fails. `wall_minus_boot_us` is as for [`raise`](DiskStore::raise).
     ///
     /// # Errors
     /// The lower ceilings may not be durable; then the old ones may stand.
-    pub fn trim(&mut self, trims: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(trims, wall_minus_boot_us, |StoredSource { record, crashed_at, .. }, cursor| Record {
-            clean: true,
-            untouched: crashed_at.is_some_and(|crashed_at| cursor <= crashed_at),
-            ..record.at(cursor)
-        })
+    pub fn trim(&mut self, trims: &[Left], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        let trimmed = |&left: &Left| {
+            let trim = move |record: &Record| Record {
+                clean: true,
+                untouched: left.is_untouched,
+                ..record.below(left.id_bound)
+            };
+            (left.source, trim)
+        };
+        self.store(trims.iter().map(trimmed), wall_minus_boot_us)
     }
 
     /// Checks that the stored ceilings are still this process's alone. Cheap: about once a second, and around each write.

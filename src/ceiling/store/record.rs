@@ -12,7 +12,8 @@ use snowbank_client::layout::{Position, Tick, UnixMicros};
 
 /// The ceiling of one source and what it means: all IDs that were ever handed out under it are below `id_bound`.
 ///
-/// Invariant: `id_bound` is the bound of `ceiling` in the numbering; the file's reader checks it.
+/// Invariant: `ceiling` is the first position whose ID is at least `id_bound`; the file's reader checks it. The bound may
+/// lie between the IDs of two positions, if a clean stop left what other worker IDs had left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Line", into = "Line")]
 pub struct Record {
@@ -232,6 +233,11 @@ impl Record {
         Record { ceiling, id_bound: self.numbering.id_bound(ceiling), ..self.clone() }
     }
 
+    /// Returns the same record with the ceiling that this bound of IDs has.
+    pub fn below(&self, id_bound: u64) -> Self {
+        Record { ceiling: self.numbering.position_from(id_bound), id_bound, ..self.clone() }
+    }
+
     /// Returns its key in the file: there is one record for each name, layout and set of worker IDs, and one for each name of
     /// a ticket counter.
     pub fn key(&self) -> String {
@@ -296,7 +302,7 @@ impl Record {
     /// # Errors
     /// In words, what contradicts what.
     pub fn check(&self) -> Result<(), String> {
-        if self.numbering.id_bound(self.ceiling) == self.id_bound {
+        if self.numbering.position_from(self.id_bound) == self.ceiling {
             Ok(())
         } else {
             Err(format!(

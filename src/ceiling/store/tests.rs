@@ -38,7 +38,12 @@ fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
 }
 
 fn first_record(numbering: &Numbering, start: Position) -> FirstRecord<'_> {
-    FirstRecord { name: "orders", numbering, start, is_clean: false, is_lent: false, lent_bound: None }
+    FirstRecord { name: "orders", numbering, start, is_lent: false, lent_bound: None }
+}
+
+/// A stop that leaves the first source at this position.
+fn left(numbering: &Numbering, at: Position) -> [Left; 1] {
+    [Left { source: 0, id_bound: numbering.id_bound(at), is_untouched: false }]
 }
 
 fn open(path: &Path, numbering: &Numbering, start: Position) -> DiskStore {
@@ -62,12 +67,19 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     assert_eq!((stored[0].ceiling, stored[0].clean), (Position(900), false), "a ceiling never sinks");
     assert_eq!(stored[0].wall_minus_boot_us, 9);
     assert_eq!(stored[0].id_bound, numbering.id_at(Position(900)));
-    store.trim(&[(0, Position(123))], 10).unwrap();
+    store.trim(&left(&numbering, Position(123)), 10).unwrap();
     let stored = read(directory.path()).unwrap();
     assert_eq!((stored[0].ceiling, stored[0].clean), (Position(123), true));
     assert_eq!(stored[0].wall_minus_boot_us, 10, "what was believed at the stop");
-    store.trim(&[(0, Position(100))], 10).unwrap();
-    assert!(!read(directory.path()).unwrap()[0].ends_at_a_claim(), "nothing was claimed since the crash");
+    let between = numbering.id_bound(Position(4_096)) - 1;
+    store.trim(&[Left { source: 0, id_bound: between, is_untouched: true }], 10).unwrap();
+    let stored = read(directory.path()).unwrap();
+    assert!(!stored[0].ends_at_a_claim(), "nothing was claimed since the crash");
+    assert_eq!(
+        (stored[0].ceiling, stored[0].id_bound),
+        (Position(4_096), between),
+        "another worker ID's bound"
+    );
 }
 
 #[test]
@@ -310,7 +322,7 @@ fn a_record_that_was_let_go_stays_until_its_sources_own_is_as_high() {
     assert_eq!(stored(), [seven.clone(), three.clone(), nine.clone()], "it binds the order of IDs");
     store.raise(&[(0, at(&numbering, 5_001))], 0).unwrap();
     assert_eq!(stored(), [seven.clone(), three.clone()]);
-    store.trim(&[(0, at(&numbering, 4_000))], 0).unwrap();
+    store.trim(&left(&numbering, at(&numbering, 4_000)), 0).unwrap();
     assert_eq!(stored(), [seven, three, nine], "a stop that left the source lower brings it back");
 }
 

@@ -42,12 +42,11 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let path = arguments.directory.path()?;
     let lock_dir = &arguments.locks.lock_dir;
-    let found = read(&path, lock_dir)?;
+    let Snapshot { holder, found } = read(&path, lock_dir)?;
     let (now, here) = (clock::os::read().wall, HostIdentity::here());
     let records: Vec<Record> = found.iter().map(|found| found.record.clone()).collect();
     let shown = found.iter().map(|found| Shown::of(found, &records, now, &here));
     let sources: Vec<Shown<'_>> = shown.collect();
-    let holder = store::holder(&path);
     let mut answer = Vec::new();
     if arguments.json {
         let (state_dir, lock_dir) = (path.display().to_string(), lock_dir.display().to_string());
@@ -67,10 +66,18 @@ struct Found {
     seen: Vec<Seen>,
 }
 
-/// Reads the records and their marks at one moment. A mark compared with a ceiling from before its raise would seem to lie
-/// beyond it.
-fn read(path: &Path, lock_dir: &Path) -> Result<Vec<Found>, Failure> {
-    let mut records = store::read(path).map_err(Failure::no)?;
+/// A state at one moment.
+struct Snapshot {
+    /// The daemon that uses it, as [`store::holder`] names it.
+    holder: Option<String>,
+    found: Vec<Found>,
+}
+
+/// Reads the records, their marks and the holder at one moment. A mark compared with a ceiling from before its raise would
+/// seem to lie beyond it, and the ceiling of a daemon that has stopped meanwhile would seem to be left by a crash.
+fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
+    let look = || Ok::<_, Failure>((store::holder(path), store::read(path).map_err(Failure::no)?));
+    let (mut holder, mut records) = look()?;
     for _ in 0..ATTEMPTS {
         if records.is_empty() {
             return Err(no_state(path));
@@ -78,11 +85,11 @@ fn read(path: &Path, lock_dir: &Path) -> Result<Vec<Found>, Failure> {
         let find =
             |record: &Record| Found { record: record.clone(), seen: survey(lock_dir, &record.numbering) };
         let found: Vec<Found> = records.iter().map(find).collect();
-        let again = store::read(path).map_err(Failure::no)?;
-        if again == records {
-            return Ok(found);
+        let again = look()?;
+        if again == (holder, records) {
+            return Ok(Snapshot { holder: again.0, found });
         }
-        records = again;
+        (holder, records) = again;
     }
     Err(Failure::no(format_args!(
         "the state in {} changed at each of {ATTEMPTS} readings; try again",

@@ -44,7 +44,7 @@ fn claim_at(world: &World, reading: Reading, count: u64) -> Option<Position> {
 fn a_ticket_counter_is_sealed_before_it_is_trimmed() {
     let mut world = world();
     assert_eq!(claim(&world, 7), Some(Position(0)));
-    assert_eq!(world.keeper.seal(), [(0, Position(7))]);
+    assert_eq!(world.keeper.seal(), [Left { source: 0, id_bound: 8, is_untouched: false }]);
     assert_eq!(claim(&world, 1), None, "nothing is claimed above what is stored now");
 }
 

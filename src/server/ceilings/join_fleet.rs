@@ -12,6 +12,10 @@ use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
+/// The reason why the state's own numbers need the coordinator after a jump of the clocks.
+const AFTER_A_JUMP: &str = "the wall clock stands, was set, or the machine was restored from a snapshot since this state was \
+                            last written, so only the coordinator knows whether they are still its own";
+
 /// The machine and the state as a start finds them.
 #[derive(Clone, Copy)]
 pub(crate) struct Here<'a> {
@@ -151,6 +155,7 @@ impl Joined {
         reason: String,
     ) -> Result<Taken, StartError> {
         let has_jumped = here.found.has_jumped(here.reading);
+        let reason = if has_jumped { format!("{reason}; {AFTER_A_JUMP}") } else { reason };
         let resumed = if has_jumped { None } else { self.member.resume_unseen(want, own) };
         let effect = if resumed.is_some() { "goes on" } else { "waits, and hands out nothing," };
         let Some(taken) = resumed.or_else(|| self.member.wait_for(want, own, is_lent)) else {

@@ -271,20 +271,19 @@ impl Ceilings {
     /// # Errors
     /// The ceilings could not be trimmed. The next start begins above the old ones.
     pub(crate) fn seal_and_trim(mut self) -> Result<(), StoreError> {
-        let trims = self.keeper.seal();
+        let sources = self.keeper.seal();
         // The locks may have been lost since the last look.
         let is_lost = self.keeper.lost().is_some() || self.worker_ids.still_ours().is_err();
         // The marks are lowered first, because a mark must never be above the state. Nothing above the cursor was handed
         // out.
-        let marked = trims.iter().filter(|_| !is_lost).try_for_each(|&(index, cursor)| {
-            self.worker_ids.mark(index, self.keeper.id_bound(index, cursor))
-        });
-        let bounds = trims.iter();
-        let bounds = bounds
-            .map(|&(source, cursor)| Bound { source, id_bound: self.keeper.id_bound(source, cursor) })
-            .collect();
+        let marked = sources
+            .iter()
+            .filter(|_| !is_lost)
+            .try_for_each(|left| self.worker_ids.mark(left.source, left.id_bound));
+        let bounds =
+            sources.iter().map(|left| Bound { source: left.source, id_bound: left.id_bound }).collect();
         let (wall_minus_boot_us, restored) = (self.keeper.wall_minus_boot_us(), self.keeper.restored());
-        let trim = Trim { ceilings: trims, wall_minus_boot_us, restored };
+        let trim = Trim { sources, wall_minus_boot_us, restored };
         let trim = Some(trim).filter(|_| !is_lost && marked.is_ok());
         let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trim));
         marked.map_err(|error| StoreError::new(format!("cannot mark the worker IDs' locks: {error}")))?;

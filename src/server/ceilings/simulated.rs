@@ -127,8 +127,8 @@ impl Ceilings {
     /// The ceilings may not be trimmed.
     pub fn stop(mut self) -> Result<(), StoreError> {
         let trims = self.keeper.seal();
-        for &(index, cursor) in &trims {
-            self.locks[index].mark_granted(self.keeper.id_bound(index, cursor)).expect("the lock is ours");
+        for left in &trims {
+            self.locks[left.source].mark_granted(left.id_bound).expect("the lock is ours");
         }
         let wall_minus_boot_us = self.keeper.wall_minus_boot_us();
         let restored = self.keeper.restored();

@@ -227,9 +227,8 @@ impl Found {
             Some(directory) => {
                 locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
                 let starts = settings.iter().zip(numberings).zip(&positions);
-                let starts = starts.map(|((source, numbering), start)| {
-                    start.as_first_record(source, numbering, &self.records)
-                });
+                let starts = starts
+                    .map(|((source, numbering), start)| start.as_record(source, numbering, &self.records));
                 let store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
                 let mut store = store.letting_go(kept_for_order);
                 // They bind sources that join.
@@ -288,8 +287,7 @@ impl Found {
             start = start.max(floor);
             let is_lent = settings.is_lent();
             notes.extend(self.start_above_marks((claimant, &rule, is_lent), &mut start, locks, now)?);
-            let source = (claimant.name, claimant.numbering);
-            positions.push(FirstPosition::of(start, guard, source, &self.records, &locks.marks()?));
+            positions.push(FirstPosition::of(start, claimant.numbering, &self.records, &locks.marks()?));
         }
         retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
         let let_go = retired.extract_if(.., |record| fleet.held.contains(&record.key())).collect();
@@ -322,7 +320,8 @@ fn manage(
     if numbering.is_ticket() {
         let (name, grant) = (settings.name.clone(), Grant::new(Position(0)));
         let source = Source::new(name, numbering, Rules::OF_TICKETS, grant, start.position, now);
-        return ManagedSource::new(Arc::new(source), rule, start.position, now);
+        let managed = ManagedSource::new(Arc::new(source), rule, start.position, now);
+        return managed.following(start.id_bound, start.is_clean);
     }
     let rules = Rules {
         burst_window: settings.burst_window,
@@ -335,7 +334,7 @@ fn manage(
     let source = Source::new(settings.name.clone(), numbering, rules, grant, position, now);
     // Without a stored state, another start in this tick would catch up from the same position.
     let source = if is_kept { source } else { source.begins_with_the_clock() };
-    ManagedSource::new(Arc::new(source), rule, position, now).leaving(start.unclaimed)
+    ManagedSource::new(Arc::new(source), rule, position, now).following(start.id_bound, start.is_clean)
 }
 
 #[cfg(test)]

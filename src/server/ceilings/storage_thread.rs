@@ -13,10 +13,9 @@ use std::sync::Arc;
 
 use super::job_thread::JobThread;
 use crate::ceiling::store::DiskStore;
-use crate::ceiling::{Newcomer, StoreError, TakenOver};
+use crate::ceiling::{Left, Newcomer, StoreError, TakenOver};
 use crate::keeper::{Outcome, Write};
 use crate::source::Source;
-use snowbank_client::layout::Position;
 
 /// One thing to do.
 #[derive(Debug)]
@@ -29,10 +28,10 @@ enum Job {
     Look,
 }
 
-/// The ceilings that a clean stop leaves, by their sources' index, and wall − boot as it is believed then.
+/// The bounds that a clean stop leaves, and wall − boot as it is believed then.
 #[derive(Debug)]
 pub(super) struct Trim {
-    pub(super) ceilings: Vec<(usize, Position)>,
+    pub(super) sources: Vec<Left>,
     pub(super) wall_minus_boot_us: i64,
     /// The sources whose numbers another copy of the machine may hand out.
     pub(super) restored: Vec<usize>,
@@ -117,7 +116,7 @@ fn run(store: &mut DiskStore, job: Job) -> Done {
         Job::Look => Done::Ours,
         Job::Trim(trim) => {
             store.note_restored(&trim.restored);
-            Done::Trimmed(store.trim(&trim.ceilings, trim.wall_minus_boot_us))
+            Done::Trimmed(store.trim(&trim.sources, trim.wall_minus_boot_us))
         }
         Job::Write(write, joining) => {
             let (writer, number) = (write.writer, write.number);
@@ -159,27 +158,20 @@ mod tests {
     use crate::ceiling::store::StateDir;
     use crate::ceiling::{HostIdentity, Owner};
     use crate::numbering::Numbering;
-    use snowbank_client::layout::{Layout, WorkerSet};
+    use snowbank_client::layout::{Layout, Position, WorkerSet};
 
     fn store() -> (TempDir, DiskStore) {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDir::lock(directory.path()).unwrap();
         let numbering = Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap();
         let (name, start) = ("orders", Position(5));
-        let starts = [FirstRecord {
-            name,
-            numbering: &numbering,
-            start,
-            is_clean: true,
-            is_lent: false,
-            lent_bound: None,
-        }];
+        let starts = [FirstRecord { name, numbering: &numbering, start, is_lent: false, lent_bound: None }];
         let store = DiskStore::new(state, starts, Vec::new(), &Owner::new(), &HostIdentity::default());
         (directory, store)
     }
 
-    fn trim(ceilings: Vec<(usize, Position)>) -> Trim {
-        Trim { ceilings, wall_minus_boot_us: 0, restored: Vec::new() }
+    fn trim(sources: Vec<Left>) -> Trim {
+        Trim { sources, wall_minus_boot_us: 0, restored: Vec::new() }
     }
 
     fn take_over(directory: &Path) {
@@ -212,7 +204,8 @@ mod tests {
         let bytes = || fs::read(directory.path().join("ceilings")).unwrap();
         let before = bytes();
         assert!(matches!(run(&mut store, job(11)), Done::Lost(_)));
-        assert!(matches!(run(&mut store, Job::Trim(trim(vec![(0, Position(6))]))), Done::Lost(_)));
+        let left = Left { source: 0, id_bound: 6, is_untouched: false };
+        assert!(matches!(run(&mut store, Job::Trim(trim(vec![left]))), Done::Lost(_)));
         assert_eq!(bytes(), before, "written though another daemon has it");
     }
 

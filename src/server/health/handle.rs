@@ -8,7 +8,8 @@ use crate::admin::Status;
 use crate::server::shared::common::Common;
 
 /// The time for which a stop waits for storage beyond `drain_timeout`. With the defaults and without an admin listener, the
-/// stop ends before the 10 s after which containers are killed. A slower disk costs the next start no more than a kill does.
+/// stop ends before the 10 s after which containers are killed, also if nothing takes its log. A slower disk costs the next
+/// start no more than a kill does.
 pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The times of a stop.
@@ -16,7 +17,7 @@ pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 pub struct StopTimes {
     /// The time for which the daemon keeps serving, so that load balancers notice the stop. `None`: not at all.
     pub drain_delay: Option<Duration>,
-    /// The longest that the stop takes after that, whatever clients and storage do.
+    /// The longest that the stop takes after that, whatever clients and storage do. Then the log ends.
     pub longest: Duration,
 }
 

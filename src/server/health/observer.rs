@@ -20,6 +20,10 @@ const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100
 const UNUSED_PERIOD: Duration = Duration::from_secs(5);
 /// The time for which a check must be better before that is logged. A check that flaps then causes two lines.
 const SETTLED: Duration = Duration::from_secs(5);
+/// The time after the start in which nothing is logged while the sources begin within [`BEGINS_WITHIN_S`]. A source without
+/// a stored state begins with the next tick.
+const BEGINNING_S: f64 = 2.0;
+const BEGINS_WITHIN_S: f64 = 1.0;
 /// The codes of refusals by the daemon. The other codes are mistakes of a client, whose error names them.
 const REFUSALS: [ErrorCode; 4] =
     [ErrorCode::Exhausted, ErrorCode::ClockBehind, ErrorCode::NoCeiling, ErrorCode::ShuttingDown];
@@ -123,9 +127,10 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// Returns a line for each check whose level has changed, and for a change of readiness. A stop has a line of its own.
+    /// Returns a line for each check whose level has changed, and for a change of readiness. A stop has a line of its own,
+    /// and a start none before its first tick.
     fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
-        if status.draining {
+        if status.draining || begins_soon(status) {
             return Vec::new();
         }
         let mut changed: Vec<Vec<&Check>> = Vec::new();
@@ -157,6 +162,12 @@ impl Changes {
         let repeat_after = if check.is_of_load() { LOG_PERIOD } else { Duration::ZERO };
         self.checks.entry(name).or_insert(Logged::OK).should_log(check.level, now, repeat_after)
     }
+}
+
+/// Returns true while the daemon has just started and a source is about to begin.
+fn begins_soon(status: &Status) -> bool {
+    let stands_s = status.sources.iter().map(|source| source.stands_s()).fold(0.0, f64::max);
+    status.uptime_s < BEGINNING_S && stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S
 }
 
 /// Returns the line of a check, or of several sources' equal checks that changed together.
@@ -288,6 +299,16 @@ mod tests {
         assert_eq!(lines[0], "check ceiling of orders is ok again: durable for 2.5 s ahead");
         assert!(lines[1].starts_with("ready again: /readyz answers 200"), "{lines:?}");
         log.quiet_seconds(100, |_| ());
+    }
+
+    #[test]
+    fn a_start_is_judged_from_its_first_tick_on() {
+        for (uptime_s, stands_s, lines) in [(0.1, 0.1, 0), (1.9, 1.0, 0), (0.1, 60.0, 2), (2.0, 0.1, 2)] {
+            let logged = Log::new().second(|status| {
+                (status.uptime_s, status.first_snowflake().stands_s) = (uptime_s, stands_s);
+            });
+            assert_eq!(logged.len(), lines, "{uptime_s}, {stands_s}: {logged:?}");
+        }
     }
 
     #[test]

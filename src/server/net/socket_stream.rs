@@ -40,13 +40,12 @@ impl SocketStream {
         }
     }
 
-    /// Returns true if bytes may have arrived, without a system call. If none have, it wakes the task once they do. TLS may
-    /// have decrypted some before, so there it is always true.
+    /// Returns true if bytes may have arrived, without a system call. If none have, it wakes the task once they do.
     pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
         match self {
             SocketStream::Tcp(stream) => stream.poll_read_ready(cx).is_ready(),
             SocketStream::Unix(stream) => stream.poll_read_ready(cx).is_ready(),
-            SocketStream::Tls(_) => true,
+            SocketStream::Tls(stream) => stream.is_readable(cx),
         }
     }
 

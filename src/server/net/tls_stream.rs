@@ -33,6 +33,12 @@ impl TlsStream {
         Shown { chain, checked_by: self.checked_by }
     }
 
+    /// Works as `SocketStream::is_readable`. Bytes that were decrypted before count too.
+    pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
+        let (socket, session) = self.inner.get_ref();
+        !session.wants_read() || socket.poll_read_ready(cx).is_ready()
+    }
+
     pub(crate) fn has_unsent(&self) -> bool {
         self.inner.get_ref().1.wants_write()
     }
@@ -87,5 +93,69 @@ impl Write for Room<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    use rustls::pki_types::{PrivateKeyDer, ServerName};
+    use rustls::{ClientConfig, RootCertStore, ServerConfig};
+    use snowbank_client::tls::provider;
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+    use tokio::net::TcpListener;
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::*;
+
+    /// Returns both ends of a connection after its handshake.
+    async fn connect() -> (tokio_rustls::client::TlsStream<TcpStream>, TlsStream) {
+        let key = rcgen::generate_simple_self_signed([String::from("localhost")]).expect("a certificate");
+        let (certificate, key) =
+            (key.cert.der().clone(), PrivateKeyDer::try_from(key.signing_key.serialize_der()));
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).expect("a certificate");
+        let server = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let server = server.expect("TLS 1.3").with_no_client_auth();
+        let server = server.with_single_cert(vec![certificate], key.expect("a key")).expect("a pair");
+        let client = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let client = client.expect("TLS 1.3").with_root_certificates(roots).with_no_client_auth();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let socket =
+            TcpStream::connect(listener.local_addr().expect("an address")).await.expect("it listens");
+        let (accepted, _) = listener.accept().await.expect("a connection");
+        let (acceptor, connector) =
+            (TlsAcceptor::from(Arc::new(server)), TlsConnector::from(Arc::new(client)));
+        let name = ServerName::try_from("localhost").expect("a name");
+        let (server, client) = tokio::join!(acceptor.accept(accepted), connector.connect(name, socket));
+        (client.expect("it shakes hands"), TlsStream::new(server.expect("it shakes hands"), 0))
+    }
+
+    #[test]
+    fn a_connection_is_readable_once_bytes_have_come_and_until_they_are_read() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        runtime.block_on(async {
+            let (mut client, mut server) = connect().await;
+            let is_readable =
+                |server: &TlsStream| server.is_readable(&mut Context::from_waker(Waker::noop()));
+            // What the handshake left is no request.
+            poll_fn(|cx| {
+                let _ = Pin::new(&mut server.inner).poll_read(cx, &mut ReadBuf::new(&mut [0; 9]));
+                Poll::Ready(())
+            })
+            .await;
+            assert!(!is_readable(&server), "nothing was sent");
+            client.write_all(b"two").await.expect("it leaves");
+            client.flush().await.expect("it leaves");
+            poll_fn(|cx| if server.is_readable(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+            assert_eq!(server.inner.read_u8().await.expect("a byte"), b't');
+            assert!(is_readable(&server), "decrypted, and not read");
+            assert_eq!(server.inner.read_u16().await.expect("two bytes"), u16::from_be_bytes(*b"wo"));
+            drop(client);
+            poll_fn(|cx| if server.is_readable(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+        });
     }
 }

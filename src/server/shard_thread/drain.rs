@@ -53,8 +53,7 @@ async fn all_drained(thread: &ThreadState) {
 
 fn refuse_waits(thread: &ThreadState) {
     let turn = &mut *thread.turn.borrow_mut();
-    thread.waits_end.notify_waiters();
-    thread.refuses_all.set(true);
+    thread.refuses_all.set();
     let live_config = thread.live_config.borrow();
     for ((source, id), waiter) in turn.waiters.drain() {
         // Fails when the connection is gone.

@@ -284,7 +284,7 @@ impl Paced {
     /// Waits until the rate allows the IDs, or until the stop refuses what still waits.
     pub(super) async fn over(&self, thread: &ThreadState) {
         let left = self.at.since(clock::os::boot());
-        let _ = tokio::time::timeout(left, thread.waits_end.notified()).await;
+        let _ = tokio::time::timeout(left, thread.refuses_all.wait()).await;
     }
 
     /// Takes the IDs, or continues to wait in the source's queue.

@@ -11,8 +11,9 @@
 //! - `limits`: the sources and the rate of a client that has a limit.
 //! - `backlog`: the rest of a reply that is longer than a frame.
 //! - `budget`: the bytes that all connections together may keep.
+//! - `latch`: a flag that is set once and can be waited for.
 //! - `ticker`: ends waits for IDs.
-//! - `turnstile`: keeps connections that send much from delaying the others.
+//! - `turnstile`: keeps connections that send or receive much from delaying the others.
 
 mod authorization;
 mod backlog;
@@ -23,6 +24,7 @@ mod draw;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod http;
+mod latch;
 mod limits;
 mod member;
 mod open;

@@ -114,7 +114,7 @@ async fn shake_hands(
         // No request of this connection has arrived.
         member.note_drained_if_draining();
         guest.note_heard();
-        ready!(thread.handshakes.poll_pass(&mut place, 1, cx));
+        ready!(thread.handshakes.poll_pass(&mut place, cx));
         let polled = shake.as_mut().poll(cx);
         if polled.is_pending() {
             guest.note_silent();

@@ -11,7 +11,7 @@ use tokio::task::LocalSet;
 use super::drain::drain;
 use super::open::open;
 use super::thread_state::ThreadState;
-use super::ticker;
+use super::{ticker, turnstile};
 use crate::server::net::accept::Admitted;
 
 /// Runs a shard's thread until the stop is complete. `stop` has the instant by which it must have answered, once the stop begins.
@@ -28,10 +28,7 @@ pub(crate) fn run(
     let tasks = LocalSet::new();
     tasks.block_on(runtime, async {
         tokio::task::spawn_local(ticker::run(Rc::clone(&thread)));
-        let of_turnstiles = Rc::clone(&thread);
-        tokio::task::spawn_local(async move {
-            tokio::join!(of_turnstiles.turnstile.run(), of_turnstiles.handshakes.run())
-        });
+        turnstile::attend([&thread.turnstile, &thread.handshakes]);
         let (common, index) = (Arc::clone(&thread.common), thread.index);
         tokio::task::spawn_local(async move { common.heartbeat.beat(index).await });
         loop {

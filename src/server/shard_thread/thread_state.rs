@@ -1,13 +1,15 @@
 //! The state of one shard's thread, shared by its tasks.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crossbeam::utils::CachePadded;
 use tokio::sync::Notify;
 
+use super::latch::Latch;
 use super::turn_state::TurnState;
-use super::turnstile::{BUSY_COST, HANDSHAKES, Turnstile};
+use super::turnstile::Turnstile;
 use crate::clock::{self, Now};
 use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::common::Common;
@@ -21,23 +23,21 @@ pub(crate) struct ThreadState {
     /// This shard's counters. Only this thread writes them.
     pub(super) counters: Arc<CachePadded<ShardCounters>>,
     pub(super) turn: RefCell<TurnState>,
-    /// Hands out turns to connections that send much.
-    pub(super) turnstile: Turnstile,
+    /// Hands out turns to connections that send or receive much.
+    pub(super) turnstile: Rc<Turnstile>,
     /// Hands out the steps of TLS handshakes.
-    pub(super) handshakes: Turnstile,
+    pub(super) handshakes: Rc<Turnstile>,
     /// The configuration of this thread's turns. Replaced only between turns.
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
     /// Set when the daemon stops: requests that have arrived are answered, later ones refused.
     pub(super) draining: Cell<bool>,
     /// Set when a stop has refused the requests that waited: those behind them are refused too.
-    pub(super) refuses_all: Cell<bool>,
+    pub(super) refuses_all: Latch,
     /// True while a stop waits for the first bytes of connections that have not sent any.
     pub(super) awaits_newcomers: Cell<bool>,
     /// The number of connections that have not yet answered everything that had arrived when the stop began.
     pub(super) undrained: Cell<usize>,
     pub(super) drained: Notify,
-    /// Notified when a stop refuses the requests that still wait for their client's rate.
-    pub(super) waits_end: Notify,
 }
 
 impl ThreadState {
@@ -49,15 +49,14 @@ impl ThreadState {
             counters: Arc::clone(&common.metrics.shards[index]),
             common,
             turn: RefCell::new(TurnState::new(shard, seed)),
-            turnstile: Turnstile::new(BUSY_COST),
-            handshakes: Turnstile::new(HANDSHAKES),
+            turnstile: Turnstile::of_turns(),
+            handshakes: Turnstile::of_handshakes(),
             live_config: RefCell::new(live_config),
             draining: Cell::new(false),
-            refuses_all: Cell::new(false),
+            refuses_all: Latch::default(),
             awaits_newcomers: Cell::new(true),
             undrained: Cell::new(0),
             drained: Notify::new(),
-            waits_end: Notify::new(),
         }
     }
 

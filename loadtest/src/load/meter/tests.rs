@@ -131,15 +131,49 @@ fn what_was_due_in_the_announced_outage_does_not_count() {
     let mut meter = meter(Some(Window::new(Duration::from_secs(1), None)));
     let (mut before, mut taken) = (request(999_000_000, 999_000_000), request(1_000_000_000, 1_100_000_000));
     meter.sent(&mut before);
-    meter.lost(&before);
+    meter.lost(&before, at(1_100_000_000));
     meter.sent(&mut taken);
-    meter.lost(&taken);
+    meter.lost(&taken, at(1_100_000_000));
     meter.recovered(at(2_000_000_000));
     meter.answered(&request(1_999_999_999, 1_999_999_999), at(2_000_000_001));
     assert_eq!((meter.counts.requests, meter.counts.lost, meter.counts.answered), (0, 2, 0));
     assert_eq!(meter.counts.outage, Duration::from_secs(1));
     meter.answered(&request(2_000_000_000, 2_000_000_000), at(2_000_000_001));
     assert_eq!(meter.counts.answered, 1);
+}
+
+#[test]
+fn a_request_that_hung_before_the_announced_outage_took_at_least_until_its_begin() {
+    let window = Window::new(Duration::from_secs(3), Some(Duration::from_secs(1)));
+    let mut meter = meter(Some(window));
+    let mut hung = request(500_000_000, 500_000_000);
+    meter.sent(&mut hung);
+    meter.woke(at(3_600_000_000), 3_600_000_000);
+    meter.lost(&hung, at(3_600_000_000));
+    let stalls = Stalls::default();
+    meter.record_alike();
+    let mut counts = meter.counts;
+    counts.disturbed.settle(u64::MAX, &stalls);
+    let undisturbed = Undisturbed::of(&counts, stalls.sum(0), Duration::from_secs(5));
+    assert_eq!((counts.requests, counts.lost), (0, 1));
+    let times = [&counts.response, &undisturbed.response, &undisturbed.target];
+    assert_eq!(times.map(|times| times.at(1.0).as_millis() / 10), [250; 3]);
+}
+
+#[test]
+fn refusals_of_the_warm_up_are_a_share_of_all_requests() {
+    let mut meter = Meter::new((0, true), 2_000_000, END_NS, None);
+    for number in 0..10 {
+        let mut request = request(number * 400_000, number * 400_000);
+        meter.sent(&mut request);
+        if number < 2 {
+            meter.refused(&request, at(request.sent_ns), 6, b"");
+        } else {
+            meter.answered(&request, at(request.sent_ns));
+        }
+    }
+    assert_eq!((meter.counts.requests, meter.counts.warm_up_requests), (5, 5));
+    assert_eq!(meter.counts.error_share(), 0.2);
 }
 
 #[test]

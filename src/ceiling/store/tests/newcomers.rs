@@ -24,7 +24,7 @@ fn a_newcomer_is_stored_beside_the_others_and_raised_like_them() {
     // After a failure too.
     store.file.fail();
     store.raise(&[(1, Position(900))], 4).unwrap();
-    store.trim(&[(0, Position(550))], 5).unwrap();
+    store.trim(&left(&first, Position(550)), 5).unwrap();
     assert_eq!((stored("orders"), stored("new")), (Some(550), Some(900)));
     // One that was given up makes room for the next, and binds nothing.
     store.add(1, &[newcomer("other", &numbering("twitter", "3"), 300)], 5).unwrap();

@@ -30,42 +30,30 @@ pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Posi
 pub(super) struct FirstPosition {
     /// Nothing below it is claimed.
     pub(super) position: Position,
-    /// The ceiling that a clean stop leaves if nothing was claimed until then.
-    pub(super) unclaimed: Position,
+    /// The bound of earlier IDs that led to the position. A clean stop leaves it if nothing was claimed until then.
+    pub(super) id_bound: u64,
     /// True if a clean stop left this position: IDs were handed out up to it. After a crash, IDs were handed out up to an
     /// unknown position below it.
-    is_clean: bool,
+    pub(super) is_clean: bool,
 }
 
 impl FirstPosition {
-    /// Returns the first position of a source, with the facts about it in the state's records and the marks. It is not
-    /// below the [`guard`].
-    pub(super) fn of(
-        position: Position,
-        guard: Position,
-        (name, numbering): (&str, &Numbering),
-        records: &[Record],
-        marks: &[Mark],
-    ) -> Self {
-        let mut ends_here =
-            records.iter().filter(|record| numbering.position_from(record.id_bound) == position).peekable();
+    /// Returns the first position of a source, with the facts about it in the state's records and the marks.
+    ///
+    /// A bound that other worker IDs left mostly lies below the position's own ID. A stop that left that ID would raise the
+    /// bound with each change of the worker IDs, though none was handed out.
+    pub(super) fn of(position: Position, numbering: &Numbering, records: &[Record], marks: &[Mark]) -> Self {
+        let leads_here = |id_bound: &u64| numbering.position_from(*id_bound) == position;
+        let mut ends_here = records.iter().filter(|record| leads_here(&record.id_bound)).peekable();
         let is_clean = ends_here.peek().is_some() && ends_here.all(Record::ends_at_a_claim);
-        let below = Position(position.0.saturating_sub(1));
-        let is_above = |bound: u64| bound > numbering.id_bound(below);
-        let is_own = |record: &&Record| record.numbering.is_part_of(numbering);
-        let binds = |record: &&Record| record.name == name || record.numbering.shares_ids_with(numbering);
-        // A record of other worker IDs stays stored, and binds the next start in the same way. If this start raised the
-        // bound above it, worker IDs that alternate would gain a tick with every other start.
-        let is_bound_by_another =
-            records.iter().any(|record| !is_own(&record) && binds(&record) && is_above(record.id_bound));
-        let was_used = records.iter().filter(is_own).any(|record| is_above(record.id_bound))
-            || marks.iter().any(|mark| is_above(mark.id_bound));
-        let unclaimed = if is_bound_by_another && !was_used { below.max(guard) } else { position };
-        FirstPosition { position, unclaimed, is_clean }
+        let stored = records.iter().map(|record| record.id_bound);
+        let known = stored.chain(marks.iter().map(|mark| mark.id_bound));
+        let id_bound = known.filter(leads_here).max().unwrap_or_else(|| numbering.id_bound(position));
+        FirstPosition { position, id_bound, is_clean }
     }
 
     /// Returns it as the store needs it.
-    pub(super) fn as_first_record<'a>(
+    pub(super) fn as_record<'a>(
         self,
         source: &'a SourceSettings,
         numbering: &'a Numbering,
@@ -74,9 +62,8 @@ impl FirstPosition {
         let of_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
         let bound = |record: &Record| record.lent_bound.max(record.lent.then_some(record.id_bound));
         let lent_bound = of_space.filter_map(bound).max();
-        let FirstPosition { position: start, is_clean, .. } = self;
         let (name, is_lent) = (source.name.as_str(), source.is_lent());
-        FirstRecord { name, numbering, start, is_clean, is_lent, lent_bound }
+        FirstRecord { name, numbering, start: self.position, is_lent, lent_bound }
     }
 
     /// Returns how far the ID clock may run ahead of the wall clock.
@@ -115,7 +102,7 @@ mod tests {
     }
 
     fn first(workers: &str, position: Position, records: &[Record]) -> FirstPosition {
-        FirstPosition::of(position, Position(0), ("orders", &numbering(workers)), records, &[])
+        FirstPosition::of(position, &numbering(workers), records, &[])
     }
 
     #[test]
@@ -131,28 +118,31 @@ mod tests {
             let plan = plan(&records, &[claimant], NOW.wall).unwrap();
             let guard = guard(numbering, &records, NOW);
             let start = plan.starts[0].expect("the name binds it").max(guard);
-            let first = FirstPosition::of(start, guard, (name, numbering), &records, &[]);
+            let first = FirstPosition::of(start, numbering, &records, &[]);
             records = plan.retired;
-            records.push(record("orders", workers, first.unclaimed, true));
+            records.push(record("orders", workers, start, true).below(first.id_bound));
             assert!(records.iter().all(|record| record.id_bound < later), "{workers}: {records:?}");
         }
     }
 
     #[test]
-    fn a_start_where_ids_may_have_been_handed_out_leaves_its_own_position() {
-        let (at, other) = (Position(900_000_000), numbering("9"));
-        let above = |workers: &str| numbering(workers).position_from(other.id_bound(at));
-        let by_another = [record("orders", "9", at, true)];
-        assert_eq!(first("5", above("5"), &by_another).unclaimed, Position(above("5").0 - 1));
-        let own_too = [by_another[0].clone(), record("orders", "5", above("5"), true)];
-        assert_eq!(first("5", above("5"), &own_too).unclaimed, above("5"), "its own record ends there");
-        let mark =
-            Mark { id_bound: numbering("5").id_bound(above("5")), state: String::new(), is_released: false };
-        let marked =
-            FirstPosition::of(above("5"), Position(0), ("orders", &numbering("5")), &by_another, &[mark]);
-        assert_eq!(marked.unclaimed, above("5"), "a mark ends there");
-        let renamed = [record("invoices", "9", at, true)];
-        assert_eq!(first("5", above("5"), &renamed).unclaimed, above("5"), "it binds this start alone");
+    fn a_start_leaves_the_highest_bound_that_led_to_it() {
+        let (at, five) = (Position(900_000_000), numbering("5"));
+        let by_another = record("orders", "9", at, true);
+        let above = five.position_from(by_another.id_bound);
+        let renamed = record("invoices", "9", at, true);
+        for other in [&by_another, &renamed] {
+            let found = first("5", above, std::slice::from_ref(other));
+            assert_eq!(found.id_bound, other.id_bound, "not the higher ID of its own position");
+        }
+        let earlier = record("orders", "5", Position(above.0 - 7), true);
+        assert_eq!(first("5", above, &[earlier, by_another.clone()]).id_bound, by_another.id_bound);
+        let own_too = [by_another.clone(), record("orders", "5", above, true)];
+        assert_eq!(first("5", above, &own_too).id_bound, five.id_bound(above), "its own record ends there");
+        let mark = Mark { id_bound: five.id_bound(above), state: String::new(), is_released: false };
+        let marked = FirstPosition::of(above, &five, &[by_another], &[mark]);
+        assert_eq!(marked.id_bound, five.id_bound(above), "a mark ends there");
+        assert_eq!(first("5", above, &[]).id_bound, five.id_bound(above), "a guard of the clock");
     }
 
     #[test]

@@ -102,5 +102,5 @@ fn first_position(
         Marked::ByAnother(end) | Marked::SinceThisCopy(end) => end,
         Marked::Released => return Err(moved_away(&claimant(settings, numbering)).to_string()),
     };
-    Ok(FirstPosition::of(start, guard, (&settings.name, numbering), retired, &marks))
+    Ok(FirstPosition::of(start, numbering, retired, &marks))
 }

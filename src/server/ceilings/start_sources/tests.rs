@@ -51,7 +51,8 @@ fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
             .unwrap();
         let first = starts.positions[0];
         assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");
-        assert_eq!(first.unclaimed >= next, !is_known, "{worker_ids}, the next start: {first:?}");
+        let after = numberings[0].position_from(first.id_bound);
+        assert_eq!(after, first.position, "{worker_ids}, the next start: {first:?}");
         let [settings] = settings;
         let joining = vec![Joining { settings, numbering: numberings[0].clone(), locks: lock() }];
         let joined = plan_joining(&[], &records, joining, Some(Path::new("state")), NOW).unwrap().joined;
@@ -62,7 +63,7 @@ fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
 
 /// A first position of which nothing else is known.
 fn unknown(position: Position, numbering: &Numbering) -> FirstPosition {
-    FirstPosition::of(position, Position(0), ("default", numbering), &[], &[])
+    FirstPosition::of(position, numbering, &[], &[])
 }
 
 /// A source's life from a start until it is killed at once: claims one ID, and gives where the next life starts.

@@ -35,16 +35,13 @@ use super::draw::{Paced, Waiting};
 use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turn_state::TurnState;
-use super::turnstile::Place;
+use super::turnstile::{Place, TURN_COST};
 use crate::access::Session;
 use crate::clock::{self, BootMicros};
 use crate::front::Front;
 use crate::server::net::lobby::Guest;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shared::live_config::LiveConfig;
-
-/// The bytes of requests in a turn from which a connection is busy: some 16 requests. Its system calls cost more than fewer.
-const BUSY_BYTES: usize = 256;
 
 /// The time of the last read of a connection that has not sent a byte yet.
 const NEVER_READ: BootMicros = BootMicros(0);
@@ -66,11 +63,10 @@ pub(super) async fn serve<F: Front>(
         read_at: NEVER_READ,
         backlog: None,
         errors_in_row: 0,
-        is_busy: false,
         place: Place::default(),
         guest: guest.map(Box::new),
         share: Share::WHOLE,
-        turn_cost: 0,
+        turn_cost: TURN_COST,
     };
     // The peer or its network caused the error. The connection is gone, so the peer cannot be notified, and a log line for
     // each would help no operator.
@@ -101,15 +97,12 @@ struct Connection<F: Front> {
     backlog: Option<Box<Backlog<F::Form>>>,
     /// Requests in a row, up to the last, that were answered with an error.
     errors_in_row: u16,
-    /// True if its last turn took more than a few requests. The next turn then needs a pass of the turnstile. A turn without a
-    /// pass is short, because peers can come again for each.
-    is_busy: bool,
     place: Place,
     /// Its place in the lobby until the client has sent its token.
     guest: Option<Box<Guest>>,
     /// Its share of the budget for kept bytes, as of its last turn.
     share: Share,
-    /// The cost of its last turn, and so the expected one of the next.
+    /// The cost of its turn so far.
     turn_cost: usize,
 }
 
@@ -223,7 +216,7 @@ impl<F: Front> Connection<F> {
         let state = &mut *thread.turn.borrow_mut();
         state.wakers.remember(self.member.slot(), cx.waker());
         // One without bytes waits for them, and not for a pass.
-        if self.is_busy && (self.place.is_queued() || self.stream.is_readable(cx)) {
+        if self.place.is_busy() && (self.place.is_queued() || self.stream.is_readable(cx)) {
             ready!(self.poll_pass(cx));
         }
         let mut input = std::mem::take(&mut state.input);
@@ -232,6 +225,10 @@ impl<F: Front> Connection<F> {
         state.input = input;
         if polled.is_pending() {
             self.note_silent();
+            if self.place.has_pass() {
+                // A part of a TLS record was read.
+                thread.turnstile.end_turn(&mut self.place, TURN_COST);
+            }
         }
         match polled {
             Poll::Pending if live_config.version != version => Poll::Ready(Ok(Turn::Done)),
@@ -241,7 +238,7 @@ impl<F: Front> Connection<F> {
 
     /// Completes when the connection has a pass for its next turn.
     fn poll_pass(&mut self, cx: &Context<'_>) -> Poll<()> {
-        self.member.thread.turnstile.poll_pass(&mut self.place, self.turn_cost, cx)
+        self.member.thread.turnstile.poll_pass(&mut self.place, cx)
     }
 
     fn poll_turn_with(
@@ -252,6 +249,7 @@ impl<F: Front> Connection<F> {
         input: &mut [u8],
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<Turn<F>>> {
+        self.turn_cost = TURN_COST;
         if !self.session.is_of(live_config.version)
             && let Some(last) = self.renew(thread, live_config, state, thread.now().boot)
         {
@@ -270,7 +268,6 @@ impl<F: Front> Connection<F> {
         let half_began = std::mem::replace(&mut self.read_at, now.boot);
         state.shard.wake(now);
         let turn = self.take(thread, live_config, state, (&input[..end], now.wall));
-        self.is_busy = end - kept >= BUSY_BYTES;
         if kept > 0 && self.unread.len() == end {
             // This is still the same half request. A half request behind whole ones began with this read.
             self.read_at = half_began;
@@ -291,7 +288,8 @@ impl<F: Front> Connection<F> {
     ) -> Poll<io::Result<usize>> {
         let kept = self.unread.len();
         input[..kept].copy_from_slice(&self.unread);
-        let read_bytes_max = if self.is_busy { self.share.read_bytes_max() } else { SHORT_READ_BYTES_MAX };
+        let read_bytes_max =
+            if self.place.has_pass() { self.share.read_bytes_max() } else { SHORT_READ_BYTES_MAX };
         let read_to = input.len().min(kept + read_bytes_max);
         let mut buffer = ReadBuf::new(&mut input[..read_to]);
         buffer.advance(kept);
@@ -312,6 +310,7 @@ impl<F: Front> Connection<F> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
         let unread = std::mem::take(&mut self.unread);
+        self.turn_cost = TURN_COST;
         let now = thread.now();
         state.shard.wake(now);
         let live_config = &thread.live_config.borrow();

@@ -20,6 +20,9 @@ use snowbank_client::protocol::MAX_REPLY_SIZE;
 /// way to the socket, two being filled.
 const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
 
+/// The bytes of replies above which a turn without a pass of the turnstile encodes no further one.
+const SHORT_REPLY_BYTES_MAX: usize = 8 * 1024;
+
 /// The most of one frame while the budget is nearly used up: about four KiB.
 const SMALL_FRAME: FrameLimit = FrameLimit { runs: 256, ids: 512 };
 
@@ -63,9 +66,10 @@ impl<F: Front> Connection<F> {
         };
     }
 
-    /// Returns true if one more frame could exceed the bytes that may be queued for the client.
+    /// Returns true if one more frame could exceed the bytes that may be queued for the client, or those of a short turn.
     pub(super) fn is_queue_full(&self, output: &[u8]) -> bool {
-        output.len() + self.unwritten.len() > self.share.replies_max
+        let is_long = output.len() > SHORT_REPLY_BYTES_MAX && !self.place.has_pass();
+        is_long || output.len() + self.unwritten.len() > self.share.replies_max
     }
 
     /// Counts the bytes that the connection keeps.

@@ -7,7 +7,7 @@ use super::super::backlog::Backlog;
 use super::super::draw::{self, NotYet, Paced, Waiting};
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::{INPUT_SIZE, TurnState};
-use super::super::turnstile::TURN_COST;
+use super::super::turnstile::turn_cost;
 use super::{Connection, Turn};
 use crate::config::Protocol;
 use crate::front::{Ask, Conditions, FrameIds, Front, Reason, Step};
@@ -30,16 +30,15 @@ impl<F: Front> Connection<F> {
         (bytes, wall): (&[u8], UnixMicros),
     ) -> Turn<F> {
         self.find_share(thread, &live_config.limits);
-        self.turn_cost = TURN_COST + bytes.len();
         // Requests that arrived before the stop are answered. Those read after it was noticed are refused.
-        let draining = thread.refuses_all.get() || thread.draining.get() && !self.member.is_undrained();
+        let draining = thread.refuses_all.is_set() || thread.draining.get() && !self.member.is_undrained();
         let (facts, counts) = (&live_config.facts, || thread.common.metrics.counts_of(F::PROTOCOL));
         let mut at = 0;
         let turn = loop {
             if self.backlog.is_some() && !self.encode_backlog(live_config, state) {
                 break Turn::Again;
             }
-            if self.is_queue_full(&state.output) {
+            if (at < bytes.len() || self.front.has_kept_requests()) && self.is_queue_full(&state.output) {
                 break Turn::Again;
             }
             let session = &mut self.session;
@@ -80,6 +79,7 @@ impl<F: Front> Connection<F> {
             }
         };
         keep(&mut self.unread, &bytes[at..]);
+        self.turn_cost = turn_cost(at, state.output.len());
         turn
     }
 

@@ -35,9 +35,9 @@ impl<F: Front> Connection<F> {
             thread.counters.sent_bytes.add(written as u64);
             self.unwritten.extend_from_slice(&state.output[written..]);
         }
-        self.turn_cost += state.output.len();
         state.output.clear();
         state.shard.top_up();
+        thread.turnstile.end_turn(&mut self.place, self.turn_cost);
         written.map(|_| turn)
     }
 

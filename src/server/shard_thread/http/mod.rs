@@ -59,7 +59,7 @@ pub(super) async fn serve(
     let mut attendant = Attendant::new(member, (&activity, &responder), guest);
     let end = poll_fn(|cx| attendant.poll(connection.as_mut(), cx)).await;
     if matches!(end, End::Stalled) {
-        activity.give_up();
+        activity.give_up(thread.live_config.borrow().limits.stall_timeout);
     }
     log_end(&thread, responder.peer(), (end, &activity));
 }

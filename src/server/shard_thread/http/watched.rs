@@ -109,9 +109,10 @@ impl Activity {
         half_done.or_else(|| idle.filter(|_| is_idle).map(|idle| self.last.get() + idle))
     }
 
-    /// Notes that the connection is closed because it stalled.
-    pub(super) fn give_up(&self) {
-        self.is_given_up.set(self.blocked_since.get().is_some());
+    /// Notes that the connection is closed because it stalled. What its peer has not taken for so long is dropped. A peer that
+    /// only took its time with a request may be about to read the answers before it.
+    pub(super) fn give_up(&self, stall: Duration) {
+        self.is_given_up.set(self.blocked_since.get().is_some_and(|since| since.elapsed() >= stall));
     }
 
     /// Ready once the peer has read the written bytes. The library would otherwise ask for the next piece of a body.
@@ -224,5 +225,26 @@ impl AsyncWrite for Watched {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_peer_that_took_nothing_for_the_timeout_loses_its_answers() {
+        let activity = Activity::default();
+        let is_reset_after = |stall| {
+            activity.give_up(stall);
+            activity.is_given_up.get()
+        };
+        // Half a request has arrived, and the answers before it are written.
+        activity.note_read(b"G");
+        assert!(!is_reset_after(Duration::ZERO));
+        // The socket has just become full.
+        activity.note_written(true);
+        assert!(!is_reset_after(Duration::from_secs(3_600)));
+        assert!(is_reset_after(Duration::ZERO));
     }
 }
