@@ -1,11 +1,14 @@
-//! The sameness of states: names of writes, versions and boots are replaced by the order in which they are met. What only
-//! people read is left out.
+//! The sameness of states: names of writes, versions and boots are replaced by the order in which they are met.
+//!
+//! The patterns name every field of a machine and its daemon, so that a new one does not compile until it is added, or left
+//! out for a reason. Left out is the value that all states share, what only people read, and a copy of another field.
 
 use std::hash::{DefaultHasher, Hasher};
 
 use super::wire::{Keys, Server};
 use super::world::{Daemon, Machine, SOURCE, SPACE, World};
-use crate::fleet::{Note, Swap, Version};
+use crate::fleet::member::{Held, Member};
+use crate::fleet::{Note, Stored, Swap, Version};
 
 /// Returns a hash of all that can matter for what follows, apart from the faults that may still happen.
 pub(super) fn hash(world: &World) -> u128 {
@@ -71,12 +74,14 @@ fn place<T: PartialEq>(known: &mut Vec<T>, found: T) -> u64 {
 }
 
 impl<'a> Form<'a> {
+    /// The next version and the next name are new, whatever they are. [`Visited`](super::Visited) compares what is left.
     fn server(&mut self, server: &'a Server) {
-        self.keys(&server.keys);
-        self.words.push(server.before.len() as u64);
-        server.before.iter().for_each(|keys| self.keys(keys));
-        self.words.push(server.late.len() as u64);
-        for Swap { key, expected, text } in server.late.iter().flatten() {
+        let Server { keys, before, late, kind: _, revision: _, drawn: _, left: _ } = server;
+        self.keys(keys);
+        self.words.push(before.len() as u64);
+        before.iter().for_each(|keys| self.keys(keys));
+        self.words.push(late.len() as u64);
+        for Swap { key, expected, text } in late.iter().flatten() {
             self.name(key);
             self.version(*expected);
             self.text(text);
@@ -85,10 +90,10 @@ impl<'a> Form<'a> {
 
     fn keys(&mut self, keys: &'a Keys) {
         self.words.push(keys.len() as u64);
-        for (key, stored) in keys {
+        for (key, Stored { version, text }) in keys {
             self.name(key);
-            self.version(Some(stored.version));
-            self.text(&stored.text);
+            self.version(Some(*version));
+            self.text(text);
         }
     }
 
@@ -127,11 +132,12 @@ impl<'a> Form<'a> {
     }
 
     fn machine(&mut self, machine: &'a Machine) {
-        self.state(&machine.state);
-        self.boot(machine.boot);
-        self.boot(machine.noted_in);
-        self.words.extend(machine.ceilings.map(|ceiling| ceiling.unwrap_or(u64::MAX)));
-        for mark in &machine.marks {
+        let Machine { state, notes, noted_in, ceilings, marks, boot, daemon } = machine;
+        self.state(state);
+        self.boot(*boot);
+        self.boot(*noted_in);
+        self.words.extend(ceilings.map(|ceiling| ceiling.unwrap_or(u64::MAX)));
+        for mark in marks {
             match mark {
                 None => self.words.push(u64::MAX),
                 Some((state, ceiling)) => {
@@ -140,15 +146,15 @@ impl<'a> Form<'a> {
                 }
             }
         }
-        match machine.notes.of(SOURCE, &SPACE) {
+        match notes.of(SOURCE, &SPACE) {
             None => self.words.push(u64::MAX),
-            Some(Note { worker_ids, writes, floor, covered, .. }) => {
+            Some(Note { worker_ids, writes, floor, covered, source: _, space: _, place: _ }) => {
                 self.name(worker_ids);
                 self.writes(writes);
                 self.words.extend([*floor, *covered]);
             }
         }
-        match &machine.daemon {
+        match daemon {
             None => self.words.push(u64::MAX),
             Some(daemon) => self.daemon(daemon),
         }
@@ -160,17 +166,48 @@ impl<'a> Form<'a> {
     }
 
     fn daemon(&mut self, daemon: &'a Daemon) {
-        let unsure = daemon.unsure.unwrap_or(u64::MAX);
-        let number = daemon.number as u64;
-        self.words.extend([number, daemon.cursor, daemon.granted, unsure, daemon.newest]);
-        for held in &daemon.member.sources {
-            let is_same = held.generation == daemon.generation;
-            self.words.extend([held.floor, held.covered, held.acknowledged, u64::from(is_same)]);
-            self.writes(held.trying.as_slice());
-            for (_, holding) in &held.numbers {
-                self.version(holding.version());
-                self.writes(holding.writes());
-            }
+        let Daemon { member, number, cursor, granted, unsure, newest, generation } = daemon;
+        let unsure = unsure.unwrap_or(u64::MAX);
+        self.words.extend([*number as u64, *cursor, *granted, unsure, *newest]);
+        // The machine has the same state and the same notes.
+        let Member {
+            sources,
+            waiting,
+            late_starts,
+            coordinator: _,
+            paths: _,
+            state: _,
+            holder: _,
+            notes: _,
+            draw: _,
+        } = member;
+        assert!(waiting.is_empty() && late_starts.is_empty(), "no start of the search waits");
+        self.words.push(sources.len() as u64);
+        sources.iter().for_each(|held| self.held(held, *generation));
+    }
+
+    /// `numbers` has the worker ID, and `since_unix_s` is for people.
+    fn held(&mut self, held: &'a Held, daemons: u64) {
+        let Held {
+            numbers,
+            floor,
+            covered,
+            acknowledged,
+            trying,
+            generation,
+            source: _,
+            index: _,
+            space: _,
+            worker_ids: _,
+            place: _,
+            since_unix_s: _,
+        } = held;
+        self.words.extend([*floor, *covered, *acknowledged, u64::from(*generation == daemons)]);
+        self.writes(trying.as_slice());
+        for (number, holding) in numbers {
+            self.words.push(*number);
+            self.version(holding.version());
+            self.writes(holding.writes());
         }
     }
 }
