@@ -269,6 +269,13 @@ impl Record {
         self.ceiling.min(self.numbering.first_of(Tick(latest.0.saturating_add(1))))
     }
 
+    /// Returns the same record with the ceiling of [`order_ceiling`](Record::order_ceiling).
+    pub fn for_order(&self, at: Moment<'_>) -> Self {
+        let ceiling = self.order_ceiling(at);
+        // The bound of a record's own ceiling may lie below the first ID there.
+        if ceiling == self.ceiling { self.clone() } else { self.at(ceiling) }
+    }
+
     /// Returns true if IDs were handed out up to the ceiling, as far as a clean stop knows.
     pub fn ends_at_a_claim(&self) -> bool {
         self.clean && !self.untouched
