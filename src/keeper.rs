@@ -363,10 +363,7 @@ impl Keeper {
         // A sealed source is trimmed: nothing above its cursor may be marked.
         let is_sealed = source.cursor().is_none();
         if lowest > source.grant().ceiling() && !is_sealed && self.lost.is_none() {
-            // The mark is where the state was at the start at least, even if the fleet allows less: an older copy of the
-            // state is lower.
-            let at_start = self.sources[index].first(Reach::Local).ceiling;
-            mark(index, self.id_bound(index, lowest.max(at_start)));
+            mark(index, self.id_bound(index, lowest));
             source.grant().raise_if(oldest, lowest);
         }
     }
