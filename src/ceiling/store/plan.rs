@@ -282,7 +282,7 @@ fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Reco
         let lent = record.lent_bound.filter(|_| !claimant.in_fleet);
         return record.below(record.id_bound.max(lent.unwrap_or(0)));
     }
-    record.for_order(at)
+    record.at(record.order_ceiling(at))
 }
 
 /// Returns true unless a record binds only the order of the claimant's IDs.

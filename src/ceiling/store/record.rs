@@ -230,7 +230,10 @@ impl Record {
 
     /// Returns the same record with another ceiling.
     pub fn at(&self, ceiling: Position) -> Self {
-        Record { ceiling, id_bound: self.numbering.id_bound(ceiling), ..self.clone() }
+        // The bound of its own ceiling may lie below the first ID there.
+        let is_own = ceiling == self.ceiling;
+        let id_bound = if is_own { self.id_bound } else { self.numbering.id_bound(ceiling) };
+        Record { ceiling, id_bound, ..self.clone() }
     }
 
     /// Returns the same record with the ceiling that this bound of IDs has.
@@ -267,13 +270,6 @@ impl Record {
         }
         let latest = self.numbering.tick_at(UnixMicros(now.0.saturating_add(id_minus_boot_us)));
         self.ceiling.min(self.numbering.first_of(Tick(latest.0.saturating_add(1))))
-    }
-
-    /// Returns the same record with the ceiling of [`order_ceiling`](Record::order_ceiling).
-    pub fn for_order(&self, at: Moment<'_>) -> Self {
-        let ceiling = self.order_ceiling(at);
-        // The bound of a record's own ceiling may lie below the first ID there.
-        if ceiling == self.ceiling { self.clone() } else { self.at(ceiling) }
     }
 
     /// Returns true if IDs were handed out up to the ceiling, as far as a clean stop knows.

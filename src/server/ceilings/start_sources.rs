@@ -210,7 +210,7 @@ impl Found {
             self.plan(settings, numberings, &locks, fleet, now)?;
         let at = self.moment(now);
         // The sources' own records have the bound of what was granted.
-        let kept_for_order = let_go.iter().map(|record| record.for_order(at)).collect();
+        let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
         let is_kept = self.directory.is_some();
         let sources = settings.iter().zip(numberings).zip(&positions);
         let managed =
