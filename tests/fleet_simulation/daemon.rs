@@ -208,7 +208,7 @@ impl World {
         let bounds: Vec<Bound> = daemon.keeper.seal().into_iter().map(bound).collect();
         for bound in &bounds {
             self.machines[daemon.machine].mark(daemon.worker, bound.id_bound);
-            self.machines[daemon.machine].store(daemon.worker, bound.id_bound);
+            self.machines[daemon.machine].trim(daemon.worker, bound.id_bound);
         }
         let _ = daemon.member.release(&bounds);
         self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();

@@ -46,7 +46,14 @@ impl Machine {
         self.marks.insert(worker, mark);
     }
 
+    /// Stores a local ceiling. As the store, it never lowers one.
     pub(crate) fn store(&mut self, worker: u64, id_bound: u64) {
+        let stored = self.disk.ceilings.entry(worker).or_default();
+        *stored = id_bound.max(*stored);
+    }
+
+    /// Lowers a local ceiling, at a clean stop.
+    pub(crate) fn trim(&mut self, worker: u64, id_bound: u64) {
         self.disk.ceilings.insert(worker, id_bound);
     }
 
