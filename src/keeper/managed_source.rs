@@ -172,10 +172,11 @@ impl ManagedSource {
         self.wanted_ceiling(now, Duration::ZERO, self.first.ceiling).max(self.first.ceiling)
     }
 
-    /// Grants the first ceiling, which is durable.
+    /// Notes the first ceiling, which is durable here, and grants it: the fleet's, if that is lower.
     pub fn grant(&mut self, durable: Position) {
         self.first.ceiling = durable;
-        self.source.grant().raise_if(self.first.generation, durable);
+        let granted = self.fleet.map_or(durable, |fleet| fleet.min(durable));
+        self.source.grant().raise_if(self.first.generation, granted);
     }
 
     /// Returns a writer's first ceiling, or where the source started before that was granted.
@@ -186,11 +187,6 @@ impl ManagedSource {
                 self.fleet.map_or(Durable::EXEMPT, |ceiling| Durable { ceiling, ..self.first })
             }
         }
-    }
-
-    /// Returns the ceiling to grant at first: the fleet's, if that is lower than the one that is durable here.
-    pub fn first_grant(&self, durable: Position) -> Position {
-        self.fleet.map_or(durable, |fleet| fleet.min(durable))
     }
 
     /// Returns the fleet's ceiling to write now.

@@ -336,7 +336,7 @@ fn a_ceiling_that_may_be_lost_is_granted_once_the_next_one_is_acknowledged() {
     let (managed, wall, now) = managed(0);
     let fleet = managed.fleet_ceiling(now, HORIZON);
     let mut managed = managed.under_fleet(Some(fleet));
-    managed.grant(managed.first_grant(Position(u64::MAX)));
+    managed.grant(Position(u64::MAX));
     let source = Arc::clone(managed.source());
     let mut keeper = Keeper::new(vec![managed], &[Reach::LossyFleet(HORIZON)], Arc::clone(&wall), START);
     // The number was taken with two writes of its first bound.

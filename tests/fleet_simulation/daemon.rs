@@ -106,7 +106,7 @@ impl World {
         let id_bound = source.numbering().id_bound(ceiling);
         self.machines[machine].store(worker, id_bound);
         self.machines[machine].mark(worker, id_bound);
-        managed.grant(managed.first_grant(ceiling));
+        managed.grant(ceiling);
         let fleet = match member.may_lose_writes() {
             true => Reach::LossyFleet(HORIZON),
             false => Reach::Fleet(HORIZON),

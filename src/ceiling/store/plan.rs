@@ -278,12 +278,11 @@ fn highest(records: Vec<Record>) -> Option<Record> {
 /// Returns a record with the ceiling that binds a claimant: the record's own if that keeps IDs unique, and without the fleet
 /// that of all that was lent.
 fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
-    let lent = record.lent_bound.filter(|_| !claimant.in_fleet);
-    let lent = lent.map_or(Position(0), |id_bound| record.numbering.position_from(id_bound));
-    match keeps_unique(record, claimant) {
-        true => record.at(record.ceiling.max(lent)),
-        false => record.at(record.order_ceiling(at)),
+    if keeps_unique(record, claimant) {
+        let lent = record.lent_bound.filter(|_| !claimant.in_fleet);
+        return record.below(record.id_bound.max(lent.unwrap_or(0)));
     }
+    record.at(record.order_ceiling(at))
 }
 
 /// Returns true unless a record binds only the order of the claimant's IDs.

@@ -230,7 +230,10 @@ impl Record {
 
     /// Returns the same record with another ceiling.
     pub fn at(&self, ceiling: Position) -> Self {
-        Record { ceiling, id_bound: self.numbering.id_bound(ceiling), ..self.clone() }
+        // The bound of its own ceiling may lie below the first ID there.
+        let is_own = ceiling == self.ceiling;
+        let id_bound = if is_own { self.id_bound } else { self.numbering.id_bound(ceiling) };
+        Record { ceiling, id_bound, ..self.clone() }
     }
 
     /// Returns the same record with the ceiling that this bound of IDs has.

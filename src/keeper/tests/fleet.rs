@@ -8,7 +8,7 @@ fn writes_in_an_hour(reach: Reach) -> u64 {
     let (managed, wall, now) = managed(0);
     let covered = rules::ceiling(managed.source().numbering(), now, now.wall, HORIZON);
     let mut managed = managed.under_fleet(Some(covered));
-    managed.grant(managed.first_grant(managed.first_ceiling(now)));
+    managed.grant(managed.first_ceiling(now));
     let mut keeper = Keeper::new(vec![managed], &[Reach::Local, reach], Arc::clone(&wall), START);
     let mut writes_to_fleet = 0;
     for second in 0..3_600 {
@@ -34,4 +34,32 @@ fn a_fleet_of_1024_numbers_writes_seven_times_a_second_and_at_redis_fourteen_tim
     let writes_per_second = |reach| (1_024 * writes_in_an_hour(reach)).div_ceil(3_600);
     assert_eq!(writes_per_second(Reach::Fleet(HORIZON)), 7);
     assert_eq!(writes_per_second(Reach::LossyFleet(HORIZON)), 14);
+}
+
+#[test]
+fn a_mark_stays_as_high_as_the_state_though_the_fleet_allows_less() {
+    // The clock stepped back by an hour, and the coordinator holds no bound yet.
+    let (managed, wall, now) = managed(HOUR_US);
+    let mut managed = managed.under_fleet(Some(Position(0)));
+    let durable = managed.first_ceiling(now);
+    managed.grant(durable);
+    let source = Arc::clone(managed.source());
+    assert_eq!(source.grant().ceiling(), Position(0), "the fleet's");
+    let noted = source.numbering().id_bound(durable);
+    let mut keeper =
+        Keeper::new(vec![managed], &[Reach::Local, Reach::Fleet(HORIZON)], Arc::clone(&wall), START);
+    let mut marks = 0;
+    for second in 1..=10 {
+        source.grant().want_more();
+        let reading = later(second * SECOND_US, 0);
+        for Write { writer, number, .. } in keeper.look(reading).writes {
+            let outcome = Outcome { writer, number, result: Ok(()) };
+            let mark = |_, id_bound| {
+                marks += 1;
+                assert!(id_bound >= noted, "an older copy of the state would be taken for the newest");
+            };
+            keeper.written(outcome, wall.believe(reading), mark).expect("it is under way");
+        }
+    }
+    assert!(marks > 0);
 }

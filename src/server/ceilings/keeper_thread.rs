@@ -75,7 +75,7 @@ impl Ceilings {
             // The state's durable ceiling, even if the coordinator allows less: an older copy of the state has a lower
             // one.
             worker_ids.note_granted(index, managed.source().numbering().id_bound(durable));
-            managed.grant(managed.first_grant(durable));
+            managed.grant(durable);
         }
         let mut writers = vec![Reach::Local];
         writers.extend(fleet.as_ref().map(|(member, horizon)| match member.may_lose_writes() {
