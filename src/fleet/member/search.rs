@@ -2,11 +2,12 @@
 //! each fault at most twice. The shipped members and rules run over a coordinator whose faults are choices. Each clock reads
 //! anything at any time. A state that equals an earlier one but for names of writes is visited once.
 //!
-//! [`world`] has the machines and all that can happen, [`wire`] the coordinator, and [`canonical`] the sameness of states.
+//! [`world`] has all that can happen, [`machine`] a machine, [`wire`] the coordinator, and [`canonical`] the sameness of states.
 //!
-//! `SNOWBANK_SEARCH_DEPTH=5 SNOWBANK_SEARCH_FAULTS=3 cargo test --release --lib fleet::member::search` looks further.
+//! `SNOWBANK_SEARCH_DEPTH` and `SNOWBANK_SEARCH_FAULTS` set how far it looks.
 
 mod canonical;
+mod machine;
 mod wire;
 mod world;
 

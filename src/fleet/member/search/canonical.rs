@@ -5,8 +5,9 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
+use super::machine::{Daemon, Machine, SOURCE, SPACE};
 use super::wire::{Keys, Server};
-use super::world::{Daemon, Machine, SOURCE, SPACE, World};
+use super::world::World;
 use crate::fleet::member::{Held, Member};
 use crate::fleet::{Note, Stored, Swap, Version};
 

@@ -1,0 +1,210 @@
+//! One machine of the search: its state, its marks, and its daemon.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::wire::{self, Fault, Keys, Wire};
+use crate::ceiling::Mark;
+use crate::clock::{BootMicros, Now};
+use crate::fleet::{Bound, JoinError, Member, Notes, NumberKey, Paths, Raised, Taken, Want, rules};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, Tick, UnixMicros, WorkerSet};
+
+pub(super) const NUMBERS: usize = 2;
+pub(super) const FLEET: &str = "f";
+pub(super) const SOURCE: &str = "orders";
+pub(super) const HORIZON: Duration = Duration::from_secs(10);
+pub(super) const MAX_AHEAD: Duration = Duration::from_secs(2);
+/// The instants that clocks read, in any order. At the second one the ceilings of the first are past, even those at a
+/// coordinator that may lose writes.
+pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
+/// The number that each machine is given. `None`: the coordinator picks one.
+pub(super) const GIVEN: [Option<u64>; 3] = [Some(0), Some(0), None];
+
+/// A tick is a second, and begins at its number.
+pub(super) static LAYOUT: LazyLock<Layout> =
+    LazyLock::new(|| Layout::resolve("time:33,worker:1,sequence:1;tick=1s").unwrap());
+pub(super) static SPACE: LazyLock<String> = LazyLock::new(|| LAYOUT.space().to_string());
+pub(super) static NUMBERINGS: LazyLock<[Numbering; NUMBERS]> =
+    LazyLock::new(|| [0, 1].map(|number| Numbering::new(LAYOUT.clone(), WorkerSet::single(number)).unwrap()));
+
+/// A machine, with its state, what it remembers in this boot, and its daemon.
+#[derive(Clone)]
+pub(super) struct Machine {
+    /// The identity of the state.
+    pub(super) state: String,
+    pub(super) notes: Notes,
+    /// The boot in which the notes were written.
+    pub(super) noted_in: u64,
+    /// The local ceilings, as ticks, by number.
+    pub(super) ceilings: [Option<u64>; NUMBERS],
+    /// The states that marked a number, with the marked ticks.
+    pub(super) marks: [Option<(String, u64)>; NUMBERS],
+    pub(super) boot: u64,
+    pub(super) daemon: Option<Daemon>,
+}
+
+/// A daemon that runs.
+#[derive(Clone)]
+pub(super) struct Daemon {
+    pub(super) member: Member<Wire>,
+    pub(super) number: usize,
+    /// Its first tick that was not used.
+    pub(super) cursor: u64,
+    /// The fleet's ceiling that counts, as a tick.
+    pub(super) granted: u64,
+    /// The fleet's ceiling that was acknowledged last, and counts once the next one is: where writes may be lost.
+    pub(super) unsure: Option<u64>,
+    /// The highest one that was acknowledged.
+    pub(super) newest: u64,
+    pub(super) generation: u64,
+}
+
+impl Daemon {
+    /// Returns the fleet's ceiling to write next.
+    pub(super) fn next(&self, wall: UnixMicros) -> u64 {
+        let now = Now { wall, boot: BootMicros(0), jumped: false };
+        let numbering = &NUMBERINGS[self.number];
+        let ceiling = numbering.tick_of(rules::ceiling(numbering, now, wall, HORIZON)).0;
+        ceiling.max(self.newest)
+    }
+
+    /// Takes a ceiling that was acknowledged, as the keeper does.
+    pub(super) fn acknowledge(&mut self, ceiling: u64) {
+        self.newest = ceiling;
+        self.granted = match &mut self.unsure {
+            Some(unsure) => std::mem::replace(unsure, ceiling),
+            None => ceiling,
+        };
+    }
+}
+
+impl Machine {
+    /// Makes a local ceiling durable, and marks it.
+    pub(super) fn store(&mut self, number: usize, ceiling: u64) {
+        self.ceilings[number] = Some(ceiling);
+        self.marks[number] = Some((self.state.clone(), ceiling));
+    }
+
+    /// Returns the fleet's ceiling by which a start without the coordinator continues.
+    pub(super) fn noted_ceiling(&self, number: usize) -> u64 {
+        let note = self.notes.of(SOURCE, &SPACE).filter(|note| note.worker_ids == number.to_string());
+        note.map_or(0, |note| tick(number, note.covered))
+    }
+
+    /// Reads the notes, as a start does.
+    pub(super) fn read_notes(&mut self) -> Notes {
+        if self.noted_in != self.boot {
+            self.notes.forget();
+            self.noted_in = self.boot;
+        }
+        self.notes.clone()
+    }
+
+    pub(super) fn is_newest(&self, number: usize) -> bool {
+        let bound = |ceiling| bound(number, ceiling);
+        let mark = |(state, ceiling): &(String, u64)| Mark {
+            id_bound: bound(*ceiling),
+            state: state.clone(),
+            is_released: false,
+        };
+        let marks: Vec<Mark> = self.marks[number].iter().map(mark).collect();
+        self.ceilings[number].is_some_and(|stored| rules::is_newest(&marks, 1, &self.state, bound(stored)))
+    }
+
+    /// Starts a daemon, by the rules of `join_fleet` and `start_sources`.
+    pub(super) fn start(&mut self, given: Option<u64>, wall: UnixMicros) {
+        let notes = self.read_notes();
+        let (max_ahead, horizon) = (MAX_AHEAD, HORIZON);
+        let layout = &*LAYOUT;
+        let want = Want { index: 0, source: SOURCE, layout, wall, is_newest: false, max_ahead, horizon };
+        let mut member = Member::new(Wire, FLEET, (&self.state, "holder"), notes, wire::draw);
+        let given = given.map(WorkerSet::single);
+        let own = given.clone().or_else(|| member.own(want));
+        let is_newest = own.as_ref().is_some_and(|own| self.is_newest(own.highest() as usize));
+        let want = Want { is_newest, ..want };
+        let taken = match &given {
+            Some(given) => member.take(want, given),
+            None => member.pick(want, 1, |_| true, |_| Ok::<bool, JoinError>(true)),
+        };
+        let taken = match taken {
+            Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
+            taken => taken.ok(),
+        };
+        self.notes = member.notes().clone();
+        if let Some(taken) = taken {
+            self.daemon = self.serve(member, &taken, wall);
+        }
+    }
+
+    /// Makes the first local ceiling durable. Returns nothing if the state is an older copy.
+    pub(super) fn serve(&mut self, member: Member<Wire>, taken: &Taken, wall: UnixMicros) -> Option<Daemon> {
+        let number = taken.worker_ids.highest() as usize;
+        let next = NUMBERINGS[number].tick_at(wall).0 + 1;
+        let start = self.ceilings[number].unwrap_or(next).max(tick(number, taken.floor));
+        let start = match &self.marks[number] {
+            Some((state, marked)) if *marked > start => (*state == self.state).then_some(*marked)?,
+            _ => start,
+        };
+        self.store(number, start);
+        let granted = tick(number, taken.covered);
+        let unsure = member.may_lose_writes().then_some(granted);
+        Some(Daemon { member, number, cursor: start, granted, unsure, newest: granted, generation: 0 })
+    }
+
+    pub(super) fn raise(&mut self, wall: UnixMicros) {
+        let Some(daemon) = &mut self.daemon else { return };
+        let ceiling = daemon.next(wall);
+        let bounds = [Bound { source: 0, id_bound: bound(daemon.number, ceiling) }];
+        let raised = daemon.member.raise(&bounds, daemon.generation);
+        if raised == Raised::Done {
+            daemon.acknowledge(ceiling);
+        }
+        self.take(&raised);
+    }
+
+    pub(super) fn look(&mut self) {
+        let Some(daemon) = &mut self.daemon else { return };
+        let looked = daemon.member.look();
+        self.take(&looked);
+    }
+
+    /// Ends the daemon if it has lost its number.
+    pub(super) fn take(&mut self, raised: &Raised) {
+        let Some(daemon) = &self.daemon else { return };
+        self.notes = daemon.member.notes().clone();
+        if matches!(raised, Raised::Lost(_)) {
+            self.daemon = None;
+        }
+    }
+
+    /// Stops the daemon cleanly.
+    pub(super) fn stop(&mut self) {
+        let Some(mut daemon) = self.daemon.take() else { return };
+        self.store(daemon.number, daemon.cursor);
+        let _ = daemon.member.release(&[Bound { source: 0, id_bound: bound(daemon.number, daemon.cursor) }]);
+        self.notes = daemon.member.notes().clone();
+    }
+}
+
+/// Counts a fault of the event that is played.
+pub(super) fn lose(fault: Fault) {
+    wire::with_server(|server| server.left.take(fault));
+}
+
+/// Returns the bound of all IDs before a tick.
+pub(super) fn bound(number: usize, tick: u64) -> u64 {
+    NUMBERINGS[number].id_bound(NUMBERINGS[number].first_of(Tick(tick)))
+}
+
+/// Returns the tick of a bound.
+pub(super) fn tick(number: usize, bound: u64) -> u64 {
+    NUMBERINGS[number].tick_of(NUMBERINGS[number].position_from(bound)).0
+}
+
+/// Returns the lowest tick at which the next holder of a number starts, at a coordinator that may lose writes.
+pub(super) fn start_above(keys: &Keys, number: usize) -> u64 {
+    let stored = keys.get(&Paths::of(FLEET).number(0, number as u64));
+    let Some(key) = stored.and_then(|stored| NumberKey::parse(&stored.text).ok()) else { return 0 };
+    tick(number, key.id_bound) + rules::margin(true, &key, HORIZON).as_secs()
+}
