@@ -21,7 +21,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time for an answer. It is far above a leader's election, and far below each horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The shortest time for an answer in a [hurry](Patience::hurry). A commit of a healthy coordinator takes far less.
+/// The shortest time for an answer in a hurry (`Patience::hurry`). A commit of a healthy coordinator takes far less.
 pub const ANSWER_MIN: Duration = Duration::from_millis(500);
 
 /// The factor by which an answer may be later than those before.
