@@ -79,13 +79,16 @@ impl Joined {
     /// Returns the keys of the records of worker IDs that this state was lent before, and whose bounds the coordinator holds.
     /// `None`: it did not answer, and the next start asks again.
     fn held_records(&mut self, settings: &Settings, found: &Found) -> Option<Vec<String>> {
+        if self.is_silent {
+            return None;
+        }
         let mut held = Vec::new();
         for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| it.is_lent()) {
             let numbering = source.numbering().ok()?;
             let earlier: Vec<_> = found.lent_before(&source.name, &numbering).collect();
             let stretch = |record: &&Record| (record.numbering.numbers_in_space(), record.id_bound);
             let stretches: Vec<_> = earlier.iter().map(stretch).collect();
-            if stretches.is_empty() || self.is_silent {
+            if stretches.is_empty() {
                 continue;
             }
             let is_held = self.member.holds(index, &stretches).ok()?;
@@ -154,6 +157,7 @@ impl Joined {
         here: Here<'_>,
         reason: String,
     ) -> Result<Taken, StartError> {
+        self.is_silent = true;
         let has_jumped = here.found.has_jumped(here.reading);
         let reason = if has_jumped { format!("{reason}; {AFTER_A_JUMP}") } else { reason };
         let resumed = if has_jumped { None } else { self.member.resume_unseen(want, own) };
