@@ -57,6 +57,16 @@ fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
     });
 }
 
+/// Returns what a daemon hands out until it and the coordinator are killed. Nothing is left that shows its state as the newest.
+fn killed_with(at: &mut dyn Coordinator, machine: &Machine, toml: &str) -> Vec<Run> {
+    let mut daemon = machine.start(toml);
+    let runs = draw(&daemon);
+    daemon.kill();
+    at.kill();
+    std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
+    runs
+}
+
 /// Returns the first IDs that a daemon hands out, as soon as it does.
 fn first_ids(daemon: &Daemon) -> Vec<Run> {
     let mut wire = daemon.connect();
@@ -73,11 +83,7 @@ fn a_restart_without_proof_listens_and_waits_for_the_coordinator() {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
         let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
-        daemon.kill();
-        at.kill();
-        std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
+        let mut runs = killed_with(at, &machine, &toml);
         // It may be killed while it waits.
         for _ in 0..2 {
             let mut daemon = machine.setup(&toml).admin().start();
@@ -104,11 +110,7 @@ fn a_lent_number_that_is_not_free_gives_way_to_another() {
         let toml = toml(at, None, LONG);
         init(&toml);
         let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
-        daemon.kill();
-        at.kill();
-        std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
+        let mut runs = killed_with(at, &machine, &toml);
         let mut daemon = machine.start(&toml);
         assert!(draw_until(&daemon, NO_CEILING).is_empty());
         at.run();
