@@ -118,7 +118,7 @@ fn serve(
     })?;
     match health.lost() {
         Some(reason) => Err(Failure::Start(StartError::NumberHeld(format!(
-            "stopped, because a worker number is lost: {reason}; start again for another one"
+            "stopped, because a worker number is lost: {reason}; the next start takes a number that is free"
         )))),
         None => Ok(()),
     }

@@ -183,8 +183,9 @@ impl<C: Coordinator> Member<C> {
         let mut bounds = self.placed(bounds);
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
-            // A source that had to wait may start above the bound that was asked for meanwhile.
-            bound.id_bound = bound.id_bound.max(held.floor);
+            // A source that had to wait may have taken its numbers with a higher bound than the one that was asked for
+            // meanwhile. A start without the coordinator continues up to that bound, so no key may sink below it.
+            bound.id_bound = bound.id_bound.max(held.floor).max(held.acknowledged);
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
                     // A snapshot may have been restored: another copy may continue under the same ceiling.

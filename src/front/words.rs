@@ -143,7 +143,7 @@ fn not_granted(source: &str, is_ticket: bool) -> String {
             "the next numbers of source {source} were not reserved durably in time; check the daemon's storage"
         ),
         false => format!(
-            "the ceiling of source {source} was not raised in time; check the daemon's storage and clock"
+            "the ceiling of source {source} was not raised in time; the daemon's status has the cause"
         ),
     }
 }

@@ -93,6 +93,19 @@ fn starts_in_a_row_do_not_push_the_bound_away() {
     }
 }
 
+/// A late start may write a higher bound than the raise that was asked for before it.
+#[test]
+fn a_raise_lowers_no_bound_that_was_acknowledged() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let store = store(&layout);
+    let mut member = member(&store, Notes::default());
+    let taken = member.take(want(&layout, WALL, false), &WorkerSet::single(5)).unwrap();
+    let bound = Bound { source: 0, id_bound: taken.covered - 1 };
+    assert_eq!(member.raise(&[bound], 0), Raised::Done);
+    let key = store.0.lock().unwrap().found[&Paths::of("f").number(0, 5)].text.clone();
+    assert_eq!(NumberKey::parse(&key).unwrap().id_bound, taken.covered);
+}
+
 #[test]
 fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     let layout = Layout::resolve("twitter").unwrap();
