@@ -1,5 +1,5 @@
-//! An idle daemon sleeps, and so does one whose requests wait. Counted are its threads' own goings to sleep, which a busy
-//! machine does not add to.
+//! An idle daemon sleeps, and so does one whose requests wait. The tests count the daemon's own sleeps, which a
+//! busy machine does not increase.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use support::{Ask, Daemon, Setup, Wire, wire};
 
-/// The time for which the daemon is watched: long enough for a timer that runs too fast to show.
+/// The time for which the daemon is watched, long enough to show a timer that runs too fast.
 const WATCHED: Duration = Duration::from_secs(3);
 /// One timer runs once a second.
 const KEEPER_WAKES: u64 = WATCHED.as_secs() + 1;
@@ -22,10 +22,10 @@ fn wakes(daemon: &Daemon) -> u64 {
 
 #[test]
 fn an_idle_daemon_wakes_once_a_second() {
-    // Without state: for ten minutes after it was used a daemon raises its ceilings each second, and each sync sleeps as
-    // often as the file system likes.
+    // No state directory: for ten minutes after its last use a daemon raises its ceilings each second, and a sync
+    // sleeps an unknown number of times.
     let daemon = Setup::new().args(["--shards", "4", "--state-dir", "none"]).start();
-    // Idle is also a daemon that was busy, with connections that stay.
+    // A daemon that was busy is idle, too, while its connections stay.
     let mut wires: Vec<Wire> = (0..50).map(|_| daemon.connect()).collect();
     for _ in 0..20 {
         for wire in &mut wires {
@@ -33,7 +33,7 @@ fn an_idle_daemon_wakes_once_a_second() {
         }
     }
     let wakes = wakes(&daemon);
-    // Twice the keeper's, for what the end of the load leaves behind.
+    // Twice the keeper's wake-ups, to allow for those that end the load.
     assert!(wakes <= 2 * KEEPER_WAKES, "{wakes} wake-ups in {WATCHED:?}");
 }
 

@@ -10,7 +10,7 @@ use support::scripted::fake_daemon::{Asked, FakeDaemon};
 use support::scripted::{INFO, Ids, sound_target, target};
 use support::{Ran, Running, has_daemon, loadtest, start};
 
-/// Far above what an end takes, and far below what would have been measured.
+/// Far more than an end takes, and far less than the measurement would have taken.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 fn poll(what: &str, mut done: impl FnMut() -> bool) {
@@ -25,14 +25,14 @@ fn pid(id: u32) -> Pid {
     Pid::from_raw(id as i32).expect("a process ID")
 }
 
-/// The daemon that a load test has started and sends to.
+/// Returns the daemon that a load test has started and loads.
 fn daemon_of(running: &Running) -> Pid {
     let mut found = None;
     poll("a daemon starts", || {
         found = running.children().first().copied();
         found.is_some()
     });
-    // Its first file is its state, which is there before it listens.
+    // Its first open file is its state file, which exists before it listens.
     std::thread::sleep(Duration::from_millis(700));
     pid(found.expect("just seen"))
 }
@@ -46,8 +46,8 @@ fn interrupt(running: Running) -> Ran {
 }
 
 #[test]
-fn an_interrupt_ends_each_stage_with_what_there_is() {
-    // Requests whose answers never come are what is left to be drained.
+fn an_interrupt_ends_each_stage_and_reports_what_was_measured() {
+    // The requests that are never answered remain to be drained.
     let unanswered = target(INFO, |number, ids, peer, next, tag| {
         number >= 300 || peer.send_run(tag, ids.take(next.count), next.count)
     });
@@ -71,7 +71,7 @@ fn an_interrupt_ends_each_stage_with_what_there_is() {
 
 #[test]
 fn an_interrupt_ends_the_wait_for_a_silent_target() {
-    // It accepts, and says nothing for longer than any of this takes.
+    // The target accepts, and is silent for longer than any step of this test.
     let silent = FakeDaemon::start(|_, _| std::thread::sleep(Duration::from_secs(30)));
     let running = start(&["--address", &silent.name()]);
     std::thread::sleep(Duration::from_millis(500));
@@ -81,7 +81,7 @@ fn an_interrupt_ends_the_wait_for_a_silent_target() {
 }
 
 #[test]
-fn an_interrupt_of_a_terminal_is_not_the_daemons() {
+fn a_terminals_interrupt_does_not_reach_the_daemon() {
     if !has_daemon() {
         return;
     }
@@ -105,7 +105,7 @@ fn a_killed_load_test_takes_its_daemon_with_it() {
     running.signal(Signal::KILL);
     running.reap();
     poll("the daemon ends by itself", || {
-        // There may be no parent to reap it.
+        // In a container there may be no init process that reaps it.
         let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero()));
         status.map_or(true, |status| status.contains(") Z "))
     });
@@ -137,7 +137,7 @@ fn two_load_tests_at_once_have_daemons_of_their_own() {
 }
 
 #[test]
-fn a_full_disk_takes_the_files_and_not_the_table() {
+fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
     for option in ["--json", "--hgrm", "--hlog"] {
         let address = sound_target().name();
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));

@@ -1,4 +1,4 @@
-//! A client that hangs on purpose: the cost to it, and to no other client.
+//! A client that stalls on purpose: its own requests are late, and those of other clients are not.
 
 mod support;
 
@@ -16,7 +16,7 @@ fn stall(address: &str, more: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_stalled_client_recovers_and_the_others_count() {
+fn a_stalled_client_recovers_and_only_the_others_are_judged() {
     for more in [&[][..], &["--closed", "--rate", "1"]] {
         let ran = until_judged(|| stall(&sound_target().name(), more));
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -30,7 +30,7 @@ fn a_stalled_client_recovers_and_the_others_count() {
             "{ran:?}"
         );
         if more.is_empty() {
-            // An eighth of the requests of 1 s and what it took to catch up.
+            // An eighth of the requests of the stall's 1 s, and of the time to catch up.
             assert!(figures["excused"].as_u64() >= Some(120), "{ran:?}");
             assert_eq!(
                 run["requests"].as_u64().zip(figures["excused"].as_u64()).map(|(n, m)| n + m),
@@ -40,12 +40,12 @@ fn a_stalled_client_recovers_and_the_others_count() {
     }
 }
 
-/// One that closes the connection whose requests come 300 ms after the others' first: whatever is stalled
-/// then. The target cannot see who does not read; that it closes is what matters.
+/// Closes a connection at a request for which `closes_when` holds, by the connection's number and the time. A
+/// target cannot see which client has stalled.
 fn closes_one(closes_when: impl Fn(usize, Duration) -> bool + Send + Sync + 'static) -> FakeDaemon {
     let (ids, began) = (Ids::default(), Instant::now());
     FakeDaemon::start(move |accepted, peer| {
-        // The connection that asks for INFO comes first, and draws nothing.
+        // The first connection asks for INFO, and requests no IDs.
         let number = accepted.wrapping_sub(1);
         while let Some((asked, tag)) = peer.read() {
             let goes_on = match asked {
@@ -66,8 +66,8 @@ fn closes_one(closes_when: impl Fn(usize, Duration) -> bool + Send + Sync + 'sta
 
 #[test]
 fn a_target_may_close_the_stalled_client_and_only_that() {
-    // The stall is from 0.75 s to 1.75 s after the connections; one thread's requests on the first connection
-    // come first.
+    // The stall lasts from 0.75 s to 1.75 s after the connections are made. It affects the first connection of one
+    // thread.
     let one_thread = ["--threads", "1"];
     let within = |elapsed: Duration| (1.0..1.6).contains(&elapsed.as_secs_f64());
     let ran =
@@ -85,7 +85,7 @@ fn a_target_may_close_the_stalled_client_and_only_that() {
 }
 
 #[test]
-fn a_daemon_of_our_own_goes_on_serving_the_others() {
+fn a_daemon_continues_to_serve_the_other_clients() {
     if !has_daemon() {
         return;
     }
@@ -95,7 +95,7 @@ fn a_daemon_of_our_own_goes_on_serving_the_others() {
 }
 
 #[test]
-fn a_stall_needs_others_and_an_end() {
+fn a_stall_option_without_other_connections_or_an_end_is_refused() {
     for (options, reason) in [
         (&["--connections", "1"][..], "--connections 2 or more"),
         (&["--stall-client", "2s@1s"], "does not end within"),
