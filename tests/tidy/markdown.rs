@@ -1,6 +1,6 @@
 //! Markdown: the width of lines, the length of sentences, and the headings that links lead to.
 
-/// A line of Markdown is no wider, tables, code and lines without a space apart.
+/// The widest line of Markdown. Tables, code and lines without a space may be wider.
 const MARKDOWN_WIDTH: usize = 100;
 
 /// The average length of a page's sentences, in words.
@@ -26,7 +26,7 @@ pub(super) fn width(text: &str, report: &mut impl FnMut(usize, String, String)) 
     }
 }
 
-/// Checks the average over a page's sentences, tables and code apart.
+/// Checks the average length of a page's sentences, without tables and code.
 pub(super) fn sentence_length(text: &str, report: &mut impl FnMut(usize, String, String)) {
     let (mut words, mut sentences, mut open) = (0, 0, false);
     for (_, text) in unfenced(text) {
