@@ -1,4 +1,4 @@
-//! How a start begins: ceilings ahead of the clock, changed worker IDs, names and layouts.
+//! Starts: ceilings ahead of the clock, changed worker IDs, names and layouts.
 
 use super::*;
 
