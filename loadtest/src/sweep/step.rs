@@ -96,14 +96,17 @@ fn answer(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Result<Answer
 
 fn limit(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Limit {
     let collected = &report.outcome.collected;
+    let counts = &collected.counts;
     let fell_behind = |fault: &Fault| matches!(fault, Fault::TooManyInFlight { .. } | Fault::FullSocket);
-    let mut refused = collected.counts.refused.keys();
+    // The warm-up has the full rate too.
+    let mut refused = counts.refused.keys().chain(counts.warm_up_refused.keys());
     let is_other = |code: &u16| *code != ErrorCode::Exhausted.to_u16();
+    let is_refused = refused.clone().next().is_some();
     if !collected.faults.iter().all(fell_behind) || refused.any(is_other) {
         return Limit::Target;
     }
     let at_ceiling = ceiling.is_some_and(|ceiling| rate >= ceiling as f64 * AT_CEILING);
-    if at_ceiling || !collected.counts.refused.is_empty() {
+    if at_ceiling || is_refused {
         return Limit::Layout;
     }
     let share = |time: Duration| time.as_secs_f64() / report.outcome.elapsed.as_secs_f64().max(1e-9);
