@@ -162,37 +162,6 @@ fn refusals_for_want_of_ids_are_the_layouts_limit() {
 }
 
 #[test]
-fn ids_that_were_scarce_in_the_warm_up_alone_are_the_layouts_limit_too() {
-    // INFO comes before the sweep and before each run: from the second run on the first request is refused.
-    let scarce = || {
-        let (runs, asked) = (AtomicU64::new(0), AtomicU64::new(0));
-        FakeDaemon::start(move |_, peer| {
-            while let Some((request, tag)) = peer.read() {
-                let goes_on = match request {
-                    Asked::Next(next) => {
-                        let number = asked.fetch_add(1, Ordering::SeqCst);
-                        match number % 1_000_000 == 0 && runs.load(Ordering::SeqCst) > 2 {
-                            true => peer.refuse(tag, ErrorCode::Exhausted, None, "none left"),
-                            false => peer.send_run(tag, number + 1, next.count),
-                        }
-                    }
-                    _ => {
-                        let run = runs.fetch_add(1, Ordering::SeqCst) + 1;
-                        asked.store(run * 1_000_000, Ordering::SeqCst);
-                        peer.send(|out| reply::encode_info(out, tag, INFO.as_bytes()))
-                    }
-                };
-                if !goes_on {
-                    return;
-                }
-            }
-        })
-    };
-    let ran = until_the_target_limits(|| sweep(&scarce().name(), &["--p99.9", "900ms"]));
-    assert_eq!((ran.code, &ran.json()["limit"]), (0, &"layout".into()), "{ran:?}");
-}
-
-#[test]
 fn an_id_that_comes_again_in_another_step_is_no_knee() {
     // Each run begins with INFO, and each begins with the same IDs: distinct within it.
     let next_id = AtomicU64::new(1);
