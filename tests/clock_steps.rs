@@ -69,8 +69,8 @@ impl Scene {
 fn catches_up_after_steps_back(toml: &str, loads: &[Load]) -> Option<Testimony> {
     let scene = Scene::begin(toml, loads)?;
     let (clock, witness) = (scene.clock(), &scene.witness);
-    // Wait until the start's own catch-up is long over: only that of the step remains.
-    witness.await_time(Duration::from_millis(1_500));
+    // Long enough that the ride of the start lies far behind: nothing but the step's own is to serve.
+    witness.await_time(Duration::from_millis(4_000));
     let most = clock.step(-10_000);
     witness.await_time(Duration::from_millis(1_500));
     let back = clock.step(10_000);
@@ -227,8 +227,8 @@ fn a_frozen_clock_does_not_stop_the_ids() {
     let Some(machine) = Machine::with_clock() else { return };
     let clock = machine.clock();
     let (daemon, few) = watch(&machine, "", &[SPARSE]);
-    // Wait until the start's own catch-up is too far behind to matter.
-    few.await_time(Duration::from_millis(2_500));
+    // Long enough that the ride of the start lies too far behind to serve in time.
+    few.await_time(Duration::from_millis(5_000));
     let (stop, stands_at) = clock.stop();
     let many = Witness::of(&daemon, &[FLOOD, MIXED, MIXED]);
     many.await_time(Duration::from_millis(1_500));
@@ -256,9 +256,8 @@ fn on_step_back_wait_refuses_until_the_clock_has_caught_up() {
     const BACK_MS: i64 = 2_500;
     let Some(scene) = Scene::begin("on_step_back = \"wait\"", &[MIXED, SPARSE]) else { return };
     let (clock, witness) = (scene.clock(), &scene.witness);
-    // A start may catch up. After this time the keeper has seen its end; earlier, IDs would continue before the
-    // clock has caught up.
-    witness.await_time(Duration::from_millis(1_200));
+    // A start may ride. The keeper has seen that this is over; the line that it left would reach the IDs before the clock.
+    witness.await_time(Duration::from_millis(4_000));
     let step = clock.step(-BACK_MS);
     witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
     witness.await_ids();

@@ -139,7 +139,7 @@ async fn a_lone_daemon_is_asked_again_on_its_connection() {
     assert_eq!((batch.iter().next(), daemon.connections()), (Some(5), 1));
 }
 
-/// The call has ten seconds and would need a minute, so the client does not wait.
+/// Forty seconds are allowed and a minute would be needed: waiting would be in vain.
 #[tokio::test]
 async fn a_wait_beyond_the_deadline_is_refused_at_once() {
     let daemon = FakeDaemon::start(|_, peer| {
