@@ -57,7 +57,7 @@ fn interrupt(running: Running) -> Ran {
 }
 
 #[test]
-fn an_interrupt_ends_each_stage_with_what_there_is() {
+fn an_interrupt_ends_each_stage_and_reports_what_was_measured() {
     // Each stage with the number of requests by which it has begun. Those whose answers never come are left to be drained.
     let stages: [(&str, u64, u64, &[&str]); 4] = [
         ("ramp", 1, u64::MAX, &["--ramp", "1h"]),

@@ -54,7 +54,7 @@ fn a_sound_target_passes() {
 }
 
 #[test]
-fn a_stall_shows_in_the_response_times_of_all_that_it_delayed() {
+fn a_stall_shows_in_the_response_times_of_all_requests_it_delayed() {
     // More than one: the machine itself may stand still at one of them, and a longer run is then asked for.
     let ran = until_quiet(50.0, || {
         let stall = Mutex::new(());

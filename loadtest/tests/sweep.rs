@@ -204,7 +204,7 @@ fn a_target_that_goes_away_is_a_failure() {
 }
 
 #[test]
-fn an_interrupted_sweep_ends_with_what_there_is() {
+fn an_interrupted_sweep_reports_what_was_measured() {
     let (target, asked) = counted_slow_target();
     let address = target.name();
     let sweep = start(&[&QUICK[..], &["--address", &address, "--for", "2s"]].concat());

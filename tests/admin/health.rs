@@ -182,7 +182,7 @@ fn hanging_storage_is_a_warning_while_ids_last_then_a_failure_even_without_reque
 }
 
 #[test]
-fn it_says_that_it_stops_until_it_has() {
+fn readyz_reports_the_stop_until_the_daemon_has_ended() {
     let mut daemon = with_admin(&format!("limits.drain_timeout = \"60s\"\n{TWO_SOURCES}"));
     let mut wire = daemon.connect();
     wire.next(Ask::of(16).source(1));
