@@ -137,15 +137,15 @@ fn counts_of_all_shards_add_up_under_load() {
 fn a_request_that_waits_is_counted_and_timed() {
     let daemon = with_admin(TWO_SOURCES);
     let mut wire = daemon.connect();
-    // More than one tick of a second has.
+    // More than three ticks of a second have, so that it waits for two seconds at least.
     wire.next(Ask::of(16).source(1));
-    wire.send(&Ask::of(16).source(1).wait_ms(5_000).bytes());
+    wire.send(&Ask::of(64).source(1).wait_ms(9_000).bytes());
     poll("a request that waits", || {
         let samples = scrape(&daemon);
         let waiting = sample(&samples, "snowbank_waiting_requests{source=\"slow\"}");
         (waiting == 1.0).then_some(())
     });
-    assert_eq!(wire.reply().id_count(), Some(16));
+    assert_eq!(wire.reply().id_count(), Some(64));
     let samples = scrape_after(&daemon, 2.0);
     assert_eq!(sample(&samples, "snowbank_waiting_requests{source=\"slow\"}"), 0.0);
     assert!(sample(&samples, "snowbank_waits_total{source=\"slow\"}") >= 1.0);
@@ -153,7 +153,7 @@ fn a_request_that_waits_is_counted_and_timed() {
     // A client that goes while it waits waits no more, and was not answered.
     wire.next(Ask::of(16).source(1).wait_ms(5_000));
     let mut gone = daemon.connect();
-    gone.send(&Ask::of(16).source(1).wait_ms(10_000).bytes());
+    gone.send(&Ask::of(128).source(1).wait_ms(10_000).bytes());
     poll("it waits", || {
         let samples = scrape(&daemon);
         (sample(&samples, "snowbank_waiting_requests{source=\"slow\"}") == 1.0).then_some(())
@@ -173,7 +173,10 @@ fn connections_and_those_turned_away_are_counted() {
     for _ in 0..3 {
         errs(&daemon.connect().reply(), wire::TOO_BUSY);
     }
-    let samples = scrape(&daemon);
+    let samples = poll("those turned away are counted", || {
+        let samples = scrape(&daemon);
+        (sample(&samples, "snowbank_connections_refused_total") >= 3.0).then_some(samples)
+    });
     assert_eq!(sample(&samples, "snowbank_connections"), 2.0);
     assert_eq!(sample(&samples, "snowbank_connections_max"), 2.0);
     assert_eq!(sample(&samples, "snowbank_connections_accepted_total"), 2.0);
@@ -195,7 +198,10 @@ fn requests_without_a_token_count_as_unauthorized() {
     let mut wire = daemon.connect();
     assert_eq!(wire.call(&wire::auth(1, b"let me in")), Reply::Ok(1));
     wire.next(Ask::of(1));
-    let samples = scrape(&daemon);
+    let samples = poll("all requests are counted", || {
+        let samples = scrape_after(&daemon, 1.0);
+        (sample(&samples, "snowbank_errors_total{code=\"unauthorized\"}") >= 2.0).then_some(samples)
+    });
     assert_eq!(sample(&samples, "snowbank_errors_total{code=\"unauthorized\"}"), 2.0);
     assert_eq!(sample(&samples, "snowbank_other_requests_total"), 1.0);
     assert_eq!(sample(&samples, "snowbank_requests_total{source=\"default\"}"), 1.0);
@@ -332,6 +338,7 @@ fn idle_connections_leave_room_for_a_scrape() {
 fn status_finds_the_daemon_by_option_variable_and_configuration() {
     let daemon = with_admin(TWO_SOURCES);
     daemon.connect().next(Ask::of(5));
+    scrape_after(&daemon, 1.0);
     let admin = admin_of(&daemon).to_string();
     let said = status(&["--admin", &admin]);
     let text = String::from_utf8(said.stdout).expect("UTF-8");

@@ -189,7 +189,7 @@ fn connections_that_come_and_go_leave_nothing_behind() {
 fn a_client_that_never_reads_costs_bounded_memory_and_is_closed() {
     /// The most that the daemon may grow by, in KiB: the reply queue is 256 KiB, the rest is for threads and allocators.
     const GROWTH_KIB: u64 = 24 * 1_024;
-    let limits = "[limits]\nstall_timeout = \"700ms\"\nmax_connections = 2\n";
+    let limits = "[limits]\nstall_timeout = \"5s\"\nmax_connections = 2\n";
     let daemon = Setup::configured(limits).args(["--worker-id", "0-255", "--shards", "1"]).start();
     let mut observer = daemon.connect();
     observer.next(Ask::of(100_000).flags(EXPLICIT));
@@ -316,7 +316,8 @@ fn next_against(answer: Option<&'static str>) -> (String, String) {
             });
         }
     });
-    let arguments = ["next", "--address", &address, "--timeout", "2s"];
+    let timeout = if answer.is_some() { "60s" } else { "5s" };
+    let arguments = ["next", "--address", &address, "--timeout", timeout];
     let program = env!("CARGO_BIN_EXE_snowbank");
     let output = std::process::Command::new(program).args(arguments).output().expect("it runs");
     assert_eq!(output.status.code(), Some(1), "{output:?}");

@@ -132,6 +132,7 @@ fn a_token_with_a_name_draws_from_its_sources_alone() {
     poll("the identity's last connection is gone", || {
         (sample(&scrape(&daemon), "snowbank_identity_connections{identity=\"billing\"}") == 0.0).then_some(())
     });
+    daemon.assert_logs("a source that it may not draw from");
     let log = daemon.log();
     let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
     assert_eq!(lines("for the first time since the start"), 2, "{log}");
@@ -187,8 +188,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     assert_eq!(plain.next(Ask::of(1)).ids().len(), 1);
     daemon.connect().call(&wire::auth(1, BILLING.as_bytes())).assert_error(1, UNAUTHORIZED);
     assert_eq!(shown(&daemon, ORDERS).next(Ask::of(1)).ids().len(), 1);
-    let log = daemon.log();
-    assert!(log.contains("after a reload: the daemon no longer accepts this token"), "{log}");
+    daemon.assert_logs("after a reload: the daemon no longer accepts this token");
 }
 
 #[test]
@@ -247,6 +247,7 @@ fn a_rate_holds_for_all_connections_of_an_identity_together() {
     assert!((1..=3_000).contains(&partial.ids().len()));
     let slowed = sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
     assert!(slowed >= 3.0, "{slowed}");
+    daemon.assert_logs("their identity has used up its rate");
     let log = daemon.log();
     assert_eq!(log.matches("their identity has used up its rate").count(), 1, "{log}");
     // What a client's own rate refuses is no refusal of the source.
@@ -348,6 +349,8 @@ fn an_address_has_its_connections_and_its_rate() {
     assert!(sample(&samples, "snowbank_address_refused_total") >= 20.0);
     assert!(sample(&samples, "snowbank_address_slowed_total") >= 2.0);
     assert_eq!(sample(&samples, "snowbank_addresses"), 1.0);
+    daemon.assert_logs("their address has all that connections_per_address allows");
+    daemon.assert_logs("their address has used up its rate");
     let log = daemon.log();
     assert_eq!(log.matches("their address has all that connections_per_address allows").count(), 1, "{log}");
     assert_eq!(log.matches("their address has used up its rate").count(), 1, "{log}");

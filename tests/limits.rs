@@ -286,13 +286,13 @@ fn a_frame_that_is_never_finished_closes_its_connection_alone() {
 /// Each write ends within a frame, so that the server never sees the end of one. No single frame takes long.
 #[test]
 fn the_time_of_a_frame_counts_from_its_own_first_byte() {
-    let daemon = Setup::configured("[limits]\nstall_timeout = \"2s\"").start();
+    let daemon = Setup::configured("[limits]\nstall_timeout = \"6s\"").start();
     let mut wire = daemon.connect();
     let request = Ask::of(5_000).tag(1).wait_ms(1_000).bytes();
     let (head, tail) = request.split_at(9);
     wire.send(head);
     let started = Instant::now();
-    while started.elapsed() < Duration::from_secs(3) {
+    while started.elapsed() < Duration::from_secs(7) {
         thread::sleep(Duration::from_millis(50));
         // Eight whole requests: 40,000 IDs, ten ticks, so that some of them may wait.
         wire.send(&[tail, &request.repeat(7), head].concat());
@@ -309,7 +309,7 @@ fn a_request_that_has_arrived_is_not_late_because_other_connections_have_their_t
     let mut wires: Vec<Wire> = (0..40).map(|_| daemon.connect()).collect();
     wires.iter_mut().for_each(Wire::assert_open);
     let pings: Vec<u8> = (0..1_500).flat_map(|tag| wire::ping(tag, b"odd")).collect();
-    daemon.signal(Signal::STOP);
+    daemon.stand_still();
     wires.iter_mut().for_each(|wire| wire.send(&pings));
     daemon.signal(Signal::CONT);
     for wire in &mut wires {
@@ -322,7 +322,7 @@ fn a_request_that_has_arrived_is_not_late_because_other_connections_have_their_t
 
 #[test]
 fn silence_is_allowed_unless_idle_timeout_is_set() {
-    let daemon = Setup::configured(&format!("{}{TWO_SOURCES}", "[limits]\nidle_timeout = \"1s\"\n")).start();
+    let daemon = Setup::configured(&format!("{}{TWO_SOURCES}", "[limits]\nidle_timeout = \"2s\"\n")).start();
     let mut never_spoke = daemon.connect();
     let mut spoke = daemon.connect();
     spoke.assert_open();

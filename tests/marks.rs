@@ -283,13 +283,7 @@ fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
 
 /// While the daemon stands still: it would take the room back with its next mark.
 fn empty_and_fill(machine: &Machine, disk: &FileSystem, daemon: &Daemon) -> PathBuf {
-    daemon.signal(Signal::STOP);
-    poll("all of its threads stand still", || {
-        let tasks = fs::read_dir(format!("/proc/{}/task", daemon.id())).expect("/proc is there");
-        let stat =
-            |task: std::io::Result<fs::DirEntry>| fs::read_to_string(task.ok()?.path().join("stat")).ok();
-        tasks.filter_map(stat).all(|stat| stat.contains(") T ")).then_some(())
-    });
+    daemon.stand_still();
     for lock in machine.lock_files() {
         OpenOptions::new().write(true).truncate(true).open(lock).expect("emptied");
     }

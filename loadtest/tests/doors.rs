@@ -148,18 +148,20 @@ fn a_katsubushi_is_asked_for_its_ids_by_http() {
 
 #[test]
 fn a_refusal_in_another_protocol_has_its_code() {
-    let requests = AtomicU64::new(0);
-    let address = server(move |line| {
-        if line == "version" {
-            return Some("VERSION 1\r\n".to_owned());
-        }
-        let number = requests.fetch_add(1, Ordering::SeqCst);
-        Some(match number {
-            900 => "SERVER_ERROR exhausted retry_after_ms=5 source id\r\n".to_owned(),
-            number => format!("VALUE id 0 4\r\n{}\r\nEND\r\n", 1_000 + number),
+    let refusing = || {
+        let requests = AtomicU64::new(0);
+        server(move |line| {
+            if line == "version" {
+                return Some("VERSION 1\r\n".to_owned());
+            }
+            let number = requests.fetch_add(1, Ordering::SeqCst);
+            Some(match number {
+                900 => "SERVER_ERROR exhausted retry_after_ms=5 source id\r\n".to_owned(),
+                number => format!("VALUE id 0 4\r\n{}\r\nEND\r\n", 1_000 + number),
+            })
         })
-    });
-    let ran = load(&["--memcached", "--connections", "1", "--address", &address]);
+    };
+    let ran = until_judged(|| load(&["--memcached", "--connections", "1", "--address", &refusing()]));
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.last_line().contains("exhausted x 1 (exhausted retry_after_ms=5 source id)"), "{ran:?}");
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use snowbank_client::protocol::{ErrorCode, Next};
 use support::scripted::fake_daemon::{FakeDaemon, Peer};
 use support::scripted::{INFO, Ids, first_of_tick, sound_target, target};
-use support::{Ran, loadtest, until_judged};
+use support::{Ran, loadtest, until_judged, until_quiet};
 
 /// 2,000 requests, the middle of them timed, with an objective that a busy machine meets.
 fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
@@ -56,7 +56,7 @@ fn a_sound_target_passes() {
 #[test]
 fn a_stall_shows_in_the_response_times_of_all_that_it_delayed() {
     // More than one: the machine itself may stand still at one of them, and a longer run is then asked for.
-    let ran = until_judged(|| {
+    let ran = until_quiet(50.0, || {
         let stall = Mutex::new(());
         let target = target(INFO, move |number, ids, peer, next, tag| {
             let stalled = stall.lock().expect("no panic");
@@ -68,6 +68,7 @@ fn a_stall_shows_in_the_response_times_of_all_that_it_delayed() {
         });
         load(&target, &["--p99.9", "50ms"])
     });
+    let Some(ran) = ran else { return };
     let run = ran.json();
     let of = |kind: &str, quantile: &str| run[kind]["quantiles_us"][quantile].as_f64().expect("a figure");
     assert!(of("response_time", "max") >= 190_000.0, "{ran:?}");
@@ -229,11 +230,13 @@ fn refusals_are_counted_by_code_and_fail() {
 
 #[test]
 fn refusals_in_the_warm_up_count() {
-    let target = target(INFO, |number, ids, peer, next, tag| match number {
-        0..100 => peer.refuse(tag, ErrorCode::Exhausted, None, "none yet"),
-        _ => peer.send_run(tag, ids.take(next.count), next.count),
+    let ran = until_judged(|| {
+        let target = target(INFO, |number, ids, peer, next, tag| match number {
+            0..100 => peer.refuse(tag, ErrorCode::Exhausted, None, "none yet"),
+            _ => peer.send_run(tag, ids.take(next.count), next.count),
+        });
+        load(&target, &["--connections", "1"])
     });
-    let ran = load(&target, &["--connections", "1"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(
         ran.last_line().contains("100 requests of the warm-up refused: exhausted x 100 (none yet)"),

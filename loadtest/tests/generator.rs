@@ -4,10 +4,12 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use support::scripted::sound_target;
+use support::scripted::{INFO, sound_target, target};
 use support::{Ran, skip, start, start_by};
 
 fn assert_bottleneck(ran: &Ran) {
@@ -19,15 +21,34 @@ fn assert_bottleneck(ran: &Ran) {
 fn half_a_second_without_its_thread_is_no_verdict() {
     // With an objective that is missed, and with one that is met in spite of it.
     for objective in ["2ms", "5s"] {
-        let target = sound_target();
+        assert_bottleneck(&stopped_in_its_measurement(objective));
+    }
+}
+
+/// Stops a generator for half a second while it measures, by the requests that have come until then. A machine that is too
+/// busy to stop it in time tries again.
+fn stopped_in_its_measurement(objective: &str) -> Ran {
+    loop {
+        let asked = Arc::new(AtomicU64::new(0));
+        let asks = Arc::clone(&asked);
+        let target = target(INFO, move |_, ids, peer, next, tag| {
+            asks.fetch_add(1, Ordering::SeqCst);
+            peer.send_run(tag, ids.take(next.count), next.count)
+        });
         let address = target.name();
-        let options = ["--address", &address, "--rate", "1000", "--for", "2s", "--p99.9", objective];
-        let generator = start(&options);
-        std::thread::sleep(Duration::from_millis(1_500));
+        let load = ["--address", &address, "--rate", "1000", "--warm-up", "200ms", "--for", "4s"];
+        let generator = start(&[&load[..], &["--p99.9", objective]].concat());
+        while asked.load(Ordering::SeqCst) < 500 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         generator.signal(Signal::STOP);
         std::thread::sleep(Duration::from_millis(500));
+        let asked = asked.load(Ordering::SeqCst);
         generator.signal(Signal::CONT);
-        assert_bottleneck(&generator.wait());
+        let ran = generator.wait();
+        if asked < 4_000 {
+            return ran;
+        }
     }
 }
 

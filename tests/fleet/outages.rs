@@ -27,7 +27,7 @@ fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
     });
 }
 
-/// Requests that may not wait get their IDs through several raises of the ceiling.
+/// Requests that may wait for less than an answer get their IDs through several raises of the ceiling.
 #[test]
 fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
     /// Half of it is longer than two answers one after the other.
@@ -45,7 +45,7 @@ fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
             let before = at.get(KEY);
             poll("a raise", || {
                 for _ in 0..50 {
-                    match wire.next(Ask::of(1).wait_ms(0)) {
+                    match wire.next(Ask::of(1).wait_ms(1_500)) {
                         Reply::Runs(_, more) => runs.extend(more),
                         other => panic!("{other:?} before raise {raise}"),
                     }

@@ -259,11 +259,13 @@ fn a_source_that_joins_is_marked_like_the_others() {
     };
     poll("two marks", || (marks() == 2).then_some(()));
     let copy = machine.back_up();
-    poll("a raise", || {
-        daemon.connect().next(Ask::of(1).source(1)).ids();
-        (machine.back_up() != copy).then_some(())
-    });
-    thread::sleep(Duration::from_millis(1_500));
+    let shown: serde_json::Value =
+        serde_json::from_slice(&machine.command(&["show", "--json"]).stdout).expect("JSON");
+    let ceiling = |source: &serde_json::Value| -> Option<u64> { source["ceiling_id"].as_str()?.parse().ok() };
+    let ceilings = shown["sources"].as_array().expect("a list").iter().filter_map(ceiling);
+    let highest = ceilings.max().expect("two ceilings");
+    // An ID above the copy's ceilings: the mark had risen before it was handed out.
+    poll("a raise", || (daemon.connect().next(Ask::of(1).source(1)).ids()[0] > highest).then_some(()));
     daemon.kill();
     machine.restore(&copy);
     machine

@@ -119,7 +119,7 @@ fn nothing_is_granted_before_both_copies_are_on_the_disk() {
     let disk = machine.disk();
     let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
     let mut wire = daemon.connect();
-    disk.order("sync stall 1500");
+    disk.order("sync stall 6000");
     let before = disk.calls().len();
     let syncs = || disk.calls()[before..].iter().filter(|call| *call == "sync ceilings").count();
     poll("the second copy's sync", || (syncs() == 2).then_some(()));
@@ -200,7 +200,8 @@ fn a_file_whose_name_may_not_be_durable_is_not_used_on_a_full_disk() {
         (inode() != before).then_some(())
     });
     disk.order(&format!("name fail {EIO}\nopen fail {ENOSPC}"));
-    thread::sleep(Duration::from_millis(100));
+    // An attempt that has opened its file by now ends meanwhile.
+    thread::sleep(Duration::from_millis(2_000));
     disk.order(&format!("open fail {ENOSPC}"));
     for _ in 0..30 {
         wire.next(Ask::of(1).wait_ms(100)).assert_error(0, NO_CEILING);

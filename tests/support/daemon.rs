@@ -274,9 +274,9 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Returns its standard error so far.
+    /// Returns its standard error so far; after its end, all of it.
     pub(crate) fn log(&self) -> String {
-        self.stderr.so_far()
+        if self.status.is_some() { self.stderr.whole() } else { self.stderr.so_far() }
     }
 
     /// Waits until its log has the text: a thread reads it, some time after it was written.
@@ -286,6 +286,18 @@ impl Daemon {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the daemon can be sent a signal");
+    }
+
+    /// Stops all of its threads where they are. Returns once they stand still, until SIGCONT.
+    pub(crate) fn stand_still(&self) {
+        self.signal(Signal::STOP);
+        poll("all threads of the daemon stand still", || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).expect("/proc is there");
+            let stat = |task: std::io::Result<std::fs::DirEntry>| {
+                std::fs::read_to_string(task.ok()?.path().join("stat")).ok()
+            };
+            tasks.filter_map(stat).all(|stat| stat.contains(") T ")).then_some(())
+        });
     }
 
     /// Waits for its end and gives its exit code; `None` if a signal ended it.

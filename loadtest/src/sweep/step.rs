@@ -1,5 +1,6 @@
 //! A run at one rate, and its answer to the search.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::search::{Answer, Limit, Phase};
 use super::{Ended, Settings};
 use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
-use crate::measure::Fault;
+use crate::measure::{Counts, Fault};
 use crate::report::Report;
 use crate::report::json::Run;
 use crate::run::{self, CannotRun, Progress};
@@ -97,13 +98,13 @@ fn answer(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Result<Answer
 fn limit(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Limit {
     let collected = &report.outcome.collected;
     let fell_behind = |fault: &Fault| matches!(fault, Fault::TooManyInFlight { .. } | Fault::FullSocket);
-    let mut refused = collected.counts.refused.keys();
+    let refused = refused(&collected.counts);
     let is_other = |code: &u16| *code != ErrorCode::Exhausted.to_u16();
-    if !collected.faults.iter().all(fell_behind) || refused.any(is_other) {
+    if !collected.faults.iter().all(fell_behind) || refused.iter().any(is_other) {
         return Limit::Target;
     }
     let at_ceiling = ceiling.is_some_and(|ceiling| rate >= ceiling as f64 * AT_CEILING);
-    if at_ceiling || !collected.counts.refused.is_empty() {
+    if at_ceiling || !refused.is_empty() {
         return Limit::Layout;
     }
     let share = |time: Duration| time.as_secs_f64() / report.outcome.elapsed.as_secs_f64().max(1e-9);
@@ -112,6 +113,11 @@ fn limit(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Limit {
     let target = collected.target_cpu.filter(|_| is_here).map(share);
     let has_room = has_room(share(collected.counts.cpu), target, collected.counts.busiest_thread, cores());
     if has_room { Limit::Latency } else { Limit::Generator }
+}
+
+/// Returns the codes of all refusals: the warm-up has the full rate too.
+fn refused(counts: &Counts) -> BTreeSet<u16> {
+    counts.refused.keys().chain(counts.warm_up_refused.keys()).copied().collect()
 }
 
 fn cores() -> f64 {
@@ -129,6 +135,16 @@ fn has_room(generator: f64, target: Option<f64>, busiest_thread: f64, cores: f64
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_of_the_warm_up_is_one_too() {
+        let mut counts = Counts::default();
+        assert!(refused(&counts).is_empty());
+        counts.warm_up_refused.entry(6).or_default().count = 70;
+        assert_eq!(refused(&counts), BTreeSet::from([6]));
+        counts.refused.entry(9).or_default().count = 1;
+        assert_eq!(refused(&counts), BTreeSet::from([6, 9]));
+    }
 
     #[test]
     fn a_generator_that_uses_the_cores_up_has_no_room() {

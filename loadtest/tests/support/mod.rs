@@ -43,6 +43,21 @@ pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     ran
 }
 
+/// Runs the load test until the machine neither keeps it from a verdict nor excuses a target that was late, by the response
+/// time in milliseconds that the objective allows for p99.9. `None` where the machine is never so quiet: a test must not
+/// depend on that.
+pub(crate) fn until_quiet(objective_ms: f64, run: impl Fn() -> Ran) -> Option<Ran> {
+    let is_excused = |ran: &Ran| match ran.code {
+        0 => ran.is_late(objective_ms),
+        code => code == 2 && ran.last_line().contains("bottleneck"),
+    };
+    let found = (0..10).map(|_| run()).find(|ran| !is_excused(ran));
+    if found.is_none() {
+        eprintln!("not judged: other programs have the cores all the time");
+    }
+    found
+}
+
 /// Starts the load test.
 pub(crate) fn start(options: &[&str]) -> Running {
     start_by(Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest")), options)
@@ -127,6 +142,12 @@ impl std::fmt::Debug for Ran {
 impl Ran {
     pub(crate) fn last_line(&self) -> &str {
         self.stdout.lines().last().unwrap_or_default()
+    }
+
+    /// Returns true if the response time was longer at p99.9.
+    pub(crate) fn is_late(&self, objective_ms: f64) -> bool {
+        let found_us = self.json()["response_time"]["quantiles_us"]["p99.9"].as_f64();
+        found_us > Some(objective_ms * 1_000.0)
     }
 
     /// The file that --json wrote.

@@ -54,6 +54,9 @@ impl<C: Coordinator> Member<C> {
         allowed: impl Fn(u64) -> bool,
         count: usize,
     ) -> Result<Vec<Found>, JoinError> {
+        if let Some(own) = self.own_free(want, place, &allowed, count)? {
+            return Ok(own);
+        }
         let keys = self.keys(place)?;
         let writes = self.own_writes(want);
         let own = self.own(want);
@@ -80,6 +83,32 @@ impl<C: Coordinator> Member<C> {
             }
         }
         Ok(found.into_iter().map(|id| (id, stored(id).cloned())).collect())
+    }
+
+    /// Returns all worker IDs that this state had, if they are wanted and free. Most starts need no others, and a start need
+    /// not wait until the keys of a large fleet are listed.
+    fn own_free(
+        &mut self,
+        want: Want<'_>,
+        place: usize,
+        allowed: impl Fn(u64) -> bool,
+        count: usize,
+    ) -> Result<Option<Vec<Found>>, JoinError> {
+        let Some(own) = self.own(want).filter(|own| own.len() == count && own.iter().all(allowed)) else {
+            return Ok(None);
+        };
+        let numbers = want.layout.numbers_in_space(&own);
+        let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
+        let stored = self.coordinator.read(&keys)?;
+        let (writes, may_lose_writes) = (self.own_writes(want), self.may_lose_writes());
+        for (id, stored) in own.iter().zip(&stored) {
+            let numbering = want.numbering(&WorkerSet::single(id))?;
+            let judged = want.judge((&numbering, may_lose_writes), stored.as_ref(), &writes);
+            if stored.is_none() || judged.is_err() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(own.iter().zip(stored).collect()))
     }
 
     /// Returns the keys of an ID space, by their numbers.

@@ -16,6 +16,7 @@ struct Keys {
     found: BTreeMap<String, Stored>,
     revision: u64,
     is_away: bool,
+    lists: usize,
 }
 
 #[derive(Clone, Default)]
@@ -31,7 +32,8 @@ impl Coordinator for Store {
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
-        let store = self.0.lock().unwrap();
+        let mut store = self.0.lock().unwrap();
+        store.lists += 1;
         let found = store.found.iter().filter(|(key, _)| key.starts_with(prefix));
         Ok(found.map(|(key, stored)| (key.clone(), stored.clone())).collect())
     }
@@ -179,4 +181,24 @@ fn a_copy_that_waits_for_the_coordinator_does_not_become_the_newest() {
     let mut lent = member(&store, original.notes().clone());
     lent.wait_for(want(&layout, WALL, false), &worker_ids, true).unwrap();
     assert!(matches!(lent.take_waiting(WALL), Raised::Lost(_)));
+}
+
+#[test]
+fn a_start_lists_the_keys_only_if_its_own_numbers_are_not_free() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let store = store(&layout);
+    let pick = |notes: Notes, count, is_newest| {
+        let (mut member, before) = (member(&store, notes), store.0.lock().unwrap().lists);
+        let all = |_: &Numbering| Ok::<bool, JoinError>(true);
+        let taken = member.pick(want(&layout, WALL, is_newest), count, |_| true, all).unwrap();
+        (taken.worker_ids.to_string(), store.0.lock().unwrap().lists - before, member.notes().clone())
+    };
+    let (first, listed, notes) = pick(Notes::default(), 2, false);
+    assert_eq!((first.as_str(), listed), ("0-1", 1));
+    let (again, listed, notes) = pick(notes, 2, true);
+    assert_eq!((again.as_str(), listed), ("0-1", 0));
+    let (others, listed, _) = pick(notes.clone(), 2, false);
+    assert_eq!((others.as_str(), listed), ("2-3", 1), "they are a copy's");
+    let (one, listed, _) = pick(notes, 1, true);
+    assert_eq!((one.as_str(), listed), ("0", 1));
 }

@@ -78,7 +78,7 @@ reloaded() {
     daemon_lines
     daemon_lines | grep -q '^reloaded: limits.max_connections: 10000 -> 5000' || fail "the reload was not taken"
     edit '1i shards = 7' /etc/snowbank/snowbank.toml
-    show systemctl reload snowbank.service
+    if show systemctl reload snowbank.service; then fail "systemctl does not say that the reload was refused"; fi
     read_journal
     daemon_lines
     daemon_lines | grep -q '^reload refused: .*shards' || fail "the reload was not refused"

@@ -63,10 +63,10 @@ async fn the_buffer_is_refilled_before_it_is_empty() {
 async fn what_is_too_old_is_dropped_and_nothing_fetched_meanwhile() {
     let asked = Arc::new(AtomicUsize::new(0));
     let daemon = counting(&asked);
-    let mut ids = client(&[&daemon]).ids(IdsOptions::default().max_age(ms(500))).expect("IDs");
+    let mut ids = client(&[&daemon]).ids(IdsOptions::default().max_age(ms(3_000))).expect("IDs");
     assert_eq!(ids.next().await.expect("an ID"), 1_000);
     assert_eq!(ids.try_next().expect("an ID"), Some(1_001));
-    sleep(ms(1_000)).await;
+    sleep(ms(4_000)).await;
     assert_eq!(asked.load(Ordering::SeqCst), 16, "nobody asked");
     assert_eq!(ids.try_next().expect("no error"), None, "what is there is too old");
     assert_eq!(ids.next().await.expect("a new ID"), 1_016);
@@ -109,7 +109,8 @@ async fn a_reconnect_to_the_same_daemon_keeps_the_order() {
             }
         }
     });
-    let mut ids = client(&[&daemon]).ids(IdsOptions::default()).expect("IDs");
+    let options = IdsOptions::default().max_age(Duration::from_secs(3_600));
+    let mut ids = client(&[&daemon]).ids(options).expect("IDs");
     let mut seen = Vec::new();
     for _ in 0..20 {
         seen.push(ids.next().await.expect("an ID"));
@@ -168,7 +169,8 @@ async fn an_error_comes_once_the_buffer_is_empty_and_passes() {
         peer.send_run(tag, 10, 2);
         peer.wait_for_close();
     });
-    let mut ids = client(&[&daemon]).ids(IdsOptions::default()).expect("IDs");
+    let options = IdsOptions::default().max_age(Duration::from_secs(3_600));
+    let mut ids = client(&[&daemon]).ids(options).expect("IDs");
     assert_eq!(ids.next().await, Ok(1));
     assert_eq!(ids.next().await, Ok(2));
     let error = ids.next().await.expect_err("none left");

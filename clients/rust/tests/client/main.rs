@@ -23,7 +23,7 @@ pub(crate) fn ms(ms: u64) -> Duration {
 pub(crate) fn options(daemons: &[&FakeDaemon]) -> ClientOptions {
     ClientOptions::new(daemons.iter().map(|daemon| daemon.name()))
         .expect("sound addresses")
-        .timeout(Duration::from_secs(10))
+        .timeout(Duration::from_secs(40))
         .backoff(ms(1), ms(20))
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn nobody() -> String {
 
 /// Waits until that is so; much longer than it should take is a failure.
 pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..10_000 {
+    for _ in 0..60_000 {
         if is_so() {
             return;
         }

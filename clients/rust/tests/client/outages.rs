@@ -14,7 +14,7 @@ use crate::{client, ms, nobody, options};
 async fn nobody_there() {
     let address = nobody();
     let options = ClientOptions::new([&address]).expect("an address").backoff(ms(1), ms(5));
-    let patient = Client::new(options.clone().timeout(ms(200))).expect("a client");
+    let patient = Client::new(options.clone().timeout(ms(3_000))).expect("a client");
     let error = patient.batch(1).await.expect_err("nobody is there");
     let Error::Deadline { last: Some(last), .. } = &error else { panic!("{error:?}") };
     assert!(matches!(**last, Error::Unreachable { .. }), "{last:?}");
@@ -146,12 +146,16 @@ async fn nobody_is_called_once_nobody_waits() {
     let closing = FakeDaemon::start(|_, _| {});
     let client = client(&[&closing]);
     client.batch(1).timeout(ms(100)).await.expect_err("it always closes");
-    // The try under way may still go on.
-    sleep(ms(100)).await;
-    let connections = closing.connections();
-    sleep(ms(200)).await;
-    assert_eq!(closing.connections(), connections);
-    drop(client);
+    // The try under way may still go on, and a busy machine accepts it late. One that called on would do so many times a second.
+    let mut before = usize::MAX;
+    for _ in 0..30 {
+        if before == closing.connections() {
+            return;
+        }
+        before = closing.connections();
+        sleep(ms(1_000)).await;
+    }
+    panic!("it calls on");
 }
 
 #[tokio::test]
@@ -188,7 +192,7 @@ async fn the_connection_ends_with_the_last_handle() {
     sleep(ms(50)).await;
     assert!(closings.try_recv().is_err(), "a clone is left");
     drop(clone);
-    tokio::task::spawn_blocking(move || closings.recv_timeout(Duration::from_secs(10)))
+    tokio::task::spawn_blocking(move || closings.recv_timeout(Duration::from_secs(60)))
         .await
         .expect("no panic")
         .expect("the daemon saw the end");

@@ -138,7 +138,7 @@ async fn a_lone_daemon_is_asked_again_on_its_connection() {
     assert_eq!((batch.iter().next(), daemon.connections()), (Some(5), 1));
 }
 
-/// Ten seconds are allowed and a minute would be needed: waiting would be in vain.
+/// Forty seconds are allowed and a minute would be needed: waiting would be in vain.
 #[tokio::test]
 async fn a_wait_beyond_the_deadline_is_refused_now() {
     let daemon = FakeDaemon::start(|_, peer| {

@@ -111,7 +111,7 @@ async fn a_cancelled_call_leaves_the_others_matched() {
         peer.wait_for_close();
     });
     let client = client(&[&daemon]);
-    let cancelled = client.batch(7).timeout(ms(300)).await;
+    let cancelled = client.batch(7).timeout(ms(3_000)).await;
     assert!(matches!(cancelled, Err(Error::Deadline { .. })), "{cancelled:?}");
     answer.send(()).expect("the daemon waits");
     let kept = client.batch(7).await.expect("IDs");

@@ -78,7 +78,7 @@ async fn a_server_that_closes_and_a_silent_one_are_named_with_their_address() {
 
     let silent = silent();
     // Whichever limit is shorter, the text is clear.
-    for (timeout, connect_timeout) in [(20_000, 50), (50, 20_000)] {
+    for (timeout, connect_timeout) in [(60_000, 3_000), (3_000, 60_000)] {
         let options =
             patient(&[&silent]).timeout(ms(timeout)).connect_timeout(ms(connect_timeout)).fail_fast(true);
         let error = Client::new(options).expect("a client").batch(1).await.expect_err("no daemon");
@@ -90,7 +90,7 @@ async fn a_server_that_closes_and_a_silent_one_are_named_with_their_address() {
 async fn a_stranger_keeps_nobody_from_the_other_endpoints() {
     for stranger in [server_of_lines(REDIS), server_of_lines(HTTP), server(drop), silent()] {
         let daemon = FakeDaemon::honest(9);
-        let options = patient(&[&stranger, &daemon.name()]).connect_timeout(ms(50));
+        let options = patient(&[&stranger, &daemon.name()]).connect_timeout(ms(3_000));
         let client = Client::new(options).expect("a client");
         let batch = client.batch(1).await.expect("IDs from the other");
         assert_eq!(batch.endpoint(), daemon.name());
@@ -110,10 +110,10 @@ async fn where_all_endpoints_fail_each_is_named() {
 
     // A daemon that is down may come back, so the call waits for it.
     let down = nobody();
-    let options = patient(&[&redis, &down]).timeout(ms(300));
+    let options = patient(&[&redis, &down]).timeout(ms(3_000));
     let error = Client::new(options).expect("a client").batch(1).await.expect_err("no daemon");
     assert!(matches!(error, Error::Deadline { .. }), "{error:?}");
-    for part in ["within 300ms", &format!("{redis} does not speak"), &format!("cannot reach {down}: Conn")] {
+    for part in ["within 3s", &format!("{redis} does not speak"), &format!("cannot reach {down}: Conn")] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
 }
@@ -124,9 +124,9 @@ async fn a_daemon_that_stops_answering_is_named_at_the_deadline() {
         peer.greet();
         peer.wait_for_close();
     });
-    let error = Client::new(options(&[&daemon])).expect("a client").batch(1).timeout(ms(300)).await;
+    let error = Client::new(options(&[&daemon])).expect("a client").batch(1).timeout(ms(3_000)).await;
     let error = error.expect_err("no answer").to_string();
-    assert_eq!(error, format!("no answer from {} within 300ms", daemon.name()));
+    assert_eq!(error, format!("no answer from {} within 3s", daemon.name()));
 }
 
 #[tokio::test]

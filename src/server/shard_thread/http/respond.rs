@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -231,8 +232,7 @@ fn response_of(reply: Reply) -> Response<Body> {
     let headers = response.headers_mut();
     if let Some(after) = reply.retry_after {
         // Whole seconds, rounded up; the body has milliseconds.
-        headers
-            .insert(header::RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1_000).max(1) as u64));
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
     }
     if let Some(methods) = reply.allow {
         headers.insert(header::ALLOW, HeaderValue::from_static(methods));
@@ -256,4 +256,20 @@ fn with_headers(status: StatusCode, content_type: &'static str, body: Body) -> R
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// Returns the whole seconds after which this time has passed, at least 1.
+fn whole_seconds(time: Duration) -> u64 {
+    (time.as_secs() + u64::from(time.subsec_nanos() > 0)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_try_again_is_never_too_short() {
+        let of = |us| whole_seconds(Duration::from_micros(us));
+        assert_eq!([0, 1, 1_000_000, 1_000_001, 1_999_999].map(of), [1, 1, 1, 2, 2]);
+    }
 }
