@@ -59,15 +59,15 @@
 //! | What happens when the wall clock goes back? | `source/window.rs`: `window_behind`, by the rule in `clock/mod.rs` |
 //! | What happens when the wall clock jumps forward? | `clock/mod.rs`: `Wall` |
 //! | What is written before an ID may be used? | a higher ceiling, in both copies of the state file: `ceiling/store/file.rs` |
-//! | Whose locks and marks are believed? | `ceiling/writers.rs`: those of root, this user, and a directory's group |
+//! | Which locks and marks does the daemon trust? | `ceiling/writers.rs`: those of root, this user, and a directory's group |
 //! | Who raises ceilings, and when? | `keeper.rs` decides, `server/ceilings/keeper_thread.rs` runs it |
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
 //! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |
-//! | Who makes room when connections run out? | `server/net/lobby.rs`: the one silent for longest of those that owe a token or a handshake |
+//! | Who is closed when connections run out? | `server/net/lobby.rs`: of those without a token or a handshake, the one silent for longest |
 //! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in the tables of `config/`, and added sources |
 //! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
-//! | When does a check turn yellow or red, and back? | `admin/recent.rs` by what clients met, `admin/checks.rs` |
+//! | When does a check turn yellow or red, and back? | `admin/recent.rs` for recent refusals and latencies, `admin/checks.rs` for the rest |
 //! | Who logs that requests are refused? | `server/health/observer.rs` |
 //! | What happens after a start that failed? | `service/retry.rs`, for causes that may pass by themselves |
 //! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |

@@ -1,5 +1,5 @@
-//! The admin listener of the real daemon: that it counts exactly, says truly whether the daemon is ready, and that nobody
-//! who asks it holds anything up.
+//! The admin listener of the real daemon: it counts exactly and reports readiness correctly. No client of it delays
+//! anything else.
 
 #[path = "admin/health.rs"]
 mod health;
@@ -24,14 +24,14 @@ fn admin_of(daemon: &Daemon) -> Address {
     daemon.addresses.last().expect("an admin listener").clone()
 }
 
-/// `snowbank status` with these options.
+/// Runs `snowbank status` with these options.
 fn status(options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
     command.arg("status").args(options).env_remove("SNOWBANK_ADMIN_LISTEN").env_remove("SNOWBANK_CONFIG");
     command.stdin(Stdio::null()).output().expect("the program runs")
 }
 
-/// Returns a scrape, taken once this many requests have been timed, which a shard does when their replies are on their way.
+/// Returns a scrape once this many requests have been timed. A shard times a request after its reply is sent.
 fn scrape_after(daemon: &Daemon, requests: f64) -> Vec<(String, f64)> {
     poll(&format!("{requests} requests that were timed"), || {
         let samples = scrape(daemon);
@@ -56,7 +56,7 @@ fn every_request_is_counted_once() {
     let some = some.expect("a source that rested has some") as f64;
     assert!((1.0..4_000.0).contains(&some));
     wire.next(Ask::of(3).source(1));
-    // More than the source ever has within the wait.
+    // More IDs than the source ever makes within the wait.
     errs(&wire.call(&Ask::of(4_000).source(1).wait_ms(0).bytes()), wire::EXHAUSTED);
     errs(&wire.call(&Ask::of(4_000).source(1).wait_ms(0).bytes()), wire::EXHAUSTED);
     errs(&wire.call(&Ask::of(0).bytes()), wire::BAD_COUNT);
@@ -150,7 +150,7 @@ fn a_request_that_waits_is_counted_and_timed() {
     assert_eq!(sample(&samples, "snowbank_waiting_requests{source=\"slow\"}"), 0.0);
     assert!(sample(&samples, "snowbank_waits_total{source=\"slow\"}") >= 1.0);
     assert_eq!(sample(&samples, "snowbank_request_duration_seconds_count"), 2.0);
-    // A client that goes while it waits waits no more, and was not answered.
+    // A client that closes while it waits waits no more, and counts as not answered.
     wire.next(Ask::of(16).source(1).wait_ms(5_000));
     let mut gone = daemon.connect();
     gone.send(&Ask::of(128).source(1).wait_ms(10_000).bytes());
@@ -166,7 +166,7 @@ fn a_request_that_waits_is_counted_and_timed() {
 }
 
 #[test]
-fn connections_and_those_turned_away_are_counted() {
+fn open_and_rejected_connections_are_counted() {
     let daemon = with_admin("limits.max_connections = 2");
     let mut kept: Vec<Wire> = (0..2).map(|_| daemon.connect()).collect();
     kept.iter_mut().for_each(Wire::assert_open);
@@ -208,7 +208,7 @@ fn requests_without_a_token_count_as_unauthorized() {
 }
 
 #[test]
-fn paths_methods_and_formats() {
+fn each_path_has_its_methods_and_formats() {
     let daemon = with_admin("");
     let admin = admin_of(&daemon);
     for (path, content_type) in [
@@ -263,7 +263,7 @@ fn a_web_page_cannot_read_by_dns_rebinding() {
 }
 
 #[test]
-fn unix_sockets_serve_it_too_and_nothing_does_by_default() {
+fn the_admin_listener_may_be_a_unix_socket_and_is_off_by_default() {
     let setup = Setup::new();
     let path = setup.path("admin.sock");
     let daemon = setup.option("--admin", format!("unix:{}", path.display())).listeners(2).start();
@@ -281,7 +281,7 @@ fn slow_and_hostile_scrapers_delay_nothing() {
     let daemon = with_admin("");
     let admin = admin_of(&daemon);
     let connect = || TcpStream::connect(admin.tcp()).expect("the admin listener is there");
-    // Half a request, an endless one, and answers that are never read.
+    // Half a request, an endless request, and answers that are never read.
     let mut held: Vec<TcpStream> = Vec::new();
     for number in 0..40 {
         let mut stream = connect();
@@ -310,14 +310,14 @@ fn slow_and_hostile_scrapers_delay_nothing() {
     let body =
         "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\nConnection: close\r\n\r\nx";
     assert_eq!(parse(&exchange(&admin, body.as_bytes())).code, 200);
-    // All places are taken: clients are served anyway.
+    // All places are in use. Clients are still served.
     held.extend((0..60).map(|_| connect()));
     daemon.connect().next(Ask::of(1_000));
     drop(held);
     assert_eq!(get(&daemon, "/healthz").code, 200);
 }
 
-/// As many as may be open, all of whom have been answered and ask no more.
+/// Opens as many connections as are allowed. Each has its answer and asks for nothing more.
 #[test]
 fn idle_connections_leave_room_for_a_scrape() {
     let daemon = with_admin("");
@@ -359,7 +359,7 @@ fn status_finds_the_daemon_by_option_variable_and_configuration() {
     assert_eq!(without.status.code(), Some(2), "{without:?}");
     let refused = status(&["--admin", "nowhere"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-    // What answers is no admin listener.
+    // A server that is no admin listener answers.
     let wrong = status(&["--admin", &daemon.addresses[0].to_string(), "--timeout", "2s"]);
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
 }

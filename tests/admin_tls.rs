@@ -1,4 +1,4 @@
-//! The admin listener over TLS: accepted peers, and what each mistake looks like to the peer that made it.
+//! The admin listener over TLS: the peers that it accepts, and the error that each kind of mistake causes.
 
 mod secure;
 mod support;
@@ -13,7 +13,7 @@ use secure::{Authority, tls_section, try_secure};
 use support::http::{Answer, ask, get, parse, sample, scrape};
 use support::{Address, Ask, DEADLINE, Daemon, Setup, poll};
 
-/// A daemon whose admin listener alone speaks TLS, and the authority that it and its operators believe.
+/// A daemon whose admin listener alone speaks TLS, and the authority that both sides trust.
 struct House {
     daemon: Daemon,
     authority: Authority,
@@ -21,7 +21,7 @@ struct House {
 }
 
 impl House {
-    /// With these lines in `[tls]`, and `PATH` in them for the directory of its files.
+    /// Starts it with these lines in `[tls]`. `PATH` in them stands for the directory of its files.
     fn with(more: &str) -> House {
         let files = support::directory();
         let authority = Authority::new(files.path(), "authority");
@@ -39,7 +39,7 @@ impl House {
         get_over(self.admin(), path, client)
     }
 
-    /// `snowbank status` to it, believing its authority.
+    /// Runs `snowbank status` against it, with its authority.
     fn status(&self, options: &[&str]) -> Output {
         let (admin, ca) = (self.admin().to_string(), self.authority.file.display().to_string());
         status(&[&["--admin", &admin, "--ca", &ca], options].concat())
@@ -52,7 +52,7 @@ impl House {
 
 fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
     let mut stream = try_secure(admin.tcp(), client, "127.0.0.1").expect("TLS");
-    // A name that this machine does not have: what it is was judged by the certificate.
+    // Another host name: the handshake has already checked the certificate.
     let request = format!("GET {path} HTTP/1.1\r\nHost: ids.example.com\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("the request leaves");
     let mut answer = Vec::new();
@@ -66,7 +66,7 @@ fn status(options: &[&str]) -> Output {
     command.stdin(Stdio::null()).output().expect("the program runs")
 }
 
-/// Cannot ask: exit code 2, and one line that says why.
+/// Asserts that the command could not ask: exit code 2, and one line that contains the reason.
 #[track_caller]
 fn assert_unasked(output: &Output, part: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -90,7 +90,7 @@ fn the_status_is_served_over_tls() {
 }
 
 #[test]
-fn a_certificate_that_clients_do_not_believe_is_a_warning_and_the_daemon_is_ready() {
+fn a_certificate_that_is_not_valid_yet_is_a_warning_and_the_daemon_is_ready() {
     let files = support::directory();
     let authority = Authority::new(files.path(), "authority");
     let config = tls_section(&authority.issue_from("daemon", &["127.0.0.1"], 2990), "");
@@ -100,7 +100,7 @@ fn a_certificate_that_clients_do_not_believe_is_a_warning_and_the_daemon_is_read
     let checks = ready.json()["checks"].clone();
     let first = &checks[0];
     assert_eq!((&first["name"], &first["level"]), (&"certificate".into(), &"warn".into()), "{checks}");
-    // It is renewed, and a reload is enough.
+    // The certificate is renewed; a reload takes it.
     authority.issue_local("daemon");
     daemon.signal(rustix::process::Signal::HUP);
     poll("no warning", || get(&daemon, "/readyz").json()["checks"][0]["level"].eq("ok").then_some(()));
@@ -108,7 +108,7 @@ fn a_certificate_that_clients_do_not_believe_is_a_warning_and_the_daemon_is_read
 }
 
 #[test]
-fn a_client_certificate_is_asked_for_where_clients_need_one() {
+fn a_client_certificate_is_required_if_clients_need_one() {
     let house = House::with("client_ca = \"PATH/authority.crt\"");
     assert_unasked(
         &house.status(&[]),
@@ -129,22 +129,22 @@ fn a_client_certificate_is_asked_for_where_clients_need_one() {
 fn both_sides_report_a_failed_handshake() {
     let house = House::with("[limits]\nstall_timeout = \"4s\"");
     let at = house.admin().tcp();
-    // Plain text where TLS is spoken.
+    // Plain text to a TLS listener.
     assert_unasked(&status(&["--admin", &at.to_string()]), &format!("if it speaks TLS, write tls:{at}"));
     house.says("the peer does not speak TLS");
-    // Another authority, another name.
+    // A certificate of another authority, or for another name.
     let admin = house.admin().to_string();
     assert_unasked(&status(&["--admin", &admin]), "its certificate is not of an authority");
     assert_unasked(&house.status(&["--server-name", "elsewhere"]), "its certificate is for another name");
     assert_unasked(&status(&["--admin", &admin, "--ca", "/nowhere"]), "/nowhere");
     assert_unasked(&status(&["--admin", &at.to_string(), "--ca", "ca.crt"]), "allowed: an address of TLS");
-    // TLS where plain text is spoken.
+    // TLS to a listener of plain text.
     let plain = Setup::new().admin().start();
     assert_unasked(
         &status(&["--admin", &format!("tls:{}", plain.addresses[1])]),
         "answered with something that is not TLS",
     );
-    // Nothing at all, for longer than a handshake may take.
+    // A peer that sends nothing for longer than a handshake may take.
     let mut silent = TcpStream::connect(at).expect("a connection");
     silent.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
     assert_eq!(silent.read(&mut [0; 8]).expect("an end"), 0);
@@ -154,7 +154,7 @@ fn both_sides_report_a_failed_handshake() {
 }
 
 #[test]
-fn no_admin_listener_is_to_speak_tls_and_has_no_certificate() {
+fn admin_tls_without_a_certificate_is_refused() {
     let end = Setup::new().option("--admin", "tls:127.0.0.1:0").end();
     end.assert_refusal(&["tls:127.0.0.1:0", "has no certificate to show", "[tls]"]);
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -11,20 +11,20 @@ fn directory_with(text: &[u8]) -> TempDir {
     directory
 }
 
-/// `snowbank check` in this directory, with an empty environment.
+/// Runs `snowbank check` in this directory, with an empty environment.
 fn check(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
     command.arg("check").args(arguments).current_dir(directory).env_clear();
     command
 }
 
-/// Exit code, standard output and standard error.
+/// Returns the exit code, standard output and standard error.
 fn outcome(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Returns the answer of `check` to a configuration of this text.
+/// Returns the result of `check` on a configuration with this text.
 fn run(text: &str, arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let directory = directory_with(text.as_bytes());
     let mut command = check(directory.path(), &["--config", "snowbank.toml"]);
@@ -32,7 +32,7 @@ fn run(text: &str, arguments: &[&str], environment: &[(&str, &str)]) -> (Option<
 }
 
 #[test]
-fn a_good_configuration_is_summed_up() {
+fn a_good_configuration_is_summarized() {
     let text =
         "listen = [\"127.0.0.1:7661\"]\nshards = 2\n[[sources]]\nname = \"orders\"\nlayout = \"game\"\n";
     let (code, out, err) = run(text, &[], &[("STATE_DIRECTORY", ""), ("XDG_STATE_HOME", "/s")]);
@@ -65,7 +65,7 @@ fn every_mistake_is_a_line_with_its_place() {
     assert_eq!(err, "snowbank: snowbank.toml: 4 mistakes\n");
 }
 
-/// Two sources: the first of this layout and worker, the second of that.
+/// Returns two sources, with these layouts and worker settings.
 fn two_sources((first, worker): (&str, u64), (second, other): (&str, u64)) -> String {
     let source = |name, layout, worker| {
         format!("[[sources]]\nname = \"{name}\"\nlayout = \"{layout}\"\nworker_ids = {worker}\n")
@@ -74,7 +74,7 @@ fn two_sources((first, worker): (&str, u64), (second, other): (&str, u64)) -> St
 }
 
 #[test]
-fn two_sources_of_the_same_ids_are_refused_in_whatever_words() {
+fn colliding_sources_are_refused_however_they_are_written() {
     let constant = "time:41,region:2:constant(1),worker:8,sequence:12;epoch=2020-01-01";
     let node = "time:41,region:2,worker:8,sequence:12;epoch=2020-01-01";
     let later = "time:41,region:2,worker:8,sequence:12;epoch=2020-01-01T00:00:05Z";
@@ -97,7 +97,7 @@ fn two_sources_of_the_same_ids_are_refused_in_whatever_words() {
         ((constant, 5), (node, 5)),
         ((node, 261), (later, 5)),
         ((node, 261), (other_cut, 5)),
-        // Supplies of their own: one number may be an order's and an invoice's.
+        // Independent counters: an order and an invoice may have the same number.
         (("twitter", 3), ("clearing", 3)),
         (("clearing", 81), ("clearing-batch", 81)),
     ] {
@@ -107,7 +107,7 @@ fn two_sources_of_the_same_ids_are_refused_in_whatever_words() {
 }
 
 #[test]
-fn two_sources_of_the_same_ids_at_another_time_are_warned_of() {
+fn sources_that_collide_at_another_time_are_warned_of() {
     for (first, second, apart) in
         [(("twitter", 3), ("discord", 3), "1518 days"), (("simple-2020", 7), ("twitter", 7), "3557 days")]
     {
@@ -123,7 +123,7 @@ fn two_sources_of_the_same_ids_at_another_time_are_warned_of() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_as_text_is_wrong_use() {
+fn an_unreadable_file_is_refused() {
     let directory = directory_with(b"shards = 1\n# \xff\n");
     for (file, said) in [
         ("missing.toml", "cannot read missing.toml: No such file or directory"),
@@ -154,14 +154,14 @@ fn options_beat_variables_and_these_beat_the_file() {
     let options = ["--listen", "127.0.0.1:3", "--listen", "[::1]:4", "--worker-id", "5"];
     let (_, out, _) = run(text, &options, &environment);
     assert!(out.contains("listens on 127.0.0.1:3, [::1]:4; 1 shard,") && out.contains("worker 5,"), "{out}");
-    // Set and empty is as good as not set.
+    // A variable that is set to nothing counts as not set.
     let empty = [("SNOWBANK_LISTEN", ""), ("SNOWBANK_WORKER_IDS", ""), ("SNOWBANK_LAYOUT", "")];
     let (_, out, _) = run(text, &[], &empty);
     assert!(out.contains("listens on 127.0.0.1:1; 1 shard,") && out.contains("worker 1,"), "{out}");
 }
 
 #[test]
-fn mistakes_of_options_and_variables_go_by_their_names() {
+fn mistakes_in_options_and_variables_are_reported_under_their_names() {
     let variables = [("SNOWBANK_SHARDS", "0"), ("SNOWBANK_LIMITS_MAX_WAIT", "2h")];
     let (code, out, err) = run("", &["--worker-id", "1024"], &variables);
     assert_eq!(code, Some(1));
@@ -230,7 +230,7 @@ fn the_reference_configuration_has_no_mistakes() {
 }
 
 #[test]
-fn the_file_is_an_argument_or_an_option() {
+fn the_file_may_be_an_argument_or_an_option() {
     let directory = directory_with(b"shards = 2\n");
     let path = "snowbank.toml";
     let variable = |name| Some(("SNOWBANK_CONFIG", name));

@@ -10,8 +10,8 @@ use support::machine::Machine;
 use support::postgres::Postgres;
 use support::{Daemon, Setup};
 
-/// Its three kinds of IDs in one daemon. The layout of the code makes 1,000 IDs per second and machine, so ten machine numbers
-/// make the 10,000 that it promised.
+/// The clearing house's three kinds of IDs in one daemon. Its code's layout makes 1,000 IDs per second and machine
+/// number, so ten machine numbers make the promised 10,000.
 const SOURCES: &str = r#"
 [[sources]]
 name = "trades"
@@ -42,7 +42,7 @@ fn ids(output: &Output) -> Vec<u64> {
     String::from_utf8_lossy(&output.stdout).lines().map(|line| line.parse().expect("an ID")).collect()
 }
 
-/// The one line of a command that hands out nothing.
+/// Returns the single line of a command that hands out nothing.
 #[track_caller]
 fn refusal(output: &Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -59,7 +59,7 @@ fn a_caller_chooses_the_table_suffix() {
         assert_eq!(chosen.len(), 1000);
         assert!(chosen.iter().all(|id| id % 1000 == 316), "{chosen:?}");
         assert!(chosen.windows(2).all(|pair| pair[0] < pair[1]), "{chosen:?}");
-        // Without it the suffix is drawn.
+        // Without a choice the suffix is drawn at random.
         let drawn = ids(&next(&daemon, source, &["-n", "100"]));
         assert!(drawn.iter().any(|id| id % 1000 != drawn[0] % 1000), "{drawn:?}");
     }
@@ -69,7 +69,7 @@ fn a_caller_chooses_the_table_suffix() {
 }
 
 #[test]
-fn what_may_not_be_chosen_is_refused_and_nothing_is_handed_out() {
+fn an_invalid_choice_is_refused_and_hands_out_nothing() {
     let daemon = Setup::configured(SOURCES).admin().start();
     for (source, set, part) in [
         ("trades", "machine=1", "machine is a part of the worker number, which keeps IDs distinct"),
@@ -100,20 +100,21 @@ fn prints(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The house's old table, of which the last ID has this time and the ones before it an earlier one.
+/// Fills the house's old table. Its last ID has this time, and the others are earlier.
 fn old_table(postgres: &Postgres, last_time: u64) {
     let mut script =
         String::from("DROP TABLE IF EXISTS trades; CREATE TABLE trades (id bigint PRIMARY KEY);\n");
     for step in 0..500 {
-        // Time, sequence 9, machine 81, and its table.
+        // Time, sequence 9, machine 81, table.
         script +=
             &format!("INSERT INTO trades VALUES ({}981{:03});\n", last_time - step * 17, step * 7 % 1000);
     }
     postgres.rows(&script);
 }
 
-/// Takes the table over as docs/coming-from.md tells: the highest ID, the layout above it, a daemon, and new rows, over a
-/// clean restart and a kill.
+/// Moves the table to Snowbank as docs/coming-from.md describes: finds the highest ID, makes a layout above it,
+/// starts a daemon, and inserts rows before and after a clean restart and a kill. Returns the layout, and whether
+/// its epoch is the preset's.
 fn take_over(postgres: &Postgres, last_time: u64) -> (String, bool) {
     old_table(postgres, last_time);
     let highest = postgres.rows("SELECT max(id) FROM trades")[0].clone();
@@ -141,14 +142,14 @@ fn take_over(postgres: &Postgres, last_time: u64) -> (String, bool) {
 }
 
 #[test]
-fn a_table_of_old_ids_goes_on_above_them() {
+fn new_ids_of_an_old_table_lie_above_the_old_ones() {
     let Some(postgres) = Postgres::start() else { return };
-    // The published example: the preset's offset is enough.
+    // The published example: the preset's epoch is enough.
     assert_eq!(take_over(&postgres, 1613024787541), ("clearing".to_owned(), true));
-    // IDs that were made ahead of today's: another epoch.
+    // The old IDs were made ahead of today's, so another epoch is needed.
     let (layout, is_now) = take_over(&postgres, 2_500_000_000_000);
     assert!(!is_now && layout.contains(";epoch=-"), "{layout}");
-    // The database's functions read the new rows as of today, and the library agrees about the day's first ID.
+    // The database's functions date the new rows today, and agree with the library on the day's first ID.
     let sql = prints(&["layout", &layout, "--sql", "postgres"]);
     let rows = postgres.rows(&format!(
         "{sql}\nSELECT count(*) FROM trades WHERE abs(extract(epoch FROM snowbank_time(id) - now())) < 3600;\n\
@@ -157,7 +158,7 @@ fn a_table_of_old_ids_goes_on_above_them() {
     assert_eq!(rows, ["900", "900"]);
 }
 
-/// Offers a source 10,000 IDs/s, all that its machine numbers have, and returns the answer's last line and its exit code.
+/// Requests 10,000 IDs/s of a source, all that its machine numbers have. Returns the last line and the exit code.
 fn offer(daemon: &Daemon, source: &str, seconds: &str) -> (String, Option<i32>) {
     let output = Command::new(load_test())
         .args(["--address", &daemon.addresses[0].to_string(), "--source", source])
@@ -173,8 +174,8 @@ fn load_test() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_snowbank")).with_file_name("snowbank-loadtest")
 }
 
-/// Five seconds, or as many as `SNOWBANK_CLEARING_S` says: a minute in `tests/long`. A pause of the machine is caught up from
-/// the unused ticks of the burst window, so the whole rate is there with one machine number.
+/// Runs for five seconds, or `SNOWBANK_CLEARING_S`: a minute in `tests/long`. After a pause of the machine the
+/// burst window's unused ticks make up for it, so one machine number keeps the whole rate.
 #[test]
 fn one_daemon_holds_10_000_ids_per_second_of_each_kind() {
     if !load_test().is_file() {
@@ -189,7 +190,7 @@ fn one_daemon_holds_10_000_ids_per_second_of_each_kind() {
             let runs = sources.map(|source| scope.spawn(|| offer(&daemon, source, &format!("{seconds}s"))));
             runs.map(|run| run.join().expect("a run")).into()
         });
-        // A generator that was kept from its work tells nothing about the daemon.
+        // A starved load generator proves nothing about the daemon.
         let is_judged = answers.iter().all(|(line, code)| *code != Some(2) || !line.contains("bottleneck"));
         if is_judged || attempt == 10 {
             assert!(answers.iter().all(|(_, code)| *code == Some(0)), "{answers:#?}");

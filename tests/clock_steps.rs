@@ -1,6 +1,6 @@
-//! The shipped daemon under a wall clock that is set back, set forward, or stands still. Connections ask
-//! all the while and keep every ID; afterwards each ID is held against what the clock showed when it was asked for and
-//! when it came, which is exact however busy the machine is.
+//! The shipped daemon under a wall clock that is set back, set forward, or stands still. Connections request IDs
+//! throughout and keep each one. Each ID is then compared with the clock at its request and at its reply. That is
+//! exact on any machine, however busy.
 
 #[path = "clock_steps/between_lives.rs"]
 mod between_lives;
@@ -22,8 +22,8 @@ use support::{Ask, Daemon, records};
 const BURST_WINDOW_MS: f64 = 10.0;
 /// The most that IDs may be ahead of the wall clock: `max_ahead`'s default.
 const MAX_AHEAD_MS: f64 = 10_000.0;
-/// Clocks are read at some µs' distance here and in the daemon, shards there know of each other's readings to within a
-/// millisecond, and ticks are whole milliseconds.
+/// The tolerance: this process and the daemon read the clock some µs apart, shards see each other's readings within
+/// a millisecond, and ticks are whole milliseconds.
 const TOLERANCE_MS: f64 = 2.0;
 const HOUR_MS: i64 = 3_600_000;
 
@@ -35,7 +35,7 @@ fn watch(machine: &Machine, toml: &str, loads: &[Load]) -> (Daemon, Witness) {
     (daemon, witness)
 }
 
-/// A daemon on a machine whose clock can be set, and connections that ask it.
+/// A daemon on a machine whose clock can be set, and connections that request IDs from it.
 struct Scene {
     machine: Machine,
     daemon: Daemon,
@@ -43,7 +43,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// `None` if no clock can be set here: the test was skipped.
+    /// Returns `None` if no clock can be set here: the test was skipped.
     fn begin(toml: &str, loads: &[Load]) -> Option<Scene> {
         let machine = Machine::with_clock()?;
         let (daemon, witness) = watch(&machine, toml, loads);
@@ -54,7 +54,8 @@ impl Scene {
         self.machine.clock()
     }
 
-    /// Ends the asking, and stops the daemon: what came, none of it twice and all of it in order, and until when.
+    /// Stops the requests and the daemon. Checks the replies for uniqueness and order, and returns them with the
+    /// time of the end.
     fn end(self) -> (Testimony, Instant) {
         let testimony = self.witness.stop();
         let end = Instant::now();
@@ -64,8 +65,8 @@ impl Scene {
     }
 }
 
-/// The clock goes back by little, by much, and by as much as IDs may be ahead; then it comes back.
-fn steps_back_are_ridden_out(toml: &str, loads: &[Load]) -> Option<Testimony> {
+/// The clock goes back by the most that IDs may be ahead, returns, then goes back by a little and by a second.
+fn catches_up_after_steps_back(toml: &str, loads: &[Load]) -> Option<Testimony> {
     let scene = Scene::begin(toml, loads)?;
     let (clock, witness) = (scene.clock(), &scene.witness);
     // Long enough that the ride of the start lies far behind: nothing but the step's own is to serve.
@@ -98,20 +99,20 @@ fn steps_back_are_ridden_out(toml: &str, loads: &[Load]) -> Option<Testimony> {
 }
 
 #[test]
-fn steps_back_are_ridden_out_at_half_speed() {
-    steps_back_are_ridden_out("shards = 2", &[MIXED, MIXED, SPARSE]);
+fn after_a_step_back_ids_catch_up_at_half_speed() {
+    catches_up_after_steps_back("shards = 2", &[MIXED, MIXED, SPARSE]);
 }
 
 #[test]
 fn steps_back_keep_strict_order() {
     let toml = "shards = 2\norder = \"strict\"";
-    if let Some(testimony) = steps_back_are_ridden_out(toml, &[MIXED, MIXED, MIXED, SPARSE]) {
+    if let Some(testimony) = catches_up_after_steps_back(toml, &[MIXED, MIXED, MIXED, SPARSE]) {
         testimony.assert_strictly_ordered();
     }
 }
 
 #[test]
-fn beyond_max_ahead_the_clock_is_waited_for() {
+fn a_step_back_beyond_max_ahead_is_refused_until_the_clock_is_near() {
     let Some(scene) = Scene::begin("max_ahead = \"1s\"", &[MIXED, SPARSE]) else {
         return;
     };
@@ -125,7 +126,7 @@ fn beyond_max_ahead_the_clock_is_waited_for() {
     let base = Base::of_step(&testimony, step, 0);
     testimony.assert_refusals(|sample, code, wait_ms| base.allows(sample, code, wait_ms, -1_600, 1_000.0));
     let samples = testimony.between(step.after, end);
-    // From when IDs flow again, the lead shrinks at half speed.
+    // Once IDs are handed out again, the lead shrinks at half speed.
     let with_ids = testimony.between(step.after, end).filter(|sample| sample.ids().is_some());
     let flows_since = with_ids.map(|sample| sample.answered).min().expect("IDs flow again");
     let most_ahead = |answered| 1_000.0 - ms_between(flows_since, answered).max(0.0) / 2.0;
@@ -200,8 +201,8 @@ fn a_far_step_forward_that_lasts_is_followed() {
     assert_follows("back again", testimony.between(again.after, end), HOUR_MS);
 }
 
-/// A jump of wall − boottime may be a restored snapshot: what was claimed ahead is dropped and the ceiling made durable again.
-/// Requests wait for that, and none is refused.
+/// A jump of wall − boottime may mean a restored snapshot: blocks claimed ahead are dropped, and the ceiling is
+/// made durable again. Requests wait for that, and none is refused.
 #[test]
 fn steps_forward_are_followed_at_once() {
     let Some(scene) = Scene::begin("", &[MIXED, MIXED, SPARSE]) else { return };
@@ -242,7 +243,7 @@ fn a_frozen_clock_does_not_stop_the_ids() {
     testimony.assert_unique_and_ordered();
     testimony.assert_no_refusal();
     let base = Base::of_step(&testimony, stop, 0);
-    // The reserve for bursts is used up first.
+    // The burst window's unused ticks are used first.
     let latest = base.latest + Duration::from_millis(100);
     let base = Base { high_ms: base.high_ms.max(stands_at), latest, ..base };
     let samples = testimony.between(stop.after, goes_on.before);

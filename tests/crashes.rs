@@ -1,4 +1,4 @@
-//! Daemons that are killed, stopped, suspended, or started over and over, and every ID that they handed out before it.
+//! Daemons that are killed, stopped, suspended, or started over and over, and all IDs that they handed out.
 
 mod support;
 
@@ -18,7 +18,7 @@ use support::{Ask, Daemon, Random, poll};
 const BURST_WINDOW_MS: f64 = 10.0;
 /// As in `clock_steps.rs`.
 const TOLERANCE_MS: f64 = 2.0;
-/// The wait of a request that names none.
+/// The wait of a request that gives none.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 const ROUNDS: u64 = 100;
 
@@ -26,10 +26,10 @@ fn tick(id: u64) -> f64 {
     twitter_unix_ms(id) as f64
 }
 
-/// Kills and restarts a daemon, whose clock loses up to `lost_ms` each time, `ROUNDS` times while connections ask.
-/// `horizon_ms` is the horizon with this `toml`.
+/// Kills and restarts a daemon `ROUNDS` times while connections request IDs. Its clock loses up to `lost_ms` each
+/// time. `horizon_ms` is the horizon with this `toml`.
 fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u64, seed: u64) {
-    /// A ceiling ends with a tick, and the first one is raised in steps while the first IDs are had.
+    /// A ceiling ends with a tick, and the first one is raised in steps while the first IDs are handed out.
     const LITTLE_MS: f64 = 30.0;
     const LOADS: [Load; 4] = [MIXED, MIXED, SPARSE, FLOOD];
     let mut random = Random::seeded(seed);
@@ -43,7 +43,8 @@ fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u
         let asked = Instant::now();
         let first = daemon.connect().next(Ask::of(1).wait_ms(1_000)).ids()[0];
         assert!(first > highest, "round {round}: {first} after {highest} of the life before");
-        // All that the clock has lost, the first ID is ahead of; beyond that only the horizon, a crash loop or not.
+        // The first ID is ahead by at most the time that the clock has lost, and the horizon, however often it
+        // crashed.
         let ahead_ms = tick(first) - true_unix_ms(asked);
         assert!(
             ahead_ms <= horizon_ms + LITTLE_MS,
@@ -51,7 +52,7 @@ fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u
         );
         let witness = Witness::of(&daemon, &LOADS);
         if round % 10 != 0 {
-            // Else killed as soon as it can be.
+            // Otherwise it is killed as early as possible.
             witness.await_time(Duration::from_micros(random.below(60_000)));
         }
         daemon.kill();
@@ -69,7 +70,7 @@ fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u
         runs.extend(of_life);
         runs.push(Run { first, count: 1, stride: 1 });
         drop(daemon);
-        // Restarts are at least this far apart: what is less ends in `clock_behind`, never in a repeat.
+        // Restarts that are closer than this end in `clock_behind`, never in a repeat.
         std::thread::sleep(Duration::from_millis(50).saturating_sub(started.elapsed()));
         if lost_ms > 0 {
             lost_in_all_ms += random.below(lost_ms);
@@ -91,7 +92,7 @@ fn kill_9_a_hundred_times_stays_within_the_horizon_of_the_clock() {
     kill_over_and_over(&Machine::new(), "shards = 2\nmax_ahead = \"502ms\"", 500.0, 0, 2);
 }
 
-/// A process that sleeps does not notice: what it had claimed ahead is old when it wakes.
+/// A suspended process does not notice the pause: the blocks that it had claimed are old when it continues.
 #[test]
 fn a_suspended_daemon_hands_out_nothing_old() {
     let machine = Machine::new();
@@ -103,7 +104,7 @@ fn a_suspended_daemon_hands_out_nothing_old() {
         witness.await_time(Duration::from_millis(100));
         daemon.signal(Signal::STOP);
         std::thread::sleep(Duration::from_millis(suspended_ms));
-        // What was asked for by now is read after it wakes.
+        // Requests sent by now are read after it continues.
         woken.push(Instant::now());
         daemon.signal(Signal::CONT);
     }
@@ -112,13 +113,13 @@ fn a_suspended_daemon_hands_out_nothing_old() {
     daemon.stop();
 
     testimony.assert_unique_and_ordered();
-    // Those alone whose wait was over before the daemon woke.
+    // Only requests whose wait ended before the daemon continued.
     testimony.assert_refusals(|sample, code, _| {
         [EXHAUSTED, NO_CEILING].contains(&code) && sample.answered - sample.asked >= DEFAULT_WAIT
     });
     for sample in testimony.samples() {
         let Some((first, last)) = sample.ids() else { continue };
-        // The ID clock that a reply was made by was read after the request was.
+        // The daemon read the ID clock of a reply after it had read the request.
         let low = true_unix_ms(sample.asked) - BURST_WINDOW_MS - TOLERANCE_MS;
         assert!(tick(first) >= low, "{:.1} ms too old: {sample:?}", low - tick(first));
         assert!(tick(last) <= true_unix_ms(sample.answered) + TOLERANCE_MS, "ahead of the clock: {sample:?}");
@@ -149,7 +150,7 @@ fn stopped_and_started_a_hundred_times_nothing_is_lost_or_ahead() {
             let answered = Instant::now();
             assert!(of_reply[0].first > highest, "round {round}: {of_reply:?} after {highest}");
             highest = of_reply[of_reply.len() - 1].last();
-            // The very first start is above the clock by the guard.
+            // The very first start is a guard ahead of the clock.
             let guard_ms = if round == 0 { 1.0 } else { 0.0 };
             let ahead_ms = tick(highest) - true_unix_ms(answered) - guard_ms;
             assert!(ahead_ms <= TOLERANCE_MS, "round {round}: {ahead_ms} ms ahead of the clock");
@@ -167,7 +168,7 @@ fn stopped_and_started_a_hundred_times_nothing_is_lost_or_ahead() {
     assert_distinct(runs);
 }
 
-/// One source whose tick is this long, and half over.
+/// Returns a source with ticks of this length, in the middle of one.
 fn long_tick(tick_s: u64) -> String {
     let epoch_ms = unix_ms() - tick_s * 1_000 * 20 - tick_s * 500;
     format!(
@@ -176,10 +177,11 @@ fn long_tick(tick_s: u64) -> String {
     )
 }
 
-/// After the horizon the ceiling ends with a tick: however long that is, the next life has its first ID without a wait, and
-/// the one after that. One that dies again within the tick is too far ahead and says so, with the time to wait.
+/// Past the horizon the ceiling ends with a tick, however long that is. So the next life has its first ID without a
+/// wait, and so has the one after it. A further one within the same tick is too far ahead, and answers with the
+/// time to wait.
 #[test]
-fn kill_9_with_long_ticks_leaves_ids_to_be_had_at_once() {
+fn after_kill_9_with_long_ticks_ids_come_at_once() {
     for tick_s in [5, 20, 60, 600, 86_400] {
         let (machine, toml) = (Machine::new(), long_tick(tick_s));
         let mut highest = 0;
@@ -195,7 +197,7 @@ fn kill_9_with_long_ticks_leaves_ids_to_be_had_at_once() {
         let answer = get(&daemon, "/readyz");
         let reply = daemon.connect().next(Ask::of(1).wait_ms(0));
         if reply.id_count().is_some() {
-            // Only where a machine took seconds to come so far.
+            // Only on a machine that took seconds to get here.
             assert!(tick_s <= 5, "ticks of {tick_s} s: {reply:?}");
             continue;
         }
@@ -207,20 +209,20 @@ fn kill_9_with_long_ticks_leaves_ids_to_be_had_at_once() {
 }
 
 #[test]
-fn two_with_one_worker_id_are_refused_whatever_their_directories() {
+fn two_daemons_with_one_worker_id_are_refused_whatever_their_directories() {
     let machine = Machine::new();
     let first = machine.start("worker_ids = \"4-6\"");
     let second = machine.setup("worker_ids = 6").env("SNOWBANK_STATE_DIR", machine.path("other")).end();
     second.assert_refusal_for_now(&["worker ID 6", &first.id().to_string()]);
     let mut wire = first.connect();
     assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
-    // Free again as soon as the first one is gone, however it went.
+    // The worker ID is free as soon as the first daemon has ended, in any way.
     let mut first = first;
     first.kill();
     machine.setup("worker_ids = 6").env("SNOWBANK_STATE_DIR", machine.path("other")).start().stop();
 }
 
-/// Every lock's file, and what it is called.
+/// Returns each lock's file and its name in messages.
 fn lock_of(machine: &Machine) -> std::path::PathBuf {
     let locks = std::fs::read_dir(machine.path("locks")).expect("it holds locks");
     let mut locks: Vec<_> = locks.map(|entry| entry.expect("readable").path()).collect();
@@ -228,7 +230,7 @@ fn lock_of(machine: &Machine) -> std::path::PathBuf {
     locks.remove(0)
 }
 
-/// A daemon that somebody takes `path` away from, in a way of his, stops handing out IDs and says why.
+/// Removes or replaces `path` under a daemon. The daemon stops handing out IDs and logs the reason.
 fn taken_over(machine: &Machine, daemon: &Daemon, path: &Path, take: impl FnOnce(&Path)) {
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
@@ -245,14 +247,14 @@ fn taken_over(machine: &Machine, daemon: &Daemon, path: &Path, take: impl FnOnce
         assert_eq!(code, NO_CEILING, "{message}");
         Some(message)
     });
-    // The keeper looks once a second; the net is as wide as a busy machine needs it.
+    // The keeper looks once a second. The limit allows for a busy machine.
     let served = runs.iter().map(|run| tick(run.last())).fold(0.0, f64::max) - true_unix_ms(taken);
     assert!(served <= 5_000.0, "served {served} ms after it was taken over; {message}");
     poll("the daemon to say so", || {
         let said = daemon.log();
         said.contains(path.file_name()?.to_str()?).then_some(())
     });
-    // It stays so, even if a daemon is started over it and another life begins.
+    // It stays refused, even if another daemon takes the lock and ends.
     let next = machine.setup("").env("SNOWBANK_STATE_DIR", machine.path("other")).start();
     let after = next.connect().next(Ask::of(1)).ids()[0];
     assert!(runs.iter().all(|run| run.last() < after), "{after} after {runs:?}");
@@ -277,11 +279,11 @@ fn a_lock_that_is_replaced_stops_its_daemon() {
     });
 }
 
-/// Two ticks of this layout are 10 s, and so is its horizon: a daemon serves for longer than `taken_over` allows while its
-/// storage stalls.
+/// Two ticks of this layout are 10 s, and so is its horizon. So a daemon serves for longer than `taken_over` allows
+/// while its storage hangs.
 const FAR_CEILING: &str = "layout = \"time:30,worker:10,sequence:20;tick=5s\"";
 
-/// The locks of worker IDs are looked at whatever storage does.
+/// The locks of worker IDs are checked while storage hangs, too.
 #[test]
 fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     let machine = Machine::new();
@@ -297,8 +299,8 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     taken_over(&machine, &daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
 }
 
-/// The state's lock is on the disk that hangs, so its loss is found when the disk answers. Until then the daemon serves what
-/// it was granted, and a daemon that takes the state over reads that and starts above it.
+/// The state's lock is on the disk that hangs, so its loss is found when the disk answers. Until then the daemon
+/// serves what it was granted. A daemon that takes over the state reads that grant and starts above it.
 #[test]
 fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good() {
     let machine = Machine::new();
@@ -311,8 +313,8 @@ fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good()
     let syncs = || disk.calls()[before..].iter().filter(|call| call.starts_with("sync ")).count();
     poll("a sync that stalls", || (syncs() > 0).then_some(()));
     std::fs::remove_file(machine.path("state/lock")).expect("removed");
-    // Another daemon on the state, which does not see the worker ID's lock. When the write that hangs goes on, this one finds
-    // that somebody writes to its state, and may stop as well.
+    // Another daemon uses the state, and does not see the worker ID's lock. When the hanging write continues, that
+    // daemon finds that its state was written by another process, and may stop as well.
     let others_start = || machine.setup("").env("SNOWBANK_LOCK_DIR", machine.path("elsewhere")).start();
     let mut other = others_start();
     let mut others_wire = other.connect();
@@ -333,7 +335,7 @@ fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good()
     assert_eq!(said.matches("no IDs are handed out any more").count(), 1, "{said}");
 }
 
-/// A service manager may keep the daemon from the kernel's log (`ProtectKernelLogs`). That is logged in one line.
+/// A service manager may deny the daemon the kernel's log (`ProtectKernelLogs`). That is logged in one line.
 #[test]
 fn without_kernel_events_and_log_one_warning_is_logged() {
     let machine = Machine::new();
@@ -348,7 +350,7 @@ fn without_kernel_events_and_log_one_warning_is_logged() {
     daemon.stop();
 }
 
-/// A service manager that keeps the daemon from the kernel's log may hand it over as standard input.
+/// A service manager that denies the daemon the kernel's log may hand it over as standard input.
 #[test]
 fn the_kernels_log_is_taken_from_standard_input() {
     let Ok(log) = std::fs::File::open("/dev/kmsg") else {

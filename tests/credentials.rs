@@ -1,4 +1,4 @@
-//! Tokens and where secrets come from: files, systemd's credentials, and never a word of them in a log.
+//! Tokens, and secrets from files and from systemd's credentials. No log line contains a secret.
 
 mod secure;
 mod support;
@@ -37,7 +37,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn a_wrong_token_and_none_are_one_clear_line_each() {
+fn a_wrong_token_and_a_missing_one_are_one_clear_line_each() {
     let files = support::directory();
     let path = files.path().join("tokens");
     write_secret(&path, &format!("# orders\n{TOKEN}\nanother\n"));
@@ -73,7 +73,7 @@ fn unix_socket_peers_are_named_too() {
 }
 
 #[test]
-fn token_files_that_cannot_be_meant_are_refused() {
+fn impossible_token_files_are_refused() {
     let files = support::directory();
     let at = |name: &str| files.path().join(name);
     write_secret(&at("empty"), "");
@@ -92,7 +92,7 @@ fn token_files_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn a_token_file_that_everybody_can_read_is_warned_of() {
+fn a_world_readable_token_file_is_warned_of() {
     let files = support::directory();
     let path = files.path().join("tokens");
     write_secret(&path, TOKEN);
@@ -111,7 +111,7 @@ fn a_token_file_that_everybody_can_read_is_warned_of() {
 }
 
 #[test]
-fn credentials_of_systemd_serve_as_files() {
+fn systemd_credentials_replace_files() {
     let directory = support::directory();
     write_secret(&directory.path().join("token"), TOKEN);
     let authority = Authority::new(directory.path(), "authority");
@@ -135,7 +135,7 @@ fn credentials_of_systemd_serve_as_files() {
 }
 
 #[test]
-fn credentials_that_are_not_there_are_refused_and_left_unchecked_by_check() {
+fn missing_credentials_refuse_a_start_and_are_skipped_by_check() {
     let config = "auth.token_file = \"credential:token\"";
     let ended = Setup::configured(config).env("CREDENTIALS_DIRECTORY", "").end();
     ended.assert_refusal(&[
@@ -160,7 +160,7 @@ fn credentials_that_are_not_there_are_refused_and_left_unchecked_by_check() {
 }
 
 #[test]
-fn a_client_has_one_token_of_a_size_that_can_be_sent() {
+fn a_client_refuses_several_or_oversized_tokens() {
     let daemon = Setup::new().start();
     let address = daemon.tcp().to_string();
     let files = support::directory();

@@ -8,7 +8,7 @@ fn snowbank(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_snowbank")).args(arguments).output().unwrap()
 }
 
-/// Standard output of a command that does what is asked and has nothing to warn of.
+/// Returns the standard output of a command that succeeds without a warning.
 #[track_caller]
 fn prints(arguments: &[&str]) -> String {
     let output = snowbank(arguments);
@@ -17,7 +17,7 @@ fn prints(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The one line on standard error of a command that is wrong use.
+/// Returns the single line on standard error of a command with wrong arguments.
 #[track_caller]
 fn refuses(arguments: &[&str]) -> String {
     let output = snowbank(arguments);
@@ -67,7 +67,7 @@ fn a_misspelt_preset_is_recognized() {
 }
 
 #[test]
-fn range_takes_no_seconds_for_milliseconds() {
+fn range_does_not_take_seconds_for_milliseconds() {
     for seconds in
         [["--from", "1700000000", "--to", "2024-01-01"], ["--from", "2023-01-01", "--to", "1700000000"]]
     {
@@ -94,7 +94,7 @@ fn decode_writes_time_with_the_tick_s_precision() {
 }
 
 #[test]
-fn decode_names_a_layout_of_one_s_own_by_its_text_form() {
+fn decode_names_a_custom_layout_by_its_text_form() {
     let line = prints(&["decode", "--json", "--layout", "time:41,sequence:22", "4194305"]);
     let line: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(
@@ -107,7 +107,7 @@ fn decode_names_a_layout_of_one_s_own_by_its_text_form() {
 }
 
 #[test]
-fn decode_refuses_other_texts_than_ids() {
+fn decode_refuses_texts_that_are_no_ids() {
     assert!(refuses(&["decode", "abc"]).contains("\"abc\" is not an ID"));
     assert!(refuses(&["decode", "1", "-5"]).contains("\"-5\" is not an ID"));
     assert!(refuses(&["decode", ""]).contains("\"\" is not an ID"));
@@ -139,7 +139,7 @@ fn an_ended_layout_is_read_with_a_warning() {
 
 #[test]
 fn range_prints_the_first_and_the_last_id() {
-    // The ticks of Twitter's are Unix ms - 1288834974657.
+    // The ticks of `twitter` are Unix ms - 1288834974657.
     assert_eq!(
         prints(&["range", "--from", "2016-05-16", "--to", "2016-05-17"]),
         format!("{}\n{}\n", 174521825343_u64 << 22, (174608225344_u64 << 22) - 1)
@@ -193,7 +193,7 @@ fn range_is_clamped_to_the_life_and_refused_outside() {
 }
 
 #[test]
-fn range_refuses_other_texts_than_times() {
+fn range_refuses_texts_that_are_no_times() {
     assert!(
         refuses(&["range", "--from", "yesterday", "--to", "0"])
             .contains("--from: \"yesterday\" is not a time")
@@ -231,7 +231,7 @@ fn layout_json_has_the_facts() {
 }
 
 #[test]
-fn layout_without_a_name_is_the_table_of_presets() {
+fn layout_without_a_name_prints_the_table_of_presets() {
     let table = prints(&["layout"]);
     let facts: Value = serde_json::from_str(&prints(&["layout", "--json"])).unwrap();
     let names: Vec<&str> =
@@ -258,13 +258,13 @@ fn layout_without_a_name_is_the_table_of_presets() {
 }
 
 #[test]
-fn layout_tells_from_when_on_ids_exceed_an_old_one() {
-    // The migration that the clearing house needed: its old IDs ended here.
+fn layout_shows_since_when_ids_exceed_an_old_one() {
+    // The clearing house's migration: its old IDs ended here.
     assert_eq!(
         prints(&["layout", "clearing", "--above", "1613024787541981316"]),
         "IDs of clearing exceed 1613024787541981316 from 2016-11-07T02:13:07.542Z on\n"
     );
-    // The highest of a tick, and the lowest of the next.
+    // The highest ID of a tick, and the lowest of the next.
     for (id, from) in [("1613024787541999999", "07.542"), ("1613024787542000000", "07.543")] {
         let line = prints(&["layout", "clearing", "--above", id]);
         assert!(line.ends_with(&format!("from 2016-11-07T02:13:{from}Z on\n")), "{line}");
@@ -293,7 +293,7 @@ fn an_epoch_brings_ids_above_an_old_one_today() {
         page.contains(&format!("they do from {from} on, until ")) && page.ends_with(&format!("{spec}\n"))
     );
     assert!(spec.ends_with(&format!(";epoch={}", with_epoch["epoch_unix_ms"])), "{spec}");
-    // The layout that is printed keeps its promise, and has begun.
+    // The printed layout keeps its promise, and its life has begun.
     let now = prints(&["layout", spec, "--above", old]);
     assert!(now.starts_with(&format!("IDs of {spec} exceed {old} from {from} on\n")), "{now}");
     let range = prints(&["range", "--layout", spec, "--from", from, "--to", from]);
@@ -339,7 +339,7 @@ fn the_picture_shows_every_field() {
     assert_eq!(cells(boxes[1]), ["time", "datacenter", "worker", "sequence"]);
     assert_eq!(cells(boxes[2]), ["41 bits", "5 bits", "5 bits", "12 bits"]);
     assert_eq!(cells(boxes[4]), ["x 4194304", "x 131072", "x 4096", "x 1"]);
-    // Too many for boxes: a list.
+    // Too many fields for boxes: a list.
     let names = "abcdefghijklmno".chars();
     let nodes: String = names.map(|name| format!(",{name}:1")).collect();
     let page = prints(&["layout", &format!("time:41{nodes},sequence:7")]);
@@ -355,8 +355,8 @@ fn a_layout_that_does_not_fit_is_refused_with_a_suggestion() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
-    // More than a pipe holds, so that the program is still writing when the reader goes.
+fn a_reader_that_closes_the_pipe_early_is_no_failure() {
+    // More than a pipe holds, so that the program is still writing when the reader closes.
     let ids: Vec<String> = (0..3000_u64).map(|id| id.to_string()).collect();
     let mut child = Command::new(env!("CARGO_BIN_EXE_snowbank"))
         .args(["decode", "--json"])

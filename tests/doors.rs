@@ -1,4 +1,4 @@
-//! The rules that hold for listeners of every protocol, tried at the door for clients of Redis.
+//! Rules that hold for listeners of every protocol, tested at the door for Redis.
 
 mod secure;
 mod support;
@@ -33,14 +33,14 @@ fn one_connection_too_many_is_answered_in_the_doors_own_words() {
     let daemon = with("limits.max_connections = 2").start();
     let mut first = Client::of(&daemon);
     first.asks("PING\r\n", "+PONG\r\n");
-    // Each listener accepts by itself, so the third must not come before the second is in.
+    // The listeners accept independently, so the third connection must wait until the second is counted.
     let mut native = daemon.connect();
     native.assert_open();
     let mut third = Client::of(&daemon);
     third.expect("-ERR max number of clients reached\r\n");
     third.is_closed();
     drop(native);
-    // Its place is free as soon as the daemon has noticed.
+    // Its place is free once the daemon has noticed the close.
     poll("a free place", || {
         let mut client = Client::of(&daemon);
         client.send("PING\r\n");
@@ -50,7 +50,7 @@ fn one_connection_too_many_is_answered_in_the_doors_own_words() {
 }
 
 #[test]
-fn a_token_is_asked_for_before_ids() {
+fn a_token_is_required_before_ids() {
     let setup = Setup::bare();
     std::fs::write(setup.path("tokens"), "secret\n").expect("written");
     let config = format!("listen = \"127.0.0.1:0\"\nauth.token_file = \"tokens\"\n{TWO_SOURCES}");
@@ -191,7 +191,7 @@ fn metrics_and_status_show_each_protocol() {
     client.lines_until(|line| line.starts_with("-EXHAUSTED"));
     let mut wire = daemon.connect();
     wire.next(Ask::of(5));
-    // A turn is counted once its replies are written.
+    // A turn is counted after its replies are written.
     let samples = poll("both turns are counted", || {
         let samples = scrape(&daemon);
         let counted = |protocol| {
@@ -219,7 +219,7 @@ fn metrics_and_status_show_each_protocol() {
 }
 
 #[test]
-fn clients_at_the_wrong_port_learn_what_they_met() {
+fn clients_at_the_wrong_port_get_the_daemons_name() {
     let daemon = with("").start();
     let resp = daemon.addresses[1].to_string();
     let mut ping = Command::new(env!("CARGO_BIN_EXE_snowbank"));

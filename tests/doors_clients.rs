@@ -1,5 +1,5 @@
-//! Real clients of other protocols against the real daemon: each draws from two sources, pipelines, meets refusals, and lives
-//! through a restart and a kill -9. All IDs are distinct, and those of a connection increase.
+//! Real clients of other protocols against the real daemon. Each draws from two sources, pipelines, gets refusals,
+//! and continues over a restart and a kill -9. All IDs are distinct, and those of one connection increase.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::door::DoorClient;
 use support::relay::{Drawn, Relay};
 use support::{Daemon, Port, Setup, has_program, skip};
 
-/// Two sources that always have IDs, and one of 16 a second.
+/// Two sources that always have IDs, and one with 16 a second.
 const SOURCES: &str = r#"
 [[sources]]
 name = "fast"
@@ -52,7 +52,7 @@ impl Restarted {
             .start()
     }
 
-    /// Starts it again, after a clean stop or a kill -9.
+    /// Starts it again after a clean stop or a kill -9.
     fn again(mut self, is_clean: bool) -> Restarted {
         if is_clean {
             self.daemon.stop();
@@ -90,7 +90,7 @@ fn runs_through_door(mut command: Command, mut server: Restarted, ids_per_phase:
     server.daemon.stop();
 }
 
-/// Returns the place of the newest clients, which tests/clients/install fills.
+/// Returns the directory of the newest clients, which tests/clients/install fills.
 fn place() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("target/clients")
 }
@@ -173,7 +173,7 @@ fn redis_cli() {
             }
             let refusal = run(&["INCR", "nothing"]);
             assert!(refusal.starts_with("UNKNOWN_SOURCE "), "{refusal}");
-            // Its pipeline shows no replies, and counts them.
+            // The pipe mode prints the number of replies, and no replies.
             let mut pipe = Command::new("redis-cli");
             pipe.args(["-p", &relay.port().to_string(), "--pipe"])
                 .stdin(Stdio::piped())
@@ -206,7 +206,7 @@ fn redis_benchmark() {
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         (output.status.success(), format!("{out}{err}"))
     };
-    // It shows no IDs.
+    // It prints no IDs.
     let relay = Relay::to(server.port.address());
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
@@ -267,7 +267,7 @@ fn libmemcached() {
         let refused = refused.arg(&servers).args(["slow"; 40]).output().expect("it runs");
         let error = String::from_utf8_lossy(&refused.stderr);
         assert!(!refused.status.success() && error.contains("exhausted retry_after_ms="), "{error}");
-        // It reads the version first, and takes 0 for a failure.
+        // libmemcached reads the version first, and takes an ID of 0 for a failure.
         let stats = output_of(Command::new("memcstat").arg(&servers));
         assert!(stats.contains("get_hits: "), "{stats}");
         if let Some(is_clean) = is_clean {
@@ -293,7 +293,7 @@ fn curl() {
     for is_clean in [Some(true), Some(false), None] {
         let root = format!("http://{}", server.port.address());
         for source in ["fast", "second"] {
-            // One connection, as many requests.
+            // One connection for all requests.
             let one = format!("{root}/v1/ids?source={source}&count=[1-20]");
             let ids = output_of(Command::new("curl").args(["-sS", "-H", "Accept: text/plain", &one]));
             assert_eq!(ids.lines().count(), 210, "{ids}");
@@ -317,7 +317,7 @@ fn apaches_benchmark() {
         return;
     }
     let mut server = Restarted::start("http", "limits.max_wait = \"500ms\"");
-    // It shows no IDs.
+    // It prints no IDs.
     let relay = Relay::to(server.port.address());
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
@@ -356,8 +356,8 @@ fn apaches_benchmark() {
     server.daemon.stop();
 }
 
-/// No client of noeqd can be installed here, so these are its exact bytes. Its protocol names no source, so another one is
-/// drawn from after a reload of the door's.
+/// No client of noeqd can be installed here, so these are its exact bytes. Its protocol names no source, so a
+/// reload points the door to another one.
 #[test]
 fn bytes_of_noeqd() {
     let settings = "limits.max_wait = \"500ms\"\nnoeqd.source = \"fast\"";

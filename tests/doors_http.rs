@@ -38,7 +38,7 @@ impl Response {
         Response { status, head, body: String::from_utf8(body).expect("text") }
     }
 
-    /// Returns the texts in quotes that are IDs.
+    /// Returns the quoted texts that are IDs.
     fn ids(&self) -> Vec<u64> {
         self.body.split(|byte: char| !byte.is_ascii_digit()).filter_map(|text| text.parse().ok()).collect()
     }
@@ -48,7 +48,7 @@ impl Response {
     }
 }
 
-/// Reads a body in chunks.
+/// Decodes a chunked body.
 fn chunks(client: &mut DoorClient) -> Vec<u8> {
     let mut body = Vec::new();
     loop {
@@ -71,7 +71,7 @@ fn two_sources() -> Daemon {
 }
 
 #[test]
-fn ids_are_texts_in_json_or_lines_and_no_answer_may_be_kept() {
+fn ids_are_texts_in_json_or_lines_and_answers_are_never_cached() {
     let daemon = two_sources();
     let mut client = client_of(&daemon);
     let response = get(&mut client, "/v1/ids?source=slow&count=3", "");
@@ -158,7 +158,7 @@ fn head_and_other_methods_draw_nothing() {
 }
 
 #[test]
-fn katsubushis_and_leafs_paths_answer_as_they_did() {
+fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
     let config = format!("http.any_key = \"fast\"\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).door("http").start();
     let mut client = client_of(&daemon);
@@ -264,7 +264,7 @@ fn a_half_sent_head_is_closed_after_the_stall_timeout() {
 }
 
 #[test]
-fn a_token_is_asked_for_and_a_wrong_one_closes() {
+fn a_token_is_required_and_a_wrong_one_closes_the_connection() {
     let setup = Setup::new();
     let token = "a-long-token-of-a-client";
     std::fs::write(setup.path("tokens"), token).expect("written");

@@ -64,7 +64,7 @@ fn commands_are_answered_in_their_order_however_they_are_cut() {
 }
 
 #[test]
-fn statistics_begin_with_katsubushis_nine() {
+fn statistics_begin_with_the_nine_of_katsubushi() {
     let daemon = two_sources();
     let mut client = client_of(&daemon);
     client.send("get fast\r\n");
@@ -105,7 +105,7 @@ fn a_refusal_names_the_reason_and_the_time_and_the_connection_goes_on() {
     let config = format!("limits.max_wait = 0\nmemcached.source = \"slow\"\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).door("memcached").start();
     let mut client = client_of(&daemon);
-    // More than the burst window of a source with 16 IDs a second holds.
+    // More IDs than the burst window holds, of a source with 16 a second.
     client.send(format!("get{}\r\nget fast\r\n", " k".repeat(40)));
     let refusal = client.line();
     assert!(refusal.starts_with("SERVER_ERROR exhausted "), "{refusal}");
@@ -143,7 +143,7 @@ fn one_connection_too_many_is_refused_in_memcacheds_words() {
 }
 
 #[test]
-fn tokens_and_this_door_exclude_each_other_unless_the_door_asks_for_none() {
+fn with_tokens_this_door_is_refused_unless_it_is_exempt() {
     let tokens = |setup: Setup| {
         std::fs::write(setup.path("tokens"), "a-long-token-of-a-client\n").expect("written");
         setup

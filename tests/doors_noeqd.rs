@@ -15,7 +15,7 @@ fn ids(client: &mut DoorClient, count: u8) -> Vec<u64> {
 }
 
 #[test]
-fn a_byte_draws_so_many_ids_and_requests_can_be_pipelined() {
+fn a_byte_draws_that_many_ids_and_requests_can_be_pipelined() {
     let daemon = Setup::configured(TWO_SOURCES).door("noeqd").start();
     let mut client = client_of(&daemon);
     client.send([3, 255, 1]);
@@ -41,7 +41,7 @@ fn a_count_of_0_and_a_refusal_close_the_connection() {
 }
 
 #[test]
-fn the_token_comes_first_where_the_daemon_asks_for_one() {
+fn the_token_comes_first_if_the_daemon_requires_one() {
     let setup = Setup::new();
     let token = "a-long-token-of-a-client";
     std::fs::write(setup.path("tokens"), token).expect("written");
@@ -72,7 +72,7 @@ fn clients_of_other_protocols_are_closed_and_logged() {
 }
 
 #[test]
-fn no_count_is_taken_for_another_protocol() {
+fn no_count_is_mistaken_for_another_protocol() {
     let daemon = Setup::configured(TWO_SOURCES).door("noeqd").start();
     for counts in [&[128_u8, 1, 1, 1][..], &[42, 50, 13, 10], &[22, 3, 1, 2], &[12, 4, 1, 1]] {
         let mut client = client_of(&daemon);

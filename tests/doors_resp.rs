@@ -53,7 +53,7 @@ fn pipelined_requests_are_answered_in_their_order_however_they_are_cut() {
 }
 
 #[test]
-fn a_key_that_is_no_source_is_refused_with_the_names_there_are() {
+fn an_unknown_key_is_refused_with_the_names_of_the_sources() {
     let daemon = two_sources();
     let mut client = Client::of(&daemon);
     let refusal = "-UNKNOWN_SOURCE found key 'counter', allowed: a source's name (fast, slow); or let the daemon set any_key in \
@@ -110,7 +110,7 @@ fn bytes_that_are_no_request_get_the_protocols_error_and_the_connection_is_close
 }
 
 #[test]
-fn what_clients_send_before_they_ask_is_answered_as_by_redis() {
+fn the_commands_that_clients_send_first_are_answered_as_by_redis() {
     let daemon = two_sources();
     let mut client = Client::of(&daemon);
     for (request, reply) in [
@@ -224,10 +224,10 @@ fn a_million_ids_leave_in_frames_and_a_reader_that_never_reads_is_bounded() {
 }
 
 #[test]
-fn a_waiting_request_is_overtaken_by_none_of_its_connection() {
+fn no_request_overtakes_a_waiting_one_of_its_connection() {
     let daemon = two_sources();
     let mut client = Client::of(&daemon);
-    // The slow source has 16 IDs a second, so that the second request waits.
+    // The slow source has 16 IDs a second, so the second request waits.
     client
         .send("SNOWBANK.NEXT slow 16 WAIT 5000\r\nSNOWBANK.NEXT slow 16 WAIT 5000\r\nPING\r\nINCR fast\r\n");
     let (first, second) = (client.list(), client.list());
@@ -237,14 +237,14 @@ fn a_waiting_request_is_overtaken_by_none_of_its_connection() {
     daemon.stop();
 }
 
-/// Equal requests are drawn for together. Each has a reply of its own in its place, up to the first that gets no ID.
+/// Equal requests are drawn for together. Each has its own reply in its place, up to the first that gets no ID.
 #[test]
 fn equal_requests_in_a_row_are_answered_one_by_one() {
     let config = format!("limits.max_wait = 0\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).resp().start();
     let mut client = Client::of(&daemon);
     let (fast, slow) = (array(&["INCR", "fast"]), array(&["INCR", "slow"]));
-    // More than one look ahead, and requests that are equal but for their key, their case or their command.
+    // More requests than one look ahead covers, and some that differ only in key, case or command.
     let requests = [fast.repeat(150), array(&["ECHO", "fast"]), "INCR fast\r\n".repeat(70), slow.repeat(60)];
     client.send(requests.concat() + &array(&["incr", "fast"]) + &fast.repeat(3));
     let mut ids: Vec<u64> = (0..150).map(|_| client.integer()).collect();
@@ -253,7 +253,7 @@ fn equal_requests_in_a_row_are_answered_one_by_one() {
     let slow: Vec<String> = (0..60).map(|_| client.line()).collect();
     ids.extend((0..4).map(|_| client.integer()));
     assert!(ids.is_sorted_by(|left, right| left < right), "{ids:?}");
-    // The source has 16 a second, and fewer in its first.
+    // The source has 16 IDs a second, and fewer in its first second.
     let drawn: Vec<u64> =
         slow.iter().filter_map(|line| line.strip_prefix(':')).map(|id| id.parse().expect("an ID")).collect();
     let refused = slow.iter().filter(|line| line.starts_with("-EXHAUSTED ")).count();
@@ -296,7 +296,7 @@ fn a_transaction_is_answered_as_one_array_in_its_order() {
     ] {
         client.asks(&format!("{request}\r\n"), "+QUEUED\r\n");
     }
-    // Some of them wait. Those behind them are answered without another byte of the client.
+    // Some of them wait. Those behind them are answered without another byte from the client.
     client.asks("EXEC\r\n", "*6\r\n");
     assert!(client.integer() < client.integer());
     assert!(client.line().starts_with("-UNKNOWN_SOURCE "));
@@ -319,7 +319,7 @@ fn a_transaction_is_answered_as_one_array_in_its_order() {
 }
 
 #[test]
-fn incrby_of_a_ticket_source_claims_its_numbers_as_one() {
+fn incrby_of_a_ticket_source_claims_its_numbers_at_once() {
     let config = "shards = 2\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n[[sources]]\nname = \"odd\"\nkind = \
                   \"ticket\"\nincrement = 2";
     let setup = Setup::configured(config).resp();
@@ -330,7 +330,7 @@ fn incrby_of_a_ticket_source_claims_its_numbers_as_one() {
         assert!(output.status.success(), "{output:?}");
     }
     let daemon = setup.start();
-    // Two connections, on one shard each, in turn.
+    // Two connections, on one shard each, take turns.
     let mut clients = [Client::of(&daemon), Client::of(&daemon)];
     let mut last = 1_000;
     for round in 0..50 {

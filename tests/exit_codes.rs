@@ -1,7 +1,7 @@
 //! One cause, one exit code: 2 if an operator must change something, 3 if the cause may pass by itself.
 //!
-//! Each test is a row of the table "Exit codes" in docs/operations.md. Tests of a cause's other effects are elsewhere:
-//! states in state.rs, marks in marks.rs, addresses in listeners.rs, settings in serve_cli.rs.
+//! Each test is a row of the table "Exit codes" in docs/operations.md. Other effects of a cause are tested
+//! elsewhere: states in state.rs, marks in marks.rs, addresses in listeners.rs, settings in serve_cli.rs.
 
 mod support;
 
@@ -14,10 +14,10 @@ use support::Setup;
 use support::daemon::Ended;
 use support::file_system::FileSystem;
 
-/// The layout of twitter with an epoch that is years ahead of a right clock.
+/// The layout `twitter` with an epoch years ahead of a correct clock.
 const FUTURE: &str = "time:41,datacenter:5,worker:5,sequence:12;epoch=2999-01-01T00:00:00Z";
 
-/// A daemon that keeps its state and its locks in its own directory.
+/// A daemon with its state and locks in its own directory.
 fn setup() -> Setup {
     let setup = Setup::new();
     let state = setup.path("state");
@@ -102,7 +102,7 @@ fn directories_without_permission_are_2() {
     }
 }
 
-/// Root without its capabilities has the permissions of any other owner.
+/// Root without its capabilities has the permissions of an ordinary user.
 fn without_privileges(setup: Setup) -> Setup {
     match rustix::process::getuid().is_root() {
         true => setup.through("setpriv", &["--inh-caps=-all", "--bounding-set=-all"]),
@@ -111,7 +111,7 @@ fn without_privileges(setup: Setup) -> Setup {
 }
 
 #[test]
-fn a_state_file_that_may_not_be_made_is_2() {
+fn a_state_file_that_may_not_be_created_is_2() {
     let setup = Setup::new();
     let state = setup.path("state");
     fs::create_dir(&state).expect("made");
@@ -148,9 +148,9 @@ fn a_state_directory_that_others_can_write_or_replace_is_2() {
     somebody_must_change_something(&setup.end(), &["state directory", "it is a link"]);
 }
 
-/// Opening a pipe to read it would wait for a writer.
+/// Opening a pipe for reading would wait for a writer.
 #[test]
-fn something_else_with_the_state_files_name_is_2() {
+fn another_kind_of_file_with_the_state_files_name_is_2() {
     let in_place = |name: &str, make: fn(&Path)| {
         let setup = Setup::new();
         let state = setup.path("state");
@@ -169,7 +169,7 @@ fn something_else_with_the_state_files_name_is_2() {
 }
 
 #[test]
-fn a_port_in_use_and_an_address_that_is_not_there_are_3() {
+fn a_port_in_use_and_a_missing_address_are_3() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = taken.local_addr().map(|address| (address.to_string(), taken)).expect("bound");
     may_pass(&Setup::bare().option("--listen", &taken.0).end(), &[&taken.0, "in use"]);
@@ -178,7 +178,7 @@ fn a_port_in_use_and_an_address_that_is_not_there_are_3() {
 }
 
 #[test]
-fn what_another_process_has_is_3_and_its_holder_is_named() {
+fn a_lock_of_another_process_is_3_and_its_holder_is_named() {
     let setup = setup();
     let (state, locks) = (setup.path("state"), setup.path("locks"));
     let daemon = setup.args(["--worker-id", "4"]).start();
@@ -190,13 +190,13 @@ fn what_another_process_has_is_3_and_its_holder_is_named() {
     daemon.stop();
 }
 
-/// The only lock in a directory.
+/// Returns the only lock file of a directory.
 fn lock_in(locks: &Path) -> PathBuf {
     fs::read_dir(locks).expect("read").next().expect("a lock").expect("read").path()
 }
 
 #[test]
-fn something_else_with_a_locks_name_is_3() {
+fn another_kind_of_file_with_a_locks_name_is_3() {
     let setup = Setup::new();
     let locks = setup.path("locks");
     setup.start().stop();
@@ -239,8 +239,8 @@ fn a_full_disk_is_3_wherever_it_strikes() {
 }
 
 #[test]
-fn too_few_files_are_3() {
-    // From the first file that is missing to the reactors of the shards.
+fn too_few_file_descriptors_are_3() {
+    // The limit rises from the first descriptor that is missing to the shards' reactors.
     for files in 8..16 {
         let limit = format!("ulimit -n {files}; exec \"$@\"");
         let ended = setup().through("sh", &["-c", &limit, "sh"]).end();

@@ -10,7 +10,7 @@ use snowbank_client::{Client, ClientOptions, IdsOptions};
 use support::{Daemon, Port, Setup};
 
 fn start(worker: &str, port: &Port) -> Daemon {
-    // Another worker ID than those before it on this port: their state is not this one's.
+    // Each daemon on this port has a new worker ID, because it has another state than those before.
     Setup::bare().args(["--worker-id", worker, "--listen", &port.address().to_string()]).start()
 }
 
@@ -23,7 +23,7 @@ fn options(daemons: &[&Daemon]) -> ClientOptions {
 }
 
 #[tokio::test]
-async fn ids_go_on_while_daemons_die_and_come_back() {
+async fn ids_continue_while_daemons_die_and_come_back() {
     let port = Port::take();
     let mut first = start("1", &port);
     let second = Setup::new().args(["--worker-id", "2"]).start();
@@ -62,7 +62,7 @@ async fn a_call_outlasts_the_restart_of_the_only_daemon() {
     back.stop();
 }
 
-/// As two containers do, which do not share a lock directory.
+/// Like two containers that do not share a lock directory.
 #[tokio::test]
 async fn two_daemons_with_the_same_worker_id_are_refused() {
     let first = Setup::new().args(["--worker-id", "77"]).start();

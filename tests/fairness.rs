@@ -1,4 +1,5 @@
-//! Overload: requests of a million, fifty connections that stream, and one that asks for single IDs, all at once.
+//! Overload: requests for a million IDs, fifty connections that stream, and one that requests single IDs, all at
+//! once.
 
 mod support;
 
@@ -10,20 +11,20 @@ use support::ids::{assert_distinct, twitter_ids_between};
 use support::wire::{EXHAUSTED, EXPLICIT, PARTIAL, Run};
 use support::{Ask, Daemon, Setup};
 
-/// The length of the overload: the reserve below is a twentieth of it, so that a daemon which is too slow by more than
-/// that loses IDs.
+/// The length of the overload. The reserve below is a twentieth of it, so a daemon that is slower by more than that
+/// loses IDs.
 const OVERLOAD: Duration = Duration::from_secs(4);
 
-/// The reserve: a machine that stops the daemon for shorter than this costs no IDs. The default of 10 ms is for machines
-/// that do nothing else.
+/// The reserve: a pause of the daemon shorter than this loses no IDs. The default of 10 ms suits machines that run
+/// nothing else.
 const CONFIG: &str = "shards = 2\nburst_window = \"200ms\"\n";
 
-/// Streams batches until told to stop.
+/// Streams batches until the end.
 fn stream(daemon: &Daemon, stop: &AtomicBool) -> Vec<Run> {
     keep_asking(daemon, stop, Ask::of(2_000).wait_ms(10_000))
 }
 
-/// Asks for the same again and again, also after a refusal, until told to stop.
+/// Repeats a request until the end, also after a refusal.
 fn keep_asking(daemon: &Daemon, stop: &AtomicBool, ask: Ask) -> Vec<Run> {
     let mut wire = daemon.connect();
     let mut drawn = Vec::new();
@@ -36,8 +37,8 @@ fn keep_asking(daemon: &Daemon, stop: &AtomicBool, ask: Ask) -> Vec<Run> {
     drawn
 }
 
-/// Asks for this many a hundred times a second until told to stop. Each of the requests has its IDs. Returns them and the
-/// latencies.
+/// Requests this many IDs a hundred times a second until the end. Each request must get its IDs. Returns them and
+/// the latencies.
 fn ask_modestly(daemon: &Daemon, stop: &AtomicBool, ask: Ask) -> (Vec<Run>, Vec<Duration>) {
     let mut wire = daemon.connect();
     let (mut drawn, mut latencies) = (Vec::new(), Vec::new());
@@ -51,7 +52,7 @@ fn ask_modestly(daemon: &Daemon, stop: &AtomicBool, ask: Ask) -> (Vec<Run>, Vec<
     (drawn, latencies)
 }
 
-/// Lets a modest client ask at the same time as greedy ones.
+/// Runs a modest client beside greedy ones.
 fn modest_beside(attack: &str, greedy: &[(usize, Ask)], modest: Ask) {
     let daemon = Setup::configured(CONFIG).start();
     let stop = AtomicBool::new(false);
@@ -73,7 +74,7 @@ fn modest_beside(attack: &str, greedy: &[(usize, Ask)], modest: Ask) {
 }
 
 #[test]
-fn beside_connections_that_ask_for_a_million_a_modest_one_has_its_ids() {
+fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
     for connections in [1, 8, 16] {
         let greedy = [(connections, Ask::of(1_000_000).wait_ms(10_000).flags(PARTIAL))];
         modest_beside(&format!("{connections} that ask for a million"), &greedy, Ask::of(1_000));
@@ -81,12 +82,12 @@ fn beside_connections_that_ask_for_a_million_a_modest_one_has_its_ids() {
 }
 
 #[test]
-fn beside_many_that_ask_for_256_single_ids_are_never_refused() {
+fn single_ids_are_never_refused_beside_many_requests_for_256() {
     let greedy = [(45, Ask::of(1_000_000)), (64, Ask::of(256))];
     modest_beside("45 that ask for a million and 64 that ask for 256", &greedy, Ask::of(1));
 }
 
-/// Asks for single IDs until told to stop, and gives their latencies too.
+/// Requests single IDs until the end. Returns them and the latencies.
 fn ask_singly(daemon: &Daemon, stop: &AtomicBool) -> (Vec<Run>, Vec<Duration>) {
     let mut wire = daemon.connect();
     let (mut drawn, mut latencies) = (Vec::new(), Vec::new());
@@ -99,7 +100,7 @@ fn ask_singly(daemon: &Daemon, stop: &AtomicBool) -> (Vec<Run>, Vec<Duration>) {
     (drawn, latencies)
 }
 
-/// Asks for a million with a wait; `None` if that is refused.
+/// Requests a million IDs with a wait. Returns `None` if that is refused.
 fn ask_a_million(daemon: &Daemon, wait_ms: u16) -> Option<Vec<Run>> {
     let reply = daemon.connect().next(Ask::of(1_000_000).wait_ms(wait_ms));
     if reply.id_count().is_some() {
@@ -128,7 +129,7 @@ fn print_latencies(what: &str, mut latencies: Vec<Duration>) {
 /// The share of the ceiling that reaches clients. A machine that does other things can only lower it, so the best of some tries
 /// counts.
 #[test]
-fn overload_delivers_the_whole_ceiling_and_finishes_what_it_admitted() {
+fn overload_delivers_the_whole_rate_and_finishes_admitted_requests() {
     let shares: Vec<f64> = std::iter::repeat_with(overload).take(10).scan(false, until_whole).collect();
     assert!(shares.iter().any(|&share| share >= WHOLE), "{shares:?} of the ceiling reached clients");
 }
@@ -151,7 +152,7 @@ fn overload() -> f64 {
         let (daemon, stop) = (&daemon, &stop);
         let streams: Vec<_> = (0..50).map(|_| scope.spawn(move || stream(daemon, stop))).collect();
         let single = scope.spawn(move || ask_singly(daemon, stop));
-        // Two with waits that are too short for all, three that can wait.
+        // Two requests have waits that are too short for all of their IDs, three can wait.
         let millions: Vec<_> = [600, 600, 10_000, 10_000, 10_000]
             .map(|wait_ms| scope.spawn(move || ask_a_million(daemon, wait_ms)))
             .into_iter()
@@ -171,7 +172,7 @@ fn overload() -> f64 {
     let mut drawn = streamed;
     drawn.extend(singles);
     drawn.extend(millions.into_iter().flatten().flatten());
-    // The start and the end are no overload yet, or no more.
+    // At the start and at the end there is no overload.
     drawn.sort_unstable();
     let edge = |run: &Run| run.first >> 22;
     let (from, to) = (edge(&drawn[0]) + 300, edge(&drawn[drawn.len() - 1]) - 300);
@@ -183,17 +184,17 @@ fn overload() -> f64 {
     share
 }
 
-/// A refused request has taken nothing: the IDs before and after it follow each other.
+/// A refused request takes nothing: the IDs before and after it are consecutive.
 #[test]
 fn refused_requests_hand_out_nothing() {
-    // 16 IDs in each tenth of a second, and five seconds of them in reserve.
+    // The source has 16 IDs in each tenth of a second, and five seconds of them in reserve.
     let layout = "time:38,worker:10,sequence:4;tick=100ms;epoch=2025-01-01T00:00:00Z";
     let position = |id: u64| (id >> 14) * 16 + (id & 15);
     for order in ["relaxed", "strict"] {
         let toml = "shards = 1\nburst_window = \"5s\"\n";
         let daemon = Setup::configured(toml).args(["--layout", layout, "--order", order]).start();
         let (mut wire, mut greedy) = (daemon.connect(), daemon.connect());
-        // From here on the cursor is at the clock, and no jump is due within the five seconds.
+        // From here on the cursor is at the clock. It makes no jump for five seconds.
         let mut last = wire.next(Ask::of(1)).ids()[0];
         for (count, wait_ms) in [(900, 0), (3_000, 1_000), (1_000_000, 10_000), (160, 0)] {
             for flags in [0, EXPLICIT] {

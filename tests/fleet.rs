@@ -1,5 +1,5 @@
-//! Daemons of one fleet on real coordinators, the same tests on each: who gets which worker number, and what outages and
-//! takeovers do.
+//! Daemons of one fleet on real coordinators, with the same tests on each: who gets which worker number, outages,
+//! and takeovers.
 
 #[path = "fleet/numbers.rs"]
 mod numbers;
@@ -22,19 +22,19 @@ use support::machine::Machine;
 use support::wire::{NO_CEILING, Run};
 use support::{Ask, Daemon, Reply, poll};
 
-/// A short life: a number is free seconds after its daemon was killed.
+/// A short horizon: a number is free seconds after its daemon was killed.
 const SHORT: &str = "2s";
 /// The key of worker number 5.
 const KEY: &str = "/snowbank/default/space-0/5";
 /// Longer than any test.
 const LONG: &str = "10m";
 
-/// The configuration of a daemon whose number is given, or that the fleet lends one.
+/// Returns the configuration of a daemon with this number, or with one that the fleet lends.
 fn toml(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> String {
     toml_at(at, &at.url(), worker, horizon)
 }
 
-/// The same, with another endpoint.
+/// Returns the same with another endpoint.
 fn toml_at(at: &dyn Coordinator, url: &str, worker: Option<u64>, horizon: &str) -> String {
     let origin =
         worker.map_or("worker_id_from = \"coordinator\"".to_owned(), |id| format!("worker_ids = {id}"));
@@ -45,7 +45,7 @@ fn toml_at(at: &dyn Coordinator, url: &str, worker: Option<u64>, horizon: &str) 
     )
 }
 
-/// Runs `snowbank fleet` with a configuration, and returns the exit code and both outputs.
+/// Runs `snowbank fleet` with a configuration. Returns the exit code and both outputs.
 fn fleet(toml: &str, args: &[&str]) -> (Option<i32>, String) {
     let directory = support::directory();
     let path = directory.path().join("snowbank.toml");
@@ -75,7 +75,7 @@ fn worker_of(runs: &[Run]) -> u64 {
     twitter_worker(runs[0].first)
 }
 
-/// Draws until an answer is a refusal with this code.
+/// Draws until a refusal has this code.
 fn draw_until(daemon: &Daemon, code: u16) -> Vec<Run> {
     let mut wire = daemon.connect();
     let mut runs = Vec::new();
@@ -130,7 +130,7 @@ fn a_number_is_one_daemons_and_free_at_once_after_a_clean_stop() {
 }
 
 #[test]
-fn after_a_kill_the_same_state_goes_on_at_once_and_no_other() {
+fn after_a_kill_the_same_state_continues_at_once_and_no_other() {
     each(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
@@ -174,7 +174,7 @@ fn daemons_without_worker_ids_get_different_ones_and_their_own_again() {
 }
 
 #[test]
-fn a_paused_daemon_whose_number_was_taken_hands_out_nothing_more_and_ends() {
+fn a_paused_daemon_whose_number_was_taken_hands_out_no_id_and_ends() {
     each(|at| {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
@@ -222,7 +222,7 @@ fn a_short_outage_is_not_noticed_and_a_long_one_ends_by_itself() {
 }
 
 #[test]
-fn a_restart_without_the_coordinator_goes_on_or_waits_for_it() {
+fn a_restart_without_the_coordinator_continues_or_waits_for_it() {
     each(|at| {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
@@ -231,7 +231,7 @@ fn a_restart_without_the_coordinator_goes_on_or_waits_for_it() {
         let mut runs = draw(&daemon);
         at.kill();
         daemon.kill();
-        // Whether or not its ceiling still covers it.
+        // The ceiling may still cover it or not.
         let daemon = machine.start(&toml);
         runs.extend(draw_until(&daemon, NO_CEILING));
         at.run();
@@ -244,7 +244,7 @@ fn a_restart_without_the_coordinator_goes_on_or_waits_for_it() {
 }
 
 #[test]
-fn a_restart_without_the_coordinator_after_a_step_of_the_clock_waits_and_says_so() {
+fn a_restart_without_the_coordinator_after_a_clock_step_waits_and_logs_it() {
     let Some(machine) = Machine::with_clock() else { return };
     each(|at| {
         machine.clock().set(0);
@@ -310,7 +310,7 @@ fn endpoints_of_two_clusters_are_refused_with_both_named() {
 }
 
 #[test]
-fn the_answer_of_a_write_that_was_done_may_be_lost() {
+fn a_write_whose_answer_was_lost_is_recognized() {
     each(|at| {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), "12s");
@@ -387,7 +387,7 @@ fn a_key_that_is_deleted_or_released_by_an_operator_ends_its_daemon() {
         daemon.assert_logs("released");
         let (_, text) = fleet(&toml, &["list", "--json"]);
         assert!(text.contains("\"state\":\"released\""), "{text}");
-        // The next one waits until the clock is near the bound: minutes.
+        // The next daemon waits until the clock is near the bound, which takes minutes.
         let other = Machine::new();
         let daemon = other.start(&toml);
         runs.extend(match daemon.connect().next(Ask::of(1).wait_ms(0)) {

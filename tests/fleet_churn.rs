@@ -1,6 +1,5 @@
-//! Twenty daemons of one fleet that are killed, stopped, paused, booted and cut off for seconds, while clients draw from all
-//! of them and keep every ID. There are more daemons than numbers, so that they take each other's.
-//!
+//! Twenty daemons of one fleet are killed, stopped, paused, booted and cut off for seconds, while clients draw from
+//! all of them and keep every ID. There are fewer numbers than daemons, so they take each other's.
 //! `SNOWBANK_CHURN_S=60 cargo test --test fleet_churn` takes a minute for each kind of coordinator.
 
 mod support;
@@ -20,15 +19,16 @@ use support::wire::{Run, Wire};
 use support::{Address, Ask, DEADLINE, Daemon, Random, Reply, poll};
 
 const DAEMONS: usize = 20;
-/// 32 IDs of each number in a tenth of a second, always from the lowest on: daemons that share a number share IDs.
+/// Each number has 32 IDs in a tenth of a second, always from the lowest on: two daemons with one number would
+/// repeat IDs.
 const LAYOUT: &str = "layout = \"time:38,worker:5,sequence:5;tick=100ms;epoch=2025-01-01\"\n\
                       sequence_start = \"zero\"\nmax_ahead = \"400ms\"\nshards = 1\n";
-/// A pause may be longer than this, and a number of a killed daemon is free after it.
+/// The horizon. A pause may be longer, and the number of a killed daemon is free after it.
 const HORIZON: &str = "2s";
 /// The longest pause or cut.
 const FAULT_MS_MAX: u64 = 4_000;
 
-/// The events at the end of a life and before it, one after the other.
+/// The events at the end of a life and before it, in order.
 const FAULTS: [Fault; 6] =
     [Fault::None, Fault::Pause, Fault::Cut, Fault::Hang, Fault::Swallow, Fault::CutThenPause];
 
@@ -49,7 +49,7 @@ struct Churn {
     runs: Mutex<Vec<Run>>,
 }
 
-/// A machine with its way to the coordinator.
+/// A machine, and its path to the coordinator.
 struct Site {
     machine: Machine,
     proxy: Proxy,
@@ -59,7 +59,7 @@ struct Site {
 }
 
 impl Site {
-    /// Four sites have two given numbers; sixteen are lent one of fourteen.
+    /// Four sites have two fixed numbers; sixteen are lent one of fourteen.
     fn new(at: &dyn Coordinator, index: usize) -> Site {
         let proxy = at.proxy();
         let worker_ids = match index {
@@ -74,7 +74,7 @@ impl Site {
         Site { machine: Machine::new(), proxy, toml, address: Mutex::default() }
     }
 
-    /// Lives one life after the other until the churn is over.
+    /// Runs one life after another until the churn is over.
     fn live(&self, churn: &Churn, index: usize) {
         let mut rng = Random::seeded(index as u64);
         let mut round = index;
@@ -89,7 +89,7 @@ impl Site {
                     self.end(daemon, &mut rng);
                     round += 1;
                 }
-                // Another one has its number, or all are taken.
+                // Another daemon has its number, or all numbers are taken.
                 Err(_) => rest(&mut rng, 500),
             }
         }
@@ -125,14 +125,14 @@ impl Site {
             }
             1 => {
                 daemon.kill();
-                // As a boot does.
+                // Like a boot.
                 fs::remove_dir_all(self.machine.path("locks")).expect("no daemon has it");
             }
             _ => daemon.kill(),
         }
     }
 
-    /// Draws from whichever daemon is there.
+    /// Draws from the daemon, if one listens.
     fn draw(&self, churn: &Churn) {
         let mut runs = Vec::new();
         let mut wire: Option<Wire> = None;
@@ -187,7 +187,7 @@ fn churn(at: &dyn Coordinator, lasts: Duration) {
     });
     let mut runs = churn.runs.into_inner().expect("no thread panics");
     let lives = churn.lives.into_inner();
-    // Then the fleet is as before.
+    // Then the fleet is healthy again.
     for site in &sites[2..8] {
         let daemon = poll("a number is free", || site.machine.setup(&site.toml).try_start().ok());
         runs.extend(daemon.connect().next(Ask::of(8).wait_ms(9_000)).runs());

@@ -78,9 +78,9 @@ fn live_in(mut world: World, steps: usize) -> usize {
     world.handed_out.len()
 }
 
-/// Both copies have a write under way that neither knows the outcome of.
+/// Both copies have a write under way, and neither knows its outcome.
 #[test]
-fn of_two_copies_of_a_memory_exactly_one_goes_on() {
+fn of_two_copies_of_a_memory_exactly_one_continues() {
     let world = World::new(1);
     world.link.server().is_reliable = true;
     let layout = layout();
@@ -104,7 +104,7 @@ fn no_id_is_handed_out_twice() {
     let handed_out = AtomicU64::new(0);
     let seeds = seeds::run(3_000, |seed| _ = handed_out.fetch_add(live(seed) as u64, Ordering::Relaxed));
     let handed_out = handed_out.into_inner();
-    // Faults are frequent, and still most daemons serve.
+    // Faults are frequent, and most daemons still serve.
     assert!(seeds == 1 || handed_out > 50 * seeds, "{handed_out} IDs of {seeds} seeds");
 }
 

@@ -1,5 +1,5 @@
-//! Formats as a user meets them: `snowbank next --format` against a real daemon, and `decode --from`. Python's own
-//! libraries read the fields of UUIDs and ObjectIds.
+//! Formats for users: `snowbank next --format` against a real daemon, and `decode --from`. Python's own libraries
+//! read the fields of UUIDs and ObjectIds.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use support::{Daemon, Setup, skip};
 
-/// The name of every format, and whether its texts sort, with a dictionary of characters which JSON and shells treat
+/// Each format's name, and whether its texts sort. The dictionary has characters that JSON and shells treat
 /// specially.
 const EACH: &[(&str, bool)] = &[
     ("decimal", false),
@@ -34,7 +34,7 @@ layout = "clearing"
 worker_ids = 81
 "#;
 
-/// Two keys: one line for each version.
+/// Two keys, one line for each version.
 const KEYS: &str = "\
 1 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
 2 2b7e151628aed2a6abf7158809cf4f3cef4359d8d580aa4f7f036d6f04fc6a94
@@ -59,7 +59,7 @@ fn prints(arguments: &[&str]) -> Vec<String> {
     String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
 }
 
-/// The one line of a command that hands out nothing.
+/// Returns the single line of a command that hands out nothing.
 #[track_caller]
 fn refuses(code: i32, arguments: &[&str]) -> String {
     let output = snowbank(arguments);
@@ -116,7 +116,7 @@ fn without_json_each_line_is_a_text() {
     let daemon = Setup::new().start();
     for text in next(&daemon, "default", "uuidv7", &["-n", "3"]) {
         assert_eq!((text.len(), &text[14..15]), (36, "7"), "{text}");
-        // The name of the source and the layout are those of a daemon without a configuration.
+        // The names of the source and the layout are those of a daemon without a configuration.
         assert!(prints(&["decode", "--from", "uuidv7", &text])[0].contains("datacenter=0 worker=0"));
     }
 }
@@ -151,7 +151,7 @@ fn wrong_names_and_texts_are_one_line_and_hand_out_nothing() {
     let uuid = &prints(&["next", "--address", &address, "--format", "uuidv8"])[0];
     let line = refuses(2, &["decode", "--from", "uuidv8", "--source", "other", uuid]);
     assert!(line.contains("name the source that made it"), "{line}");
-    // A UUID holds the whole ID, so a wrong layout still is noticed.
+    // A UUID holds the whole ID, so a wrong layout is still noticed.
     assert!(
         refuses(2, &["decode", "--from", "uuidv8", "--layout", "js53", uuid])
             .contains("above this layout's last")
@@ -159,7 +159,7 @@ fn wrong_names_and_texts_are_one_line_and_hand_out_nothing() {
 }
 
 #[test]
-fn the_page_about_formats_has_each_and_tells_which_sort() {
+fn the_page_about_formats_lists_each_and_says_which_sort() {
     let page = std::fs::read_to_string("docs/formats.md").expect("the page");
     for (name, sorts) in EACH.iter().filter(|(name, _)| !name.starts_with("dictionary:")) {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
@@ -169,7 +169,7 @@ fn the_page_about_formats_has_each_and_tells_which_sort() {
 }
 
 #[test]
-fn an_old_key_still_reads_its_aliases_and_a_missing_one_is_named() {
+fn an_old_key_still_decodes_its_aliases_and_a_missing_one_is_named() {
     let daemon = Setup::new().start();
     let address = daemon.addresses[0].to_string();
     let (old, new) = KEYS.split_once('\n').expect("two lines");
@@ -216,7 +216,7 @@ fn alias_keys_may_be_a_credential() {
 }
 
 #[test]
-fn numbers_of_a_ticket_counter_are_read_without_a_layout() {
+fn ticket_numbers_are_decoded_without_a_layout() {
     for (format, text) in [("decimal", "1000000007"), ("hex", "3b9aca07"), ("base62", "15ftgN")] {
         let decode = ["decode", "--layout", "ticket", "--from", format, text];
         assert_eq!(prints(&decode), ["1000000007"]);
@@ -235,7 +235,7 @@ fn numbers_of_a_ticket_counter_are_read_without_a_layout() {
     assert!(line.contains("above the largest ID"), "{line}");
 }
 
-/// Reads lines `FORMAT TEXT` and prints the fields as Python's and MongoDB's own libraries see them.
+/// Reads lines `FORMAT TEXT`, and prints the fields by Python's and MongoDB's own libraries.
 const READER: &str = r#"
 import sys, uuid
 from bson import ObjectId

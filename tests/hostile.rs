@@ -1,7 +1,6 @@
-//! Clients that send rubbish, never read, come by the thousand, or say nothing more: they harm themselves alone.
-//!
-//! [`lobby`]: those that do not authorize themselves. [`admin`]: those at the admin listener.
-//! [`queues`]: those that do not read. [`floods`]: those that ask without end.
+//! Clients that send malformed bytes, never read, come by the thousand, or fall silent: they harm only themselves.
+//! [`lobby`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]: clients that do not
+//! read. [`floods`]: clients that never stop sending.
 
 #[path = "hostile/admin.rs"]
 mod admin;
@@ -26,7 +25,7 @@ use support::ids::assert_distinct;
 use support::wire::{self, EXPLICIT, Run, frame};
 use support::{Ask, Daemon, Random, Reply, Setup, poll};
 
-/// Runs `harm` while another connection draws IDs and checks them, and gives back what that one drew.
+/// Runs `harm` while another connection draws IDs and checks them. Returns the IDs of that connection.
 fn undisturbed<T>(daemon: &Daemon, harm: impl FnOnce() -> T) -> (T, Vec<Run>) {
     let harmed = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -47,7 +46,7 @@ fn undisturbed<T>(daemon: &Daemon, harm: impl FnOnce() -> T) -> (T, Vec<Run>) {
                 thread::sleep(Duration::from_millis(1));
             }
         });
-        /// Lets the other thread end also when this one panics.
+        /// Ends the other thread, also if this one panics.
         struct Done<'a>(&'a AtomicBool);
         impl Drop for Done<'_> {
             fn drop(&mut self) {
@@ -61,7 +60,7 @@ fn undisturbed<T>(daemon: &Daemon, harm: impl FnOnce() -> T) -> (T, Vec<Run>) {
     })
 }
 
-/// A stream of bytes that is a little like the protocol: frames, frames with a flipped bit, frames cut short, noise.
+/// A stream of bytes that resembles the protocol: frames, frames with a flipped bit, truncated frames, noise.
 fn rubbish(random: &mut Random) -> Vec<u8> {
     let mut stream = Vec::new();
     for _ in 0..random.below(6) {
@@ -89,7 +88,8 @@ fn rubbish(random: &mut Random) -> Vec<u8> {
     stream
 }
 
-/// Sends a stream in pieces and reads to its end. Every reply is held against the protocol by the client; IDs are kept.
+/// Sends a stream in pieces and reads to its end. The client checks each reply against the protocol and keeps the
+/// IDs.
 fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
     let stream = rubbish(random);
     let mut wire = daemon.connect();
@@ -97,13 +97,13 @@ fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
     while !rest.is_empty() {
         let (piece, later) = rest.split_at(1 + random.below(rest.len() as u64) as usize);
         if wire.try_send(piece).is_err() {
-            // The server has closed after a length that it does not allow, as it may.
+            // The server may have closed after a length that it does not allow.
             break;
         }
         rest = later;
     }
     match random.below(4) {
-        // Gone without a word.
+        // Closes without a goodbye.
         0 => return,
         _ => {
             let _ = wire.tcp().shutdown(std::net::Shutdown::Write);
@@ -121,7 +121,7 @@ fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
 }
 
 #[test]
-fn any_bytes_are_answered_or_closed_and_disturb_nobody() {
+fn any_bytes_are_answered_or_closed_and_disturb_no_other_client() {
     let daemon = Setup::new().args(["--shards", "2", "--worker-id", "0-7"]).start();
     let ((), mut drawn) = undisturbed(&daemon, || {
         let all = Mutex::new(Vec::new());
@@ -140,7 +140,7 @@ fn any_bytes_are_answered_or_closed_and_disturb_nobody() {
         });
         let all: Vec<Run> = all.into_inner().expect("no panic");
         assert!(!all.is_empty());
-        // Also what was drawn amid rubbish is handed out once.
+        // IDs drawn between malformed frames are handed out once, too.
         assert_distinct(all);
     });
     drawn.sort_unstable();
@@ -187,7 +187,8 @@ fn connections_that_come_and_go_leave_nothing_behind() {
 
 #[test]
 fn a_client_that_never_reads_costs_bounded_memory_and_is_closed() {
-    /// The most that the daemon may grow by, in KiB: the reply queue is 256 KiB, the rest is for threads and allocators.
+    /// The most that the daemon may grow, in KiB: the reply queue has 256 KiB, and the rest is for threads and
+    /// allocators.
     const GROWTH_KIB: u64 = 24 * 1_024;
     let limits = "[limits]\nstall_timeout = \"5s\"\nmax_connections = 2\n";
     let daemon = Setup::configured(limits).args(["--worker-id", "0-255", "--shards", "1"]).start();
@@ -204,7 +205,7 @@ fn a_client_that_never_reads_costs_bounded_memory_and_is_closed() {
     poll("the end of a client that never reads", || {
         highest_kib = highest_kib.max(daemon.resident_kib());
         observer.assert_open();
-        // Its place is free once it is closed.
+        // Its place is free after the close.
         let mut next = daemon.connect();
         next.send(&wire::ping(1, b""));
         matches!(next.try_reply(), Ok(Some(Reply::Pong(..)))).then_some(())
@@ -215,7 +216,7 @@ fn a_client_that_never_reads_costs_bounded_memory_and_is_closed() {
 }
 
 #[test]
-fn a_client_that_reads_slowly_gets_all_of_it() {
+fn a_slow_reader_gets_its_whole_reply() {
     let daemon = Setup::new().args(["--worker-id", "0-63", "--shards", "1"]).start();
     let mut wire = daemon.connect();
     let mut writer = wire.writer();
@@ -242,7 +243,7 @@ fn a_half_closed_client_gets_its_replies() {
     let slow = "[[sources]]\nname = \"fast\"\nworker_ids = 1\n[[sources]]\nname = \"slow\"\nworker_ids = 1\n\
                 layout = \"time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z\"\n";
     let daemon = Setup::configured(slow).start();
-    // What is answered at once, with half a frame behind it.
+    // An answer that comes at once, with half a frame behind it.
     let mut wire = daemon.connect();
     let requests: Vec<u8> = (0..200).flat_map(|tag| Ask::of(10).tag(tag).bytes()).collect();
     wire.send(&requests);
@@ -253,7 +254,7 @@ fn a_half_closed_client_gets_its_replies() {
     }
     wire.assert_closed();
 
-    // A reply much larger than any buffer, and a request that waits with others behind it.
+    // A reply much larger than any buffer, and a waiting request with others behind it.
     let mut long = daemon.connect();
     long.send(&Ask::of(1_000_000).wait_ms(10_000).flags(EXPLICIT).bytes());
     long.half_close();
@@ -270,7 +271,7 @@ fn a_half_closed_client_gets_its_replies() {
     long.assert_closed();
 }
 
-/// Each kind of stranger is one line in a minute, however many come.
+/// Each kind of foreign client is one line in a minute, however many come.
 #[test]
 fn clients_of_other_protocols_are_answered_in_words_and_logged_once() {
     let daemon = Setup::new().start();
@@ -299,7 +300,7 @@ fn clients_of_other_protocols_are_answered_in_words_and_logged_once() {
     daemon.connect().assert_open();
 }
 
-/// Runs `snowbank next` against a listener that answers each connection with `answer`, or never.
+/// Runs `snowbank next` against a listener that sends each connection `answer`, or nothing.
 fn next_against(answer: Option<&'static str>) -> (String, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -325,7 +326,7 @@ fn next_against(answer: Option<&'static str>) -> (String, String) {
 }
 
 #[test]
-fn next_names_what_it_met_at_a_wrong_port() {
+fn next_names_the_server_at_a_wrong_port() {
     for (answer, name) in [
         (Some("-ERR unknown command\r\n"), "it answers as Redis does"),
         (Some("HTTP/1.1 400 Bad Request\r\n\r\n"), "it answers in HTTP"),
@@ -341,7 +342,7 @@ fn a_peer_that_sends_only_errors_is_closed() {
     let daemon = Setup::new().start();
     let error = frame(1, 0xF0, 1, b"malformed");
     let mut wire = daemon.connect();
-    // An answer that is no error between them, and it stays open.
+    // With an answer that is no error between them, the connection stays open.
     for _ in 0..3 {
         for _ in 0..999 {
             wire.call(&error).error();

@@ -1,7 +1,7 @@
-//! Clients with a name, by their token or their certificate, and what a reload takes away from them.
+//! Clients with a name, by token or certificate, and what a reload changes for them.
 //!
-//! [`certificates`]: names in certificates. [`doors`]: the same for clients of other protocols. [`secure_doors`]: these over
-//! TLS. [`seen`]: what an operator sees of it.
+//! [`certificates`]: names in certificates. [`doors`]: the same for clients of other protocols. [`secure_doors`]:
+//! those over TLS. [`seen`]: the operator's view.
 
 #[path = "identities/certificates.rs"]
 mod certificates;
@@ -27,7 +27,7 @@ const BILLING: &str = "billing-token-0123456789";
 const ORDERS: &str = "orders-token-0123456789";
 const PLAIN: &str = "plain-token-0123456789";
 
-/// As `printf TOKEN | sha256sum` prints it.
+/// The hash as `printf TOKEN | sha256sum` prints it.
 const ORDERS_SHA256: &str = "123c584f4a81f33410bea3456f4f11f97bc7dc33517462ae3b1aec444fd508f0";
 
 const FAST: u16 = 0;
@@ -42,7 +42,7 @@ fn tokens() -> String {
     format!("billing: {BILLING}\norders: sha256:{ORDERS_SHA256}\n# everyone else\n{PLAIN}\n")
 }
 
-/// A daemon with two sources, the three tokens and these settings besides.
+/// Starts a daemon with two sources, the three tokens and these further settings.
 fn with_tokens(settings: &str) -> Daemon {
     let setup = Setup::new();
     write_secret(&setup.path("tokens"), &tokens());
@@ -55,7 +55,7 @@ fn configure(daemon: &Daemon, name: &str, text: &str) {
     std::fs::rename(&unfinished, daemon.path(name)).expect("the file is put in place");
 }
 
-/// Has the daemon reload, and gives what it logs until the result.
+/// Makes the daemon reload, and returns its log up to the result.
 fn reload(daemon: &Daemon) -> String {
     let is_result = |line: &&str| line.contains("reloaded: ") || line.contains("nothing was reloaded");
     let results = |log: &str| log.lines().filter(is_result).count();
@@ -78,7 +78,7 @@ fn info(wire: &mut Wire) -> serde_json::Value {
     serde_json::from_str(&json).expect("JSON")
 }
 
-/// Checks that a reload has closed the connection, with a reason.
+/// Checks that a reload has closed the connection, and gave a reason.
 #[track_caller]
 fn assert_revoked(wire: &mut Wire) {
     wire.reply().assert_error(0, UNAUTHORIZED);
@@ -86,12 +86,12 @@ fn assert_revoked(wire: &mut Wire) {
 }
 
 #[test]
-fn a_token_with_a_name_draws_from_its_sources_alone() {
+fn a_named_token_draws_from_its_own_sources_only() {
     let identities = identity("billing", "sources = [\"fast\"]") + &identity("orders", "");
     let daemon = with_tokens(&identities);
     let (mut billing, mut orders, mut plain) =
         (shown(&daemon, BILLING), shown(&daemon, ORDERS), shown(&daemon, PLAIN));
-    // A denied request closes nothing, and its neighbours in the same turn are answered.
+    // A denied request closes nothing, and the other requests of its turn are answered.
     let pipelined: Vec<u8> = [(1, FAST), (2, SLOW), (3, FAST)]
         .into_iter()
         .flat_map(|(tag, source)| Ask::of(5).tag(tag).source(source).bytes())
@@ -141,7 +141,7 @@ fn a_token_with_a_name_draws_from_its_sources_alone() {
 }
 
 #[test]
-fn a_hashed_line_is_no_token_itself() {
+fn the_hash_of_a_token_is_not_accepted_as_a_token() {
     let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
     let hashed = format!("sha256:{ORDERS_SHA256}");
     let named = format!("billing: {BILLING}");
@@ -153,7 +153,7 @@ fn a_hashed_line_is_no_token_itself() {
 }
 
 #[test]
-fn an_anonymous_identity_without_sources_asks_for_a_name() {
+fn an_anonymous_identity_without_sources_draws_nothing() {
     let identities =
         identity("anonymous", "sources = []") + &identity("billing", "") + &identity("orders", "");
     let daemon = with_tokens(&identities);
@@ -169,7 +169,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     let (mut billing, mut orders, mut plain) =
         (shown(&daemon, BILLING), shown(&daemon, ORDERS), shown(&daemon, PLAIN));
     assert_eq!(billing.next(Ask::of(1)).ids().len(), 1);
-    // Another line for the same tokens, and a further one: no connection is closed.
+    // The same tokens on another line, and one token more: no connection is closed.
     configure(&daemon, "tokens", &format!("{PLAIN}\norders: {ORDERS}\nbilling: {BILLING}\nnew: {PLAIN}x\n"));
     let refused = reload(&daemon);
     assert!(refused.contains("found a name before the token that no [[identities]] has"), "{refused}");
@@ -180,7 +180,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     }
     let before = daemon.log().matches("closed a connection").count();
     assert_eq!(before, 0);
-    // One token goes, one loses its name, one stays.
+    // One token is removed, one loses its name, one stays.
     configure(&daemon, "tokens", &format!("{PLAIN}\n{ORDERS}\n"));
     assert!(reload(&daemon).contains("other tokens"));
     assert_revoked(&mut billing);
@@ -192,11 +192,11 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
 }
 
 #[test]
-fn a_reload_that_asks_for_tokens_holds_for_open_connections() {
+fn a_reload_that_requires_tokens_applies_to_open_connections() {
     let setup = Setup::configured(TWO_SOURCES);
     write_secret(&setup.path("tokens"), &format!("{PLAIN}\n"));
     let daemon = setup.start();
-    // Where no token is required, any is answered with OK; it counts once one is.
+    // If no token is required, any token is answered with OK. It counts once one is required.
     let (mut right, mut wrong, mut none) = (shown(&daemon, PLAIN), shown(&daemon, ORDERS), daemon.connect());
     for wire in [&mut right, &mut wrong, &mut none] {
         assert_eq!(wire.next(Ask::of(1)).ids().len(), 1);
@@ -214,23 +214,23 @@ fn tokens_of_two() -> String {
 }
 
 #[test]
-fn a_rate_holds_for_all_connections_of_an_identity_together() {
+fn connections_of_an_identity_share_its_rate() {
     let identities = identity("billing", "rate = 1000") + &identity("orders", "rate = 1000");
     let daemon = with_tokens(&identities);
-    // On both shards.
+    // The connections are on both shards.
     let mut wires: Vec<Wire> = (0..4).map(|_| shown(&daemon, BILLING)).collect();
     for wire in &mut wires {
         assert_eq!(wire.next(Ask::of(250)).ids().len(), 250);
     }
-    // What a second yields is drawn, and a second has not passed unless this machine stood still: then it passes here. A new
-    // connection each time has no rate of its own.
+    // A second's IDs are used up. If the machine pauses for a second there are more, so this is tried again. Each
+    // try is a new connection, which has no rate of its own.
     let exhausted = || is_exhausted(&mut shown(&daemon, BILLING), Ask::of(1_000).wait_ms(0));
     let drawn = (0..100).take_while(|_| !exhausted()).count();
     assert!(drawn < 100, "1,000 IDs at once again and again");
-    // Others have rates of their own.
+    // Other identities have their own rates.
     assert_eq!(shown(&daemon, ORDERS).next(Ask::of(1_000)).ids().len(), 1_000);
     assert_eq!(shown(&daemon, PLAIN).next(Ask::of(100_000)).ids().len(), 100_000);
-    // Within its wait a request waits until its IDs are allowed, and its neighbours behind it.
+    // Within its wait a request waits until its rate allows it, and so do requests behind it.
     let (waiting, behind) = wires.split_at_mut(1);
     waiting[0].send(&Ask::of(2_000).wait_ms(10_000).tag(1).bytes());
     waiting[0].send(&Ask::of(1).wait_ms(10_000).tag(2).bytes());
@@ -250,11 +250,11 @@ fn a_rate_holds_for_all_connections_of_an_identity_together() {
     daemon.assert_logs("their identity has used up its rate");
     let log = daemon.log();
     assert_eq!(log.matches("their identity has used up its rate").count(), 1, "{log}");
-    // What a client's own rate refuses is no refusal of the source.
+    // A refusal by a client's own rate is no refusal of the source.
     assert_eq!(sample(&scrape(&daemon), "snowbank_refusals_total{source=\"fast\"}"), 0.0);
 }
 
-/// Returns whether a request is refused for its client's rate. The refusal says when to ask again.
+/// Returns whether a request is refused for its client's rate. The refusal must say when to retry.
 fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
     match wire.call(&ask.tag(9).bytes()) {
         Reply::Error { code: EXHAUSTED, retry_after_ms, .. } => {
@@ -265,7 +265,7 @@ fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
     }
 }
 
-/// A client that asks and leaves before the reply would otherwise use up a source without using up a rate.
+/// Otherwise a client that closes before each reply would use up a source without using up its rate.
 #[test]
 fn ids_that_a_request_had_when_it_was_reset_count_towards_its_rate() {
     let four_a_second = "[[sources]]\nname = \"scarce\"\nworker_ids = 1\n\
@@ -286,7 +286,7 @@ fn ids_that_a_request_had_when_it_was_reset_count_towards_its_rate() {
 }
 
 #[test]
-fn another_rate_holds_for_open_connections_from_the_reload_on() {
+fn a_reloaded_rate_applies_to_open_connections() {
     let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
     let mut wire = shown(&daemon, BILLING);
     assert_eq!(wire.next(Ask::of(100_000)).ids().len(), 100_000);
@@ -304,7 +304,7 @@ fn another_rate_holds_for_open_connections_from_the_reload_on() {
 }
 
 #[test]
-fn a_stop_refuses_what_waits_for_a_rate() {
+fn a_stop_refuses_requests_that_wait_for_a_rate() {
     let setup = Setup::configured(&format!(
         "limits.drain_timeout = \"1s\"\n{}{TWO_SOURCES}",
         identity("anonymous", "rate = 10")
@@ -318,7 +318,7 @@ fn a_stop_refuses_what_waits_for_a_rate() {
 }
 
 #[test]
-fn an_address_has_its_connections_and_its_rate() {
+fn an_address_has_limits_for_its_connections_and_its_rate() {
     let limits = "limits.connections_per_address = 3\nlimits.rate_per_address = 1000\n";
     let setup = Setup::new().option("--listen", "unix:socket").in_own_directory();
     let daemon = setup.config(&format!("{limits}{TWO_SOURCES}")).listeners(2).admin().start();
@@ -339,7 +339,7 @@ fn an_address_has_its_connections_and_its_rate() {
     let drawn = (0..100).take_while(|_| !is_exhausted(&mut wires[1], Ask::of(1_000).wait_ms(0))).count();
     assert!((1..100).contains(&drawn));
     assert_eq!(wires[2].next(Ask::of(10).wait_ms(10_000)).ids().len(), 10);
-    // A place becomes free, and the rate is not new with the next connection.
+    // A place becomes free. The next connection does not restart the rate.
     wires.pop();
     poll("a free place", || {
         let mut wire = daemon.connect();
@@ -354,7 +354,7 @@ fn an_address_has_its_connections_and_its_rate() {
     let log = daemon.log();
     assert_eq!(log.matches("their address has all that connections_per_address allows").count(), 1, "{log}");
     assert_eq!(log.matches("their address has used up its rate").count(), 1, "{log}");
-    // Off again: as many as there are places, at any rate.
+    // Without the setting, as many connections as there are places.
     configure(&daemon, "snowbank.toml", TWO_SOURCES);
     assert!(reload(&daemon).contains("limits.rate_per_address: 1000 -> \"off\""));
     let mut many: Vec<Wire> = (0..8).map(|_| daemon.connect()).collect();

@@ -1,5 +1,5 @@
-//! An idle daemon sleeps, and so does one whose requests wait. Counted are its threads' own goings to sleep, which a busy
-//! machine does not add to.
+//! An idle daemon sleeps, and so does one whose requests wait. The tests count the daemon's own sleeps, which a
+//! busy machine does not increase.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use support::{Ask, Daemon, Setup, Wire, wire};
 
-/// The time for which the daemon is watched: long enough for a timer that runs too fast to show.
+/// The time for which the daemon is watched, long enough to show a timer that runs too fast.
 const WATCHED: Duration = Duration::from_secs(3);
 
 /// Returns the wake-ups of all threads while it is watched, and those of one timer that runs once a second.
@@ -21,10 +21,10 @@ fn wakes(daemon: &Daemon) -> (u64, u64) {
 
 #[test]
 fn an_idle_daemon_wakes_once_a_second() {
-    // Without state: for ten minutes after it was used a daemon raises its ceilings each second, and each sync sleeps as
-    // often as the file system likes.
+    // No state directory: for ten minutes after its last use a daemon raises its ceilings each second, and a sync
+    // sleeps an unknown number of times.
     let daemon = Setup::new().args(["--shards", "4", "--state-dir", "none"]).start();
-    // Idle is also a daemon that was busy, with connections that stay.
+    // A daemon that was busy is idle, too, while its connections stay.
     let mut wires: Vec<Wire> = (0..50).map(|_| daemon.connect()).collect();
     for _ in 0..20 {
         for wire in &mut wires {

@@ -1,7 +1,6 @@
-//! Every error code that can be provoked, and every limit: what a client does too much of, too slowly or not at all.
+//! Error codes and limits: clients that do too much, too slowly, or nothing.
 //!
-//! Not here: `clock_behind` and `no_ceiling` need a clock that steps and storage that fails, which the tests of clock
-//! steps and of restarts bring about.
+//! `clock_behind` and `no_ceiling` are tested with clock steps and failing storage.
 
 mod support;
 #[path = "limits/tokens.rs"]
@@ -17,7 +16,7 @@ use support::wire::{
 };
 use support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 
-/// 16 IDs in each second: waits can be made with few IDs.
+/// 16 IDs in each second: a few IDs are enough to make requests wait.
 const SECONDS: &str = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z";
 /// 16 IDs in each tenth of a second.
 const TENTHS: &str = "time:38,worker:10,sequence:4;tick=100ms;epoch=2025-01-01T00:00:00Z";
@@ -70,7 +69,7 @@ fn a_length_out_of_range_is_malformed_with_tag_0_and_the_end() {
             let mut bytes = wire::ping(1, b"before");
             bytes.extend_from_slice(&length.to_le_bytes());
             bytes.resize(bytes.len() + more, 0x01);
-            // The server may have closed before all is written; its error must arrive nevertheless.
+            // The server may have closed before all is written. Its error must arrive anyway.
             let _ = wire.try_send(&bytes);
             assert_eq!(wire.reply(), Reply::Pong(1, b"before".to_vec()));
             let message = wire.reply().assert_error(0, MALFORMED);
@@ -78,7 +77,7 @@ fn a_length_out_of_range_is_malformed_with_tag_0_and_the_end() {
             wire.assert_closed();
         }
     }
-    // The shortest and the longest that are allowed.
+    // The shortest and the longest allowed length.
     let mut wire = daemon.connect();
     assert!(matches!(wire.call(&wire::info(2)), Reply::Info(2, _)));
     wire.call(&frame(0x7E, 0, 3, &[0; 1_020])).assert_error(3, UNSUPPORTED);
@@ -97,13 +96,13 @@ fn an_unknown_kind_is_unsupported_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_count_of_nothing_or_of_too_much_is_refused_with_the_limit() {
+fn a_count_of_zero_or_above_the_limit_is_refused_with_the_limit() {
     let daemon = Setup::configured("[limits]\nmax_count = 500").start();
     let mut wire = daemon.connect();
     for count in [0, 501, 1_000_000, u32::MAX] {
         let message = wire.call(&Ask::of(count).tag(8).bytes()).assert_error(8, BAD_COUNT);
         assert!(message.contains("500"), "{message}");
-        // Fewer are welcome, but the request itself is wrong.
+        // The request allows fewer IDs, but its count is still wrong.
         wire.call(&Ask::of(count).tag(9).flags(PARTIAL).bytes()).assert_error(9, BAD_COUNT);
     }
     for count in [1, 500] {
@@ -116,7 +115,7 @@ fn a_count_of_nothing_or_of_too_much_is_refused_with_the_limit() {
 }
 
 #[test]
-fn a_source_that_is_not_there_is_unknown() {
+fn a_missing_source_is_unknown() {
     let sources = "[[sources]]\nname = \"a\"\nworker_ids = 1\n[[sources]]\nname = \"b\"\nworker_ids = 2\n";
     let daemon = Setup::configured(sources).start();
     let mut wire = daemon.connect();
@@ -130,10 +129,10 @@ fn a_source_that_is_not_there_is_unknown() {
 }
 
 #[test]
-fn what_the_wait_can_never_give_is_refused_for_ever() {
+fn a_request_that_no_wait_can_satisfy_is_refused_for_ever() {
     let daemon = Setup::new().start();
     let mut wire = daemon.connect();
-    // Without a wait: what the burst window and the current tick hold, and not one more.
+    // Without a wait: the burst window and the current tick, and not one ID more.
     let at_once = 11 * 4_096;
     for (count, wait_ms) in [(at_once + 1, 0), (1_000_000, 0), (1_000_000, 100)] {
         let (code, retry_after_ms, _) = wire.call(&Ask::of(count).wait_ms(wait_ms).bytes()).error();
@@ -142,23 +141,23 @@ fn what_the_wait_can_never_give_is_refused_for_ever() {
 
     let daemon = Setup::new().args(["--layout", TENTHS]).start();
     let mut wire = daemon.connect();
-    // The longest wait is the server's, whatever is asked: 10 s, a hundred ticks and the one that has begun.
+    // The server limits the wait to 10 s: a hundred ticks and the current one.
     for wait_ms in [10_000, 60_000, 65_534] {
         let (code, retry_after_ms, _) = wire.call(&Ask::of(102 * 16 + 1).wait_ms(wait_ms).bytes()).error();
         assert_eq!((code, retry_after_ms), (EXHAUSTED, 0));
     }
-    // The default wait is a second: ten ticks and those that have begun.
+    // The default wait is a second: ten ticks and those that have started.
     let (code, retry_after_ms, _) = wire.call(&Ask::of(12 * 16 + 1).bytes()).error();
     assert_eq!((code, retry_after_ms), (EXHAUSTED, 0));
     assert_eq!(wire.next(Ask::of(9 * 16)).id_count(), Some(9 * 16));
 }
 
 #[test]
-fn what_comes_later_is_refused_with_the_time_when_it_does() {
+fn a_request_whose_ids_come_later_is_refused_with_the_time() {
     let daemon = Setup::new().args(["--layout", TENTHS]).start();
     let mut wire = daemon.connect();
     let mut refusals = 0;
-    // Sizes that do and do not end with a tick.
+    // Sizes that end with a tick, and sizes that do not.
     for count in [16, 10, 10, 7, 16, 3, 15, 15, 1, 16, 11, 9, 9] {
         let reply = wire.call(&Ask::of(count).wait_ms(0).bytes());
         if reply.id_count() == Some(count.into()) {
@@ -169,7 +168,7 @@ fn what_comes_later_is_refused_with_the_time_when_it_does() {
         assert!((1..=200).contains(&retry_after_ms), "{retry_after_ms} ms for one tick of 100 ms");
         refusals += 1;
         thread::sleep(Duration::from_millis(retry_after_ms.into()));
-        // No other client asks, so the named time must be enough.
+        // No other client sends requests, so the named time must be enough.
         assert_eq!(
             wire.next(Ask::of(count).wait_ms(0)).id_count(),
             Some(count.into()),
@@ -180,10 +179,10 @@ fn what_comes_later_is_refused_with_the_time_when_it_does() {
 }
 
 #[test]
-fn a_refusal_comes_at_once_while_what_was_admitted_waits() {
+fn a_refusal_comes_at_once_while_an_admitted_request_waits() {
     let daemon = Setup::new().args(["--layout", SECONDS]).start();
     let (mut first, mut second) = (daemon.connect(), daemon.connect());
-    // Wants at least four more ticks than have begun.
+    // This needs at least four ticks that have not started.
     first.send(&[wire::ping(1, b""), Ask::of(100).tag(2).wait_ms(10_000).bytes()].concat());
     assert_eq!(first.reply(), Reply::Pong(1, vec![]));
     let (code, retry_after_ms, message) = second.call(&Ask::of(100).wait_ms(9_000).bytes()).error();
@@ -198,34 +197,35 @@ fn a_refusal_comes_at_once_while_what_was_admitted_waits() {
 }
 
 #[test]
-fn partial_gets_what_has_come_when_its_wait_ends() {
+fn partial_gets_the_ids_of_its_wait_when_it_ends() {
     let daemon = Setup::new().args(["--layout", TENTHS]).start();
     let count = daemon.connect().next(Ask::of(1_000).wait_ms(400).flags(PARTIAL)).id_count();
-    // Three whole ticks at least. There is no upper limit: a daemon that is stopped at the end of the wait finds more when it continues.
+    // At least three whole ticks. There is no upper limit: a daemon that was paused at the end of the wait finds
+    // more afterwards.
     assert!(count.is_some_and(|count| (3 * 16..1_000).contains(&count)), "{count:?}");
 }
 
 #[test]
-fn clients_that_go_away_while_they_wait_do_not_hold_up_the_line_for_ever() {
+fn clients_that_close_while_they_wait_leave_the_wait_queue() {
     let daemon = Setup::new().args(["--layout", TENTHS]).start();
     for _ in 0..5 {
         let mut gone = daemon.connect();
         gone.send(&[wire::ping(1, b""), Ask::of(32).wait_ms(10_000).bytes()].concat());
         assert_eq!(gone.reply(), Reply::Pong(1, vec![]));
     }
-    // Refused as long as they are in the line, and for ever if what was admitted for them stays counted.
+    // The request is refused while they wait, and for ever if their share stays counted.
     poll("the whole line", || daemon.connect().next(Ask::of(128).wait_ms(1_000)).id_count());
 }
 
-/// One that has said its last byte may still read, but who resets a connection is gone.
+/// A client that has shut down its writing side may still read. One that resets its connection is gone.
 #[test]
-fn a_connection_that_is_reset_leaves_the_line_at_once() {
+fn a_connection_that_is_reset_leaves_the_wait_queue_at_once() {
     let daemon = Setup::configured("[limits]\nmax_wait = \"60s\"").args(["--layout", SECONDS]).start();
     let mut gone = daemon.connect();
-    // It counts on its share of the next 60 seconds.
+    // It has a share of the next 60 seconds.
     gone.send(&[wire::ping(1, b""), Ask::of(800).wait_ms(60_000).bytes()].concat());
     assert_eq!(gone.reply(), Reply::Pong(1, vec![]));
-    // More than half of the next five seconds' 80 to 96.
+    // More than half of the next five seconds' 80 to 96 IDs.
     let refused = daemon.connect().next(Ask::of(60).wait_ms(5_000));
     assert!(refused.id_count().is_none(), "{refused:?}");
     socket2::SockRef::from(gone.tcp()).set_linger(Some(Duration::ZERO)).expect("a socket");
@@ -259,7 +259,7 @@ fn one_connection_too_many_gets_too_busy() {
 }
 
 #[test]
-fn a_frame_that_is_never_finished_closes_its_connection_alone() {
+fn an_unfinished_frame_closes_only_its_own_connection() {
     let daemon = Setup::configured("[limits]\nstall_timeout = \"200ms\"").start();
     let mut other = daemon.connect();
     other.assert_open();
@@ -271,7 +271,7 @@ fn a_frame_that_is_never_finished_closes_its_connection_alone() {
         assert!(matches!(wire.reply(), Reply::Pong(..)));
         wire.assert_closed();
     }
-    // Neither does one that comes a byte at a time.
+    // Nor does a frame that comes one byte at a time.
     let mut wire = daemon.connect();
     let slow = request.iter().all(|byte| {
         thread::sleep(Duration::from_millis(20));
@@ -279,11 +279,11 @@ fn a_frame_that_is_never_finished_closes_its_connection_alone() {
     });
     let end = wire.try_reply();
     assert!(!slow || !matches!(end, Ok(Some(_))), "a frame that took 1.4 s was answered: {end:?}");
-    // The idle one is not touched.
+    // The idle connection stays open.
     other.assert_open();
 }
 
-/// Each write ends within a frame, so that the server never sees the end of one. No single frame takes long.
+/// Each write ends within a frame, so the server never sees the end of one. No single frame takes long.
 #[test]
 fn the_time_of_a_frame_counts_from_its_own_first_byte() {
     let daemon = Setup::configured("[limits]\nstall_timeout = \"6s\"").start();
@@ -294,7 +294,7 @@ fn the_time_of_a_frame_counts_from_its_own_first_byte() {
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(7) {
         thread::sleep(Duration::from_millis(50));
-        // Eight whole requests: 40,000 IDs, ten ticks, so that some of them may wait.
+        // Eight requests for 40,000 IDs, ten ticks' worth, so some of them wait.
         wire.send(&[tail, &request.repeat(7), head].concat());
         for _ in 0..8 {
             assert_eq!(wire.reply().id_count(), Some(5_000), "{:?} after the first byte", started.elapsed());
@@ -302,9 +302,9 @@ fn the_time_of_a_frame_counts_from_its_own_first_byte() {
     }
 }
 
-/// More bytes than a turn reads, so that turns end within a frame. All have arrived before the daemon looks at them.
+/// More bytes than a turn reads, so turns end within a frame. All have arrived before the daemon reads them.
 #[test]
-fn a_request_that_has_arrived_is_not_late_because_other_connections_have_their_turn_first() {
+fn an_arrived_request_is_not_late_while_other_connections_have_their_turn() {
     let daemon = Setup::configured("shards = 1\n[limits]\nstall_timeout = \"1ms\"").start();
     let mut wires: Vec<Wire> = (0..40).map(|_| daemon.connect()).collect();
     wires.iter_mut().for_each(Wire::assert_open);
@@ -344,7 +344,7 @@ fn a_refusal_advises_no_longer_wait_than_the_daemon_allows() {
     };
     // 16 IDs a second. This many may come within two seconds, but never at once.
     assert!(refusal(&mut wire, 40, 0).contains("wait longer (up to 2s) or ask for fewer"));
-    // More than two seconds yield: no wait helps.
+    // More than the yield of two seconds: no wait helps.
     for wait_ms in [0, 2_000, 60_000] {
         let message = refusal(&mut wire, 1_000, wait_ms);
         assert!(message.contains("ask for fewer") && !message.contains("wait longer"), "{message}");

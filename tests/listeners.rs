@@ -15,8 +15,8 @@ fn has_ipv6() -> bool {
 }
 
 #[test]
-fn ids_come_over_every_listener_and_from_one_supply() {
-    // Outside the daemon's directory, which goes with it.
+fn all_listeners_hand_out_ids_of_the_same_sources() {
+    // Outside the daemon's directory, which is removed with the daemon.
     let home = tempfile::tempdir().expect("a directory");
     let socket = home.path().join("snowbank.sock");
     let mut listen = vec!["127.0.0.1:0".to_owned(), "127.0.0.2:0".to_owned()];
@@ -45,9 +45,9 @@ fn ids_come_over_every_listener_and_from_one_supply() {
 }
 
 #[test]
-fn localhost_is_listened_on() {
+fn a_daemon_can_listen_on_localhost() {
     let setup = Setup::bare();
-    // The last listener's line says that all lines of the first have come.
+    // The last listener's line comes after all lines of the first.
     let last = format!("unix:{}", setup.path("last.sock").display());
     let addresses =
         std::net::ToSocketAddrs::to_socket_addrs("localhost:0").expect("localhost has an address");
@@ -93,7 +93,7 @@ fn a_socket_file_has_the_mode_that_is_set() {
 fn a_stale_socket_file_is_replaced() {
     let setup = Setup::bare();
     let socket = setup.path("snowbank.sock");
-    // A listener that is dropped leaves its file behind, as a daemon does that is killed.
+    // A listener that is dropped leaves its file behind, like a daemon that is killed.
     drop(UnixListener::bind(&socket).expect("a socket"));
     assert!(socket.exists());
     let listen = format!("unix:{}", socket.display());
@@ -147,9 +147,9 @@ fn another_program_s_socket_at_the_same_path_is_not_removed_at_the_stop() {
     assert!(socket.exists());
 }
 
-/// A daemon that cannot accept connections does not say that it listens, let alone that it is ready.
+/// A daemon that cannot accept connections reports neither that it listens nor that it is ready.
 #[test]
-fn a_listener_that_cannot_be_waited_on_fails_the_start() {
+fn a_listener_that_cannot_be_polled_fails_the_start() {
     const ENOSPC: i32 = support::failing_disk::ENOSPC;
     let directory = support::directory();
     let disk = FailingDisk::new(&directory.path().join("state"), directory.path().join("orders"));

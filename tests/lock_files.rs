@@ -1,5 +1,5 @@
-//! Lock files and their directory as other users of the machine might make, write or hold them. The tests of several users want
-//! root; without, they report that and pass, but not where `CI` is set.
+//! Lock files and their directory, as other users of the machine might create, write or hold them. Tests with
+//! several users need root. Without it they report that and pass, unless `CI` is set.
 
 mod support;
 
@@ -13,10 +13,10 @@ use support::daemon::mode;
 use support::machine::Machine;
 use support::{Ask, Daemon, Setup, poll};
 
-/// An ID of worker 0 in 2045, in the layout of twitter.
+/// An ID of worker 0 in 2045, in the layout `twitter`.
 const FAR: u64 = 1 << 62;
 const OTHER_STATE: &str = "fedcba9876543210fedcba9876543210";
-/// A group, two of its members, and a user who is none.
+/// A group, two of its members, and a user who is no member.
 const GROUP: u32 = 4444;
 const MEMBERS: [u32; 2] = [4001, 4002];
 const STRANGER: u32 = 4003;
@@ -52,14 +52,14 @@ fn with_other_state(machine: &Machine) -> Setup {
 }
 
 #[test]
-fn a_lock_file_that_others_could_write_is_made_again_and_not_believed() {
+fn a_lock_file_that_others_could_write_is_replaced_and_its_mark_ignored() {
     let machine = Machine::new();
     machine.start("").stop();
     let lock = lock_files(&machine).remove(0);
     assert_eq!((mode(&lock), mode(&machine.path("locks"))), (0o600, 0o700), "this user's alone");
     write_mark(&lock, FAR);
     set_mode(&lock, 0o666);
-    // As long as it is held, the daemon cannot know which other processes could hold it.
+    // While it is held, the daemon cannot know which other processes might hold it.
     let held = File::open(&lock).expect("there");
     held.try_lock().expect("free");
     with_other_state(&machine).end().assert_refusal_for_now(&["held by another daemon"]);
@@ -69,7 +69,7 @@ fn a_lock_file_that_others_could_write_is_made_again_and_not_believed() {
     assert_eq!(mode(&lock), 0o600);
     daemon.stop();
 
-    // A name that is another file's too: nothing is written to that.
+    // A hard link to another file: nothing is written to that.
     let elsewhere = machine.path("elsewhere");
     fs::write(&elsewhere, "kept").expect("written");
     set_mode(&elsewhere, 0o600);
@@ -98,7 +98,7 @@ fn a_mark_too_far_ahead_of_the_clock_is_refused_and_never_stored() {
     let shown = show.env("SNOWBANK_LOCK_DIR", machine.path("locks")).output().expect("it runs").stdout;
     let shown = String::from_utf8(shown).expect("text");
     assert!(shown.contains("further ahead of the clock than a daemon grants by default"), "{shown}");
-    // Another worker ID serves meanwhile.
+    // Another worker ID still serves.
     with_other_state(&machine).args(["--worker-id", "1"]).start().stop();
     fs::remove_file(&lock).expect("removed");
     assert!(one(&machine.start("")) < FAR, "nothing of it was stored");
@@ -136,7 +136,7 @@ fn a_held_lock_names_the_process_that_holds_it_now() {
 }
 
 #[test]
-fn a_lock_directory_that_others_can_write_or_have_put_there_is_refused() {
+fn a_lock_directory_that_others_can_write_or_own_is_refused() {
     let machine = Machine::new();
     let locks = machine.path("locks");
     fs::create_dir(&locks).expect("made");
@@ -159,7 +159,7 @@ fn a_lock_directory_that_others_can_write_or_have_put_there_is_refused() {
 }
 
 #[test]
-fn a_pipe_with_a_locks_name_neither_blocks_a_start_nor_is_believed() {
+fn a_pipe_with_a_locks_name_does_not_block_a_start() {
     let machine = Machine::new();
     machine.start("").stop();
     let lock = lock_files(&machine).remove(0);
@@ -168,7 +168,7 @@ fn a_pipe_with_a_locks_name_neither_blocks_a_start_nor_is_believed() {
     machine.setup("").end().assert_refusal_for_now(&["not a regular file", "who put it there"]);
 }
 
-/// Has the daemon run as this user, in this group beside the user's own, and gives the user the daemon's directory.
+/// Runs the daemon as this user, with this additional group, and gives the user the daemon's directory.
 fn as_user(setup: Setup, user: u32, group: u32) -> Setup {
     chown(setup.path(""), Some(user), Some(user)).expect("root may");
     let ids = [format!("--reuid={user}"), format!("--regid={user}"), format!("--groups={group}")];
@@ -194,7 +194,7 @@ fn machine_of_several_users() -> Option<Machine> {
 }
 
 #[test]
-fn a_groups_lock_directory_is_shared_by_its_members_alone() {
+fn only_members_share_a_groups_lock_directory() {
     let Some(machine) = machine_of_several_users() else { return };
     let locks = machine.path("locks");
     fs::create_dir(&locks).expect("made");
@@ -202,7 +202,7 @@ fn a_groups_lock_directory_is_shared_by_its_members_alone() {
     let daemon = |worker: &str, user: u32, group: u32| {
         as_user(Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(["--worker-id", worker]), user, group)
     };
-    // The package's, and one that does not hand its group on.
+    // The package's directory, and one that does not hand its group on.
     for (directory_mode, worker) in [(0o3770, "5"), (0o770, "6")] {
         set_mode(&locks, directory_mode);
         let [first, second] = MEMBERS;
@@ -215,7 +215,7 @@ fn a_groups_lock_directory_is_shared_by_its_members_alone() {
         daemon(worker, STRANGER, STRANGER).end().assert_refusal(&["Permission denied", "group", "lock_dir"]);
         running.stop();
         daemon(worker, second, GROUP).start().stop();
-        // What a member closes to the others is found, and never changed.
+        // A lock that a member closed to the others is found, and never changed.
         set_mode(&lock, 0);
         daemon(worker, second, GROUP)
             .end()
@@ -236,7 +236,7 @@ fn directories_of_another_user_are_refused() {
     let member = Setup::new().env("SNOWBANK_LOCK_DIR", &locks);
     as_user(member, MEMBERS[0], GROUP).end().assert_refusal_for_now(&parts);
 
-    // Whatever that user makes of the name, it may pass.
+    // That user may replace it by anything, so the cause may pass by itself.
     fs::remove_dir(&locks).expect("removed");
     symlink("elsewhere", &locks).expect("linked");
     lchown(&locks, Some(STRANGER), Some(STRANGER)).expect("root may");
@@ -250,7 +250,7 @@ fn directories_of_another_user_are_refused() {
     member.end().assert_refusal(&["state directory", "belongs to user 4003"]);
 }
 
-/// A namespace of processes is what makes a container here.
+/// A container is made here by a PID namespace.
 #[test]
 fn a_daemon_in_a_container_warns_that_its_locks_are_not_the_machines() {
     if !getuid().is_root() || !support::has_program("unshare", "util-linux") {

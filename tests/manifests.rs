@@ -1,5 +1,5 @@
-//! The manifests for Kubernetes and the image's configuration, as files of this repository: valid by Kubernetes' own
-//! schemas, accepted by `snowbank check`, and in agreement with each other.
+//! The manifests for Kubernetes and the image's configuration: valid by Kubernetes' own schemas, accepted by
+//! `snowbank check`, and consistent with each other.
 
 mod support;
 
@@ -15,14 +15,14 @@ use toml::Table;
 /// A pod's address, as `status.podIP` would give it.
 const POD_ADDRESS: &str = "10.94.100.191";
 
-/// The time that a stop may need besides its delays: the last writes to the disk and to a coordinator.
+/// The time that a stop may take besides its delays, for the last writes to the disk and to a coordinator.
 const LAST_WRITES_SECONDS: u64 = 10;
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The documents of each manifest, or nothing where the validator is missing.
+/// The documents of each manifest; empty if the validator is not installed.
 fn manifests() -> Vec<(String, Vec<Value>)> {
     let python = repository().join("target/clients/venv/bin/python");
     let imports = ["-c", "import kubernetes_validate, yaml"];
@@ -39,7 +39,7 @@ fn manifests() -> Vec<(String, Vec<Value>)> {
     files.iter().map(|file| (file.display().to_string(), validated(&python, file))).collect()
 }
 
-/// The documents of one manifest, which are valid.
+/// The documents of one manifest, which the validator accepts.
 fn validated(python: &Path, file: &Path) -> Vec<Value> {
     let script = repository().join("tests/clients/manifests.py");
     let output = Command::new(python).arg(script).arg(file).output().expect("Python runs");
@@ -101,7 +101,7 @@ fn every_pod_is_confined() {
         let user = spec["securityContext"]["runAsUser"].as_u64().expect("a number");
         assert!(image.contains(&format!("\nUSER {user}:{user}\n")), "{file}: the image's user is not {user}");
         assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", "{file}");
-        // A service's name would make variables that the daemon takes for misspelt settings.
+        // A service's name would create environment variables that the daemon takes for misspelt settings.
         assert_eq!(spec["enableServiceLinks"], false, "{file}");
         assert_eq!(spec["automountServiceAccountToken"], false, "{file}");
         let [container] = list(&spec["containers"], "containers") else { panic!("{file}: one container") };
@@ -134,7 +134,7 @@ fn every_configuration_is_accepted() {
 }
 
 #[test]
-fn services_and_probes_lead_to_the_daemons_ports() {
+fn services_and_probes_use_the_daemons_ports() {
     for (file, documents, table) in daemons() {
         let pod = pod(&documents);
         let container = &pod["spec"]["containers"][0];
@@ -172,10 +172,10 @@ fn services_and_probes_lead_to_the_daemons_ports() {
 }
 
 #[test]
-fn a_pod_has_the_time_to_stop_and_may_write_its_state_and_its_locks() {
+fn a_pod_has_time_to_stop_and_can_write_its_state_and_locks() {
     for (file, documents, table) in daemons() {
         let spec = &pod(&documents)["spec"];
-        // drain_timeout is the default, five seconds.
+        // The default of drain_timeout is five seconds.
         let stop = seconds(&table["limits"]["drain_delay"]) + 5 + LAST_WRITES_SECONDS;
         assert!(spec["terminationGracePeriodSeconds"].as_u64().is_some_and(|grace| grace >= stop), "{file}");
         assert!(
@@ -183,7 +183,8 @@ fn a_pod_has_the_time_to_stop_and_may_write_its_state_and_its_locks() {
             "{file}"
         );
         let mounts = list(&spec["containers"][0]["volumeMounts"], "mounts");
-        // Below a mount: Kubernetes lets every user write the top of some volumes, and the daemon refuses such a directory.
+        // Below a mount: Kubernetes lets every user write the top folder of some volumes, and the daemon refuses
+        // such a directory.
         for directory in [table["state_dir"].as_str().expect("a path"), "/run/lock/snowbank"] {
             let parent = Path::new(directory).parent().and_then(Path::to_str);
             assert!(mounts.iter().any(|mount| mount["mountPath"].as_str() == parent), "{file}: {directory}");
@@ -202,7 +203,7 @@ fn a_pods_address_is_its_worker_id_and_its_probes_answer() {
         if !is_by_address {
             continue;
         }
-        // The cluster's etcd is not here.
+        // The cluster's etcd is not available here.
         let text =
             configuration(&documents).and_then(|text| text.split("[fleet]").next()).expect("a configuration");
         let setup = Setup::configured(text).env("SNOWBANK_IPV4", POD_ADDRESS).admin();

@@ -1,5 +1,5 @@
-//! The marks of worker IDs: how `snowbank state show` shows it, and what happens where it cannot be
-//! written. The tests that fill a file system want root; without, they say so and pass, but not where `CI` is set.
+//! The marks of worker IDs: how `snowbank state show` prints them, and what happens if one cannot be written. Tests
+//! that fill a file system need root. Without it they report that and pass, unless `CI` is set.
 
 mod support;
 
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// With a low `max_ahead` the horizon is short, and a raise comes soon.
 const CONFIG: &str = "max_ahead = \"202ms\"\nworker_ids = \"1-3\"";
 
-/// A machine with one directory of locks and several of states.
+/// A machine with one lock directory and several state directories.
 struct Machine {
     directory: TempDir,
     locks: PathBuf,
@@ -65,7 +65,8 @@ impl Machine {
         answer["sources"][0].clone()
     }
 
-    /// The only stretch of worker IDs among its marks, once all say the same: a daemon marks one after the other.
+    /// Returns the only range of worker IDs among the marks, once all are equal. A daemon writes one mark after
+    /// another.
     fn mark(&self, state: &str) -> Value {
         poll("marks that say the same", || match self.shown(state)["marks"].as_array().map(Vec::as_slice) {
             Some([mark]) => Some(mark.clone()),
@@ -73,13 +74,13 @@ impl Machine {
         })
     }
 
-    /// Copies the state, however busy its daemon is.
+    /// Copies the state file, retrying while its daemon writes it.
     fn back_up(&self, state: &str) -> Vec<u8> {
         let read = || fs::read(file(&self.state(state))).expect("the state is there");
         poll("a whole copy", || Some(read()).filter(|bytes| *bytes == read()))
     }
 
-    /// The lock files, in the order of their worker IDs.
+    /// Returns the lock files in the order of their worker IDs.
     fn lock_files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.locks).expect("read");
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("read").path()).collect();
@@ -100,14 +101,14 @@ fn id_of(value: &Value) -> u64 {
     value.as_str().and_then(|id| id.parse().ok()).unwrap_or_else(|| panic!("no ID: {value}"))
 }
 
-/// Draws until the state says that more was granted than now.
+/// Draws until the ceiling has risen above the present one. Returns the last ID.
 fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
     let bound = id_of(&machine.shown("state")["ceiling_id"]);
     poll("an ID above the earlier ceiling", || Some(one(daemon)).filter(|&id| id > bound))
 }
 
 #[test]
-fn a_mark_is_shown_with_what_it_means_for_a_start() {
+fn a_mark_is_shown_with_its_effect_on_a_start() {
     let machine = Machine::new();
     let mut daemon = machine.setup("state").start();
     one(&daemon);
@@ -122,7 +123,7 @@ fn a_mark_is_shown_with_what_it_means_for_a_start() {
     draw_past_a_raise(&machine, &daemon);
     daemon.kill();
 
-    // The newest state, then an older copy of it.
+    // First the newest state, then an older copy of it.
     let (mark, shown) = (machine.mark("state"), machine.shown("state"));
     assert_eq!(mark["next_start"], "at_ceiling");
     assert!(mark["holder"].is_null() && id_of(&mark["id"]) <= id_of(&shown["ceiling_id"]), "{shown}");
@@ -138,7 +139,7 @@ fn a_mark_is_shown_with_what_it_means_for_a_start() {
     {
         assert!(words.contains(part), "{part:?} is not in:\n{words}");
     }
-    // What it says is what a start says.
+    // A start does what `state show` predicts.
     machine.setup("state").end().assert_refusal(&["is older than the one that served", time]);
 }
 
@@ -165,7 +166,7 @@ fn a_mark_of_another_directorys_daemon_names_its_state() {
 }
 
 #[test]
-fn without_a_mark_and_with_one_that_cannot_be_read_it_says_so() {
+fn a_missing_and_an_unreadable_mark_are_shown_as_such() {
     let machine = Machine::new();
     machine.setup("state").start().stop();
     let locks = machine.lock_files();
@@ -191,7 +192,7 @@ fn without_a_mark_and_with_one_that_cannot_be_read_it_says_so() {
 }
 
 #[test]
-fn what_was_moved_away_is_shown_as_released() {
+fn an_exported_worker_id_is_shown_as_released() {
     let machine = Machine::new();
     machine.setup("state").start().stop();
     machine.command("state", &["export"]);
@@ -200,7 +201,7 @@ fn what_was_moved_away_is_shown_as_released() {
     assert!(machine.words("state").contains("moved away by `snowbank state export`"));
 }
 
-/// While a daemon raises, what is stored and what is marked are read of one moment.
+/// While a daemon raises its ceiling, the state and the marks are read as of one moment.
 #[test]
 fn a_running_daemons_state_is_never_shown_as_an_older_copy() {
     let machine = Machine::new();
@@ -214,7 +215,7 @@ fn a_running_daemons_state_is_never_shown_as_an_older_copy() {
     daemon.stop();
 }
 
-/// The room for a mark is taken with the lock itself.
+/// The space for a mark is reserved when its lock is made.
 #[test]
 fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     let Some(disk) = FileSystem::mount() else { return };
@@ -231,7 +232,7 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     fs::write(file(&machine.state("state")), &copy).expect("restored");
     machine.setup("state").end().assert_refusal(&["is older than the one that served"]);
 
-    // Another worker ID has no lock yet, and there is no room for one.
+    // Another worker ID has no lock yet, and there is no space for one.
     let other = || machine.setup("other").args(["--worker-id", "9"]);
     other().end().assert_refusal_for_now(&[
         "cannot lock worker IDs at",
@@ -247,9 +248,9 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     assert!(one(&machine.setup("state").start()) > last);
 }
 
-/// The lock's file is emptied, and its disk space is used up: the write of a mark fails.
+/// The lock's file is truncated and its disk space is used up, so the write of a mark fails.
 #[test]
-fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
+fn a_failed_mark_is_logged_and_retried() {
     let Some(disk) = FileSystem::mount() else { return };
     let machine = Machine::with_locks_on(&disk);
     let mut daemon = machine.setup("state").start();
@@ -262,7 +263,7 @@ fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
     let highest = draw_past_a_raise(&machine, &daemon);
     assert!(highest > last, "IDs flow on");
 
-    // No request is needed: ceilings are still raised for a while after the last use, and each raise marks.
+    // No request is needed: ceilings still rise for a while after the last use, and each raise writes the marks.
     fs::remove_file(&ballast).expect("it is there");
     poll("the mark is back", || (machine.mark("state")["status"] == "granted").then_some(()));
     daemon.kill();
@@ -271,7 +272,7 @@ fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
     machine.setup("state").end().assert_refusal(&["is older than the one that served"]);
     fs::write(file(&machine.state("state")), &newest).expect("put back");
 
-    // At a clean stop the mark is to come down first: where it cannot, the ceiling does not.
+    // A clean stop lowers the mark first. If that fails, the ceiling stays.
     let daemon = machine.setup("state").start();
     let last = one(&daemon);
     assert!(last > highest);
@@ -281,7 +282,7 @@ fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
     assert!(id_of(&machine.shown("state")["ceiling_id"]) >= ceiling, "not trimmed");
 }
 
-/// While the daemon stands still: it would take the room back with its next mark.
+/// The daemon is stopped: otherwise its next mark would take the space back.
 fn empty_and_fill(machine: &Machine, disk: &FileSystem, daemon: &Daemon) -> PathBuf {
     daemon.stand_still();
     for lock in machine.lock_files() {
@@ -292,7 +293,7 @@ fn empty_and_fill(machine: &Machine, disk: &FileSystem, daemon: &Daemon) -> Path
     ballast
 }
 
-/// The disk fails under the locks alone.
+/// Only the disk of the locks fails.
 #[test]
 fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
     let machine = Machine::new();

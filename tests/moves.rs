@@ -1,4 +1,4 @@
-//! Worker IDs that move to a machine which booted at another time, and what its daemon then makes of the clock.
+//! Worker IDs that move to a machine which booted at another time: its daemon still judges clock steps correctly.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::machine::Machine;
 
 const DAY_US: i64 = 86_400_000_000;
 const TWO_HOURS_MS: i64 = 7_200_000;
-/// The horizon of a ceiling left by a kill, and what a busy machine adds.
+/// The horizon of a ceiling that a kill left, and a margin for a busy machine.
 const LITTLE_MS: f64 = 5_000.0;
 
 fn state(machine: &Machine, arguments: &[&str]) -> Output {
@@ -24,7 +24,7 @@ fn state(machine: &Machine, arguments: &[&str]) -> Output {
     output
 }
 
-/// Returns the export of a machine whose daemon has handed out this last ID.
+/// Returns the last ID of a machine's daemon, and the machine's export.
 fn exported() -> (u64, serde_json::Value) {
     let machine = Machine::new();
     let daemon = machine.start("");
@@ -34,8 +34,8 @@ fn exported() -> (u64, serde_json::Value) {
     (last, serde_json::from_slice(&export).expect("an export is JSON"))
 }
 
-/// Into a machine that booted this much earlier than the one of the export: it serves at once, says nothing of a step, and
-/// holds a step that does come.
+/// Imports into a machine that booted this much earlier. Its daemon serves at once, reports no clock step, and
+/// holds a real step.
 fn import_of_another_boot(booted_earlier_us: i64) {
     let Some(machine) = Machine::with_clock() else { return };
     let (last, mut export) = exported();
@@ -57,7 +57,7 @@ fn import_of_another_boot(booted_earlier_us: i64) {
         twitter_unix_ms(id) as f64 - true_unix_ms(Instant::now())
     };
     assert!(ahead_of_the_clock_ms().abs() < LITTLE_MS);
-    // The keeper has looked a few times.
+    // By now the keeper has looked a few times.
     std::thread::sleep(Duration::from_millis(2_500));
     assert!(ahead_of_the_clock_ms().abs() < LITTLE_MS);
     let said = daemon.log();
@@ -74,11 +74,11 @@ fn import_of_another_boot(booted_earlier_us: i64) {
 }
 
 #[test]
-fn from_a_machine_that_booted_a_day_later() {
+fn an_import_from_a_machine_that_booted_a_day_later_shows_no_clock_step() {
     import_of_another_boot(DAY_US);
 }
 
 #[test]
-fn from_a_machine_that_booted_a_day_earlier() {
+fn an_import_from_a_machine_that_booted_a_day_earlier_shows_no_clock_step() {
     import_of_another_boot(-DAY_US);
 }

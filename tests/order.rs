@@ -1,4 +1,4 @@
-//! Order: over the whole daemon with `order = "strict"`, on each connection without.
+//! Order: over the whole daemon with `order = "strict"`, otherwise on each connection.
 
 mod support;
 
@@ -11,8 +11,8 @@ use support::{Ask, Daemon, Random, Setup, Wire};
 
 const CONNECTIONS: u64 = 8;
 
-/// Asks on one connection. `highest` holds the highest ID of all replies that were received on any connection: what it
-/// holds before a request is sent was received before that request was sent.
+/// Sends requests on one connection. `highest` is the highest ID received on any connection before this request is
+/// sent.
 fn ask_after_others(daemon: &Daemon, seed: u64, requests: usize, sizes: &[u32], highest: &AtomicU64) {
     let mut random = Random::seeded(seed);
     let mut wire = daemon.connect();
@@ -91,10 +91,10 @@ fn reply_to(wire: &mut Wire, ask: Ask) -> (u64, u64) {
     (runs[0].first, runs[runs.len() - 1].last())
 }
 
-/// Requests of all sizes and waits, many under way on each connection, far more in sum than the ceiling allows: most of
-/// them wait, some are refused, and on each connection IDs increase.
+/// Requests of all sizes and waits, with many under way on each connection, and far more than the ceiling allows.
+/// Most wait, some are refused, and on each connection IDs increase.
 #[test]
-fn each_connection_s_ids_increase_also_across_waits() {
+fn ids_of_each_connection_increase_across_waits_too() {
     const DEPTH: u16 = 16;
     let daemon = Setup::new().args(["--order", "relaxed", "--shards", "2"]).start();
     thread::scope(|scope| {
@@ -135,25 +135,26 @@ fn each_connection_s_ids_increase_also_across_waits() {
     daemon.stop();
 }
 
-/// The blocks that a shard has claimed ahead lie below those claimed for a request that waits. After that request they must
-/// not be handed out, at least not on its connection.
+/// The blocks that a shard has claimed ahead lie below the IDs of a request that waits. Afterwards they must not be
+/// handed out on its connection.
 #[test]
-fn what_was_claimed_ahead_of_a_wait_is_not_handed_out_after_it() {
+fn blocks_claimed_before_a_wait_are_not_handed_out_after_it() {
     for shards in ["1", "2"] {
-        // 256 IDs in each ms and a second of them in reserve: there is much to claim ahead, and it stays fresh for long.
+        // 256 IDs in each ms and a second of them in reserve: a shard claims many ahead, and they stay valid for
+        // long.
         let setup = Setup::configured("burst_window = \"1s\"\n");
         let daemon = setup.args(["--layout", "js53", "--shards", shards]).start();
         let mut wire = daemon.connect();
         let mut last = 0;
         for _ in 0..10 {
-            // Demand that makes the shard claim ahead.
+            // Enough demand to make the shard claim ahead.
             thread::sleep(Duration::from_millis(50));
             for _ in 0..40 {
                 let (first, to) = call(&mut wire, Ask::of(50).wait_ms(10_000));
                 assert!(first > last, "{first} after {last}");
                 last = to;
             }
-            // More than there can be at once, and single IDs behind it.
+            // More IDs than are available at once, followed by single IDs.
             let asks = [20_000, 1, 1, 1].map(|count| Ask::of(count).wait_ms(10_000));
             wire.send(&asks.map(Ask::bytes).concat());
             for ask in asks {
@@ -170,7 +171,7 @@ fn call(wire: &mut Wire, ask: Ask) -> (u64, u64) {
     reply_to(wire, ask)
 }
 
-/// A small layout makes every request wait: what waits and what is served at once follow each other closely.
+/// A small layout makes every request wait, so waits and immediate answers follow each other closely.
 #[test]
 fn order_holds_where_every_tick_is_scarce() {
     let layout = "time:38,worker:10,sequence:4;tick=10ms;epoch=2025-01-01T00:00:00Z";
@@ -206,7 +207,7 @@ fn strict_order_survives_a_connection_that_dies_while_it_is_answered() {
     let (mut one, mut other) = (daemon.connect(), daemon.connect());
     let mut highest = 0;
     for _ in 0..20 {
-        // More than the queue of replies holds, to a client that is gone when they come.
+        // More replies than the queue holds, for a client that has closed by then.
         let mut dying = daemon.connect();
         let requests: Vec<u8> =
             (0..3).flat_map(|tag| Ask::of(14_000).tag(tag).flags(EXPLICIT).bytes()).collect();

@@ -1,4 +1,4 @@
-//! Worker IDs that a daemon takes from its machine: by an address, the host name or a file.
+//! Worker IDs that a daemon takes from its machine: from an address, the host name or a file.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn worker_of(daemon: &Daemon) -> u64 {
     twitter_worker(daemon.connect().next(Ask::of(1)).runs()[0].first)
 }
 
-/// `snowbank check` with this configuration: the exit code and the output.
+/// Runs `snowbank check` with this configuration. Returns the exit code and the output.
 fn check(toml: &str, directory: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let path = directory.join("snowbank.toml");
     std::fs::write(&path, toml).expect("the configuration is written");
@@ -56,7 +56,7 @@ fn an_address_that_is_none_of_a_machine_refuses_the_start() {
 
 #[test]
 fn a_file_gives_the_worker_id_once_it_is_there() {
-    // The path starts at the configuration's directory.
+    // The path is relative to the configuration's directory.
     let toml = "worker_id_from = \"file:number\"\nworker_ids = \"datacenter=1\"\n";
     let absent = Setup::configured(toml);
     let path = absent.path("number");
@@ -70,13 +70,13 @@ fn a_file_gives_the_worker_id_once_it_is_there() {
     with("five\n").end().assert_refusal(&["worker_id_from", "\"five\""]);
     with("32\n").end().assert_refusal(&["found 32", "0 to 31"]);
     let daemon = with("5\n").start();
-    // Datacenter 1 is the configuration's part.
+    // Datacenter 1 comes from the configuration.
     assert_eq!(worker_of(&daemon), 32 + 5);
 }
 
 #[test]
 fn a_host_name_gives_the_worker_id() {
-    // A name space of its own, in which the host has another name.
+    // A UTS namespace in which the host has another name.
     let named = |name: &str| {
         let script = format!("hostname {name} && exec \"$@\"");
         Setup::configured("worker_id_from = \"hostname\"\n")
@@ -94,7 +94,7 @@ fn a_host_name_gives_the_worker_id() {
 }
 
 #[test]
-fn two_sources_of_one_number_are_refused_and_two_daemons_too() {
+fn two_sources_or_daemons_with_one_number_are_refused() {
     let source = |name: &str| format!("[[sources]]\nname = \"{name}\"\nworker_id_from = \"file:number\"\n");
     let number = |setup: Setup| {
         std::fs::write(setup.path("number"), "7").expect("the number is written");
@@ -126,7 +126,7 @@ fn a_reload_keeps_the_worker_id_that_was_picked() {
 }
 
 #[test]
-fn check_picks_as_this_machine_would_and_says_so() {
+fn check_picks_the_number_of_this_machine_and_prints_it() {
     let directory = support::directory();
     let check = |toml: &str, variables: &[(&str, &str)]| check(toml, directory.path(), variables);
     let ipv4 = "worker_id_from = \"ipv4:10.0.0.0/8\"\n";
@@ -137,13 +137,13 @@ fn check_picks_as_this_machine_would_and_says_so() {
         "{text}"
     );
     assert!(text.contains("warning: source \"default\": worker IDs are the low 10 bits"), "{text}");
-    // Another machine may have what this one has not.
+    // Another machine may lack an address that this one has.
     let (code, text) = check("worker_id_from = \"file:absent\"\nlisten = \"0.0.0.0:7660\"\n", &[]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("worker picked at the start (file:"), "{text}");
     assert!(text.contains("warning: `serve` would not start on this machine: "), "{text}");
     assert!(text.contains("snowbank.toml:1: worker_id_from: "), "{text}");
-    // On no machine.
+    // No machine has it.
     for (toml, part) in [
         ("worker_id_from = \"hostname\"\nworker_ids = 5\n", "worker_ids: found worker IDs beside"),
         ("worker_id_from = \"hostname\"\nworker_ids = \"datacenter=1,worker=5\"\n", "worker IDs beside"),
@@ -158,7 +158,7 @@ fn check_picks_as_this_machine_would_and_says_so() {
 }
 
 #[test]
-fn a_source_that_joins_takes_its_number_then() {
+fn a_source_that_joins_takes_its_number_when_it_joins() {
     let source =
         |name: &str| format!("[[sources]]\nname = \"{name}\"\nworker_id_from = \"file:number-{name}\"\n");
     let setup = Setup::configured(&source("a"));

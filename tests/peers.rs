@@ -1,4 +1,4 @@
-//! Daemons that ask each other for their worker IDs and their clocks, without a coordinator.
+//! Daemons that compare their worker IDs and clocks with each other, without a coordinator.
 
 mod secure;
 mod support;
@@ -16,7 +16,7 @@ fn toml(worker: u64, peers: &[&str]) -> String {
     format!("worker_ids = {worker}\n[fleet]\npeers = {peers:?}\n")
 }
 
-/// The level and the message of a check of the daemon's status, if there is one of this name.
+/// Returns the level and the message of this check of the daemon's status, if it has one.
 fn check(daemon: &Daemon, name: &str) -> Option<(String, String)> {
     let status = get(daemon, "/status").json();
     let check = status["checks"].as_array()?.iter().find(|check| check["name"] == name)?;
@@ -28,7 +28,7 @@ fn check(daemon: &Daemon, name: &str) -> Option<(String, String)> {
 fn await_check(daemon: &Daemon, name: &str, level: &str) -> String {
     poll(&format!("{name} {level}"), || {
         let (found, message) = check(daemon, name)?;
-        // Before the first look is over nothing is known of any peer.
+        // Before the first look has ended, nothing is known of any peer.
         (found == level && !message.starts_with("0 ")).then_some(message)
     })
 }
@@ -68,7 +68,7 @@ fn a_daemon_may_be_its_own_peer_and_a_name_may_have_addresses_without_a_listener
 }
 
 #[test]
-fn two_that_run_with_one_worker_id_are_reported_once_they_reach_each_other() {
+fn two_daemons_with_one_worker_id_are_reported_once_they_reach_each_other() {
     let other = Setup::configured(&toml(5, &[])).start();
     let network = Proxy::before(other.tcp(), "tcp");
     network.cut();
@@ -91,7 +91,7 @@ fn two_that_run_with_one_worker_id_are_reported_once_they_reach_each_other() {
 }
 
 #[test]
-fn clocks_that_are_apart_are_warned_of() {
+fn clocks_that_differ_are_a_warning() {
     let Some(machine) = Machine::with_clock() else { return };
     machine.clock().set(90_000);
     let away = machine.start(&toml(1, &[]));

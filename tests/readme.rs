@@ -1,4 +1,4 @@
-//! README's snippets for applications compile in a fresh crate exactly as README gives them.
+//! README's snippets for applications compile unchanged in a fresh crate.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn block<'a>(page: &'a str, heading: &str, language: &str) -> &'a str {
     block.split_once("```").expect("the end of the block").0
 }
 
-/// Writes a file unless it has that content already, so that a second run has nothing to build.
+/// Writes a file unless it already has that content, so that a second run builds nothing.
 fn write(path: &Path, content: &str) {
     if fs::read_to_string(path).ok().as_deref() != Some(content) {
         fs::write(path, content).expect("a writable file");
@@ -33,7 +33,7 @@ fn the_snippets_compile_in_a_fresh_crate() {
     let dependencies = block(&readme, "## From your application", "toml");
     write(&fresh.join("Cargo.toml"), &format!("{package}{dependencies}"));
     write(&fresh.join("src/main.rs"), block(&readme, "## From your application", "rust"));
-    // The versions that were tested, without asking a registry.
+    // The tested versions, without asking a registry.
     fs::copy(root.join("Cargo.lock"), fresh.join("Cargo.lock")).expect("a copy");
 
     let output = Command::new(env!("CARGO"))

@@ -1,5 +1,5 @@
-//! The state on real file systems of their own: full ones and read-only ones. Wants root, to mount them; without, it says so
-//! and passes, but not where `CI` is set.
+//! The state on real file systems, full and read-only. Mounting them needs root. Without it these tests report that
+//! and pass, unless `CI` is set.
 
 mod support;
 
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use support::file_system::FileSystem;
 use support::{Ask, Daemon, Setup};
 
-/// A daemon whose state is on this file system.
+/// Starts a daemon whose state is on this file system.
 fn on(disk: &FileSystem) -> Setup {
     Setup::new().env("SNOWBANK_STATE_DIR", disk.point().join("state"))
 }
 
-/// The last ID of a batch, all of which lie above `highest`.
+/// Draws a batch, all of which must lie above `highest`, and returns its last ID.
 fn draw(daemon: &Daemon, highest: u64) -> u64 {
     let runs = daemon.connect().next(Ask::of(1_000)).runs();
     assert!(runs[0].first > highest, "{} after {highest}", runs[0].first);
@@ -26,8 +26,8 @@ fn full_disk_time() -> Duration {
     Duration::from_secs(seconds.unwrap_or(5))
 }
 
-/// A counter whose state and locks are on a file system that is full to the last byte continues, over kills and
-/// stops.
+/// A counter continues over kills and stops, although its state and locks are on a file system that is full to the
+/// last byte.
 #[test]
 fn a_full_tmpfs_stops_no_counter() {
     let Some(disk) = FileSystem::mount_as("tmpfs") else { return };
@@ -39,13 +39,13 @@ fn a_full_tmpfs_stops_no_counter() {
     let counter = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
     let setup =
         || Setup::configured(counter).env("SNOWBANK_STATE_DIR", &state).env("SNOWBANK_LOCK_DIR", &locks);
-    // Its first start makes what the next ones need.
+    // The first start reserves the space for the next ones.
     drop(setup().start());
     disk.fill();
     let mut highest = 0;
     for life in 0..4 {
         let mut daemon = setup().start();
-        // Each draw is a reservation, so that each needs a raise.
+        // Each draw needs a reservation, and so a raise.
         for _ in 0..20 {
             highest = draw(&daemon, highest);
         }
@@ -63,7 +63,7 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
     let setup = || on(&disk).env("SNOWBANK_LOCK_DIR", disk.point().join("locks"));
     let daemon = setup().start();
     draw(&daemon, 0);
-    // Killed soon after its first start: all that the next one needs is there.
+    // Killed soon after its first start, which has already reserved the space for the next one.
     drop(daemon);
     disk.fill();
     let mut highest = 0;
@@ -72,7 +72,7 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
         let before = highest;
         let until = Instant::now() + full_disk_time() / 4;
         while Instant::now() < until {
-            // In relaxed order only a life as a whole lies above the life before it: connections have shards of their own.
+            // In relaxed order only a whole life lies above the one before it: connections have different shards.
             highest = highest.max(draw(&daemon, before));
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -82,7 +82,7 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
             _ => drop(daemon.stop()),
         }
     }
-    // It was full all the time.
+    // The disk was full all the time.
     let more = std::fs::write(disk.point().join("more"), vec![7; 8_192]);
     assert_eq!(more.unwrap_err().kind(), std::io::ErrorKind::StorageFull, "{kind}");
 }
@@ -110,7 +110,7 @@ fn a_full_disk_stops_a_first_start() {
     let ballast = disk.fill();
     on(&disk).end().assert_refusal_for_now(&["No space left on device"]);
     assert!(!disk.point().join("state/ceilings.new").exists());
-    // Without a directory there is no room for its lock either.
+    // Without a lock directory there is no space for its lock either.
     let other = || Setup::new().env("SNOWBANK_STATE_DIR", disk.point().join("other"));
     other().end().assert_refusal_for_now(&[
         "cannot lock the state directory",

@@ -1,4 +1,4 @@
-//! SIGHUP: settings that can change do so. If one cannot, the whole reload is refused. Connections are served
+//! SIGHUP: settings that can change do. If one cannot, the whole reload is refused. Connections are served
 //! throughout.
 
 #[path = "reload/joins.rs"]
@@ -19,10 +19,10 @@ use support::wire::{self, BAD_COUNT, EXHAUSTED, TOO_BUSY, UNAUTHORIZED, UNKNOWN_
 use support::witness::{MIXED, SPARSE, Witness};
 use support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 
-/// The beginning of the last line that a daemon logs of a reload.
+/// The starts of the last line that a daemon logs about a reload.
 const ENDS: [&str; 3] = ["reloaded: ", "reloaded without a configuration file", "nothing was reloaded"];
 
-/// Gives the daemon another configuration, whole at any moment.
+/// Replaces the daemon's configuration in one step.
 fn configure(daemon: &Daemon, toml: &str) {
     replace(&daemon.path("snowbank.toml"), toml);
 }
@@ -37,7 +37,7 @@ fn ends_in(said: &str) -> usize {
     said.lines().filter(|line| ENDS.iter().any(|end| line.contains(end))).count()
 }
 
-/// Has the daemon reload, and gives what it says of it.
+/// Makes the daemon reload, and returns its log lines about it.
 fn reload(daemon: &Daemon) -> String {
     let before = daemon.log();
     daemon.signal(Signal::HUP);
@@ -58,7 +58,7 @@ fn assert_reloaded(daemon: &Daemon, toml: &str, parts: &[&str]) {
     assert!(!said.contains("ERROR"), "{said}");
 }
 
-/// Checks that a reload is refused with one line for each of `reasons`, all of whose parts that line holds.
+/// Checks that a reload is refused with one line for each of `reasons`, which has all parts of that reason.
 #[track_caller]
 fn assert_refused(daemon: &Daemon, toml: &str, reasons: &[&[&str]]) {
     configure(daemon, toml);
@@ -76,7 +76,7 @@ fn source(name: &str, worker: usize) -> String {
     format!("[[sources]]\nname = \"{name}\"\nworker_ids = {worker}\n")
 }
 
-/// The sources that a daemon tells of.
+/// Returns the sources that a daemon reports.
 fn sources_of(daemon: &Daemon) -> Vec<String> {
     let Reply::Info(_, json) = daemon.connect().call(&wire::info(1)) else { panic!("no INFO") };
     let info: serde_json::Value = serde_json::from_str(&json).expect("JSON");
@@ -84,7 +84,7 @@ fn sources_of(daemon: &Daemon) -> Vec<String> {
     info["sources"].as_array().expect("sources").iter().map(name).collect()
 }
 
-/// Enough connections for each shard to have some.
+/// Opens enough connections that each shard has some.
 fn connections(daemon: &Daemon) -> Vec<Wire> {
     (0..6).map(|_| daemon.connect()).collect()
 }
@@ -178,12 +178,12 @@ fn a_change_that_needs_a_restart_is_refused_with_every_reason() {
                 &[":5: sources[1].burst_window: found \"7ms\""],
             ],
         ),
-        // Together with settings that could change. They do not change either.
+        // With settings that could change: they do not change either.
         (
             format!("{base}{}{}[limits]\nmax_count = 5\n", source("a", 1), source("c", 2)),
             &[&["sources[1].name: found \"c\""]],
         ),
-        // A start would refuse these.
+        // A start would refuse these settings.
         (
             format!("{base}shrds = 2\n{}{}[limits]\nmax_count = 0\n", source("a", 1), source("b", 1)),
             &[
@@ -206,7 +206,7 @@ fn a_change_that_needs_a_restart_is_refused_with_every_reason() {
     let said = reload(&daemon);
     assert!(said.contains("reload refused: cannot read ") && said.contains("nothing was reloaded"), "{said}");
     assert_eq!(sources_of(&daemon), ["a", "b"]);
-    // What the next file says is held against what runs, not against what was refused.
+    // The next file is compared with the live configuration, not with the refused one.
     assert_reloaded(&daemon, &format!("{base}{}{}", source("a", 1), source("b", 2)), &["nothing changed"]);
 }
 
@@ -227,7 +227,7 @@ fn limits_hold_for_connections_that_are_open() {
         let Reply::Info(_, json) = wire.call(&wire::info(1)) else { panic!("no INFO") };
         assert!(json.contains("\"max_count\":200"), "{json}");
     }
-    // Fewer connections than are open: they stay, and no other comes.
+    // The limit is lower than the number of open connections: they stay, and no other is accepted.
     assert_reloaded(
         &daemon,
         &toml("max_count = 200\nmax_connections = 2"),
@@ -237,7 +237,7 @@ fn limits_hold_for_connections_that_are_open() {
     daemon.connect().reply().assert_error(0, TOO_BUSY);
     assert_reloaded(&daemon, &toml("max_count = 200"), &["limits.max_connections: 2 -> 10000"]);
     daemon.connect().assert_open();
-    // Half a request, and silence, that began under other timeouts.
+    // Half a request, and an idle connection, that started under other timeouts.
     assert_reloaded(
         &daemon,
         &toml("stall_timeout = \"1ms\"\nidle_timeout = \"1s\""),
@@ -248,7 +248,7 @@ fn limits_hold_for_connections_that_are_open() {
 }
 
 #[test]
-fn a_stop_takes_as_long_as_the_last_reload_said() {
+fn a_stop_obeys_the_drain_timeout_of_the_last_reload() {
     let toml = |drain: &str| format!("[limits]\ndrain_timeout = \"{drain}\"\n{TWO_SOURCES}");
     let mut daemon = Setup::configured(&toml("1h")).start();
     let mut waiting = daemon.connect();

@@ -1,5 +1,5 @@
-//! `snowbank serve` as its user sees it: what it refuses to start with, what it says where, which setting wins, how it
-//! ends.
+//! `snowbank serve` for its user: options that it refuses, its messages, the precedence of settings, and its exit
+//! codes.
 
 mod support;
 
@@ -12,29 +12,29 @@ use support::daemon::mode;
 use support::ids::twitter_worker;
 use support::{Address, Ask, Reply, Setup, Wire, wire};
 
-/// Options that the daemon must refuse, and what its one line must hold: the value found, and what is allowed.
+/// Starts a daemon that must refuse these options. Its one line must hold the value found and the allowed ones.
 #[track_caller]
 fn refuses(options: &[&str], parts: &[&str]) {
     Setup::bare().args(options).end().assert_refusal(parts);
 }
 
-/// The same for what may be otherwise at the next try.
+/// The same for a cause that may pass by the next try.
 #[track_caller]
 fn refuses_for_now(options: &[&str], parts: &[&str]) {
     Setup::bare().args(options).end().assert_refusal_for_now(parts);
 }
 
 #[test]
-fn an_address_that_is_taken_is_refused() {
+fn an_address_in_use_is_refused() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
     refuses_for_now(&["--listen", &address], &[&address, "in use", "choose another port"]);
-    // One taken among several is enough.
+    // One address in use among several is enough.
     refuses_for_now(&["--listen", "127.0.0.1:0", "--listen", &address], &[&address]);
 }
 
 #[test]
-fn an_address_that_is_none_or_cannot_be_resolved_is_refused() {
+fn a_malformed_or_unresolvable_address_is_refused() {
     refuses_for_now(
         &["--listen", "no.such.host.invalid:7660", "--worker-id", "1"],
         &["no.such.host.invalid:7660", "resolve"],
@@ -42,7 +42,7 @@ fn an_address_that_is_none_or_cannot_be_resolved_is_refused() {
     refuses(&["--listen", "127.0.0.1:65536"], &["--listen", "65536", "65535"]);
     refuses(&["--listen", "127.0.0.1"], &["127.0.0.1", "port is missing"]);
     refuses(&["--listen", "tcp://127.0.0.1:0"], &["tcp://127.0.0.1:0"]);
-    // An address of documentation (RFC 5737), which no machine has.
+    // An address for documentation (RFC 5737), which no machine has.
     refuses_for_now(
         &["--listen", "192.0.2.7:0", "--worker-id", "1"],
         &["192.0.2.7:0", "does not have that address"],
@@ -55,7 +55,7 @@ fn listening_beyond_loopback_without_a_worker_id_is_refused() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.7:7660", "some.host:7660"] {
         refuses(&["--listen", address], &[address, "worker_ids", "loopback"]);
     }
-    // Also where others of the listeners are local.
+    // Also if other listeners are local.
     refuses(&["--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0"], &["0.0.0.0:0"]);
 }
 
@@ -77,13 +77,13 @@ fn a_worker_id_out_of_range_is_refused() {
 
 #[test]
 fn a_layout_that_does_not_fit_is_refused_with_one_that_does() {
-    // What the game servers wanted: 73 bits, and a tick that lasts 4.35 years.
+    // The game servers wanted 73 bits, and a tick that lasts 4.35 years.
     let layout = "time:37,server:20,sequence:16";
     refuses(&["--layout", layout], &["--layout", "73", "63", "4.35 years", "game"]);
 }
 
 #[test]
-fn layouts_that_are_none_that_ended_or_have_not_begun_are_refused() {
+fn malformed_ended_and_future_layouts_are_refused() {
     refuses(&["--layout", "baidu"], &["--layout", "2024", "ended"]);
     refuses(&["--layout", "twiter"], &["twiter", "twitter"]);
     refuses(&["--layout", "time:41,worker:10"], &["sequence"]);
@@ -108,19 +108,19 @@ fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
     let process = format!("process {}", daemon.id());
     other(&["--worker-id", "5"]).end().assert_refusal_for_now(&["worker ID 5", "another daemon", &process]);
     other(&["--worker-id", "0-4"]).end().assert_refusal_for_now(&["worker ID 4"]);
-    // The same IDs under another name.
+    // The same IDs under another source name.
     let spelled = "time:41,datacenter:5,worker:5,sequence:12;epoch=2010-11-04T01:42:54.657Z";
     other(&["--worker-id", "6", "--layout", spelled]).end().assert_refusal_for_now(&["worker ID 6"]);
     let renamed = "time:41,dc:5,host:5,sequence:12;epoch=1288834974657";
     other(&["--worker-id", "6", "--layout", renamed]).end().assert_refusal_for_now(&["worker ID 6"]);
-    // A constant in place of a worker ID's digit.
+    // A constant instead of a worker ID's digit.
     let folded = "time:41,zero:7:constant(0),host:3,sequence:12;epoch=1288834974657";
     other(&["--worker-id", "6", "--layout", folded]).end().assert_refusal_for_now(&[
         "worker ID 6",
         "another daemon",
         &process,
     ]);
-    // At another time, or cut in another place.
+    // The same IDs at another time, or of another division into fields.
     let finer = "time:41,worker:11,sequence:11;tick=1ms;epoch=1288834974657";
     let later = "time:41,worker:10,sequence:12;tick=1ms;epoch=1288834979657";
     for (worker, layout) in [("5", later), ("11", finer)] {
@@ -130,11 +130,11 @@ fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
         let words = [&*twin, "another daemon of this machine", &process];
         other(&["--worker-id", worker, "--layout", layout]).end().assert_refusal_for_now(&words);
     }
-    // Another worker ID is nobody's, or another layout: from years later on, or whose IDs rise faster or slower.
+    // Allowed: another worker ID, or another layout whose IDs are years away or rise at another rate.
     other(&["--worker-id", "7"]).start().stop();
     other(&["--worker-id", "5", "--layout", "simple-2020"]).start().stop();
     other(&["--worker-id", "5", "--layout", "clearing"]).start().stop();
-    // Free again after a stop, and after a kill.
+    // The worker ID is free after a stop, and after a kill.
     daemon.stop();
     let mut daemon = other(&["--worker-id", "5"]).start();
     daemon.kill();
@@ -143,7 +143,7 @@ fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
 }
 
 #[test]
-fn a_lock_file_without_its_worker_ids_is_not_ignored() {
+fn a_lock_file_without_worker_ids_is_not_ignored() {
     let setup = Setup::new();
     let locks = setup.path("locks");
     fs::create_dir_all(&locks).unwrap();
@@ -154,7 +154,7 @@ fn a_lock_file_without_its_worker_ids_is_not_ignored() {
         file
     };
     let start = || Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(["--worker-id", "5"]);
-    // Another program's lock, and one that no process holds.
+    // A lock of another program, and one that no process holds.
     let _held = lock("backup.lock", "held");
     drop(lock("0123456789abcdef-7.lock", "worker ID 7"));
     start().start().stop();
@@ -178,12 +178,12 @@ fn a_lock_directory_that_allows_no_locks_is_refused() {
     std::fs::write(&file, "").expect("written");
     let inside = file.join("locks");
     setup.env("SNOWBANK_LOCK_DIR", &inside).end().assert_refusal(&["a-file/locks", "lock_dir"]);
-    // Root may write anywhere but in /proc.
+    // Root can write everywhere except in /proc.
     Setup::new().args(["--lock-dir", "/proc/locks"]).end().assert_refusal(&["/proc/locks", "lock_dir"]);
 }
 
 #[test]
-fn a_configuration_that_cannot_be_read_or_is_wrong_is_refused() {
+fn an_unreadable_or_wrong_configuration_is_refused() {
     let setup = Setup::new();
     let missing = setup.path("missing.toml");
     setup.option("--config", &missing).end().assert_refusal(&["missing.toml"]);
@@ -230,7 +230,7 @@ fn info(wire: &mut Wire) -> serde_json::Value {
     }
 }
 
-/// The order and the worker IDs that a daemon tells.
+/// Returns the order and the worker IDs that a daemon reports.
 fn told(setup: Setup) -> (String, Vec<u64>) {
     let daemon = setup.start();
     let info = info(&mut daemon.connect());
@@ -247,12 +247,12 @@ fn options_beat_variables_and_these_beat_the_file() {
     assert_eq!(told(variables()), ("relaxed".into(), vec![2, 3]));
     assert_eq!(told(variables().args(["--worker-id", "4"])), ("relaxed".into(), vec![4]));
     assert_eq!(told(variables().args(["--order", "strict", "--worker-id", "5"])), ("strict".into(), vec![5]));
-    // An empty variable is none.
+    // An empty variable counts as not set.
     assert_eq!(told(file().env("SNOWBANK_WORKER_IDS", "")), ("strict".into(), vec![1]));
 }
 
 #[test]
-fn the_file_may_be_named_by_a_variable() {
+fn a_variable_may_name_the_configuration_file() {
     let setup = Setup::new();
     let path = setup.path("named.toml");
     std::fs::write(&path, "worker_ids = 9\n").expect("written");
@@ -261,7 +261,7 @@ fn the_file_may_be_named_by_a_variable() {
 
 #[test]
 fn listeners_are_replaced_not_joined() {
-    // Were the file's listener opened too, there would be one line more.
+    // If the file's listener were opened too, there would be one line more.
     let file = "listen = [\"127.0.0.3:0\"]\n";
     let hosts = |setup: Setup, count: usize| -> Vec<String> {
         let daemon = setup.listeners(count).start();
@@ -277,7 +277,7 @@ fn listeners_are_replaced_not_joined() {
 }
 
 #[test]
-fn standard_output_carries_the_listeners_alone() {
+fn standard_output_has_only_the_listeners() {
     let daemon = Setup::new().args(["--worker-id", "3"]).start();
     assert!(matches!(&daemon.addresses[..], [Address::Tcp(address)] if address.port() != 0));
     daemon.connect().next(Ask::of(10));
@@ -294,7 +294,7 @@ fn standard_output_carries_the_listeners_alone() {
 fn interrupt_and_terminate_end_it_with_0() {
     for signal in [Signal::INT, Signal::TERM] {
         let mut daemon = Setup::configured("[limits]\ndrain_timeout = \"30s\"\n").start();
-        // Idle connections do not hold it up.
+        // Idle connections do not delay it.
         let mut idle = daemon.connect();
         idle.assert_open();
         daemon.signal(signal);
@@ -304,14 +304,14 @@ fn interrupt_and_terminate_end_it_with_0() {
 }
 
 #[test]
-fn a_signal_right_after_the_listening_line_is_heeded() {
+fn a_signal_right_after_the_listening_line_stops_the_daemon() {
     for _ in 0..20 {
         Setup::new().start().stop();
     }
 }
 
 #[test]
-fn a_second_signal_makes_no_other_end() {
+fn a_second_signal_changes_no_exit_code() {
     let mut daemon = Setup::new().start();
     daemon.signal(Signal::TERM);
     daemon.signal(Signal::TERM);
@@ -325,7 +325,7 @@ fn the_state_directory_is_made_for_the_daemon_s_user_alone() {
     let daemon = setup.option("--state-dir", &state).start();
     assert_eq!(mode(&state), 0o700);
     daemon.stop();
-    // One that is there keeps its mode: it is its owner's choice.
+    // An existing directory keeps its mode, which its owner chose.
     let setup = Setup::new();
     let state = setup.path("state");
     std::fs::create_dir(&state).expect("made");
@@ -337,7 +337,7 @@ fn the_state_directory_is_made_for_the_daemon_s_user_alone() {
 
 #[test]
 fn without_an_option_it_serves_twitter_ids_of_worker_0_on_its_port() {
-    // Another daemon of this machine may hold the default port; then there is nothing to try.
+    // If another daemon of this machine has the default port, the test ends here.
     if let Err(error) = TcpListener::bind("127.0.0.1:7660") {
         println!("127.0.0.1:7660 is taken ({error}): not tried");
         return;

@@ -1,4 +1,4 @@
-//! End to end: a daemon, many connections, and what the guarantees say of every ID.
+//! End to end: a daemon, many connections, and the guarantees for every ID.
 
 mod support;
 
@@ -15,10 +15,10 @@ const BURST_WINDOW_MS: u64 = 10;
 const MAX_AHEAD_MS: u64 = 10_000;
 const TICK_MS: u64 = 1;
 
-/// The most IDs that the default settings can give at once: the ticks of the burst window, and the one that has begun.
+/// The most IDs that the default settings can give at once: the burst window's ticks and the current one.
 const AT_ONCE: u32 = ((BURST_WINDOW_MS + 1) * TWITTER_IDS_PER_MS) as u32;
 
-/// Asks, and checks that each ID's tick lies between the request and its reply, as far as the settings allow.
+/// Sends a request, and checks that each ID's tick lies between request and reply, within the settings' bounds.
 fn next_in_time(wire: &mut Wire, ask: Ask) -> Vec<Run> {
     let sent_ms = unix_ms();
     let runs = wire.next(ask).runs();
@@ -57,7 +57,7 @@ fn draw(daemon: &Daemon, seed: u64, total: u64) -> Vec<Run> {
 fn eight_connections_draw(order: &str) {
     const CONNECTIONS: u64 = 8;
     const IDS_EACH: u64 = 400_000;
-    // More shards than cores: each is interrupted at any place.
+    // More shards than cores, so that each is interrupted anywhere.
     let daemon = Setup::new().args(["--worker-id", "33", "--order", order, "--shards", "4"]).start();
     let drawn: Vec<Run> = thread::scope(|scope| {
         let daemon = &daemon;
@@ -78,18 +78,18 @@ fn millions_of_ids_are_distinct_increasing_and_of_their_time() {
 }
 
 #[test]
-fn so_they_are_in_strict_order() {
+fn millions_of_ids_are_distinct_and_increasing_in_strict_order() {
     eight_connections_draw("strict");
 }
 
-/// After a pause no ID is older than the burst window, whatever was claimed before it.
+/// After a pause no ID is older than the burst window, although blocks were claimed before it.
 #[test]
-fn ids_after_a_pause_are_of_their_time() {
+fn ids_after_a_pause_are_not_old() {
     let daemon = Setup::new().args(["--shards", "2"]).start();
     let mut wires = [daemon.connect(), daemon.connect()];
     for round in 0..30 {
         for wire in &mut wires {
-            // A burst, of which shards may keep something, then a pause of up to three windows.
+            // A burst, which leaves blocks in the shards, then a pause of up to three windows.
             for size in [1, 500, 20, 20, 20] {
                 next_in_time(wire, Ask::of(size));
             }
@@ -99,7 +99,8 @@ fn ids_after_a_pause_are_of_their_time() {
     }
 }
 
-/// Layouts with few IDs in a tick, drawn from all shards at once: shards take each other's, and everyone waits.
+/// Layouts with few IDs in a tick, drawn from all shards at once: shards take each other's blocks, and every
+/// request waits.
 #[test]
 fn scarce_ids_are_distinct_too() {
     for (layout, workers) in [("js53", "3"), ("clearing-batch", "8-9"), ("sonyflake", "7")] {
@@ -127,7 +128,7 @@ fn scarce_ids_are_distinct_too() {
 }
 
 #[test]
-fn a_restarted_daemon_goes_on_above_the_last_id() {
+fn a_restarted_daemon_continues_above_the_last_id() {
     let daemon = Setup::new().start();
     let before = daemon.connect().next(Ask::of(5_000)).runs();
     daemon.stop();
@@ -194,7 +195,7 @@ fn instances_of_a_daemon_differ() {
 }
 
 #[test]
-fn ping_returns_its_body_and_auth_is_welcome_where_it_is_not_asked_for() {
+fn ping_returns_its_body_and_auth_is_ok_if_it_is_not_required() {
     let daemon = Setup::new().start();
     let mut wire = daemon.connect();
     for size in [0, 1, 63, 64] {
@@ -261,7 +262,7 @@ fn requests_may_come_in_pieces_of_any_size() {
 fn a_long_list_comes_in_frames_with_more() {
     let daemon = Setup::new().start();
     let mut wire = daemon.connect();
-    // What follows is not mixed into it.
+    // The next reply is not mixed into it.
     let mut requests = Ask::of(100_000).tag(9).flags(EXPLICIT).bytes();
     requests.extend_from_slice(&wire::ping(10, b"behind"));
     wire.send(&requests);
@@ -274,7 +275,7 @@ fn a_long_list_comes_in_frames_with_more() {
 }
 
 #[test]
-fn explicit_and_runs_say_the_same_ids() {
+fn explicit_lists_and_runs_carry_the_same_ids() {
     let daemon = Setup::new().start();
     let mut wire = daemon.connect();
     for count in [1, 2, 8_191, 8_192, 20_000] {
@@ -292,33 +293,33 @@ fn explicit_and_runs_say_the_same_ids() {
 }
 
 #[test]
-fn the_largest_request_is_had_in_one_reply() {
+fn the_largest_request_is_answered_in_one_reply() {
     let daemon = Setup::new().start();
     let runs = daemon.connect().next(Ask::of(1_000_000).wait_ms(10_000)).runs();
     assert_distinct(runs);
 }
 
 #[test]
-fn partial_takes_what_there_is() {
+fn partial_takes_the_ids_that_are_available() {
     let daemon = Setup::new().start();
     let mut wire = daemon.connect();
     let reply = wire.next(Ask::of(1_000_000).wait_ms(0).flags(PARTIAL));
     let count = reply.id_count().expect("a rested daemon has IDs");
     assert!((1..=u64::from(AT_ONCE)).contains(&count), "{count} IDs");
 
-    // A wait adds the ticks that come meanwhile. How many they are is the machine's affair.
+    // A wait adds the ticks that come meanwhile: at least one.
     let reply = wire.next(Ask::of(1_000_000).wait_ms(20).flags(PARTIAL | EXPLICIT));
     let count = reply.id_count().expect("twenty ticks have IDs");
     assert!(count >= TWITTER_IDS_PER_MS, "{count} IDs");
 
-    // What can be had whole is not cut.
+    // A request that can be answered in full is.
     let reply = wire.next(Ask::of(10_000).flags(PARTIAL));
     assert_eq!(reply.id_count(), Some(10_000));
 }
 
 #[test]
-fn partial_that_gets_nothing_is_refused_like_the_whole() {
-    // 16 IDs in each tick of a second: all of them are asked for many times over in one write.
+fn partial_without_any_id_is_refused_like_a_full_request() {
+    // 16 IDs in each tick of a second: one write requests them many times over.
     let layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z";
     let daemon = Setup::new().args(["--layout", layout]).start();
     let mut wire = daemon.connect();

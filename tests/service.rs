@@ -1,4 +1,4 @@
-//! The daemon as a service: what it tells its service manager and when, sockets that it inherits, logs.
+//! The daemon as a service: its notifications, the sockets that it inherits, and its log.
 
 #[path = "service/sockets.rs"]
 mod sockets;
@@ -21,7 +21,7 @@ use support::machine::Machine;
 use support::manager::Manager;
 use support::{Address, Ask, Port, Reply, Setup, Wire, poll};
 
-/// A watchdog's period for tests. The daemon feeds it at half of that.
+/// A watchdog's period for tests. The daemon notifies at half of that.
 const PERIOD: Duration = Duration::from_millis(400);
 
 fn is_ready(message: &support::manager::Message) -> bool {
@@ -33,7 +33,7 @@ fn with_watchdog(setup: Setup) -> Setup {
 }
 
 #[test]
-fn ready_comes_first_then_food_for_the_watchdog_then_the_stop() {
+fn ready_comes_first_then_watchdog_messages_then_the_stop() {
     let manager = Manager::new();
     let mut daemon = with_watchdog(manager.over(Setup::new())).start();
     let first = manager.next_within(support::DEADLINE).expect("a message");
@@ -59,18 +59,18 @@ fn a_reload_notifies_its_start_and_end_and_changes_the_level() {
     let setup = Setup::bare().config("listen = [\"127.0.0.9:0\"]\n").inheriting(tcp, "native");
     let mut daemon = manager.over(setup).start();
     manager.until("readiness", is_ready);
-    // Inherited sockets stand for the listeners of the file at a reload as well.
+    // Inherited sockets replace the file's listeners at a reload, too.
     let reload = |toml: &str, says: &str| {
         let before = daemon.log().len();
         std::fs::write(daemon.path("snowbank.toml"), toml).expect("written");
         daemon.signal(Signal::HUP);
         let reloading = manager.until("the reload", |message| message.says("RELOADING=1"));
         assert!(reloading.value("MONOTONIC_USEC").is_some(), "{reloading:?}");
-        // Ready again, also where the old configuration stays.
+        // Ready again, although the old configuration stays.
         manager.until("its end", is_ready);
         poll("it says so", || daemon.log()[before..].contains(says).then_some(()));
     };
-    // The line about the lower level is the last that is logged.
+    // The line about the lower level is the last one logged.
     reload("[log]\nlevel = \"error\"\n", "INFO reloaded: log.level");
     reload("[log]\nlevel = \"warn\"\norder = 1\n", "ERROR reload refused");
     reload("[log]\nlevel = \"info\"\n", "INFO reloaded: log.level");
@@ -79,7 +79,7 @@ fn a_reload_notifies_its_start_and_end_and_changes_the_level() {
 }
 
 #[test]
-fn starts_that_fail_for_now_are_tried_slower_and_slower_with_the_reason_in_the_status() {
+fn failed_starts_are_retried_slower_and_slower_with_the_reason_in_the_status() {
     let manager = Manager::new();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
@@ -105,7 +105,7 @@ fn starts_that_fail_for_now_are_tried_slower_and_slower_with_the_reason_in_the_s
         assert!(status.starts_with("cannot start: ") && status.contains(&address), "{status}");
         assert!(!status.contains("next try"), "{status}");
     }
-    // A mistake is not retried, so it makes no later start wait.
+    // A wrong setting is not retried, so it delays no later start.
     setup().args(["--shards", "0"]).end().assert_refusal(&["--shards"]);
     manager.until("the reason", |message| {
         message.value("STATUS").is_some_and(|status| status.contains("--shards"))
@@ -119,7 +119,7 @@ fn starts_that_fail_for_now_are_tried_slower_and_slower_with_the_reason_in_the_s
 }
 
 #[test]
-fn the_status_has_the_rate_while_ids_are_asked_for_and_nothing_new_when_idle() {
+fn the_status_has_the_rate_under_load_and_is_not_repeated_when_idle() {
     let manager = Manager::new();
     let daemon = manager.over(Setup::new()).start();
     let ready = manager.until("readiness", is_ready);
@@ -131,7 +131,7 @@ fn the_status_has_the_rate_while_ids_are_asked_for_and_nothing_new_when_idle() {
     manager.until("a rate", |message| message.value("STATUS").is_some_and(is_busy));
     let idle = manager.next_within(support::DEADLINE).expect("a message");
     assert_eq!(idle.value("STATUS"), Some("ready: idle, 1 connection"));
-    // Longer than from one status to the next.
+    // Longer than the time between two statuses.
     assert_eq!(manager.next_within(Duration::from_secs(6)), None);
     daemon.stop();
 }
@@ -139,7 +139,7 @@ fn the_status_has_the_rate_while_ids_are_asked_for_and_nothing_new_when_idle() {
 #[test]
 fn only_the_process_that_asked_gets_watchdog_messages() {
     let manager = Manager::new();
-    // Food that another process is to give, as for a child of the service.
+    // The watchdog expects messages of another process, such as a child of the service.
     let daemon = with_watchdog(manager.over(Setup::new())).env("WATCHDOG_PID", "1").start();
     manager.until("readiness", is_ready);
     thread::sleep(2 * PERIOD);
@@ -147,26 +147,26 @@ fn only_the_process_that_asked_gets_watchdog_messages() {
     while let Some(message) = manager.next_within(Duration::from_millis(1)) {
         assert!(!message.says("WATCHDOG=1"), "{message:?}");
     }
-    // A service manager that is gone keeps no client from IDs.
+    // A service manager that is gone does not stop requests.
     let daemon = with_watchdog(Setup::new()).env("NOTIFY_SOCKET", "/nowhere/notify").start();
     assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
     daemon.stop();
 }
 
-/// A service manager that stands still, from before the start to after the stop: nothing of the daemon waits for it.
+/// A service manager that stands still from before the start to after the stop: the daemon never waits for it.
 #[test]
-fn a_manager_that_stands_still_holds_up_nothing() {
+fn a_manager_that_stands_still_delays_nothing() {
     let manager = Manager::new();
     manager.stand_still();
     let mut daemon = with_watchdog(manager.over(Setup::configured("order = \"strict\""))).start();
     for round in 0..10 {
-        // A new connection each: the acceptor's thread feeds the watchdog.
+        // A new connection each time, because the acceptor's thread sends the watchdog's messages.
         assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5), "{round}");
         thread::sleep(PERIOD / 4);
     }
     daemon.signal(Signal::HUP);
     poll("the reload", || daemon.log().contains("reload").then_some(()));
-    // Messages that are sent once arrive when it reads again, in order, and so do heartbeats.
+    // When the manager reads again, messages that are sent once arrive in order, and heartbeats continue.
     let ready = manager.until("readiness", is_ready);
     assert!(ready.value("STATUS").is_some(), "{ready:?}");
     manager.until("the reload", |message| message.says("RELOADING=1"));
@@ -178,7 +178,7 @@ fn a_manager_that_stands_still_holds_up_nothing() {
 }
 
 #[test]
-fn a_blocked_thread_stops_the_food_and_one_that_goes_on_brings_it_back() {
+fn a_blocked_thread_stops_the_watchdog_messages_until_it_continues() {
     let manager = Manager::new();
     let daemon = with_watchdog(manager.over(Setup::new().args(["--shards", "2"]))).start();
     for name in ["shard-0", "shard-1", "keeper"] {
@@ -186,7 +186,7 @@ fn a_blocked_thread_stops_the_food_and_one_that_goes_on_brings_it_back() {
         let (frozen, food) = FrozenThread::once(daemon.id(), name, || {
             let messages = manager.all_within(5 * PERIOD);
             let food = messages.iter().filter(|message| message.says("WATCHDOG=1")).count();
-            // A round that this thread had answered already may end.
+            // One round may end that this thread had already answered.
             (food <= 1, food)
         });
         assert!(food <= 1, "{name} stands still, and the watchdog was fed {food} times");
@@ -197,7 +197,7 @@ fn a_blocked_thread_stops_the_food_and_one_that_goes_on_brings_it_back() {
 }
 
 #[test]
-fn a_slow_disk_holds_up_the_start_and_not_the_watchdog() {
+fn a_slow_disk_delays_the_start_and_no_watchdog_message() {
     let manager = Manager::new();
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("state"), machine.path("disk"));
@@ -211,7 +211,7 @@ fn a_slow_disk_holds_up_the_start_and_not_the_watchdog() {
     assert!(extension >= 10_000_000, "{waiting:?}");
     manager.until("readiness", is_ready);
     let daemon = starting.join().expect("it starts");
-    // The keeper waits for syncs all the time now, and would answer once in each.
+    // Now the storage thread waits for syncs all the time.
     disk.order("sync stall 8000");
     thread::sleep(Duration::from_secs(2));
     manager.forget();
@@ -226,9 +226,9 @@ fn a_slow_disk_holds_up_the_start_and_not_the_watchdog() {
 }
 
 #[test]
-fn a_start_whose_ceiling_is_too_far_ahead_is_not_ready_until_the_clock_is_there() {
+fn a_start_with_a_ceiling_too_far_ahead_is_not_ready_until_the_clock_is_near() {
     let Some(machine) = Machine::with_clock() else { return };
-    // By less than a minute, so that the clock is believed when it is set right; beyond max_ahead.
+    // Less than a minute, so that the clock is believed when it is corrected, and more than max_ahead.
     machine.clock().set(40_000);
     machine.start("").kill();
     machine.clock().set(0);
@@ -237,7 +237,7 @@ fn a_start_whose_ceiling_is_too_far_ahead_is_not_ready_until_the_clock_is_there(
     let waiting = manager.next_within(support::DEADLINE).expect("a message");
     assert!(waiting.value("STATUS").is_some_and(|status| status.starts_with("not ready: ")), "{waiting:?}");
     assert!(waiting.value("EXTEND_TIMEOUT_USEC").is_some(), "{waiting:?}");
-    // It listens, and says why there are no IDs.
+    // It listens, and reports why it hands out no IDs.
     daemon.connect().next(Ask::of(1).wait_ms(0)).assert_error(0, support::wire::CLOCK_BEHIND);
     while let Some(message) = manager.next_within(Duration::from_millis(1)) {
         assert!(!is_ready(&message), "{message:?}");
@@ -249,7 +249,7 @@ fn a_start_whose_ceiling_is_too_far_ahead_is_not_ready_until_the_clock_is_there(
 }
 
 #[test]
-fn json_is_one_object_a_line_and_so_is_a_refusal() {
+fn json_logs_have_one_object_a_line_also_for_a_refused_start() {
     let parse = |text: &str| -> Vec<serde_json::Value> {
         text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line:?}"))).collect()
     };
@@ -260,7 +260,7 @@ fn json_is_one_object_a_line_and_so_is_a_refusal() {
     assert!(lines.iter().all(|line| line["level"].is_string() && line["message"].is_string()), "{lines:?}");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
-    // Whether the configuration was read by then or is what is wrong.
+    // The configuration may have been read by then, or be the error.
     for options in [["--listen", &address], ["--shards", "0"]] {
         let ended = Setup::bare().args(options).args(["--log-format", "json"]).end();
         let lines = parse(&ended.stderr);
@@ -278,7 +278,7 @@ fn the_level_decides_what_is_logged() {
         daemon.wait();
         let said = daemon.log();
         assert_eq!(said.contains("INFO"), says_info, "{said}");
-        // Tests have a lock_dir of their own, which is warned of.
+        // The tests have their own lock_dir, which the daemon logs a warning about.
         assert_eq!(said.contains("WARN"), says_warnings, "{said}");
     }
     Setup::new().env("SNOWBANK_LOG_LEVEL", "chatty").end().assert_refusal(&[

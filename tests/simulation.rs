@@ -1,10 +1,10 @@
-//! A deterministic simulation of one daemon's life: the shipped source, shards, wait queue, keeper and ID clock. Its clocks
-//! step, drift, freeze, stay wrong and are read late. Ticks last from 1 ms to a day, and one layout ends its life. One or two
-//! writers make ceilings durable. Their writes take time, overtake each other, hang, fail, and end after they were given up.
-//! The shipped state file code writes and reads them, over a disk in memory. A crash cuts a write off at any call. A power
-//! failure loses sectors that were not synced, and may damage one of the two copies. Crashes and stops come at any point,
-//! nobody asks for a minute or for hours, and a second daemon tries to start. Older copies of the state take its place, which
-//! the marks in the machine's locks reveal within a boot.
+//! A deterministic simulation of one daemon's life: the shipped source, shards, wait queue, keeper and ID clock.
+//! Its clocks step, drift, freeze, stay wrong and are read late. Ticks last from 1 ms to a day, and one layout ends
+//! its life. One or two writers make ceilings durable. Their writes take time, overtake each other, hang, fail, and
+//! end after they were given up. The shipped code for state files writes and reads them on a disk in memory. A
+//! crash cuts a write off at any call. A power failure loses sectors that were not synced, and may damage one of
+//! the two copies. Crashes and stops come at any point, requests pause for minutes or hours, and a second daemon
+//! tries to start. Older copies replace the state, which the marks in the machine's locks reveal within a boot.
 //!
 //! A second world, [`site`], has two daemons, several sources, joins, boots, and layouts, worker IDs and states that change
 //! between lives. [`turns`] changes the worker IDs at clean restarts, with ticks of any length. [`lead`] watches the ID clock
@@ -77,7 +77,7 @@ const HORIZON: Duration = Duration::from_secs(3);
 const BURST_WINDOW: Duration = Duration::from_millis(10);
 const STEP_RULE: StepRule =
     StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
-/// The true time at which a world begins, within a second.
+/// The true time at which a world starts, within a second.
 const WORLDS_BEGIN_US: i64 = 1_800_000_000 * SECOND;
 const SHARDS: usize = 3;
 const STEPS: usize = 400;
@@ -106,7 +106,7 @@ fn live_in(mut world: World) {
     world.recover();
 }
 
-/// A process that is killed again and again, after it has served for a while each time.
+/// A process that is killed again and again after it has served for a while.
 fn crash_again_and_again(seed: u64) {
     let mut world = World::new(seed);
     (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);
@@ -130,8 +130,8 @@ fn crash_again_and_again(seed: u64) {
     world.recover();
 }
 
-/// A machine whose own clock is slow boots again, and its time server sets it right later: IDs flow from then on, for what
-/// was granted in the boot before shows that this is no wrong step.
+/// A machine whose own clock is slow boots again, and its time server corrects it later. IDs flow from then on: the
+/// grants of the earlier boot prove that this is no wrong step.
 fn boot_with_a_slow_clock(seed: u64) {
     let mut world = World::with(seed, &SHORT_TICKS);
     (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);
@@ -152,7 +152,7 @@ fn boot_with_a_slow_clock(seed: u64) {
         world.stop();
     }
     world.reboot();
-    // As long as the largest step believed at once the machine may have been off.
+    // The machine may have been wrong for as long as the largest step that is believed at once.
     world.machine.true_us += world.rng.i64(0..55 * SECOND);
     world.machine.wall_offset_us = -3_600 * SECOND;
     world.start();
@@ -167,12 +167,12 @@ fn a_clock_that_was_slow_at_boot_is_followed_as_soon_as_it_is_right() {
 }
 
 #[test]
-fn after_a_far_step_back_the_lead_shrinks_and_slow_raises_refuse_nobody() {
+fn after_a_far_step_back_the_lead_shrinks_and_slow_raises_refuse_no_request() {
     seeds::live(0..40, lead::step_back_far);
 }
 
 #[test]
-fn tenants_get_what_they_were_promised_and_even_shares_of_the_rest() {
+fn tenants_get_their_promised_ids_and_even_shares_of_the_rest() {
     seeds::run(200, tenants::share);
 }
 
@@ -192,7 +192,7 @@ fn a_daemons_life_keeps_the_promises_with_any_layout() {
 }
 
 #[test]
-fn worker_ids_that_change_in_turn_have_ids_at_once() {
+fn changing_worker_ids_delays_no_first_id() {
     seeds::run(60, turns::take_turns);
 }
 

@@ -1,4 +1,4 @@
-//! IDs of several kinds: several sources in one daemon, layouts of every kind, several worker IDs, and how IDs spread over
+//! Several sources in one daemon, layouts of every kind, several worker IDs, and the distribution of IDs over
 //! sharded tables.
 
 mod support;
@@ -10,7 +10,7 @@ use support::ids::{assert_distinct, chi_square, chi_square_limit, twitter_unix_m
 use support::wire::{self, EXPLICIT};
 use support::{Ask, Reply, Setup};
 
-/// Takes the decimal digits of an ID apart, fields of this many digits, least significant first.
+/// Splits an ID into decimal fields of this many digits, least significant first.
 fn digits<const N: usize>(id: u64, widths: [u32; N]) -> [u64; N] {
     let mut rest = id;
     widths.map(|width| {
@@ -20,7 +20,7 @@ fn digits<const N: usize>(id: u64, widths: [u32; N]) -> [u64; N] {
     })
 }
 
-/// A clearing house's trade IDs and batch IDs from one process, and a third source beside them.
+/// Trade IDs and batch IDs of a clearing house from one process, and a third source.
 const CLEARING_HOUSE: &str = r#"
 burst_window = "50ms"
 
@@ -80,7 +80,7 @@ fn several_sources_have_layouts_and_workers_of_their_own() {
     let after = unix_ms();
     let in_time = |ms: u64| (before - 51..=after + 10_000).contains(&ms);
 
-    // Random digits cannot be said as runs.
+    // A run cannot express random digits.
     assert!(matches!(trades, Reply::List(..)));
     for id in trades.ids() {
         let [_table, machine, _sequence, time] = digits(id, [3, 2, 1, 13]);
@@ -91,7 +91,7 @@ fn several_sources_have_layouts_and_workers_of_their_own() {
         panic!("expected runs, found {batches:?}");
     };
     for run in runs {
-        // The machine stands below the sequence.
+        // The machine number is below the sequence.
         assert_eq!(run.stride, if run.count == 1 { run.stride } else { 100 });
         for id in run.ids() {
             let [machine, _sequence, time] = digits(id, [2, 1, 13]);
@@ -116,7 +116,7 @@ fn random_digits_spread_and_ids_stay_distinct() {
         ids.extend(reply.ids());
     }
     assert!(ids.is_sorted_by(|a, b| a < b));
-    // Without the random digits they are distinct already: these do not decide uniqueness.
+    // The IDs are distinct without the random digits: these do not decide uniqueness.
     let mut without: Vec<u64> = ids.iter().map(|id| id / 1_000).collect();
     without.dedup();
     assert_eq!(without.len(), ids.len());
@@ -147,12 +147,12 @@ fn the_ids_of_js53_stay_below_2_to_the_53() {
     let daemon = Setup::new().args(["--layout", "js53", "--worker-id", "15"]).start();
     let ids = daemon.connect().next(Ask::of(5_000).wait_ms(10_000)).ids();
     assert!(ids.iter().all(|&id| id < 1 << 53));
-    // Exact also where numbers are doubles.
+    // Also exact where numbers are doubles.
     assert!(ids.iter().all(|&id| id as f64 as u64 == id));
 }
 
 #[test]
-fn two_sources_of_the_same_ids_are_not_served() {
+fn colliding_sources_are_not_served() {
     let text = |first: &str, second: &str| {
         format!("[[sources]]\nname = \"orders\"\n{first}\n[[sources]]\nname = \"invoices\"\n{second}\n")
     };
@@ -172,7 +172,7 @@ fn two_sources_of_the_same_ids_are_not_served() {
 }
 
 #[test]
-fn layouts_of_epochs_years_apart_are_supplies_of_their_own_over_restarts_too() {
+fn layouts_with_epochs_years_apart_do_not_collide_even_over_restarts() {
     let sources = ["twitter", "simple-2020", "discord"]
         .map(|layout| format!("[[sources]]\nname = \"{layout}\"\nlayout = \"{layout}\"\nworker_ids = 3\n"));
     let directory = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn layouts_of_epochs_years_apart_are_supplies_of_their_own_over_restarts_too() {
 }
 
 #[test]
-fn every_preset_that_lives_is_served() {
+fn every_preset_whose_life_has_not_ended_is_served() {
     let presets = [
         ("twitter", 1_000),
         ("simple-2020", 1_000),
@@ -215,7 +215,7 @@ fn every_preset_that_lives_is_served() {
 }
 
 #[test]
-fn several_workers_take_part_and_no_other() {
+fn all_configured_workers_take_part_and_no_other() {
     let daemon = Setup::new().args(["--worker-id", "0-2,40,1023", "--shards", "2"]).start();
     let runs: Vec<wire::Run> = thread::scope(|scope| {
         let daemon = &daemon;
@@ -238,7 +238,7 @@ fn several_workers_take_part_and_no_other() {
     assert_distinct(runs);
 }
 
-/// The node below the sequence: workers are the fast index of each tick.
+/// With the node below the sequence, workers alternate fastest within a tick.
 #[test]
 fn workers_below_the_sequence_are_served_in_the_order_of_ids() {
     let layout = "time:41,sequence:8,worker:4;tick=1ms;epoch=2025-01-01T00:00:00Z";
@@ -248,14 +248,14 @@ fn workers_below_the_sequence_are_served_in_the_order_of_ids() {
     assert!(ids.iter().all(|id| (4..=7).contains(&(id & 15))));
 }
 
-/// Asks for one ID in each ms, about, until there are `total`.
+/// Requests about one ID per ms until there are `total`.
 fn one_per_ms(sequence_start: &str, total: usize) -> Vec<u64> {
     let daemon = Setup::configured(&format!("sequence_start = \"{sequence_start}\"")).start();
     let mut wire = daemon.connect();
     let mut ids = Vec::with_capacity(total);
     let mut next = Instant::now();
     while ids.len() < total {
-        // The pace is what is tested; lost time is not made up for.
+        // The test needs the pace, so lost time is not made up for.
         thread::sleep(next.saturating_duration_since(Instant::now()));
         next = Instant::now() + Duration::from_millis(1);
         ids.extend(wire.next(Ask::of(1)).ids());
@@ -272,9 +272,9 @@ fn at_one_request_per_ms_residues_are_uniform() {
     }
 }
 
-/// The fault of the first generators, which the test above must be able to see.
+/// The first generators had this fault. The test above must be able to see it.
 #[test]
-fn with_sequences_from_zero_they_are_not() {
+fn with_sequences_from_zero_residues_are_not_uniform() {
     let ids = one_per_ms("zero", 1_000);
     for modulus in [2, 4, 8, 16, 32, 64] {
         let (statistic, limit) = (chi_square(&ids, modulus), chi_square_limit(modulus));

@@ -1,5 +1,5 @@
-//! `snowbank layout NAME --sql` in real databases: each function against the library, for every preset, at random and at
-//! edges.
+//! `snowbank layout NAME --sql` in real databases: each function agrees with the library, for every preset, on
+//! random values and at edges.
 
 mod support;
 
@@ -9,7 +9,8 @@ use snowbank_client::layout::{Layout, PRESETS, UnixMicros};
 use support::postgres::{Postgres, lines};
 use support::{Random, directory, has_program, poll, skip};
 
-/// Layouts with what no preset has: constants, ticks of a minute and a day, epochs long ago, the end of the calendar.
+/// Layouts with features that no preset has: constants, ticks of a minute and a day, epochs long ago, the end of
+/// the calendar.
 const OTHERS: &[&str] = &[
     "time:37,region:2:constant(1),worker:=100,sequence:2d,part:1d:constant(7),table:1d:random;tick=10ms;epoch=2026-01-01",
     "time:20,sequence:10;tick=60s;epoch=1600-02-29",
@@ -28,20 +29,20 @@ fn sql_of(layout: &str, dialect: &str) -> String {
     lines(Command::new(program).args(["layout", layout, "--sql", dialect])).join("\n")
 }
 
-/// Numbers at the edges of a layout, and random ones; some are no IDs of it.
+/// Numbers at the edges of a layout, and random ones. Some are no IDs of it.
 fn ids(layout: &Layout, random: &mut Random) -> Vec<i64> {
     let (last, weight) = (layout.last_id(), layout.fields()[0].weight());
     let (first, _) = layout.range(layout.first(), layout.first()).expect("the first tick");
     let mut ids =
         vec![0, first, first + 1, weight - 1, weight, weight + first, last, last - 1, last - last % weight];
     ids.extend((0..40).map(|_| random.below(last)));
-    // Of this layout's constants.
+    // IDs with this layout's constants.
     ids.extend((0..20).map(|_| random.below(last / weight) * weight + first));
     let above = (last as i64).checked_add(1);
     ids.into_iter().map(|id| id as i64).chain([-1, i64::MIN]).chain(above).collect()
 }
 
-/// Instants at the edges of a layout's life, and random ones, at distances that a database can hold.
+/// Instants at the edges of a layout's life, and random ones, within the range of a database.
 fn instants(layout: &Layout, step_us: i64, random: &mut Random) -> Vec<UnixMicros> {
     let (first, last, tick_us) = (layout.first().0, layout.last().0, layout.tick_ms() as i64 * 1000);
     let mut instants = vec![first, first + tick_us, last, last - step_us, last + tick_us - step_us];
@@ -49,18 +50,18 @@ fn instants(layout: &Layout, step_us: i64, random: &mut Random) -> Vec<UnixMicro
     let life = (last - first) as u64;
     instants.extend((0..40).map(|_| first + random.below(life) as i64 / step_us * step_us));
     instants.extend([last + tick_us, last + 86_400_000_000]);
-    // Those that RFC 3339 and every database can write.
+    // Instants that RFC 3339 and every database can write.
     let writable = -62_135_000_000_000_000..253_402_207_200_000_000;
     instants.into_iter().filter(|at| writable.contains(at)).map(UnixMicros).collect()
 }
 
-/// The expected time of an ID: empty for a number that is none.
+/// Returns the expected time of an ID; empty for a number that is no ID.
 fn time_of(layout: &Layout, id: i64) -> String {
     let decoded = u64::try_from(id).ok().and_then(|id| layout.decode(id).ok());
     decoded.map_or_else(String::new, |decoded| decoded.instant.rfc3339(3))
 }
 
-/// The expected first ID of an instant: empty after the last tick.
+/// Returns the expected first ID of an instant; empty after the last tick.
 fn first_id(layout: &Layout, at: UnixMicros) -> String {
     let range = layout.range(at, UnixMicros(i64::MAX));
     range.map_or_else(|_| String::new(), |(first, _)| first.to_string())
@@ -83,8 +84,8 @@ fn compare(layout: &str, inputs: &[String], found: &[String], expected: &[String
     }
 }
 
-/// Compares both functions of every layout. `run` gets the layout, a kind of value (`id` or `at`) and the values, and returns
-/// the database's answers.
+/// Compares both functions of every layout. `run` gets the layout, a kind of value (`id` or `at`) and the values,
+/// and returns the database's answers.
 fn hold(step_us: i64, run: impl Fn(&str, &str, &[String]) -> Vec<String>) {
     let mut random = Random::seeded(13);
     for (name, layout) in layouts() {
@@ -104,7 +105,7 @@ fn postgresql_agrees_with_the_library() {
     let Some(postgres) = Postgres::start() else { return };
     hold(1, |layout, kind, values| {
         let prefix = prefix(layout);
-        // A session of another time zone changes nothing.
+        // A session in another time zone changes nothing.
         let mut script = format!("SET TIME ZONE 'Asia/Kolkata';\n{}\n", sql_of(layout, "postgres"));
         for value in values {
             script += &match kind {
@@ -129,11 +130,11 @@ fn postgresql_uses_an_index_for_a_span_of_time() {
         sql_of("clearing", "postgres")
     ));
     let plan = rows.join("\n");
-    // The functions of constants are numbers by the time of the plan.
+    // The planner replaces functions of constants by numbers.
     assert!(plan.contains("Index Cond: ((id >= '1901765600000000000'"), "{plan}");
 }
 
-/// A MariaDB of the test's own, on a Unix socket in a temporary directory. Dropped, it is stopped.
+/// A MariaDB for this test, on a Unix socket in a temporary directory. Dropping it stops it.
 struct MariaDb {
     server: Child,
     directory: tempfile::TempDir,

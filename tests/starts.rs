@@ -1,5 +1,5 @@
-//! Starts of the shipped daemon: over older copies, under clocks that were wrong, with changed worker IDs, and without a
-//! state.
+//! Starts of the shipped daemon: over older copies, under clocks that were wrong, with changed worker IDs, and
+//! without a state.
 
 #[path = "starts/joins.rs"]
 mod joins;
@@ -25,14 +25,14 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Draws this many IDs, none of which may come twice.
+/// Draws this many IDs, all of which must be new.
 fn draw(wire: &mut Wire, count: u32, ids: &mut BTreeSet<u64>) {
     for id in wire.next(Ask::of(count).wait_ms(10_000)).ids() {
         assert!(ids.insert(id), "{id} came twice");
     }
 }
 
-/// Beyond the tick of the last ID, an older copy repeats none, however far `burst_window` reaches back.
+/// After the tick of the last ID an older copy repeats none, however far `burst_window` reaches back.
 #[test]
 fn an_older_copy_repeats_nothing_once_the_clock_is_past_the_last_id() {
     const TOML: &str = "burst_window = \"5s\"";
@@ -60,7 +60,7 @@ fn without_state(machine: &Machine, toml: &str) -> Daemon {
     machine.setup(toml).option("--state-dir", "none").admin().start()
 }
 
-/// The answer to a request, once the daemon has looked at a clock that was set.
+/// Returns the answer to a request, after the daemon has seen a clock that was set.
 fn next_after_a_step(wire: &mut Wire, wait_ms: u16) -> Reply {
     let is_answered = |reply: &Reply| !matches!(reply, Reply::Error { code, .. } if *code == NO_CEILING);
     poll("an answer", || Some(wire.next(Ask::of(1).wait_ms(wait_ms))).filter(is_answered))
@@ -85,13 +85,13 @@ fn assert_not_ready(daemon: &Daemon) {
     assert!(answer.body.contains("clock_behind"), "{}", answer.body);
 }
 
-/// The middle of a minute, so that neither edge is near.
+/// Sets the clock to the middle of a minute, far from both edges.
 fn set_to_half_past(machine: &Machine) {
     machine.clock().set(30_000 - (unix_ms() % 60_000) as i64);
 }
 
 #[test]
-fn without_a_state_long_ticks_are_waited_for_and_readiness_says_so() {
+fn without_a_state_the_next_long_tick_is_awaited_and_the_daemon_is_not_ready() {
     const MINUTES: &str = "layout = \"time:32,worker:10,sequence:12;tick=60s\"";
     let Some(machine) = Machine::with_clock() else { return };
     set_to_half_past(&machine);
@@ -109,7 +109,7 @@ fn without_a_state_long_ticks_are_waited_for_and_readiness_says_so() {
 }
 
 #[test]
-fn without_a_state_a_request_that_can_wait_for_the_first_tick_does() {
+fn without_a_state_a_request_waits_for_the_first_tick() {
     const SECONDS: &str = "layout = \"time:32,worker:10,sequence:12;tick=1s\"";
     let machine = Machine::new();
     let daemon = without_state(&machine, SECONDS);
@@ -136,7 +136,7 @@ fn without_a_state_a_step_back_before_the_first_id_is_clock_behind() {
 }
 
 #[test]
-fn without_a_state_a_step_back_is_ridden_out_once_the_first_id_is_out() {
+fn without_a_state_ids_catch_up_after_a_step_back() {
     let Some(machine) = Machine::with_clock() else { return };
     let daemon = without_state(&machine, "");
     let mut wire = daemon.connect();
@@ -151,7 +151,7 @@ fn without_a_state_a_step_back_is_ridden_out_once_the_first_id_is_out() {
     daemon.stop();
 }
 
-/// A clock that ran two hours ahead while IDs were granted, and was put right.
+/// A machine whose clock ran two hours ahead while IDs were granted, and was then corrected.
 fn put_right_after_two_hours_ahead(toml: &str) -> Option<(Machine, BTreeSet<u64>)> {
     let machine = Machine::with_clock()?;
     machine.clock().set(2 * HOUR_MS);
@@ -174,12 +174,12 @@ fn after_a_clock_that_was_ahead_an_unused_worker_id_starts_at_once() {
     assert_not_ready(&daemon);
     daemon.assert_logs("give the source a worker ID that was never used");
     daemon.stop();
-    // Nor does one among others that were used.
+    // A set with an unused worker ID and a used one waits, too.
     let daemon = machine.setup("worker_ids = \"1-2\"").admin().start();
     assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);
     daemon.stop();
 
-    // The clean stop of worker IDs 1 and 2 has used neither of them further, but both are in its record.
+    // Neither of the worker IDs 1 and 2 was used further, but both are in the record of that daemon's clean stop.
     for _ in 0..2 {
         let daemon = machine.setup("worker_ids = 3").admin().start();
         await_ready(&daemon);
@@ -189,7 +189,7 @@ fn after_a_clock_that_was_ahead_an_unused_worker_id_starts_at_once() {
         assert_eq!(status["clock"]["state"], "steady", "{status}");
         daemon.stop();
     }
-    // The worker IDs that were used stay bound, also when they come back.
+    // The worker IDs that were used stay bound when they come back.
     for used in ["1", "2"] {
         let daemon = machine.setup(&format!("worker_ids = {used}")).admin().start();
         assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);
@@ -197,7 +197,7 @@ fn after_a_clock_that_was_ahead_an_unused_worker_id_starts_at_once() {
     }
 }
 
-/// The text of `snowbank state show` for a machine.
+/// Returns the text of `snowbank state show` for a machine.
 fn show(machine: &Machine) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
     command.args(["state", "show"]);
@@ -223,7 +223,7 @@ fn states_of_changed_worker_ids_are_not_shown_as_older_copies() {
         let shown = show(&machine);
         assert!(!shown.contains("older copy"), "after {worker_ids}:\n{shown}");
     }
-    // A copy from before the last start is one.
+    // A copy from before the last start is older.
     let ceilings = machine.path("state").join("ceilings");
     let older = fs::read(&ceilings).expect("read");
     let daemon = machine.start("worker_ids = 1");
@@ -234,7 +234,7 @@ fn states_of_changed_worker_ids_are_not_shown_as_older_copies() {
     assert!(shown.contains("this state is an older copy"), "{shown}");
 }
 
-/// Its text alone is longer than 256 bytes, and its lock names it.
+/// The text alone is longer than 256 bytes, and its lock names it.
 #[test]
 fn a_layout_with_a_long_text_serves_beside_others() {
     let fields: String = (0..15).map(|at| format!(",r{at}:1:random,c{at}:1:constant(1)")).collect();
@@ -243,7 +243,7 @@ fn a_layout_with_a_long_text_serves_beside_others() {
     let machine = Machine::new();
     let daemon = machine.start(&toml);
     assert_eq!(daemon.connect().next(Ask::of(1)).id_count(), Some(1));
-    // The same layout is refused as held, and another one serves beside it.
+    // The same layout is refused because it is locked, and another one serves beside it.
     let other = |toml: &str| machine.setup(toml).env("SNOWBANK_STATE_DIR", machine.path("other"));
     other(&format!("[[sources]]\n{long}\n")).end().assert_refusal_for_now(&["held", "(process "]);
     other("worker_ids = 2").start().stop();

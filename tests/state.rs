@@ -26,7 +26,7 @@ use support::wire::{CLOCK_BEHIND, NO_CEILING};
 use support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, http, poll, records};
 use tempfile::TempDir;
 
-/// A machine whose daemons come and go: its state and locks stay.
+/// A machine with daemons that start and end: its state and locks stay.
 struct Machine {
     directory: TempDir,
 }
@@ -61,7 +61,7 @@ impl Machine {
         FailingDisk::new(&self.state(), self.path("orders"))
     }
 
-    /// `snowbank state …` over this machine's directories.
+    /// Runs `snowbank state …` with this machine's directories.
     fn command(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
         command.arg("state").args(arguments);
@@ -85,7 +85,7 @@ impl Machine {
         }
     }
 
-    /// Changes every record, as another hand would.
+    /// Changes every record, as an editor could.
     fn edit(&self, change: impl Fn(&mut serde_json::Value)) {
         records::edit(&self.state(), change);
     }
@@ -100,12 +100,12 @@ struct Shown {
     in_use: bool,
 }
 
-/// One ID, now.
+/// Draws one ID.
 fn one(wire: &mut Wire) -> u64 {
     wire.next(Ask::of(1)).ids()[0]
 }
 
-/// Draws until a request is refused for lack of a ceiling, and gives the refusal's message.
+/// Draws until a request is refused for lack of a ceiling. Returns the refusal's message.
 fn draw_until_no_ceiling(wire: &mut Wire, ids: &mut BTreeSet<u64>) -> String {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -129,7 +129,7 @@ fn draw_until_served(wire: &mut Wire, ids: &mut BTreeSet<u64>) {
     });
 }
 
-/// A machine on which a daemon has run, and the last ID that it handed out.
+/// Returns a machine on which a daemon has run, and the last ID that it handed out.
 fn used() -> (Machine, u64) {
     let machine = Machine::new();
     let daemon = machine.start();
@@ -193,7 +193,7 @@ fn kill_9_within_a_write_leaves_a_whole_file() {
     let disk = machine.disk();
     let mut ids = BTreeSet::new();
     for round in 0..12_u64 {
-        // Slow enough that most kills are between two of the calls that make up a commit.
+        // Slow enough that most kills come between two calls of a write.
         disk.order(["write stall 3", "sync stall 30", "any stall 5"][round as usize % 3]);
         let mut daemon = disk.under(machine.setup().config("max_ahead = \"202ms\"")).start();
         let mut wire = daemon.connect();
@@ -239,7 +239,7 @@ fn two_daemons_do_not_share_a_directory() {
     machine.setup().args(["--worker-id", "1"]).start().stop();
 }
 
-/// Anybody who reaches the admin listener may ask how the daemon is; its disk is not his.
+/// Anyone who can reach the admin listener may check the daemon's health, and must not cause writes by that.
 #[test]
 fn health_checks_write_nothing() {
     let machine = Machine::new();

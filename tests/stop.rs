@@ -1,4 +1,4 @@
-//! A daemon's stop: requests that have arrived are answered, later ones refused, and it ends in time.
+//! A daemon's stop: it answers requests that have arrived, refuses later ones, and ends in time.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::machine::Machine;
 use support::wire::{self, SHUTTING_DOWN};
 use support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 
-/// Asks until the daemon has noticed that it is to stop.
+/// Sends requests until the daemon has noticed the signal.
 fn ask_until_refused(wire: &mut Wire, ask: Ask) -> Reply {
     poll("a refusal by a daemon that stops", || {
         let reply = wire.call(&ask.bytes());
@@ -21,14 +21,14 @@ fn ask_until_refused(wire: &mut Wire, ask: Ask) -> Reply {
 }
 
 #[test]
-fn a_daemon_that_stops_answers_what_waits_and_refuses_what_comes() {
+fn a_stop_answers_waiting_requests_and_refuses_new_ones() {
     for (signal, shards) in [(Signal::TERM, 1), (Signal::INT, 2)] {
         let toml = format!("shards = {shards}\n[limits]\ndrain_timeout = \"60s\"\n{TWO_SOURCES}");
         let mut daemon = Setup::configured(&toml).start();
         let (mut waiting, mut idle, mut silent) = (daemon.connect(), daemon.connect(), daemon.connect());
         idle.assert_open();
         silent.assert_open();
-        // More than the two ticks that may be had by the time of the signal.
+        // More IDs than the two ticks that may have passed at the signal.
         waiting.send(&[wire::ping(1, b""), Ask::of(64).tag(2).source(1).wait_ms(10_000).bytes()].concat());
         assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
         daemon.signal(signal);
@@ -44,7 +44,7 @@ fn a_daemon_that_stops_answers_what_waits_and_refuses_what_comes() {
     }
 }
 
-/// Makes a pipe that takes nothing more until it is read.
+/// Makes a pipe whose buffer is full until it is read.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     let flags = fcntl_getfl(&writer).expect("flags");
@@ -56,7 +56,7 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
 
 /// As under `snowbank serve 2>&1 | less`.
 #[test]
-fn a_log_that_nobody_reads_holds_nothing_up() {
+fn an_unread_log_delays_nothing() {
     let (mut reader, writer) = full_pipe();
     let mut daemon = Setup::new().args(["--shards", "1"]).stderr(writer).start();
     // The shard's own thread logs this.
@@ -71,7 +71,7 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
     let mut log = String::new();
     reader.read_to_string(&mut log).expect("the daemon has ended");
 
-    // One that starts to take lines late gets all of them.
+    // A reader that starts late gets all lines.
     let (mut reader, writer) = full_pipe();
     let mut daemon = Setup::new().stderr(writer).start();
     let whole = std::thread::spawn(move || {
@@ -87,7 +87,7 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
 }
 
 #[test]
-fn what_has_arrived_before_the_stop_is_answered() {
+fn requests_that_arrived_before_the_stop_are_answered() {
     for _ in 0..5 {
         let mut daemon = Setup::new().args(["--shards", "2"]).start();
         let mut wires: Vec<Wire> = (0..40).map(|_| daemon.connect()).collect();
@@ -112,12 +112,12 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     let toml = format!("[limits]\ndrain_timeout = \"2s\"\nmax_wait = \"1h\"\n{TWO_SOURCES}");
     let mut daemon = Setup::configured(&toml).start();
     let mut waiting = daemon.connect();
-    // A minute's worth, and longer than any deadline here.
+    // IDs of a whole minute: longer than any deadline here.
     let ask = Ask::of(16 * 60).source(1).wait_ms(65_534);
     waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
     assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
     daemon.signal(Signal::TERM);
-    // It gets an answer before its connection ends.
+    // It gets an answer before its connection closes.
     waiting.reply().assert_error(0, SHUTTING_DOWN);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
 }
@@ -131,7 +131,7 @@ fn a_request_that_has_half_arrived_at_the_stop_is_answered() {
         let request = Ask::of(64).tag(2).bytes();
         half.send(&[&wire::ping(1, b"")[..], &request[..cut]].concat());
         assert_eq!(half.reply(), Reply::Pong(1, vec![]));
-        // A turn reads all that has arrived. Should the half have come later than the ping, this gives it time.
+        // A turn reads everything that has arrived. If the half came later than the ping, this gives it time.
         half.assert_waits_a_moment();
         daemon.signal(Signal::TERM);
         ask_until_refused(&mut idle, Ask::of(1).tag(3)).assert_error(3, SHUTTING_DOWN);
@@ -173,7 +173,7 @@ fn load_balancers_see_a_stop_while_the_daemon_still_serves() {
         poll("a probe that fails", || Some(get(&daemon, "/readyz")).filter(|answer| answer.code == 503));
     assert!(answer.body.contains("stopping"), "{answer:?}");
     assert_eq!(get(&daemon, "/healthz").code, 200);
-    // Those that have not noticed yet are served, on connections old and new.
+    // Clients that have not noticed yet are served, on old and new connections.
     for wire in [&mut held, &mut daemon.connect()] {
         assert_eq!(wire.next(Ask::of(3)).id_count(), Some(3));
     }
@@ -185,8 +185,8 @@ fn load_balancers_see_a_stop_while_the_daemon_still_serves() {
 }
 
 #[test]
-fn a_stop_that_nobody_could_notice_has_no_delay() {
-    // A person at a terminal waits for the end.
+fn a_stop_that_no_load_balancer_can_see_has_no_delay() {
+    // Ctrl-C at a terminal: a person waits for the end.
     let mut daemon = probed("1h");
     daemon.signal(Signal::INT);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
@@ -194,7 +194,7 @@ fn a_stop_that_nobody_could_notice_has_no_delay() {
     let mut daemon = Setup::configured("[limits]\ndrain_delay = \"1h\"\n").start();
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
-    // A short one ends by itself.
+    // A short delay ends by itself.
     let mut daemon = probed("100ms");
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
@@ -229,14 +229,14 @@ fn stop_at_stdin_eof_stops_with_standard_input() {
     }
 }
 
-/// A disk that hangs keeps nobody from stopping the daemon. What it handed out stays below the next one's first ID.
+/// A disk that hangs does not prevent a stop. The next start is above all IDs handed out.
 #[test]
-fn a_stop_ends_within_its_timeout_whatever_storage_does() {
+fn a_stop_ends_within_its_timeout_while_storage_hangs() {
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
     let mut daemon = disk.under(machine.setup("[limits]\ndrain_timeout = \"500ms\"")).start();
     let mut wire = daemon.connect();
-    // Longer than the daemon is waited for.
+    // Longer than the test waits for the daemon.
     disk.order("sync stall 120000");
     let before = disk.calls().len();
     let mut last = 0;

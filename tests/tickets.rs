@@ -1,4 +1,4 @@
-//! Ticket sources: counters that no clock protects, over kills, stops, older copies and changes of their increment.
+//! Ticket sources: counters without a clock, over kills, stops, older copies and changes of their increment.
 
 mod support;
 
@@ -16,13 +16,13 @@ use support::{Ask, Daemon, Random, Reply};
 const ORDERS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 const ODD: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 1\n";
 const EVEN: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 2\n";
-/// The smallest reservation: what a crash of an idle daemon skips at most.
+/// The smallest reservation: the most that a crash of an idle daemon skips.
 const RESERVATION_MIN: u64 = 1_000;
 
-/// More than a reservation holds, again and again.
+/// More numbers than a reservation holds, repeatedly.
 const LARGE: Load = Load { counts: &[1, 700, 40_000], pause: Duration::from_millis(1) };
 
-/// Returns the number of rounds of tests that kill daemons: `SNOWBANK_TICKET_ROUNDS`, else a handful.
+/// Returns the number of rounds of tests that kill daemons: `SNOWBANK_TICKET_ROUNDS`, or a handful.
 fn rounds() -> u64 {
     std::env::var("SNOWBANK_TICKET_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(8)
 }
@@ -53,7 +53,7 @@ fn put_back(machine: &Machine, from: &str) {
 }
 
 #[test]
-fn a_counter_goes_on_where_a_clean_stop_left_it() {
+fn a_counter_continues_after_a_clean_stop_without_a_gap() {
     let machine = counted_from("1000");
     let mut expected = 1_001;
     for round in 0..5_u32 {
@@ -69,7 +69,7 @@ fn a_counter_goes_on_where_a_clean_stop_left_it() {
 }
 
 #[test]
-fn a_counter_that_nothing_is_stored_of_does_not_start() {
+fn a_counter_without_a_stored_value_does_not_start() {
     let machine = Machine::new();
     let directory = machine.path("state");
     let command = format!("snowbank ticket set orders VALUE --state-dir {}", directory.display());
@@ -111,7 +111,7 @@ fn a_counter_only_moves_up() {
     let err = refused("99");
     assert!(err.contains("allowed: from 100 on") && err.contains(&state), "{err}");
     assert_eq!(next(&machine.start(ORDERS), 1), [101]);
-    // It could not be taken back.
+    // That could not be undone.
     let last = ("9223372036854775807", "up to 9223372036854775806, because the source has no number above");
     for (value, part) in
         [last, ("-1", "from 0 to"), ("9223372036854775808", "from 0 to"), ("many", "from 0 to")]
@@ -135,7 +135,7 @@ fn kills_skip_numbers_and_never_repeat_one() {
         daemon.kill();
         let testimony = witness.after_death();
         testimony.assert_no_refusal();
-        // One cursor: what was asked for after a reply lies above it, on whatever connection.
+        // There is one cursor: numbers requested after a reply lie above it, on any connection.
         for sample in testimony.connections.iter().flatten() {
             assert!(sample.ids().is_none_or(|(first, _)| first > sample.highest_before), "{sample:?}");
         }
@@ -147,7 +147,7 @@ fn kills_skip_numbers_and_never_repeat_one() {
     assert_distinct(runs);
 }
 
-/// A crash while little is asked skips the smallest reservation at most.
+/// A crash at low load skips at most the smallest reservation.
 #[test]
 fn an_idle_daemon_that_is_killed_skips_little() {
     let machine = counted_from("0");
@@ -170,7 +170,7 @@ fn an_older_copy_of_the_state_is_refused() {
     daemon.kill();
     put_back(&machine, "copy");
     machine.setup(ORDERS).end().assert_refusal(&["older", "\"orders\"", "number 1001"]);
-    // Under another increment the same numbers come.
+    // Another increment would give the same numbers.
     machine.setup(ODD).end().assert_refusal(&["older", "\"orders\""]);
     let adopted = machine.setup(ORDERS).args(["--adopt-state"]).start();
     assert_eq!(next(&adopted, 1), [1_001], "above all that was reserved");
@@ -342,7 +342,7 @@ fn a_counter_moves_to_another_machine_once() {
 }
 
 #[test]
-fn a_counter_that_comes_back_under_another_increment_goes_on() {
+fn an_imported_counter_continues_under_another_increment() {
     let (here, there) = (counted_from("7"), Machine::new());
     next(&here.start(ODD), 1);
     let (file, back) = (here.path("export"), there.path("export"));
@@ -364,7 +364,7 @@ fn a_counter_that_comes_back_under_another_increment_goes_on() {
 }
 
 #[test]
-fn the_other_half_of_a_pair_is_made_while_the_first_runs() {
+fn the_second_of_a_pair_can_be_set_while_the_first_runs() {
     let first = Machine::new();
     set(&first, "100");
     let odd = first.start(ODD);
@@ -383,7 +383,7 @@ fn the_other_half_of_a_pair_is_made_while_the_first_runs() {
 }
 
 #[test]
-fn a_ticket_source_needs_no_worker_ids_where_other_machines_can_reach_it() {
+fn a_reachable_ticket_source_needs_no_worker_ids() {
     let machine = counted_from("0");
     let daemon = machine.setup(ORDERS).option("--listen", "0.0.0.0:0").start();
     daemon.stop();

@@ -14,10 +14,10 @@ use support::machine::Machine;
 use support::wire::Run;
 use support::{Daemon, Port, Random, poll};
 
-/// The tasks of the client. Each sends one request after the other.
+/// The tasks of the client. Each sends one request after another.
 const TASKS: usize = 4;
 
-/// Returns the number of kills: `SNOWBANK_TICKET_ROUNDS`, else a handful.
+/// Returns the number of kills: `SNOWBANK_TICKET_ROUNDS`, or a handful.
 fn rounds() -> u64 {
     std::env::var("SNOWBANK_TICKET_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(8)
 }
@@ -52,11 +52,11 @@ impl Half {
     }
 }
 
-/// Draws until `ends`. Returns the runs in the order in which they came, each with its endpoint.
+/// Draws until `ends`. Returns the runs in the order of their arrival, each with its endpoint.
 async fn draw(client: Client, size: u32, drawn: Arc<AtomicU64>, ends: Arc<AtomicBool>) -> Vec<(String, Run)> {
     let mut runs = Vec::new();
     while !ends.load(Ordering::Acquire) {
-        // While a daemon is down its turn goes to the other. A reply that a kill cut off is an error.
+        // While a daemon is down, the other one has its turn. A reply that a kill cut off is an error.
         let Ok(batch) = client.batch(size).source("orders").await else { continue };
         let endpoint = batch.endpoint().to_owned();
         runs.extend(batch.runs().map(|run| {

@@ -1,5 +1,5 @@
-//! A ticket source on a machine that is restored from a snapshot: its counter is refused, also by the next start, until
-//! somebody says where it goes on. The shipped start, keeper and state file run, without the daemon's threads.
+//! A ticket source on a machine restored from a snapshot: its counter is refused, also after a restart, until an
+//! operator sets where it continues. The shipped start, keeper and state file run, without the daemon's threads.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn start(machine: &Machine, settings: &Settings) -> Result<Ceilings, String> {
     Ceilings::start(on, &settings.sources, STEP_RULE, START).map_err(|error| error.to_string())
 }
 
-/// Looks, and makes the writes that are wanted.
+/// Lets the keeper look, and makes the writes that it wants.
 fn settle(ceilings: &mut Ceilings) {
     for _ in 0..4 {
         for write in ceilings.keeper.look(START).writes {
@@ -72,7 +72,7 @@ fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
     let orders = ceilings.keeper.sources().next().expect("orders");
     assert!(orders.grant().is_lost() && orders.grant().ceiling() == Position(0));
 
-    // A kill and a clean stop leave the same.
+    // A kill and a clean stop leave the same state.
     drop(ceilings);
     let command = format!("snowbank ticket set orders VALUE --state-dir {}", machine.path("state").display());
     for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! A ticket table in a database is left as docs/coming-from.md says: its highest value is taken over by a pair of daemons,
-//! while clients of the table go on and move one by one.
+//! A ticket table in a database is replaced as docs/coming-from.md describes: a pair of daemons takes over its
+//! highest value, while its clients continue and move one by one.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn old_client(postgres: &Postgres, drawn: &AtomicU64, moves: &AtomicBool) -> Vec
 }
 
 #[test]
-fn a_ticket_table_is_left_while_clients_go_on() {
+fn a_ticket_table_is_replaced_while_clients_continue() {
     let Some(postgres) = Postgres::start() else { return };
     postgres.rows(TABLE);
     let machine = Machine::new();

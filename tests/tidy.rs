@@ -10,7 +10,7 @@ mod size;
 use std::collections::HashSet;
 use std::path::Path;
 
-use markdown::{anchors, resolve, sentence_length, unfenced, width};
+use markdown::{anchors, resolve, rows, sentence_length, unfenced, width};
 
 /// Constructions that are nearly always wrong, and what to write. Whole words, whatever their case.
 const BANNED: &[(&str, &str)] = &[
@@ -180,6 +180,7 @@ impl Repository {
         let markdown = file.path.ends_with(".md");
         if markdown {
             width(&file.text, &mut report);
+            rows(&file.text, &mut report);
             sentence_length(&file.text, &mut report);
             self.links(file, &mut report);
         }

@@ -1,4 +1,5 @@
-//! TLS on the listeners: accepted peers, the bytes that pass, and what each mistake looks like to the peer that made it.
+//! TLS on the listeners: the peers that they accept, the bytes that pass, and the error that each kind of mistake
+//! causes.
 
 #[path = "tls/certificates.rs"]
 mod certificates;
@@ -21,7 +22,7 @@ use secure::{Authority, Pair, secure_wire, tls_section, try_secure, write_secret
 use support::wire::{self, EXPLICIT, MALFORMED, SHUTTING_DOWN, UNAUTHORIZED};
 use support::{Address, Ask, DEADLINE, Daemon, Reply, Setup, Wire, poll};
 
-/// A daemon with a TLS listener, and the authority that it and its clients believe.
+/// A daemon with a TLS listener, and the authority that both sides trust.
 struct House {
     daemon: Daemon,
     authority: Authority,
@@ -29,7 +30,7 @@ struct House {
 }
 
 impl House {
-    /// With these lines in `[tls]`, and `PATH` in them for the directory of its files.
+    /// Starts it with these lines in `[tls]`. `PATH` in them stands for the directory of its files.
     fn with(more: &str) -> House {
         House::configured("", more)
     }
@@ -52,7 +53,7 @@ impl House {
         secure_wire(self.daemon.tcp(), &self.authority.client(None))
     }
 
-    /// `snowbank ping` to it, believing its authority.
+    /// Runs `snowbank ping` against it, with its authority.
     fn ping(&self, options: &[&str]) -> Output {
         let address = format!("tls:{}", self.daemon.tcp());
         let ca = self.authority.file.to_str().expect("a path");
@@ -125,7 +126,7 @@ fn a_stop_answers_arrived_requests_and_sends_close_notify() {
     let mut daemon = setup.start();
     let client = authority.client(None);
     let (mut busy, mut idle) = (secure_wire(daemon.tcp(), &client), secure_wire(daemon.tcp(), &client));
-    // One that has not begun to shake hands does not keep the daemon.
+    // A peer that has not started its handshake does not delay the stop.
     let silent = TcpStream::connect(daemon.tcp()).expect("it listens");
     idle.assert_open();
     busy.send(&Ask::of(64).wait_ms(5_000).bytes());
@@ -143,7 +144,7 @@ fn a_stop_answers_arrived_requests_and_sends_close_notify() {
 }
 
 #[test]
-fn inherited_sockets_speak_tls_where_their_name_says_so() {
+fn inherited_sockets_speak_tls_if_their_name_does() {
     let files = support::directory();
     let authority = Authority::new(files.path(), "authority");
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -162,7 +163,7 @@ fn inherited_sockets_speak_tls_where_their_name_says_so() {
         .assert_refusal(&["found a Unix socket, allowed: a TCP"]);
 }
 
-/// OpenSSL's own client on the other side gets the reply to a PING, and close_notify.
+/// OpenSSL's own client gets the reply to a PING, and close_notify.
 #[test]
 fn openssl_speaks_with_the_daemon() {
     if !support::has_program("openssl", "openssl") {
@@ -184,7 +185,7 @@ fn openssl_speaks_with_the_daemon() {
     };
     let mut newest = client("-tls1_3");
     let mut stdin = newest.stdin.take().expect("piped");
-    // The second is malformed: it is answered, and the daemon ends the connection and so the client.
+    // The second request is malformed: it is answered, and the daemon closes the connection.
     stdin.write_all(&wire::ping(7, b"interop")).expect("room");
     stdin.write_all(&[0xFF; 8]).expect("room");
     let mut answer = Vec::new();
@@ -214,7 +215,7 @@ mod library {
     }
 
     #[tokio::test]
-    async fn it_moves_on_to_another_daemon() {
+    async fn a_client_over_tls_fails_over_to_another_daemon() {
         let files = support::directory();
         let authority = Authority::new(files.path(), "authority");
         let pair = authority.issue_local("daemon");
@@ -227,7 +228,7 @@ mod library {
     }
 
     #[tokio::test]
-    async fn much_goes_both_ways_at_once() {
+    async fn two_thousand_calls_share_a_tls_connection() {
         let files = support::directory();
         let authority = Authority::new(files.path(), "authority");
         let daemon = daemon_of(&authority.issue_local("daemon"));
@@ -244,7 +245,7 @@ mod library {
     }
 
     #[tokio::test]
-    async fn files_that_cannot_be_used_are_refused_at_once_and_renewed_ones_are_read() {
+    async fn unusable_files_are_refused_at_once_and_renewed_ones_are_read() {
         let files = support::directory();
         let authority = Authority::new(files.path(), "authority");
         let daemon = daemon_of(&authority.issue_local("daemon"));
@@ -253,7 +254,7 @@ mod library {
         let refused = ClientOptions::new(&addresses).expect("addresses").tls(missing);
         assert!(Client::new(refused).expect_err("refused").to_string().contains("missing: cannot be read"));
 
-        // Another authority stands in the file first; once it is the right one, the same client gets through.
+        // At first the file has another authority. With the right one, the same client connects.
         let stranger = Authority::new(files.path(), "stranger");
         let file = files.path().join("changing.crt");
         std::fs::copy(&stranger.file, &file).expect("copied");

@@ -1,5 +1,5 @@
-//! The units under systemd/, as systemd reads them: without a warning, hardened, and the template like the plain one; and the
-//! generator, which gives them the kernel's log on virtual machines.
+//! The units under systemd/ as systemd reads them: without a warning, hardened, and the template equal to the plain
+//! one. And the generator, which gives them the kernel's log on virtual machines.
 
 mod support;
 
@@ -19,19 +19,20 @@ fn text(name: &str) -> String {
     fs::read_to_string(unit(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// A setting's value, as the last line that gives it has it.
+/// Returns a setting's value: the last line that sets it counts.
 fn setting(unit: &str, key: &str) -> String {
     let text = text(unit);
     let mut values = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     values.next_back().unwrap_or_else(|| panic!("{unit} has no {key}")).to_owned()
 }
 
-/// The units as they are installed, in a directory of their own, with what the generator makes on a virtual machine or without.
+/// The units as they are installed, in their own directory, with the generator's output for a virtual machine or
+/// without.
 fn installed(with_kernel_log: bool) -> (TempDir, Vec<PathBuf>) {
     let directory = support::directory();
     let mut paths = Vec::new();
     for name in ["snowbank.service", "snowbank.socket", "snowbank@.service", "snowbank@.socket"] {
-        // The program is not installed where this runs, and an instance stands for its template.
+        // The program is not installed here, and an instance stands for its template.
         let text = text(name).replace("/usr/bin/snowbank", env!("CARGO_BIN_EXE_snowbank"));
         let path = directory.path().join(name.replace('@', "@instance"));
         fs::write(&path, text.replace("%i", "instance")).expect("written");
@@ -55,13 +56,13 @@ fn systemd_finds_nothing_to_complain_about() {
         let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&paths).output();
         let output = output.expect("it runs");
         let said = [output.stdout, output.stderr].concat();
-        // Its exit code is 0 whatever it finds.
+        // Its exit code is 0 in any case.
         assert_eq!(String::from_utf8_lossy(&said), "");
     }
 }
 
 #[test]
-fn the_services_are_hardly_exposed() {
+fn systemd_rates_the_services_as_hardened() {
     if !has_program("systemd-analyze", "systemd") {
         return;
     }
@@ -78,7 +79,7 @@ fn the_services_are_hardly_exposed() {
     }
 }
 
-/// A machine as the generator sees it: what is there, and programs that answer for it.
+/// A machine for the generator: its files, and programs that answer for it.
 struct Seen {
     virtualization: &'static str,
     device: &'static str,
@@ -156,7 +157,7 @@ fn the_generator_hands_the_kernels_log_over_on_virtual_machines_alone() {
 }
 
 #[test]
-fn the_template_is_the_service_but_for_its_names() {
+fn the_template_equals_the_service_except_for_its_names() {
     let settings = |name: &str| -> Vec<String> {
         let text = text(name);
         text.lines().filter(|line| line.contains('=') && !line.starts_with('#')).map(str::to_owned).collect()
@@ -164,7 +165,7 @@ fn the_template_is_the_service_but_for_its_names() {
     let plain: Vec<String> = settings("snowbank.service")
         .into_iter()
         .flat_map(|line| match &*line {
-            // An admin listener of its own, which the environment file can change.
+            // It has its own admin listener, which the environment file can change.
             "EnvironmentFile=-/etc/default/snowbank" => {
                 vec![
                     String::from("Environment=SNOWBANK_ADMIN_LISTEN=unix:/run/snowbank/%i/admin.sock"),
@@ -185,21 +186,21 @@ fn the_template_is_the_service_but_for_its_names() {
 #[test]
 fn the_units_fit_the_daemon() {
     for name in ["snowbank.service", "snowbank@.service"] {
-        // Room for 50,000 connections and what the daemon needs for itself.
+        // For 50,000 connections and the daemon's own files.
         let files: usize = setting(name, "LimitNOFILE").parse().expect("a number");
         assert!(files >= 50_000 + 2_000, "{files}");
-        // Its own need of 400 MiB, and what the kernel keeps for ten thousand peers that read nothing.
+        // The daemon needs 400 MiB, and the kernel buffers for ten thousand peers that read nothing.
         assert_eq!(setting(name, "MemoryMax"), "2G");
-        // Beyond that the daemon is killed, and no neighbour in its place.
+        // Above that the daemon is killed, and not another process in its place.
         assert!(!text(name).contains("OOMScoreAdjust"), "{name}");
-        // The exit code of refusals that need an operator, and no other.
+        // Only the exit code of refusals that need an operator.
         assert_eq!(setting(name, "RestartPreventExitStatus"), "2");
-        // Causes that may pass are tried for ever, so that the kept socket is never lost.
+        // Causes that may pass are retried for ever, so the kept socket is never lost.
         assert_eq!(setting(name, "StartLimitIntervalSec"), "0");
-        // The locks of all daemons of the machine, where the daemon looks for them by default.
+        // The lock directory of all daemons of the machine, which is the daemon's default.
         assert_eq!(setting(name, "ReadWritePaths"), "-/run/lock/snowbank");
     }
-    // Others can neither write nor hold a lock, and no member of the group removes another's.
+    // Other users can neither write nor hold a lock, and no member of the group removes another's.
     assert!(text("snowbank.tmpfiles").contains("\nd /run/lock/snowbank 3770 root snowbank -\n"));
     // The daemon's default listener, so that a client finds either.
     assert_eq!(setting("snowbank.socket", "ListenStream"), "127.0.0.1:7660");

@@ -15,7 +15,7 @@ fn load(address: &str, more: &[&str]) -> Ran {
     loadtest(&[&options[..], &["--address", address], more].concat())
 }
 
-/// Takes this many connections, and closes each further one without an answer.
+/// Accepts this many connections, and closes each further one without an answer.
 fn taking(limit: usize) -> FakeDaemon {
     let (ids, taken) = (Ids::default(), AtomicUsize::new(0));
     FakeDaemon::start(move |_, peer| {
@@ -35,7 +35,7 @@ fn taking(limit: usize) -> FakeDaemon {
 
 #[test]
 fn connections_change_and_no_request_is_lost() {
-    // In an open loop on several connections, on one of each thread, and in a closed loop.
+    // An open loop with several connections on a thread, one with a single connection on each, and a closed loop.
     let loops: [&[&str]; 3] =
         [&[], &["--connections", "2"], &["--closed", "--depth", "16", "--threads", "2"]];
     for more in loops {
@@ -53,14 +53,14 @@ fn connections_change_and_no_request_is_lost() {
 
 #[test]
 fn a_target_that_takes_no_new_connection_fails() {
-    // One greets, four carry the load.
+    // One connection greets, four carry the load.
     let ran = until_judged(|| load(&taking(25).name(), &["--churn", "50/s"]));
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.last_line().contains("the target closed a connection"), "{ran:?}");
 }
 
 #[test]
-fn an_error_budget_allows_as_many_refusals_and_no_more() {
+fn an_error_budget_allows_its_share_of_refusals_and_no_more() {
     let one_in = |each: u64| {
         target(INFO, move |number, ids, peer, next, tag| {
             if number % each == each - 1 {
@@ -71,7 +71,7 @@ fn an_error_budget_allows_as_many_refusals_and_no_more() {
     };
     let ran = until_judged(|| load(&one_in(500).name(), &["--errors", "1%"]));
     assert_eq!((ran.code, &ran.json()["objectives"]["error_share"]), (0, &0.01.into()), "{ran:?}");
-    // Eight of 4,400: those of the warm-up are requests too.
+    // Eight refusals of 4,400 requests, including those of the warm-up.
     assert!(ran.last_line().contains("0.18 % errors (at most 1 %)"), "{ran:?}");
     for (each, budget) in [(50, &["--errors", "1%"][..]), (500, &[])] {
         let ran = until_judged(|| load(&one_in(each).name(), budget));

@@ -1,4 +1,4 @@
-//! Two runs side by side: equal ones are equal, and a target made slower is slower.
+//! Two runs side by side: equal runs compare as equal, and a slower target is found slower.
 
 mod support;
 #[path = "support/target.rs"]
@@ -13,10 +13,10 @@ use support::{Ran, Running, command, start};
 const LOAD: [&str; 10] =
     ["--rate", "60", "--for", "6s", "--warm-up", "300ms", "--connections", "4", "--p99.9", "900ms"];
 
-/// Runs that disturb each other would tell about that: one test at a time.
+/// Runs at the same time would disturb each other, and the comparison would find that. So one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Compares new runs until the machine is quiet enough to tell.
+/// Compares new runs until the machine is quiet enough for a verdict.
 fn until_told(compared: impl Fn() -> Ran) -> Ran {
     let mut ran = compared();
     for _ in 0..9 {
@@ -28,7 +28,7 @@ fn until_told(compared: impl Fn() -> Ran) -> Ran {
     ran
 }
 
-/// Writes down what runs found, for `compare` to read.
+/// Writes the figures of runs to files for `compare`.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -47,17 +47,17 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// The load on a target.
+/// The load that each target gets.
 fn at(address: &str) -> Vec<&str> {
     [&["--address", address][..], &LOAD[..]].concat()
 }
 
-/// At the same time, so that whatever else the machine does happens to both.
+/// Loads both targets at the same time, so that the machine's disturbances affect both alike.
 fn together(one: &[&str], other: &[&str]) -> [Ran; 2] {
     [start(one), start(other)].map(Running::wait)
 }
 
-/// The time of a steady target: long against the delays of a busy machine.
+/// The response time of a steady target. It is long compared with the delays of a busy machine.
 const STEADY: Duration = Duration::from_millis(20);
 
 #[test]
@@ -81,7 +81,7 @@ fn two_equal_runs_are_equal() {
     assert!(ran.stdout.lines().all(|line| line.chars().count() <= 80 || is_words(line)), "{}", ran.stdout);
 }
 
-/// Lines of words may be longer than a terminal, which breaks them; columns may not.
+/// Returns whether a line is prose, which a terminal breaks. Columns must fit.
 fn is_words(line: &str) -> bool {
     ["warning: ", "equal: ", "A  ", "B  "].iter().any(|start| line.starts_with(start))
 }

@@ -1,4 +1,4 @@
-//! The same load and the same checks by the protocols of Redis, memcached, HTTP and noeqd.
+//! The same load and checks over the protocols of Redis, memcached, HTTP and noeqd.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn each_door_of_a_daemon_is_loaded_and_its_ids_are_checked() {
 }
 
 #[test]
-fn a_door_that_is_killed_under_load_comes_back_and_repeats_nothing() {
+fn a_door_killed_under_load_comes_back_and_repeats_no_id() {
     if !has_daemon() {
         return;
     }
@@ -46,7 +46,7 @@ fn a_door_that_is_killed_under_load_comes_back_and_repeats_nothing() {
 }
 
 #[test]
-fn a_batch_that_a_door_has_no_place_for_is_refused() {
+fn a_batch_size_that_a_door_cannot_ask_for_is_refused() {
     if !has_daemon() {
         return;
     }
@@ -86,7 +86,7 @@ fn id_now() -> u64 {
     support::scripted::first_of_tick(0)
 }
 
-/// A katsubushi whose n-th ID is made by `id`.
+/// Runs a katsubushi whose n-th ID is `id(n)`.
 fn katsubushi(id: impl Fn(u64) -> u64 + Send + Sync + 'static) -> String {
     let asked = AtomicU64::new(0);
     server(move |line| match line.split(' ').collect::<Vec<_>>().as_slice() {
@@ -103,7 +103,7 @@ fn katsubushi(id: impl Fn(u64) -> u64 + Send + Sync + 'static) -> String {
 }
 
 #[test]
-fn another_server_is_checked_as_far_as_its_ids_are_known() {
+fn another_server_is_checked_by_the_layout_that_is_given() {
     let last = Arc::new(Mutex::new(0));
     let sound = move |_| {
         let mut last = last.lock().expect("no panic");
@@ -114,12 +114,12 @@ fn another_server_is_checked_as_far_as_its_ids_are_known() {
     let ran = until_judged(|| load(&[&one[..], &[&katsubushi(sound.clone())]].concat()));
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stdout.contains("(1.8, protocol memcached)") && ran.json()["layout"].is_null(), "{ran:?}");
-    // A repeated ID is one, whatever the layout.
+    // A repeated ID is found without a layout, too.
     let repeats = |number: u64| 1_000 + number - u64::from(number == 900);
     let ran = load(&[&one[..], &[&katsubushi(repeats)]].concat());
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.last_line().contains("duplicate: 1899 "), "{ran:?}");
-    // With a layout, IDs of the past are, too.
+    // With a layout, so are IDs of the past.
     let old = |number: u64| (1_000 << 22) + (3 << 12) + (number << 22);
     let layout = ["--layout", "twitter", "--worker-ids", "3"];
     let ran = load(&[&one[..], &[&katsubushi(old)], &layout].concat());
@@ -190,7 +190,7 @@ fn a_target_of_another_protocol_is_named_in_one_line() {
     }
 }
 
-/// Ends with the test.
+/// Ends with the test, when this is dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -201,7 +201,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn a_memcached_counts_for_the_run() {
+fn a_memcached_can_be_loaded() {
     let port = Port::take();
     let address = port.address();
     let mut command = Command::new("memcached");

@@ -57,7 +57,7 @@ fn interrupt(running: Running) -> Ran {
 }
 
 #[test]
-fn an_interrupt_ends_each_stage_with_what_there_is() {
+fn an_interrupt_ends_each_stage_and_reports_what_was_measured() {
     // Each stage with the number of requests by which it has begun. Those whose answers never come are left to be drained.
     let stages: [(&str, u64, u64, &[&str]); 4] = [
         ("ramp", 1, u64::MAX, &["--ramp", "1h"]),
@@ -85,7 +85,7 @@ fn an_interrupt_ends_each_stage_with_what_there_is() {
 
 #[test]
 fn an_interrupt_ends_the_wait_for_a_silent_target() {
-    // It accepts, and says nothing for longer than any of this takes.
+    // The target accepts, and is silent for longer than any step of this test.
     let silent = FakeDaemon::start(|_, _| std::thread::sleep(Duration::from_secs(30)));
     let running = start(&["--address", &silent.name()]);
     poll("it has connected", || silent.connections() > 0);
@@ -95,7 +95,7 @@ fn an_interrupt_ends_the_wait_for_a_silent_target() {
 }
 
 #[test]
-fn an_interrupt_of_a_terminal_is_not_the_daemons() {
+fn a_terminals_interrupt_does_not_reach_the_daemon() {
     if !has_daemon() {
         return;
     }
@@ -119,7 +119,7 @@ fn a_killed_load_test_takes_its_daemon_with_it() {
     running.signal(Signal::KILL);
     running.reap();
     poll("the daemon ends by itself", || {
-        // There may be no parent to reap it.
+        // In a container there may be no init process that reaps it.
         let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero()));
         status.map_or(true, |status| status.contains(") Z "))
     });
@@ -151,7 +151,7 @@ fn two_load_tests_at_once_have_daemons_of_their_own() {
 }
 
 #[test]
-fn a_full_disk_takes_the_files_and_not_the_table() {
+fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
     for option in ["--json", "--hgrm", "--hlog"] {
         let address = sound_target().name();
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));

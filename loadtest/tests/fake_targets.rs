@@ -1,4 +1,4 @@
-//! Runs against scripted targets: each must fail for the right reason, and what is slow must show.
+//! Runs against scripted targets: each fails for the right reason, and slowness shows.
 
 mod support;
 
@@ -35,7 +35,7 @@ fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
     loadtest(&options)
 }
 
-/// Loads a target that answers soundly but for one request in the middle.
+/// Loads a target that answers correctly, except for one request in the middle.
 fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'static) -> Ran {
     let target = target(INFO, move |number, ids, peer, next, tag| match number {
         700 => odd(ids, peer, next, tag),
@@ -48,13 +48,13 @@ fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
 fn a_sound_target_passes() {
     let ran = until_judged(|| load(&sound_target(), &[]));
     assert_eq!(ran.code, 0, "{ran:?}");
-    // A last request that is late makes the measured rate 999.
+    // If the last request is late, the measured rate is 999.
     let words = ran.last_line().strip_prefix("pass: response time: ").unwrap_or_else(|| panic!("{ran:?}"));
     assert!(words.contains(" IDs/s, p99.9 "), "{ran:?}");
 }
 
 #[test]
-fn a_stall_shows_in_the_response_times_of_all_that_it_delayed() {
+fn a_stall_shows_in_the_response_times_of_all_requests_it_delayed() {
     // More than one: the machine itself may stand still at one of them, and a longer run is then asked for.
     let ran = until_quiet(50.0, || {
         let stall = Mutex::new(());
@@ -72,7 +72,7 @@ fn a_stall_shows_in_the_response_times_of_all_that_it_delayed() {
     let run = ran.json();
     let of = |kind: &str, quantile: &str| run[kind]["quantiles_us"][quantile].as_f64().expect("a figure");
     assert!(of("response_time", "max") >= 190_000.0, "{ran:?}");
-    // 200 of 1,500 requests were due meanwhile: even the 95th of a hundred waited for 75 ms.
+    // 200 of 1,500 requests were due during the stalls, so even the 95th percentile waited for 75 ms.
     assert!(of("response_time", "p99") >= 150_000.0, "{ran:?}");
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.last_line().contains("response time p99.9 was"), "{ran:?}");
@@ -110,7 +110,7 @@ fn a_duplicate_on_another_connection_is_found() {
 
 #[test]
 fn an_id_that_goes_back_is_out_of_order() {
-    // Of the tick before the last ID's, and never handed out.
+    // An ID of the tick before the last one's, which nobody has received.
     let ran = odd_once(|ids, peer, next, tag| {
         let last = *ids.0.lock().expect("no panic") - 1;
         peer.send_run(tag, last - (1 << 22) + 2_000, next.count)
@@ -171,7 +171,7 @@ fn ids_of_another_worker_or_layout_than_info_says_fail() {
 }
 
 #[test]
-fn an_info_that_cannot_be_is_the_targets_fault() {
+fn an_impossible_info_is_the_targets_fault() {
     const NONSENSE: &str = r#"{"protocol":1,"max_count":1000,"sources":[
         {"index":0,"name":"default","layout":"twitter","worker_ids":[5000]}]}"#;
     let ran = load(&target(NONSENSE, |_, _, _, _, _| true), &[]);
@@ -198,13 +198,13 @@ fn ids_outside_the_promised_window_fail() {
 fn strict_order_holds_over_connections() {
     const STRICT: &str = r#"{"protocol":1,"max_count":1000,"order":"strict","sources":[
         {"index":0,"name":"default","layout":"twitter","worker_ids":[3]}]}"#;
-    // Each connection, with a request every 8 ms, increases; one of them lags behind the other by as much,
-    // and so gets lower IDs than the other received 4 ms before.
+    // Each connection sends every 8 ms, and its IDs increase. One lags 8 ms behind the other, so its IDs are lower
+    // than those that the other received 4 ms before.
     let lags = target(STRICT, |number, _, peer, next, tag| {
         let lag_ms = if peer.number % 2 == 0 { 0 } else { -8 };
         peer.send_run(tag, first_of_tick(lag_ms) + number % 4_000, next.count)
     });
-    // One thread asks on its connections in turn.
+    // One thread sends on its connections in turn.
     let ran = load(&lags, &["--rate", "250", "--threads", "1"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.last_line().contains("order is strict"), "{ran:?}");
@@ -217,7 +217,7 @@ fn refusals_are_counted_by_code_and_fail() {
             99 => peer.refuse(tag, ErrorCode::Exhausted, None, "none left"),
             _ => peer.send_run(tag, ids.take(next.count), next.count),
         });
-        // On one connection, so that the target counts requests as they are due.
+        // One connection, so that the target counts requests in the order in which they are due.
         load(&target, &["--connections", "1"])
     });
     assert_eq!(ran.code, 1, "{ran:?}");
@@ -246,7 +246,7 @@ fn refusals_in_the_warm_up_count() {
 }
 
 #[test]
-fn words_of_a_target_cannot_steer_the_terminal() {
+fn a_targets_text_cannot_control_the_terminal() {
     let target = target(INFO, |_, _, peer, _, tag| {
         peer.refuse(tag, ErrorCode::Exhausted, None, "none\u{1b}[2J\r\npass: all is well")
     });
@@ -275,7 +275,7 @@ fn listener(with: impl Fn(std::net::TcpStream) + Send + 'static) -> String {
 }
 
 #[test]
-fn what_speaks_no_snowbank_is_no_target() {
+fn a_server_of_another_protocol_is_no_target() {
     let http = listener(|mut stream| {
         let _ = stream.read(&mut [0; 64]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");

@@ -1,4 +1,4 @@
-//! A generator that is kept from its work says so, and never passes.
+//! A load generator that is starved of CPU time reports that, and never passes.
 
 mod support;
 
@@ -18,8 +18,8 @@ fn assert_bottleneck(ran: &Ran) {
 }
 
 #[test]
-fn half_a_second_without_its_thread_is_no_verdict() {
-    // With an objective that is missed, and with one that is met in spite of it.
+fn a_generator_thread_stopped_for_half_a_second_gives_no_verdict() {
+    // First with an objective that is missed, then with one that is met in spite of the pause.
     for objective in ["2ms", "5s"] {
         assert_bottleneck(&stopped_in_its_measurement(objective));
     }
@@ -52,13 +52,13 @@ fn stopped_in_its_measurement(objective: &str) -> Ran {
     }
 }
 
-/// A twenty-fifth of one core, for what is put into it.
+/// A control group that gives its processes a twenty-fifth of one core.
 struct Quota {
     directory: PathBuf,
 }
 
 impl Quota {
-    /// `None`, said on standard error, where there are no control groups that can be written.
+    /// Makes the group. Returns `None`, and reports it on standard error, if no control group can be written.
     fn new() -> Option<Self> {
         let name = format!("snowbank-loadtest-{}", std::process::id());
         let hierarchies = [
@@ -80,7 +80,7 @@ impl Quota {
                 Err(error) => skip(&format!("{} takes no quota: {error}", quota.directory.display())),
             }
         }
-        // Not a failure anywhere: that a container has no control groups of its own is usual.
+        // This is no failure, even in CI: containers often have no control groups of their own.
         eprintln!("skipped: there are no control groups that can be written");
         None
     }
@@ -100,14 +100,14 @@ impl Drop for Quota {
 }
 
 #[test]
-fn a_generator_under_a_quota_is_no_verdict() {
+fn a_generator_under_a_quota_gives_no_verdict() {
     let Some(quota) = Quota::new() else {
         return;
     };
     let target = sound_target();
     let address = target.name();
     let load = ["--address", &address, "--for", "1s", "--warm-up", "200ms"];
-    // More than that sends, with the standard objective, one that is still met, and none.
+    // The load is above the quota. The objectives: the default, one that is still met, and none.
     for more in [&["--rate", "20000"][..], &["--rate", "20000", "--p99.9", "900ms"], &["--closed"]] {
         assert_bottleneck(&quota.run(&[&load[..], more].concat()));
     }

@@ -1,4 +1,4 @@
-//! Verdicts on a noisy machine: its stalls are not the target's, and the target's are not the machine's.
+//! Verdicts on a noisy machine: they tell the machine's stalls from the target's.
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::{Ran, loadtest, until_quiet};
 /// The response time that the standard objective allows.
 const OBJECTIVE_MS: f64 = 2.0;
 
-/// Each test takes the cores for itself, or needs them.
+/// Runs one test at a time: each needs all cores.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -37,7 +37,7 @@ fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
     loadtest(&[&options[..], more].concat())
 }
 
-/// Another program that takes a core for 1 to 20 ms at random, before any other where that is allowed.
+/// Processes that take a core for 1 to 20 ms at random times, with real-time priority if that is allowed.
 struct Noise(Vec<Child>);
 
 impl Noise {
@@ -62,7 +62,7 @@ impl Drop for Noise {
     }
 }
 
-/// Asserts the exit code of each run. Shows the evidence of those that have another.
+/// Asserts the exit code of each run, and shows the output of those with another code.
 fn assert_all(all: &[Ran], code: i32) {
     let others: Vec<&Ran> = all.iter().filter(|ran| ran.code != code).collect();
     let evidence = others.iter().map(|ran| ran.json()["machine"].to_string()).collect::<Vec<_>>();
@@ -79,7 +79,8 @@ fn a_sound_target_has_its_verdict_on_a_noisy_machine() {
         let run = ran.json();
         let machine = &run["machine"];
         assert!(machine["stalls"].as_u64() > Some(0), "{ran:?}");
-        // If all requests were in time, the machine holds the objective; if not, the echo says it.
+        // If all requests were in time, the verdict is a pass. Otherwise the echo process shows that the machine
+        // was late.
         assert!(machine["holds"].is_boolean(), "{ran:?}");
         let is_late = ran.is_late(OBJECTIVE_MS);
         assert_eq!(is_late, machine["echo_time"].is_object(), "{ran:?}");
@@ -100,8 +101,8 @@ fn stalling_target() -> FakeDaemon {
     })
 }
 
-/// Returns the runs of the noisy tests. They take the cores from all else on the machine, so only `SNOWBANK_JUDGE_RUNS=10`
-/// asks for them; the judge's simulation stands for them in every other run.
+/// Returns the number of runs of the noisy tests. They take the cores from everything else on the machine, so they
+/// run only with `SNOWBANK_JUDGE_RUNS=10`. Otherwise the simulation of the judge covers them.
 fn runs() -> usize {
     std::env::var("SNOWBANK_JUDGE_RUNS").map_or(0, |runs| runs.parse().expect("a number"))
 }

@@ -1,4 +1,4 @@
-//! The processor time, memory and clock of a target that is elsewhere, second by second.
+//! CPU time, memory and clock of a remote target, second by second.
 
 mod support;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 use support::scripted::{INFO, first_of_tick, sound_target, target};
 use support::{Ran, loadtest, until_judged};
 
-/// The share of a core that the metrics below tell of.
+/// The share of a core that the metrics below report.
 const SHARE: f64 = 0.25;
 
-/// An admin listener whose process uses a quarter of a core, and has 1 MiB more at each look. Returns its URL.
+/// Runs an admin listener whose process uses a quarter of a core, and 1 MiB more at each scrape. Returns its URL.
 fn admin(body: impl Fn(f64, u64) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}/metrics", listener.local_addr().expect("an address"));
@@ -66,7 +66,7 @@ fn of_seconds<'a>(run: &'a Value, name: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn metrics_tell_the_processor_time_and_memory_of_each_second() {
+fn metrics_give_cpu_time_and_memory_for_each_second() {
     let directory = tempfile::tempdir().expect("a directory");
     let csv = directory.path().join("seconds.csv");
     let file = csv.to_str().expect("UTF-8");
@@ -93,7 +93,7 @@ fn metrics_tell_the_processor_time_and_memory_of_each_second() {
 }
 
 #[test]
-fn metrics_that_cannot_be_used_are_one_line() {
+fn unusable_metrics_are_reported_in_one_line() {
     let (other, nowhere) = (admin(|_, _| "up 1\n".to_owned()), "http://127.0.0.1:1/metrics".to_owned());
     let target = sound_target();
     for (options, reason) in [
@@ -115,8 +115,8 @@ fn metrics_that_cannot_be_used_are_one_line() {
 }
 
 #[test]
-fn the_distance_of_the_clocks_is_in_each_second() {
-    // IDs that are dated 40 ms ahead, as of a daemon behind a forwarded port.
+fn each_second_has_the_difference_of_the_clocks() {
+    // IDs dated 40 ms ahead, as from a machine whose clock is ahead.
     let ahead = target(INFO, |_, ids, peer, next, tag| {
         let mut next_id = ids.0.lock().expect("no panic");
         let first = (*next_id).max(first_of_tick(40));

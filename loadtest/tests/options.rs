@@ -1,11 +1,11 @@
-//! Wrong use is one line and exit code 2; files are what their readers open.
+//! Wrong use is one line and exit code 2, and the files have the formats that their readers expect.
 
 mod support;
 
 use support::loadtest;
 
 #[test]
-fn wrong_use_is_one_line() {
+fn wrong_options_are_refused_in_one_line() {
     for (options, reason) in [
         (&["--rate", "0"][..], "not a rate"),
         (&["--rate", "-5/s"], "not a rate"),
@@ -42,14 +42,14 @@ fn figures_go_to_standard_output_on_demand() {
     let output = command.args(options).args(["--json", "-"]).output().expect("it runs");
     let run: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
     assert_eq!(run["kind"], "run");
-    // One tick and the default burst window, and the default max_ahead.
+    // One tick plus the defaults of the burst window and of max_ahead.
     assert_eq!((&run["window_before_us"], &run["window_after_us"]), (&11_000.into(), &10_000_000.into()));
     let table = String::from_utf8_lossy(&output.stderr);
     assert!(table.contains("at most 11 ms before its request"), "{table}");
 }
 
 #[test]
-fn a_run_that_does_not_begin_leaves_the_last_ones_figures() {
+fn a_run_that_cannot_start_keeps_the_last_runs_figures() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("figures.json");
     std::fs::write(&file, "figures").expect("a file");

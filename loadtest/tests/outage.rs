@@ -1,4 +1,4 @@
-//! Services that end under load: the outage is a figure, and no ID comes twice.
+//! Services that end under load: the outage is measured, and no ID comes twice.
 
 mod support;
 
@@ -17,7 +17,7 @@ use support::scripted::{INFO, Ids};
 use support::{Ran, has_daemon, loadtest, until_judged};
 
 #[test]
-fn an_announced_outage_is_a_figure_and_not_a_failure() {
+fn an_announced_outage_is_measured_and_not_a_failure() {
     if !has_daemon() {
         return;
     }
@@ -33,7 +33,7 @@ fn an_announced_outage_is_a_figure_and_not_a_failure() {
 }
 
 #[test]
-fn an_outage_of_somebody_elses_daemon_is_refused() {
+fn an_outage_of_a_daemon_that_the_load_test_did_not_start_is_refused() {
     for options in [
         &["--kill-daemon-at", "1s", "--address", "127.0.0.1:1"][..],
         &["--restart-daemon-at", "1s", "--kill-daemon-at", "1s"],
@@ -71,8 +71,8 @@ fn restarted(ids: &Arc<Ids>, lives: &Arc<AtomicU64>) -> FakeDaemon {
     })
 }
 
-/// Loads a service that is down for some time, in ms from its first request on. The measurement has 4 s. A machine
-/// that is too busy to end and begin it in time tries again.
+/// Loads a service that is down between two times, in ms from its first request. The measurement takes 4 s. If the
+/// machine is too busy to stop and start the service in time, it tries again.
 fn with_outage(down_ms: std::ops::Range<u64>, more: &[&'static str]) -> Ran {
     loop {
         let (ids, lives) = (Arc::new(Ids::default()), Arc::new(AtomicU64::new(0)));
@@ -110,20 +110,20 @@ fn with_outage(down_ms: std::ops::Range<u64>, more: &[&'static str]) -> Ran {
 }
 
 #[test]
-fn a_restart_of_a_service_within_the_announced_window_counts_apart() {
+fn a_restart_within_the_announced_window_is_counted_separately() {
     let ran = until_judged(|| with_outage(1_700..2_200, &["--outage", "2s@1s"]));
     assert_eq!(ran.code, 0, "{ran:?}");
     let (run, outage) = (ran.json(), &ran.json()["outage"]);
     assert_eq!((&outage["ending"], &outage["window_us"]), (&"announced".into(), &2e6.into()), "{ran:?}");
     assert!(outage["lost"].as_u64() > Some(0) && outage["length_us"].as_f64() > Some(0.0), "{ran:?}");
-    // Half of the 4 s are the window's.
+    // The window covers half of the 4 s.
     assert_eq!(run["requests"], run["answered"], "{ran:?}");
     assert!(run["requests"].as_u64() < Some(2_100), "{ran:?}");
     // Of their 2 s, that is: over all 4 s it would be half of it.
     assert!(run["ids_per_s"].as_f64().is_some_and(|rate| (700.0..=1_300.0).contains(&rate)), "{ran:?}");
 }
 
-/// Starts the daemon as a service of this machine, and waits until it listens.
+/// Starts the daemon as a separate service, and waits until it listens.
 fn start_service(address: &str, directory: &Path) -> Child {
     let program = Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest")).with_file_name("snowbank");
     let mut command = Command::new(program);
@@ -136,7 +136,7 @@ fn start_service(address: &str, directory: &Path) -> Child {
 }
 
 #[test]
-fn the_process_that_a_service_has_after_a_restart_is_the_targets() {
+fn after_a_restart_the_new_process_is_measured() {
     if !has_daemon() {
         return;
     }
@@ -178,10 +178,10 @@ fn a_restart_without_a_window_or_after_it_is_a_failure() {
 }
 
 #[test]
-fn a_service_that_is_not_back_at_the_end_of_the_window_is_a_failure() {
+fn a_service_that_is_down_after_the_window_is_a_failure() {
     let ran = with_outage(1_500..4_500, &["--outage", "2s@1s"]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    // It takes connections and closes them again.
+    // It accepts connections and closes them.
     let reasons = ["did not recover within 2s of the announced outage", "closed a connection"];
     assert!(reasons.iter().any(|reason| ran.last_line().contains(reason)), "{ran:?}");
 }

@@ -1,4 +1,4 @@
-//! The files of a run: a page that a real browser opens, and JSON that fits its schema.
+//! The files of a run: a page that a real browser opens, and JSON that matches its schema.
 
 #[path = "support/browser.rs"]
 mod browser;
@@ -18,7 +18,7 @@ const VIEWS: [View; 4] = [
     View { width: 390, dark: true },
 ];
 
-/// A short run with everything in it that a page can show.
+/// A short run with everything that a page can show.
 fn short_run(directory: &Path, more: &[&str]) -> (Ran, PathBuf) {
     let page = directory.join("run.html");
     let file = page.to_str().expect("UTF-8");
@@ -28,8 +28,8 @@ fn short_run(directory: &Path, more: &[&str]) -> (Ran, PathBuf) {
     (loadtest(&options), page)
 }
 
-/// Runs a script on a page: in one around it, because the page itself allows none, and because no window is
-/// as narrow as a phone.
+/// Runs a script on a page. The page is in an iframe of another page, because its own policy forbids scripts, and
+/// because no browser window is as narrow as a phone.
 fn found(page: &Path, view: View) -> serde_json::Value {
     let text = std::fs::read_to_string(page).expect("a page").replace('&', "&amp;").replace('"', "&quot;");
     let around = page.with_file_name(format!("around-{}-{}.html", view.width, view.dark));
@@ -87,7 +87,7 @@ fn a_page_opens_in_a_browser_light_and_dark_wide_and_narrow() {
 }
 
 #[test]
-fn what_is_no_file_of_ours_is_one_line() {
+fn a_file_that_is_no_load_test_result_is_refused_in_one_line() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("file");
     for (content, reason) in [
@@ -110,7 +110,7 @@ fn what_is_no_file_of_ours_is_one_line() {
     }
 }
 
-/// Checks figures with a validator that does not know our types.
+/// Validates figures against the schema, with a validator that does not use our types.
 fn held_to_schema(figures: &serde_json::Value) {
     let schema = serde_json::from_str(include_str!("../schema.json")).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
@@ -120,7 +120,7 @@ fn held_to_schema(figures: &serde_json::Value) {
 }
 
 #[test]
-fn the_json_holds_to_its_schema() {
+fn the_json_matches_its_schema() {
     let directory = tempfile::tempdir().expect("a directory");
     let target = target::sound();
     let address = target.name();
@@ -140,7 +140,7 @@ fn the_json_holds_to_its_schema() {
 }
 
 #[test]
-fn a_sweep_has_a_page_and_holds_to_the_schema() {
+fn a_sweep_has_a_page_and_its_json_matches_the_schema() {
     let directory = tempfile::tempdir().expect("a directory");
     let target = target::sound();
     let file = |name: &str| directory.path().join(name);
@@ -164,7 +164,7 @@ fn a_sweep_has_a_page_and_holds_to_the_schema() {
 }
 
 #[test]
-fn a_comparison_holds_to_the_schema() {
+fn the_json_of_a_comparison_matches_the_schema() {
     let directory = tempfile::tempdir().expect("a directory");
     let target = target::sound();
     let (run, out) = (directory.path().join("run.json"), directory.path().join("out.json"));
@@ -181,7 +181,7 @@ fn a_comparison_holds_to_the_schema() {
 }
 
 #[test]
-fn the_schema_refuses_what_it_does_not_know() {
+fn the_schema_refuses_unknown_fields() {
     let target = target::sound();
     let directory = tempfile::tempdir().expect("a directory");
     let figures = short_run(directory.path(), &["--address", &target.name()]).0.json();

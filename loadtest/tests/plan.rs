@@ -1,4 +1,4 @@
-//! A plan is arithmetic on a sweep, and a daemon at the planned rate keeps what the plan says of it.
+//! A plan is computed from a sweep, and a daemon at the planned rate performs as the plan predicts.
 
 mod support;
 
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use support::{has_daemon, loadtest, until_judged};
 use tempfile::TempDir;
 
-/// A sweep's file as `sweep` writes it, but for what the tests change: 200,000 requests/s at the knee, with
-/// one ID each.
+/// A sweep's file as `sweep` writes it, except for the parts that the tests change. The knee is 200,000 requests/s
+/// with one ID each.
 fn sweep_file() -> Value {
     let step = |ids_per_s: f64, cpu_share: f64| {
         json!({
@@ -35,7 +35,7 @@ fn sweep_file() -> Value {
     })
 }
 
-/// The plan from a sweep's file, as a page and as JSON.
+/// Returns the plan for a sweep's file, as text and as JSON.
 struct Planned {
     output: Output,
     json: Value,
@@ -78,7 +78,7 @@ fn with(key: &str, value: Value) -> Value {
 }
 
 #[test]
-fn the_lowest_limit_binds() {
+fn the_lowest_limit_decides() {
     let sweep = sweep_file();
     for (options, binding, daemons) in [
         (&["--rate", "1M"][..], "cpu", 10),
@@ -97,9 +97,9 @@ fn the_lowest_limit_binds() {
     }
 }
 
-/// One daemon fewer would be too few, and the planned ones are enough.
+/// The planned number of daemons is enough, and one fewer is not.
 #[test]
-fn daemons_are_neither_too_few_nor_too_many() {
+fn the_number_of_daemons_is_the_smallest_that_is_enough() {
     let sweep = sweep_file();
     let mut random = fastrand::Rng::with_seed(4);
     for _ in 0..40 {
@@ -119,16 +119,17 @@ fn daemons_are_neither_too_few_nor_too_many() {
 }
 
 #[test]
-fn a_request_costs_what_it_did_at_the_next_lower_load() {
+fn a_requests_cost_is_taken_from_the_next_lower_step() {
     let planned = plan(&sweep_file(), &["--rate", "1M"]);
-    // 100,000 requests/s each: half a core in the sweep's step of that rate, not the fewer us of the knee's.
+    // 100,000 requests/s for each daemon: half a core by the sweep's step of that rate. At the knee a request cost
+    // fewer us.
     assert_eq!(planned.json["cpu_cost"]["us_per_request"], 5.0);
     assert_eq!((&planned.json["busy_cores_each"], &planned.json["cores_each"]), (&json!(0.5), &json!(1)));
     assert!(planned.page().contains("100,000 requests/s × 5.00 us = 0.500 cores busy"), "{}", planned.page());
 }
 
 #[test]
-fn what_the_sweep_does_not_show_is_said() {
+fn a_plan_names_what_the_sweep_does_not_show() {
     let sweep = sweep_file();
     let extrapolated = plan(&sweep, &["--rate", "1M", "--batch", "100"]).page();
     assert!(extrapolated.contains("Carried over is the cost of a request, not that of an ID"));
@@ -172,7 +173,7 @@ fn what_the_sweep_does_not_show_is_said() {
 }
 
 #[test]
-fn what_the_sweep_cannot_support_is_refused() {
+fn a_plan_beyond_the_sweep_is_refused() {
     let random = "time:41,worker:10,sequence:8,tail:4:random;tick=1ms;epoch=2020-01-01";
     for (sweep, options, code, reason) in [
         (with("confirmed", json!(false)), &[][..], 2, "not confirmed by a second run"),
@@ -206,9 +207,9 @@ fn what_the_sweep_cannot_support_is_refused() {
     assert_eq!(none.status.code(), Some(2));
 }
 
-/// From a sweep of a real daemon to a real daemon at the planned rate, by the command that the page gives. A
-/// busy machine may starve the generator, which then says so (exit code 2) and is run again, ten times at
-/// most; any other failure is one.
+/// Sweeps a real daemon, and loads a real daemon at the planned rate with the command that the plan prints. A busy
+/// machine may starve the generator, which then reports that with exit code 2. The run is repeated then, at most
+/// ten times. Any other failure counts.
 #[test]
 fn a_daemon_at_the_planned_rate_passes() {
     if !has_daemon() {
@@ -245,7 +246,7 @@ fn a_daemon_at_the_planned_rate_passes() {
 }
 
 #[test]
-fn a_rounding_error_is_no_daemon_and_the_json_holds_to_its_schema() {
+fn a_rounding_error_adds_no_daemon_and_the_json_matches_its_schema() {
     let mut sweep = sweep_file();
     sweep["knee"] = json!(173_000.0);
     let planned =
@@ -262,7 +263,7 @@ fn a_rounding_error_is_no_daemon_and_the_json_holds_to_its_schema() {
 }
 
 #[test]
-fn a_plan_names_options_that_are_taken() {
+fn a_plan_names_options_that_exist() {
     let planned = plan(&sweep_file(), &["--rate", "1M/s", "--batch", "1000"]);
     let page = String::from_utf8_lossy(&planned.output.stdout).into_owned();
     assert!(page.contains("Sweep with --batch 1000 to know"), "{page}");

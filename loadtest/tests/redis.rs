@@ -1,4 +1,4 @@
-//! The same load on a Redis, where one is installed.
+//! The same load on a Redis, if one is installed.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use support::port::Port;
 use support::{loadtest, until_judged};
 
-/// Ends with the test.
+/// Ends with the test, when this is dropped.
 struct Redis(Child);
 
 impl Drop for Redis {
@@ -20,7 +20,7 @@ impl Drop for Redis {
 }
 
 #[test]
-fn a_redis_is_loaded_and_checked_alike() {
+fn a_redis_is_loaded_and_checked_like_a_daemon() {
     let (port, directory) = (Port::take(), tempfile::tempdir().expect("a directory"));
     let address = port.address();
     let mut command = Command::new("redis-server");
@@ -65,7 +65,7 @@ fn a_redis_is_loaded_and_checked_alike() {
 }
 
 #[test]
-fn what_is_no_redis_is_no_target() {
+fn a_server_that_is_no_redis_is_no_target() {
     let ran = loadtest(&["--resp", "--address", "127.0.0.1:1"]);
     assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{ran:?}");
 }

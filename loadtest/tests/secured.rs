@@ -1,4 +1,4 @@
-//! Targets that speak TLS and ask for certificates and tokens.
+//! Targets that use TLS and require certificates and tokens.
 
 mod support;
 
@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use support::served::{Served, directory, serve};
 use support::{Ran, has_daemon, loadtest, until_judged};
 
-/// A daemon whose listeners ask for a certificate of the client and for a token.
+/// Starts a daemon whose listeners require a client certificate and a token.
 fn secured() -> Served {
     let authority_key = KeyPair::generate().expect("a key");
     let mut authority = CertificateParams::new(Vec::new()).expect("sound");
@@ -52,7 +52,7 @@ fn credentials(daemon: &Served) -> Vec<String> {
 }
 
 #[test]
-fn targets_are_loaded_by_tls_with_certificates_and_tokens() {
+fn targets_are_loaded_over_tls_with_certificates_and_tokens() {
     if !has_daemon() {
         return;
     }
@@ -75,7 +75,7 @@ fn targets_are_loaded_by_tls_with_certificates_and_tokens() {
 }
 
 #[test]
-fn a_target_that_cannot_be_believed_is_one_line() {
+fn a_target_that_cannot_be_trusted_is_refused_in_one_line() {
     if !has_daemon() {
         return;
     }

@@ -1,4 +1,4 @@
-//! A client that hangs on purpose: the cost to it, and to no other client.
+//! A client that stalls on purpose: its own requests are late, and those of other clients are not.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn stall(address: &str, more: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_stalled_client_recovers_and_the_others_count() {
+fn a_stalled_client_recovers_and_only_the_others_are_judged() {
     for more in [&[][..], &["--closed", "--rate", "1"]] {
         let ran = until_judged(|| stall(&sound_target().name(), more));
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -48,7 +48,7 @@ fn a_stalled_client_recovers_and_the_others_count() {
 fn closes_one(closes_when: impl Fn(usize, Duration) -> bool + Send + Sync + 'static) -> FakeDaemon {
     let (ids, began) = (Ids::default(), OnceLock::new());
     FakeDaemon::start(move |accepted, peer| {
-        // The connection that asks for INFO comes first, and draws nothing.
+        // The first connection asks for INFO, and requests no IDs.
         let number = accepted.wrapping_sub(1);
         while let Some((asked, tag)) = peer.read() {
             let goes_on = match asked {
@@ -88,7 +88,7 @@ fn a_target_may_close_the_stalled_client_and_only_that() {
 }
 
 #[test]
-fn a_daemon_of_our_own_goes_on_serving_the_others() {
+fn a_daemon_continues_to_serve_the_other_clients() {
     if !has_daemon() {
         return;
     }
@@ -98,7 +98,7 @@ fn a_daemon_of_our_own_goes_on_serving_the_others() {
 }
 
 #[test]
-fn a_stall_needs_others_and_an_end() {
+fn a_stall_option_without_other_connections_or_an_end_is_refused() {
     for (options, reason) in [
         (&["--connections", "1"][..], "--connections 2 or more"),
         (&["--stall-client", "6s@1s"], "does not end within"),

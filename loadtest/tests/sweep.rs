@@ -1,9 +1,7 @@
-//! A sweep finds what its target is made to hold, says what stood in the way, and never calls wrong IDs a
-//! knee.
-//!
-//! What these targets can do does not depend on the machine, and what the machine adds can only lower it. So
-//! the highest knee is asserted, and the kind of limit; where the machine starved the generator a sweep says
-//! so, and is run again.
+//! A sweep finds the rate that its target can hold, names the limit, and never accepts wrong IDs. The scripted
+//! targets have limits that do not depend on the machine, and a slow machine only lowers the result. So these tests
+//! assert the highest possible knee and the kind of limit. If the machine starved the generator, the sweep reports
+//! that and is run again.
 
 mod support;
 
@@ -16,7 +14,7 @@ use snowbank_client::protocol::{ErrorCode, Next, reply};
 use support::scripted::fake_daemon::{Asked, FakeDaemon, INFO, Peer};
 use support::{Ran, has_daemon, loadtest, start};
 
-/// Short steps on one connection; p99.9 of so few requests is their maximum.
+/// Short steps on one connection. The p99.9 of so few requests is their maximum.
 const QUICK: [&str; 15] = [
     "sweep",
     "--for",
@@ -39,8 +37,8 @@ fn sweep(address: &str, more: &[&str]) -> Ran {
     loadtest(&[&QUICK[..], &["--address", address], more].concat())
 }
 
-/// Sweeps until the generator was not what limited it, a new target each time: at most ten times, and what
-/// the last said is then judged as it is.
+/// Sweeps a new target each time until the generator was not the limit, at most ten times. The last sweep is judged
+/// in any case.
 fn until_the_target_limits(run: impl Fn() -> Ran) -> Ran {
     let by_generator = |ran: &Ran| ran.json()["limit"] == "generator";
     let mut ran = run();
@@ -53,7 +51,7 @@ fn until_the_target_limits(run: impl Fn() -> Ran) -> Ran {
     ran
 }
 
-/// Answers each request by `script`, with the number of requests before it; INFO resets nothing.
+/// Answers each request by `script`, with the number of requests before it. INFO does not reset this number.
 fn target(script: impl Fn(u64, &mut Peer, Next, u16) -> bool + Send + Sync + 'static) -> FakeDaemon {
     let requests = AtomicU64::new(0);
     FakeDaemon::start(move |_, peer| {
@@ -69,7 +67,7 @@ fn target(script: impl Fn(u64, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
     })
 }
 
-/// Answers a request every ms and no faster, however long the others wait.
+/// Answers at most one request per ms, however long the others wait.
 fn slow_target() -> FakeDaemon {
     counted_slow_target().0
 }
@@ -98,12 +96,12 @@ fn await_requests(asked: &AtomicU64, count: u64) {
 }
 
 #[test]
-fn the_knee_of_a_slow_target_is_below_what_it_can_do() {
+fn the_knee_of_a_slow_target_is_below_its_capacity() {
     let ran = until_the_target_limits(|| sweep(&slow_target().name(), &[]));
     assert_eq!(ran.code, 0, "{ran:?}");
     let file = ran.json();
     assert_eq!((&file["kind"], &file["limit"]), (&"sweep".into(), &"latency".into()), "{ran:?}");
-    // At 1,150 requests/s the last of a confirmation's 1.2 s is late by more than the objective.
+    // At 1,150 requests/s the last request of a confirmation's 1.2 s is later than the objective.
     let knee = file["knee"].as_f64().expect("a knee");
     assert!((100.0..=1_150.0).contains(&knee), "{ran:?}");
     assert!(file["missed"].as_f64() > Some(knee) && file["confirmed"] == true, "{ran:?}");
@@ -139,7 +137,7 @@ fn an_objective_that_does_not_hold_at_first_is_a_failure() {
 }
 
 #[test]
-fn refusals_for_want_of_ids_are_the_layouts_limit() {
+fn refusals_for_lack_of_ids_are_reported_as_the_layouts_limit() {
     let scarce = || {
         let window = Mutex::new((Instant::now(), 0));
         target(move |number, peer, next, tag| {
@@ -162,8 +160,8 @@ fn refusals_for_want_of_ids_are_the_layouts_limit() {
 }
 
 #[test]
-fn an_id_that_comes_again_in_another_step_is_no_knee() {
-    // Each run begins with INFO, and each begins with the same IDs: distinct within it.
+fn an_id_repeated_in_another_step_is_a_failure() {
+    // Each run begins with INFO, and each hands out the same IDs. Within a run they are distinct.
     let next_id = AtomicU64::new(1);
     let repeats = FakeDaemon::start(move |_, peer| {
         while let Some((asked, tag)) = peer.read() {
@@ -190,7 +188,7 @@ fn an_id_that_comes_again_in_another_step_is_no_knee() {
 
 #[test]
 fn a_target_that_goes_away_is_a_failure() {
-    // One connection greets the sweep, and each run has two.
+    // The sweep greets on one connection, and each run has two.
     let leaves = FakeDaemon::start(move |connection, peer| {
         let mut next_id = 1_000_000 * connection as u64;
         while let Some((asked, tag)) = peer.read() {
@@ -206,7 +204,7 @@ fn a_target_that_goes_away_is_a_failure() {
 }
 
 #[test]
-fn an_interrupted_sweep_ends_with_what_there_is() {
+fn an_interrupted_sweep_reports_what_was_measured() {
     let (target, asked) = counted_slow_target();
     let address = target.name();
     let sweep = start(&[&QUICK[..], &["--address", &address, "--for", "2s"]].concat());
@@ -260,7 +258,7 @@ fn a_real_daemon_is_swept() {
 }
 
 #[test]
-fn wrong_use_is_one_line() {
+fn wrong_options_of_a_sweep_are_one_line() {
     for (options, reason) in [
         (&["--factor", "1"][..], "is not a factor"),
         (&["--factor", "inf"], "is not a factor"),

@@ -1,5 +1,4 @@
-//! A sweep whose generator has no cores left says so. It uses up the cores, so no other test runs at the
-//! same time.
+//! A sweep whose generator has no cores left reports that. It uses all cores, so this binary has no other test.
 
 mod support;
 
@@ -10,7 +9,7 @@ use support::loadtest;
 use support::scripted::fake_daemon::{FakeDaemon, INFO};
 use support::scripted::target;
 
-/// Answers with a list of single IDs: the generator, which checks each, has more work than the target.
+/// Answers with a list of single IDs, so that the generator, which checks each, has more work than the target.
 fn costly_to_check() -> FakeDaemon {
     let next_id = AtomicU64::new(1);
     target(INFO, move |_, _, peer, next, tag| {
@@ -21,7 +20,7 @@ fn costly_to_check() -> FakeDaemon {
 }
 
 #[test]
-fn a_generator_without_room_is_the_limit_and_not_the_latency() {
+fn a_starved_generator_is_named_as_the_limit() {
     let target = costly_to_check();
     let address = target.name();
     let search = [
@@ -42,9 +41,9 @@ fn a_generator_without_room_is_the_limit_and_not_the_latency() {
     let ran = loadtest(&[&search[..], &load].concat());
     let file = ran.json();
     assert_eq!(file["limit"], "generator", "{ran:?}");
-    // Where it found a knee, that is a lower bound.
+    // A knee that it finds is a lower bound.
     assert!(file["knee"].is_null() || file["at_least"] == true, "{ran:?}");
-    // No step calls it the latency's where the generator had most of the cores, and they were full.
+    // No step is blamed on the latency while the generator used most of the cores, and they were busy.
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     for step in file["steps"].as_array().expect("steps") {
         let share = |name: &str| step[name].as_f64().unwrap_or_default();

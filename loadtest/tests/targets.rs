@@ -1,4 +1,4 @@
-//! Several targets in one run: their IDs differ, and one may go away.
+//! Several targets in one run: their IDs differ, and one may leave.
 
 mod support;
 
@@ -16,7 +16,7 @@ const OTHER_LAYOUT: &str = r#"{"protocol":1,"max_count":1000,"sources":[
 /// The distance from an ID of worker 3 to that of worker 4.
 const NEXT_WORKER: u64 = 1 << 12;
 
-/// Hands out IDs of worker 4, and goes away after this many requests.
+/// Hands out IDs of worker 4, and closes after this many requests.
 fn worker_4(requests: u64) -> FakeDaemon {
     let served = AtomicU64::new(0);
     target(WORKER_4, move |_, ids, peer, next, tag| {
@@ -74,7 +74,7 @@ fn an_id_twice_is_found_on_each_target() {
 }
 
 #[test]
-fn a_target_may_go_away_if_the_others_carry_its_load() {
+fn a_target_may_leave_if_the_others_carry_its_load() {
     let ran = until_judged(|| load([&sound_target(), &worker_4(400)], &["--may-lose=1"]));
     assert_eq!(ran.code, 0, "{ran:?}");
     let run = ran.json();
@@ -87,7 +87,7 @@ fn a_target_may_go_away_if_the_others_carry_its_load() {
 }
 
 #[test]
-fn no_more_targets_go_away_than_may() {
+fn no_more_targets_may_leave_than_allowed() {
     let served = AtomicU64::new(0);
     let leaves = target(INFO, move |_, ids, peer, next, tag| {
         served.fetch_add(1, Ordering::SeqCst) < 700 && peer.send_run(tag, ids.take(next.count), next.count)

@@ -1,11 +1,11 @@
-//! Ticket counters: order, uniqueness and gaps, and nothing about time.
+//! Ticket counters: their order, uniqueness and gaps. Time is not checked.
 
 mod support;
 
 use support::served::{Served, directory, prepare, serve};
 use support::{Ran, has_daemon, loadtest, until_judged};
 
-/// A counter of every second number, from `offset` on.
+/// Serves every second number from `offset` on.
 fn counter(offset: &str) -> Served {
     let config = format!(
         "listen = [\"127.0.0.1:0\"]\n[resp]\nlisten = [\"127.0.0.1:0\"]\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n\
@@ -48,7 +48,7 @@ fn tickets_are_checked_without_a_clock_and_their_gaps_are_counted() {
 }
 
 #[test]
-fn odd_and_even_tickets_are_one_load_and_the_same_ones_are_refused() {
+fn odd_and_even_counters_are_loaded_together_and_equal_ones_are_refused() {
     if !has_daemon() {
         return;
     }

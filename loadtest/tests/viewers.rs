@@ -1,4 +1,4 @@
-//! The files for HdrHistogram's viewers, opened by HdrHistogram's own reader.
+//! The files for HdrHistogram's viewers, read by HdrHistogram's own reader.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 use support::scripted::sound_target;
 use support::{loadtest, skip};
 
-/// Debian's libhdrhistogram-java.
+/// The jar of Debian's libhdrhistogram-java.
 const READER: &str = "/usr/share/java/hdrhistogram.jar";
 
 /// The rows of a percentile distribution: value, percentile, count.
@@ -23,7 +23,7 @@ fn rows(text: &str) -> Vec<[f64; 3]> {
 }
 
 #[test]
-fn the_reference_reader_makes_of_the_log_the_distribution_that_we_wrote() {
+fn the_reference_reader_of_the_log_finds_the_distribution_that_was_written() {
     if Command::new("java").arg("-version").output().is_err() || !Path::new(READER).is_file() {
         skip("java and libhdrhistogram-java are not installed");
         return;
@@ -42,7 +42,7 @@ fn the_reference_reader_makes_of_the_log_the_distribution_that_we_wrote() {
     let read = |path: &str| std::fs::read_to_string(path).expect("it is there");
     // One line of times and values for each interval.
     let intervals = read(&theirs).lines().filter(|line| line.contains("I:")).count();
-    // A fourth where an answer came late.
+    // There is a fourth interval if an answer came late.
     assert!((3..=4).contains(&intervals), "{}", read(&theirs));
 
     let (ours, theirs) = (read(&ours), read(&(theirs + ".hgrm")));
@@ -54,8 +54,8 @@ fn the_reference_reader_makes_of_the_log_the_distribution_that_we_wrote() {
     let (ours, theirs) = (rows(&ours), rows(&theirs));
     assert!(!ours.is_empty() && ours.len() == theirs.len(), "{ours:?}\n{theirs:?}");
     for (row, their) in theirs.iter().enumerate() {
-        // The two round the steps of a percentile differently: by one recorded value at most, which where
-        // there are few of them is as far away as the next row's.
+        // The two programs round the steps of a percentile differently, by at most one recorded value. Where values
+        // are few, that can be the next row's value.
         let our = ours[row];
         let (below, above) = (ours[row.saturating_sub(1)][0], ours[(row + 1).min(ours.len() - 1)][0]);
         let near = |at: usize, by: f64| (our[at] - their[at]).abs() <= their[at] * by + 0.002;

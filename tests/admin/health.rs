@@ -1,8 +1,8 @@
-//! Readiness, health and checks: what a probe and an operator see.
+//! Readiness, health and checks, as probes and operators see them.
 
 use super::*;
 
-/// The checks of /readyz that are at this level, as "NAME of SOURCE".
+/// Returns the checks of /readyz at this level, as "NAME of SOURCE".
 fn checks_at(daemon: &Daemon, level: &str) -> (u16, Vec<String>) {
     let answer = get(daemon, "/readyz");
     let json = answer.json();
@@ -23,7 +23,7 @@ fn await_failing(daemon: &Daemon, code: u16, names: &[&str]) {
 }
 
 #[test]
-fn it_is_ready_while_it_serves_and_says_why_it_is_not() {
+fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
     let setup = Setup::new();
     let state = setup.path("state");
     let disk = FailingDisk::new(&state, setup.path("disk"));
@@ -39,7 +39,7 @@ fn it_is_ready_while_it_serves_and_says_why_it_is_not() {
     });
     wire.next(Ask::of(1));
     await_failing(&daemon, 503, &["ceiling of default"]);
-    // What was not used just below the ceiling may be had for the length of the burst window yet.
+    // IDs below the ceiling that were not used remain available for the length of the burst window.
     poll("a refusal", || {
         let reply = wire.call(&Ask::of(1).wait_ms(100).bytes());
         matches!(reply, Reply::Error { code: wire::NO_CEILING, .. }).then_some(())
@@ -75,12 +75,12 @@ fn it_is_ready_while_it_serves_and_says_why_it_is_not() {
 }
 
 #[test]
-fn health_is_that_every_thread_makes_progress() {
+fn healthz_fails_while_a_thread_makes_no_progress() {
     let daemon = with_admin("");
     poll("every thread makes progress", || (get(&daemon, "/healthz").body == "ok\n").then_some(()));
     for thread in ["shard-0", "keeper"] {
         let (frozen, codes) = FrozenThread::once(daemon.id(), thread, || {
-            // Several may ask at once.
+            // Several probes may ask at once.
             let codes = thread::scope(|threads| {
                 let asked = [(); 3].map(|()| threads.spawn(|| get(&daemon, "/healthz").code));
                 asked.map(|asked| asked.join().expect("an answer"))
@@ -113,7 +113,7 @@ fn await_log(daemon: &Daemon, text: &str) {
     poll(text, || daemon.log().contains(text).then_some(()));
 }
 
-/// Requests of which most are refused at once: none waits, so only the counts of refusals show them.
+/// Sends requests of which most are refused at once. None waits, so only the counts of refusals show them.
 #[test]
 fn a_daemon_that_refuses_shows_it_within_seconds_and_stays_ready() {
     let daemon = with_admin(TWO_SOURCES);
@@ -147,7 +147,7 @@ fn a_daemon_that_refuses_shows_it_within_seconds_and_stays_ready() {
 }
 
 #[test]
-fn all_connections_in_use_show_and_leave_the_daemon_ready() {
+fn a_full_connection_limit_is_a_warning_and_the_daemon_stays_ready() {
     let daemon = with_admin("limits.max_connections = 4");
     let mut kept: Vec<Wire> = (0..4).map(|_| daemon.connect()).collect();
     kept.iter_mut().for_each(Wire::assert_open);
@@ -158,12 +158,12 @@ fn all_connections_in_use_show_and_leave_the_daemon_ready() {
     await_log(&daemon, "check connections is ok again");
 }
 
-/// A disk that hangs while no request comes.
+/// The disk hangs while no request comes.
 #[test]
-fn storage_that_hangs_warns_while_ids_last_and_fails_afterwards_though_nobody_asks() {
+fn hanging_storage_is_a_warning_while_ids_last_then_a_failure_even_without_requests() {
     let setup = Setup::new();
     let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
-    // A horizon that leaves the warning some seconds.
+    // A horizon that is long enough to show the warning for some seconds.
     let layout = "time:31,worker:10,sequence:20;tick=4s;epoch=2025-01-01T00:00:00Z";
     let setup = disk.under(setup).option("--layout", layout).config("max_ahead = \"2m\"");
     let daemon = setup.admin().start();
@@ -182,7 +182,7 @@ fn storage_that_hangs_warns_while_ids_last_and_fails_afterwards_though_nobody_as
 }
 
 #[test]
-fn it_says_that_it_stops_until_it_has() {
+fn readyz_reports_the_stop_until_the_daemon_has_ended() {
     let mut daemon = with_admin(&format!("limits.drain_timeout = \"60s\"\n{TWO_SOURCES}"));
     let mut wire = daemon.connect();
     wire.next(Ask::of(16).source(1));

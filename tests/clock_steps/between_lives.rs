@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// After a clean stop the clock must reach the last ID. A kill leaves a ceiling that may be the horizon ahead, as without a
-/// step.
+/// After a clean stop the clock must reach the last ID. A kill leaves a ceiling that may be a horizon ahead, with
+/// or without a step.
 #[test]
 fn on_step_back_wait_also_waits_for_a_clock_set_back_between_two_lives() {
     for (clean, back_ms, most_ahead_ms) in [(true, 3_000, 0.0), (false, 5_000, 3_003.0)] {
@@ -26,8 +26,8 @@ fn on_step_back_wait_also_waits_for_a_clock_set_back_between_two_lives() {
     }
 }
 
-/// A crash leaves a ceiling that is ahead of a clock that never stepped. A start and a stop without a request change nothing
-/// about that.
+/// A crash leaves a ceiling ahead of a clock that never stepped. A start and a stop without a request do not change
+/// that.
 #[test]
 fn on_step_back_wait_answers_at_once_after_a_crash_and_a_stop_in_which_nothing_was_used() {
     let machine = Machine::new();
@@ -41,8 +41,8 @@ fn on_step_back_wait_answers_at_once_after_a_crash_and_a_stop_in_which_nothing_w
     assert!(start().connect().next(Ask::of(1)).ids()[0] > first);
 }
 
-/// One daemon after another on one machine, to which something happens between them. Gives what came of the first one, and
-/// the moments between which it ended and the second one began.
+/// Runs a daemon, then `between`, and starts another daemon on the same machine. Returns the replies of the first
+/// one, and the moments of its end and of the start.
 fn restart(
     machine: &Machine,
     toml: &str,
@@ -50,7 +50,7 @@ fn restart(
     clean: bool,
 ) -> (Daemon, Testimony, Step) {
     let (mut daemon, witness) = watch(machine, toml, &[MIXED, SPARSE]);
-    // A clean stop refuses what comes later, which is not the matter here.
+    // A clean stop refuses requests, so they end before it.
     let (testimony, ended) = if clean {
         let testimony = witness.stop();
         daemon.stop();
@@ -67,7 +67,7 @@ fn restart(
 }
 
 #[test]
-fn a_clock_set_back_between_two_lives_is_ridden_out_from_the_ceiling() {
+fn after_a_clock_set_back_between_two_lives_ids_catch_up_from_the_ceiling() {
     const HORIZON_MS: f64 = 3_000.0;
     for (clean, by_ms) in [(true, -1_500), (false, -1_500), (false, -6_000)] {
         let Some(machine) = Machine::with_clock() else { return };
@@ -85,7 +85,7 @@ fn a_clock_set_back_between_two_lives_is_ridden_out_from_the_ceiling() {
         second.assert_no_refusal();
         let base = Base {
             low_ms: tick(first),
-            // A ceiling is raised each second, from what the clock shows then.
+            // A ceiling is raised each second, from the clock's time then.
             high_ms: wall(0, gap.before) + if clean { 0.0 } else { HORIZON_MS + 1.0 },
             earliest: gap.before,
             latest: answered,
@@ -97,8 +97,9 @@ fn a_clock_set_back_between_two_lives_is_ridden_out_from_the_ceiling() {
     }
 }
 
-/// Between two lives the clock is set back by an hour, and comes back while the second one runs: it is believed at once, for
-/// so far time had come before. After a boot of the machine, too, whose own clock was slow until its time server set it right.
+/// Between two lives the clock is set back by an hour, and it returns while the second life runs. It is believed at
+/// once, because time had come that far before. The same holds after a boot whose clock was slow until its time
+/// server corrected it.
 fn an_hour_back_between_two_lives_is_waited_for(is_booted: bool) {
     let Some(machine) = Machine::with_clock() else { return };
     let between = |machine: &Machine| {
@@ -156,7 +157,7 @@ fn a_clock_set_forward_between_two_lives_is_held() {
         daemon.stop();
 
         second.assert_no_refusal();
-        // After a kill the ceiling is ahead of the old time, and IDs ride on from there.
+        // After a kill the ceiling is ahead of the old time, and IDs catch up from there.
         let ahead_ms = if clean { 0.0 } else { 3_000.0 };
         assert_ticks(
             "held",

@@ -1,4 +1,4 @@
-//! Evidence of a clock that steps: what a witness's IDs must show.
+//! Checks of a witness's IDs against a clock that steps.
 
 use super::*;
 
@@ -11,8 +11,8 @@ pub(crate) fn tick(id: u64) -> f64 {
     twitter_unix_ms(id) as f64
 }
 
-/// Checks of each reply with IDs that their ticks lie between `low` when they were asked for, less the burst window, and
-/// `high` when they came. Some there must be.
+/// Checks that each reply's ticks lie between `low` at its request, less the burst window, and `high` at its
+/// arrival. At least one reply must have IDs.
 #[track_caller]
 pub(crate) fn assert_ticks<'a>(
     what: &str,
@@ -39,13 +39,13 @@ pub(crate) fn assert_follows<'a>(what: &str, samples: impl Iterator<Item = &'a S
     assert_ticks(what, samples, |asked| wall(offset_ms, asked), |answered| wall(offset_ms, answered));
 }
 
-/// The bounds of the ID clock when the wall clock fell behind it: between the highest ID received before and the time that
-/// the clock showed until then.
+/// The bounds of the ID clock when the wall clock fell behind it. It was between the highest ID received earlier
+/// and the time that the clock had shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
     pub(crate) low_ms: f64,
     pub(crate) high_ms: f64,
-    /// Between these two moments the ride began.
+    /// The catch-up began between these two moments.
     pub(crate) earliest: Instant,
     pub(crate) latest: Instant,
 }
@@ -64,17 +64,17 @@ impl Base {
         }
     }
 
-    /// The least that the ID clock shows while it rides.
+    /// The lowest reading of the ID clock during the catch-up.
     pub(crate) fn low(&self, moment: Instant) -> f64 {
         self.low_ms + ms_between(self.latest, moment).max(0.0) / 2.0
     }
 
-    /// The most.
+    /// The highest reading.
     pub(crate) fn high(&self, moment: Instant) -> f64 {
         self.high_ms + ms_between(self.earliest, moment) / 2.0
     }
 
-    /// Checks that IDs ride at half speed until a clock with this offset has caught up.
+    /// Checks that IDs catch up at half speed to a clock with this offset.
     #[track_caller]
     pub(crate) fn assert_catches_up<'a>(
         &self,
@@ -90,8 +90,8 @@ impl Base {
         );
     }
 
-    /// Returns whether a refusal is one that a clock with this offset gives because IDs would be further ahead than `max_ahead`,
-    /// with a time to wait that is enough and not more.
+    /// Returns whether a refusal is right for a clock with this offset: IDs would be further ahead than
+    /// `max_ahead`, and the time to wait is neither too short nor too long.
     pub(crate) fn allows(
         &self,
         sample: &Sample,
@@ -116,6 +116,6 @@ pub(crate) fn await_caught_up(witness: &Witness, clock: &FakeClock, since: Insta
     witness.await_each("the clock to catch up", since, |sample| {
         sample.ids().is_some_and(|(_, last)| tick(last) <= wall(offset_ms, sample.asked))
     });
-    // IDs lag behind the ID clock, which may itself be ahead yet by as much.
+    // IDs lag behind the ID clock by up to the burst window, and it may itself be ahead by as much.
     witness.await_time(Duration::from_millis(50));
 }

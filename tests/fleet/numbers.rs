@@ -1,4 +1,4 @@
-//! Worker numbers that change under one state: what it keeps of those that it had.
+//! Worker numbers that change under one state, and the records that the state keeps.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::support::wire::Run;
 use super::support::{Daemon, Setup};
 use super::{LONG, draw, init, toml, worker_of};
 
-/// The configuration of a daemon that can be lent this number alone.
+/// Returns the configuration of a daemon that may be lent this number alone.
 fn lent(at: &dyn Coordinator, number: u64) -> String {
     format!("worker_ids = {number}\n{}", toml(at, None, LONG))
 }
@@ -30,7 +30,7 @@ fn one(number: u64) -> Vec<(String, bool)> {
     vec![(number.to_string(), true)]
 }
 
-/// Draws, and checks that the IDs are of this number and above those before.
+/// Draws IDs, and checks that they have this number and lie above earlier ones.
 #[track_caller]
 fn draw_above(daemon: &Daemon, number: u64, runs: &mut Vec<Run>) {
     let drawn = draw(daemon);
@@ -62,14 +62,14 @@ fn a_state_keeps_one_record_however_often_its_number_changes() {
             }
             assert_eq!(shown(&machine), one(number));
         }
-        // A number that it had, let go cleanly.
+        // A number that it had and released.
         draw_above(&machine.start(&lent(at, 12)), 12, &mut runs);
         assert_distinct(runs);
     });
 }
 
 #[test]
-fn a_number_comes_back_though_another_daemon_of_the_machine_had_it_meanwhile() {
+fn a_number_comes_back_after_another_daemon_of_the_machine_had_it() {
     each(|at| {
         init(&lent(at, 0));
         let machine = Machine::new();
@@ -108,7 +108,7 @@ fn a_number_that_was_exported_is_lent_again_and_its_export_comes_back() {
         draw_above(&daemon, 5, &mut runs);
         daemon.stop();
         assert_eq!(machine.run(&["state", "export", "--output", &export]).0, Some(0));
-        // Another daemon of the machine has it, and is not refused either.
+        // Another daemon of the machine gets it, and is not refused either.
         let daemon = beside(&machine, &lent(at, 5)).start();
         runs.extend(draw(&daemon));
         assert_eq!(machine.run(&["state", "export"]).0, Some(0), "again");
@@ -159,7 +159,7 @@ fn after_a_kill_another_number_starts_at_the_clock() {
             draw_above(&daemon, number, &mut runs);
             let ahead_ms =
                 twitter_unix_ms(runs.iter().map(Run::last).max().expect("runs")) as i64 - unix_ms() as i64;
-            // Its ceiling is up to three seconds ahead.
+            // The ceiling is up to three seconds ahead.
             assert!(ahead_ms < 500, "{number} is {ahead_ms} ms ahead");
             daemon.kill();
         }
@@ -169,7 +169,7 @@ fn after_a_kill_another_number_starts_at_the_clock() {
 
 /// Each start has another number. `SNOWBANK_LENT_STARTS=1000` prints the figures of docs/fleet.md.
 #[test]
-fn many_numbers_leave_what_ten_leave() {
+fn many_numbers_leave_no_more_records_than_ten() {
     let starts: usize =
         std::env::var("SNOWBANK_LENT_STARTS").map_or(30, |text| text.parse().expect("a number"));
     let Some(etcd) = Etcd::start() else { return };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::support::wire::CLOCK_BEHIND;
 
-/// As after a failover of the network: the daemon's connection is open, and nothing passes on it.
+/// The daemon's connection stays open, and nothing passes on it, as after a failover of the network.
 #[test]
 fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
     each(|at| {
@@ -30,7 +30,7 @@ fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
 /// Requests that may wait for less than an answer get their IDs through several raises of the ceiling.
 #[test]
 fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
-    /// Half of it is longer than two answers one after the other.
+    /// Half of this horizon is longer than two answers in a row.
     const HORIZON: &str = "20s";
     each(|at| {
         let proxy = at.proxy();
@@ -57,7 +57,8 @@ fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
     });
 }
 
-/// Returns what a daemon hands out until it and the coordinator are killed. Nothing is left that shows its state as the newest.
+/// Returns the IDs of a daemon until it and the coordinator are killed. Nothing then proves that its state is the
+/// newest.
 fn killed_with(at: &mut dyn Coordinator, machine: &Machine, toml: &str) -> Vec<Run> {
     let mut daemon = machine.start(toml);
     let runs = draw(&daemon);
@@ -67,7 +68,7 @@ fn killed_with(at: &mut dyn Coordinator, machine: &Machine, toml: &str) -> Vec<R
     runs
 }
 
-/// Returns the first IDs that a daemon hands out, as soon as it does.
+/// Returns the first IDs that a daemon hands out, as early as possible.
 fn first_ids(daemon: &Daemon) -> Vec<Run> {
     let mut wire = daemon.connect();
     poll("IDs", || match wire.next(Ask::of(100).wait_ms(100)) {
@@ -76,7 +77,7 @@ fn first_ids(daemon: &Daemon) -> Vec<Run> {
     })
 }
 
-/// The locks are lost, as by a boot of the machine. So nothing shows that the state is the newest.
+/// The locks are lost, as at a boot of the machine. So nothing proves that the state is the newest.
 #[test]
 fn a_restart_without_proof_listens_and_waits_for_the_coordinator() {
     each(|at| {
@@ -103,7 +104,7 @@ fn a_restart_without_proof_listens_and_waits_for_the_coordinator() {
     });
 }
 
-/// The ceiling of the number is minutes ahead, and another number is free at once.
+/// The number's ceiling is minutes ahead, and another number is free.
 #[test]
 fn a_lent_number_that_is_not_free_gives_way_to_another() {
     each(|at| {
@@ -123,7 +124,7 @@ fn a_lent_number_that_is_not_free_gives_way_to_another() {
     });
 }
 
-/// The number was taken by another state while the daemon could not know.
+/// Another state took the number while the daemon could not know.
 #[test]
 fn a_daemon_that_waited_for_a_number_of_another_ends() {
     each(|at| {
@@ -147,7 +148,7 @@ fn a_daemon_that_waited_for_a_number_of_another_ends() {
     });
 }
 
-/// Ten minutes apart. A ceiling is an instant of the clock that it was written by.
+/// The clocks are ten minutes apart. A ceiling is an instant of the clock of its writer.
 #[test]
 fn clocks_minutes_apart_repeat_nothing() {
     const FIVE_MINUTES_MS: i64 = 300_000;
@@ -170,7 +171,7 @@ fn clocks_minutes_apart_repeat_nothing() {
         daemon.kill();
         lent_one.stop();
         slow.setup(&given).end().assert_refusal_for_now(&["holds worker number 5", "free from"]);
-        // Where the clocks agree, it is free seconds later.
+        // Between equal clocks, it is free seconds later.
         let taker = poll("a free number", || also_fast.setup(&given).try_start().ok());
         runs.extend(draw(&taker));
         taker.stop();

@@ -1,9 +1,9 @@
-//! Redis alone: failovers that lose writes, sentinels, and replicas that lag.
+//! Redis only: failovers that lose writes, sentinels, and replicas that lag.
 
 use super::*;
 use crate::support::coordinators::{Proxy, Redis, Watched};
 
-/// 16 IDs a second, so that daemons that share seconds share IDs.
+/// 16 IDs a second, so that daemons that hand out IDs of the same second must repeat some.
 const LAYOUT: &str = "layout = \"time:33,worker:4,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z\"\n\
                       sequence_start = \"zero\"\nworker_ids = 5\nmax_ahead = \"4s\"\n";
 
@@ -11,17 +11,17 @@ fn redis_toml(endpoints: &[String]) -> String {
     format!("{LAYOUT}[fleet]\ncoordinator = \"redis\"\nendpoints = {endpoints:?}\nhorizon = \"16s\"\n")
 }
 
-/// Makes one Redis the replica of another, and waits until it has its data.
+/// Makes one Redis the replica of another, and waits until it has the data.
 fn follow(replica: &Redis, master: &Redis) {
     replica.ask(&["REPLICAOF", "127.0.0.1", &master.address().port().to_string()]);
-    // The master counts it once it has sent an acknowledgement.
+    // The master counts the replica after it has sent an acknowledgement.
     poll("the replica follows", || {
         master.ask(&["INFO", "replication"]).contains("state=online").then_some(())
     });
 }
 
-/// The master acknowledges a raise that no replica gets. The replica becomes master, and another daemon takes the number,
-/// while the first one goes on for as long as its ceiling allows.
+/// The master acknowledges a raise that no replica gets. The replica becomes master and another daemon takes the
+/// number. The first daemon continues up to its ceiling.
 #[test]
 fn a_failover_that_loses_the_last_raise_repeats_nothing() {
     let (Some(first), Some(second)) = (Redis::start(), Redis::start()) else { return };
@@ -43,7 +43,7 @@ fn a_failover_that_loses_the_last_raise_repeats_nothing() {
     assert_eq!(code, Some(0), "{text}");
     let other = Machine::new();
     let taker = other.start(&at_second);
-    // Every ID of each second that either may hand out.
+    // All IDs of each second that either daemon may hand out.
     let mut wires = [daemon.connect(), taker.connect()];
     poll("the first daemon meets its ceiling, and the other one has IDs", || {
         let mut is_over = true;
@@ -70,7 +70,7 @@ fn a_daemon_follows_its_sentinel_to_the_next_master() {
     let machine = Machine::new();
     let daemon = machine.setup(&toml).admin().start();
     let mut runs = daemon.connect().next(Ask::of(4).wait_ms(9_000)).runs();
-    // A write waits for one replica alone. The other may be promoted, and a daemon whose key is gone there ends.
+    // A write waits for one replica only. The other may be promoted, and a daemon whose key is missing there ends.
     poll("each replica has the key", || {
         let value = watched.master.get(KEY);
         watched.replicas.iter().all(|replica| replica.get(KEY) == value).then_some(())
@@ -99,7 +99,7 @@ fn a_write_that_no_replica_takes_over_does_not_count() {
     daemon.assert_logs("no replica of Redis has the write yet");
     assert!(draw_until(&daemon, NO_CEILING).is_empty());
     replica.signal(Signal::CONT);
-    // It starts a whole raise above the write that nobody acknowledged.
+    // It starts a whole raise above the write that was not acknowledged.
     poll("an ID", || matches!(daemon.connect().next(Ask::of(1)), Reply::Runs(..)).then_some(()));
     let replicas = redis_toml(&[replica.url()]);
     Machine::new()

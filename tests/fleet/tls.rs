@@ -1,4 +1,4 @@
-//! Coordinators over TLS, which ask for a certificate.
+//! Coordinators over TLS that require a certificate.
 
 use super::*;
 use crate::secure::Authority;
@@ -17,7 +17,7 @@ fn coordinators_are_reached_over_tls() {
         let full = format!("{ca}certificate = {:?}\nkey = {:?}\n", client.certificate, client.key);
         poll("it serves", || {
             let (code, text) = fleet(&full, &["init"]);
-            // Shown if it fails.
+            // This is shown if the test fails.
             println!("{text}");
             (code == Some(0)).then_some(())
         });

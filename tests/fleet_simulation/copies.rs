@@ -10,11 +10,11 @@ use crate::machine::Machine;
 use crate::server::Link;
 use crate::world::World;
 
-/// A memory snapshot with the disk.
+/// A saved memory, with the disk.
 #[derive(Clone)]
 pub(crate) struct Saved {
     pub(crate) machine: Machine,
-    /// `None`: it starts after the restore.
+    /// `None` if it starts after the restore.
     pub(crate) process: Option<Process>,
 }
 
@@ -37,14 +37,14 @@ impl World {
         let process = Process { member, worker, cursor, fleet, generation };
         // Or the process was killed just before.
         let process = Some(process).filter(|_| self.rng.bool());
-        // The copies' kernels count alike.
+        // The copies' kernels count their boot clocks alike.
         self.boots += 1;
         let saved = Machine { boot: self.boots, ..self.machines[machine].clone() };
         self.saved = Some(Saved { machine: saved, process });
         self.boot(machine);
     }
 
-    /// Resumes a saved machine, once more: a new machine with the same disk, whose kernel reports it.
+    /// Resumes a saved machine once more, as a new machine with the same disk. Its kernel reports the restore.
     pub(crate) fn resume(&mut self) {
         let Some(Saved { machine, process }) = self.saved.clone() else { return };
         self.machines.push(machine);
@@ -55,7 +55,7 @@ impl World {
         self.daemons.push(daemon);
     }
 
-    /// Copies a machine's state directory. A copy of its two files is not made at one instant.
+    /// Copies a machine's state directory. Its two files are not copied at the same instant.
     pub(crate) fn copy(&mut self, machine: usize) {
         let disk = self.machines[machine].disk.clone();
         match &mut self.copied {
@@ -66,8 +66,8 @@ impl World {
         }
     }
 
-    /// Starts to use the copy: on a machine in place of the state there, in a container beside the one that was copied, which
-    /// has locks of its own, or on a new machine.
+    /// Starts a daemon on the copy: on a machine in place of its own state, in a container with its own locks
+    /// beside the original, or on a new machine.
     pub(crate) fn put_back(&mut self, machine: usize) {
         let Some((of, disk)) = self.copied.clone() else { return };
         let is_used = self.daemons.iter().any(|daemon| daemon.machine == machine);

@@ -24,7 +24,7 @@ pub(crate) struct Daemon {
     pub(crate) worker: u64,
     /// The coordinator's ceiling that was acknowledged last.
     pub(crate) fleet: Position,
-    /// Its write to the coordinator that has not begun.
+    /// Its write to the coordinator that has not started.
     pub(crate) pending: Option<Write>,
 }
 
@@ -57,7 +57,7 @@ impl World {
         };
         self.machines[machine].disk.notes = member.notes().clone();
         let Some(taken) = taken.filter(|_| self.rng.u8(..8) > 0) else {
-            // It has none, or is killed before it has stored where it starts.
+            // It gets no number, or is killed before it has stored its start.
             return;
         };
         let worker = taken.worker_ids.highest();
@@ -73,7 +73,7 @@ impl World {
         self.daemons.push(daemon);
     }
 
-    /// Makes a process whose first local ceiling is durable. Its grant was taken away this many times before.
+    /// Makes a process whose first local ceiling is durable, and whose grant was taken away this many times.
     pub(crate) fn daemon(
         &mut self,
         machine: usize,
@@ -119,7 +119,7 @@ impl World {
         daemon.wall.believe(self.reading(daemon.machine))
     }
 
-    /// Looks once, as the keeper's thread does. Writes to the coordinator may take their time.
+    /// Looks once, as the keeper's thread does. Writes to the coordinator may take a while.
     pub(crate) fn keep(&mut self, at: usize) {
         let reading = self.reading(self.daemons[at].machine);
         let now = self.now(&self.daemons[at]);

@@ -1,6 +1,6 @@
-//! The failovers of a coordinator that may lose its last writes, as far as Snowbank promises that they repeat nothing: a
-//! replica may lack raises of less than a horizon, or the last raise whatever it was, but no whole claim of a number that
-//! was used (docs/fleet.md, "What Redis does not cover").
+//! Failovers of a coordinator that may lose its last writes, within the limits of Snowbank's promise
+//! (docs/fleet.md, "What Redis does not cover"). A replica may lack raises of less than a horizon, or the last
+//! raise of any size. It never lacks a whole claim of a number that was used.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,10 +10,10 @@ use snowbank_client::layout::UnixMicros;
 use crate::server::Keys;
 use crate::{HORIZON, numbering};
 
-/// The most writes that a replica lacks.
+/// The most writes that a replica may lack.
 const WRITES_MAX: usize = 8;
 
-/// The keys before each of the last writes, and what their holders may have used.
+/// The keys before each of the last writes, and the positions that their holders may have used.
 #[derive(Default)]
 pub(crate) struct History {
     before: VecDeque<Keys>,
@@ -23,9 +23,10 @@ pub(crate) struct History {
 /// The use of one key's number.
 #[derive(Default)]
 struct Used {
-    /// The highest bound below which IDs may have been handed out: a bound is granted once the next one is acknowledged.
+    /// The highest bound below which IDs may have been handed out. A bound is granted once the next one is
+    /// acknowledged.
     granted: u64,
-    /// The holder and the bound that were acknowledged last.
+    /// The holder and the bound of the last acknowledged write.
     acknowledged: (String, u64),
 }
 
@@ -36,7 +37,7 @@ impl History {
             self.before.pop_front();
         }
         for swap in swaps {
-            // A holder that releases has sealed: it never hands out what is above.
+            // A holder that releases has sealed: it never hands out IDs above.
             if let Some(key) = NumberKey::parse(&swap.text).ok().filter(|key| key.released) {
                 let used = self.used.entry(swap.key.clone()).or_default();
                 used.granted = used.granted.min(key.id_bound);
@@ -57,14 +58,14 @@ impl History {
         }
     }
 
-    /// Goes back by up to this many writes, as far as nothing is lost that must not be. Returns the keys.
+    /// Goes back by up to this many writes, without losing one that must not be lost. Returns the keys.
     pub(crate) fn go_back(&mut self, writes: usize) -> Option<Keys> {
         let covered = self.before.iter().rev().take(writes).take_while(|keys| self.covers(keys)).count();
         let at = self.before.len() - covered;
         self.before.drain(at..).next()
     }
 
-    /// Returns whether all that was used is below the starts of those that take its numbers with these keys.
+    /// Returns whether all used positions lie below the starts of the next holders by these keys.
     fn covers(&self, keys: &Keys) -> bool {
         self.used.iter().all(|(key, used)| used.granted <= start_above(key, keys))
     }

@@ -1,4 +1,4 @@
-//! A machine: what its disk and its locks remember.
+//! A machine: its disk, and its locks.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use snowbank_client::layout::Position;
 use crate::numbering;
 use crate::server::Link;
 
-/// A machine: its disk outlasts its daemon, and its marks and the rest outlast it until a boot.
+/// A machine. Its disk outlasts its daemon; its marks last until a boot.
 #[derive(Clone, Default)]
 pub(crate) struct Machine {
     pub(crate) disk: Disk,
     /// The marks by worker ID.
     pub(crate) marks: BTreeMap<u64, Mark>,
-    /// Its boot, which is another one once it was restored from a snapshot.
+    /// Its boot, a new one after a restore from a snapshot.
     pub(crate) boot: u64,
     pub(crate) wall_offset_us: i64,
-    /// `None`: the coordinator picks its number.
+    /// `None` if the coordinator picks its number.
     pub(crate) given: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Machine {
         self.marks.insert(worker, mark);
     }
 
-    /// Stores a local ceiling. As the store, it never lowers one.
+    /// Stores a local ceiling. Like the store, it never lowers one.
     pub(crate) fn store(&mut self, worker: u64, id_bound: u64) {
         let stored = self.disk.ceilings.entry(worker).or_default();
         *stored = id_bound.max(*stored);
@@ -57,7 +57,7 @@ impl Machine {
         self.disk.ceilings.insert(worker, id_bound);
     }
 
-    /// Drops the records of numbers that it was lent before this one, once the coordinator holds their bounds.
+    /// Drops the records of numbers that it was lent earlier, once the coordinator holds their bounds.
     pub(crate) fn let_go(&mut self, worker: u64, member: &mut Member<Link>) {
         let earlier =
             self.disk.ceilings.iter().filter(|(number, _)| self.given.is_none() && **number != worker);
@@ -68,7 +68,7 @@ impl Machine {
         }
     }
 
-    /// Returns where a source starts by the marks, as a start does. `None`: the state is an older copy.
+    /// Returns where a source starts by the marks, as a start does. `None` if the state is an older copy.
     pub(crate) fn above_marks(&self, worker: u64, start: Position) -> Option<Position> {
         let Some(mark) = self.marks.get(&worker) else { return Some(start) };
         let end = numbering(worker).position_from(mark.id_bound);
@@ -76,7 +76,7 @@ impl Machine {
         (!is_older).then_some(start.max(end))
     }
 
-    /// Boots. `boot` is one that no machine had.
+    /// Boots. `boot` is an identity that no machine had.
     pub(crate) fn boot(&mut self, boot: u64) {
         self.boot = boot;
         self.marks.clear();

@@ -10,14 +10,14 @@ use crate::failover::History;
 /// The keys of a coordinator.
 pub(crate) type Keys = BTreeMap<String, Stored>;
 
-/// The coordinator whose promises this one keeps.
+/// The kind of coordinator to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Its reads are never old.
+    /// Reads are never old.
     Etcd,
-    /// Its reads may lag.
+    /// Reads may lag.
     ZooKeeper,
-    /// A failover loses its last writes, and a version is a hash of the text.
+    /// A failover loses the last writes, and a version is a hash of the text.
     Redis,
 }
 
@@ -30,10 +30,10 @@ pub(crate) struct Server {
     /// The keys that a failover brings back.
     pub(crate) history: History,
     pub(crate) revision: u64,
-    /// Writes that are on their way.
+    /// Writes under way.
     pub(crate) late: Vec<Vec<Swap>>,
     pub(crate) is_away: bool,
-    /// True if nothing is lost, late or old while it is not away.
+    /// True if nothing is lost, late or old, except while it is away.
     pub(crate) is_reliable: bool,
     pub(crate) rng: fastrand::Rng,
 }
@@ -87,7 +87,7 @@ impl Server {
         swapped
     }
 
-    /// Makes a replica the master. It may lack the last writes.
+    /// Makes a replica the master, which may lack the last writes.
     pub(crate) fn fail_over(&mut self) {
         if self.kind == Kind::Redis
             && let Some(keys) = self.history.go_back(self.rng.usize(1..=4))
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// Changes the leader: of the writes that are on their way, each is done or never done.
+    /// Changes the leader: each write under way is done or never done.
     pub(crate) fn change_leader(&mut self) {
         let mut late = std::mem::take(&mut self.late);
         self.rng.shuffle(&mut late);

@@ -1,4 +1,4 @@
-//! The world that the daemons live in, and its events.
+//! The world of the daemons, and its events.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ pub(crate) struct World {
     pub(crate) rng: fastrand::Rng,
     pub(crate) link: Link,
     pub(crate) true_us: i64,
-    /// The worker IDs that daemons use: those below this one.
+    /// The number of worker IDs that daemons use, from 0.
     pub(crate) numbers: u64,
     pub(crate) machines: Vec<Machine>,
     pub(crate) machines_max: usize,
@@ -31,12 +31,12 @@ pub(crate) struct World {
     pub(crate) copied: Option<(usize, Disk)>,
     pub(crate) boots: u64,
     pub(crate) handed_out: HashSet<u64>,
-    /// When a coordinator that lost its data may be prepared again.
+    /// The time from which a coordinator that lost its data may be prepared again.
     pub(crate) prepared_from_us: Option<i64>,
 }
 
 impl World {
-    /// A small fleet, where collisions are likeliest.
+    /// A small fleet, where collisions are most likely.
     pub(crate) fn new(seed: u64) -> World {
         World::of(seed, 4, 2)
     }
@@ -91,7 +91,8 @@ impl World {
         self.machines[machine].boot(self.boots);
     }
 
-    /// Draws one event. Those of the whole fleet are the rarer, and time the slower, the more machines there are.
+    /// Draws one event. The more machines there are, the rarer are events of the whole fleet, and the slower runs
+    /// time.
     pub(crate) fn step(&mut self) {
         let machines = self.machines.len();
         let machine = self.rng.usize(..machines);
@@ -112,7 +113,7 @@ impl World {
         }
     }
 
-    /// Lets an event of the whole fleet happen.
+    /// Makes an event of the whole fleet happen.
     fn happen(&mut self, event: u8, machine: usize) {
         match event {
             89..91 => self.true_us += self.rng.i64(0..40) * SECOND,

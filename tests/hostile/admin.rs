@@ -1,4 +1,4 @@
-//! Connections to the admin listener that ask for nothing: probes and scrapes are answered.
+//! Connections to the admin listener that send no request: probes and scrapes are still answered.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use crate::support::{DEADLINE, Setup, poll};
 
-/// Far more than may be open, which say nothing or half a request, and come again when they are closed.
+/// Far more connections than may be open. They send nothing or half a request, and reconnect when closed.
 #[test]
 fn silent_connections_keep_no_probe_waiting() {
     let daemon = Setup::new().admin().start();
     let admin = daemon.addresses[1].tcp();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        /// Ends the other threads also when this one panics.
+        /// Ends the other threads, also if this one panics.
         struct Stop<'a>(&'a AtomicBool);
         impl Drop for Stop<'_> {
             fn drop(&mut self) {
@@ -27,14 +27,14 @@ fn silent_connections_keep_no_probe_waiting() {
             let stopped = stop.0;
             scope.spawn(move || hold_silent(admin, 150, part, stopped));
         }
-        // One that has its answer and asks no more is silent too.
+        // A connection that has its answer and sends no more is silent, too.
         let mut idle = TcpStream::connect(admin).expect("a connection");
         idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it leaves");
         poll("the log's line of one that gave way", || {
             daemon.log().contains("asked the admin listener for nothing").then_some(())
         });
         for _ in 0..50 {
-            // A probe that this machine stops between its connect and its head may give way itself.
+            // A probe that this machine delays between connecting and sending may be closed itself.
             poll("the answer to a probe", || is_answered(admin).then_some(()));
         }
     });
@@ -48,7 +48,7 @@ fn is_answered(admin: SocketAddr) -> bool {
     stream.read(&mut [0; 16]).is_ok_and(|size| size > 0)
 }
 
-/// Keeps this many connections open that have sent only `part`. Opens them again when they are closed.
+/// Keeps this many connections open that have sent only `part`. Reopens those that are closed.
 fn hold_silent(to: SocketAddr, count: usize, part: &[u8], stop: &AtomicBool) {
     let mut held: Vec<TcpStream> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
@@ -57,7 +57,7 @@ fn hold_silent(to: SocketAddr, count: usize, part: &[u8], stop: &AtomicBool) {
             matches!(stream.read(&mut [0; 64]), Err(error) if error.kind() == ErrorKind::WouldBlock)
         });
         while held.len() < count && !stop.load(Ordering::Relaxed) {
-            // Fails when the listener's queue is full.
+            // The connect fails while the listener's queue is full.
             let Ok(mut stream) = TcpStream::connect_timeout(&to, Duration::from_millis(100)) else { break };
             let _ = stream.write_all(part);
             stream.set_nonblocking(true).expect("it can be set");

@@ -10,7 +10,7 @@ fn flood(daemon: &Daemon, connections: usize, requests: &[u8], stop: &AtomicBool
             let mut writer = wire.writer();
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) && writer.try_send(requests).is_ok() {}
-                // What is under way would take long to be answered.
+                // Requests under way would take long to answer.
                 let _ = writer.tcp().shutdown(Shutdown::Both);
             });
             scope.spawn(move || while let Ok(Some(_)) = wire.try_reply() {});
@@ -18,7 +18,7 @@ fn flood(daemon: &Daemon, connections: usize, requests: &[u8], stop: &AtomicBool
     });
 }
 
-/// Asks for single IDs a thousand times a second. Each request has its ID within its wait.
+/// Requests single IDs a thousand times a second. Each request must get its ID within its wait.
 fn ask_beside_a_flood(what: &str, requests: &[u8]) {
     let daemon = Setup::configured("shards = 1").start();
     let stop = AtomicBool::new(false);

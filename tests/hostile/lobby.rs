@@ -1,4 +1,5 @@
-//! Connections that send no token, guess tokens, or never finish their TLS handshake: clients find a place and are served.
+//! Connections that send no token, guess tokens, or never finish their TLS handshake. Clients with a token still
+//! find a place.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use crate::support::{Ask, Daemon, Reply, Setup, Wire, poll};
 
 const TOKEN: &[u8] = b"a-token-of-the-file";
 
-/// A daemon that asks for tokens and allows this many connections.
+/// A daemon that requires tokens and allows this many connections.
 fn with_tokens(max_connections: usize, more: &str) -> Setup {
     let setup = Setup::new();
     std::fs::write(setup.path("tokens"), TOKEN).expect("the tokens are written");
@@ -47,7 +48,7 @@ fn silent_connections_give_way_to_clients_with_a_token() {
     let mut first = client(&daemon);
     let silent: Vec<TcpStream> =
         (0..300).map(|_| TcpStream::connect(tcp_of(&daemon)).expect("the daemon listens")).collect();
-    // Clients come one after the other, while silent ones hold all the places that they may have.
+    // Clients come one after the other, while silent connections hold all places that they may have.
     let mut clients: Vec<Wire> = (0..30).map(|_| client(&daemon)).collect();
     for wire in clients.iter_mut().chain([&mut first]) {
         assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
@@ -60,13 +61,13 @@ fn silent_connections_give_way_to_clients_with_a_token() {
 }
 
 #[test]
-fn where_all_places_are_in_use_the_silent_one_gives_way() {
+fn if_all_places_are_in_use_the_silent_connection_is_closed() {
     let daemon = with_tokens(4, "").start();
     let mut clients: Vec<Wire> = (0..3).map(|_| client(&daemon)).collect();
     let mut silent = daemon.connect();
     clients.push(client(&daemon));
     silent.assert_closed();
-    // Now all are clients, and none gives way.
+    // Now all connections are clients with a token, and none is closed.
     daemon.connect().reply().assert_error(0, wire::TOO_BUSY);
     clients.iter_mut().for_each(Wire::assert_open);
 }
@@ -76,7 +77,7 @@ fn ping_does_not_extend_the_time_to_send_a_token() {
     let daemon = with_tokens(100, "").admin().start();
     let mut served = client(&daemon);
     let mut wire = daemon.connect();
-    // A connection that was kept by its PINGs would run into the deadline of the test.
+    // If its PINGs kept a connection open, the test would reach its deadline.
     poll("the end of a connection that only sends PING", || {
         wire.try_send(&wire::ping(1, b"")).is_err().then_some(()).or_else(|| match wire.try_reply() {
             Ok(Some(Reply::Pong(..))) => None,
@@ -88,9 +89,9 @@ fn ping_does_not_extend_the_time_to_send_a_token() {
     served.assert_open();
 }
 
-/// PING is all that a client without a token may send.
+/// A client without a token may send nothing but PING.
 #[test]
-fn before_a_token_almost_nothing_is_queued() {
+fn before_a_token_at_most_a_few_replies_are_queued() {
     const GUESTS: usize = 50;
     let daemon = with_tokens(100, "").admin().start();
     let pings = wire::ping(1, &[7; 64]).repeat(1_000);
@@ -111,14 +112,14 @@ fn before_a_token_almost_nothing_is_queued() {
         highest = highest.max(sample(&scrape(&daemon), "snowbank_queued_bytes"));
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Less than four KiB of a connection is not counted.
+    // The first four KiB of a connection are not counted.
     assert_eq!(highest, 0.0, "bytes queued");
     // More than the kernel takes of their replies. A busy machine may not come to all of them in their five seconds.
     assert!(written.iter().filter(|&&size| size > 100_000).count() >= GUESTS / 2, "{written:?}");
 }
 
 #[test]
-fn who_asks_for_nothing_over_http_is_counted_too() {
+fn silent_http_connections_are_counted_too() {
     let daemon = with_tokens(100, "").admin().door("http").start();
     let _silent = TcpStream::connect(daemon.addresses[1].tcp()).expect("the door is open");
     poll("the end of a connection without a token", || {
@@ -143,7 +144,7 @@ fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
     for guess in guesses {
         let mut wire = Wire::over_tcp(guess).expect("it is open");
         wire.reply().assert_error(1, UNAUTHORIZED);
-        // A slow machine makes it longer, nothing makes it shorter.
+        // A slow machine makes this longer, and nothing makes it shorter.
         assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
         wire.assert_closed();
     }
@@ -157,7 +158,7 @@ fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
 }
 
 #[test]
-fn connections_that_never_shake_hands_give_way_to_clients_over_tls() {
+fn connections_without_a_tls_handshake_are_closed_for_clients() {
     let setup = Setup::new().option("--listen", "tls:127.0.0.1:0").listeners(2);
     let authority = Authority::new(&setup.path("").canonicalize().expect("it is there"), "authority");
     let toml = format!("[limits]\nmax_connections = 100\n{}", tls_section(&authority.issue_local("ids"), ""));

@@ -1,4 +1,5 @@
-//! Clients by the hundred that ask for much and read nothing: memory stays within its budget, goes back, and others are served.
+//! Hundreds of clients that request much and read nothing: memory stays within its budget and is released, and
+//! other clients are served.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -12,13 +13,13 @@ use crate::support::{Ask, Daemon, Reply, Setup, poll};
 
 const MIB: f64 = 1_048_576.0;
 
-/// The budget of the daemon, and how far connections may exceed it: each by a few requests and a small frame.
+/// The budget of the daemon, and the excess that connections may cause: each a few requests and a small frame.
 const BUDGET: f64 = 4.0 * MIB;
 const DEAF: usize = 300;
 const STEP: f64 = 32.0 * 1_024.0;
 
 #[test]
-fn clients_that_never_read_share_a_budget_which_goes_back_when_they_are_gone() {
+fn clients_that_never_read_share_a_budget_that_is_released_when_they_close() {
     let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 4194304\nstall_timeout = \"1h\"\n";
     let daemon = Setup::configured(limits).admin().start();
     let mut served = daemon.connect();
@@ -52,7 +53,7 @@ fn clients_that_never_read_share_a_budget_which_goes_back_when_they_are_gone() {
     let most_kib = daemon.resident_kib();
     drop(deaf);
     poll("an empty budget", || (queued() == 0.0).then_some(()));
-    // The allocator takes a moment, and a request to notice.
+    // The allocator needs a moment, and a request to release memory.
     let grown_kib = || daemon.resident_kib().saturating_sub(at_rest_kib);
     poll("memory that went back", || {
         served.assert_open();
@@ -86,7 +87,7 @@ fn clients_over_http_that_never_read_share_the_budget_too() {
         highest = highest.max(queued());
     }
     assert!(highest <= BUDGET, "{highest} bytes queued");
-    // One that reads gets all of it meanwhile.
+    // A client that reads gets its whole reply meanwhile.
     let mut reads = lists();
     let mut found = vec![0; 2_000_000];
     std::io::Read::read_exact(&mut reads, &mut found).expect("100,000 IDs are longer");
@@ -115,7 +116,7 @@ fn a_client_over_http_that_never_reads_is_not_read() {
     assert!(queued <= 64.0 * 1_024.0, "{queued} bytes queued");
 }
 
-/// A client whose kernel takes little, and that has asked for much.
+/// A client whose kernel buffers little, and that has requested much.
 fn connect_deaf(to: std::net::SocketAddr, request: &[u8]) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(4 * 1_024).expect("it can be set");
@@ -125,10 +126,11 @@ fn connect_deaf(to: std::net::SocketAddr, request: &[u8]) -> TcpStream {
     deaf
 }
 
-/// The kernel has one pool of memory for all TCP of a machine.
+/// The kernel has one pool of memory for all TCP connections of a machine.
 #[test]
 fn the_kernel_takes_little_for_a_client_that_never_reads() {
-    /// Twice the bytes that the daemon lets the kernel take: the peer takes some, and one packet more may be in the queue.
+    /// Twice the bytes that the daemon lets the kernel buffer: the peer takes some, and one more packet may be
+    /// queued.
     const TAKEN_MAX: f64 = 2.0 * 16.0 * 1_024.0;
     let daemon = Setup::configured("shards = 1\nlimits.stall_timeout = \"2s\"\n").admin().start();
     let sent = || sample(&scrape(&daemon), "snowbank_sent_bytes_total");
@@ -145,8 +147,8 @@ fn a_client_over_http_that_never_reads_is_reset() {
     assert_reset_once_closed(&daemon, connect_deaf(daemon.addresses[1].tcp(), request));
 }
 
-/// Waits until the daemon has closed the connection of a client that never reads. The kernel drops what it took, and does not
-/// keep it for a peer that may read some day.
+/// Waits until the daemon has closed the connection of a client that never reads. The kernel then drops its buffer,
+/// because the connection was reset.
 #[track_caller]
 fn assert_reset_once_closed(daemon: &Daemon, mut deaf: TcpStream) {
     poll("the end of a client that never reads", || {
@@ -156,9 +158,9 @@ fn assert_reset_once_closed(daemon: &Daemon, mut deaf: TcpStream) {
     assert_eq!(ended.expect_err("a reset").kind(), std::io::ErrorKind::ConnectionReset);
 }
 
-/// The rest of half a request is read as soon as the budget has room again.
+/// The rest of half a request is read as soon as the budget has room.
 #[test]
-fn a_client_that_reads_again_gets_all_of_it() {
+fn a_client_that_reads_again_gets_its_whole_reply() {
     let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 1048576\nstall_timeout = \"1h\"\n";
     let daemon = Setup::configured(limits).start();
     let requests: Vec<u8> =
@@ -170,7 +172,7 @@ fn a_client_that_reads_again_gets_all_of_it() {
             wire
         })
         .collect();
-    // Some go without a word, some read all.
+    // Some close without a goodbye, some read everything.
     for wire in wires.drain(..30) {
         let _ = wire.tcp().shutdown(Shutdown::Both);
     }

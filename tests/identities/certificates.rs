@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A daemon whose clients show certificates, its configuration, and the authority.
+/// A daemon that requires client certificates, its configuration, and the authority.
 fn with_certificates(files: &std::path::Path, identities: &str) -> (Daemon, String, Authority) {
     let authority = Authority::new(files, "authority");
     let clients = files.join("clients.crt");
@@ -26,7 +26,7 @@ fn a_certificates_name_is_an_identity_until_a_reload_takes_it_away() {
     };
     let mut of_billing = connect("billing", &["other.internal", "billing.internal"]);
     let mut of_orders = connect("orders", &["spiffe://prod/orders"]);
-    // A DNS name is no URI, a common name is none of its names, and a part of a name is not the name.
+    // A DNS name is no URI, the common name does not count, and a part of a name is not the name.
     let mut others = [connect("billing.internal", &["x.internal"]), connect("x", &["sub.billing.internal"])];
     of_billing.call(&Ask::of(1).tag(1).source(SLOW).bytes()).assert_error(1, UNKNOWN_SOURCE);
     of_orders.call(&Ask::of(1).tag(1).source(FAST).bytes()).assert_error(1, UNKNOWN_SOURCE);
@@ -35,7 +35,7 @@ fn a_certificates_name_is_an_identity_until_a_reload_takes_it_away() {
     for other in &mut others {
         assert_eq!(other.next(Ask::of(1).source(FAST)).ids().len(), 1);
     }
-    // Both have their sources after a reload, which no connection notices.
+    // Both have their sources after a reload, and no connection is closed.
     let all = billing.replace("sources", "#") + &orders.replace("sources", "#");
     configure(&daemon, "snowbank.toml", &format!("{config}{all}"));
     let said = reload(&daemon);
@@ -85,7 +85,7 @@ fn a_token_and_a_certificate_must_not_name_two_identities() {
     let (daemon, _, authority) = with_certificates(files.path(), &(auth + &identities));
     let own = authority.client(Some(&authority.issue("billing", &["billing.internal"])));
     let connect = |client: &Arc<_>| secure_wire(daemon.tcp(), client);
-    // A certificate does not stand for a token.
+    // A certificate does not replace a token.
     connect(&own).call(&Ask::of(1).tag(1).bytes()).assert_error(1, UNAUTHORIZED);
     for (token, reply) in [(BILLING, None), (PLAIN, None), (ORDERS, Some(UNAUTHORIZED))] {
         let mut wire = connect(&own);

@@ -1,4 +1,4 @@
-//! Identities of clients that speak another protocol: their sources, their rates, and what a reload takes away.
+//! Identities of clients of other protocols: their sources, their rates, and reloads.
 
 use std::io::{Read, Write};
 use std::time::Instant;
@@ -54,7 +54,7 @@ fn http(daemon: &Daemon) -> std::net::TcpStream {
 }
 
 #[test]
-fn an_identity_has_its_sources_and_its_rate_at_every_door_together() {
+fn an_identity_has_the_same_sources_and_one_rate_over_all_doors() {
     let billing = identity("billing", "sources = [\"fast\"]\nrate = 10");
     let daemon =
         with_doors(&(billing + &identity("orders", "") + &identity("anonymous", "sources = [\"fast\"]")));
@@ -67,12 +67,12 @@ fn an_identity_has_its_sources_and_its_rate_at_every_door_together() {
     cache.send("get slow\r\n");
     let refusal = cache.line();
     assert!(refusal.contains("identity anonymous may not draw from source slow"), "{refusal}");
-    // Each request over HTTP brings its own token.
+    // Each request over HTTP has its own token.
     assert_eq!(ask(&mut web, "/v1/ids?source=slow", ORDERS).0, 200);
     cache.send("get fast\r\n");
     assert!(cache.line().starts_with("VALUE fast 0 "));
 
-    // What one door has drawn is not left at another.
+    // IDs drawn at one door count at the others.
     let slowed = || sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
     poll("a request at one door that waits for what another has drawn", || {
         while ask(&mut web, "/v1/ids?source=fast&count=10&wait=0", BILLING).0 != 200 {}
@@ -88,18 +88,19 @@ fn an_identity_has_its_sources_and_its_rate_at_every_door_together() {
 }
 
 #[test]
-fn a_pipeline_of_equal_requests_keeps_to_the_rate_of_its_client() {
+fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let identities = identity("billing", "rate = 10") + &identity("orders", "");
     let setup = Setup::new();
     write_secret(&setup.path("tokens"), &tokens());
-    // What one client leaves at hand is not too old for the next one.
+    // IDs that one client leaves in the block are not too old for the next client.
     let sources = config(&identities).replacen("worker_ids = 1", "worker_ids = 1\nburst_window = \"8s\"", 1);
     let daemon = setup.config(&format!("shards = 1\nlimits.max_wait = 0\n{sources}")).resp().start();
     let began = Instant::now();
     let (mut billing, mut orders) = (resp(&daemon, BILLING), resp(&daemon, ORDERS));
     let mut drawn = 0;
     for _ in 0..10 {
-        // The shard takes these for 65 requests for an ID, because they are equally long, and has 64 IDs at hand then.
+        // The shard reads these as 65 equal requests, because they are equally long. It has 64 IDs in its block
+        // then.
         orders.send(format!("INCR fast\r\n{}", "ECHO fast\r\n".repeat(64)));
         orders.integer();
         (0..64).for_each(|_| assert_eq!(orders.bulk(), "fast"));
@@ -110,13 +111,13 @@ fn a_pipeline_of_equal_requests_keeps_to_the_rate_of_its_client() {
             drawn += usize::from(line.starts_with(':'));
         }
     }
-    // The rate, and a burst of a second.
+    // The rate, and a burst of one second.
     let most = 10 * (began.elapsed().as_secs() as usize + 2);
     assert!((1..=most).contains(&drawn), "{drawn} at 10 a second, {most} at most");
 }
 
 #[test]
-fn what_a_reload_takes_away_is_gone_at_every_door() {
+fn a_permission_removed_by_a_reload_is_gone_at_every_door() {
     let identities = identity("billing", "") + &identity("orders", "");
     let daemon = with_doors(&(identities.clone() + &identity("anonymous", "")));
     let (mut redis, mut web, mut cache) = (resp(&daemon, BILLING), http(&daemon), memcached(&daemon));
@@ -137,7 +138,7 @@ fn what_a_reload_takes_away_is_gone_at_every_door() {
     cache.send("get fast\r\n");
     let refusal = cache.line();
     assert!(refusal.contains("identity anonymous may not draw from source fast"), "{refusal}");
-    // Others notice nothing.
+    // Other clients notice nothing.
     other_redis.send("INCR fast\r\n");
     other_redis.integer();
     assert_eq!(ask(&mut other_web, "/v1/ids", ORDERS).0, 200);

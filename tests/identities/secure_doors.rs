@@ -8,13 +8,13 @@ use crate::support::relay::ids_of;
 use crate::support::{self, Daemon, Setup, TWO_SOURCES};
 use crate::{BILLING, ORDERS, PLAIN, identity, tokens};
 
-/// A door: its protocol's requests, and its words.
+/// A door: its protocol's requests and replies.
 struct Door {
     protocol: &'static str,
-    /// Returns a request, or several, for this many IDs of a source. The token stands in front, or in each request.
+    /// Makes one or several requests for this many IDs of a source. The token precedes them, or is in each.
     asks: fn(source: &str, count: usize, token: &str) -> Vec<u8>,
     ids: fn(&[u8]) -> Vec<u64>,
-    /// Its words for a client without a token, and for one with a wrong token; `None` if it asks for no token.
+    /// Its reply to a client without a token, and to one with a wrong token; `None` if the door requires no token.
     no_token: Option<(&'static str, &'static str)>,
     /// True if a request names its source.
     names_sources: bool,
@@ -96,7 +96,8 @@ fn read_words(stream: &mut impl Read, words: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A daemon that asks at every door for a certificate and a token. Certificates of billing draw from one source alone.
+/// A daemon that requires a certificate and a token at every door. Certificates of billing draw from one source
+/// only.
 fn daemon_of(authority: &Authority, door: &Door) -> Daemon {
     let client_ca = format!("client_ca = \"{}\"", authority.file.display());
     let tls = tls_section(&authority.issue_local("daemon"), &client_ca);
@@ -109,7 +110,7 @@ fn daemon_of(authority: &Authority, door: &Door) -> Daemon {
 }
 
 #[test]
-fn every_door_knows_its_clients_by_certificate_and_token() {
+fn every_door_identifies_its_clients_by_certificate_and_token() {
     let files = support::directory();
     let authority = Authority::new(files.path(), "authority");
     let (own, stranger) =
@@ -149,7 +150,7 @@ fn every_door_knows_its_clients_by_certificate_and_token() {
     }
 }
 
-/// Draws IDs by a request that arrives byte by byte, and then by one whose reply does not fit the socket.
+/// Draws IDs by a request that arrives byte by byte, then by one whose reply does not fit the socket's buffer.
 fn draws(door: &Door, mut stream: Secured, token: &str) {
     for byte in (door.asks)("fast", 3, token) {
         stream.write_all(&[byte]).expect("it leaves");
@@ -173,7 +174,7 @@ fn a_client_without_tls_at_a_door_with_it_and_the_other_way_round_is_closed_and_
         let daemon = daemon_of(&authority, door);
         let mut plain = TcpStream::connect(daemon.addresses[1].tcp()).expect("the door is open");
         plain.set_read_timeout(Some(support::DEADLINE)).expect("a timeout");
-        // A request of noeqd alone is too short for the start of a TLS record.
+        // A single request of noeqd is too short for the start of a TLS record.
         let asked = [(door.asks)("fast", 1, PLAIN), vec![b'\n'; 16]].concat();
         plain.write_all(&asked).expect("it leaves");
         let found = read_words(&mut plain, "");

@@ -1,8 +1,8 @@
-//! Clients slowed or denied by their limits, as an operator sees it.
+//! Clients that are slowed or refused by their limits: the operator's view.
 
 use super::*;
 
-/// The level and the message of the check of clients' limits.
+/// Returns the level and the message of the check of clients' limits.
 fn check(daemon: &Daemon) -> (String, String) {
     let status = get(daemon, "/status").json();
     let checks = status["checks"].as_array().expect("checks");
@@ -11,7 +11,7 @@ fn check(daemon: &Daemon) -> (String, String) {
     (text("level"), text("message"))
 }
 
-/// Makes a client continue until the check warns, and then leave. Returns the check's message.
+/// Keeps a client busy until the check warns, then closes it. Returns the check's message.
 fn warns_and_is_ok_again(daemon: &Daemon, mut client: Wire, ask: impl Fn() -> Ask) -> String {
     assert_eq!(check(daemon).0, "ok");
     let message = poll("a warning", || {
@@ -31,7 +31,7 @@ fn warns_and_is_ok_again(daemon: &Daemon, mut client: Wire, ask: impl Fn() -> As
 }
 
 #[test]
-fn clients_that_meet_their_limits_turn_a_check_yellow_and_back() {
+fn clients_at_their_limits_turn_a_check_yellow_until_they_leave() {
     let identities = identity("billing", "rate = 10") + &identity("orders", "sources = [\"fast\"]");
     let slowed = with_tokens(&identities);
     let message = warns_and_is_ok_again(&slowed, shown(&slowed, BILLING), || Ask::of(10).wait_ms(0));
@@ -44,7 +44,7 @@ fn clients_that_meet_their_limits_turn_a_check_yellow_and_back() {
 }
 
 #[test]
-fn addresses_that_meet_their_rate_turn_a_check_yellow_and_back() {
+fn addresses_at_their_rate_turn_a_check_yellow_until_they_leave() {
     let config = format!("limits.rate_per_address = 10\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).admin().start();
     let message = warns_and_is_ok_again(&daemon, daemon.connect(), || Ask::of(10).wait_ms(0));
@@ -52,7 +52,7 @@ fn addresses_that_meet_their_rate_turn_a_check_yellow_and_back() {
 }
 
 #[test]
-fn the_status_in_words_names_only_what_an_identity_met() {
+fn the_status_as_text_names_only_limits_that_an_identity_reached() {
     let daemon =
         with_tokens(&(identity("billing", "sources = [\"fast\"]") + &identity("orders", "rate = 10")));
     let (mut billing, mut orders) = (shown(&daemon, BILLING), shown(&daemon, ORDERS));

@@ -1,11 +1,11 @@
-//! Tokens: who may draw at all.
+//! Tokens: who may draw.
 
 use super::*;
 
 fn with_tokens(tokens: &str) -> Daemon {
     let setup = Setup::new();
     std::fs::write(setup.path("tokens"), tokens).expect("the tokens are written");
-    // A relative path is taken from the configuration's directory.
+    // A relative path starts at the configuration's directory.
     setup.config("[auth]\ntoken_file = \"tokens\"").start()
 }
 
@@ -18,7 +18,7 @@ fn a_token_of_the_file_opens_the_connection() {
         assert_eq!(wire.call(&wire::auth(1, token.as_bytes())), Reply::Ok(1));
         assert_eq!(wire.next(Ask::of(3)).id_count(), Some(3));
         assert!(matches!(wire.call(&wire::info(2)), Reply::Info(..)));
-        // Once more is no harm.
+        // A second AUTH with the right token changes nothing.
         assert_eq!(wire.call(&wire::auth(3, token.as_bytes())), Reply::Ok(3));
     }
 }
@@ -39,7 +39,7 @@ fn without_a_token_or_with_a_wrong_one_the_connection_ends() {
     for (what, request) in requests {
         let mut wire = daemon.connect();
         wire.assert_open();
-        // What stands behind it in the same write is not served either.
+        // A request behind it in the same write is not served either.
         let mut bytes = request;
         bytes.extend_from_slice(&wire::auth(8, b"first-token"));
         bytes.extend_from_slice(&Ask::of(1).tag(9).bytes());
@@ -50,7 +50,7 @@ fn without_a_token_or_with_a_wrong_one_the_connection_ends() {
         wire.assert_closed();
     }
     assert!(!daemon.log().contains("first-token"), "a token in the log");
-    // A second AUTH with a wrong token ends a connection that was open.
+    // A second AUTH with a wrong token closes an authorized connection.
     let mut wire = daemon.connect();
     assert_eq!(wire.call(&wire::auth(1, b"second-token")), Reply::Ok(1));
     wire.call(&wire::auth(2, b"wrong")).assert_error(2, UNAUTHORIZED);

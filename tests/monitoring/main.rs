@@ -1,5 +1,5 @@
-//! The scrape, the table of metrics in docs/monitoring.md, the alerts and the dashboard belong together: real parsers read
-//! them, and what one names the others have.
+//! The scrape, the table of metrics in docs/monitoring.md, the alerts and the dashboard agree. Real parsers read
+//! them, and each metric that one names is in the others.
 
 #[path = "../secure/mod.rs"]
 mod secure;
@@ -22,7 +22,7 @@ fn doc(name: &str) -> String {
     std::fs::read_to_string(Path::new(DOCS).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// A daemon that has answered something.
+/// Starts a daemon that has answered requests.
 fn daemon() -> Daemon {
     let files = support::directory();
     let pair = Authority::new(files.path(), "authority").issue_local("daemon");
@@ -41,14 +41,14 @@ fn daemon() -> Daemon {
     daemon
 }
 
-/// Runs a tool of another package on this input. `None` if it is not installed: the test was skipped.
+/// Runs a tool of another package on this input. Returns `None` if it is not installed: the test was skipped.
 fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Ok(mut child) = spawned else {
         support::skip(&format!("{command:?} is missing; tests/run installs {package}"));
         return None;
     };
-    // A tool that refuses early may leave some of it.
+    // A tool that fails early may not read all of it.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("it ends");
     let (said, complained) =
@@ -61,20 +61,20 @@ fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
     Some(said.into_owned())
 }
 
-/// Debian's Python, for which tests/run installs the library.
+/// The Python of Debian, for which tests/run installs the library.
 fn python() -> Command {
     let system = Path::new("/usr/bin/python3");
     Command::new(if system.exists() { system } else { Path::new("python3") })
 }
 
-/// The families of a scrape, as the official parser understands them.
+/// Returns the families of a scrape as the official parser reads them.
 fn parsed(text: &str) -> Option<BTreeMap<String, Value>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/monitoring/openmetrics.py");
     let json = tool("python3-prometheus-client", python().arg(script), text)?;
     Some(serde_json::from_str(&json).expect("JSON"))
 }
 
-/// The rows of the table in docs/monitoring.md: name, type, labels.
+/// Returns the rows of the table in docs/monitoring.md: name, type, labels.
 fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
     let page = doc("monitoring.md");
     let rows = page.lines().skip_while(|line| !line.starts_with("| metric |")).skip(2);
@@ -109,7 +109,7 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
         let labels: BTreeSet<String> = labels.filter(|label| label != "le").collect();
         scraped.insert(format!("{family}{suffix}"), (kind.to_owned(), labels));
     }
-    // Only a daemon of a fleet has them: tests/fleet.rs, tests/peers.rs.
+    // Only a daemon of a fleet has them: see tests/fleet.rs and tests/peers.rs.
     let mut documented = documented();
     documented
         .retain(|metric, _| !["snowbank_fleet_", "snowbank_peer_"].iter().any(|of| metric.starts_with(of)));
@@ -127,22 +127,22 @@ fn promtool_finds_no_fault_with_the_older_text() {
     tool("prometheus", Command::new("promtool").args(["check", "metrics"]), &text);
 }
 
-/// The seconds between two scrapes, of which alerts and dashboard must hold for all. A second more than a minute: no window may
-/// live from samples that lie exactly at both of its ends.
+/// The seconds between two scrapes. Alerts and dashboard must work with each. The longest is a second more than a
+/// minute, so that no window works only because two samples lie exactly at its ends.
 const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
 
-/// The scrape that finds another worker number than the ones before, and one more.
+/// The scrape at which the worker number changes.
 const NUMBER_CHANGED: u32 = 32;
 
-/// Metrics of a daemon of a fleet. The daemon of these tests is of none.
+/// Metrics that only a daemon of a fleet has. The daemon of these tests is in none.
 const OF_FLEET: [&str; 3] = [
     "snowbank_fleet_headroom_seconds{source=\"fast\"}",
     "snowbank_peer_clock_ahead_seconds{peer=\"b:7660\"}",
     "snowbank_peer_same_worker_ids{peer=\"b:7660\"}",
 ];
 
-/// Returns the start times that scrapes see of a daemon that is killed thirteen times within 150 s. It is down for three
-/// seconds each time, in which a scrape finds nothing.
+/// Returns the start times in scrapes of a daemon that is killed thirteen times within 150 s. Each time it is down
+/// for three seconds, in which a scrape finds nothing.
 fn crash_loop(interval_s: u32) -> String {
     let kills_s: Vec<f64> = (0..13).map(|kill| 302.0 + 12.5 * f64::from(kill)).collect();
     let seen = |scrape: u32| {
@@ -156,7 +156,7 @@ fn crash_loop(interval_s: u32) -> String {
     (0..60).map(seen).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the tests of the alerts with everything filled in that depends on the scrape interval.
+/// Returns the tests of the alerts, with all values that depend on the scrape interval filled in.
 fn rule_tests(interval_s: u32) -> String {
     let tests = include_str!("rules_test.yml");
     let mut parts = tests.split("RATE(");
@@ -179,7 +179,7 @@ fn run_rule_tests(tests: &str) {
 }
 
 #[test]
-fn the_alerts_are_rules_and_go_off_when_they_should() {
+fn the_alerts_are_valid_rules_and_fire_when_they_should() {
     let rules = format!("{DOCS}monitoring/snowbank.rules.yml");
     tool("prometheus", Command::new("promtool").args(["check", "rules", &rules]), "");
     SCRAPE_INTERVALS.map(rule_tests).iter().for_each(|tests| run_rule_tests(tests));
@@ -199,7 +199,7 @@ fn metrics_named(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn alerts_and_dashboard_name_metrics_that_there_are() {
+fn alerts_and_dashboard_name_metrics_that_exist() {
     let documented = documented();
     assert!(documented.len() > 20, "{documented:?}");
     for file in ["monitoring/snowbank.rules.yml", "monitoring/snowbank-dashboard.json"] {
@@ -211,7 +211,7 @@ fn alerts_and_dashboard_name_metrics_that_there_are() {
 }
 
 #[test]
-fn the_dashboard_is_one_that_grafana_imports() {
+fn grafana_can_import_the_dashboard() {
     let dashboard: Value =
         serde_json::from_str(&doc("monitoring/snowbank-dashboard.json")).expect("the dashboard is JSON");
     assert_eq!((&dashboard["title"], &dashboard["uid"]), (&"Snowbank".into(), &"snowbank".into()));
@@ -234,7 +234,7 @@ fn the_dashboard_is_one_that_grafana_imports() {
 /// Returns a panel's expression as Grafana fills it in.
 fn filled(target: &Value) -> String {
     let expression = target["expr"].as_str().expect("an expression");
-    // Four times the scrape interval, which Grafana takes from the least step of the panel: it knows no other.
+    // Four times the scrape interval. Grafana reads it from the least step of the panel.
     if expression.contains("$__rate_interval") {
         assert_eq!(target["interval"], "1m", "{expression}");
     }
@@ -243,7 +243,7 @@ fn filled(target: &Value) -> String {
     filled
 }
 
-/// Returns tests that each expression has a value, where all samples of a scrape grow from one scrape to the next.
+/// Returns tests that each expression has a value if all samples grow from one scrape to the next.
 fn tests_that_something_is_shown(scrape: &str, expressions: &[String], interval_s: u32) -> String {
     let samples = scrape.lines().filter(|line| !line.starts_with('#'));
     let names = samples.map(|line| line.rsplit_once(' ').expect("a value").0);
@@ -277,7 +277,7 @@ fn the_page_draws_itself_in_a_browser() {
     let page = format!("http://{}/", daemon.addresses.last().expect("an admin listener"));
     let profile = tempfile::tempdir().expect("a temporary directory");
     let mut chromium = Command::new("timeout");
-    // A few seconds of the browser's own time, which runs as fast as answers come.
+    // A few seconds of the browser's virtual time, which passes as fast as answers arrive.
     chromium.args([
         "60",
         "chromium",
@@ -305,7 +305,7 @@ fn the_page_draws_itself_in_a_browser() {
     ] {
         assert!(page.contains(part), "{part:?} is not in\n{page}\n{log}");
     }
-    // The browser reports there what the page's policy forbids, and where its script fails.
+    // The browser reports violations of the page's policy and errors of its script there.
     let errors: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(errors.is_empty(), "{errors:?}");
 }

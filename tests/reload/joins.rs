@@ -1,4 +1,4 @@
-//! Sources that join at a reload, and what their first ceilings must obey.
+//! Sources that join at a reload, and their first ceilings.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn an_added_source_serves_at_once_and_goes_on_after_a_crash() {
             highest = highest.max(runs[runs.len() - 1].last());
         }
     }
-    // Its worker ID is held, and its ceiling kept.
+    // Its worker ID is locked, and its ceiling stored.
     let other = Setup::configured(&source("other", 2)).env("SNOWBANK_LOCK_DIR", &locks);
     other.end().assert_refusal_for_now(&["worker ID 2 of layout", "held by another daemon"]);
     daemon.kill();
@@ -46,7 +46,7 @@ fn a_source_that_cannot_join_is_refused_and_gives_back_what_it_took() {
     assert_refused(&daemon, &both, &[&["worker ID 5 of layout", "is held by another daemon"]]);
     assert_eq!(sources_of(&daemon), ["old"]);
     neighbour.stop();
-    // The free one's worker ID was given back.
+    // The other source's worker ID was released.
     let neighbour = Setup::configured(&source("x", 4)).env("SNOWBANK_LOCK_DIR", &locks).start();
     assert_refused(&daemon, &both, &[&["worker ID 4 of layout", "is held by another daemon"]]);
     neighbour.stop();
@@ -68,7 +68,7 @@ fn a_joining_source_obeys_the_stored_ceiling() {
     daemon.kill();
     let again = Setup::configured(&old).env("SNOWBANK_LOCK_DIR", &locks).env("SNOWBANK_STATE_DIR", &state);
     let mut daemon = again.start();
-    // Of the same name, with a layout whose IDs of today are lower.
+    // A source of the same name, with a layout whose IDs of today are lower.
     let lower =
         "name = \"back\"\nlayout = \"time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=2025-01-01\"";
     let lower = format!("{old}[[sources]]\n{lower}\nworker_ids = 2\n");
@@ -100,14 +100,14 @@ fn while_the_disk_fails_no_source_joins_and_the_others_serve_on() {
         &both,
         &[&["cannot make the first ceilings of the new sources durable", "No space"]],
     );
-    // Still no room for another file: the one that is there is written again.
+    // There is still no space for another file, so the existing one is written.
     disk.order(&format!("open fail {ENOSPC}"));
     assert_reloaded(&daemon, &limits, &["limits.max_count: 1000000 -> 500"]);
     let before = daemon.log().len();
     witness.await_time(Duration::from_secs(4));
     witness.await_ids();
-    // The refused reload's write may have been the last one when the checks were made. It stays no finding: the raises since
-    // succeeded.
+    // The refused reload's write may have been the last when the checks ran. The check must turn ok again, because
+    // later raises succeeded.
     poll("no finding of the ceiling", || {
         let said = daemon.log();
         let last = said[before..].rfind("check ceiling of old").map(|at| &said[before + at..]);
@@ -121,20 +121,20 @@ fn while_the_disk_fails_no_source_joins_and_the_others_serve_on() {
     }
     disk.order(&format!("sync lie {ENOSPC}"));
     assert_refused(&daemon, &both, &[&["durable", "No space"]]);
-    // Nothing of it is left behind: another daemon may have the worker ID.
+    // The refused reload has released the worker ID: another daemon may have it.
     Setup::configured(&source("x", 2)).env("SNOWBANK_LOCK_DIR", &locks).start().stop();
     assert_eq!(sources_of(&daemon), ["old"]);
     disk.works();
     assert_reloaded(&daemon, &both, &["limits.max_count: 500 -> 600", "source \"new\" added"]);
     daemon.connect().next(Ask::of(600).source(1)).ids();
-    // A slow disk delays the reload alone.
+    // A slow disk delays only the reload.
     disk.order("sync stall 400");
     let third = format!("{both}{}", source("third", 3));
     assert_reloaded(&daemon, &third, &["source \"third\" added"]);
     let testimony = witness.stop();
     testimony.assert_no_refusal();
     testimony.assert_unique_and_ordered();
-    // A stop that comes while a reload waits for the disk.
+    // The daemon stops while a reload waits for the disk.
     configure(&daemon, &format!("{third}{}", source("fourth", 4)));
     daemon.signal(Signal::HUP);
     daemon.stop();
@@ -148,7 +148,7 @@ fn requests_wait_for_an_added_source_as_for_any_other() {
     let daemon = Setup::configured(&toml).start();
     let mut open = connections(&daemon);
     assert_reloaded(&daemon, &format!("{toml}{slow}"), &["source \"slow\" added"]);
-    // More than two ticks have, and for the last more than can be had in time.
+    // More IDs than two ticks have, and for the last request more than it can get in time.
     for wire in &mut open[..4] {
         wire.send(&Ask::of(12).source(1).wait_ms(10_000).bytes());
     }
@@ -159,7 +159,7 @@ fn requests_wait_for_an_added_source_as_for_any_other() {
     open[5].next(Ask::of(1_000).source(1).wait_ms(1_000)).assert_error(0, EXHAUSTED);
 }
 
-/// Returns how far above now the ceiling of the first source is, in ms, and its ID.
+/// Returns how far the first source's ceiling is ahead of now, in ms, and its ID.
 fn stored_ceiling(daemon: &Daemon) -> (i64, u64) {
     let mut show = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
     let shown = show.args(["state", "show", "--json", "--state-dir"]).arg(daemon.path("state")).output();
@@ -170,7 +170,7 @@ fn stored_ceiling(daemon: &Daemon) -> (i64, u64) {
 }
 
 #[test]
-fn a_file_that_a_newcomers_write_has_failed_on_is_not_raised_past() {
+fn after_a_joining_sources_write_failed_a_new_file_is_raised() {
     let old = source("old", 1);
     let setup = Setup::configured(&old);
     let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
@@ -180,7 +180,7 @@ fn a_file_that_a_newcomers_write_has_failed_on_is_not_raised_past() {
     disk.order(&format!("sync lie {ENOSPC}"));
     assert_refused(&daemon, &format!("{old}{}", source("new", 2)), &[&["durable", "No space"]]);
     disk.works();
-    // Longer than the ceilings of that moment reach: what is under the name must have followed.
+    // For longer than the ceilings of that moment last, so the file under the name must have been raised.
     let until = Instant::now() + Duration::from_secs(5);
     let mut last = 0;
     while Instant::now() < until {

@@ -1,8 +1,8 @@
-//! Requests for a reload, their answers and log lines.
+//! Requests for a reload, their results and log lines.
 
 use super::*;
 
-/// Reloads as `systemctl reload` does, and returns the exit code and the error output.
+/// Reloads as `systemctl reload` does. Returns the exit code and the error output.
 fn reload_by_command(daemon: &Daemon) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
     command
@@ -47,7 +47,7 @@ fn the_result_of_a_reload_is_an_exit_code_and_shows_in_status_metrics_and_config
 }
 
 #[test]
-fn options_stay_above_the_file() {
+fn options_still_override_a_reloaded_file() {
     let setup = Setup::configured("shards = 1\nworker_ids = 9\n").option("--worker-id", "3");
     let daemon = setup.env("SNOWBANK_SHARDS", "2").start();
     assert_reloaded(&daemon, "shards = 5\nworker_ids = 8\nlisten = \"127.0.0.1:1\"", &["nothing changed"]);
@@ -57,7 +57,7 @@ fn options_stay_above_the_file() {
 }
 
 #[test]
-fn the_level_of_the_log_changes_and_says_so() {
+fn the_log_level_changes_and_the_change_is_logged() {
     let toml = |level: &str| format!("[log]\nlevel = \"{level}\"\n");
     let daemon = Setup::configured(&toml("info")).start();
     for (from, to) in [("info", "warn"), ("warn", "debug"), ("debug", "error"), ("error", "info")] {
@@ -76,7 +76,7 @@ fn the_level_of_the_log_changes_and_says_so() {
 }
 
 #[test]
-fn the_same_place_in_other_words_is_no_change() {
+fn the_same_path_written_differently_is_no_change() {
     let setup = Setup::new().env("SNOWBANK_STATE_DIR", "");
     let home = setup.path("service");
     let daemon = setup.env("STATE_DIRECTORY", &home).config("").start();
@@ -87,7 +87,7 @@ fn the_same_place_in_other_words_is_no_change() {
 }
 
 #[test]
-fn without_a_file_a_reload_says_so() {
+fn a_reload_without_a_file_logs_that() {
     let daemon = Setup::new().start();
     let said = reload(&daemon);
     assert!(said.contains("without a configuration file") && said.contains("nothing changed"), "{said}");
@@ -96,7 +96,7 @@ fn without_a_file_a_reload_says_so() {
 }
 
 #[test]
-fn hang_ups_at_any_time_end_nothing_and_the_last_one_counts() {
+fn sighup_at_any_time_ends_nothing_and_the_last_one_counts() {
     let toml = |count: usize| {
         format!("[limits]\ndrain_timeout = \"30s\"\nmax_count = {count}\n{}", source("slow", 1))
     };
@@ -106,7 +106,7 @@ fn hang_ups_at_any_time_end_nothing_and_the_last_one_counts() {
     let mut daemon = {
         let setup = disk.under(setup);
         let path = setup.path("snowbank.toml");
-        // While it starts: it is there from its first sync on.
+        // During the start: its first sync shows that it has started.
         let state = setup.path("state");
         let hang_up = std::thread::spawn(move || {
             let file = state.join("lock");
@@ -131,7 +131,7 @@ fn hang_ups_at_any_time_end_nothing_and_the_last_one_counts() {
     }
     let mut wire = daemon.connect();
     poll("the last configuration", || wire.next(Ask::of(49)).id_count());
-    // While it stops: half a request keeps it from its end.
+    // During the stop: half a request delays its end.
     wire.send(&Ask::of(1_000).bytes());
     wire.reply().assert_error(0, BAD_COUNT);
     daemon.signal(Signal::TERM);

@@ -1,8 +1,7 @@
 //! Sabotage: small changes to the shipped sources, each of which breaks a promise, and the test that notices it.
-//!
-//! Without arguments (as `cargo test` calls it) nothing is built: each patch must still apply, the test that it names must
-//! exist, and tests/sabotage/README.md must list them. `tests/sabotage/run` does the rest: it applies each patch alone
-//! to a copy of the sources, builds it, runs the named test and demands red.
+//! Without arguments (as `cargo test` calls it) nothing is built. Each patch must still apply, the test that it
+//! names must exist, and tests/sabotage/README.md must list the patch. `tests/sabotage/run` does the rest: it
+//! applies each patch to a copy of the sources, builds it, runs the named test and requires red.
 
 mod patch;
 mod workshop;
@@ -23,7 +22,7 @@ fn main() -> ExitCode {
     let done = read_patches().and_then(|patches| match arguments.split_first() {
         Some((command, names)) if command == "run" => run(&chosen(patches, names)?),
         Some((command, _)) if command == "table" => write_table(&patches),
-        // Options that cargo passes to every test.
+        // Options that cargo passes to every test binary.
         _ => check(&patches),
     });
     match done {
@@ -59,7 +58,7 @@ fn chosen(mut patches: Vec<Patch>, names: &[String]) -> Result<Vec<Patch>, Strin
     Ok(patches)
 }
 
-/// Checks all that needs no build.
+/// Checks everything that needs no build.
 fn check(patches: &[Patch]) -> Result<(), String> {
     for patch in patches {
         patch.apply(root())?;
@@ -75,7 +74,7 @@ fn check(patches: &[Patch]) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the page: all before the table, and the table.
+/// Reads the page: the text before the table, and the table.
 fn read_page() -> Result<(String, String), String> {
     let page =
         std::fs::read_to_string(root().join(TABLE_PAGE)).map_err(|error| format!("{TABLE_PAGE}: {error}"))?;
@@ -98,7 +97,7 @@ fn table(patches: &[Patch]) -> String {
     table
 }
 
-/// Tries each patch, and demands red.
+/// Tries each patch, and requires red.
 fn run(patches: &[Patch]) -> Result<(), String> {
     for patch in patches {
         patch.apply(root())?;
@@ -108,7 +107,7 @@ fn run(patches: &[Patch]) -> Result<(), String> {
     tests.sort();
     tests.dedup();
     for test in tests {
-        // A test that is red anyway proves nothing.
+        // A test that fails without the patch proves nothing.
         match workshop.run(test)? {
             Outcome::Green => println!("{test}, on the sources as they are: {}", Outcome::Green),
             other => return Err(format!("{test}, on the sources as they are: {other}")),

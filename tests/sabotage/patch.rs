@@ -1,7 +1,6 @@
-//! One sabotage: what is changed, what that breaks, and the test that must notice.
-//!
-//! A patch is a unified diff without line numbers, so that it stays valid while code around it moves: the lines that begin
-//! with a space or a minus are searched for, and must be there exactly once.
+//! One sabotage: the change, the broken promise, and the test that must notice. A patch is a unified diff without
+//! line numbers, so that it stays valid while code around it moves. Its lines that begin with a space or a minus
+//! must occur exactly once in the file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ pub(crate) struct Patch {
     pub(crate) name: String,
     /// The change, in words.
     pub(crate) change: String,
-    /// The number of the promise, and how it is broken.
+    /// The number of the promise, and how it breaks.
     pub(crate) breaks: String,
     /// The test that must turn red.
     pub(crate) caught_by: TestName,
@@ -30,7 +29,7 @@ struct Edit {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TestName(String);
 
-/// The beginning of the name of a unit test of the client.
+/// The start of the name of a unit test of the client.
 const CLIENT: &str = "snowbank_client::";
 
 /// The build of a test.
@@ -63,7 +62,7 @@ impl Patch {
         })
     }
 
-    /// The files as the patch leaves them, by their paths below `root`. Nothing is written.
+    /// Returns the patched files by their paths below `root`. Writes nothing.
     pub(crate) fn apply(&self, root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
         let mut files: Vec<(PathBuf, String)> = Vec::new();
         for edit in &self.edits {
@@ -137,7 +136,7 @@ impl TestName {
         in_crate.split_once(".rs::").map_or(in_crate, |(_, name)| name)
     }
 
-    /// Returns whether the sources have such a test, as far as its file shows.
+    /// Returns whether the sources have such a test, judged by its file alone.
     pub(crate) fn exists(&self, root: &Path) -> bool {
         let (sources, in_crate) = match self.0.strip_prefix(CLIENT) {
             Some(in_crate) => ("clients/rust/src", in_crate),

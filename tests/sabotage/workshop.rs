@@ -1,4 +1,4 @@
-//! The copy of the sources that is broken, built and tested.
+//! The copy of the sources that is patched, built and tested.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::patch::{Patch, Suite, TestName};
 
-/// Longer than any of the tests takes on the sources as they are, on a slow machine.
+/// Longer than any test takes on the unpatched sources, on a slow machine.
 const TEST_LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -26,15 +26,15 @@ pub(crate) struct Workshop {
 
 /// The outcome of a test.
 pub(crate) enum Outcome {
-    /// It failed, with this first panic.
+    /// It failed; its first panic.
     Red(String),
     /// It passed.
     Green,
-    /// The sources do not compile; what the compiler says.
+    /// The sources do not compile; the compiler's message.
     DoesNotCompile(String),
     /// The executable has no such test.
     NoSuchTest,
-    /// It was stopped.
+    /// It ran into the deadline and was ended.
     Endless,
 }
 
@@ -63,7 +63,7 @@ impl Workshop {
         Ok(workshop)
     }
 
-    /// Applies one patch, runs its test, and takes the patch back.
+    /// Applies one patch, runs its test, and reverts the patch.
     pub(crate) fn sabotage(&self, patch: &Patch) -> Result<Outcome, String> {
         let changed = patch.apply(&self.sources)?;
         let write = |path: &Path, text: &str| {
@@ -80,7 +80,7 @@ impl Workshop {
         outcome
     }
 
-    /// Builds and runs one test on the copy as it is.
+    /// Builds and runs one test on the unpatched copy.
     pub(crate) fn run(&self, test: &TestName) -> Result<Outcome, String> {
         match self.build(test)? {
             Ok(executable) => self.execute(&executable, test.in_executable()),
@@ -88,7 +88,7 @@ impl Workshop {
         }
     }
 
-    /// Builds the executable that holds a test, or says what the compiler said.
+    /// Builds the executable that holds a test. Returns the compiler's message if that fails.
     fn build(&self, test: &TestName) -> Result<Result<PathBuf, String>, String> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
@@ -160,7 +160,7 @@ impl Workshop {
     }
 }
 
-/// Makes `to` a copy of `from`, and leaves equal files alone, because cargo builds by their age.
+/// Makes `to` a copy of `from`. Leaves equal files alone, because cargo compares modification times.
 fn mirror(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(to)? {

@@ -1,4 +1,4 @@
-//! Shared by the tests of TLS: certificates of every kind, made when they run, and the wire over TLS.
+//! Shared by the TLS tests: certificates of every kind, made at run time, and the wire over TLS.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
@@ -44,7 +44,7 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), file, directory: directory.to_owned() }
     }
 
-    /// A certificate that holds now.
+    /// A certificate that is valid now.
     pub(crate) fn issue(&self, name: &str, hosts: &[&str]) -> Pair {
         self.issue_as(name, params(hosts, name))
     }
@@ -61,21 +61,21 @@ impl Authority {
         self.issue_as(name, params)
     }
 
-    /// A certificate that holds from some year on.
+    /// A certificate that is valid from some year on.
     pub(crate) fn issue_from(&self, name: &str, hosts: &[&str], year: i32) -> Pair {
         let mut params = params(hosts, name);
         params.not_before = date_time_ymd(year, 1, 1);
         self.issue_as(name, params)
     }
 
-    /// A certificate for the use of servers alone.
+    /// A certificate for servers only.
     pub(crate) fn issue_for_servers(&self, name: &str) -> Pair {
         let mut params = params(&["127.0.0.1"], name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.issue_as(name, params)
     }
 
-    /// A certificate that says it is an authority's.
+    /// A certificate that claims to be an authority's.
     pub(crate) fn issue_authority(&self, name: &str) -> Pair {
         let mut params = params(&["127.0.0.1"], name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -134,14 +134,14 @@ fn params(hosts: &[&str], name: &str) -> CertificateParams {
     params
 }
 
-/// A file that its user alone can read.
+/// Writes a file that only its user can read.
 pub(crate) fn write_secret(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::write(path, text).expect("written");
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("one's own file");
 }
 
-/// A configuration with this certificate, and with these lines in `[tls]` besides.
+/// Returns a configuration with this certificate, and with these further lines in `[tls]`.
 pub(crate) fn tls_section(pair: &Pair, more: &str) -> String {
     let (certificate, key) = (pair.certificate.display(), pair.key.display());
     format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{more}\n")
@@ -149,7 +149,7 @@ pub(crate) fn tls_section(pair: &Pair, more: &str) -> String {
 
 pub(crate) type Secured = StreamOwned<ClientConnection, TcpStream>;
 
-/// TLS as the wire's client speaks it.
+/// TLS under the wire's client.
 #[derive(Debug)]
 struct Secure(Secured);
 

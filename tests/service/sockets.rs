@@ -1,4 +1,4 @@
-//! Sockets that the service manager hands over.
+//! Sockets from the service manager.
 
 use super::*;
 
@@ -7,14 +7,14 @@ fn inherited_sockets_take_the_place_of_the_configured_ones() {
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = Address::Tcp(tcp.local_addr().expect("bound"));
     for name in ["native", "snowbank.socket", ""] {
-        // Were this one opened, there would be a line more.
+        // If this listener were opened, there would be one line more.
         let setup = Setup::bare().args(["--listen", "127.0.0.9:0"]);
         let daemon = setup.inheriting(tcp.try_clone().expect("a copy"), name).start();
         assert_eq!(daemon.addresses, std::slice::from_ref(&address));
         assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
         assert!(daemon.stop().is_empty(), "more listeners than were handed over");
     }
-    // The operator's socket, together with the configured one for clients.
+    // The socket for operators, and the configured one for clients.
     let admin = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let at = admin.local_addr().expect("bound");
     let daemon = Setup::new().args(["--admin", "127.0.0.9:0"]).inheriting(admin, "admin").start();
@@ -36,7 +36,7 @@ fn inherited_sockets_take_the_place_of_the_configured_ones() {
 }
 
 #[test]
-fn an_environment_that_speaks_of_another_process_hands_nothing_over() {
+fn sockets_for_another_process_are_ignored() {
     let setup = Setup::new().env("LISTEN_FDS", "1").env("LISTEN_PID", "1").env("LISTEN_FDNAMES", "native");
     let daemon = setup.start();
     assert_eq!(daemon.connect().next(Ask::of(1)).id_count(), Some(1));
@@ -44,7 +44,7 @@ fn an_environment_that_speaks_of_another_process_hands_nothing_over() {
 }
 
 #[test]
-fn sockets_that_cannot_be_served_on_are_refused() {
+fn unusable_sockets_are_refused() {
     let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let stream = std::os::unix::net::UnixStream::pair().expect("a pair").0;
     let file = std::fs::File::open("/dev/null").expect("it is there");
@@ -56,12 +56,12 @@ fn sockets_that_cannot_be_served_on_are_refused() {
     }
     let reachable = TcpListener::bind("0.0.0.0:0").expect("a free port");
     let ended = Setup::bare().inheriting(reachable, "native").end();
-    // Two machines must never both be worker 0 by default, whichever process opened the socket.
+    // Two machines must never both be worker 0 by default, also if a service manager opened the socket.
     ended.assert_refusal(&["0.0.0.0", "worker_ids"]);
 }
 
 #[test]
-fn several_sockets_come_by_systemd_s_own_hand() {
+fn systemd_hands_over_several_sockets() {
     if !has_program("systemd-socket-activate", "systemd") {
         return;
     }
@@ -73,7 +73,7 @@ fn several_sockets_come_by_systemd_s_own_hand() {
     let pass_on = ["-E", "SNOWBANK_STATE_DIR", "-E", "SNOWBANK_LOCK_DIR"];
     let listen = ["-l", &tcp, "-l", path_text, "--fdname=native:native"];
     let setup = Setup::bare().through("systemd-socket-activate", &[&pass_on[..], &listen[..]].concat());
-    // It starts the daemon when the first connection comes, which waits for it meanwhile.
+    // The tool starts the daemon at the first connection, which waits meanwhile.
     let first = thread::spawn({
         let address = Address::Unix(path.clone());
         move || poll("the socket is there", || Wire::try_connect(&address).ok()).next(Ask::of(7)).id_count()
@@ -85,7 +85,7 @@ fn several_sockets_come_by_systemd_s_own_hand() {
     daemon.stop();
 }
 
-/// Connects again and again, asks once each time, and gives how many did and what they were answered.
+/// Connects again and again, with one request each time. Returns the number of connections and their replies.
 fn ask_again_and_again(address: &Address, until: &AtomicBool) -> Vec<u64> {
     let mut ids = Vec::new();
     while !until.load(Ordering::Relaxed) {
@@ -113,7 +113,7 @@ fn a_restart_refuses_no_connection_and_repeats_no_id() {
         })
         .collect();
     for _ in 0..5 {
-        // Held open over the stop: answered until it, and then closed.
+        // This connection stays open: it is answered until the stop, then closed.
         let mut held = daemon.connect();
         assert_eq!(held.next(Ask::of(1)).id_count(), Some(1));
         thread::sleep(Duration::from_millis(100));

@@ -7,7 +7,7 @@ use crate::MS;
 use crate::world::World;
 
 impl World {
-    /// IDs are not older than the burst window was at a time.
+    /// The lowest time that IDs may have, because they are no older than the burst window was at a moment.
     pub(crate) fn check_age(&self, runs: &[Run], wall_us: i64) {
         let oldest = wall_us - self.rules.burst_window.as_micros() as i64;
         let oldest = self.numbering.first_of(self.numbering.tick_at(UnixMicros(oldest)));
@@ -17,11 +17,11 @@ impl World {
         }
     }
 
-    /// Checks the promises on IDs that leave the daemon; `latest_us` is the highest wall time since they were asked for.
+    /// Checks the promises on IDs that leave the daemon. `latest_us` is the highest wall time since their request.
     pub(crate) fn hand_out(&mut self, index: usize, runs: &[Run], latest_us: i64) {
         let seed = self.seed;
         let durable = self.storage.state.granted().expect("stored before use");
-        // A sibling's block may have been claimed by a reading that is newer by as much as readings are torn.
+        // A sibling's block may come from a reading that is newer, by as much as readings are torn.
         let latest = latest_us + self.max_ahead_us() + 2 * MS;
         let Some(daemon) = &mut self.daemon else {
             return;

@@ -1,4 +1,4 @@
-//! One process: the shipped types, and what the simulation remembers of it.
+//! One process: the shipped types, and the simulation's notes about it.
 
 use std::sync::Arc;
 
@@ -28,13 +28,13 @@ pub(crate) struct Daemon {
     pub(crate) renewal: Renewal,
 }
 
-/// The ceilings that must be durable after a grant was taken away, before anything is handed out.
+/// The ceilings that must be durable before IDs flow again, after a grant was taken away.
 pub(crate) struct Renewal {
     pub(crate) generation: u64,
-    /// By writer, the number of the last write that was handed out: so far, and before the grant was taken away.
+    /// By writer, the number of the last write: so far, and before the grant was taken away.
     pub(crate) last: Vec<u64>,
     pub(crate) last_before: Vec<u64>,
-    /// By writer, whether a write that was handed out later is durable.
+    /// By writer, whether a later write is durable.
     pub(crate) is_done: Vec<bool>,
 }
 
@@ -53,10 +53,11 @@ pub(crate) struct Waiting {
     pub(crate) count: u64,
     /// The IDs that it had before it waited.
     pub(crate) taken: Taken,
-    /// The highest ID that was handed out before it was admitted.
+    /// The highest ID that was handed out before its admission.
     pub(crate) above: u64,
-    /// The lowest wall time believed since it was admitted: nothing older than the burst window was at that time is claimed for it.
+    /// The lowest wall time believed since its admission. No ID of this request is older than the burst window at that
+    /// time.
     pub(crate) earliest_us: i64,
-    /// The highest wall time since it was admitted: what was claimed for it then is not taken back by a step.
+    /// The highest wall time since its admission. A step back does not revoke IDs claimed then.
     pub(crate) latest_us: i64,
 }

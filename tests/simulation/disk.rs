@@ -11,14 +11,14 @@ const SECTOR_BYTES: usize = 512;
 /// Two sectors: the record ends in the second.
 const SLOT_BYTES: usize = 2 * SECTOR_BYTES;
 const SECTORS: usize = 2 * SLOT_BYTES / SECTOR_BYTES;
-/// The calls on the disk in one write: each copy is written and synced.
+/// The calls of one write: each copy is written and synced.
 const CALLS: usize = 4;
 
 /// A failure of one call on the disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
     call: usize,
-    /// True if the call does its work nevertheless.
+    /// True if the call takes effect although it fails.
     lasts: bool,
 }
 
@@ -32,12 +32,12 @@ impl Failure {
     }
 }
 
-/// A state file, and what its writer knows.
+/// A state file and its writer's knowledge of it.
 #[derive(Clone, Debug)]
 pub(crate) struct StateFile {
     disk: Memory,
     copies: Copies,
-    /// The ceiling that its writer takes for stored.
+    /// The ceiling that the writer believes to be stored.
     ceiling: Position,
     /// The ceiling of the last write that succeeded. IDs below it may be used.
     granted: Option<Position>,
@@ -60,7 +60,7 @@ impl StateFile {
         self.granted
     }
 
-    /// Returns the ceiling to store for one that is raised: never a lower one than is stored.
+    /// Returns the ceiling to store for a raise: never lower than the stored one.
     pub(crate) fn raised(&self, ceiling: Position) -> Position {
         ceiling.max(self.ceiling)
     }
@@ -77,10 +77,8 @@ impl StateFile {
         self.is_settled
     }
 
-    /// Reads the record as a start does. `None` if nothing was granted by it.
-    ///
-    /// # Errors
-    /// No copy is whole. After a write that succeeded that must not be.
+    /// Reads the record as a start does. Returns `None` if nothing was granted by it, and an error if no copy is
+    /// whole. After a successful write a copy must be whole.
     pub(crate) fn read(&mut self) -> Result<Option<Record>, String> {
         match Copies::read(&self.disk.cached.borrow()) {
             Ok((copies, mut records)) => {
@@ -112,14 +110,14 @@ impl StateFile {
         copy
     }
 
-    /// The power fails: any sectors of the unsynced writes may be there.
+    /// The power fails: any of the unsynced sectors may have been written.
     pub(crate) fn lose_power(&mut self, rng: &mut fastrand::Rng) {
         self.disk.sync_sectors(|| rng.bool());
         let durable = self.disk.durable.borrow().clone();
         self.disk.cached.replace(durable);
     }
 
-    /// One copy is damaged in one sector, or the disk has lost the last write of it.
+    /// Damages one sector of one copy, or loses the disk's last write of it.
     pub(crate) fn damage(&mut self, rng: &mut fastrand::Rng) {
         let copy = rng.usize(..2) * SLOT_BYTES;
         let (from, length) = match rng.bool() {
@@ -136,7 +134,7 @@ impl StateFile {
     }
 }
 
-/// The bytes of a disk, and of the system's cache before it.
+/// The bytes of a disk, and of the system's cache above it.
 #[derive(Clone, Debug)]
 struct Memory {
     durable: RefCell<Vec<u8>>,
@@ -163,7 +161,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Returns whether the next call does its work, and its result.
+    /// Returns whether the next call takes effect, and its result.
     fn call(&self) -> (bool, io::Result<()>) {
         let call = self.calls.replace(self.calls.get() + 1);
         match self.failure.get() {
@@ -174,7 +172,7 @@ impl Memory {
         }
     }
 
-    /// Makes those of the dirty sectors durable that reach the disk; none is dirty then.
+    /// Makes durable those dirty sectors that reach the disk. Afterwards none is dirty.
     fn sync_sectors(&self, mut reaches_disk: impl FnMut() -> bool) {
         let (cached, mut durable) = (self.cached.borrow(), self.durable.borrow_mut());
         for (sector, is_dirty) in self.dirty.take().into_iter().enumerate() {
@@ -189,7 +187,7 @@ impl Memory {
 impl Disk for Memory {
     fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()> {
         let (works, result) = self.call();
-        // A failed call wrote the beginning.
+        // A failed call wrote the first part.
         let written = if works { bytes } else { &bytes[..SECTOR_BYTES] };
         self.cached.borrow_mut()[at..][..written.len()].copy_from_slice(written);
         let mut dirty = self.dirty.get();
@@ -198,7 +196,7 @@ impl Disk for Memory {
         result
     }
 
-    /// A sync that fails may leave sectors that the cache takes for written.
+    /// A failed sync may leave sectors that the cache believes to be written.
     fn sync(&self) -> io::Result<()> {
         let (works, result) = self.call();
         self.sync_sectors(|| works);

@@ -1,4 +1,4 @@
-//! The events of a life, drawn by chance.
+//! The events of a life, drawn at random.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::daemon::Daemon;
 use crate::world::World;
 use crate::{MS, SECOND, STEP_RULE};
 
-/// The time after the last use from which nothing may be written: ten minutes, and the write under way then.
+/// The time after the last use from which nothing may be written: ten minutes, and a write that is under way then.
 const WRITTEN_AFTER_USE: Duration = Duration::from_secs(605);
 
 impl World {
@@ -36,9 +36,8 @@ impl World {
         }
     }
 
-    /// No request comes for a while. The keeper looks once a second.
-    ///
-    /// A forward step that lasts is believed then, and ten minutes after the last use nothing is written.
+    /// Makes no request for a while. The keeper looks once a second, so a forward step that lasts is believed. Ten
+    /// minutes after the last use nothing is written.
     pub(crate) fn idle(&mut self, lasting: Duration) {
         let until_us = self.machine.true_us + lasting.as_micros() as i64;
         let quiet_from_us = self.machine.true_us + WRITTEN_AFTER_USE.as_micros() as i64;
@@ -64,8 +63,8 @@ impl World {
         }
     }
 
-    /// Nobody asks for longer than ceilings are raised. Then the clock steps forward, and that lasts. The process is killed,
-    /// and the next one believes the clock at once.
+    /// Makes no request until ceilings are no longer raised. Then the clock steps forward for good, and the process
+    /// is killed. The next one believes the clock at once.
     pub(crate) fn idle_over_a_forward_step(&mut self) {
         self.mend_storage();
         self.set_clock_right();
@@ -94,7 +93,7 @@ impl World {
             && self.daemon.as_ref().is_some_and(|daemon| is_granted(daemon) && nobody_waits(daemon))
     }
 
-    /// A second daemon starts with the same worker IDs while the first runs. It is refused.
+    /// Starts a second daemon with the same worker IDs while the first runs. It must be refused.
     fn start_beside(&self) {
         if self.daemon.is_some() {
             let second = lock_workers_at_once(self.locks.path(), &self.numbering);
@@ -102,7 +101,7 @@ impl World {
         }
     }
 
-    /// The wall clock does something.
+    /// Changes the wall clock.
     pub(crate) fn disturb_the_clock(&mut self) {
         let max_ahead_us = self.max_ahead_us();
         let sizes =
@@ -114,7 +113,7 @@ impl World {
             5 => self.machine.wall_offset_us = 0,
             6 => self.machine.frozen = Some(self.machine.wall()),
             _ => {
-                // The clock continues from where it stood, or from where it should be.
+                // The clock continues from where it stood, or from the correct time.
                 if let Some(stood) = self.machine.frozen.take()
                     && self.rng.bool()
                 {

@@ -1,4 +1,4 @@
-//! Layouts drawn by chance: bits, decimal digits and counts, fields in any order, ticks from 1 ms to a day.
+//! Random layouts: bits, decimal digits and counts, fields in any order, ticks from 1 ms to a day.
 
 use snowbank_client::layout::{Layout, UnixMicros};
 
@@ -10,18 +10,18 @@ const NODES: [&str; 5] = ["3", "10", "1d", "3d", "=6"];
 
 /// Sizes of the sequence where ticks are short: a few IDs in a tick.
 const SCARCE: [&str; 4] = ["2", "8", "1d", "=7"];
-/// Sizes of the sequence for all ticks. Lives ask for hundreds of IDs, and wait for less than a second.
+/// Sizes of the sequence for all ticks. A life requests hundreds of IDs, and waits less than a second.
 const PLENTY: [&str; 4] = ["12", "3d", "=1000", "=5000"];
 /// The longest tick with a scarce sequence, in milliseconds.
 const SCARCE_TICK_MAX_MS: u64 = 10;
 
-/// Fields that may come between.
+/// Fields that may be between.
 const OTHERS: [&str; 3] = ["region:3:constant(5)", "zone:1d:constant(7)", "spare:1:constant(0)"];
 
-/// The age of a layout's epoch at least: 400 days.
+/// The lowest age of a layout's epoch: 400 days.
 const LEAST_AGE_MS: i64 = 400 * 86_400_000;
 
-/// Draws a layout whose life has begun by `now`, and lasts for a minute at least.
+/// Draws a layout whose life has started by `now`, and lasts at least a minute.
 pub(crate) fn draw(rng: &mut fastrand::Rng, now: UnixMicros) -> Layout {
     loop {
         let text = text(rng, now);
@@ -43,7 +43,7 @@ fn text(rng: &mut fastrand::Rng, now: UnixMicros) -> String {
         fields.push(one_of(rng, &OTHERS).to_owned());
     }
     rng.shuffle(&mut fields);
-    // A random field is below the sequence and the node, or order would break.
+    // A random field must be below the sequence and the node, or order would break.
     if rng.u8(..4) == 0 {
         fields.push(one_of(rng, &["table:2d:random", "suffix:5:random"]).to_owned());
     }

@@ -5,13 +5,13 @@ use snowbank::source::{Bound, OnStepBack};
 use crate::world::{SHORT_TICKS, World};
 use crate::{HORIZON, MS, SECOND, SHARDS};
 
-/// Shards look at their window this often.
+/// The interval at which shards look at their window.
 const STEP_US: i64 = 5 * MS;
-/// The time for which the lead is watched: it shrinks by half of that.
+/// The time for which the lead is watched. It shrinks by half of that.
 const WATCHED_US: i64 = 15 * SECOND;
 
 impl World {
-    /// The keeper's thread as it is woken: when it wanted to look, by a write that ended, and by a claim that met its ceiling.
+    /// Runs the keeper's thread when it wanted to look, when a write has ended, and when a claim met its ceiling.
     /// Returns the number of writes.
     fn wake_keeper(&mut self, looks_at_us: &mut i64) -> usize {
         let has_ended = self.take_outcomes();
@@ -28,7 +28,7 @@ impl World {
         writes
     }
 
-    /// One shard looks at its window, and claims what one request wants. Returns the window's bound, and the lead.
+    /// Lets one shard look at its window and serve one request. Returns the window's limit and the lead.
     fn ask(&mut self) -> (Bound, i64) {
         let reading = self.machine.read();
         let index = self.rng.usize(..SHARDS);
@@ -47,8 +47,8 @@ impl World {
     }
 }
 
-/// A clock steps back further than `max_ahead`. IDs come back when it is at most that far behind; from then on the lead
-/// shrinks at half speed, raises are rare, and none of less than half of the horizon makes a request wait.
+/// A clock steps back further than `max_ahead`. IDs come again when it is at most that far behind. From then on the
+/// lead shrinks at half speed, raises are rare, and no raise of less than half the horizon makes a request wait.
 pub(crate) fn step_back_far(seed: u64) {
     let mut world = World::with(seed, &SHORT_TICKS);
     world.rules.on_step_back = OnStepBack::Ride;
@@ -61,7 +61,7 @@ pub(crate) fn step_back_far(seed: u64) {
     let uptime_us = 8 * SECOND + watched.world.rng.i64(0..20 * SECOND);
     watched.ask_for(uptime_us);
     if watched.world.rng.bool() {
-        // A catch-up that is under way is further ahead than `max_ahead` after the next step.
+        // A catch-up that is under way would be further ahead than `max_ahead` after the next step.
         watched.world.machine.wall_offset_us = -watched.world.max_ahead_us() / 2;
         watched.ask_for(SECOND);
     }
@@ -75,14 +75,14 @@ pub(crate) fn step_back_far(seed: u64) {
     watched.watch_the_lead();
 }
 
-/// A daemon under requests that never stop.
+/// A daemon under constant requests.
 struct Watched {
     world: World,
     looks_at_us: i64,
 }
 
 impl Watched {
-    /// Returns the number of writes that were handed out.
+    /// Returns the number of writes that were started.
     fn step(&mut self) -> usize {
         self.world.machine.true_us += STEP_US;
         self.world.note_wall();

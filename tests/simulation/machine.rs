@@ -5,7 +5,7 @@ use snowbank_client::layout::UnixMicros;
 
 use crate::MS;
 
-/// The machine's clocks: true time runs, the wall clock shows what it likes.
+/// The machine's clocks. True time runs, and the wall clock may show anything.
 pub(crate) struct Machine {
     pub(crate) true_us: i64,
     pub(crate) boot_at_us: i64,
@@ -23,7 +23,7 @@ impl Machine {
         Reading { wall: UnixMicros(self.wall()), boot: BootMicros(self.true_us - self.boot_at_us) }
     }
 
-    /// A reading that lost the processor for up to 2 ms between the clocks.
+    /// A reading during which the thread lost the processor for up to 2 ms between the clocks.
     pub(crate) fn read_torn(&mut self, rng: &mut fastrand::Rng) -> Reading {
         let boot = self.read().boot;
         if rng.u8(..8) == 0 {

@@ -1,4 +1,4 @@
-//! The places of a site's daemons: what each keeps, and copies of that.
+//! The storage of a site's daemons, and copies of it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,21 +9,21 @@ use tempfile::TempDir;
 use crate::site::Process;
 use crate::world::locks;
 
-/// The place of one daemon.
+/// The storage of one daemon.
 pub(crate) struct Place {
-    /// `None`: the daemon keeps nothing.
+    /// `None` if the daemon keeps nothing.
     pub(crate) state: Option<TempDir>,
     pub(crate) process: Option<Process>,
     pub(crate) known: Known,
     /// Backups of the state, made in this boot.
     pub(crate) backups: Vec<TempDir>,
-    /// The state that one of them has taken the place of, and that nobody has used since.
+    /// The state that a backup has replaced, unused since.
     pub(crate) newest: Option<Replaced>,
-    /// True while the state is an older copy for some worker IDs, as the marks of this boot tell.
+    /// True while the state is an older copy for some worker IDs by the marks of this boot.
     pub(crate) is_older: bool,
 }
 
-/// A state that another has taken the place of.
+/// A state that another has replaced.
 pub(crate) struct Replaced {
     state: TempDir,
     known: Known,
@@ -36,7 +36,7 @@ pub(crate) struct Replaced {
 pub(crate) struct Known {
     /// The last configuration that started.
     pub(crate) started: Option<Settings>,
-    /// By the sources' names, the last life's settings, and the highest ID of all.
+    /// By source name, the settings of its last life and the highest of all its IDs.
     pub(crate) highest: HashMap<String, (SourceSettings, u64)>,
 }
 
@@ -46,7 +46,8 @@ impl Place {
         Place { state, process: None, known: Known::default(), backups, newest: None, is_older: false }
     }
 
-    /// A source that has all worker IDs of another name continues it, as after a renaming. That name begins with nothing then.
+    /// A source with all worker IDs of another name continues it, like after a renaming. Then that name starts with
+    /// nothing.
     pub(crate) fn forget_renamed(&mut self) {
         let Some(process) = &self.process else { return };
         for source in &process.settings.sources {
@@ -64,7 +65,7 @@ impl Place {
         self.backups.extend(self.state.as_ref().map(copy_of));
     }
 
-    /// Puts another state, of which nothing is known, in place of the one that the daemon kept.
+    /// Replaces the daemon's state by another one, of which nothing is known.
     fn replace(&mut self, state: TempDir) {
         let known = std::mem::take(&mut self.known);
         if let Some(replaced) = self.state.replace(state) {
@@ -73,7 +74,7 @@ impl Place {
         }
     }
 
-    /// A backup takes the place of the state. No process runs.
+    /// Replaces the state by a backup, while no process runs.
     pub(crate) fn restore(&mut self, rng: &mut fastrand::Rng) {
         if !self.backups.is_empty() {
             self.replace(copy_of(&self.backups[rng.usize(..self.backups.len())]));
@@ -87,7 +88,7 @@ impl Place {
         }
     }
 
-    /// The state is gone, and the next one is another. No process runs.
+    /// Loses the state, while no process runs. The next one is new.
     pub(crate) fn lose(&mut self) {
         if self.state.is_some() {
             self.replace(locks());

@@ -1,7 +1,6 @@
-//! Rates of tenants. Tenants on all shards share an identity, and a reload may change its rate. Connections take the reload up
-//! one after the other.
-//!
-//! At no time have they drawn more than their rates have yielded until then, and a burst of one second's IDs.
+//! Rates of tenants. Tenants on all shards share an identity, and a reload may change its rate. Connections take up
+//! the reload one after another. At no time have they drawn more than their rates have yielded by then plus a burst
+//! of one second's IDs.
 
 use std::time::Duration;
 
@@ -15,9 +14,9 @@ pub(crate) struct Limited {
     version: u64,
     per_second: u32,
     began: BootMicros,
-    /// The IDs that were drawn: the time, and the time in which the rate of their reservation yields as many.
+    /// The IDs drawn: the time, and the time in which their reservation's rate yields as many.
     drawn: Vec<(BootMicros, f64)>,
-    /// The time in which each rate that was replaced yields one ID: that is rounded.
+    /// The rounding of each replaced rate: the time in which it yields one ID.
     rounded_s: f64,
 }
 
@@ -97,7 +96,7 @@ impl Limited {
     }
 }
 
-/// The rules by which each client may draw at this rate.
+/// Returns the rules for each client at this rate.
 fn rules(per_second: u32, before: &Rules) -> Rules {
     let name = String::from(ANONYMOUS);
     let settings = IdentitySettings { name, rate: Some(per_second), ..IdentitySettings::default() };

@@ -1,4 +1,4 @@
-//! The end of a life: the faults end, and what is promised then must hold.
+//! The end of a life: the faults end, and IDs must flow again.
 
 use snowbank::source::OnStepBack;
 use snowbank_client::layout::Position;
@@ -10,8 +10,9 @@ use crate::{MS, SECOND, SHARDS};
 const STEPS_PER_MAX_AHEAD: i64 = 25;
 
 impl World {
-    /// The faults end: no thread is paused, and storage works and is done with its writes. The wall clock runs, and shows the
-    /// highest time that it ever showed, or stays wrong by as much as `max_ahead` allows. IDs must flow again.
+    /// Ends the faults: no thread is paused, and storage works and has ended its writes. The wall clock runs. It
+    /// shows the highest time that it ever showed, or stays wrong by as much as `max_ahead` allows. IDs must flow
+    /// again.
     pub(crate) fn recover(&mut self) {
         self.mend_storage();
         let now_us = self.machine.true_us;
@@ -49,36 +50,36 @@ impl World {
         }
     }
 
-    /// Storage works, and is done with its writes.
+    /// Makes storage work, and end its writes.
     pub(crate) fn mend_storage(&mut self) {
         (self.storage.fails_one_in, self.storage.is_slow_one_in) = (0, 0);
         let now_us = self.machine.true_us;
         self.storage.under_way.iter_mut().for_each(|under_way| under_way.ends_us = now_us);
     }
 
-    /// The wall clock runs, and shows the highest time that it ever showed.
+    /// Sets the wall clock to the highest time that it ever showed, and lets it run.
     pub(crate) fn set_clock_right(&mut self) {
         self.machine.frozen = None;
         self.machine.wall_offset_us = self.highest_wall_us - self.machine.true_us;
     }
 
-    /// Returns true once the layout's life is over, or so nearly that nothing can be watched.
+    /// Returns true once the layout's life is over, or too close to its end to watch.
     fn is_ended(&self) -> bool {
         let numbering = &self.numbering;
         let end = numbering.start_of(numbering.tick_of(numbering.end()));
         self.highest_wall_us + 16 * self.max_ahead_us() > end.0
     }
 
-    /// Returns the start of the highest tick of which something was claimed.
+    /// Returns the start of the highest tick with a claimed position.
     fn highest_used_us(&self) -> Option<i64> {
         let cursor = self.daemon.as_ref()?.source.cursor()?;
         Some(self.instant(Position(cursor.0.saturating_sub(1))).0)
     }
 
-    /// Returns whether the wall clock, as far as it is believed, is at most `max_ahead` behind the highest tick used.
-    ///
-    /// It may be further behind: a crash while the clock stood still leaves a ceiling above `max_ahead`, where the next
-    /// process starts. A forward step that is held changes nothing: IDs go on at the believed clock.
+    /// Returns whether the wall clock, as far as it is believed, is at most `max_ahead` behind the highest tick
+    /// used. It may be further behind: a crash while the clock stood still leaves a ceiling above `max_ahead`,
+    /// where the next process starts. A held forward step changes nothing, because IDs continue at the believed
+    /// clock.
     fn is_bridged(&self, used_us: i64) -> bool {
         let reading = self.machine.read();
         self.daemon
@@ -109,15 +110,15 @@ impl World {
                 "seed {seed}: no ID within {within_us} us of good weather"
             );
             self.pass((within_us / 8).min(self.max_ahead_us() / STEPS_PER_MAX_AHEAD));
-            // The raise ends after its reading, and before the ID clock has left what it grants.
+            // The raise ends after its reading, and before the ID clock has left the grant.
             self.machine.true_us += 3 * MS;
             self.take_outcomes();
             self.take();
         }
     }
 
-    /// Lets the wall clock catch up, and all who wait have their answers. A forward step that is held ends meanwhile, and the
-    /// raise after it.
+    /// Lets the wall clock catch up until all waiting requests have their answers. A held forward step ends
+    /// meanwhile, and the raise after it.
     fn rest(&mut self) {
         for _ in 0..3 * STEPS_PER_MAX_AHEAD {
             self.pass(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);

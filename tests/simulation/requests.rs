@@ -19,8 +19,8 @@ impl Signals for Deaf {
 }
 
 impl World {
-    /// The keeper's thread: it looks, hands writes out, and takes the outcomes that there are. Returns the number of writes,
-    /// and after how long it wants to look again.
+    /// Runs the keeper's thread: it looks, starts writes, and takes finished outcomes. Returns the number of
+    /// writes, and the time until it wants to look again.
     pub(crate) fn keep(&mut self) -> (usize, Duration) {
         let reading = self.machine.read_torn(&mut self.rng);
         let now_us = self.machine.true_us;
@@ -59,7 +59,8 @@ impl World {
         some_ended
     }
 
-    /// A thread reads the clock and loses the processor; another wake-up of its shard comes no sooner than it goes on.
+    /// Makes a thread read the clock and lose the processor. No other wake-up of its shard comes before it
+    /// continues.
     pub(crate) fn pause(&mut self) {
         let reading = self.machine.read();
         let index = self.rng.usize(..SHARDS);
@@ -70,7 +71,7 @@ impl World {
         }
     }
 
-    /// One wake-up of one shard: a few requests of its connection, until one has to wait.
+    /// Runs one wake-up of one shard: a few requests of its connection, until one must wait.
     pub(crate) fn take(&mut self) {
         let reading = self.machine.read_torn(&mut self.rng);
         let Some(daemon) = &mut self.daemon else {
@@ -130,14 +131,15 @@ impl World {
         }
     }
 
-    /// A tick's wake-up: the line advances, and waits that are over are answered.
+    /// Runs a tick's wake-up: the wait queue advances, and waits that are over are answered.
     pub(crate) fn advance(&mut self) {
         let reading = self.machine.read_torn(&mut self.rng);
         let Some(daemon) = &mut self.daemon else {
             return;
         };
         let now = daemon.wall.believe(reading);
-        // A torn reading may show a step beyond `max_step` that others do not: this thread believes less then.
+        // A torn reading may show a step beyond `max_step` that others do not see: this thread then believes an
+        // earlier time.
         for waiting in daemon.waiting.iter_mut().flatten() {
             waiting.earliest_us = waiting.earliest_us.min(now.wall.0);
         }

@@ -1,7 +1,7 @@
-//! A machine with two daemons, each with a state of its own or none, and several sources. Their layouts and worker IDs change
-//! between two lives, and pass from one daemon to the other. Sources join at reloads. States are lost, older copies take their
-//! place and are adopted, and the machine boots again. The shipped start, keeper, state file and locks run, in directories in
-//! memory.
+//! A machine with two daemons, each with its own state or none, and several sources. Layouts and worker IDs change
+//! between lives, and pass from one daemon to the other. Sources join at reloads. States are lost, older copies
+//! replace them and are adopted, and the machine boots again. The shipped start, keeper, state file and locks run,
+//! in directories in memory.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -21,7 +21,7 @@ use crate::places::Place;
 use crate::world::locks;
 use crate::{MS, SECOND, STEP_RULE};
 
-/// The first two have the same ID space. IDs of the third are higher; after it the others are refused.
+/// The first two have the same ID space. IDs of the third are higher; afterwards the others are refused.
 const LAYOUTS: [&str; 3] = [
     "twitter",
     "time:41,machine:10,sequence:12;epoch=1288834974657",
@@ -33,8 +33,8 @@ const SHARDS: usize = 2;
 const STEPS: usize = 600;
 /// A forward step is believed after this long.
 const STEP_HOLD_US: i64 = STEP_RULE.step_hold.as_micros() as i64;
-/// IDs flow again after this long, once clocks and storage work: a forward step is held for a minute, and an ID clock is at
-/// most `max_ahead`, 10 s, ahead.
+/// IDs must flow again within this time once clocks and storage work. A forward step is held for a minute, and an
+/// ID clock is at most `max_ahead`, 10 s, ahead.
 const RECOVERS_WITHIN_US: i64 = 80 * SECOND;
 
 /// One process.
@@ -42,7 +42,7 @@ pub(crate) struct Process {
     ceilings: Ceilings,
     shards: Vec<Shard>,
     pub(crate) settings: Settings,
-    /// The configuration with the source that joins.
+    /// The configuration with the joining source.
     joining: Option<Settings>,
     under_way: Option<(i64, Write)>,
 }
@@ -52,16 +52,16 @@ pub(crate) struct Site {
     pub(crate) rng: fastrand::Rng,
     pub(crate) machine: Machine,
     pub(crate) highest_wall_us: i64,
-    /// The wall clock does not step back further: only the marks, which a boot forgets, cover a worker ID that a state does not
-    /// know.
+    /// The wall clock does not step back further. Beyond that, only marks protect a worker ID that a state does not
+    /// know, and a boot clears them.
     pub(crate) lowest_wall_us: i64,
-    /// When the wall clock was last set. A step forward is not believed at once: what was granted in its time is then refused
-    /// as too far ahead.
+    /// The time when the wall clock was last set. A step forward is not believed at once, so IDs granted after it
+    /// are refused as too far ahead.
     pub(crate) set_at_us: i64,
     pub(crate) boots: u32,
     pub(crate) locks: TempDir,
     pub(crate) places: [Place; 2],
-    /// Every ID that was handed out, with the index of the first layout of its space.
+    /// All IDs handed out, with the index of the first layout of their space.
     handed_out: HashSet<(usize, u64)>,
     fails_one_in: u32,
 }
@@ -155,7 +155,7 @@ impl Site {
         other.is_some_and(|process| of(process).iter().any(|theirs| collide(theirs, source)))
     }
 
-    /// Now and then: a start waits a moment for a lock that another process has, in real time.
+    /// Sometimes: a start waits a moment, in real time, for a lock of another process.
     fn tries_what_is_held(&mut self) -> bool {
         self.rng.u8(..40) == 0
     }
@@ -170,7 +170,7 @@ impl Site {
         if is_held && !self.tries_what_is_held() {
             return;
         }
-        // Now and then an operator adopts whatever there is.
+        // Sometimes an operator adopts any state.
         let (is_older, adopt) = (self.places[index].is_older, self.rng.u8(..4) == 0);
         let boot = self.boots.to_string();
         let place = &mut self.places[index];
@@ -199,11 +199,12 @@ impl Site {
                     _ => {}
                 }
             }
-            // A changed layout whose IDs would be too low. The configuration that ran before is not refused.
+            // A changed layout whose IDs would be too low. The previous configuration must not be refused.
             Err(StartError::WrongSetting(reason)) => {
                 assert!(is_changed, "seed {seed}: refused as it ran before: {reason}");
             }
-            // That too, or marks that are far ahead of a clock that stepped back, or too high to adopt an older copy yet.
+            // Nor for marks that are far ahead of a clock that stepped back, or too high to adopt an older copy
+            // yet.
             Err(StartError::ClockBehind(reason)) => {
                 let is_behind = reading.wall.0 < self.highest_wall_us;
                 let is_held = self.machine.true_us < self.set_at_us.saturating_add(STEP_HOLD_US);
@@ -216,7 +217,7 @@ impl Site {
         }
     }
 
-    /// A source joins at a reload.
+    /// Adds a source by a reload.
     fn join(&mut self, index: usize) {
         let Some(process) = &self.places[index].process else { return };
         let count = process.settings.sources.len();
@@ -245,13 +246,13 @@ impl Site {
         }
     }
 
-    /// The keeper's thread looks, and the storage thread ends what it is at.
+    /// Runs the keeper's thread, and the storage thread's pending write.
     fn keep(&mut self, index: usize) {
         let (reading, now_us, seed) = (self.machine.read(), self.machine.true_us, self.seed);
         let fails = self.fails_one_in > 0 && self.rng.u32(..self.fails_one_in) == 0;
         let Some(process) = &mut self.places[index].process else { return };
         if let Some((_, write)) = process.under_way.take_if(|(ends_us, _)| *ends_us <= now_us) {
-            // A write that failed may be durable.
+            // A failed write may be durable.
             let is_made = !fails || self.rng.bool();
             let made = is_made.then(|| process.ceilings.write(&write));
             let made = made.filter(|_| !fails).unwrap_or_else(|| {
@@ -276,7 +277,7 @@ impl Site {
         }
     }
 
-    /// One shard serves one request. Returns whether it had IDs.
+    /// Lets one shard serve one request. Returns whether it got IDs.
     fn take(&mut self, index: usize, source: usize) -> bool {
         let (reading, seed) = (self.machine.read(), self.seed);
         let Place { process: Some(process), known, state, .. } = &mut self.places[index] else {
@@ -299,7 +300,8 @@ impl Site {
                 assert!(self.handed_out.insert((space, id)), "seed {seed}: {id} of {name} again");
             }
         }
-        // A changed ID space lies above always; other worker IDs of one space only as far as the ID clock can catch up.
+        // A changed ID space always lies above; other worker IDs of the same space only as far as the ID clock can
+        // catch up.
         let (first, last) = (runs[0].first, runs.iter().map(|run| run.last()).max().expect("a run"));
         let settings = &process.settings.sources[source];
         let (before, highest) = known.highest.entry(name.clone()).or_insert_with(|| (settings.clone(), 0));
@@ -311,7 +313,7 @@ impl Site {
         true
     }
 
-    /// The process ends: cleanly, or within a write, which is made or not.
+    /// Ends the process: cleanly, or within a write that takes effect or not.
     pub(crate) fn end(&mut self, index: usize, is_clean: bool) {
         let Some(mut process) = self.places[index].process.take() else { return };
         let write = process.under_way.take().filter(|_| is_clean || self.rng.bool());
@@ -322,7 +324,7 @@ impl Site {
             process.ceilings.stop().expect("storage works");
         }
         if self.places[index].state.is_none() {
-            // What keeps nothing is unique only from where the clock has passed all that was handed out.
+            // A daemon without a state is unique only after the clock has passed all IDs handed out.
             self.machine.true_us += 20 * MS;
         }
     }
@@ -355,7 +357,7 @@ impl Site {
         }
     }
 
-    /// Storage works and the clock is right: each daemon starts as it last did, and each of its sources has IDs again.
+    /// Makes storage work and corrects the clock: each daemon starts as before, and each source has IDs again.
     fn recover(&mut self) {
         self.fails_one_in = 0;
         self.set_clock_right();

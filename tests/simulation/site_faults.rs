@@ -9,7 +9,7 @@ impl Site {
         self.set_at_us = self.machine.true_us;
         let size = [5 * MS, SECOND, 5 * SECOND, 30 * SECOND][self.rng.usize(..4)];
         match self.rng.u8(..3) {
-            // A clock that steps back is not covered where nothing is kept.
+            // If nothing is kept, a clock that steps back is not covered.
             0 if self.keeps_all() => self.machine.wall_offset_us -= size,
             1 => self.machine.wall_offset_us += size,
             _ if self.keeps_all() => self.machine.wall_offset_us = 0,
@@ -19,7 +19,7 @@ impl Site {
         self.machine.wall_offset_us = self.machine.wall_offset_us.max(lowest_us);
     }
 
-    /// The state of a daemon that ends is lost, or an older copy takes its place; or a backup is made.
+    /// Loses the state of a daemon that ends, replaces it by an older copy, or makes a backup.
     pub(crate) fn disturb_the_state(&mut self, index: usize) {
         if self.rng.bool() {
             return self.places[index].back_up();
@@ -32,13 +32,13 @@ impl Site {
         }
     }
 
-    /// Boots the machine again. The clock is past all that was handed out then: nothing else covers older copies, lost states,
-    /// and worker IDs that pass to another state.
+    /// Boots the machine again. The clock is then past all IDs handed out, because nothing else covers older
+    /// copies, lost states, and worker IDs that pass to another state.
     pub(crate) fn reboot(&mut self) {
         for index in 0..self.places.len() {
             self.end(index, false);
             self.places[index].backups.clear();
-            // Nothing tells that from then on.
+            // From then on nothing reveals an older copy.
             self.places[index].is_older = false;
             self.places[index].newest.iter_mut().for_each(|newest| newest.is_older = false);
         }
@@ -52,7 +52,7 @@ impl Site {
         self.highest_wall_us = self.lowest_wall_us;
     }
 
-    /// The wall clock shows the highest time that it ever showed.
+    /// Sets the wall clock to the highest time that it ever showed.
     pub(crate) fn set_clock_right(&mut self) {
         self.set_at_us = self.machine.true_us;
         self.machine.wall_offset_us = self.highest_wall_us - self.machine.true_us;

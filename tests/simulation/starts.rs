@@ -1,4 +1,4 @@
-//! Starts, and the ends of a process: kills, stops, boots, copies of the state.
+//! Starts and ends of a process: kills, stops, boots, copies of the state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::world::{World, locks};
 use crate::{SHARDS, STEP_RULE};
 
 impl World {
-    /// A process starts, by the shipped rules: at the stored ceiling or above; without one, above the current tick; above
-    /// all that the machine remembers. An older copy of the state is not started with.
+    /// Starts a process by the shipped rules: at or above the stored ceiling, or without one above the current
+    /// tick, and above everything that the machine remembers. An older copy of the state is refused.
     pub(crate) fn start(&mut self) {
         let reading = self.machine.read();
         let is_ticket = self.numbering.is_ticket();
@@ -54,7 +54,7 @@ impl World {
         let mut managed = ManagedSource::new(Arc::clone(&source), rule, start, now);
         let ceiling = managed.first_ceiling(now);
         if !self.store_first(ceiling, wall.carried_us()) {
-            // It does not start. The service manager tries again.
+            // It does not start. The service manager retries.
             return;
         }
         locks.mark_granted(self.numbering.id_bound(ceiling)).expect("they can be marked");
@@ -93,7 +93,8 @@ impl World {
         })
     }
 
-    /// Reads the state as a start does. It is above all that was handed out, unless it is an older copy or another state.
+    /// Reads the state as a start does. It must be above all IDs handed out, unless it is an older copy or another
+    /// state.
     pub(crate) fn read(&mut self) -> Option<Record> {
         let seed = self.seed;
         let read = self.storage.read();
@@ -111,14 +112,14 @@ impl World {
         self.storage.state = state;
     }
 
-    /// The process is gone, whatever it was at.
+    /// Ends the process, whatever it was doing.
     pub(crate) fn kill(&mut self) {
         self.daemon = None;
         self.storage.cut_short(&mut self.rng);
     }
 
-    /// Returns where a start begins by the marks of the worker IDs. `None` if it is refused: the operator then does what
-    /// the refusal asks for.
+    /// Returns where a start begins by the marks of the worker IDs. Returns `None` if it is refused; the operator
+    /// then follows the message.
     pub(crate) fn above_marks(
         &mut self,
         stored: Option<Record>,
@@ -149,7 +150,7 @@ impl World {
         }
     }
 
-    /// A backup is made, or, if no daemon runs, takes the place of the state.
+    /// Makes a backup, or replaces the state by one if no daemon runs.
     pub(crate) fn back_up_or_restore(&mut self) {
         if self.backups.is_empty() || self.rng.bool() {
             self.backups.push(self.storage.state.back_up());
@@ -171,21 +172,21 @@ impl World {
         }
     }
 
-    /// The state is gone, and the next one is another.
+    /// Loses the state. The next one is new.
     pub(crate) fn lose(&mut self) {
         self.lost += 1;
         self.newest = None;
         self.set_state(State { identity: self.lost, ..State::default() });
     }
 
-    /// A clean stop, which may fail to trim. Nothing is handed out after it, not even what was claimed before.
+    /// Stops cleanly. The trim may fail. Nothing is handed out afterwards, not even blocks claimed earlier.
     pub(crate) fn stop(&mut self) {
         let Some(mut daemon) = self.daemon.take() else {
             return;
         };
         let trims = daemon.keeper.seal();
         assert_eq!(daemon.source.cursor(), None, "nothing may be claimed once a trim is tried");
-        // Writers end what they are at first. One that hangs is not waited for, and trims nothing.
+        // Writers first end their writes. A stop does not wait for one that hangs, and that one trims nothing.
         let hangs = !self.storage.under_way.is_empty() && self.rng.bool();
         self.storage.cut_short(&mut self.rng);
         for Left { id_bound, .. } in trims {
@@ -207,12 +208,12 @@ impl World {
         self.expect_silence(&mut daemon);
     }
 
-    /// An outcome that may be that of a write.
+    /// Returns an outcome that a write may have.
     pub(crate) fn any_outcome(&mut self, writer: usize) -> Outcome {
         Outcome { writer, number: self.rng.u64(1..20), result: Ok(()) }
     }
 
-    /// Another daemon has the worker IDs or the state: once that is found nothing is handed out, nor written.
+    /// Another daemon has the worker IDs or the state. Once that is found, nothing is handed out or written.
     pub(crate) fn take_over(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.keeper.lose(TakenOver(String::from("another daemon has it")));
@@ -230,7 +231,7 @@ impl World {
         }
     }
 
-    /// The kernel announces that the machine was restored from a snapshot: the grant is taken away, whatever is under way.
+    /// The kernel reports a restore from a snapshot: the grant is taken away, whatever is under way.
     pub(crate) fn restore(&mut self) {
         if self.numbering.is_ticket() {
             return self.restore_counter();
@@ -245,7 +246,7 @@ impl World {
     pub(crate) fn reboot(&mut self) {
         self.kill();
         self.machine.boot_at_us = self.machine.true_us;
-        // Nothing tells an older copy from then on.
+        // From then on nothing reveals an older copy.
         self.put_newest_back();
         self.backups.clear();
         if self.rng.bool() {

@@ -1,4 +1,4 @@
-//! Storage: what survives a process, and the writes that its writers are at.
+//! Storage: what survives a process, and the writes under way.
 
 use std::ops::Range;
 
@@ -16,14 +16,14 @@ use crate::{MS, SECOND};
 pub(crate) struct State {
     /// By writer.
     pub(crate) files: Vec<StateFile>,
-    /// The last process's belief of wall − boot, if that was in this boot of the machine.
+    /// The last process's wall − boot, if it ran in this boot of the machine.
     pub(crate) wall_minus_boot_us: Option<i64>,
-    /// Its identity: how many were lost before it.
+    /// Its identity: the number of states that were lost before it.
     pub(crate) identity: u128,
 }
 
 impl State {
-    /// Returns the ceiling up to which IDs may be used: every writer has stored it.
+    /// Returns the ceiling below which IDs may be used: every writer has stored it.
     pub(crate) fn granted(&self) -> Option<Position> {
         self.files.iter().map(StateFile::granted).min().flatten()
     }
@@ -33,7 +33,7 @@ impl State {
     }
 }
 
-/// Storage: what survives the process, how reliable it is at the moment, and the writes that it is at.
+/// Storage: what survives the process, its present reliability, and the writes under way.
 #[derive(Debug)]
 pub(crate) struct Storage {
     pub(crate) state: State,
@@ -47,13 +47,13 @@ pub(crate) struct Storage {
     pub(crate) under_way: Vec<UnderWay>,
 }
 
-/// A write that a writer is at.
+/// A write under way.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     pub(crate) write: Write,
     /// When it ends; hours away where it hangs.
     pub(crate) ends_us: i64,
-    /// When its writer calls it failed. It continues, and is reported again when it ends.
+    /// The time when its writer reports it as failed. It continues, and is reported again at its end.
     pub(crate) given_up_us: Option<i64>,
     pub(crate) is_given_up: bool,
     pub(crate) failure: Option<Failure>,
@@ -98,10 +98,8 @@ impl Storage {
         self.state.files[writer].write(&record, failure)
     }
 
-    /// Returns the record that a start uses, the lowest: a start that finds one of them need not find the other.
-    ///
-    /// # Errors
-    /// The last write of a file succeeded, and it cannot be read.
+    /// Returns the record that a start uses: the lowest, because a start that finds one of them need not find the
+    /// other. Returns an error if the last write of a file succeeded and it cannot be read.
     pub(crate) fn read(&mut self) -> Result<Option<Record>, String> {
         let mut lowest: Option<Record> = None;
         for writer in 0..self.state.files.len() {
@@ -117,7 +115,7 @@ impl Storage {
         Ok(lowest)
     }
 
-    /// The machine loses its power, and with it what no disk has. One copy may be damaged besides.
+    /// Cuts the machine's power. Writes that no disk has are lost, and one copy may be damaged.
     pub(crate) fn lose_power(&mut self, rng: &mut fastrand::Rng) {
         self.state.files.iter_mut().for_each(|file| file.lose_power(rng));
         let damaged = rng.usize(..3);
@@ -138,7 +136,7 @@ impl Storage {
         self.under_way.push(UnderWay { write, ends_us, given_up_us, is_given_up, failure });
     }
 
-    /// The outcomes until now, in the order in which they are reported.
+    /// Returns the outcomes until now, in the order of their reports.
     pub(crate) fn advance(&mut self, now_us: i64) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for under_way in &mut self.under_way {
@@ -164,7 +162,7 @@ impl Storage {
         ceilings.iter().all(|&(_, ceiling)| self.raise(*writer, ceiling, *wall_minus_boot_us, failure))
     }
 
-    /// The process is gone: what was under way reached storage up to any call, or not.
+    /// Ends the process: each write under way has reached storage up to any call, or not at all.
     pub(crate) fn cut_short(&mut self, rng: &mut fastrand::Rng) {
         for under_way in std::mem::take(&mut self.under_way) {
             if rng.bool() {

@@ -1,10 +1,9 @@
-//! Tenants of one source who together ask for more than it yields: greedy ones that always wait for more, large ones that are
-//! promised all that they ask for, modest ones that want less than their share, and those that send many requests at once, as
-//! clients of every door do. For these the shard claims what the whole turn asks for. Limited ones share the rate of an
-//! identity, which reloads change. Ticks' wake-ups come late at random.
-//!
-//! Nothing is lost and nothing handed out twice. Each promise is kept, and no rate exceeded. Greedy tenants get the same, to a position. Each request
-//! for less than a share waits for few ticks, however many the others are and whatever they ask.
+//! Tenants of one source who together request more than it yields. Greedy ones always wait for more. Large ones are
+//! promised all that they request. Modest ones want less than their share. Others send many requests at once, as
+//! clients of doors do: for these the shard claims IDs for the whole turn. Limited ones share the rate of an
+//! identity, which reloads change. Ticks' wake-ups come late at random. No ID is lost or handed out twice. Each
+//! promise is kept, and no rate exceeded. Greedy tenants get equal shares, to a position. A request for less than a
+//! share waits a few ticks at most, whatever the others request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +23,7 @@ use crate::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS};
 
 /// The end of each life, at which the greedy tenants' waits end.
 const LIFE_US: i64 = 300 * MS;
-/// The most by which a wake-up is late: nothing is lost then, because the burst window is longer.
+/// The most by which a wake-up is late. No ID is lost then, because the burst window is longer.
 const LATE_US: u64 = 3_000;
 
 const LAYOUTS: [&str; 5] = [
@@ -34,7 +33,7 @@ const LAYOUTS: [&str; 5] = [
     "time:40,worker:5,sequence:=70;tick=2ms",
     "time:36,worker:5,sequence:=300;tick=10ms",
 ];
-/// The rates of identities: so low that a life uses up their burst.
+/// The rates of identities, low enough that a life uses up their burst.
 const RATES: std::ops::Range<u32> = 5..500;
 /// The most requests that a tenant sends at once.
 const SENT_MAX: usize = 40;
@@ -43,28 +42,28 @@ const SENT_MAX: usize = 40;
 enum Appetite {
     /// Always waits for more than it can get.
     Greedy,
-    /// Asks for several ticks' worth at times, and wants all of it.
+    /// Sometimes requests several ticks' worth, and wants all of it.
     Large,
-    /// Asks for no more than its share of a tick at times.
+    /// Sometimes requests no more than its share of a tick.
     Modest,
-    /// Sends many such requests at once at times.
+    /// Sometimes sends many such requests at once.
     Pipelining,
-    /// Asks as a modest one does, at the rate of its identity.
+    /// Sends like a modest one, at the rate of its identity.
     Limited,
 }
 
-/// A request: its number of IDs, its wait, and whether fewer are welcome.
+/// A request: its number of IDs, its wait, and whether fewer are allowed.
 type Ask = (u64, Duration, bool);
 
 struct Tenant {
     appetite: Appetite,
-    /// The requests that it has sent and that were not looked at, the last one first.
+    /// The requests that it has sent and that were not read yet, the last one first.
     sent: Vec<Ask>,
     waiting: Option<Waiting>,
     /// The index of its identity, its connection, and its request that waits for the rate.
     limit: Option<(usize, Session)>,
     paced: Option<Paced>,
-    /// Positions that were claimed for it while it waited.
+    /// Positions claimed for it while it waited.
     waited_for: u64,
 }
 
@@ -134,7 +133,7 @@ impl House {
             Arc::new(Source::new(String::from("shared"), numbering.clone(), rules, grant, start, now));
         let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
         let shard = |index| {
-            // In strict order shards claim nothing ahead, so that each position can be accounted for.
+            // In strict order shards claim nothing ahead, so each position can be accounted for.
             let lane = Lane::new(Arc::clone(&source), Arc::clone(&rings), index, Order::Strict, now);
             Shard::new(index, vec![lane], seed + index as u64, now)
         };
@@ -146,7 +145,7 @@ impl House {
         House { seed, rng, numbering, source, shards, tenants, identities, now, end, handed_out }
     }
 
-    /// Sends requests of a tenant that has its replies to all before.
+    /// Sends requests of a tenant that has all replies to earlier ones.
     fn send(&mut self, index: usize, mut asks: Vec<Ask>) {
         let tenant = &mut self.tenants[index];
         if tenant.is_served() {
@@ -199,7 +198,7 @@ impl House {
         }
     }
 
-    /// Reloads a rate at times, and lets a connection take it up.
+    /// Sometimes reloads a rate, and lets a connection take it up.
     fn reload_at_random(&mut self) {
         let now = self.now.boot;
         if self.rng.u8(..100) == 0 {
@@ -230,7 +229,7 @@ impl House {
                             Waiting { id, held, count, taken, wake_ups: 0, is_beside_promise: false };
                         self.tenants[index].waiting = Some(waiting);
                     }
-                    // What a refused request had is skipped; here there is nothing at hand while others wait.
+                    // The IDs of a refused request are skipped. Here the shard has no block while others wait.
                     Err(_) => {
                         assert!(!has_some, "seed {}: a refused request had some", self.seed);
                         held.into_iter().for_each(|held| held.give_back(self.now.boot));
@@ -248,7 +247,7 @@ impl House {
         self.handed_out.extend(runs.iter().map(|run| interval(&self.numbering, run)));
     }
 
-    /// A tick's wake-up, late by chance. Returns the time until the next.
+    /// Runs a tick's wake-up, late by a random time. Returns the time until the next.
     fn advance(&mut self) -> Option<Duration> {
         let next = self.source.advance(self.now, &mut self.rng, &Deaf);
         let is_large = |tenant: &Tenant| tenant.appetite == Appetite::Large && tenant.waiting.is_some();
@@ -293,7 +292,7 @@ impl House {
         self.take_turn(index);
     }
 
-    /// A moment at which some tenant asks.
+    /// A moment at which some tenant sends a request.
     fn ask_at_random(&mut self) {
         let index = self.rng.usize(..self.tenants.len());
         let per_tick = self.numbering.ids_per_tick();
@@ -316,7 +315,7 @@ impl House {
 
     fn live(&mut self) {
         let begun = self.source.cursor().expect("it is open");
-        // All that is at hand goes first, so that the greedy ones begin together.
+        // First the burst window is used up, so that the greedy tenants start together.
         self.shards[0].wake(self.now);
         let at_hand = self.source.left(&self.source.window(self.now));
         if at_hand > 0 {
@@ -351,7 +350,7 @@ impl House {
         let total: u64 = self.handed_out.iter().map(|(from, to)| to - from).sum();
         let ended = self.source.cursor().expect("it is open");
         assert_eq!(total, ended.0 - begun.0, "seed {seed}: claimed, and handed to nobody");
-        // All is claimed up to the end of the greedy ones' waits.
+        // All positions up to the end of the greedy tenants' waits are claimed.
         let end_wall = UnixMicros(self.now.wall.0 - self.now.boot.since(self.end).as_micros() as i64);
         let whole = self.numbering.first_of(self.numbering.tick_at(end_wall));
         assert!(ended >= whole, "seed {seed}: {} positions were left", whole.0 - ended.0);
@@ -366,7 +365,7 @@ impl House {
     }
 }
 
-/// Some tenants of each appetite.
+/// Makes some tenants of each appetite.
 fn tenants(rng: &mut fastrand::Rng, identities: &[Limited], now: BootMicros) -> Vec<Tenant> {
     let mut tenants = Vec::new();
     let appetites = [
@@ -387,7 +386,7 @@ fn tenants(rng: &mut fastrand::Rng, identities: &[Limited], now: BootMicros) -> 
     tenants
 }
 
-/// One life of a house of tenants.
+/// Runs one life of a house of tenants.
 pub(crate) fn share(seed: u64) {
     House::new(seed).live();
 }

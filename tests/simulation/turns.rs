@@ -1,5 +1,5 @@
-//! A daemon whose worker IDs change in turn, over any layout: clean restarts, mostly without a request. The shipped start,
-//! state file and locks run.
+//! A daemon whose worker IDs change in turn, with any layout: clean restarts, mostly without a request. The shipped
+//! start, state file and locks run.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -20,7 +20,7 @@ use crate::{MS, SECOND, STEP_RULE};
 /// Sets without a common worker ID: a set that shares one with another starts above the other's IDs.
 const WORKERS: [&str; 4] = ["0", "1-2", "3", "4-5"];
 const RESTARTS: usize = 16;
-/// A tick has this many IDs at least: what is drawn here does not use one up.
+/// A tick has at least this many IDs. A life never uses one up.
 const IDS_PER_TICK_MIN: u64 = 1_000;
 
 struct Turns {
@@ -29,7 +29,7 @@ struct Turns {
     machine: Machine,
     layout: Layout,
     locks: TempDir,
-    /// `None`: nothing is kept.
+    /// `None` if nothing is kept.
     state: Option<TempDir>,
     handed_out: HashSet<u64>,
 }
@@ -59,7 +59,7 @@ impl Turns {
         settings.unwrap_or_else(|error| panic!("seed {}: {toml}: {error:?}", self.seed)).sources
     }
 
-    /// A process starts with these worker IDs, may be asked for an ID, and stops.
+    /// Starts a process with these worker IDs, sometimes requests an ID, and stops it.
     fn live_with(&mut self, workers: &str, is_asked: bool) {
         let (seed, settings, reading) = (self.seed, self.settings(workers), self.machine.read());
         let directory = self.state.as_ref().map(TempDir::path);
@@ -72,7 +72,7 @@ impl Turns {
         ceilings.stop().expect("storage works");
     }
 
-    /// The first ID comes at once; where nothing is kept, with the next tick.
+    /// The first ID comes at once; if nothing is kept, with the next tick.
     fn expect_an_id(&mut self, ceilings: &Ceilings) {
         let now = ceilings.keeper.believe(self.machine.read());
         let source = ceilings.keeper.sources().next().expect("it has one");
@@ -103,7 +103,8 @@ fn tick_us(layout: &Layout) -> i64 {
     layout.tick_ms() as i64 * MS
 }
 
-/// Restarts one after the other. However often the worker IDs change, no start is further ahead of the clock than the next tick.
+/// Restarts again and again. However often the worker IDs change, no start is further ahead of the clock than the
+/// next tick.
 pub(crate) fn take_turns(seed: u64) {
     let mut turns = Turns::new(seed);
     for restart in 1..=RESTARTS {

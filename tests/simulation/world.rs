@@ -1,4 +1,4 @@
-//! The world that a daemon lives in, and its events.
+//! The world of a daemon, and its events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::storage::{State, Storage};
 use crate::{BURST_WINDOW, HORIZON, MAX_AHEAD, MS, SECOND, WORLDS_BEGIN_US};
 
-/// Layouts with ticks of at most 10 ms, with plenty of IDs and with few, the node above and below the sequence.
+/// Layouts with ticks of at most 10 ms, with many IDs and with few, the node above and below the sequence.
 pub(crate) const SHORT_TICKS: [&str; 4] = [
     "twitter",
     "time:41,worker:5,sequence:=10",
@@ -42,11 +42,11 @@ pub(crate) struct World {
     pub(crate) storage: Storage,
     /// The number of writers that make ceilings durable.
     pub(crate) writers: usize,
-    /// The machine's locks of worker IDs, with their marks; empty after a boot.
+    /// The machine's worker ID locks with their marks; empty after a boot.
     pub(crate) locks: TempDir,
     /// Backups of the state, made in this boot.
     pub(crate) backups: Vec<State>,
-    /// The state that one of them has taken the place of, and that nobody has used since.
+    /// The state that a backup has replaced, unused since.
     pub(crate) newest: Option<State>,
     /// The number of states that were lost.
     pub(crate) lost: u128,
@@ -54,7 +54,7 @@ pub(crate) struct World {
     pub(crate) rules: Rules,
     pub(crate) order: Order,
     pub(crate) daemon: Option<Daemon>,
-    /// Every position handed out by any process: from, to.
+    /// All positions handed out by any process: from, to.
     pub(crate) handed_out: BTreeMap<u64, u64>,
     pub(crate) highest_wall_us: i64,
     pub(crate) granted: u64,
@@ -118,7 +118,7 @@ impl World {
         self.rules.max_ahead.as_micros() as i64
     }
 
-    /// The horizon that the settings make of the tick.
+    /// Returns the horizon that the settings give for the tick.
     pub(crate) fn horizon(&self) -> Duration {
         let two_ticks = 2 * Duration::from_micros(self.tick_us() as u64);
         HORIZON.max(two_ticks).min(self.rules.max_ahead - two_ticks)
@@ -129,7 +129,7 @@ impl World {
     }
 }
 
-/// An empty directory of locks, in memory where that can be.
+/// Makes an empty lock directory, in memory if possible.
 pub(crate) fn locks() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
 }

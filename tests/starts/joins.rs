@@ -20,7 +20,7 @@ fn after(elapsed_ms: i64) -> Reading {
     }
 }
 
-/// A source that is there from the start, and one that waits for a clock that went back.
+/// A source from the start, and one that waits for a clock that went back.
 fn sources() -> [SourceSettings; 2] {
     const TOML: &str = "[[sources]]\nname = \"first\"\nworker_ids = 1\n\
                         [[sources]]\nname = \"second\"\nworker_ids = 2\non_step_back = \"wait\"\n";
@@ -46,9 +46,10 @@ fn serve(home: &Path, sources: &[SourceSettings], joins: Option<&SourceSettings>
     ceilings
 }
 
-/// A clock that never stepped lies behind a crash's ceiling. A source that joined over it and was not used leaves it so.
+/// A clock that never stepped lies behind a crash's ceiling. A source that joined and was not used does not change
+/// that.
 #[test]
-fn a_source_that_joined_and_was_not_used_leaves_what_a_crash_left() {
+fn an_unused_source_that_joined_keeps_the_ceiling_of_a_crash() {
     let home = tempfile::tempdir().unwrap();
     let [first, second] = sources();
     let only_first = std::slice::from_ref(&first);

@@ -1,4 +1,4 @@
-//! Worker IDs that change over clean restarts, where ticks are long. The shipped start, keeper, state file and locks run,
+//! Worker IDs that change over clean restarts with long ticks. The shipped start, keeper, state file and locks run,
 //! without the daemon's threads.
 
 use std::collections::BTreeSet;
@@ -17,13 +17,14 @@ use snowbank_client::layout::{Position, Tick, UnixMicros};
 const TICK_US: i64 = 3_600_000_000;
 const STEP_RULE: StepRule =
     StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
-/// The node above the sequence, and below it: the last ID of a tick belongs to one worker ID, or to all in turn.
+/// The node above the sequence, and below it: the last ID of a tick belongs to one worker ID, or each has one in
+/// turn.
 const LAYOUTS: [&str; 2] = [
     "time:30,worker:4,sequence:8;tick=3600s;epoch=2020-01-01",
     "time:30,sequence:8,worker:4;tick=3600s;epoch=2020-01-01",
 ];
 
-/// A third into a tick, so long after the first start.
+/// A third of a tick after its start, and that long after the first start.
 fn after(elapsed_s: u64) -> Reading {
     let elapsed_us = elapsed_s.cast_signed() * 1_000_000;
     Reading {
@@ -59,7 +60,7 @@ fn settings(layout: &str, life: &Life, now: Reading) -> Settings {
     config::load(file, &Overrides::default(), NonZeroUsize::MIN, now.wall).expect("they are right")
 }
 
-/// A life that has begun, and its source.
+/// A life that has started, and its source.
 fn begin(home: &Path, layout: &str, life: &Life, now: Reading) -> (Ceilings, Arc<Source>) {
     let (state, locks) = (home.join("state"), home.join("locks"));
     let place = Place { directory: Some(&state), adopt: false, lock_dir: &locks, boot: "one" };
@@ -69,7 +70,7 @@ fn begin(home: &Path, layout: &str, life: &Life, now: Reading) -> (Ceilings, Arc
     (ceilings, source)
 }
 
-/// Lives through one life, and returns its IDs.
+/// Runs one life, and returns its IDs.
 fn live(home: &Path, layout: &str, life: &Life, now: Reading) -> Vec<u64> {
     let (mut ceilings, source) = begin(home, layout, life, now);
     let moment = ceilings.keeper.believe(now);
@@ -90,10 +91,10 @@ fn live(home: &Path, layout: &str, life: &Life, now: Reading) -> Vec<u64> {
 }
 
 proptest! {
-    // A failure prints its sets; a file beside the test would not be found again.
+    // A failure prints its sets. A regression file beside the test would not be found.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// Each clean restart over the state of the one before succeeds, and no ID comes twice.
+    /// Each clean restart over the previous state succeeds, and no ID comes twice.
     #[test]
     fn sets_that_change_in_turn_repeat_no_id_and_always_start(
         layout in prop::sample::select(LAYOUTS.to_vec()),
@@ -110,9 +111,9 @@ proptest! {
         }
     }
 
-    /// Sets that contain earlier ones, and sources that were renamed, too: a life that hands out nothing leaves no trace.
+    /// Sets that contain earlier ones, and renamed sources, too. A life that hands out nothing changes nothing.
     #[test]
-    fn sets_that_hand_out_nothing_never_get_ahead_of_the_next_tick(
+    fn lives_without_an_id_never_get_ahead_of_the_next_tick(
         layout in prop::sample::select(LAYOUTS.to_vec()),
         used in a_life(vec!["orders"], Just(vec![1])),
         unused in prop::collection::vec(a_life(vec!["orders", "invoices", "users"], Just(Vec::new())), 1..25),
@@ -126,7 +127,8 @@ proptest! {
             let (ceilings, source) = begin(home.path(), layout, life, now);
             let start = source.cursor().expect("not sealed");
             let (numbering, tick) = (source.numbering(), source.numbering().tick_at(now.wall));
-            // The first start skips a tick, and the ID after its last is of the tick after that for a lower worker ID.
+            // The first start skips a tick. For a lower worker ID, the ID after its last belongs to the tick after
+            // that.
             prop_assert!(start <= numbering.first_of(Tick(tick.0 + 2)), "{life:?} starts in {:?}", numbering.tick_of(start));
             prop_assert!(Some(numbering.id_at(start)) > highest, "{life:?} starts below the IDs before");
             ceilings.stop().expect("the state is trimmed");

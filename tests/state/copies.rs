@@ -1,9 +1,9 @@
-//! Older copies of a state: what the machine's marks reveal of them.
+//! Older copies of a state, and how the machine's marks reveal them.
 
 use super::*;
 
 impl Machine {
-    /// Copies the state as a backup does, one file after another, however busy its daemon is.
+    /// Copies the state as a backup does, one file after another, while its daemon may write.
     fn back_up(&self) -> Vec<u8> {
         poll("a whole copy", || {
             let bytes = fs::read(self.file()).expect("the state is there");
@@ -11,12 +11,13 @@ impl Machine {
         })
     }
 
-    /// Puts a copy in place of the state.
+    /// Replaces the state by a copy.
     fn restore(&self, copy: &[u8]) {
         fs::write(self.file(), copy).expect("written");
     }
 
-    /// Below which ID the only worker ID was granted, as its lock says. The state may say more by a raise, if a kill fell between.
+    /// Returns the ID below which the only worker ID was granted, by its lock. The state may have one raise more if
+    /// a kill came between.
     fn marked(&self) -> u64 {
         let lock = fs::read_dir(self.path("locks")).expect("read").next().expect("a lock").expect("read");
         let text = fs::read_to_string(lock.path()).expect("text");
@@ -31,14 +32,14 @@ impl Machine {
     }
 }
 
-/// Draws until the state says that more was granted than now, and gives the last ID.
+/// Draws until the ceiling has risen above the present one. Returns the last ID.
 fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
     let (mut wire, bound) = (daemon.connect(), machine.shown().bound);
     poll("an ID above the earlier ceiling", || Some(one(&mut wire)).filter(|&id| id > bound))
 }
 
 #[test]
-fn a_backup_is_refused_once_more_was_handed_out() {
+fn a_backup_is_refused_after_later_ids_were_handed_out() {
     let machine = Machine::new();
     let daemon = machine.setup().config("max_ahead = \"202ms\"").start();
     let running = machine.back_up();
@@ -56,7 +57,7 @@ fn a_backup_is_refused_once_more_was_handed_out() {
     );
     assert_eq!(export.stdout, b"");
 
-    // The newest is as good as ever, and after another life a copy of it no more.
+    // The newest copy is accepted. After another life it is an older copy.
     machine.restore(&clean);
     let mut daemon = machine.start();
     let last = draw_past_a_raise(&machine, &daemon);
@@ -69,7 +70,7 @@ fn a_backup_is_refused_once_more_was_handed_out() {
 }
 
 #[test]
-fn an_older_copy_is_adopted_once_the_clock_is_past_what_was_granted() {
+fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
     let machine = Machine::new();
     let adopted = || machine.setup().args(["--adopt-state"]);
     let mut daemon = machine.start();
@@ -91,7 +92,7 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_what_was_granted() {
     machine.assert_older_is_refused();
 }
 
-/// Copies that take turns: each start is compared with all that the machine has granted, whichever served.
+/// Two copies run in turn. Each start is compared with everything that the machine has granted, by either.
 #[test]
 fn two_copies_used_in_turn_repeat_nothing() {
     let machine = Machine::new();
@@ -119,7 +120,7 @@ fn two_copies_used_in_turn_repeat_nothing() {
 }
 
 #[test]
-fn a_new_directory_starts_above_what_the_old_one_was_granted() {
+fn a_new_directory_starts_above_the_grants_of_the_old_one() {
     let machine = Machine::new();
     let mut daemon = machine.start();
     let last = one(&mut daemon.connect());
@@ -130,7 +131,7 @@ fn a_new_directory_starts_above_what_the_old_one_was_granted() {
     let id = one(&mut daemon.connect());
     assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
     daemon.stop();
-    // Two directories that take turns are not copies of each other.
+    // Two directories that run in turn are no copies of each other.
     let other = || machine.setup().env("SNOWBANK_STATE_DIR", machine.path("other"));
     let mut last = id;
     for setup in [other(), machine.setup(), other(), machine.setup()] {
@@ -161,13 +162,13 @@ fn an_older_copy_does_not_undo_an_export() {
     let daemon = machine.start();
     one(&mut daemon.connect());
     daemon.stop();
-    // Used up, wherever it is imported.
+    // The worker ID is used up, wherever it is imported.
     fs::remove_dir_all(machine.state()).expect("removed");
     import(1);
 }
 
 #[test]
-fn a_daemon_without_a_state_starts_above_what_others_were_granted() {
+fn a_daemon_without_a_state_starts_above_the_grants_of_others() {
     let machine = Machine::new();
     let config = "max_ahead = \"402ms\"";
     let mut daemon = machine.setup().config(config).start();
@@ -181,7 +182,7 @@ fn a_daemon_without_a_state_starts_above_what_others_were_granted() {
     machine.start().stop();
 }
 
-/// As after a boot, which empties the directory of the locks: nothing is left that could tell. Then the clock alone protects.
+/// As after a boot, which empties the lock directory: nothing reveals the copy, and only the clock protects.
 #[test]
 fn an_empty_lock_directory_does_not_reveal_an_older_copy() {
     let (machine, _) = used();
@@ -218,9 +219,10 @@ fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
     machine.setup().end().assert_refusal_for_now(&[lock.to_str().unwrap(), "not a regular file"]);
 }
 
-/// Killed while it stops, or stopped on a disk that fails: the state that is left is the newest, wherever it was caught.
+/// Killed during a stop, or stopped on a failing disk: the remaining state is the newest, wherever it was
+/// interrupted.
 #[test]
-fn a_stop_that_is_cut_short_is_not_taken_for_an_older_copy() {
+fn an_interrupted_stop_is_not_taken_for_an_older_copy() {
     for orders in ["sync stall 400".to_owned(), format!("sync lie {EIO}"), format!("write fail {ENOSPC}")] {
         let machine = Machine::new();
         let disk = machine.disk();

@@ -1,4 +1,4 @@
-//! Files that are damaged, of another version, of another machine, or not state files at all.
+//! Files that are damaged, of another version, of another machine, or no state files.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn damaged_files_are_refused_and_left_alone() {
     machine.start().stop();
 }
 
-/// One page of one copy, or all of it, and the other copy has all that was granted.
+/// One page of a copy is damaged, or all of it. The other copy has all grants.
 #[test]
 fn damage_to_the_last_raise_never_brings_back_a_lower_ceiling() {
     const PAGE_BYTES: usize = 4096;
@@ -148,7 +148,7 @@ fn export_and_import_move_a_worker() {
 }
 
 #[test]
-fn other_files_than_exports_are_refused() {
+fn files_that_are_no_exports_are_refused() {
     let machine = Machine::new();
     for (text, reason) in [
         ("", "not an export"),
@@ -175,9 +175,9 @@ fn show_prints_sentences_without_json() {
     }
 }
 
-/// After a first start, and after a crash: the stop was clean, and nobody has to look for a process.
+/// After a first start, and after a crash: the stop was clean, so no operator has to look for a process.
 #[test]
-fn a_stop_in_which_nothing_was_handed_out_was_clean() {
+fn a_stop_without_an_id_counts_as_clean() {
     let machine = Machine::new();
     let end = || {
         let text = String::from_utf8_lossy(&machine.command(&["show"]).stdout).into_owned();
@@ -195,7 +195,7 @@ fn a_stop_in_which_nothing_was_handed_out_was_clean() {
     running.stop();
 }
 
-/// An export also carries records of earlier configurations: of two records with one worker ID the furthest counts.
+/// An export also has records of earlier configurations. Of two records with one worker ID the further one counts.
 #[test]
 fn an_export_of_several_configurations_can_be_imported_again() {
     let machine = Machine::new();
@@ -214,7 +214,7 @@ fn an_export_of_several_configurations_can_be_imported_again() {
     assert!(one(&mut new.setup().config("worker_ids = 1").start().connect()) > last);
 }
 
-/// A state from before states had an identity: it is read as it is, and has one from its next start on.
+/// A state of an older version without an identity: it is read, and gets an identity at its next start.
 #[test]
 fn a_state_without_an_identity_gets_one_and_keeps_it() {
     let (machine, last) = used();

@@ -1,8 +1,8 @@
-//! The beginning of a start: ceilings ahead of the clock, changed worker IDs, names and layouts.
+//! Starts: ceilings ahead of the clock, changed worker IDs, names and layouts.
 
 use super::*;
 
-/// The state as if the daemon had been killed while this far ahead of the clock.
+/// Changes the state as if the daemon had been killed while this far ahead of the clock.
 fn ahead(machine: &Machine, ahead_ms: u64) {
     let tick = unix_ms() + ahead_ms - 1_288_834_974_657;
     machine.edit(|record| {
@@ -14,7 +14,7 @@ fn ahead(machine: &Machine, ahead_ms: u64) {
 }
 
 #[test]
-fn a_far_ceiling_is_waited_for() {
+fn ids_are_refused_below_a_far_ceiling_and_it_is_kept() {
     let (machine, _) = used();
     ahead(&machine, 25_000);
     let bound = machine.shown().bound;
@@ -62,7 +62,7 @@ fn changed_worker_ids_names_and_field_names_start_above() {
 }
 
 #[test]
-fn worker_ids_that_change_in_turn_gain_nothing_without_a_request() {
+fn changing_worker_ids_without_a_request_raises_no_ceiling() {
     let machine = Machine::new();
     let start = |worker: &str| {
         let layout = "time:30,worker:10,sequence:12;tick=3600s;epoch=2020-01-01T00:00:00Z";
@@ -95,16 +95,16 @@ fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
         .args(["--layout", short])
         .end()
         .assert_refusal(&["all its IDs lie below that; keep layout twitter"]);
-    // An earlier epoch: its IDs of today are larger anyway.
+    // An earlier epoch: its IDs of today are larger.
     let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
     let daemon = machine.setup().args(["--layout", earlier]).start();
     assert!(one(&mut daemon.connect()) > last);
     daemon.stop();
     machine.setup().end().assert_refusal(&["source \"default\"", "epoch=1104537600000"]);
-    // With a name of its own and a worker ID that nothing used, it is a source that may have been renamed and changed.
+    // With another name and an unused worker ID: this may be the old source, renamed and changed.
     let other = "[[sources]]\nname = \"other\"\nworker_ids = 8";
     machine.setup().config(other).end().assert_refusal(&["source \"other\"", "--state-dir"]);
-    // Together with the source that it might have been, it is a source of its own.
+    // Beside the old source it can only be another one.
     let both = format!("[[sources]]\nname = \"default\"\nlayout = \"{earlier}\"\n{other}");
     machine.setup().config(&both).start().stop();
 }
@@ -138,7 +138,7 @@ fn the_default_directory_comes_from_the_environment() {
 }
 
 #[test]
-fn a_start_that_fails_later_gives_back_what_it_was_granted() {
+fn a_start_that_fails_later_gives_back_its_grant() {
     let (machine, _) = used();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();
@@ -155,7 +155,7 @@ fn a_start_that_fails_later_gives_back_what_it_was_granted() {
 }
 
 #[test]
-fn worker_ids_that_no_source_has_are_forgotten_once_the_clock_is_past_them() {
+fn records_of_unused_worker_ids_are_dropped_once_the_clock_is_past_them() {
     let machine = Machine::new();
     let workers = |expected: &[&str]| {
         let output = machine.command(&["show", "--json"]);

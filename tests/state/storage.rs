@@ -1,9 +1,9 @@
-//! Storage that fails, hangs or is full: what a state file promises when calls fail.
+//! Storage that fails, hangs or is full: the state file's promises when calls fail.
 
 use super::*;
 
 #[test]
-fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
+fn failing_syncs_stop_the_ids_at_the_ceiling_until_storage_works() {
     for (orders, what) in [
         (format!("sync fail {EIO}"), "syncs fail"),
         (format!("sync lie {EIO}"), "syncs fail after they were done"),
@@ -22,7 +22,7 @@ fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
         let message = draw_until_no_ceiling(&mut wire, &mut ids);
         assert!(message.contains("ceiling"), "{what}: {message}");
         assert!(ids.len() > 1, "{what}: it serves up to the ceiling");
-        // The next attempts fail too.
+        // The next attempts fail, too.
         thread::sleep(Duration::from_millis(1_200));
         assert!(wire.next(Ask::of(1).wait_ms(50)).id_count().is_none(), "{what}");
         disk.works();
@@ -39,14 +39,14 @@ fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
         }
         let last = *ids.last().expect("IDs");
         drop(daemon);
-        // What is on the disk after all that is whole, and above all that was handed out.
+        // After all that the file is whole, and above all IDs handed out.
         assert!(machine.shown().bound > last, "{what}");
         let daemon = machine.start();
         assert!(one(&mut daemon.connect()) > last, "{what}");
     }
 }
 
-/// A power failure leaves what was synced: a file is written, synced, given its name, and then the name is synced.
+/// A power failure keeps only what was synced: a file is written, synced and renamed, and then its name is synced.
 /// So is the name of each directory that was made for it.
 #[test]
 fn a_new_state_file_is_on_the_disk_before_it_counts() {
@@ -94,7 +94,7 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
     daemon.stop();
     let before = disk.calls().len();
     let mut daemon = setup().start();
-    // A start writes in place. Its file and its directory may have been put there by a hand that did not sync them.
+    // A start writes in place. Its file and directory may come from an operator who did not sync them.
     let calls = disk.calls()[before..].to_vec();
     let is_name = |call: &&str| ["sync in", "sync in/here"].contains(call);
     let calls: Vec<&str> = calls.iter().map(String::as_str).filter(|call| !call.contains("lock")).collect();
@@ -123,7 +123,7 @@ fn nothing_is_granted_before_both_copies_are_on_the_disk() {
     let before = disk.calls().len();
     let syncs = || disk.calls()[before..].iter().filter(|call| *call == "sync ceilings").count();
     poll("the second copy's sync", || (syncs() == 2).then_some(()));
-    // The first copy has a higher ceiling by now, which may not be used: requests meet the earlier ceiling.
+    // The first copy already has a higher ceiling, which may not be used: requests meet the earlier ceiling.
     let mut ids = BTreeSet::new();
     draw_until_no_ceiling(&mut wire, &mut ids);
     let bytes = fs::read(machine.file()).expect("read");
@@ -137,9 +137,9 @@ fn nothing_is_granted_before_both_copies_are_on_the_disk() {
     draw_until_served(&mut wire, &mut ids);
 }
 
-/// A start that was killed may have made the directory and not come to syncing its name.
+/// A start that was killed may have made the directory without syncing its name.
 #[test]
-fn a_directory_that_was_there_is_on_the_disk_before_anything_in_it_counts() {
+fn an_existing_directory_is_synced_before_a_file_in_it_counts() {
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("disk"), machine.path("orders"));
     let setup = |state: &str| disk.under(machine.setup().env("SNOWBANK_STATE_DIR", machine.path(state)));
@@ -154,7 +154,7 @@ fn a_directory_that_was_there_is_on_the_disk_before_anything_in_it_counts() {
     let before = disk.calls().len();
     setup("disk/in/here").start().stop();
     assert_synced("in", before);
-    // If it cannot be, nothing is served.
+    // If the sync fails, nothing is served.
     disk.order(&format!("name fail {EIO}"));
     let ended = setup("disk/in/here").end();
     ended.assert_refusal_for_now(&[
@@ -164,7 +164,7 @@ fn a_directory_that_was_there_is_on_the_disk_before_anything_in_it_counts() {
 }
 
 #[test]
-fn a_rename_that_fails_is_tried_again() {
+fn a_failed_rename_is_retried() {
     let machine = Machine::new();
     let disk = machine.disk();
     let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
@@ -181,8 +181,8 @@ fn a_rename_that_fails_is_tried_again() {
     draw_until_served(&mut wire, &mut ids);
 }
 
-/// The sync of the directory failed after the rename: a power failure may bring the old file back. Repeating the sync proves
-/// nothing, so only another new file will do, and there is no room for one.
+/// The sync of the directory failed after the rename, so a power failure may bring the old file back. A repeated
+/// sync proves nothing. Only another new file helps, and there is no space for one.
 #[test]
 fn a_file_whose_name_may_not_be_durable_is_not_used_on_a_full_disk() {
     let machine = Machine::new();
@@ -220,7 +220,7 @@ fn slow_syncs_delay_no_request() {
     disk.order("sync stall 500");
     let deadline = Instant::now() + Duration::from_secs(6);
     while Instant::now() < deadline {
-        // No wait at all is allowed, and it is twice the horizon long.
+        // No wait is allowed, for twice the horizon.
         for id in wire.next(Ask::of(1).wait_ms(0)).ids() {
             assert!(ids.insert(id));
         }

@@ -1,4 +1,4 @@
-//! Real coordinators on free loopback ports, and a proxy before them that delays, cuts, and swallows answers.
+//! Real coordinators on free loopback ports, and a proxy in front of them that delays, cuts, and swallows answers.
 
 mod etcd;
 mod proxy;
@@ -27,21 +27,21 @@ pub(crate) struct Tls {
     key: PathBuf,
 }
 
-/// The longest that a server is given for one answer while it starts. It may accept a connection then and never answer.
+/// The longest wait for one answer while a server starts. It may accept a connection then and never answer.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
-/// Returns a value once something listens there.
+/// Returns `value` once something listens there.
 fn listens(address: SocketAddr) -> Option<()> {
     TcpStream::connect(address).ok().map(drop)
 }
 
-/// The process of a coordinator, with its directory and its port. Dropped, it is killed and its data are removed.
+/// The process of a coordinator, with its directory and its port. Dropping it kills it and removes its data.
 pub(crate) struct Server {
     name: &'static str,
     directory: TempDir,
     port: Port,
     child: Option<Child>,
-    /// The files for TLS, if it serves that alone.
+    /// The files for TLS, if it serves only TLS.
     tls: Option<Tls>,
 }
 
@@ -62,8 +62,8 @@ impl Server {
         self.port.address()
     }
 
-    /// Starts the process, which logs into a file. Returns once it answers the probe; over TLS, once it listens. Panics with
-    /// its log if it ends.
+    /// Starts the process, which logs into a file. Returns once it answers the probe, or over TLS once it listens.
+    /// Panics with its log if it ends.
     fn run(&mut self, command: &mut Command, mut probe: impl FnMut(SocketAddr) -> Option<()>) {
         let (name, log, address, uses_tls) =
             (self.name, self.path("log"), self.address(), self.tls.is_some());
@@ -111,7 +111,7 @@ pub(crate) trait Coordinator {
         self.server().address()
     }
 
-    /// Has it serve over TLS alone from its next run on, to clients of this authority.
+    /// Makes it serve only TLS from its next run on, to clients of this authority.
     fn use_tls(&mut self, ca: &Path, (certificate, key): (&Path, &Path)) {
         let [ca, certificate, key] = [ca, certificate, key].map(Path::to_owned);
         self.server_mut().tls = Some(Tls { ca, certificate, key });
@@ -120,28 +120,28 @@ pub(crate) trait Coordinator {
     /// Starts the process, and waits until it answers.
     fn run(&mut self);
 
-    /// Ends the process as a crash would.
+    /// Ends the process like a crash.
     fn kill(&mut self) {
         self.server_mut().kill();
     }
 
-    /// Removes what it stores, while it does not run.
+    /// Removes its data, while it does not run.
     fn lose_data(&mut self) {
         assert!(self.server().child.is_none(), "it runs");
         fs::remove_dir_all(self.server().data()).expect("its data can be removed");
     }
 
-    /// Returns the value of a key; another text after each write.
+    /// Returns a text that stands for the value of a key, and differs after each write.
     fn get(&self, key: &str) -> String;
 
     fn put(&self, key: &str, value: &str);
 
     fn delete(&self, key: &str);
 
-    /// Has it ask for a password before the fleet is prepared, and returns the user's name.
+    /// Makes it require a password before the fleet is prepared. Returns the user's name.
     fn require_password(&self, password: &str) -> &'static str;
 
-    /// Returns its words about a password that is wrong.
+    /// Returns its message about a wrong password.
     fn wrong_password(&self) -> &'static str;
 
     fn url(&self) -> String {
@@ -152,7 +152,7 @@ pub(crate) trait Coordinator {
         format!("{}s://{}", self.scheme(), self.address())
     }
 
-    /// Starts a proxy before it.
+    /// Starts a proxy in front of it.
     fn proxy(&self) -> Proxy {
         Proxy::before(self.address(), self.scheme())
     }
@@ -168,7 +168,7 @@ pub(crate) fn each(test: impl Fn(&mut dyn Coordinator)) {
     ];
     for start in starts {
         let Some(mut coordinator) = start() else { continue };
-        // Shown if it fails.
+        // This is shown if the test fails.
         println!("on {}", coordinator.name());
         test(coordinator.as_mut());
         coordinator.kill();

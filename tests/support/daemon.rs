@@ -63,7 +63,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// `snowbank serve` without an option, but with directories of its own for locks and state.
+    /// `snowbank serve` without an option, but with its own directories for locks and state.
     pub(crate) fn bare() -> Setup {
         let directory = super::directory();
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
@@ -125,32 +125,33 @@ impl Setup {
         self.option("--config", path)
     }
 
-    /// A listener for clients of Redis on a free loopback port, whose address is the second one.
+    /// Adds a listener for clients of Redis on a free loopback port. Its address is the second one.
     pub(crate) fn resp(self) -> Setup {
         self.door("resp")
     }
 
-    /// A listener for clients of this protocol on a free loopback port, whose address is the second one.
+    /// Adds a listener for clients of this protocol on a free loopback port. Its address is the second one.
     pub(crate) fn door(self, protocol: &str) -> Setup {
         let listeners = self.listeners + 1;
         self.option(&format!("--{protocol}"), "127.0.0.1:0").listeners(listeners)
     }
 
-    /// An admin listener on a free loopback port, whose address is the last one then. Without a delay at the stop.
+    /// Adds an admin listener on a free loopback port, whose address is then the last one. A stop has no delay.
     pub(crate) fn admin(self) -> Setup {
         let listeners = self.listeners + 1;
         self.env("SNOWBANK_LIMITS_DRAIN_DELAY", "0").option("--admin", "127.0.0.1:0").listeners(listeners)
     }
 
-    /// Hands a listening socket over as a service manager does, under this name.
+    /// Hands over a listening socket under this name, as a service manager does.
     pub(crate) fn inheriting(self, socket: impl Into<OwnedFd>, name: &str) -> Setup {
-        // The shell moves it to where the protocol wants it, and becomes the daemon: its process ID is the daemon's.
+        // The shell moves it to the descriptor that the protocol requires, and becomes the daemon: it keeps its
+        // process ID.
         let mut setup = self.through("sh", &["-c", "exec 3<&0 0</dev/null; LISTEN_PID=$$ exec \"$@\"", "sh"]);
         setup.command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", name).stdin(socket.into());
         setup
     }
 
-    /// Has another program start the daemon, which is to become it.
+    /// Starts the daemon by another program, which executes it in its place.
     pub(crate) fn through<S: AsRef<OsStr>>(self, program: &str, args: &[S]) -> Setup {
         let mut command = Command::new(program);
         command.args(args).arg(self.command.get_program()).args(self.command.get_args());
@@ -164,7 +165,7 @@ impl Setup {
         Setup { command, ..self }
     }
 
-    /// The number of `listening on` lines to wait for.
+    /// Sets the number of `listening on` lines to wait for.
     pub(crate) fn listeners(mut self, count: usize) -> Setup {
         self.listeners = count;
         self
@@ -183,7 +184,7 @@ impl Setup {
         })
     }
 
-    /// Starts the daemon. Returns it as an error if it ends before it listens.
+    /// Starts the daemon. Returns an error if it ends before it listens.
     pub(crate) fn try_start(mut self) -> Result<Daemon, Box<Daemon>> {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
@@ -197,7 +198,7 @@ impl Setup {
         Ok(daemon)
     }
 
-    /// Starts the daemon, which is to end by itself, and waits for its end.
+    /// Starts a daemon that must end by itself, and waits for its end.
     pub(crate) fn end(mut self) -> Ended {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Text::of(child.stdout.take().expect("piped"));
@@ -220,14 +221,14 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Checks that this is a refusal to start that holds: exit code 2 and one line on standard error, which holds all of
+    /// Checks that this is a lasting refusal to start: exit code 2, and one line on standard error that has all of
     /// `parts`.
     #[track_caller]
     pub(crate) fn assert_refusal(&self, parts: &[&str]) {
         self.assert_refusal_with(2, parts);
     }
 
-    /// Checks that this is a refusal to start for a reason that may pass: the same with exit code 3.
+    /// Checks that this is a refusal to start for a cause that may pass: the same with exit code 3.
     #[track_caller]
     pub(crate) fn assert_refusal_for_now(&self, parts: &[&str]) {
         self.assert_refusal_with(3, parts);
@@ -244,7 +245,7 @@ impl Ended {
     }
 }
 
-/// A daemon that listens. Dropped, it is killed, and must not have panicked.
+/// A daemon that listens. Dropping it kills it, and fails if it has panicked.
 pub(crate) struct Daemon {
     child: Child,
     status: Option<ExitStatus>,
@@ -279,7 +280,7 @@ impl Daemon {
         if self.status.is_some() { self.stderr.whole() } else { self.stderr.so_far() }
     }
 
-    /// Waits until its log has the text: a thread reads it, some time after it was written.
+    /// Waits until its log has the text. A thread reads the log, some time after it was written.
     pub(crate) fn assert_logs(&self, part: &str) {
         poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
     }
@@ -308,14 +309,14 @@ impl Daemon {
         status.code()
     }
 
-    /// Stops it as a service manager does, and gives what it wrote to standard output after the listening lines.
+    /// Stops it as a service manager does. Returns its standard output after the listening lines.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.signal(Signal::TERM);
         assert_eq!(self.wait(), Some(0), "{}", self.log());
         std::iter::from_fn(|| self.stdout.next()).collect()
     }
 
-    /// Ends it as a power failure would.
+    /// Kills it, like a power failure.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("the daemon can be killed");
         self.wait();
@@ -329,7 +330,7 @@ impl Daemon {
         line.trim().trim_end_matches("kB").trim().parse().expect("a number")
     }
 
-    /// Returns the number of times its threads have gone to sleep so far.
+    /// Returns how often its threads have gone to sleep so far.
     pub(crate) fn voluntary_switches(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("/proc is there");
         let of_task = |status: String| -> u64 {
@@ -337,13 +338,13 @@ impl Daemon {
             line.expect("Linux counts them").trim().parse().expect("a number")
         };
         tasks
-            // A thread may end between its listing and its reading.
+            // A thread may end between the listing and the reading.
             .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
             .map(of_task)
             .sum()
     }
 
-    /// Returns the number of files that it has open, sockets among them.
+    /// Returns its number of open files, including sockets.
     pub(crate) fn open_files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("/proc is there").count()
     }

@@ -1,5 +1,5 @@
-//! The wall clock of a daemon, set at will: libfaketime, preloaded into the shipped binary. The boot and the monotonic
-//! clock stay true, as they do when a real machine's wall clock is set.
+//! The wall clock of a daemon, set at will by libfaketime, which is preloaded into the shipped binary. The boot and
+//! the monotonic clock stay true, as on a real machine whose wall clock is set.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,16 +22,16 @@ fn library() -> Option<PathBuf> {
     found
 }
 
-/// A setting of the clock: it was made between two moments.
+/// A change of the clock, which happened between two moments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// Until here the clock was as before.
+    /// Until then the clock was as before.
     pub(crate) before: Instant,
-    /// From here on it is as set.
+    /// From then on it is as set.
     pub(crate) after: Instant,
 }
 
-/// The wall clock of all daemons that were put under it.
+/// The wall clock of all daemons that use it.
 pub(crate) struct FakeClock {
     library: PathBuf,
     file: PathBuf,
@@ -39,7 +39,8 @@ pub(crate) struct FakeClock {
 }
 
 impl FakeClock {
-    /// A clock that is right for now, kept in a file of this directory. `None`: the test cannot run here.
+    /// Makes a clock that is right for now, controlled by a file of this directory. Returns `None` if the test
+    /// cannot run here.
     pub(crate) fn new(directory: &Path) -> Option<FakeClock> {
         let clock =
             FakeClock { library: library()?, file: directory.join("clock"), offset_ms: Mutex::new(0) };
@@ -47,14 +48,14 @@ impl FakeClock {
         Some(clock)
     }
 
-    /// Puts it under a daemon.
+    /// Makes a daemon use it.
     pub(crate) fn under(&self, setup: Setup) -> Setup {
         setup
             .env("LD_PRELOAD", &self.library)
             .env("FAKETIME_TIMESTAMP_FILE", &self.file)
             .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
             .env("FAKETIME_NO_CACHE", "1")
-            // Where the clock stands still, its instant is written as local time.
+            // For a clock that stands still, the library takes its instant as local time.
             .env("TZ", "UTC")
     }
 
@@ -71,10 +72,10 @@ impl FakeClock {
         self.set(self.offset_ms() + by_ms)
     }
 
-    /// Stops the clock, which is as it was set, where its next second begins: the library's form for a clock that stands
-    /// knows whole seconds alone. Gives that instant in Unix ms.
+    /// Stops the clock at the start of its next second, because the library can only stop it at whole seconds.
+    /// Returns that instant in Unix ms.
     pub(crate) fn stop(&self) -> (Step, f64) {
-        /// Early rather than late, so that this is no step back.
+        /// Rather early than late, so that this is no step back.
         const EARLY_MS: i64 = 20;
         let now_ms = unix_ms() as i64 + self.offset_ms() + EARLY_MS;
         let second = now_ms.div_euclid(1_000) + 1;
@@ -92,20 +93,20 @@ impl FakeClock {
         let unfinished = self.file.with_extension("new");
         std::fs::write(&unfinished, text).expect("the time is written");
         let before = Instant::now();
-        // Renamed into place, so that no reading finds half of it.
+        // A rename puts it in place, so that no reader finds half of it.
         std::fs::rename(&unfinished, &self.file).expect("the clock is set");
         Step { before, after: Instant::now() }
     }
 }
 
-/// The files that the library leaves behind of a process that could not clean up.
+/// The files that the library leaves behind for a process that could not clean up.
 pub(crate) fn sweep(process: u32) {
     for name in [format!("faketime_shm_{process}"), format!("sem.faketime_sem_{process}")] {
         let _ = std::fs::remove_file(Path::new("/dev/shm").join(name));
     }
 }
 
-/// The right time at a moment, in Unix ms. The two clocks that it takes are read together once, so that all moments are
+/// Returns the right time at a moment, in Unix ms. Its two clocks are read together once, so that all moments are
 /// on one scale.
 pub(crate) fn true_unix_ms(moment: Instant) -> f64 {
     static ORIGIN: std::sync::LazyLock<(Instant, f64)> = std::sync::LazyLock::new(|| {
@@ -121,7 +122,7 @@ pub(crate) fn true_unix_ms(moment: Instant) -> f64 {
     unix_ms + ms_between(origin, moment)
 }
 
-/// From one moment to another, in ms; negative if the other is earlier.
+/// Returns the time from one moment to another, in ms; negative if the other is earlier.
 pub(crate) fn ms_between(from: Instant, to: Instant) -> f64 {
     match to.checked_duration_since(from) {
         Some(later) => later.as_secs_f64() * 1e3,

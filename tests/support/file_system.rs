@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A file system in memory, or in a file, mounted for as long as this lives.
+/// A file system in memory or in a file, mounted until this is dropped.
 pub(crate) struct FileSystem {
     directory: TempDir,
 }
@@ -16,7 +16,7 @@ pub(crate) struct FileSystem {
 const IMAGE_BYTES: u64 = 300 << 20;
 
 impl FileSystem {
-    /// One in memory; `None` where this user may not mount.
+    /// Mounts one in memory. Returns `None` if this user may not mount.
     pub(crate) fn mount() -> Option<FileSystem> {
         Self::mount_with(&["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "snowbank-test"], None)
     }
@@ -27,11 +27,11 @@ impl FileSystem {
         Self::mount_with(&["mount", "-t", "tmpfs", "-o", &options, "snowbank-test"], None)
     }
 
-    /// One of this type, in a file; `None` where this user may not mount.
+    /// Mounts one of this type, in a file. Returns `None` if this user may not mount.
     pub(crate) fn mount_as(kind: &str) -> Option<FileSystem> {
         let make: &[&str] = match kind {
             "tmpfs" => return Self::mount(),
-            // No blocks are kept back for root.
+            // No blocks are reserved for root.
             "ext4" => &["mkfs.ext4", "-q", "-m", "0"],
             _ => &["mkfs.xfs", "-q"],
         };
@@ -66,13 +66,13 @@ impl FileSystem {
         let mut ballast = File::create(&path).expect("room for a name");
         for size in [1 << 20, 4_096, 1] {
             while ballast.write_all(&vec![7; size]).is_ok() {}
-            // Later writes then need no room that is only reserved now.
+            // Later writes then need no delayed allocation.
             let _ = ballast.sync_all();
         }
         path
     }
 
-    /// Mounts it again with these options; false if the system does not let it.
+    /// Mounts it again with these options. Returns false if the system refuses.
     pub(crate) fn remount(&self, options: &str) -> bool {
         run(&["mount", "-o", &format!("remount,{options}")], &self.point())
     }

@@ -1,4 +1,4 @@
-//! One thread of a running daemon, stopped from outside, as a deadlock would stop it: by ptrace(2). The daemon needs no hook
+//! One thread of a running daemon, stopped from outside by ptrace(2), like by a deadlock. The daemon needs no hook
 //! for it.
 
 use std::sync::mpsc::{self, Sender};
@@ -11,12 +11,12 @@ pub(crate) struct FrozenThread {
 }
 
 impl FrozenThread {
-    /// Stops the thread of this name, as `/proc/PID/task/TID/comm` has it.
+    /// Stops the thread with this name in `/proc/PID/task/TID/comm`.
     pub(crate) fn of(process: u32, name: &str) -> FrozenThread {
         let thread = find(process, name);
         let (thaw, thawed) = mpsc::channel();
         let (is_frozen, frozen) = mpsc::channel();
-        // The thread that attaches is the tracer, and with its end what it traced goes on.
+        // The thread that attaches is the tracer. When it ends, the traced thread continues.
         let tracer = std::thread::spawn(move || {
             is_frozen.send(attach(thread)).expect("the test waits");
             let _ = thawed.recv();
@@ -71,7 +71,7 @@ fn attach(thread: libc::pid_t) -> std::io::Result<()> {
         return Err(std::io::Error::last_os_error());
     }
     let mut status = 0;
-    // SAFETY: `status` lives until the call returns, which is when the thread stands still.
+    // SAFETY: `status` lives until the call returns, which is when the thread has stopped.
     let waited = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
     if waited == thread { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }

@@ -1,4 +1,4 @@
-//! A client of HTTP/1.1, as small as the tests of the admin listener want it: one request a connection.
+//! A small client of HTTP/1.1 for the tests of the admin listener, with one request for each connection.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use super::daemon::{Address, Daemon};
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
-    /// Names in lower case.
+    /// The names are in lower case.
     headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
@@ -26,7 +26,7 @@ impl Answer {
     }
 }
 
-/// Sends these bytes and reads to the end of the connection.
+/// Sends these bytes and reads until the connection closes.
 pub(crate) fn exchange(address: &Address, request: &[u8]) -> Vec<u8> {
     fn talk(mut stream: impl Read + Write, request: &[u8]) -> Vec<u8> {
         stream.write_all(request).expect("the request leaves");
@@ -50,7 +50,7 @@ pub(crate) fn exchange(address: &Address, request: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Asks with this method and these headers (each with its line's end).
+/// Sends a request with this method and these headers, each with its line end.
 pub(crate) fn ask(address: &Address, method: &str, path: &str, headers: &str) -> Answer {
     let host = if headers.to_ascii_lowercase().contains("host:") { "" } else { "Host: localhost\r\n" };
     let request = format!("{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n");
@@ -75,7 +75,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Answer {
     Answer { code, headers: headers.collect(), body: body.to_owned() }
 }
 
-/// Returns the samples of a scrape: each sample by its name and labels, as they stand in the text.
+/// Returns the samples of a scrape, each with its name and labels as in the text.
 pub(crate) fn scrape(daemon: &Daemon) -> Vec<(String, f64)> {
     let answer = get(daemon, "/metrics");
     assert_eq!(answer.code, 200, "{answer:?}");

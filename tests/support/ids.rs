@@ -1,4 +1,4 @@
-//! The tests' own arithmetic of IDs: that of a few layouts, distinctness, and what is uniform.
+//! The tests' own arithmetic of IDs: a few layouts, distinctness, and uniformity.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,8 @@ pub(crate) fn twitter_worker(id: u64) -> u64 {
     id >> 12 & 0x3FF
 }
 
-/// Returns the number of IDs that one worker can make between the first and the last of Twitter's layout, both counted.
+/// Returns the number of IDs that one worker can make from the first to the last of Twitter's layout, both
+/// included.
 pub(crate) fn twitter_ids_between(first: u64, last: u64) -> u64 {
     ((last >> 22) - (first >> 22)) * TWITTER_IDS_PER_MS + (last & 0xFFF) + 1 - (first & 0xFFF)
 }
@@ -29,7 +30,7 @@ pub(crate) fn unix_ms() -> u64 {
     now.as_millis() as u64
 }
 
-/// Checks that no ID is in two of the runs, nor twice in one. Runs of different strides may interleave.
+/// Checks that no ID is in two of the runs, nor twice in one. Runs with different strides may interleave.
 #[track_caller]
 pub(crate) fn assert_distinct(mut runs: Vec<Run>) {
     runs.sort_unstable();
@@ -37,7 +38,7 @@ pub(crate) fn assert_distinct(mut runs: Vec<Run>) {
     let Some(pair) = runs.windows(2).find(overlaps) else {
         return;
     };
-    // Where runs interleave, only their IDs can tell.
+    // Interleaving runs are compared ID by ID.
     let mut ids: Vec<u64> = runs.iter().copied().flat_map(Run::ids).collect();
     let total = ids.len();
     ids.sort_unstable();
@@ -59,7 +60,7 @@ pub(crate) fn chi_square(ids: &[u64], modulus: u64) -> f64 {
 /// approximation, which lies above the exact value for few degrees of freedom). A test of all 63 moduli from 2 to 64
 /// then fails falsely less than once in 10^9 runs, whatever the dependence between them (Bonferroni).
 pub(crate) fn chi_square_limit(modulus: u64) -> f64 {
-    /// The normal deviate that is exceeded with probability 10^-11.
+    /// The normal deviate with an upper tail of 10^-11.
     const DEVIATE: f64 = 6.706;
     let freedom = (modulus - 1) as f64;
     let spread = 2.0 / (9.0 * freedom);

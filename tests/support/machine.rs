@@ -1,4 +1,4 @@
-//! A machine whose daemons come and go: its state, its locks and its clock stay.
+//! A machine with daemons that start and end: its state, its locks and its clock stay.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,19 +8,20 @@ use tempfile::TempDir;
 use super::faketime::FakeClock;
 use super::{Daemon, Setup};
 
-/// A simulated machine: directories of its own for the state and the locks.
+/// A simulated machine with its own directories for the state and the locks.
 pub(crate) struct Machine {
     directory: TempDir,
     clock: Option<FakeClock>,
 }
 
 impl Machine {
-    /// A machine with the right time.
+    /// Makes a machine with the right time.
     pub(crate) fn new() -> Machine {
         Machine { directory: super::directory(), clock: None }
     }
 
-    /// A machine whose wall clock can be set. `None` if that is not possible here: the test was skipped.
+    /// Makes a machine whose wall clock can be set. Returns `None` if that is not possible here: the test was
+    /// skipped.
     pub(crate) fn with_clock() -> Option<Machine> {
         let machine = Machine::new();
         let clock = FakeClock::new(machine.directory.path())?;
@@ -35,7 +36,7 @@ impl Machine {
         self.directory.path().join(name)
     }
 
-    /// A daemon on this machine.
+    /// Returns a daemon on this machine.
     pub(crate) fn setup(&self, toml: &str) -> Setup {
         let setup = Setup::configured(toml)
             .env("SNOWBANK_STATE_DIR", self.path("state"))

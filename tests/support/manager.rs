@@ -24,7 +24,7 @@ impl Message {
     }
 }
 
-/// A service manager that listens.
+/// A service manager with its notification socket.
 pub(crate) struct Manager {
     socket: UnixDatagram,
     directory: TempDir,
@@ -37,12 +37,12 @@ impl Manager {
         Manager { socket, directory }
     }
 
-    /// Has it run a daemon.
+    /// Makes it the manager of a daemon.
     pub(crate) fn over(&self, setup: Setup) -> Setup {
         setup.env("NOTIFY_SOCKET", self.directory.path().join("notify"))
     }
 
-    /// The next message; `None` if none comes for this long.
+    /// Returns the next message; `None` if none comes for this long.
     pub(crate) fn next_within(&self, patience: Duration) -> Option<Message> {
         self.socket.set_read_timeout(Some(patience)).expect("a patience");
         let mut message = [0; 4_096];
@@ -51,7 +51,7 @@ impl Manager {
         Some(Message(text.lines().map(str::to_owned).collect()))
     }
 
-    /// Reads on until a message does.
+    /// Reads messages until one fits.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, does: impl Fn(&Message) -> bool) -> Message {
         let deadline = Instant::now() + DEADLINE;
@@ -65,7 +65,7 @@ impl Manager {
         panic!("within {DEADLINE:?} not: {what}; came: {others:?}");
     }
 
-    /// All messages of such a time.
+    /// Returns all messages within this time.
     pub(crate) fn all_within(&self, time: Duration) -> Vec<Message> {
         let end = Instant::now() + time;
         let mut all = Vec::new();
@@ -75,14 +75,14 @@ impl Manager {
         all
     }
 
-    /// Stands still: its socket is full from now on, until it reads.
+    /// Stops reading, with a full socket, until the next read.
     pub(crate) fn stand_still(&self) {
         let socket = UnixDatagram::unbound().expect("a socket");
         socket.set_nonblocking(true).expect("a mode");
         while socket.send_to(b"FULL=1\n", self.directory.path().join("notify")).is_ok() {}
     }
 
-    /// Forgets what has come so far.
+    /// Forgets all messages so far.
     pub(crate) fn forget(&self) {
         while self.next_within(Duration::from_millis(1)).is_some() {}
     }

@@ -1,8 +1,6 @@
-//! Shared by the black-box tests: the real daemon as a child process, a client of its own for the wire, and the
-//! arithmetic of the layouts that they ask about. Nothing here uses the library: a mistake made on both sides of the
-//! wire would pass.
-//!
-//! Every wait has a deadline that is met only when something is wrong, [`DEADLINE`]; none of them is a measurement.
+//! Shared by the black-box tests: the real daemon as a child process, an independent client of the protocol, and
+//! the arithmetic of a few layouts. None of it uses the library, because a mistake on both sides of the wire would
+//! pass. Every wait ends at [`DEADLINE`], which a working daemon never reaches. No wait is a measurement.
 
 #![allow(dead_code, unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
 
@@ -49,8 +47,8 @@ layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z"
 worker_ids = 1
 "#;
 
-/// A directory for a daemon's files, in memory if possible, so that a busy disk delays no test. Tests of slow and failing
-/// disks inject the faults.
+/// Makes a directory for a daemon's files, in memory if possible, so that a busy disk delays no test. Tests of slow
+/// and failing disks inject the faults.
 pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
 }
@@ -67,10 +65,11 @@ pub(crate) fn poll<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Reports that a test cannot run here; the test must return then. Fails where `CI` is set: nothing is skipped there.
+/// Reports that a test cannot run here. The test must return then. If `CI` is set, this fails: nothing is skipped
+/// there.
 pub(crate) fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "{reason}");
-    // Directly to the stream: the test harness hides the output of a test that passes.
+    // Written directly to the stream, because the test harness hides the output of a test that passes.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
@@ -88,7 +87,7 @@ pub(crate) fn has_program(name: &str, package: &str) -> bool {
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The seed prints itself with the output of a test that fails.
+    /// The seed is printed with the output of a test that fails.
     pub(crate) fn seeded(seed: u64) -> Self {
         println!("random numbers of seed {seed}");
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
@@ -101,7 +100,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// From 0 to `end` - 1.
+    /// Returns a number from 0 to `end` - 1.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         (self.next() >> 16) % end
     }

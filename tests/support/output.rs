@@ -47,7 +47,7 @@ impl Text {
         Text { bytes, reader: Some(reader) }
     }
 
-    /// Of a stream that leads elsewhere.
+    /// Makes an output for a stream that leads elsewhere.
     pub(super) fn empty() -> Text {
         Text { bytes: Arc::default(), reader: None }
     }
@@ -56,7 +56,7 @@ impl Text {
         String::from_utf8_lossy(&self.bytes.lock().expect("no reader panics")).into_owned()
     }
 
-    /// Waits for the writer's end, which has come already when its process is gone.
+    /// Waits until the writer closes. If its process has ended, that has already happened.
     pub(super) fn whole(&self) -> String {
         if let Some(reader) = &self.reader {
             poll("the end of a pipe", || reader.is_finished().then_some(()));

@@ -1,8 +1,7 @@
-//! Ports for servers that must know theirs before they listen, or that come back on the same one.
-//!
-//! A port that the kernel chose can be gone before a server binds it: the kernel gives ports of its own range to every
-//! connection and every listener that asks for none. So these are below that range, and each is held by the abstract socket of
-//! its number, which ends with its process.
+//! Ports for servers that must know theirs before they listen, or that come back on the same one. The kernel gives
+//! ports of its own range to every connection, so a free port of that range may be taken before a server binds it.
+//! These ports are below that range. Each is reserved by an abstract socket with its number, which ends with its
+//! process.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -13,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The lowest port: most services of a machine have lower ones.
 const LOWEST: u16 = 12_000;
-/// Ports that are enough for all tests of a machine.
+/// Enough ports for all tests of a machine.
 const ENOUGH: u16 = 4_000;
 
-/// A port of 127.0.0.1 that no other test has while this is held, also while nobody listens there.
+/// A port of 127.0.0.1 that no other test has while this is held, even if nothing listens there.
 #[derive(Debug)]
 pub(crate) struct Port {
     address: SocketAddr,
@@ -28,7 +27,7 @@ impl Port {
     pub(crate) fn take() -> Port {
         static TAKEN: AtomicUsize = AtomicUsize::new(0);
         let ports = candidates();
-        // Processes begin at different ports, so that few ask for one that is held.
+        // Processes start at different ports, so few ask for one that is held.
         let first = std::process::id() as usize * 61 + TAKEN.fetch_add(1, Ordering::Relaxed);
         let mut from_first = ports.clone().cycle().skip(first % ports.len()).take(ports.len());
         from_first.find_map(Port::hold).expect("a free port below the kernel's own")
@@ -52,7 +51,7 @@ impl Port {
     }
 }
 
-/// Returns the ports below those that the kernel chooses from; all others on a machine that leaves too few.
+/// Returns the ports below the kernel's range, or all others if that leaves too few.
 fn candidates() -> Range<u16> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let end = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768);

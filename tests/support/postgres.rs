@@ -1,4 +1,4 @@
-//! A PostgreSQL of the test's own, on a Unix socket in a temporary directory.
+//! A PostgreSQL for one test, on a Unix socket in a temporary directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{directory, poll, skip};
 
-/// A server that runs. Dropped, it is stopped.
+/// A running server. Dropping it stops it.
 pub(crate) struct Postgres {
     server: Child,
     directory: TempDir,
@@ -75,13 +75,13 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // An immediate stop: nothing has to last.
+        // An immediate stop, because no data must last.
         let _ = kill_process(Pid::from_child(&self.server), Signal::QUIT);
         let _ = self.server.wait();
     }
 }
 
-/// Runs a program that must succeed, and returns the lines that it prints.
+/// Runs a program that must succeed, and returns its output lines.
 #[track_caller]
 pub(crate) fn lines(command: &mut Command) -> Vec<String> {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -100,7 +100,7 @@ fn programs() -> Option<PathBuf> {
     programs.filter(|programs| programs.join("initdb").is_file()).max()
 }
 
-/// A program as a user that is not root: PostgreSQL refuses root.
+/// A program run as a user that is not root, because PostgreSQL refuses root.
 fn as_postgres(program: &Path) -> Command {
     if !geteuid().is_root() {
         return Command::new(program);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hmac_sha256::Hash;
 
-/// Changes every record of a state directory that no daemon has.
+/// Changes every record of a state directory that no daemon uses.
 pub(crate) fn edit(state: &Path, change: impl Fn(&mut serde_json::Value)) {
     let file = state.join("ceilings");
     let bytes = fs::read(&file).expect("the file is there");

@@ -1,5 +1,5 @@
-//! The IDs that clients of the doors draw, and a relay between the daemon and a client that shows none. The relay keeps the
-//! replies of each connection.
+//! The IDs that clients of the doors draw. For a client that prints none, a relay between it and the daemon keeps
+//! the replies of each connection.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
@@ -42,7 +42,7 @@ impl Relay {
                 let (keeps, counts) = (Arc::clone(&keeps), Arc::clone(&counts));
                 thread::spawn(move || {
                     let mut replies = Vec::new();
-                    // The client or the daemon has closed, and the test looks at what was answered.
+                    // The client or the daemon has closed. The test checks the replies.
                     let _ = relay(&client, daemon, (&mut replies, &counts));
                     let mut kept = keeps.lock().unwrap_or_else(PoisonError::into_inner);
                     kept.open -= 1;
@@ -65,7 +65,7 @@ impl Relay {
         let draws = || self.bytes.load(Ordering::Relaxed) - before >= 100_000;
         poll("the client's replies", || draws().then_some(()));
         let done = act();
-        // It may have ended, because its connections were closed.
+        // The relay may have ended because its connections were closed.
         let _ = client.kill();
         client.wait().expect("it ends");
         (done, self.take_ids())

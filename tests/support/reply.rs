@@ -1,4 +1,4 @@
-//! Whole replies, held against the protocol's description.
+//! Whole replies, checked against the protocol's description.
 
 /// IDs `first`, `first + stride` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +18,7 @@ impl Run {
     }
 }
 
-/// A whole reply, of however many frames.
+/// A whole reply, of any number of frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Runs(u16, Vec<Run>),
@@ -30,7 +30,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Understands the joined bodies of a reply's frames, and checks them against the description.
+    /// Decodes the joined bodies of a reply's frames, and checks them against the description.
     pub(crate) fn of(kind: u8, tag: u16, body: Vec<u8>) -> Reply {
         match kind {
             0x81 => Reply::Runs(tag, runs(&body)),
@@ -83,7 +83,7 @@ impl Reply {
         }
     }
 
-    /// All IDs, whichever the form.
+    /// Returns all IDs, in either form.
     #[track_caller]
     pub(crate) fn ids(self) -> Vec<u64> {
         match self {
@@ -102,7 +102,7 @@ impl Reply {
         }
     }
 
-    /// The code, the time to wait in ms, and the message.
+    /// Returns the code, the time to wait in ms, and the message.
     #[track_caller]
     pub(crate) fn error(self) -> (u16, u32, String) {
         match self {

@@ -1,14 +1,12 @@
-//! The seeds of a simulation's lives, spread over all processors.
-//!
-//! `SNOWBANK_SEED=N` runs one alone. `SNOWBANK_SEEDS=N` runs N of them, from `SNOWBANK_FIRST_SEED` on (default 0).
+//! The seeds of a simulation, spread over all processors. `SNOWBANK_SEED=N` runs one alone. `SNOWBANK_SEEDS=N` runs
+//! N of them, from `SNOWBANK_FIRST_SEED` on (default 0).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Lives this many seeds, or those that the environment asks for. Returns how many.
-///
-/// The first life that fails prints its seed, and ends the test.
+/// Runs this many seeds, or those that the environment names. Returns the number. The first seed that fails is
+/// printed, and ends the test.
 pub(crate) fn run(usual: u64, life: impl Fn(u64) + Sync) -> u64 {
     let seeds = match from_environment("SNOWBANK_SEED") {
         Some(seed) => seed..seed + 1,
@@ -21,7 +19,7 @@ pub(crate) fn run(usual: u64, life: impl Fn(u64) + Sync) -> u64 {
     seeds.end - seeds.start
 }
 
-/// Lives these seeds.
+/// Runs these seeds.
 pub(crate) fn live(seeds: Range<u64>, life: impl Fn(u64) + Sync) {
     let (next, has_failed) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
     let work = || {
@@ -38,7 +36,7 @@ pub(crate) fn live(seeds: Range<u64>, life: impl Fn(u64) + Sync) {
     thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
 }
 
-/// Reports the seed of a life that panics.
+/// Prints the seed of a run that panics.
 struct Reporter<'a> {
     seed: u64,
     has_failed: &'a AtomicBool,

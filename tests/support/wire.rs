@@ -1,5 +1,5 @@
-//! A client of protocol version 1, written from its description alone. It blocks, checks every frame that it reads against
-//! the description, and never reads without a deadline.
+//! A client of protocol version 1, written only from its description. It blocks, checks every frame that it reads
+//! against the description, and always reads with a deadline.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -102,7 +102,7 @@ struct Frame {
 pub(crate) trait Transport: Read + Write + std::fmt::Debug + Send {
     fn tcp(&self) -> &TcpStream;
 
-    /// Says that nothing more will be written.
+    /// Shuts down the writing side.
     fn half_close(&mut self) -> io::Result<()>;
 }
 
@@ -113,7 +113,7 @@ enum Stream {
     Other(Box<dyn Transport>),
 }
 
-/// A connection.
+/// A client's connection.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: Stream,
@@ -173,7 +173,7 @@ impl Wire {
         }
     }
 
-    /// A second handle of the same connection, to write while the first reads.
+    /// Returns a second handle of the same connection, to write while the first reads.
     pub(crate) fn writer(&self) -> Wire {
         let stream = match &self.stream {
             Stream::Tcp(stream) => stream.try_clone().map(Stream::Tcp),
@@ -196,7 +196,7 @@ impl Wire {
         }
     }
 
-    /// Says that nothing more will be written.
+    /// Shuts down the writing side.
     pub(crate) fn half_close(&mut self) {
         let done = match &mut self.stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
@@ -217,7 +217,7 @@ impl Wire {
         Ok(size)
     }
 
-    /// Returns whether a reply has come already, without waiting for one.
+    /// Returns whether a reply has already come, without waiting for one.
     pub(crate) fn has_reply(&mut self) -> bool {
         // The shortest wait that the system knows.
         self.set_read_timeout(Duration::from_millis(1)).expect("a timeout can be set");
@@ -226,7 +226,7 @@ impl Wire {
         !self.unread.is_empty()
     }
 
-    /// The next frame; `None` when the server has closed.
+    /// Returns the next frame; `None` when the server has closed.
     fn frame(&mut self) -> io::Result<Option<Frame>> {
         loop {
             if let Some((head, rest)) = self.unread.split_first_chunk::<4>() {
@@ -246,7 +246,7 @@ impl Wire {
         }
     }
 
-    /// The next reply. `None` when the server has closed.
+    /// Returns the next reply; `None` when the server has closed.
     pub(crate) fn try_reply(&mut self) -> io::Result<Option<Reply>> {
         let Some(Frame { kind, mut flags, tag, mut body }) = self.frame()? else {
             return Ok(None);
@@ -282,7 +282,7 @@ impl Wire {
         self.reply()
     }
 
-    /// Asks for IDs and checks that the reply is for this request and exact.
+    /// Requests IDs, and checks that the reply is for this request and complete.
     #[track_caller]
     pub(crate) fn next(&mut self, ask: Ask) -> Reply {
         let reply = self.call(&ask.bytes());
@@ -295,7 +295,7 @@ impl Wire {
         reply
     }
 
-    /// Leaves a request the time to arrive, and checks that it waits.
+    /// Gives a request the time to arrive, and checks that it waits.
     #[track_caller]
     pub(crate) fn assert_waits_a_moment(&mut self) {
         std::thread::sleep(Duration::from_millis(50));
@@ -308,7 +308,7 @@ impl Wire {
         assert_eq!(self.call(&ping(0xBEEF, b"still there?")), Reply::Pong(0xBEEF, b"still there?".to_vec()));
     }
 
-    /// Checks that the server closes in an orderly way, with nothing more to say.
+    /// Checks that the server closes cleanly, without further bytes.
     #[track_caller]
     pub(crate) fn assert_closed(&mut self) {
         match self.try_reply() {

@@ -1,6 +1,6 @@
-//! A client that keeps all that it gets: many connections that ask without a pause, and every reply with the moments
-//! between which it was made. A daemon reads its clock after it read a request and before it answers, so what the clock
-//! showed at those two moments bounds what may be in the IDs, however busy the machine is.
+//! A client that keeps all replies: many connections that request IDs without a pause, and each reply with the
+//! moments before its request and after its arrival. A daemon reads its clock between these. So the clock's time at
+//! the two moments bounds the IDs, on any machine, however busy.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,12 +18,12 @@ pub(crate) enum Came {
     Refusal { code: u16, retry_after_ms: u32 },
 }
 
-/// A reply, and what was known when it was asked for.
+/// A reply, and what was known at its request.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) asked: Instant,
     pub(crate) answered: Instant,
-    /// The highest ID that any connection had received when this was asked for.
+    /// The highest ID that any connection had received before this request.
     pub(crate) highest_before: u64,
     pub(crate) came: Came,
 }
@@ -45,12 +45,12 @@ impl Sample {
     }
 }
 
-/// The pattern by which one connection asks.
+/// The pattern of one connection's requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Sizes of requests, drawn at random.
     pub(crate) counts: &'static [u32],
-    /// Between a reply and the next request.
+    /// The pause between a reply and the next request.
     pub(crate) pause: Duration,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Load {
 pub(crate) const MIXED: Load = Load { counts: &[1, 1, 1, 20, 500], pause: Duration::from_micros(500) };
 /// Single IDs, one every few ms.
 pub(crate) const SPARSE: Load = Load { counts: &[1], pause: Duration::from_millis(3) };
-/// More than there is.
+/// More IDs than there are.
 pub(crate) const FLOOD: Load = Load { counts: &[5_000, 20_000], pause: Duration::ZERO };
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Connections under way.
+/// Connections that send requests.
 #[derive(Debug)]
 pub(crate) struct Witness {
     connections: Vec<(Arc<Shared>, JoinHandle<bool>)>,
@@ -76,7 +76,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Connects once for each load, and starts to ask.
+    /// Connects once for each load, and starts the requests.
     pub(crate) fn of(daemon: &Daemon, loads: &[Load]) -> Witness {
         let shared = || {
             Arc::new(Shared {
@@ -95,12 +95,12 @@ impl Witness {
         Witness { connections: connections.collect(), highest: common }
     }
 
-    /// The highest ID received so far.
+    /// Returns the highest ID received so far.
     pub(crate) fn highest(&self) -> u64 {
         self.highest.highest.load(Ordering::SeqCst)
     }
 
-    /// Waits until every connection has had a reply, asked for from `moment` on, that `is_it` recognises.
+    /// Waits until every connection has had a reply for which `is_it` holds, to a request after `moment`.
     pub(crate) fn await_each(&self, what: &str, moment: Instant, is_it: impl Fn(&Sample) -> bool) {
         for (shared, _) in &self.connections {
             let mut seen = 0;
@@ -113,24 +113,24 @@ impl Witness {
         }
     }
 
-    /// Waits until every connection has had IDs that it asked for from now on.
+    /// Waits until every connection has had IDs for a request from now on.
     pub(crate) fn await_ids(&self) {
         self.await_each("IDs", Instant::now(), |sample| sample.ids().is_some());
     }
 
-    /// Waits until time has gone on by this much, while all connections are answered.
+    /// Waits for this long, while all connections are answered.
     pub(crate) fn await_time(&self, span: Duration) {
         self.await_each("an answer", Instant::now() + span, |_| true);
     }
 
-    /// Ends the asking and gives what came, per connection. None of the connections may have ended.
+    /// Ends the requests and returns all replies by connection. No connection may have closed.
     pub(crate) fn stop(self) -> Testimony {
         let (testimony, ended) = self.end();
         assert!(!ended, "a connection was closed");
         testimony
     }
 
-    /// Gives what came until the daemon died.
+    /// Returns all replies until the daemon died.
     pub(crate) fn after_death(self) -> Testimony {
         self.end().0
     }
@@ -148,7 +148,7 @@ impl Witness {
     }
 }
 
-/// Asks until told to stop, or until the connection ends: true then.
+/// Sends requests until the end. Returns true if the connection has closed.
 fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, common: &Shared) -> bool {
     while !own.stop.load(Ordering::Acquire) {
         let ask = Ask::of(random.pick(load.counts));
@@ -174,13 +174,13 @@ fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, common: 
         let was_refused = matches!(came, Came::Refusal { .. });
         let sample = Sample { asked, answered, highest_before, came };
         own.samples.lock().expect("no reader panics").push(sample);
-        // A refusal comes at once: asked again without a pause it would be all that the machine does.
+        // A refusal comes at once. Without a pause, refused requests would take up the machine.
         thread::sleep(load.pause.max(if was_refused { Duration::from_millis(2) } else { Duration::ZERO }));
     }
     false
 }
 
-/// All that came, per connection.
+/// All replies by connection.
 #[derive(Debug, Default)]
 pub(crate) struct Testimony {
     pub(crate) connections: Vec<Vec<Sample>>,
@@ -214,7 +214,7 @@ impl Testimony {
         assert_distinct(runs);
     }
 
-    /// Checks strict order: an ID asked for after another was received, on whichever connection, is higher.
+    /// Checks strict order: an ID requested after another was received, on any connection, is higher.
     #[track_caller]
     pub(crate) fn assert_strictly_ordered(&self) {
         for sample in self.samples() {
@@ -228,7 +228,7 @@ impl Testimony {
         }
     }
 
-    /// Checks that every refusal is one that `may_be` allows.
+    /// Checks that `may_be` allows every refusal.
     #[track_caller]
     pub(crate) fn assert_refusals(&self, may_be: impl Fn(&Sample, u16, u32) -> bool) {
         for sample in self.samples() {
@@ -243,7 +243,7 @@ impl Testimony {
         self.assert_refusals(|_, _, _| false);
     }
 
-    /// The replies that were asked for from `from` on and came by `to`: all of them were made between the two.
+    /// Returns the replies that were requested from `from` on and came by `to`, so they were made between the two.
     pub(crate) fn between(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Sample> {
         self.samples().filter(move |sample| from <= sample.asked && sample.answered <= to)
     }

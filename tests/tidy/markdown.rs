@@ -1,6 +1,6 @@
-//! Markdown: the width of lines, the length of sentences, and the headings that links lead to.
+//! Markdown: the width of lines, the rows of tables, the length of sentences, and the headings that links lead to.
 
-/// A line of Markdown is no wider, tables, code and lines without a space apart.
+/// The widest line of Markdown. Tables, code and lines without a space may be wider.
 const MARKDOWN_WIDTH: usize = 100;
 
 /// The average length of a page's sentences, in words.
@@ -26,7 +26,30 @@ pub(super) fn width(text: &str, report: &mut impl FnMut(usize, String, String)) 
     }
 }
 
-/// Checks the average over a page's sentences, tables and code apart.
+/// Checks that each row of a table has as many cells as the row above it. Rows that a merge joined have more.
+pub(super) fn rows(text: &str, report: &mut impl FnMut(usize, String, String)) {
+    let mut above = None;
+    for (line, text) in unfenced(text) {
+        // A bar in code is no border.
+        let cells = text.starts_with('|').then(|| text.split('`').step_by(2).map(bars).sum::<usize>());
+        if let (Some(above), Some(cells)) = (above, cells)
+            && above != cells
+        {
+            report(
+                line,
+                format!("{cells} borders in a row of a table"),
+                format!("{above}, as the row above"),
+            );
+        }
+        above = cells;
+    }
+}
+
+fn bars(text: &str) -> usize {
+    text.matches('|').count() - text.matches("\\|").count()
+}
+
+/// Checks the average length of a page's sentences, without tables and code.
 pub(super) fn sentence_length(text: &str, report: &mut impl FnMut(usize, String, String)) {
     let (mut words, mut sentences, mut open) = (0, 0, false);
     for (_, text) in unfenced(text) {

@@ -1,4 +1,4 @@
-//! The size of files and functions: what grows beyond these is cut by subject.
+//! The size of files and functions. Longer ones must be divided by subject.
 
 use super::File;
 
@@ -8,7 +8,7 @@ const FILE_LINES_MAX: usize = 400;
 /// Files that may be longer: a list of benchmarks.
 const LONGER_FILES: &[&str] = &["benches/core.rs"];
 
-/// The most lines of a function, and of 99 in a hundred functions. Tests do not count.
+/// The most lines of any function, and of 99 in a hundred functions. Tests do not count.
 const FUNCTION_LINES_MAX: usize = 60;
 const USUAL_FUNCTION_LINES_MAX: usize = 40;
 
@@ -37,8 +37,8 @@ pub(super) fn too_long(files: &[File]) -> Vec<String> {
     found
 }
 
-/// Returns the functions of a file outside of its tests, each with its number of lines. A function ends with the first brace
-/// that stands below its beginning.
+/// Returns the functions of a file outside of its tests, each with its number of lines. A function ends at the
+/// first brace in the column of its start.
 fn functions(file: &File) -> Vec<(usize, String)> {
     let shipped = file.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let lines: Vec<&str> = shipped.lines().collect();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn certificates_of_clients_are_asked_for_and_judged() {
+fn client_certificates_are_required_and_checked() {
     let house = House::asking_for_certificates();
     let files = support::directory();
     let stranger = Authority::new(files.path(), "stranger");
@@ -46,7 +46,7 @@ fn certificates_of_clients_are_asked_for_and_judged() {
 }
 
 #[test]
-fn tokens_are_asked_for_besides_client_certificates() {
+fn tokens_are_required_besides_client_certificates() {
     let files = support::directory();
     let token = files.path().join("token");
     write_secret(&token, "s3cret\n");
@@ -59,7 +59,7 @@ fn tokens_are_asked_for_besides_client_certificates() {
 }
 
 #[test]
-fn a_client_refuses_a_daemon_that_it_cannot_believe() {
+fn a_client_refuses_a_daemon_that_it_cannot_trust() {
     let house = House::with("");
     assert_done(&house.ping(&[]));
     assert_done(&house.ping(&["--server-name", "localhost"]));
@@ -97,7 +97,7 @@ fn a_client_refuses_a_certificate_that_has_expired() {
     assert!(server.join().expect("no panic").to_string().contains("CertificateExpired"));
 }
 
-/// A certificate of the wrong kind: both sides log what it is and what to make instead.
+/// Certificates of the wrong kind: both sides log what it is and what to make instead.
 #[test]
 fn certificates_of_the_wrong_kind_are_named_with_what_to_make_instead() {
     let files = support::directory();
@@ -126,9 +126,9 @@ fn certificates_of_the_wrong_kind_are_named_with_what_to_make_instead() {
     house.says("the peer's client certificate is an authority's own (CA:TRUE), allowed:");
 }
 
-/// Each mistake with certificates is found at the start, and by `check`, in one line with the file.
+/// Each mistake with certificates is found at the start and by `check`, in one line that names the file.
 #[test]
-fn certificates_that_cannot_be_used_are_refused_with_what_to_do() {
+fn unusable_certificates_are_refused_with_what_to_do() {
     let files = support::directory();
     let at = |name: &str| files.path().join(name);
     let authority = Authority::new(files.path(), "authority");
@@ -182,7 +182,7 @@ fn certificates_that_cannot_be_used_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_certificate_that_ends_soon_or_has_not_begun_and_an_open_key_are_warned_of() {
+fn expiring_and_future_certificates_and_a_readable_key_are_warnings() {
     use std::os::unix::fs::PermissionsExt;
     let files = support::directory();
     let authority = Authority::new(files.path(), "authority");
@@ -198,10 +198,10 @@ fn a_certificate_that_ends_soon_or_has_not_begun_and_an_open_key_are_warned_of()
     }
 }
 
-/// A renewed certificate, other authorities and a mistake, each taken up or refused under connections that stay, unless their
-/// authority is gone.
+/// A renewed certificate, other authorities and a mistake, each accepted or refused. Open connections stay, unless
+/// their authority is gone.
 #[test]
-fn a_reload_shows_the_certificate_of_the_file() {
+fn a_reload_reads_the_certificate_again() {
     let files = support::directory();
     let (old, new) = (Authority::new(files.path(), "old"), Authority::new(files.path(), "new"));
     let pair = old.issue_local("daemon");

@@ -1,4 +1,4 @@
-//! Peers that leave early, take nothing, speak no TLS or do not end their handshake.
+//! Peers that close early, read nothing, speak no TLS or do not end their handshake.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 fn requests_are_answered_however_records_cut_them() {
     let house = House::with("");
     let requests: Vec<u8> = (0..1_000).flat_map(|tag| Ask::of(2).tag(tag).bytes()).collect();
-    // More than one record in one piece; records that end within requests; more of them than one read takes.
+    // Several records in one piece, records that end within requests, and more records than one read takes.
     for piece in [requests.len(), 16_384, 1_000, 17] {
         let mut wire = house.wire();
         for piece in requests.chunks(piece) {
@@ -32,14 +32,15 @@ fn requests_are_answered_however_records_cut_them() {
     }
 }
 
-/// The requests that are pipelined here fill the daemon's buffer several times, and then nothing comes that could wake it.
+/// The pipelined requests fill the daemon's buffer several times, and then no further byte comes that could wake
+/// it.
 #[test]
 fn decrypted_bytes_that_were_not_read_are_answered() {
     let house = House::with("");
     let mut wire = house.wire();
     let requests: Vec<u8> = (0..20_000_u16).flat_map(|tag| wire::ping(tag, b"")).collect();
     assert!(requests.len() > 2 * 65_536);
-    // Its replies fit the sockets' buffers, so that writing all of it first never blocks for ever.
+    // Its replies fit the sockets' buffers, so writing all requests first never blocks for ever.
     wire.send(&requests);
     for tag in 0..20_000 {
         assert_eq!(wire.reply(), Reply::Pong(tag, Vec::new()));
@@ -48,7 +49,7 @@ fn decrypted_bytes_that_were_not_read_are_answered() {
 }
 
 #[test]
-fn a_long_reply_arrives_whole_at_a_slow_reader() {
+fn a_slow_reader_gets_a_long_reply_in_full() {
     let house = House::configured("worker_ids = \"0-15\"", "");
     let mut wire = house.wire();
     for tag in 0..3 {
@@ -66,8 +67,8 @@ fn a_long_reply_arrives_whole_at_a_slow_reader() {
     wire.assert_open();
 }
 
-/// Bytes that the daemon hands to TLS when the socket is full must leave without another request. The steps are smaller than
-/// what TLS holds, because how much fills a socket is not known.
+/// Bytes that the daemon passed to TLS while the socket was full must leave without another request. The steps are
+/// smaller than TLS's buffer, because the size that fills a socket is unknown.
 #[test]
 fn the_last_reply_arrives_however_full_the_socket_was() {
     const IDS: usize = 7_000;
@@ -123,7 +124,7 @@ fn plain_text_on_a_tls_listener_is_closed_and_logged_once() {
 
 #[test]
 fn a_client_names_a_server_that_does_not_shake_hands() {
-    // The kernel accepts, and nobody answers.
+    // The kernel accepts, and nothing answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("tls:{}", silent.local_addr().expect("an address"));
     let output = snowbank(&["ping", "--address", &address, "--timeout", "4s"]);
@@ -159,12 +160,12 @@ fn a_handshake_that_takes_too_long_is_ended() {
 }
 
 #[test]
-fn peers_that_leave_early_are_nobodys_business() {
+fn peers_that_close_early_disturb_nothing() {
     let house = House::with("");
     for _ in 0..5 {
         drop(TcpStream::connect(house.daemon.tcp()).expect("it listens"));
     }
-    // Without a word of the end: half a request is under way.
+    // Closed without close_notify, with half a request sent.
     let secured = try_secure(house.daemon.tcp(), &house.authority.client(None), "127.0.0.1");
     let mut secured = secured.expect("it shakes hands");
     secured.write_all(&Ask::of(1).bytes()[..7]).expect("room");

@@ -1,5 +1,5 @@
-//! The contents of a Debian that boots with systemd: the package as it was installed there, its service as shipped, and beside it a
-//! client, a disk whose syncs take long, and units that show on the console what the service's sandbox looks like.
+//! The contents of a Debian that boots with systemd: the package as installed, its service as shipped, a client, a
+//! disk whose syncs take long, and units that print the service's sandbox on the console.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,8 @@ use crate::guest::{self, SYNC_US, install};
 use crate::qemu::Machine;
 use crate::support::failing_disk;
 
-/// The operator's own files. `snowbank@plain` is left without the kernel's log, as docs/systemd.md says how.
+/// The operator's own files. `snowbank@plain` has no access to the kernel's log, by the settings in
+/// docs/systemd.md.
 const FILES: &[(&str, &str)] = &[
     (
         "etc/default/snowbank",
@@ -65,7 +66,7 @@ const ENABLED: &[(&str, &str)] = &[
     ("vm-tickets.service", "/etc/systemd/system/vm-tickets.service"),
 ];
 
-/// Draws tickets; from the second line on only on a machine that was restored.
+/// Draws tickets. From the second line on, only on a machine that was restored.
 const TICKETS: &str = r#"
 /usr/lib/vm/client tickets 127.0.0.1:7660 /run/highest
 ended() { echo "TICKETS the daemon ended with $(systemctl show -P ExecMainStatus snowbank)"; }
@@ -137,7 +138,7 @@ pub(crate) fn machine(kernel: &Path, root: &Path, directory: &Path) -> Result<Ma
     let wants = system.join("multi-user.target.wants");
     fs::create_dir_all(&wants).map_err(|error| fault(&wants, error))?;
     let enabled = ENABLED.iter().map(|(name, unit)| (wants.join(name), *unit));
-    // The console is the test's.
+    // The console belongs to the test.
     for (link, unit) in enabled.chain([(system.join("serial-getty@ttyS0.service"), "/dev/null")]) {
         symlink(unit, &link).map_err(|error| fault(&link, error))?;
     }

@@ -56,7 +56,7 @@ sleep 1000
 pub(crate) const SOURCES: &str =
     "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"";
 
-/// A machine with little more than the daemon, which root runs.
+/// A machine with little more than the daemon, run by root.
 pub(crate) fn machine(kernel: &Path, busybox: &Path, directory: &Path) -> Result<Machine, String> {
     let (root, initrd) = (directory.join("root"), directory.join("initrd"));
     furnish(busybox, &root)?;
@@ -125,7 +125,7 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
     paths.map(PathBuf::from).collect()
 }
 
-/// In the guest: asks on one connection without an end, and writes down what comes.
+/// In the guest: requests IDs on one connection without an end, and writes them down.
 pub(crate) fn client(address: &str) {
     let mut wire = connect(address);
     loop {
@@ -159,7 +159,7 @@ pub(crate) fn wall_us() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
-/// A run of IDs, and the guest's wall clock when it was asked for and when it came.
+/// A run of IDs, and the guest's wall clock at its request and its arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
     pub(crate) asked_us: i64,
@@ -176,9 +176,9 @@ pub(crate) struct Said {
     pub(crate) tickets: Vec<Ticket>,
     /// Its own lines.
     pub(crate) facts: Vec<String>,
-    /// When the daemon said that the machine was restored.
+    /// The time when the daemon logged that the machine was restored.
     pub(crate) noticed_us: Option<i64>,
-    /// The time of its line that the ceilings are durable again.
+    /// The time when it logged that the ceilings are durable again.
     pub(crate) renewed_us: Option<i64>,
 }
 
@@ -187,7 +187,7 @@ impl Said {
     pub(crate) fn read(console: &str) -> Result<Said, String> {
         let mut said = Said::default();
         let whole = console.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        // A console that begins within a line shows the end of one that a machine wrote before it was saved.
+        // A console that begins within a line shows the end of a line from before the save.
         for line in whole.lines().map(str::trim_end) {
             if line.contains("REFUSED") || line.contains("panicked") || line.contains("has ended") {
                 return Err(line.to_owned());

@@ -27,7 +27,7 @@ use qemu::{Machine, Vm};
 const FIRST: &str = "11111111-1111-1111-1111-111111111111";
 const SECOND: &str = "22222222-2222-2222-2222-222222222222";
 const THIRD: &str = "33333333-3333-3333-3333-333333333333";
-/// The time for which each copy is watched once IDs flow in it. It may take longer, because the machine is emulated.
+/// The time for which each copy is watched once its IDs flow. It may take longer, because the machine is emulated.
 const WATCHED: Duration = Duration::from_secs(4);
 
 fn main() -> ExitCode {
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         ["tickets", address, highest_file] => tickets::client(address, highest_file),
         ["small", kernel, busybox] => return end(run(guest::machine, kernel, busybox)),
         ["booted", kernel, root] => return end(run(booted::machine, kernel, root)),
-        // Whatever else cargo passes on to every test.
+        // Other options that cargo passes to every test.
         _ => println!("a restored virtual machine takes minutes: tests/vm/run"),
     }
     ExitCode::SUCCESS
@@ -54,7 +54,7 @@ fn end(result: Result<(), String>) -> ExitCode {
     }
 }
 
-/// Makes a machine of a kernel and something else, and resumes it.
+/// Makes a machine from a kernel and a root file system, and resumes it.
 fn run(
     make: impl Fn(&Path, &Path, &Path) -> Result<Machine, String>,
     kernel: &str,
@@ -149,7 +149,8 @@ fn ids(replies: &[Reply]) -> impl Iterator<Item = u64> + '_ {
     replies.iter().flat_map(|reply| reply.first..=reply.last)
 }
 
-/// One machine's life, saved and resumed as if nothing had been: no ID twice, and on its connection they increase.
+/// One machine's life, saved and resumed as if nothing had happened: no ID twice, and on its connection they
+/// increase.
 fn check_grows(replies: &[Reply], name: &str) -> Result<(), String> {
     match replies.windows(2).find(|pair| pair[1].first <= pair[0].last) {
         Some(pair) => Err(format!("{name}: {:?} after {:?}", pair[1], pair[0])),
@@ -157,8 +158,8 @@ fn check_grows(replies: &[Reply], name: &str) -> Result<(), String> {
     }
 }
 
-/// The daemon says that it was restored. What is asked for from then on comes only after two syncs, each of which the
-/// guest's disk makes long, and the daemon says that they are done.
+/// The daemon logs that it was restored. IDs requested from then on come only after two syncs, which the guest's
+/// disk makes slow, and the daemon logs the end of the syncs.
 fn check_notice(said: &Said, name: &str) -> Result<(), String> {
     let noticed_us = said.noticed_us.ok_or_else(|| format!("{name}: another generation is not noticed"))?;
     let renewed_us = said.renewed_us.ok_or_else(|| format!("{name}: the ceilings are not renewed"))?;
@@ -168,7 +169,7 @@ fn check_notice(said: &Said, name: &str) -> Result<(), String> {
         .filter(|reply| reply.asked_us >= noticed_us)
         .min_by_key(|reply| reply.answered_us);
     let first = first.ok_or_else(|| format!("{name}: no IDs after the notice"))?;
-    // Said after it was done: less by what the guest takes to say a thing.
+    // It was logged after the syncs: subtract the time that the guest needs to log.
     let silence_us = 2 * guest::SYNC_US - guest::SYNC_US / 4;
     let waited_us = first.answered_us - noticed_us;
     check(waited_us >= silence_us, &format!("{name}: an ID {waited_us} us after the notice: {first:?}"))?;
@@ -184,7 +185,7 @@ fn check_notice(said: &Said, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// No local means can distinguish the copies: both continue from one state.
+/// No local means distinguishes the copies: both continue from one state.
 fn report_overlap(second: &Said, third: &Said) {
     let of_second: HashSet<u64> = ids(&second.replies).collect();
     let in_both = |replies: &[Reply]| ids(replies).filter(|id| of_second.contains(id)).count();

@@ -15,16 +15,16 @@ const LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) kernel: PathBuf,
-    /// The file system from which it starts, and in which it lives.
+    /// The file system from which it boots, and on which it runs.
     pub(crate) initrd: PathBuf,
     pub(crate) memory_mib: u32,
-    /// The kernel's.
+    /// The kernel's options.
     pub(crate) arguments: &'static str,
-    /// The line that it must print once it is up.
+    /// The line that it prints once it is up.
     pub(crate) facts: &'static [&'static str],
 }
 
-/// A machine that runs, or waits to. Dropped, it is ended.
+/// A machine that runs, or waits to. Dropping it ends it.
 pub(crate) struct Vm {
     process: Child,
     console: PathBuf,
@@ -32,7 +32,7 @@ pub(crate) struct Vm {
 }
 
 impl Vm {
-    /// Starts a machine that boots, or that waits to go on from a saved state.
+    /// Starts a machine that boots, or that waits to continue from a saved state.
     pub(crate) fn start(
         machine: &Machine,
         directory: &Path,
@@ -87,7 +87,7 @@ impl Vm {
         Ok(())
     }
 
-    /// Lets a machine go on whose saved state has been read.
+    /// Lets a machine continue whose saved state has been read.
     pub(crate) fn resume(&mut self) -> Result<(), String> {
         await_until("the saved state to be read", || {
             let answer = self.call("query-status", json!({})).ok()?;
@@ -110,7 +110,7 @@ impl Vm {
             if self.monitor.read_line(&mut line).map_err(fault)? == 0 {
                 return Err(format!("qemu's monitor, {name}: qemu has ended"));
             }
-            // Events come in between, and a greeting first.
+            // Events may come first, and a greeting.
             let mut answer: Value =
                 serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
             if answer.get("error").is_some() {

@@ -1,7 +1,6 @@
-//! A ticket source of a machine that is restored: the client that draws from it, and what its console must show.
-//!
-//! No clock tells a copy which numbers another copy has handed out. So its counter stops at the notice, stays refused over a
-//! restart of the daemon, and goes on once `snowbank ticket set` says where.
+//! A ticket source on a machine that is restored: the client that draws from it, and the lines that its console
+//! must show. No clock shows a copy which numbers another copy has handed out. So its counter stops at the notice,
+//! stays refused over a restart of the daemon, and continues once `snowbank ticket set` gives its start.
 
 use std::fs;
 use std::thread;
@@ -13,7 +12,8 @@ use crate::support::wire::{Ask, NO_CEILING, Reply};
 
 /// The ticket source's index.
 const SOURCE: u16 = 1;
-/// The time without a number after which the guest takes its counter as stopped: many times that of the ceilings' syncs.
+/// The time without a number after which the guest takes its counter as stopped: many times that of the ceilings'
+/// syncs.
 const REFUSED_FOR_US: i64 = 5_000_000;
 /// The exit code of a start that needs an operator.
 const REFUSED: i32 = 2;
@@ -27,7 +27,7 @@ pub(crate) enum Ticket {
     Refused { asked_us: i64, code: u16 },
     /// The daemon ended with this exit code.
     Ended(i32),
-    /// A start was refused for the restored counter, by a line that names the command.
+    /// A start was refused for the restored counter, in a line that names the command.
     Named,
     /// `snowbank ticket set` stored this value.
     Set(u64),
@@ -56,8 +56,8 @@ impl Ticket {
     }
 }
 
-/// In the guest: draws without an end, and writes down what comes. Returns once nothing has come for a while, and leaves the
-/// highest number in a file.
+/// In the guest: draws without an end, and writes down the numbers. Returns once nothing has come for a while, and
+/// leaves the highest number in a file.
 pub(crate) fn client(address: &str, highest_file: &str) {
     let mut wire = connect(address);
     let (mut highest, mut came_us) = (0, wall_us());
@@ -91,7 +91,7 @@ pub(crate) fn check_counts(tickets: &[Ticket], name: &str) -> Result<(), String>
     check(next > 1, &format!("{name}: no ticket came"))
 }
 
-/// Returns true once the guest has gone through everything that a restored machine's counter needs.
+/// Returns true once the guest has gone through all steps of a restored machine's counter.
 pub(crate) fn goes_on(tickets: &[Ticket]) -> bool {
     let set = tickets.iter().rposition(|ticket| matches!(ticket, Ticket::Set(_)));
     set.is_some_and(|at| tickets[at..].iter().any(|ticket| matches!(ticket, Ticket::Came { .. })))

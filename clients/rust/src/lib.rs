@@ -3,15 +3,16 @@
 //! ```no_run
 //! use snowbank_client::{Client, ClientOptions, IdsOptions};
 //!
-//! # async fn application() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::new(ClientOptions::new(["ids-1:7660", "ids-2:7660"])?)?;
-//! for id in &client.batch(1_000).await? {
-//!     println!("{id}"); // 1,000 IDs in one round trip, increasing, that no other client has
+//! #[tokio::main(flavor = "current_thread")] // tokio with the features `macros` and `rt`
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let client = Client::new(ClientOptions::new(["127.0.0.1:7660", "ids-2:7660"])?)?;
+//!     for id in &client.batch(1_000).await? {
+//!         println!("{id}"); // 1,000 IDs in one round trip, increasing, that no other client has
+//!     }
+//!     let mut ids = client.ids(IdsOptions::default())?;
+//!     println!("{}", ids.next().await?); // one ID from a buffer that is refilled in the background
+//!     Ok(())
 //! }
-//! let mut ids = client.ids(IdsOptions::default())?;
-//! let id: u64 = ids.next().await?; // one ID from a buffer that is refilled in the background
-//! # Ok(())
-//! # }
 //! ```
 //!
 //! - [`Client`] is a handle to one daemon, or to several of which one is used at a time. Clone it freely: the

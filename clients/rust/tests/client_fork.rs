@@ -1,5 +1,5 @@
-//! A forked child gets none of its parent's IDs. In a binary of its own: the child must find no other test's
-//! threads.
+//! A forked child gets none of its parent's IDs. This test has a binary of its own, so that no other test's threads
+//! run when it forks.
 
 mod fake_daemon;
 
@@ -21,7 +21,7 @@ fn client(daemon: &FakeDaemon) -> Client {
     Client::new(ClientOptions::new([daemon.name()]).expect("an address")).expect("a client")
 }
 
-/// The child's checks: the number of the first that fails, or [`FINE`].
+/// Runs the child's checks. Returns the number of the first that fails, or [`FINE`].
 fn in_child(client: &Client, ids: &mut Ids, daemon: &FakeDaemon) -> i32 {
     if ids.try_next() != Err(Error::Forked) {
         return 1;
@@ -38,7 +38,7 @@ fn in_child(client: &Client, ids: &mut Ids, daemon: &FakeDaemon) -> i32 {
         let mut ids = client.ids(IdsOptions::default())?;
         ids.next().await
     });
-    // Above all that the daemon has handed to the parent.
+    // Above all IDs that the daemon has handed to the parent.
     if !outcome.is_ok_and(|id| id >= PARENTS_IDS + 16) {
         return 4;
     }

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Ends a browser that hangs; one that works is done in a second or two.
+/// A deadline that ends a browser that hangs. One that works needs a second or two.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A browser window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View {
-    /// In CSS pixels.
+    /// The width in CSS pixels.
     pub(crate) width: u32,
     pub(crate) dark: bool,
 }
@@ -20,12 +20,11 @@ pub(crate) struct View {
 pub(crate) struct Seen {
     /// The document after it was loaded.
     pub(crate) dom: String,
-    /// The lines of its console.
+    /// The lines of the browser's console.
     pub(crate) console: Vec<String>,
 }
 
-/// Returns whether there is a browser. Without one the tests that need it are skipped; where CI is set they
-/// fail.
+/// Returns whether a browser is installed. Without one the tests that need it are skipped, or fail if `CI` is set.
 pub(crate) fn has_browser() -> bool {
     let found =
         Command::new("chromium").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -1,4 +1,4 @@
-//! The load test as a program: what it wrote, and its exit code.
+//! The load test as a program: its output and its exit code.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 #[path = "../../../tests/support/port.rs"]
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// A load test that runs.
+/// A load test under way.
 pub(crate) struct Running {
     child: Child,
     directory: TempDir,
@@ -30,8 +30,8 @@ pub(crate) fn loadtest(options: &[&str]) -> Ran {
     start(options).wait()
 }
 
-/// Runs the load test until the machine lets it judge: one that is busy with other things may starve the
-/// generator, which then says so instead. `run` makes a new target each time.
+/// Runs the load test until it reaches a verdict. On a busy machine the generator may be starved, and reports that
+/// instead. `run` makes a new target for each try.
 pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     let mut ran = run();
     for _ in 0..9 {
@@ -63,16 +63,16 @@ pub(crate) fn start(options: &[&str]) -> Running {
     start_by(Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest")), options)
 }
 
-/// Starts the load test by a command that it is the last argument of, or itself.
+/// Starts the load test by a command: the program itself, or one that takes the program as its last argument.
 pub(crate) fn start_by(mut command: Command, options: &[&str]) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
-    // Later options come on top where one is given twice.
+    // The last value of an option counts, so options of the test replace the defaults.
     command.args(last_of_each(options)).arg("--json").arg(directory.path().join("run.json"));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the load test starts");
     Running { child, directory }
 }
 
-/// Runs a subcommand, which takes no --json of a run.
+/// Runs a subcommand, which has no `--json` of a run.
 pub(crate) fn command(arguments: &[&str]) -> Ran {
     let directory = tempfile::tempdir().expect("a directory");
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
@@ -80,7 +80,7 @@ pub(crate) fn command(arguments: &[&str]) -> Ran {
     Running { child: child.expect("the load test starts"), directory }.wait()
 }
 
-/// Options with their values, the last of those given twice.
+/// Keeps the last value of each option.
 fn last_of_each(options: &[&str]) -> Vec<String> {
     let mut kept: Vec<Vec<String>> = Vec::new();
     for &part in options {
@@ -99,10 +99,10 @@ impl Running {
         self.child.id()
     }
 
-    /// The processes that it has started, as far as they run.
+    /// Returns its child processes that still run.
     pub(crate) fn children(&self) -> Vec<u32> {
         let id = self.id();
-        // Whichever of its threads started them.
+        // Each thread of the process lists the children that it started.
         let of_thread = |entry: std::io::Result<std::fs::DirEntry>| {
             let path = entry.ok()?.path().join("children");
             std::fs::read_to_string(path).ok()
@@ -116,7 +116,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).expect("the load test runs");
     }
 
-    /// Waits for the end of one that was killed.
+    /// Waits for the end of a load test that was killed.
     pub(crate) fn reap(mut self) {
         self.child.wait().expect("the load test ends");
     }
@@ -132,7 +132,7 @@ impl Running {
     }
 }
 
-/// Without the JSON, which is long.
+/// Formats the results without the JSON, which is long.
 impl std::fmt::Debug for Ran {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "exit code {}\n{}{}", self.code, self.stdout, self.stderr)
@@ -160,7 +160,7 @@ impl Ran {
     }
 }
 
-/// The daemon is built by this workspace's tests, but not where only this package is tested.
+/// Returns the path of the daemon. Tests of the workspace have built it; tests of this package alone have not.
 pub(crate) fn has_daemon() -> bool {
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
     let found = program.with_file_name("snowbank").is_file();
@@ -170,7 +170,7 @@ pub(crate) fn has_daemon() -> bool {
     found
 }
 
-/// Says that a test cannot run here; where everything is meant to be there, it fails.
+/// Reports that a test cannot run here. Where `CI` is set, it fails.
 pub(crate) fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "{reason}");
     eprintln!("skipped: {reason}");

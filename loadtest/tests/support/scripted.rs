@@ -15,10 +15,10 @@ const WORKER: u64 = 3 << 12;
 pub(crate) const INFO: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","kind":"snowflake","layout":"twitter","worker_ids":[3]}]}"#;
 
-/// Which request it is, over all connections, from 0.
+/// The request's number over all connections, from 0.
 pub(crate) type Number = u64;
 
-/// Hands out sound IDs of worker 3.
+/// Hands out valid IDs of worker 3.
 #[derive(Default)]
 pub(crate) struct Ids(pub(crate) Mutex<u64>);
 
@@ -31,13 +31,14 @@ impl Ids {
     }
 }
 
-/// The first ID of the tick this many ms from now.
+/// Returns the first ID of the tick this many ms from now.
 pub(crate) fn first_of_tick(ahead_ms: i64) -> u64 {
     let now_ms = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_millis() as u64;
     (now_ms - EPOCH_MS).saturating_add_signed(ahead_ms) << 22 | WORKER
 }
 
-/// A target that says `info` and answers every request by the script, which tells whether to go on.
+/// Runs a target that sends `info` and answers each request by the script. The script returns false to close the
+/// connection.
 pub(crate) fn target(
     info: &'static str,
     script: impl Fn(Number, &Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'static,
@@ -58,7 +59,7 @@ pub(crate) fn target(
     })
 }
 
-/// One that does nothing wrong.
+/// Runs a target that makes no mistake.
 pub(crate) fn sound_target() -> FakeDaemon {
     target(INFO, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count))
 }

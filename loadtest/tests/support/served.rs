@@ -1,4 +1,4 @@
-//! A daemon with a configuration of its own.
+//! A daemon with its own configuration.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A daemon that ends with the value.
+/// A daemon that ends when this is dropped.
 pub(crate) struct Served {
     child: Child,
     lines: Vec<String>,
@@ -32,7 +32,7 @@ pub(crate) fn directory(config: &str) -> TempDir {
     directory
 }
 
-/// Runs a command on the daemon's state to its end.
+/// Runs a command on the daemon's state, to its end.
 pub(crate) fn prepare(directory: &TempDir, arguments: &[&str]) {
     let mut command = snowbank();
     command.args(arguments).arg("--state-dir").arg(directory.path().join("state"));
@@ -41,7 +41,7 @@ pub(crate) fn prepare(directory: &TempDir, arguments: &[&str]) {
     assert!(done.success(), "{arguments:?}");
 }
 
-/// Starts the daemon and waits until it listens at this many addresses.
+/// Starts the daemon and waits until it listens on this many addresses.
 pub(crate) fn serve(directory: TempDir, listeners: usize) -> Served {
     let mut command = snowbank();
     command.arg("serve").arg("--config").arg(directory.path().join("snowbank.toml"));
@@ -55,7 +55,7 @@ pub(crate) fn serve(directory: TempDir, listeners: usize) -> Served {
 }
 
 impl Served {
-    /// Returns the address after these words.
+    /// Returns the address that follows this text.
     pub(crate) fn address(&self, words: &str) -> String {
         let found = self.lines.iter().find_map(|line| line.strip_prefix(words)?.strip_prefix(" on "));
         found.expect("a listener").to_owned()

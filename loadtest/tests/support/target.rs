@@ -1,16 +1,16 @@
-//! A target that does nothing wrong, as slow as wanted.
+//! A target that makes no mistake, as slow as configured.
 
 use std::time::Duration;
 
 use super::support::scripted::fake_daemon::{Asked, FakeDaemon};
 use super::support::scripted::{INFO, Ids};
 
-/// One that answers at once.
+/// Runs a target that answers at once.
 pub(crate) fn sound() -> FakeDaemon {
     slow(Duration::ZERO)
 }
 
-/// One that waits before each answer, on each connection.
+/// Runs a target that waits before each answer.
 pub(crate) fn slow(wait: Duration) -> FakeDaemon {
     let ids = Ids::default();
     FakeDaemon::start(move |_, peer| {

@@ -33,7 +33,7 @@ impl Etcd {
         self.peer = Port::take();
     }
 
-    /// Posts JSON to its gateway; `None` if it does not answer.
+    /// Posts JSON to its gateway. Returns `None` if it does not answer.
     pub(crate) fn post(&self, path: &str, json: &str) -> Option<String> {
         post(self.address(), (path, json), support::DEADLINE)
     }
@@ -56,7 +56,7 @@ fn post(to: SocketAddr, (path, json): (&str, &str), timeout: Duration) -> Option
     Some(answer.split_once("\r\n\r\n")?.1.to_owned())
 }
 
-/// Encodes a text as etcd's gateway wants it.
+/// Encodes a text for etcd's gateway.
 fn base64(text: &str) -> String {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let encode = |chunk: &[u8]| -> String {

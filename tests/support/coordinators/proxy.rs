@@ -1,4 +1,4 @@
-//! A proxy before a coordinator.
+//! A proxy in front of a coordinator.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -87,7 +87,7 @@ impl Proxy {
         self.mode.store(PASS, Ordering::SeqCst);
     }
 
-    /// Cuts all connections, and closes new ones.
+    /// Cuts all connections, and closes new ones at once.
     pub(crate) fn cut(&self) {
         self.mode.store(REFUSE, Ordering::SeqCst);
         for stream in self.open.lock().expect("no thread panics").drain(..) {
@@ -95,17 +95,17 @@ impl Proxy {
         }
     }
 
-    /// Passes nothing more on the connections that are open, and keeps them open. New ones pass.
+    /// Passes nothing more on open connections, and keeps them open. New ones pass.
     pub(crate) fn hang(&self) {
         self.hanging.store(self.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
-    /// Passes requests on, and no answers.
+    /// Passes requests on, and drops answers.
     pub(crate) fn swallow_answers(&self) {
         self.mode.store(SWALLOW, Ordering::SeqCst);
     }
 
-    /// Passes the next write on, and from then on no answers.
+    /// Passes the next write on, and drops all answers from then on.
     pub(crate) fn swallow_answers_from_write(&self) {
         self.mode.store(SWALLOW_FROM_WRITE, Ordering::SeqCst);
     }
@@ -125,7 +125,7 @@ fn is_write(piece: &[u8]) -> bool {
     WRITES.iter().any(|part| piece.windows(part.len()).any(|window| window == *part))
 }
 
-/// Copies what comes, as far as `passes` lets each piece through.
+/// Copies bytes as far as `passes` allows each piece.
 fn copy(mut from: TcpStream, mut to: TcpStream, passes: impl Fn(&[u8]) -> bool) {
     let mut piece = [0; 65_536];
     while let Ok(size @ 1..) = from.read(&mut piece) {

@@ -26,7 +26,7 @@ impl Redis {
         Some(redis)
     }
 
-    /// Makes one request, and returns the reply as it is; `None` if there is none.
+    /// Makes one request, and returns the raw reply; `None` if there is none.
     pub(crate) fn try_ask(&self, words: &[&str]) -> Option<String> {
         try_ask(self.address(), words, support::DEADLINE)
     }
@@ -38,7 +38,7 @@ impl Redis {
         reply
     }
 
-    /// Pauses it or lets it go on.
+    /// Pauses it, or lets it continue.
     pub(crate) fn signal(&self, signal: Signal) {
         send(self.server.child.as_ref().expect("it runs"), signal);
     }
@@ -49,14 +49,14 @@ fn send(child: &Child, signal: Signal) {
     rustix::process::kill_process(pid, signal).expect("it runs");
 }
 
-/// Makes one request, and returns the reply as it is; `None` if there is none.
+/// Makes one request, and returns the raw reply; `None` if there is none.
 fn try_ask(address: SocketAddr, words: &[&str], timeout: Duration) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(timeout)).ok()?;
     let mut request = format!("*{}\r\n", words.len());
     words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
     stream.write_all(request.as_bytes()).ok()?;
-    // Sentinels know no QUIT.
+    // Sentinels do not know QUIT.
     stream.shutdown(Shutdown::Write).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
@@ -127,7 +127,7 @@ impl Coordinator for Redis {
     }
 }
 
-/// A master, its replicas, and a sentinel that makes one of them master when the master is away for three seconds.
+/// A master, its replicas, and a sentinel that promotes a replica when the master is away for three seconds.
 pub(crate) struct Watched {
     pub(crate) master: Redis,
     pub(crate) replicas: Vec<Redis>,

@@ -36,7 +36,7 @@ impl ZooKeeper {
         Some(zookeeper)
     }
 
-    /// Returns the configuration of a listener over TLS. Its key stores are files in PEM, known by their endings.
+    /// Returns the configuration of a TLS listener. Its key stores are PEM files, recognized by their extensions.
     fn tls_listener(&self, Tls { ca, certificate, key }: &Tls) -> String {
         let (own, trusted) = (self.server.path("own.pem"), self.server.path("ca.pem"));
         let read = |path| std::fs::read(path).expect("a file");
@@ -53,7 +53,7 @@ impl ZooKeeper {
         )
     }
 
-    /// Makes one request on a session of its own, and returns the error and the answer's body.
+    /// Makes one request on a new session. Returns the error and the answer's body.
     fn ask(&self, operation: i32, body: &[u8]) -> (i32, Vec<u8>) {
         let mut stream = TcpStream::connect(self.address()).expect("ZooKeeper listens");
         stream.set_read_timeout(Some(support::DEADLINE)).expect("a time limit");
@@ -125,7 +125,7 @@ impl Coordinator for ZooKeeper {
         if error == 0 {
             return;
         }
-        // One permission, all, for anyone; a node that stays.
+        // One permission, all, for anyone. The node is persistent.
         let mut parents: Vec<&str> = key.match_indices('/').skip(1).map(|(end, _)| &key[..end]).collect();
         parents.push(key);
         for path in parents {
@@ -142,7 +142,7 @@ impl Coordinator for ZooKeeper {
         assert_eq!(error, 0, "{key}");
     }
 
-    /// A user's nodes are that user's alone, so the fleet's password is the one that it is prepared with.
+    /// A user's nodes belong to that user alone, so the fleet's password is the one that it was prepared with.
     fn require_password(&self, _password: &str) -> &'static str {
         "snowbank"
     }

@@ -1,5 +1,5 @@
-//! A disk that fails at will under the real daemon: a library for `LD_PRELOAD`, compiled here, and the file that orders
-//! what it does. `failing_disk.c` says what can be ordered.
+//! A disk that fails on demand under the real daemon: a library for `LD_PRELOAD`, compiled here, and the file with
+//! its orders. `failing_disk.c` lists the orders.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ pub(crate) const EROFS: i32 = 30;
 /// Input/output error.
 pub(crate) const EIO: i32 = 5;
 
-/// Operation not permitted: the error of a service manager's restriction.
+/// Operation not permitted: the error that a service manager's restriction causes.
 pub(crate) const EPERM: i32 = 1;
 
 /// The disk under one directory.
@@ -24,7 +24,7 @@ pub(crate) struct FailingDisk {
 }
 
 impl FailingDisk {
-    /// A disk under `directory`, which works for now. `control` is a file outside of it.
+    /// Makes a disk under `directory` that works for now. `control` is a file outside of it.
     pub(crate) fn new(directory: &Path, control: PathBuf) -> FailingDisk {
         std::fs::create_dir_all(directory).expect("the directory can be made");
         let directory = directory.canonicalize().expect("it is there");
@@ -46,15 +46,15 @@ impl FailingDisk {
         self.control.with_extension("record")
     }
 
-    /// The calls so far in their order, each with the path within the directory.
+    /// Returns the calls so far, in order, each with the path within the directory.
     pub(crate) fn calls(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.record()).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Orders what the calls do from now on.
+    /// Sets what the calls do from now on.
     pub(crate) fn order(&self, lines: &str) {
-        // Renamed into place, so that no call reads half of it.
+        // A rename puts it in place, so that no call reads half of it.
         let unfinished = self.control.with_extension("new");
         std::fs::write(&unfinished, lines).expect("the order is written");
         std::fs::rename(&unfinished, &self.control).expect("the order is given");
@@ -73,7 +73,7 @@ pub(crate) fn library() -> &'static Path {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("failing_disk");
         std::fs::create_dir_all(&directory).expect("the directory can be made");
         let library = directory.join("failing_disk.so");
-        // Renamed into place: another test program may use the one that is there.
+        // A rename puts it in place, because another test program may use the existing one.
         let unfinished = directory.join(format!("failing_disk.so.{}", std::process::id()));
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);

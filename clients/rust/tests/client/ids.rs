@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::fake_daemon::{Asked, FakeDaemon};
 use crate::{client, eventually, ms};
 
-/// Counts the IDs asked for, and answers honestly.
+/// Counts the IDs that were requested, and answers correctly.
 fn counting(asked: &Arc<AtomicUsize>) -> FakeDaemon {
     let asked = Arc::clone(asked);
     let next_id = Arc::new(std::sync::Mutex::new(1_000));
@@ -60,7 +60,7 @@ async fn the_buffer_is_refilled_before_it_is_empty() {
 }
 
 #[tokio::test]
-async fn what_is_too_old_is_dropped_and_nothing_fetched_meanwhile() {
+async fn ids_older_than_the_limit_are_dropped_and_none_are_fetched_while_idle() {
     let asked = Arc::new(AtomicUsize::new(0));
     let daemon = counting(&asked);
     let mut ids = client(&[&daemon]).ids(IdsOptions::default().max_age(ms(3_000))).expect("IDs");
@@ -73,9 +73,9 @@ async fn what_is_too_old_is_dropped_and_nothing_fetched_meanwhile() {
     assert_eq!(asked.load(Ordering::SeqCst), 18, "two were used of the last batch");
 }
 
-/// A blocked runtime runs no timers; the clock is looked at where a slice begins.
+/// A blocked runtime runs no timers, so the age is checked where a slice begins.
 #[tokio::test]
-async fn age_counts_on_a_blocked_runtime_too() {
+async fn old_ids_are_dropped_on_a_blocked_runtime_too() {
     let daemon = FakeDaemon::honest(1);
     let options = IdsOptions::default().max_age(ms(100));
     let mut ids = client(&[&daemon]).ids(options).expect("IDs");
@@ -96,7 +96,7 @@ async fn a_reconnect_to_the_same_daemon_keeps_the_order() {
             0 => {
                 peer.send_run(tag, 1_000, next.count);
             }
-            // Wholly, then partly, below what was handed out before.
+            // First all IDs, then some, lie below those handed out before.
             _ => {
                 peer.send_run(tag, 900, next.count);
                 let (next, tag) = peer.read_next();
@@ -119,9 +119,9 @@ async fn a_reconnect_to_the_same_daemon_keeps_the_order() {
     assert_eq!(seen, expected);
 }
 
-/// A daemon is replaced, on the same address, by one whose IDs lie lower.
+/// A daemon is replaced by one on the same address whose IDs are lower.
 #[tokio::test]
-async fn the_buffer_goes_on_from_lower_ids_after_saying_so_once() {
+async fn lower_ids_of_another_daemon_are_one_error_and_then_served() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
     let lower = Arc::new(std::sync::Mutex::new(1_000));
@@ -158,7 +158,7 @@ async fn the_buffer_goes_on_from_lower_ids_after_saying_so_once() {
 }
 
 #[tokio::test]
-async fn an_error_comes_once_the_buffer_is_empty_and_passes() {
+async fn an_error_comes_when_the_buffer_is_empty_and_the_next_call_recovers() {
     let daemon = FakeDaemon::start(|_, peer| {
         peer.greet();
         let (_, tag) = peer.read_next();
@@ -179,7 +179,7 @@ async fn an_error_comes_once_the_buffer_is_empty_and_passes() {
 }
 
 #[tokio::test]
-async fn try_next_works_off_the_runtime() {
+async fn try_next_works_outside_a_runtime() {
     let daemon = FakeDaemon::honest(7);
     let mut ids = client(&[&daemon]).ids(IdsOptions::default()).expect("IDs");
     let id = tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! The client against daemons that follow a script: on loopback, on free ports.
+//! The client against scripted daemons, on loopback and free ports.
 
 #[path = "../fake_daemon/mod.rs"]
 mod fake_daemon;
@@ -31,13 +31,13 @@ pub(crate) fn client(daemons: &[&FakeDaemon]) -> Client {
     Client::new(options(daemons)).expect("a client")
 }
 
-/// An address where nobody listens. No connection of another test ever has the port either: the kernel chooses from higher
-/// ones.
+/// An address where nothing listens. No connection of another test gets this port: the kernel chooses from a higher
+/// range.
 pub(crate) fn nobody() -> String {
     String::from("127.0.0.1:1")
 }
 
-/// Waits until that is so; much longer than it should take is a failure.
+/// Waits until the condition holds. The deadline is far longer than that takes.
 pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..60_000 {
         if is_so() {

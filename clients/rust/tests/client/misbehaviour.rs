@@ -28,7 +28,7 @@ async fn told(answer: impl Fn(&mut Peer, u16) + Send + Sync + 'static) -> Error 
     error
 }
 
-/// Has `answer` reply, and expects the caller to hear of a breach of protocol that contains `reason`.
+/// Has `answer` reply, and expects the caller's error to be a breach of protocol that contains `reason`.
 async fn breach(reason: &str, answer: impl Fn(&mut Peer, u16) + Send + Sync + 'static) {
     let error = told(answer).await;
     assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
@@ -36,7 +36,7 @@ async fn breach(reason: &str, answer: impl Fn(&mut Peer, u16) + Send + Sync + 's
 }
 
 #[tokio::test]
-async fn garbage() {
+async fn garbage_is_a_breach_of_protocol() {
     breach("it answers in HTTP", |peer, _| {
         peer.send(|out| out.extend(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
     })
@@ -52,7 +52,7 @@ async fn garbage() {
 }
 
 #[tokio::test]
-async fn replies_that_do_not_fit() {
+async fn replies_that_do_not_fit_the_request_are_a_breach_of_protocol() {
     breach("tag", |peer, tag| {
         peer.send_run(tag.wrapping_add(1), 1, 2);
     })

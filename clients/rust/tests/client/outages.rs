@@ -1,4 +1,4 @@
-//! Daemons that are down, stall or close, and the ends of a client.
+//! Daemons that are down, stall or close, and clients that end.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
@@ -11,7 +11,7 @@ use crate::fake_daemon::FakeDaemon;
 use crate::{client, ms, nobody, options};
 
 #[tokio::test]
-async fn nobody_there() {
+async fn an_unreachable_daemon_is_an_error_at_the_deadline_or_at_once() {
     let address = nobody();
     let options = ClientOptions::new([&address]).expect("an address").backoff(ms(1), ms(5));
     let patient = Client::new(options.clone().timeout(ms(3_000))).expect("a client");
@@ -25,14 +25,14 @@ async fn nobody_there() {
 }
 
 #[tokio::test]
-async fn a_name_that_does_not_exist() {
+async fn an_unknown_host_name_is_an_error() {
     let options = ClientOptions::new(["no-such-host.invalid:7660"]).expect("an address").fail_fast(true);
     let error = Client::new(options).expect("a client").batch(1).await.expect_err("no such host");
     assert!(matches!(error, Error::Unreachable { .. } | Error::Deadline { .. }), "{error:?}");
 }
 
 #[tokio::test]
-async fn the_next_endpoint_serves_where_the_first_is_down() {
+async fn the_next_endpoint_serves_if_the_first_is_down() {
     let daemon = FakeDaemon::honest(9);
     let addresses = [nobody(), daemon.name()];
     let options = ClientOptions::new(addresses).expect("addresses").fail_fast(true);
@@ -46,7 +46,7 @@ async fn a_lost_connection_is_made_again() {
         peer.greet();
         let (next, tag) = peer.read_next();
         if number < 3 {
-            // A part of a reply, and gone.
+            // The daemon closes after a part of a reply.
             peer.send(|out| out.extend([20, 0, 0]));
             return;
         }
@@ -76,7 +76,7 @@ async fn a_stalled_daemon_is_left_for_the_next() {
     }
 }
 
-/// One byte of its reply at a time keeps nobody waiting for ever.
+/// A daemon that sends a byte of its reply at a time does not hold a call for ever.
 #[tokio::test]
 async fn a_daemon_that_trickles_is_left_for_the_next() {
     let trickling = FakeDaemon::start(|_, peer| {
@@ -92,7 +92,7 @@ async fn a_daemon_that_trickles_is_left_for_the_next() {
     assert_eq!(batch.endpoint(), other.name());
 }
 
-/// Many calls while a daemon comes and goes: every one of them is answered, and no ID twice.
+/// Many calls while a daemon comes and goes: each is answered, and no ID comes twice.
 #[tokio::test]
 async fn no_call_is_forgotten_and_no_id_comes_twice() {
     let next_id = Arc::new(std::sync::Mutex::new(1));
@@ -142,7 +142,7 @@ async fn a_call_given_up_before_it_was_sent_is_never_sent() {
 }
 
 #[tokio::test]
-async fn nobody_is_called_once_nobody_waits() {
+async fn the_client_stops_connecting_when_no_call_waits() {
     let closing = FakeDaemon::start(|_, _| {});
     let client = client(&[&closing]);
     client.batch(1).timeout(ms(100)).await.expect_err("it always closes");
@@ -220,7 +220,7 @@ fn a_client_outside_a_runtime_is_refused_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn calls_take_turns_and_go_on_where_one_endpoint_is_lost() {
+async fn calls_take_turns_and_continue_if_one_endpoint_is_lost() {
     let [odd, even] = [FakeDaemon::honest(1), FakeDaemon::honest(1_000_001)];
     let client = Client::new(options(&[&odd, &even]).take_turns(true)).expect("a client");
     let mut used = Vec::new();

@@ -49,13 +49,13 @@ async fn refusals_for_the_daemons_state_go_to_the_next_endpoint() {
         let client = client(&[&refusing, &other]);
         let batch = client.batch(1).await.expect("IDs from the other");
         assert_eq!((batch.iter().next(), batch.endpoint()), (Some(77), &*other.name()), "{code}");
-        // It stays there.
+        // The client stays with the second daemon.
         client.batch(1).await.expect("IDs from the other");
         assert_eq!((refusing.connections(), other.connections()), (1, 1), "{code}");
     }
 }
 
-/// Starts a daemon that refuses every request for IDs as exhausted for that time.
+/// Starts a daemon that refuses every request for IDs as `exhausted` for this time.
 fn exhausted_for(time: Duration) -> FakeDaemon {
     FakeDaemon::start(move |_, peer| {
         peer.greet();
@@ -76,7 +76,7 @@ async fn a_daemon_that_is_exhausted_beyond_the_deadline_is_left_for_the_next() {
     ids.next().await.expect("IDs from the other");
     assert_eq!((refusing.connections(), other.connections()), (1, 1));
 
-    // Where all are, each is asked once, and the error has the shortest time.
+    // If all daemons are exhausted, each is asked once, and the error has the shortest time.
     let sooner = exhausted_for(Duration::from_secs(600));
     let longest = exhausted_for(Duration::from_secs(7_200));
     let error = client(&[&refusing, &sooner, &longest]).batch(1).await.expect_err("no IDs");
@@ -86,7 +86,8 @@ async fn a_daemon_that_is_exhausted_beyond_the_deadline_is_left_for_the_next() {
     assert_eq!(alone.code(), Some(ErrorCode::Exhausted));
 }
 
-/// One call asks the next daemon. The reply that another call waits for on the same connection still counts.
+/// A refused call goes to the next daemon. The reply that another call waits for still arrives on the same
+/// connection.
 #[tokio::test]
 async fn an_exhausted_call_leaves_the_others_their_connection() {
     let other = Arc::new(FakeDaemon::honest(77));
@@ -140,7 +141,7 @@ async fn a_lone_daemon_is_asked_again_on_its_connection() {
 
 /// Forty seconds are allowed and a minute would be needed: waiting would be in vain.
 #[tokio::test]
-async fn a_wait_beyond_the_deadline_is_refused_now() {
+async fn a_wait_beyond_the_deadline_is_refused_at_once() {
     let daemon = FakeDaemon::start(|_, peer| {
         peer.greet();
         let (_, tag) = peer.read_next();
@@ -182,7 +183,8 @@ async fn a_source_is_found_by_name() {
         let (next, tag) = peer.read_next();
         assert_eq!(next.source, 0);
         peer.send_run(tag, 1, 1);
-        // Asked for a name that it does not know, the client looks again, in case of a reload.
+        // A source name that the client does not know makes it ask for the sources again, because a reload may have
+        // added it.
         peer.greet_with(new);
         let (next, tag) = peer.read_next();
         assert_eq!(next.source, 1);

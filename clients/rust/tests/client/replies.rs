@@ -10,7 +10,7 @@ use crate::fake_daemon::FakeDaemon;
 use crate::{client, ms};
 
 #[tokio::test]
-async fn a_batch_is_what_was_asked() {
+async fn a_batch_has_the_requested_ids() {
     let daemon = FakeDaemon::start(|_, peer| {
         peer.greet();
         let (next, tag) = peer.read_next();
@@ -52,7 +52,7 @@ async fn info_and_ping() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_unix_socket_will_do() {
+async fn a_unix_socket_serves() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("socket");
     let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
@@ -71,7 +71,7 @@ async fn a_unix_socket_will_do() {
     assert_eq!(batch.iter().next(), Some(42));
 }
 
-/// All requests are read before any is answered: the calls do not wait for one another.
+/// The daemon reads all requests before it answers one: the calls do not wait for each other.
 #[tokio::test]
 async fn calls_of_clones_are_pipelined_on_one_connection() {
     const CALLS: u32 = 100;

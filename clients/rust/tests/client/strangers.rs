@@ -1,4 +1,4 @@
-//! Servers of other protocols at an endpoint: each is named, and keeps nobody from the other endpoints.
+//! Servers of other protocols at an endpoint: the client names each, and still uses the other endpoints.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,7 +22,7 @@ fn server(answer: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> String {
     address
 }
 
-/// Starts a server that answers each line, and nothing before the line's end.
+/// Starts a server that answers each line, and sends nothing before the line's end.
 fn server_of_lines(answer: &'static str) -> String {
     server(move |stream| {
         let mut lines = BufReader::new(stream.try_clone().expect("a second handle"));
@@ -87,7 +87,7 @@ async fn a_server_that_closes_and_a_silent_one_are_named_with_their_address() {
 }
 
 #[tokio::test]
-async fn a_stranger_keeps_nobody_from_the_other_endpoints() {
+async fn a_foreign_server_does_not_stop_calls_to_the_other_endpoints() {
     for stranger in [server_of_lines(REDIS), server_of_lines(HTTP), server(drop), silent()] {
         let daemon = FakeDaemon::honest(9);
         let options = patient(&[&stranger, &daemon.name()]).connect_timeout(ms(3_000));
@@ -100,9 +100,9 @@ async fn a_stranger_keeps_nobody_from_the_other_endpoints() {
 }
 
 #[tokio::test]
-async fn where_all_endpoints_fail_each_is_named() {
+async fn if_all_endpoints_fail_each_is_named() {
     let (redis, http) = (server_of_lines(REDIS), server_of_lines(HTTP));
-    // No later try helps: both answer, and neither is a daemon.
+    // No retry helps: both servers answer, and neither is a daemon.
     let error =
         Client::new(patient(&[&redis, &http])).expect("a client").batch(1).await.expect_err("no daemon");
     let Error::EveryEndpoint(errors) = &error else { panic!("{error:?}") };

@@ -1,4 +1,4 @@
-//! A daemon that does what its script says, however wrong: blocking, one thread for each connection.
+//! A blocking daemon that follows a script, also a wrong one, with one thread for each connection.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, reply, request};
 
-/// The least that a client needs to know.
+/// The least information that a client needs.
 pub(crate) const INFO: &str =
     r#"{"protocol":1,"max_count":1000000,"sources":[{"index":0,"name":"default"}]}"#;
 
@@ -56,7 +56,7 @@ impl FakeDaemon {
         Self { address, connections }
     }
 
-    /// One that hands out increasing IDs from `first`, as many as asked.
+    /// Hands out increasing IDs from `first`, as many as are requested.
     pub(crate) fn honest(first: u64) -> Self {
         let next_id = Arc::new(std::sync::Mutex::new(first));
         Self::start(move |_, peer| {
@@ -86,7 +86,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// The next request; `None` once the client has closed. The PING of a greeting is answered already.
+    /// Returns the next request; `None` once the client has closed. Answers the greeting's PING itself.
     pub(crate) fn read(&mut self) -> Option<(Asked, u16)> {
         match self.read_any() {
             Some((Asked::Ping(body), tag)) if !body.is_empty() => {
@@ -117,7 +117,7 @@ impl Peer {
         }
     }
 
-    /// The next request, which asks for IDs.
+    /// Returns the next request, which must be for IDs.
     pub(crate) fn read_next(&mut self) -> (Next, u16) {
         match self.read() {
             Some((Asked::Next(next), tag)) => (next, tag),
@@ -137,7 +137,7 @@ impl Peer {
         };
     }
 
-    /// Sends what `encode` appends; false if the client has closed.
+    /// Sends the bytes that `encode` appends. Returns false if the client has closed.
     pub(crate) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let mut out = Vec::new();
         encode(&mut out);
@@ -163,7 +163,7 @@ impl Peer {
         self.send(|out| reply::encode_error(out, tag, code, retry_after, message))
     }
 
-    /// Answers as a daemon does whose next ID is `next_id`.
+    /// Answers as a daemon whose next ID is `next_id`.
     pub(crate) fn answer(&mut self, asked: &Asked, tag: u16, next_id: &mut u64) {
         match asked {
             Asked::Next(next) => {
@@ -182,7 +182,7 @@ impl Peer {
         }
     }
 
-    /// Waits until the client closes, answering nothing.
+    /// Waits until the client closes, without answering.
     pub(crate) fn wait_for_close(&mut self) {
         while self.read().is_some() {}
     }
