@@ -4,11 +4,12 @@ mod secure;
 mod support;
 
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use secure::Authority;
 use support::http::{sample, scrape};
+use support::machine::Machine;
 use support::resp::{Client, array};
 use support::{Ask, Daemon, Setup, TWO_SOURCES, has_program, poll};
 
@@ -18,6 +19,13 @@ fn with(settings: &str) -> Setup {
 
 fn logs(daemon: &Daemon, part: &str) {
     poll(part, || daemon.log().contains(part).then_some(()));
+}
+
+/// Returns redis-cli with a request to the door. `None` if it is not installed: the test was skipped.
+fn redis_cli(daemon: &Daemon, request: &[&str]) -> Option<Command> {
+    let mut cli = has_program("redis-cli", "redis-tools").then(|| Command::new("redis-cli"))?;
+    cli.args(["-p", &daemon.addresses[1].tcp().port().to_string()]).args(request);
+    Some(cli)
 }
 
 #[test]
@@ -72,9 +80,6 @@ fn a_token_is_required_before_ids() {
 
 #[test]
 fn a_door_speaks_tls() {
-    if !has_program("redis-cli", "redis-tools") {
-        return;
-    }
     let directory = support::directory();
     let authority = Authority::new(directory.path(), "ca");
     let pair = authority.issue_local("daemon");
@@ -85,9 +90,10 @@ fn a_door_speaks_tls() {
     );
     let setup = Setup::configured(&config).option("--resp", "tls:127.0.0.1:0").listeners(2);
     let daemon = setup.start();
-    let port = daemon.addresses[1].tcp().port().to_string();
-    let mut cli = Command::new("redis-cli");
-    cli.args(["--tls", "--cacert"]).arg(&authority.file).args(["-p", &port, "SNOWBANK.NEXT", "fast", "5"]);
+    let trust = ["--tls", "--cacert", authority.file.to_str().expect("text")];
+    let Some(mut cli) = redis_cli(&daemon, &[&trust[..], &["SNOWBANK.NEXT", "fast", "5"]].concat()) else {
+        return;
+    };
     let output = cli.output().expect("it runs");
     let ids = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(ids.lines().filter(|line| line.parse::<u64>().is_ok()).count(), 5, "{output:?}");
@@ -106,6 +112,40 @@ fn requests_that_have_arrived_at_a_stop_are_answered() {
     client.integer();
     client.is_closed();
     assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
+fn redis_cli_reads_that_the_daemon_stops() {
+    let mut daemon = with("limits.max_wait = \"1h\"\nlimits.drain_timeout = \"2s\"").admin().start();
+    // It waits for fifty minutes unless a stop refuses it.
+    let request = ["SNOWBANK.NEXT", "slow", "48000", "WAIT", "3600000"];
+    let Some(mut cli) = redis_cli(&daemon, &request) else { return };
+    let cli = cli.stdout(Stdio::piped()).spawn().expect("it runs");
+    let waits = "snowbank_waits_total{source=\"slow\"}";
+    poll("it waits", || (sample(&scrape(&daemon), waits) == 1.0).then_some(()));
+    daemon.signal(Signal::TERM);
+    let output = cli.wait_with_output().expect("it ends");
+    assert!(output.stdout.starts_with(b"SHUTTING_DOWN "), "{output:?}");
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+}
+
+#[test]
+fn redis_cli_reads_that_the_clock_is_behind() {
+    let Some(machine) = Machine::with_clock() else { return };
+    let hour_ms = 3_600_000;
+    machine.clock().set(hour_ms);
+    machine.start(TWO_SOURCES).kill();
+    machine.clock().set(0);
+    let daemon = machine.setup(TWO_SOURCES).resp().start();
+    let incr = || {
+        let output = redis_cli(&daemon, &["INCR", "fast"])?.output().expect("it runs");
+        Some(String::from_utf8(output.stdout).expect("text"))
+    };
+    let Some(refusal) = incr() else { return };
+    assert!(refusal.starts_with("CLOCK_BEHIND retry_after_ms="), "{refusal}");
+    machine.clock().set(hour_ms);
+    poll("an ID", || incr()?.trim().parse::<u64>().ok());
+    daemon.stop();
 }
 
 #[test]
