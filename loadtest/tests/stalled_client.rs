@@ -33,8 +33,8 @@ fn a_stalled_client_recovers_and_only_the_others_are_judged() {
             "{ran:?}"
         );
         if more.is_empty() {
-            // An eighth of the requests of 4 s and what it took to catch up.
-            assert!(figures["excused"].as_u64() >= Some(490), "{ran:?}");
+            // An eighth of the requests of a second at least: more than a bound may leave by the other connections.
+            assert!(figures["excused"].as_u64() >= Some(120), "{ran:?}");
             assert_eq!(
                 run["requests"].as_u64().zip(figures["excused"].as_u64()).map(|(n, m)| n + m),
                 Some(6_000)
