@@ -127,7 +127,7 @@ fn a_client_certificate_is_required_if_clients_need_one() {
 
 #[test]
 fn both_sides_report_a_failed_handshake() {
-    let house = House::with("[limits]\nstall_timeout = \"4s\"");
+    let house = House::with("[limits]\nstall_timeout = \"1500ms\"");
     let at = house.admin().tcp();
     // Plain text to a TLS listener.
     assert_unasked(&status(&["--admin", &at.to_string()]), &format!("if it speaks TLS, write tls:{at}"));
@@ -148,7 +148,7 @@ fn both_sides_report_a_failed_handshake() {
     let mut silent = TcpStream::connect(at).expect("a connection");
     silent.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
     assert_eq!(silent.read(&mut [0; 8]).expect("an end"), 0);
-    house.says("the handshake was not over within 4s");
+    house.says("the handshake was not over within 1.5s");
     assert!(house.status(&[]).status.success());
     assert_eq!(ask(&plain.addresses[1], "GET", "/healthz", "").code, 200);
 }

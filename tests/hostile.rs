@@ -1,6 +1,7 @@
 //! Clients that send malformed bytes, never read, come by the thousand, or fall silent: they harm only themselves.
-//! [`lobby`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]: clients that do not
-//! read. [`floods`]: clients that never stop sending.
+//!
+//! [`lobby`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]: clients that do not read.
+//! [`floods`]: clients that never stop sending. [`turns`]: the order in which a shard serves those and others.
 
 #[path = "hostile/admin.rs"]
 mod admin;
@@ -13,6 +14,8 @@ mod queues;
 #[path = "secure/mod.rs"]
 mod secure;
 mod support;
+#[path = "hostile/turns.rs"]
+mod turns;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};

@@ -13,7 +13,7 @@ use crate::{Effort, median};
 const TOGETHER: usize = 1_000;
 
 /// `next().await` and `try_next()` from a buffer that a daemon refills in the background.
-pub(crate) fn run(effort: Effort) -> io::Result<()> {
+pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## The client's buffer\n");
     println!("{TOGETHER} IDs at a time, refilled in the background. Target: 5 ns an ID.\n");
     println!("| call | median ns | with refills ns | stretches |");

@@ -17,7 +17,7 @@ const WARM: Duration = Duration::from_secs(2);
 /// As long as the daemon lets a request wait: the deepest queue here lasts less.
 const WAIT: Duration = Duration::from_secs(10);
 
-pub(crate) fn run(effort: Effort) -> io::Result<()> {
+pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(1));
     println!("\n## The ceiling\n");
     println!("Layout `twitter`, worker ID 0, {} s each.", stretch.as_secs_f64());

@@ -40,7 +40,7 @@ struct Contender {
 
 const INCR: &[u8] = b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n";
 
-pub(crate) fn run(effort: Effort) -> io::Result<()> {
+pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## CPU per request\n");
     println!("NEXT of 1 ID. The first row is the floor; ratios are medians of the rounds' ratios to it.");
     for shape in &SHAPES {

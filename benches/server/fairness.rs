@@ -24,7 +24,7 @@ const WARM: Duration = Duration::from_secs(2);
 /// From the start of the stretch until the large requests are sent.
 const LARGE_AFTER: Duration = Duration::from_millis(500);
 
-pub(crate) fn run(effort: Effort) -> io::Result<()> {
+pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(5), Duration::from_secs(3));
     println!("\n## Fairness\n");
     println!(

@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-pub(crate) fn run(effort: Effort) -> io::Result<()> {
+pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## A fleet on etcd\n");
     let Some(etcd) = Process::etcd()? else {
         println!("etcd is not installed.");
@@ -92,7 +92,7 @@ pub(crate) fn run(effort: Effort) -> io::Result<()> {
 }
 
 /// Latency of single IDs at 10,000/s, from the moment that each was due, with an etcd as it is and a slow one.
-fn slow(effort: Effort, etcd: &Process) -> io::Result<()> {
+fn slow(effort: &Effort, etcd: &Process) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(30), Duration::from_secs(10));
     println!(
         "\n10,000 requests of one ID a second for {} s, from the moment that each was due, with a horizon of {HORIZON}.\n",

@@ -17,7 +17,7 @@ const CONNECTIONS: u64 = 10_000;
 /// Descriptors for everything that is not a connection.
 const OTHER_FILES: u64 = 64;
 
-pub(crate) fn run(effort: Effort) -> io::Result<()> {
+pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(3));
     println!("\n## Idle\n");
     println!(

@@ -36,6 +36,9 @@ struct Options {
     /// Only this table (repeatable)
     #[arg(long, value_enum)]
     only: Vec<Table>,
+    /// Only attacks whose name has this part, for `--only attacks`
+    #[arg(long)]
+    peers: Option<String>,
     /// Shorter stretches and fewer rounds
     #[arg(long)]
     quick: bool,
@@ -85,22 +88,23 @@ enum Table {
 }
 
 /// The length and number of measurements.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Effort {
     quick: bool,
     seconds: Option<f64>,
     rounds: Option<usize>,
+    peers: Option<String>,
 }
 
 impl Effort {
     /// The length of a stretch: as asked for, or what the table proposes.
-    fn stretch(self, proposed: Duration, quick: Duration) -> Duration {
+    fn stretch(&self, proposed: Duration, quick: Duration) -> Duration {
         let asked = self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         asked.unwrap_or(if self.quick { quick } else { proposed })
     }
 
     /// The number of rounds: as asked for, or what the table proposes.
-    fn rounds(self, proposed: usize, quick: usize) -> usize {
+    fn rounds(&self, proposed: usize, quick: usize) -> usize {
         self.rounds.unwrap_or(if self.quick { quick } else { proposed }).max(1)
     }
 }
@@ -110,37 +114,42 @@ fn main() -> io::Result<()> {
     if let Some(Part::Echo) = options.part {
         return echo::serve();
     }
-    let effort = Effort { quick: options.quick, seconds: options.seconds, rounds: options.rounds };
+    let effort = Effort {
+        quick: options.quick,
+        seconds: options.seconds,
+        rounds: options.rounds,
+        peers: options.peers,
+    };
     let wants = |table| options.only.is_empty() || options.only.contains(&table);
     if wants(Table::Cpu) {
-        cpu::run(effort)?;
+        cpu::run(&effort)?;
     }
     if wants(Table::Ceiling) {
-        ceiling::run(effort)?;
+        ceiling::run(&effort)?;
     }
     if wants(Table::Burst) {
-        moments::burst(effort)?;
+        moments::burst(&effort)?;
     }
     if wants(Table::Idle) {
-        idle::run(effort)?;
+        idle::run(&effort)?;
     }
     if wants(Table::Start) {
-        moments::start(effort)?;
+        moments::start(&effort)?;
     }
     if wants(Table::Fairness) {
-        fairness::run(effort)?;
+        fairness::run(&effort)?;
     }
     if wants(Table::Attacks) {
-        attacks::run(effort)?;
+        attacks::run(&effort)?;
     }
     if wants(Table::Buffer) {
-        buffer::run(effort)?;
+        buffer::run(&effort)?;
     }
     if wants(Table::Disk) {
-        disk::run(effort)?;
+        disk::run(&effort)?;
     }
     if wants(Table::Fleet) {
-        fleet::run(effort)?;
+        fleet::run(&effort)?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::{Effort, median};
 const REST: Duration = Duration::from_millis(100);
 
 /// 40,000 IDs in one request after a rest.
-pub(crate) fn burst(effort: Effort) -> io::Result<()> {
+pub(crate) fn burst(effort: &Effort) -> io::Result<()> {
     println!("\n## A burst from rest\n");
     println!(
         "Layout `twitter`, worker ID 0, each request after {} ms of rest. Target: 2 ms.\n",
@@ -42,7 +42,7 @@ pub(crate) fn burst(effort: Effort) -> io::Result<()> {
 const TICKETS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 
 /// From exec to the first ID over TCP.
-pub(crate) fn start(effort: Effort) -> io::Result<()> {
+pub(crate) fn start(effort: &Effort) -> io::Result<()> {
     println!("\n## Start\n");
     println!(
         "From before the fork to the first ID over TCP. Targets: 5 ms after a clean stop, 6 ms after kill -9. Redis, \
@@ -78,7 +78,7 @@ pub(crate) fn start(effort: Effort) -> io::Result<()> {
 }
 
 /// Starts the daemon again and again, with this configuration and state.
-fn first_ids(effort: Effort, (config, state): (&Path, &Path), clean: bool) -> io::Result<Vec<f64>> {
+fn first_ids(effort: &Effort, (config, state): (&Path, &Path), clean: bool) -> io::Result<Vec<f64>> {
     let config = config.to_str().ok_or_else(|| io::Error::other("a path that is no text"))?;
     let mut times = Vec::new();
     // The first start may find nothing yet, or another end, and is not counted.

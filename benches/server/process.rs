@@ -158,6 +158,16 @@ impl Process {
         cpu_of(&self.child.id().to_string())
     }
 
+    /// The time that its threads have waited for a core.
+    pub(crate) fn waited(&self) -> io::Result<Duration> {
+        let mut sum_ns = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let text = fs::read_to_string(task?.path().join("schedstat"))?;
+            sum_ns += text.split(' ').nth(1).and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+        }
+        Ok(Duration::from_nanos(sum_ns))
+    }
+
     /// The number of times its threads have gone to sleep, and so were woken.
     pub(crate) fn wake_ups(&self) -> io::Result<u64> {
         let mut sum = 0;

@@ -30,8 +30,9 @@ fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
 /// Requests that may wait for less than an answer get their IDs through several raises of the ceiling.
 #[test]
 fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
-    /// Half of this horizon is longer than two answers in a row.
-    const HORIZON: &str = "20s";
+    /// Half of this horizon is twice as long as the five answers that a raise may wait for on Redis: a look under way, two
+    /// writes, and the replica's answer to each.
+    const HORIZON: &str = "40s";
     each(|at| {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), HORIZON);

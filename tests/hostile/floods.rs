@@ -6,21 +6,24 @@ use super::*;
 fn flood(daemon: &Daemon, connections: usize, requests: &[u8], stop: &AtomicBool) {
     thread::scope(|scope| {
         for _ in 0..connections {
-            let mut wire = daemon.connect();
+            let wire = daemon.connect();
             let mut writer = wire.writer();
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) && writer.try_send(requests).is_ok() {}
                 // Requests under way would take long to answer.
                 let _ = writer.tcp().shutdown(Shutdown::Both);
             });
-            scope.spawn(move || while let Ok(Some(_)) = wire.try_reply() {});
+            scope.spawn(move || {
+                let (mut replies, mut discarded) = (wire.tcp(), [0; 65_536]);
+                while replies.read(&mut discarded).is_ok_and(|size| size > 0) {}
+            });
         }
     });
 }
 
 /// Requests single IDs a thousand times a second. Each request must get its ID within its wait.
 fn ask_beside_a_flood(what: &str, requests: &[u8]) {
-    let daemon = Setup::configured("shards = 1").start();
+    let daemon = Setup::configured("shards = 1\nworker_ids = \"0-255\"\n").start();
     let stop = AtomicBool::new(false);
     let mut latencies = thread::scope(|scope| {
         let (daemon, stop) = (&daemon, &stop);
@@ -52,4 +55,11 @@ fn a_flood_of_requests_keeps_no_other_client_from_its_ids() {
 fn a_flood_of_malformed_frames_keeps_no_other_client_from_its_ids() {
     let requests: Vec<u8> = (0..400).flat_map(|tag| frame(1, 0xF0, tag, b"malformed")).collect();
     ask_beside_a_flood("200 connections that flood malformed frames", &requests);
+}
+
+#[test]
+fn a_flood_of_long_replies_keeps_no_other_client_from_its_ids() {
+    let requests: Vec<u8> =
+        (0..100).flat_map(|tag| Ask::of(4_096).tag(tag).flags(EXPLICIT).bytes()).collect();
+    ask_beside_a_flood("200 connections that ask for 4,096 IDs one by one", &requests);
 }

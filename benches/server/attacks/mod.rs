@@ -1,8 +1,9 @@
 //! A well-behaved client during an attack by hostile peers, on the daemon and on Redis.
 //!
 //! - [`victim`]: the servers, the client at 1,000 requests a second that connects again now and then, and probes.
-//! - [`peers`]: what the hostile peers do.
+//! - [`peers`]: what the hostile peers do. [`cores`]: where they run.
 
+mod cores;
 mod peers;
 mod victim;
 
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
 
 use crate::Effort;
 use peers::Attack;
@@ -23,8 +24,10 @@ const FILES: u64 = 20_000;
 const AFTER: Duration = Duration::from_millis(1_500);
 /// The time that the peers have to take their places before the client is timed.
 const BEFORE: Duration = Duration::from_secs(2);
+/// The peers' nice value.
+const LOWEST_PRIORITY: i32 = 19;
 
-pub(crate) fn run(effort: Effort) -> io::Result<()> {
+pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     allow_files()?;
     let stretch = effort.stretch(Duration::from_secs(4), Duration::from_secs(2));
     println!("\n## Hostile peers\n");
@@ -32,14 +35,21 @@ pub(crate) fn run(effort: Effort) -> io::Result<()> {
         "One client asks for single IDs at 1,000/s for {} s, beside those that ask for a million alone for 1,000 IDs at 100/s. \
          It connects again after every 250 requests, with its token. Admin listener: probes at 10/s. Redis (INCRBY) has \
          `maxclients 10000`, `client-output-buffer-limit normal 256kb 256kb 0`, `maxmemory-clients 128mb`. Lost: not answered \
-         within a second, refused, or no connection. Without bounds: the same client in an earlier build.\n",
-        stretch.as_secs_f64()
+         within a second, refused, or no connection. Without bounds: the same client in an earlier build. {} Waited: the \
+         server's threads for that core, per second.\n",
+        stretch.as_secs_f64(),
+        match cores::of_machine()? {
+            Some(_) =>
+                "The server, with one shard, has a core alone; peers and client share the others, the peers at nice 19.",
+            None => "All share one core.",
+        }
     );
     println!(
-        "| peers | without bounds | server | p50 ms | p99 ms | longest ms | lost of all | MiB before | most | after |"
+        "| peers | without bounds | server | p50 ms | p99 ms | longest ms | lost of all | waited ms/s | MiB before | most | after |"
     );
-    println!("|---|---|---|---:|---:|---:|---:|---:|---:|---:|");
-    for attack in Attack::ALL {
+    println!("|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|");
+    let wants = |attack: &Attack| effort.peers.as_ref().is_none_or(|part| attack.name().contains(part));
+    for attack in Attack::ALL.into_iter().filter(wants) {
         for kind in [Kind::Snowbank, Kind::Redis] {
             let (name, before) = match kind {
                 Kind::Snowbank => (attack.name(), attack.before()),
@@ -69,38 +79,57 @@ fn allow_files() -> io::Result<()> {
 
 /// Measures one attack on one server. Returns `None` where the server has nothing that could be attacked so.
 fn row(attack: Attack, kind: Kind, stretch: Duration) -> io::Result<Option<String>> {
-    let Some(victim) = Victim::start(kind, attack)? else { return Ok(None) };
+    match cores::of_machine()? {
+        Some((server, others)) => {
+            let Some(victim) = cores::on(&server, || Victim::start(kind, attack))?? else { return Ok(None) };
+            cores::on(&others, || measure(attack, &victim, stretch))?.map(Some)
+        }
+        None => match Victim::start(kind, attack)? {
+            Some(victim) => measure(attack, &victim, stretch).map(Some),
+            None => Ok(None),
+        },
+    }
+}
+
+fn measure(attack: Attack, victim: &Victim, stretch: Duration) -> io::Result<String> {
     let before = victim.memory_mib()?;
-    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (seen, most) = thread::scope(|scope| {
-        scope.spawn(|| attack.run(&victim, &stop));
+    let stop = AtomicBool::new(false);
+    let (seen, waited, most) = thread::scope(|scope| {
+        scope.spawn(|| {
+            // The client beside them, which asks for little, then need not wait for its core.
+            let _ = setpriority_process(None, LOWEST_PRIORITY);
+            attack.run(victim, &stop);
+        });
         let measured = scope.spawn(|| {
             thread::sleep(BEFORE);
+            let waited = victim.waited()?;
             let seen = match attack {
                 Attack::Admin(_) => victim.probe(stretch),
                 _ => victim.ask(stretch),
             };
-            stop.store(true, Ordering::Relaxed);
-            done.store(true, Ordering::Relaxed);
-            seen
+            let waited = victim.waited()?.saturating_sub(waited);
+            seen.map(|seen| (seen, waited))
         });
         let mut most = before;
-        while !done.load(Ordering::Relaxed) {
+        while !measured.is_finished() {
             most = victim.memory_mib().unwrap_or(most).max(most);
             thread::sleep(Duration::from_millis(50));
         }
-        let seen = measured.join().map_err(|_| io::Error::other("the client's thread failed"));
-        seen.and_then(|seen| seen).map(|seen| (seen, most))
+        stop.store(true, Ordering::Relaxed);
+        let measured = measured.join().map_err(|_| io::Error::other("the client's thread failed"));
+        let (seen, waited) = measured??;
+        Ok::<_, io::Error>((seen, waited, most))
     })?;
     // The allocator gives memory back with the requests that follow.
     victim.ask(AFTER)?;
     let after = victim.memory_mib()?;
     let Seen { latency, lost, all } = seen;
     let ms = |quantile| latency.value_at_quantile(quantile) as f64 / 1e6;
-    Ok(Some(format!(
-        "{:.2} | {:.2} | {:.1} | {lost} of {all} | {before:.0} | {most:.0} | {after:.0}",
+    Ok(format!(
+        "{:.2} | {:.2} | {:.1} | {lost} of {all} | {:.0} | {before:.0} | {most:.0} | {after:.0}",
         ms(0.5),
         ms(0.99),
-        ms(1.0)
-    )))
+        ms(1.0),
+        waited.as_secs_f64() * 1e3 / stretch.as_secs_f64(),
+    ))
 }

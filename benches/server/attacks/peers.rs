@@ -14,6 +14,9 @@ use super::victim::{Kind, Victim, Wanted};
 
 /// Requests that one write sends.
 const AT_ONCE: usize = 500;
+/// The IDs of a long reply.
+const LONG_REPLY_IDS: u32 = 4_096;
+const HTTP_REQUEST: &[u8] = b"GET /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n";
 /// The time after which a peer gives up a connect.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(200);
 /// The buffers of a peer that never reads, in bytes. With the kernel's own sizes the peers alone would use up all the memory
@@ -35,6 +38,10 @@ pub(crate) enum Attack {
     Guesses,
     Flood(usize),
     Malformed,
+    /// Replies of 32 KB.
+    LongReplies,
+    /// Requests at the HTTP door.
+    Http,
     Handshakes,
     /// This many ask for a million IDs again and again.
     Giants(usize),
@@ -46,7 +53,7 @@ pub(crate) enum Attack {
 }
 
 impl Attack {
-    pub(crate) const ALL: [Attack; 16] = [
+    pub(crate) const ALL: [Attack; 18] = [
         Attack::None,
         Attack::Silent,
         Attack::Guesses,
@@ -54,6 +61,8 @@ impl Attack {
         Attack::Flood(2_000),
         Attack::Flood(9_000),
         Attack::Malformed,
+        Attack::LongReplies,
+        Attack::Http,
         Attack::Handshakes,
         Attack::Giants(1),
         Attack::Giants(8),
@@ -71,9 +80,11 @@ impl Attack {
             Attack::Silent => "10,000 that never send a token, and come again",
             Attack::Guesses => "wrong tokens, as fast as one thread connects",
             Attack::Flood(count) => {
-                return format!("{count} that flood requests and read the replies (one shard)");
+                return format!("{count} that flood requests and read the replies");
             }
-            Attack::Malformed => "200 that flood malformed requests (one shard)",
+            Attack::Malformed => "200 that flood malformed requests",
+            Attack::LongReplies => "200 that flood requests for 4,096 IDs, listed",
+            Attack::Http => "200 that flood requests over HTTP",
             Attack::Handshakes => "2,000 TLS handshakes at once (RSA 2048), again and again",
             Attack::Giants(count) => {
                 return format!("{count} that ask for 1,000,000 again and again (one worker ID)");
@@ -89,7 +100,7 @@ impl Attack {
     /// Returns the client's figure in a build that had no bounds against the attack.
     pub(crate) fn before(self) -> &'static str {
         match self {
-            Attack::None | Attack::Guesses => "",
+            Attack::None | Attack::Guesses | Attack::LongReplies | Attack::Http => "",
             Attack::Silent => "refused throughout",
             Attack::Flood(200) => "p50 8 ms",
             Attack::Flood(2_000) => "p50 289 ms",
@@ -119,11 +130,23 @@ impl Attack {
         matches!(self, Attack::Silent | Attack::Guesses | Attack::DeafWithoutToken)
     }
 
-    /// Returns the daemon's options, with a rate that greedy peers can use up, and the shards that they can fill.
+    /// Returns the daemon's options, with a rate that greedy peers can use up.
     pub(crate) fn options(self) -> [&'static str; 4] {
-        let worker_ids = if matches!(self, Attack::Giants(_) | Attack::Crowd) { "0" } else { "0-15" };
-        let shards = if matches!(self, Attack::Flood(_) | Attack::Malformed) { "1" } else { "2" };
-        ["--worker-id", worker_ids, "--shards", shards]
+        let worker_ids = match self {
+            Attack::Giants(_) | Attack::Crowd => "0",
+            Attack::LongReplies => "0-255",
+            _ => "0-15",
+        };
+        ["--worker-id", worker_ids, "--shards", "1"]
+    }
+
+    /// Returns the size of the long reply that Redis has, if peers ask for it.
+    pub(crate) fn long_reply(self) -> Option<usize> {
+        match self {
+            Attack::Deaf => Some(1_000),
+            Attack::LongReplies => Some(LONG_REPLY_IDS as usize * size_of::<u64>()),
+            _ => None,
+        }
     }
 
     /// Plays the peers until `stop`.
@@ -132,8 +155,16 @@ impl Attack {
             Attack::None => {}
             Attack::Silent => hold(victim.address(), 10_000, &[], stop),
             Attack::Guesses => guess(victim, stop),
-            Attack::Flood(count) => flood(victim, count, &victim.request(Wanted::ONE).repeat(AT_ONCE), stop),
-            Attack::Malformed => flood(victim, 200, &malformed(victim.kind()).repeat(AT_ONCE), stop),
+            Attack::Flood(count) => {
+                flood((victim.address(), count), &victim.request(Wanted::ONE).repeat(AT_ONCE), stop)
+            }
+            Attack::Malformed => {
+                flood((victim.address(), 200), &malformed(victim.kind()).repeat(AT_ONCE), stop)
+            }
+            Attack::LongReplies => {
+                flood((victim.address(), 200), &victim.list_requests(LONG_REPLY_IDS, AT_ONCE), stop)
+            }
+            Attack::Http => flood((victim.http(), 200), &HTTP_REQUEST.repeat(AT_ONCE), stop),
             Attack::Handshakes => shake_hands(victim, stop),
             Attack::Giants(count) => {
                 let wait = Wait::at_most(LONGEST_WAIT);
@@ -200,8 +231,8 @@ fn guess(victim: &Victim, stop: &AtomicBool) {
 }
 
 /// Writes requests on all connections in turn, as many as fit, and reads all replies.
-fn flood(victim: &Victim, connections: usize, requests: &[u8], stop: &AtomicBool) {
-    let open = || connect(victim.address());
+fn flood((to, connections): (SocketAddr, usize), requests: &[u8], stop: &AtomicBool) {
+    let open = || connect(to);
     let mut peers: Vec<(Option<TcpStream>, usize)> = (0..connections).map(|_| (open(), 0)).collect();
     let mut buffer = vec![0; 64 * 1024];
     while !stop.load(Ordering::Relaxed) {

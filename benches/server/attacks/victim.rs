@@ -80,6 +80,7 @@ pub(crate) struct Victim {
     kind: Kind,
     process: Process,
     tls: SocketAddr,
+    http: SocketAddr,
     admin: SocketAddr,
     needs_token: bool,
     /// The client's request, and the time between two of them.
@@ -105,20 +106,20 @@ impl Victim {
     /// Starts a server. Returns `None` if it has nothing that could be attacked so, or is not installed.
     pub(crate) fn start(kind: Kind, attack: Attack) -> io::Result<Option<Victim>> {
         let (needs_token, modest) = (attack.needs_token(), attack.modest());
-        let (tls, admin) = (free_port()?, free_port()?);
+        let (tls, http, admin) = (free_port()?, free_port()?, free_port()?);
         let directory = tempfile::tempdir()?;
         if attack == Attack::Handshakes {
             make_certificate(directory.path())?;
         }
         let process = match kind {
-            Kind::Redis if matches!(attack, Attack::Admin(_)) => return Ok(None),
+            Kind::Redis if matches!(attack, Attack::Admin(_) | Attack::Http) => return Ok(None),
             Kind::Redis => match start_redis(directory.path(), attack, tls)? {
                 None => return Ok(None),
                 Some(process) => process,
             },
-            Kind::Snowbank => start_snowbank(directory.path(), attack, (tls, admin))?,
+            Kind::Snowbank => start_snowbank(directory.path(), attack, (tls, http, admin))?,
         };
-        Ok(Some(Victim { kind, process, tls, admin, needs_token, modest }))
+        Ok(Some(Victim { kind, process, tls, http, admin, needs_token, modest }))
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -133,8 +134,16 @@ impl Victim {
         self.tls
     }
 
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.http
+    }
+
     pub(crate) fn admin(&self) -> SocketAddr {
         self.admin
+    }
+
+    pub(crate) fn waited(&self) -> io::Result<Duration> {
+        self.process.waited()
     }
 
     pub(crate) fn memory_mib(&self) -> io::Result<f64> {
@@ -173,6 +182,19 @@ impl Victim {
                 let mut info = Vec::new();
                 request::encode_info(&mut info, 0);
                 info.repeat(count)
+            }
+            Kind::Redis => b"GET long\r\n".repeat(count),
+        }
+    }
+
+    /// Returns this many requests for a reply of so many listed IDs, or for one of that size.
+    pub(crate) fn list_requests(&self, ids: u32, count: usize) -> Vec<u8> {
+        match self.kind {
+            Kind::Snowbank => {
+                let (mut out, wait) = (Vec::new(), Wait::DEFAULT);
+                let next = Next { source: 0, count: ids, wait, explicit: true, partial: false };
+                request::encode_next(&mut out, 0, &next);
+                out.repeat(count)
             }
             Kind::Redis => b"GET long\r\n".repeat(count),
         }
@@ -309,7 +331,7 @@ impl Victim {
 fn start_snowbank(
     directory: &Path,
     attack: Attack,
-    (tls, admin): (SocketAddr, SocketAddr),
+    (tls, http, admin): (SocketAddr, SocketAddr, SocketAddr),
 ) -> io::Result<Process> {
     let mut config = String::new();
     if attack.needs_token() {
@@ -321,11 +343,15 @@ fn start_snowbank(
     }
     let file = directory.join("snowbank.toml");
     fs::write(&file, config)?;
-    let (file, tls, admin) = (file.display().to_string(), format!("tls:{tls}"), admin.to_string());
+    let (file, tls) = (file.display().to_string(), format!("tls:{tls}"));
+    let (http, admin) = (http.to_string(), admin.to_string());
     let mut options = vec!["--config", &file, "--admin", &admin];
     options.extend(attack.options());
     if attack == Attack::Handshakes {
         options.extend(["--listen", &tls]);
+    }
+    if attack == Attack::Http {
+        options.extend(["--http", &http]);
     }
     Process::daemon(&options)
 }
@@ -344,9 +370,9 @@ fn start_redis(directory: &Path, attack: Attack, tls: SocketAddr) -> io::Result<
         options.extend(["--tls-cert-file", &certificate, "--tls-ca-cert-file", &certificate]);
     }
     let Some(process) = Process::redis_with(&options)? else { return Ok(None) };
-    if attack == Attack::Deaf {
+    if let Some(size) = attack.long_reply() {
         let mut stream = TcpStream::connect(process.address())?;
-        stream.write_all(&[b"SET long ", &[b'x'; 1_000][..], b"\r\n"].concat())?;
+        stream.write_all(&[b"SET long ", &vec![b'x'; size][..], b"\r\n"].concat())?;
         let _ = stream.read(&mut [0; 16])?;
     }
     Ok(Some(process))

@@ -5,6 +5,8 @@
 //! of another connection waits for a few long turns at most, however many connections are busy. Busy connections take their
 //! turns in rotation. Each step of a handshake needs a pass of another turnstile, which has one at a time.
 //!
+//! Connections of the HTTP door take part: see `http/turn_cost.rs`.
+//!
 //! Nobody knows the cost of a turn before it is over. So a pass reserves the cost of a full turn, and at the turn's end its own
 //! cost counts instead. A turn that cost more than was left is paid for out of the next looks' passes.
 
@@ -25,10 +27,10 @@ const REQUEST_BYTE_COST: usize = 3;
 
 /// The bytes of replies that count as one. IDs of a long reply cost 0.5 ns per byte; small requests that differ cost up to
 /// 12 ns per byte, and equal ones 5 ns.
-const REPLY_BYTES_OF_COST: usize = 4;
+pub(super) const REPLY_BYTES_OF_COST: usize = 4;
 
 /// The cost of a turn that takes as many bytes of small requests as it can: about 0.1 ms.
-const FULL_TURN_COST: usize = TURN_COST + REQUEST_BYTE_COST * READ_BYTES_MAX;
+pub(super) const FULL_TURN_COST: usize = TURN_COST + REQUEST_BYTE_COST * READ_BYTES_MAX;
 
 /// The cost of busy connections' turns between two looks at the sockets: four full turns. A newcomer waits for less than half
 /// a millisecond. A turn of 16 requests costs a fiftieth of this. With a look after every fourth turn they would need an

@@ -7,7 +7,7 @@ use snowbank_client::protocol::{Next, Wait, reply};
 use snowbank_client::{Client, ClientOptions, Error};
 
 use crate::fake_daemon::FakeDaemon;
-use crate::{client, ms};
+use crate::{client, ms, options};
 
 #[tokio::test]
 async fn a_batch_has_the_requested_ids() {
@@ -110,8 +110,10 @@ async fn a_cancelled_call_leaves_the_others_matched() {
         peer.send_run(kept, 2_000, 7);
         peer.wait_for_close();
     });
-    let client = client(&[&daemon]);
-    let cancelled = client.batch(7).timeout(ms(3_000)).await;
+    // The client gives up a connection that is silent for so long.
+    let options = options(&[&daemon]).answer_timeout(ms(60_000));
+    let client = Client::new(options).expect("a client");
+    let cancelled = client.batch(7).timeout(ms(1_000)).await;
     assert!(matches!(cancelled, Err(Error::Deadline { .. })), "{cancelled:?}");
     answer.send(()).expect("the daemon waits");
     let kept = client.batch(7).await.expect("IDs");

@@ -124,7 +124,8 @@ async fn a_daemon_that_stops_answering_is_named_at_the_deadline() {
         peer.greet();
         peer.wait_for_close();
     });
-    let error = Client::new(options(&[&daemon])).expect("a client").batch(1).timeout(ms(3_000)).await;
+    let options = options(&[&daemon]).answer_timeout(ms(60_000));
+    let error = Client::new(options).expect("a client").batch(1).timeout(ms(3_000)).await;
     let error = error.expect_err("no answer").to_string();
     assert_eq!(error, format!("no answer from {} within 3s", daemon.name()));
 }

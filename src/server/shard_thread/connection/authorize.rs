@@ -12,7 +12,7 @@ use snowbank_client::protocol::MAX_REQUEST_SIZE;
 
 /// The bytes that a short turn reads at most: one request of any size, or 64 common ones. Turns of guests and turns without a
 /// pass of the turnstile are short.
-pub(super) const SHORT_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
+pub(in super::super) const SHORT_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
 impl<F: Front> Connection<F> {
     /// Serves the connection until the client has sent its token. Returns the outcome of that turn, or [`Turn::End`].

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use self::authorize::SHORT_READ_BYTES_MAX;
+pub(super) use self::authorize::SHORT_READ_BYTES_MAX;
 use self::queue::Share;
 use super::backlog::Backlog;
 use super::draw::{Paced, Waiting};
@@ -146,12 +146,14 @@ impl<F: Front> Connection<F> {
                 }
                 Turn::Waits(waiting, form) => {
                     Box::pin(self.wait(waiting, form)).await?;
+                    Box::pin(self.pass_after_wait()).await?;
                     false
                 }
                 Turn::Paced(paced, form) => {
                     if let Some(waiting) = Box::pin(self.pace(paced, form)).await? {
                         Box::pin(self.wait(waiting, form)).await?;
                     }
+                    Box::pin(self.pass_after_wait()).await?;
                     false
                 }
                 Turn::Close | Turn::Unauthorized => {
@@ -169,6 +171,17 @@ impl<F: Front> Connection<F> {
                 return Ok(turn);
             }
         }
+    }
+
+    /// Waits for a pass if more requests were read behind one that waited than a short turn takes. That one's reply is sent first.
+    ///
+    /// When a source has IDs again, all connections that waited for them come at the same time.
+    async fn pass_after_wait(&mut self) -> io::Result<()> {
+        if self.unread.len() > SHORT_READ_BYTES_MAX {
+            self.flush().await?;
+            poll_fn(|cx| self.poll_pass(cx)).await;
+        }
+        Ok(())
     }
 
     /// Waits for bytes and takes a turn with them. The wait has a deadline where a timeout applies.

@@ -1,9 +1,10 @@
-//! Decides when a connection ends. The library that serves it does not.
+//! Decides when a connection has a turn, and when it ends. The library that serves it does not.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -18,6 +19,7 @@ use crate::access::Denial;
 use crate::server::net::lobby::{AUTHORIZED_WITHIN, Guest};
 use crate::server::shard_thread::authorization::NoToken;
 use crate::server::shard_thread::member::Member;
+use crate::server::shard_thread::turnstile::Place;
 
 /// The end of a connection.
 pub(super) enum End {
@@ -38,6 +40,8 @@ pub(super) struct Attendant<'a> {
     member: Member,
     activity: &'a Activity,
     responder: &'a Responder,
+    /// Its place at the turnstile.
+    place: Place,
     /// Its place in the lobby until the client has sent its token.
     guest: Option<Guest>,
     /// Completes when a newcomer needs that place.
@@ -60,11 +64,42 @@ impl<'a> Attendant<'a> {
         };
         let token_due = Instant::now() + AUTHORIZED_WITHIN;
         let timer = Box::pin(sleep_until(token_due));
-        Attendant { member, activity, responder, guest, shown_out, token_due, timer, is_stopping: false }
+        let place = Place::default();
+        Attendant {
+            member,
+            activity,
+            responder,
+            place,
+            guest,
+            shown_out,
+            token_due,
+            timer,
+            is_stopping: false,
+        }
     }
 
-    /// Lets the library serve the connection. Ready when the connection must be closed.
+    /// Lets the library serve the connection for a turn, once the turnstile lets it pass. Ready when the connection must be
+    /// closed.
     pub(super) fn poll<S>(
+        &mut self,
+        connection: Pin<&mut http1::Connection<TokioIo<Watched>, S>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<End>
+    where
+        S: HttpService<Incoming, ResBody = Body, Error = Infallible>,
+    {
+        self.member.remember(cx.waker());
+        let thread = Rc::clone(&self.member.thread);
+        if self.place.is_busy() {
+            ready!(thread.turnstile.poll_pass(&mut self.place, cx));
+        }
+        self.activity.cost.begin(self.place.has_pass());
+        let polled = self.poll_turn(connection, cx);
+        thread.turnstile.end_turn(&mut self.place, self.activity.cost.spent());
+        polled
+    }
+
+    fn poll_turn<S>(
         &mut self,
         mut connection: Pin<&mut http1::Connection<TokioIo<Watched>, S>>,
         cx: &mut Context<'_>,
@@ -72,7 +107,6 @@ impl<'a> Attendant<'a> {
     where
         S: HttpService<Incoming, ResBody = Body, Error = Infallible>,
     {
-        self.member.remember(cx.waker());
         if let Some(guest) = &mut self.guest {
             guest.note_heard();
         }

@@ -109,6 +109,7 @@ impl hyper::body::Body for Body {
             Body::Listed(listed) if listed.is_done => Poll::Ready(None),
             Body::Listed(listed) => {
                 ready!(listed.activity.poll_taken());
+                ready!(listed.activity.cost.poll_room(cx));
                 Poll::Ready(Some(Ok(Frame::data(Bytes::from(listed.next_piece())))))
             }
         }

@@ -2,11 +2,13 @@
 //! requests and decides answers, and [`draw`](super::draw) draws.
 //!
 //! - `respond`: the response to one request. `body`: its body, written as the client takes it.
-//! - `attend`: decides when the connection ends. `watched`: a stream that notes when its peer stalls.
+//! - `attend`: decides when the connection has a turn, and when it ends. `turn_cost`: the cost of that turn.
+//! - `watched`: a stream that notes when its peer stalls.
 
 mod attend;
 mod body;
 mod respond;
+mod turn_cost;
 mod watched;
 
 use std::convert::Infallible;
@@ -46,6 +48,7 @@ pub(super) async fn serve(
     let responder = Responder::new(Rc::clone(&thread), is_loopback, (&stream, Rc::clone(&activity)), session);
     let service = service_fn(async |request: Request<Incoming>| {
         activity.begin_answer();
+        poll_fn(|cx| activity.cost.poll_request(cx)).await;
         let response = responder.respond(&request).await;
         activity.end_answer();
         Ok::<_, Infallible>(response)

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use super::turn_cost::TurnCost;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shard_thread::budget::TLS_UNSENT_BYTES;
 
@@ -19,6 +20,8 @@ const FIRST_BYTES: usize = 8;
 /// The state of a connection as its deadlines see it.
 #[derive(Debug)]
 pub(super) struct Activity {
+    /// The cost of the turn under way.
+    pub(super) cost: TurnCost,
     has_spoken: Cell<bool>,
     /// The start of its first read, filled up with zeros.
     first_bytes: Cell<[u8; FIRST_BYTES]>,
@@ -45,6 +48,7 @@ pub(super) struct Activity {
 impl Default for Activity {
     fn default() -> Self {
         Activity {
+            cost: TurnCost::default(),
             has_spoken: Cell::new(false),
             first_bytes: Cell::default(),
             is_answering: Cell::new(false),
@@ -129,6 +133,7 @@ impl Activity {
 
     fn note_read(&self, bytes: &[u8]) {
         let size = bytes.len();
+        self.cost.note_bytes(size);
         if !self.has_spoken.get() {
             let mut first = [0; FIRST_BYTES];
             first.iter_mut().zip(bytes).for_each(|(first, &byte)| *first = byte);
@@ -199,6 +204,7 @@ impl AsyncWrite for Watched {
         let activity = &self.activity;
         activity.note_written(polled.is_pending());
         let written = if let Poll::Ready(Ok(written)) = polled { written } else { 0 };
+        activity.cost.note_bytes(written);
         let of_tls = if self.stream.has_unsent() { TLS_UNSENT_BYTES } else { 0 };
         // The library passes all that it keeps.
         activity.unwritten.set(bytes.len() - written + of_tls);

@@ -1,0 +1,200 @@
+//! The order of turns on one shard: how many requests of a flood are served before one of another client.
+//!
+//! The daemon stands still while the requests are sent, so all have arrived when it goes on. Unix sockets deliver at once. IDs
+//! in strict order show the order in which requests were served. So the counts depend on no clock.
+//!
+//! A connection's first turn is short and needs no pass of the turnstile: four requests over HTTP, 64 native ones. The turns
+//! with a pass are few. After a stop, requests may wait for the ceiling; those behind them need a pass too. Without the
+//! turnstile each connection has a long turn: 16 requests over HTTP, 512 native ones.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+
+use crate::support::wire::EXPLICIT;
+use crate::support::{Ask, DEADLINE, Daemon, Setup};
+
+const PEERS: usize = 200;
+const ROUNDS: usize = 5;
+
+/// A protocol of the flood or of the client beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    Native,
+    Http,
+}
+
+impl Door {
+    fn path(self, daemon: &Daemon) -> PathBuf {
+        daemon.path(if self == Door::Native { "native" } else { "http" })
+    }
+
+    /// Returns a request for this many IDs.
+    fn request(self, count: u32) -> Vec<u8> {
+        match self {
+            Door::Native => Ask::of(count).wait_ms(10_000).flags(EXPLICIT).bytes(),
+            Door::Http => {
+                format!("GET /v1/ids?count={count}&wait=9s HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()
+            }
+        }
+    }
+
+    /// Takes the whole answers at the start of `bytes`. Returns the first ID of each, and 0 for a refusal. A daemon that was
+    /// stopped for long may refuse.
+    fn take_answers(self, bytes: &mut Vec<u8>) -> Vec<u64> {
+        std::iter::from_fn(|| {
+            let (first, size) = match self {
+                Door::Native => first_of_frame(bytes),
+                Door::Http => first_of_response(bytes),
+            }?;
+            bytes.drain(..size);
+            Some(first)
+        })
+        .collect()
+    }
+}
+
+/// Returns the first ID of a whole frame, and the frame's size.
+fn first_of_frame(bytes: &[u8]) -> Option<(u64, usize)> {
+    const LIST: u8 = 0x82;
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let frame = rest.get(..u32::from_le_bytes(*length) as usize)?;
+    let first = frame[4..].first_chunk::<8>().filter(|_| frame[0] == LIST);
+    Some((first.map_or(0, |first| u64::from_le_bytes(*first)), 4 + frame.len()))
+}
+
+/// The end of a body in chunks.
+const LAST_CHUNK: &str = "\r\n0\r\n\r\n";
+
+/// Returns the first ID of a whole response, and the response's size.
+fn first_of_response(bytes: &[u8]) -> Option<(u64, usize)> {
+    let text = std::str::from_utf8(bytes).expect("text");
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let body = match head.lines().find_map(|line| line.strip_prefix("content-length: ")) {
+        Some(length) => body.get(..length.parse().expect("a number"))?,
+        None => &body[..body.find(LAST_CHUNK)? + LAST_CHUNK.len()],
+    };
+    let mut digits = body.split(|byte: char| !byte.is_ascii_digit());
+    let first = digits.find(|digits| digits.len() > 9).map_or(0, |digits| digits.parse().expect("a number"));
+    Some((first, head.len() + 4 + body.len()))
+}
+
+/// A connection, and the bytes of an answer that is not whole.
+struct Peer {
+    door: Door,
+    stream: UnixStream,
+    unread: Vec<u8>,
+    unanswered: usize,
+}
+
+impl Peer {
+    fn connect(door: Door, daemon: &Daemon) -> Peer {
+        let stream = UnixStream::connect(door.path(daemon)).expect("the daemon listens");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
+        stream.set_write_timeout(Some(DEADLINE)).expect("a timeout");
+        Peer { door, stream, unread: Vec::new(), unanswered: 0 }
+    }
+
+    /// Sends requests until so many are unanswered.
+    fn ask(&mut self, count: u32, unanswered: usize) {
+        let more = unanswered - self.unanswered;
+        self.stream.write_all(&self.door.request(count).repeat(more)).expect("they leave");
+        self.unanswered = unanswered;
+    }
+
+    fn read(&mut self) -> io::Result<Vec<u64>> {
+        let mut piece = vec![0; 65_536];
+        let size = self.stream.read(&mut piece)?;
+        assert!(size > 0, "the daemon closed");
+        self.unread.extend_from_slice(&piece[..size]);
+        let answers = self.door.take_answers(&mut self.unread);
+        self.unanswered -= answers.len();
+        Ok(answers)
+    }
+
+    /// Waits for the answer to one request.
+    fn answer(&mut self) -> u64 {
+        loop {
+            if let [id] = self.read().expect("an answer")[..] {
+                return id;
+            }
+        }
+    }
+
+    /// Reads the answers that have arrived.
+    fn arrived(&mut self) -> Vec<u64> {
+        self.stream.set_nonblocking(true).expect("it can be set");
+        let answers: Vec<u64> = std::iter::from_fn(|| match self.read() {
+            Ok(answers) => Some(answers),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            Err(error) => panic!("{error}"),
+        })
+        .flatten()
+        .collect();
+        self.stream.set_nonblocking(false).expect("it can be set");
+        answers
+    }
+}
+
+/// Returns the most requests of a flood that were served after those that were served before a stop, and before a request of
+/// another client that arrived during the stop.
+fn most_served_before(flood: Door, (count, unanswered): (u32, usize), modest: Door) -> usize {
+    let setup = Setup::bare()
+        .config("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\nlimits.stall_timeout = \"1h\"\n");
+    let unix = |name| format!("unix:{}", setup.path(name).display());
+    let (native, http) = (unix("native"), unix("http"));
+    let daemon = setup.option("--listen", native).option("--http", http).listeners(2).start();
+    let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(flood, &daemon)).collect();
+    let mut modest = Peer::connect(modest, &daemon);
+    // All are open before the flood begins.
+    for peer in peers.iter_mut().chain([&mut modest]) {
+        peer.ask(1, 1);
+        peer.answer();
+    }
+    let mut served: Vec<u64> = Vec::new();
+    let mut stops: Vec<(u64, u64)> = Vec::new();
+    for _ in 0..ROUNDS {
+        daemon.stand_still();
+        served.extend(peers.iter_mut().flat_map(Peer::arrived));
+        let last_before = served.iter().copied().max().unwrap_or(0);
+        peers.iter_mut().for_each(|peer| peer.ask(count, unanswered));
+        modest.ask(1, 1);
+        daemon.signal(Signal::CONT);
+        stops.push((last_before, modest.answer()));
+    }
+    daemon.stand_still();
+    served.extend(peers.iter_mut().flat_map(Peer::arrived));
+    daemon.signal(Signal::CONT);
+    let between =
+        stops.iter().map(|&(before, modest)| served.iter().filter(|&&id| before < id && id < modest).count());
+    let between: Vec<usize> = between.collect();
+    println!("{flood:?} flood of {count} IDs each, {:?} beside it: {between:?}", modest.door);
+    between.into_iter().max().unwrap_or(0)
+}
+
+#[test]
+fn a_flood_over_http_delays_no_other_client_by_a_turn_of_each_connection() {
+    for modest in [Door::Native, Door::Http] {
+        let served = most_served_before(Door::Http, (1, 64), modest);
+        assert!(served < 10 * PEERS, "{served} requests were served before");
+    }
+}
+
+#[test]
+fn a_native_flood_delays_no_client_over_http_by_a_turn_of_each_connection() {
+    let served = most_served_before(Door::Native, (1, 1_024), Door::Http);
+    assert!(served < 200 * PEERS, "{served} requests were served before");
+}
+
+#[test]
+fn a_flood_of_long_replies_delays_no_other_client_by_a_turn_of_each_connection() {
+    // The replies fit the socket's buffer.
+    for (flood, count) in [(Door::Native, 4_000), (Door::Http, 1_200)] {
+        for modest in [Door::Native, Door::Http] {
+            let served = most_served_before(flood, (count, 4), modest);
+            assert!(served < 2 * PEERS, "{served} requests were served before");
+        }
+    }
+}
