@@ -11,8 +11,10 @@ use crate::support::coordinators::Proxy;
 /// and each raise on the open connection and on a new one.
 const TRIES_A_SECOND_MAX: u64 = 20;
 
-/// The ways in which a coordinator does not answer.
-const SILENCES: [(&str, fn(&Proxy)); 3] =
+/// A way in which a coordinator does not answer, with the call that begins it.
+type Silence = (&'static str, fn(&Proxy));
+
+const SILENCES: [Silence; 3] =
     [("refuses connections", Proxy::cut), ("half", Proxy::halve_answers), ("never", Proxy::swallow_answers)];
 
 /// Checks for some seconds, in which a client asks for IDs all the time, that a daemon asks its coordinator rarely.
