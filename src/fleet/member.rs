@@ -1,6 +1,7 @@
 //! A daemon at its coordinator: it takes numbers, raises and checks their keys, and releases them. Each call blocks on the
 //! coordinator for a bounded time. `rules` decides what the answers mean.
 
+mod clusters;
 mod pick;
 mod take;
 mod wait;
@@ -35,6 +36,8 @@ pub struct Member<C> {
     waiting: Vec<Waiting>,
     /// The starts of those that have them now.
     late_starts: Vec<Bound>,
+    /// True once the endpoints have been compared.
+    are_compared: bool,
 }
 
 /// The numbers of one source.
@@ -151,7 +154,8 @@ impl<C: Coordinator> Member<C> {
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
         let (sources, waiting, late_starts) = (Vec::new(), Vec::new(), Vec::new());
-        Member { coordinator, paths, state, holder, notes, draw, sources, waiting, late_starts }
+        let are_compared = false;
+        Member { coordinator, paths, state, holder, notes, draw, sources, waiting, late_starts, are_compared }
     }
 
     /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].

@@ -175,6 +175,7 @@ impl<'a> Form<'a> {
             sources,
             waiting,
             late_starts,
+            are_compared: _,
             coordinator: _,
             paths: _,
             state: _,
