@@ -1,8 +1,12 @@
 //! Daemons of one fleet on real coordinators, with the same tests on each: who gets which worker number, outages,
 //! and takeovers.
 
+#[path = "fleet/bad_input.rs"]
+mod bad_input;
 #[path = "fleet/numbers.rs"]
 mod numbers;
+#[path = "fleet/operator.rs"]
+mod operator;
 #[path = "fleet/outages.rs"]
 mod outages;
 #[path = "fleet/redis.rs"]
@@ -259,16 +263,6 @@ fn another_cluster_in_the_place_of_the_coordinator_ends_its_daemons() {
 }
 
 #[test]
-fn endpoints_of_two_clusters_are_refused_with_both_named() {
-    let (Some(one), Some(two)) = (Etcd::start(), Etcd::start()) else { return };
-    init(&toml(&one, Some(5), LONG));
-    let both = format!("{}\", \"{}", one.url(), two.url());
-    let toml = toml_at(&one, &both, Some(5), LONG);
-    let parts = [one.url(), two.url(), String::from("allowed: members of one cluster")];
-    Machine::new().setup(&toml).end().assert_refusal(&parts.each_ref().map(String::as_str));
-}
-
-#[test]
 fn a_write_whose_answer_was_lost_is_recognized() {
     each(|at| {
         let proxy = at.proxy();
@@ -288,71 +282,6 @@ fn a_write_whose_answer_was_lost_is_recognized() {
         poll("the next raise", || (key() != written).then_some(()));
         runs.extend(draw(&daemon));
         daemon.stop();
-        assert_distinct(runs);
-    });
-}
-
-#[test]
-fn keys_that_cannot_be_read_are_refused() {
-    each(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        at.put(KEY, "garbage");
-        Machine::new().setup(&toml).end().assert_refusal(&["worker number 5", "did not write"]);
-        at.put(KEY, "{\"format\":2}");
-        Machine::new().setup(&toml).end().assert_refusal(&["format 2", "later release"]);
-        at.delete(KEY);
-        assert_eq!(worker_of(&draw(&Machine::new().start(&toml))), 5);
-    });
-}
-
-#[test]
-fn a_wrong_password_is_refused_and_the_right_one_is_not() {
-    each(|at| {
-        let user = at.require_password("right");
-        let bare = toml(at, Some(5), LONG);
-        let directory = support::directory();
-        let with = |password: &str| {
-            let path = directory.path().join(password);
-            std::fs::write(&path, format!("{password}\n")).expect("written");
-            format!("{bare}user = \"{user}\"\npassword_file = {path:?}\n")
-        };
-        init(&with("right"));
-        Machine::new().setup(&bare).end().assert_refusal(&["the coordinator does not answer"]);
-        Machine::new().setup(&with("wrong")).end().assert_refusal(&[at.wrong_password()]);
-        assert_eq!(worker_of(&draw(&Machine::new().start(&with("right")))), 5);
-    });
-}
-
-#[test]
-fn a_key_that_is_deleted_or_released_by_an_operator_ends_its_daemon() {
-    each(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        draw(&daemon);
-        at.delete(KEY);
-        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
-        let (code, text) = fleet(&toml, &["release", "5"]);
-        assert!(code == Some(1) && text.contains("may still run"), "{text}");
-        let (code, text) = fleet(&toml, &["release", "5", "--force"]);
-        assert_eq!(code, Some(0), "{text}");
-        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-        daemon.assert_logs("released");
-        let (_, text) = fleet(&toml, &["list", "--json"]);
-        assert!(text.contains("\"state\":\"released\""), "{text}");
-        // The next daemon waits until the clock is near the bound, which takes minutes.
-        let other = Machine::new();
-        let daemon = other.start(&toml);
-        runs.extend(match daemon.connect().next(Ask::of(1).wait_ms(0)) {
-            Reply::Runs(_, runs) => runs,
-            _ => Vec::new(),
-        });
         assert_distinct(runs);
     });
 }
