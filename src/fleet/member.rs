@@ -1,6 +1,7 @@
 //! A daemon at its coordinator: it takes numbers, raises and checks their keys, and releases them. Each call blocks on the
 //! coordinator for a bounded time. `rules` decides what the answers mean.
 
+mod held;
 mod pick;
 mod resume;
 mod take;
@@ -9,8 +10,9 @@ mod want;
 
 use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
-use super::rules::{self, Holding, Loss, Seen};
+use super::rules::{self, Holding, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use held::Held;
 use wait::Waiting;
 
 pub use want::{JoinError, Taken, Want};
@@ -36,34 +38,6 @@ pub struct Member<C> {
     waiting: Vec<Waiting>,
     /// The starts of those that have them now.
     late_starts: Vec<Bound>,
-}
-
-/// The numbers of one source.
-#[derive(Clone, Debug)]
-struct Held {
-    source: String,
-    /// The source's index in the daemon.
-    index: usize,
-    /// Its ID space.
-    space: String,
-    /// Its worker IDs, in text form.
-    worker_ids: String,
-    /// The place of its ID space in the marker.
-    place: usize,
-    numbers: Vec<(u64, Holding)>,
-    /// False until this process has written its keys: it went on without asking.
-    is_claimed: bool,
-    since_unix_s: i64,
-    /// The bound at which the source started. Its keys never go below it.
-    floor: u64,
-    /// The bound that may be granted.
-    covered: u64,
-    /// The bound that was acknowledged last. It differs from `covered` only if the coordinator may lose its last writes.
-    acknowledged: u64,
-    /// The write that is being tried, if its outcome is not known.
-    trying: Option<String>,
-    /// The generation of the grants when that write was drawn.
-    generation: u64,
 }
 
 /// A bound to write for the source of this index.
@@ -117,38 +91,6 @@ impl From<Result<(), Stop>> for Raised {
             Ok(()) => Raised::Done,
             Err(Stop::NoAnswer(answer)) => Raised::NoAnswer(answer),
             Err(Stop::Lost(reason)) => Raised::Lost(reason),
-        }
-    }
-}
-
-impl Held {
-    /// Returns the loss of a number in words.
-    fn lost(&self, at: usize, loss: &Loss) -> Stop {
-        let (number, source) = (self.numbers[at].0, &self.source);
-        Stop::Lost(format!("worker number {number} of source {source:?}: {loss}"))
-    }
-
-    /// Returns the writes that may be the last of one of its keys.
-    fn writes(&self) -> Vec<String> {
-        let mut writes: Vec<String> = Vec::new();
-        for write in self.numbers.iter().flat_map(|(_, holding)| holding.writes()) {
-            if !writes.contains(write) {
-                writes.push(write.clone());
-            }
-        }
-        writes
-    }
-
-    fn note(&self) -> Note {
-        Note {
-            source: self.source.clone(),
-            space: self.space.clone(),
-            place: self.place,
-            worker_ids: self.worker_ids.clone(),
-            numbers: self.numbers.iter().map(|(number, _)| *number).collect(),
-            writes: self.writes(),
-            floor: self.floor,
-            covered: self.covered,
         }
     }
 }
