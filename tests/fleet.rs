@@ -12,7 +12,13 @@ mod outages;
 #[path = "fleet/redis.rs"]
 mod redis;
 mod secure;
+#[path = "fleet/shown.rs"]
+mod shown;
+#[path = "fleet/starts.rs"]
+mod starts;
 mod support;
+#[path = "fleet/takeover.rs"]
+mod takeover;
 #[path = "fleet/tls.rs"]
 mod tls;
 
@@ -222,49 +228,6 @@ fn a_short_outage_is_not_noticed_and_a_long_one_ends_by_itself() {
         runs.extend(draw(&daemon));
         poll("ready again", || (get(&daemon, "/readyz").code == 200).then_some(()));
         assert_distinct(runs);
-    });
-}
-
-#[test]
-fn a_restart_without_the_coordinator_continues_or_waits_for_it() {
-    each(|at| {
-        let toml = toml(at, Some(5), SHORT);
-        init(&toml);
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
-        at.kill();
-        daemon.kill();
-        // The ceiling may still cover it or not.
-        let daemon = machine.start(&toml);
-        runs.extend(draw_until(&daemon, NO_CEILING));
-        at.run();
-        runs.extend(draw(&daemon));
-        daemon.stop();
-        at.kill();
-        Machine::new().setup(&toml).end().assert_refusal_for_now(&["the coordinator does not answer"]);
-        assert_distinct(runs);
-    });
-}
-
-#[test]
-fn a_restart_without_the_coordinator_after_a_clock_step_waits_and_logs_it() {
-    let Some(machine) = Machine::with_clock() else { return };
-    each(|at| {
-        machine.clock().set(0);
-        let toml = toml(at, Some(5), SHORT);
-        init(&toml);
-        let state = machine.path(at.name());
-        let setup = || machine.setup(&toml).env("SNOWBANK_STATE_DIR", &state);
-        let mut daemon = setup().start();
-        draw(&daemon);
-        at.kill();
-        daemon.kill();
-        machine.clock().step(-20_000);
-        let daemon = setup().start();
-        daemon.assert_logs("the wall clock stands, was set, or the machine was restored");
-        at.run();
-        daemon.stop();
     });
 }
 

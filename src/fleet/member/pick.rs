@@ -23,7 +23,7 @@ impl<C: Coordinator> Member<C> {
         allowed: impl Fn(u64) -> bool,
         mut lock: impl FnMut(&Numbering) -> Result<bool, E>,
     ) -> Result<Taken, E> {
-        let place = self.place_of(want.layout)?;
+        let place = self.place_of(&want.layout.space().to_string())?;
         let mut busy: Vec<u64> = Vec::new();
         for _ in 0..TRIES_MAX {
             let found = self.free(want, place, |id| allowed(id) && !busy.contains(&id), count)?;
