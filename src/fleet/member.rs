@@ -38,6 +38,8 @@ pub struct Member<C> {
     waiting: Vec<Waiting>,
     /// The starts of those that have them now.
     late_starts: Vec<Bound>,
+    /// The writes by which this process tried to take numbers.
+    first_writes: Vec<String>,
 }
 
 /// A bound to write for the source of this index.
@@ -105,8 +107,8 @@ impl<C: Coordinator> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
-        let (sources, waiting, late_starts) = (Vec::new(), Vec::new(), Vec::new());
-        Member { coordinator, paths, state, holder, notes, draw, sources, waiting, late_starts }
+        let (sources, waiting, late_starts, first_writes) = Default::default();
+        Member { coordinator, paths, state, holder, notes, draw, sources, waiting, late_starts, first_writes }
     }
 
     /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].

@@ -17,6 +17,8 @@ struct Keys {
     revision: u64,
     /// True if it does not answer. It still does writes.
     is_away: bool,
+    /// True if it answers reads alone.
+    is_mute: bool,
     lists: usize,
 }
 
@@ -26,6 +28,10 @@ pub(super) struct Store(Arc<Mutex<Keys>>);
 impl Store {
     pub(super) fn set_away(&self, is_away: bool) {
         self.0.lock().unwrap().is_away = is_away;
+    }
+
+    pub(super) fn set_mute(&self, is_mute: bool) {
+        self.0.lock().unwrap().is_mute = is_mute;
     }
 
     pub(super) fn text(&self, key: &str) -> String {
@@ -62,7 +68,7 @@ impl Coordinator for Store {
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut store = self.0.lock().unwrap();
-        let is_away = store.is_away;
+        let is_lost = store.is_away || store.is_mute;
         let found: Vec<_> = swaps.iter().map(|swap| store.found.get(&swap.key).cloned()).collect();
         if found.iter().zip(swaps).any(|(it, swap)| it.as_ref().map(|it| it.version) != swap.expected) {
             return Ok(Swapped::Refused(found));
@@ -72,7 +78,7 @@ impl Coordinator for Store {
         for Swap { key, text, .. } in swaps {
             store.found.insert(key.clone(), Stored { version, text: text.clone() });
         }
-        if is_away { Err(NoAnswer::passing("lost on the way back")) } else { Ok(Swapped::Done(version)) }
+        if is_lost { Err(NoAnswer::passing("lost on the way back")) } else { Ok(Swapped::Done(version)) }
     }
 }
 

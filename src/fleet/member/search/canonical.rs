@@ -175,6 +175,7 @@ impl<'a> Form<'a> {
             sources,
             waiting,
             late_starts,
+            first_writes: _,
             coordinator: _,
             paths: _,
             state: _,
