@@ -1,6 +1,7 @@
 //! A daemon at its coordinator: it takes numbers, raises and checks their keys, and releases them. Each call blocks on the
 //! coordinator for a bounded time. `rules` decides what the answers mean.
 
+mod clusters;
 mod held;
 mod pick;
 mod resume;
@@ -40,6 +41,8 @@ pub struct Member<C> {
     late_starts: Vec<Bound>,
     /// The writes by which this process tried to take numbers.
     first_writes: Vec<String>,
+    /// True once the endpoints have been compared.
+    are_compared: bool,
 }
 
 /// A bound to write for the source of this index.
@@ -107,8 +110,20 @@ impl<C: Coordinator> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
-        let (sources, waiting, late_starts, first_writes) = Default::default();
-        Member { coordinator, paths, state, holder, notes, draw, sources, waiting, late_starts, first_writes }
+        let (sources, waiting, late_starts, first_writes, are_compared) = Default::default();
+        Member {
+            coordinator,
+            paths,
+            state,
+            holder,
+            notes,
+            draw,
+            sources,
+            waiting,
+            late_starts,
+            first_writes,
+            are_compared,
+        }
     }
 
     /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].

@@ -59,12 +59,17 @@ pub struct Operator<'c> {
 }
 
 impl Operator<'_> {
-    /// Writes the marker with these ID spaces. `is_growing` adds those that an existing marker does not have. Returns
-    /// whether anything was written.
+    /// Writes the marker with these ID spaces. A new one gets this identity. `is_growing` adds those that an existing marker
+    /// does not have. Returns whether anything was written.
     ///
     /// # Errors
     /// Another fleet has the name, or the coordinator did not answer.
-    pub fn init(&mut self, spaces: &[String], is_growing: bool) -> Result<bool, OperatorError> {
+    pub fn init(
+        &mut self,
+        spaces: &[String],
+        identity: &str,
+        is_growing: bool,
+    ) -> Result<bool, OperatorError> {
         let key = Paths::of(self.name).marker();
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let known = found.as_ref().map(|stored| Marker::parse(&stored.text)).transpose();
@@ -86,8 +91,9 @@ impl Operator<'_> {
             )));
         }
         all.extend(new);
+        let identity = known.map_or_else(|| identity.to_owned(), |marker| marker.identity);
         let expected = found.map(|stored| stored.version);
-        let swap = Swap { key, expected, text: Marker::new(all).text() };
+        let swap = Swap { key, expected, text: Marker::new(&identity, all).text() };
         match self.coordinator.swap(&[swap])? {
             Swapped::Done(_) => Ok(is_new),
             Swapped::Refused(_) => Err(OperatorError::Refused(String::from(
