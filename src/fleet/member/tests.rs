@@ -244,3 +244,31 @@ fn a_start_lists_the_keys_only_if_its_own_numbers_are_not_free() {
     let (one, listed, _) = pick(notes, 1, true);
     assert_eq!((one.as_str(), listed), ("0", 1));
 }
+
+#[test]
+fn daemons_that_start_together_soon_have_different_numbers() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, want) = (store(&layout), want(&layout, WALL, false));
+    let states: Vec<String> = (0..200).map(|index| format!("state-{index}")).collect();
+    let draw = || fastrand::u64(..).to_string();
+    let daemon = |state: &String| Member::new(store.clone(), "f", (state, "holder"), Notes::default(), draw);
+    let mut waiting: Vec<_> = states.iter().map(daemon).collect();
+    for tried in 0.. {
+        assert!(tried < 10, "{} daemons have no number yet", waiting.len());
+        // All list the keys before one of them writes.
+        let found: Vec<_> =
+            waiting.iter_mut().map(|daemon| daemon.free(want, 0, |_| true, (1, tried)).unwrap()).collect();
+        let mut found = found.into_iter();
+        waiting.retain_mut(|daemon| {
+            let (id, stored) = found.next().unwrap().remove(0);
+            let worker_ids = WorkerSet::single(id);
+            let numbering = Numbering::new(layout.clone(), worker_ids.clone()).unwrap();
+            let taken = daemon.try_take(want, 0, (&worker_ids, &numbering), vec![(id, stored)]).unwrap();
+            taken.is_none()
+        });
+        if waiting.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(store.0.lock().unwrap().found.len(), 1 + states.len(), "the marker, and a number each");
+}
