@@ -39,6 +39,8 @@ pub struct Member<C> {
     waiting: Vec<Waiting>,
     /// The starts of those that have them now.
     late_starts: Vec<Bound>,
+    /// The writes by which this process tried to take numbers.
+    first_writes: Vec<String>,
     /// True once the endpoints have been compared.
     are_compared: bool,
 }
@@ -108,9 +110,20 @@ impl<C: Coordinator> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
-        let (sources, waiting, late_starts) = (Vec::new(), Vec::new(), Vec::new());
-        let are_compared = false;
-        Member { coordinator, paths, state, holder, notes, draw, sources, waiting, late_starts, are_compared }
+        let (sources, waiting, late_starts, first_writes, are_compared) = Default::default();
+        Member {
+            coordinator,
+            paths,
+            state,
+            holder,
+            notes,
+            draw,
+            sources,
+            waiting,
+            late_starts,
+            first_writes,
+            are_compared,
+        }
     }
 
     /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].

@@ -175,6 +175,7 @@ impl<'a> Form<'a> {
             sources,
             waiting,
             late_starts,
+            first_writes: _,
             are_compared: _,
             coordinator: _,
             paths: _,
