@@ -250,7 +250,7 @@ fn a_start_lists_the_keys_only_if_its_own_numbers_are_not_free() {
 fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_first() {
     let layout = Layout::resolve("twitter").unwrap();
     let store = store(&layout);
-    let at = |seconds| UnixMicros(WALL.0 + seconds * 1_000_000);
+    let at = |seconds: i64| UnixMicros(WALL.0 + seconds * 1_000_000);
     for (number, seconds) in [(3, 20), (1, 10), (2, 30)] {
         let mut other = member(&store, Notes::default());
         other.take(want(&layout, at(seconds), false), &WorkerSet::single(number)).unwrap();
