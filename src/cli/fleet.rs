@@ -11,8 +11,9 @@ use super::{Failure, Outcome};
 use crate::ceiling::draw_identity;
 use crate::clock;
 use crate::config::{InheritedAddresses, Overrides, Settings, SourceSettings};
-use crate::fleet::{self, Coordinator, Entry, Operator, OperatorError};
+use crate::fleet::{self, Coordinator, CounterKey, Entry, Operator, OperatorError};
 use crate::server::StartError;
+use serde::Serialize;
 use snowbank_client::layout::{Layout, UnixMicros};
 
 const HELP: &str = "\
@@ -99,16 +100,27 @@ impl From<OperatorError> for Failure {
 }
 
 /// The fleet that a configuration names.
-struct Fleet {
+pub(super) struct Fleet {
     settings: Settings,
     coordinator: Box<dyn Coordinator>,
 }
 
 impl Common {
     fn open(&self, now: UnixMicros) -> Result<Fleet, Failure> {
+        Fleet::open(self.config.clone(), (*self.overrides).clone(), now)
+    }
+}
+
+impl Fleet {
+    /// Reads a configuration, and makes a client of its coordinator.
+    pub(super) fn open(
+        config: Option<PathBuf>,
+        overrides: Overrides,
+        now: UnixMicros,
+    ) -> Result<Fleet, Failure> {
         let inputs = Inputs {
-            config: self.config.clone(),
-            overrides: (*self.overrides).clone(),
+            config,
+            overrides,
             cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             inherited: InheritedAddresses::default(),
         };
@@ -120,10 +132,9 @@ impl Common {
             fleet::open(access).map_err(|error| Failure::Start(StartError::no_thread(&error)))?;
         Ok(Fleet { settings, coordinator })
     }
-}
 
-impl Fleet {
-    fn operator(&mut self) -> (Operator<'_>, &[SourceSettings]) {
+    /// Returns an operator, and the sources of the configuration.
+    pub(super) fn operator(&mut self) -> (Operator<'_>, &[SourceSettings]) {
         let Settings { fleet, sources, .. } = &self.settings;
         (
             Operator { coordinator: self.coordinator.as_mut(), name: &fleet.name, horizon: fleet.horizon },
@@ -135,7 +146,7 @@ impl Fleet {
 /// Returns the layouts of sources whose ID spaces differ.
 fn layouts(sources: &[SourceSettings]) -> Vec<&Layout> {
     let mut layouts: Vec<&Layout> = Vec::new();
-    for source in sources {
+    for source in sources.iter().filter(|source| !source.is_ticket()) {
         if !layouts.iter().any(|layout| layout.space() == source.layout.space()) {
             layouts.push(&source.layout);
         }
@@ -156,6 +167,12 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut fleet = arguments.common.open(now)?;
     let (mut operator, sources) = fleet.operator();
+    if layouts(sources).is_empty() {
+        return Err(Failure::usage(
+            "no source has worker numbers; `snowbank ticket set NAME VALUE --config FILE` prepares the counter of a ticket \
+             source",
+        ));
+    }
     let spaces: Vec<String> = layouts(sources).iter().map(|layout| layout.space().to_string()).collect();
     let done = if operator.init(&spaces, arguments.add)? { "prepared" } else { "was prepared before" };
     writeln!(out, "fleet {:?} {done}: {}", operator.name, spaces.join(", "))?;
@@ -169,16 +186,50 @@ fn list(arguments: &ListArguments, now: UnixMicros, out: &mut impl Write) -> Out
     for layout in layouts(sources) {
         entries.extend(operator.list(layout, now)?);
     }
-    if arguments.json {
-        return write_json(&entries, out).map_err(Failure::from);
+    let mut counters = Vec::new();
+    for source in sources.iter().filter(|source| source.is_shared_counter()) {
+        counters.push(CounterEntry::of(&source.name, operator.counter(&source.name)?));
     }
-    if entries.is_empty() {
+    if arguments.json {
+        let entries = entries.into_iter().map(Listed::Number);
+        let all: Vec<Listed> = entries.chain(counters.into_iter().map(Listed::Counter)).collect();
+        return write_json(&all, out).map_err(Failure::from);
+    }
+    if entries.is_empty() && counters.is_empty() {
         writeln!(out, "no worker number was ever used")?;
     }
     for entry in &entries {
         writeln!(out, "{}", line(entry))?;
     }
+    for CounterEntry { counter, next, writer } in &counters {
+        writeln!(out, "counter {counter:?}: the next free number is {next}, last written by {writer}")?;
+    }
     Ok(())
+}
+
+/// A line of the list.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Listed {
+    Number(Entry),
+    Counter(CounterEntry),
+}
+
+/// A shared counter at the coordinator.
+#[derive(Serialize)]
+struct CounterEntry {
+    /// The source's name.
+    counter: String,
+    /// The next free number.
+    next: String,
+    /// The daemon or the command that wrote it last.
+    writer: String,
+}
+
+impl CounterEntry {
+    fn of(source: &str, key: CounterKey) -> Self {
+        CounterEntry { counter: source.to_owned(), next: key.next.to_string(), writer: key.writer }
+    }
 }
 
 fn line(entry: &Entry) -> String {
@@ -207,6 +258,10 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
                 "{unreadable} keys cannot be read: see snowbank fleet list"
             )));
         }
+    }
+    for source in sources.iter().filter(|source| source.is_shared_counter()) {
+        let next = operator.counter(&source.name)?.next;
+        writeln!(out, "counter {:?}: the next free number is {next}", source.name)?;
     }
     Ok(())
 }

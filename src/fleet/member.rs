@@ -1,6 +1,7 @@
 //! A daemon at its coordinator: it takes numbers, raises and checks their keys, and releases them. Each call blocks on the
 //! coordinator for a bounded time. `rules` decides what the answers mean.
 
+mod counters;
 mod pick;
 mod take;
 mod wait;
@@ -10,8 +11,10 @@ use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
 use super::rules::{self, Holding, Loss, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use counters::HeldCounter;
 use wait::Waiting;
 
+pub use counters::Ranged;
 pub use want::{JoinError, Taken, Want};
 
 /// The most tries of one write that is refused because the key has another version that is our own. Each such refusal
@@ -35,6 +38,8 @@ pub struct Member<C> {
     waiting: Vec<Waiting>,
     /// The starts of those that have them now.
     late_starts: Vec<Bound>,
+    /// The shared counters.
+    counters: Vec<HeldCounter>,
 }
 
 /// The numbers of one source.
@@ -150,8 +155,8 @@ impl<C: Coordinator> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
-        let (sources, waiting, late_starts) = (Vec::new(), Vec::new(), Vec::new());
-        Member { coordinator, paths, state, holder, notes, draw, sources, waiting, late_starts }
+        let (sources, waiting, late_starts, counters) = Default::default();
+        Member { coordinator, paths, state, holder, notes, draw, sources, waiting, late_starts, counters }
     }
 
     /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].
@@ -242,7 +247,8 @@ impl<C: Coordinator> Member<C> {
 
     /// Checks that all keys are this daemon's.
     pub fn look(&mut self) -> Raised {
-        Raised::from((0..self.sources.len()).try_for_each(|source| self.look_at(source)))
+        let looked = (0..self.sources.len()).try_for_each(|source| self.look_at(source));
+        Raised::from(looked.and_then(|()| self.look_at_counters()))
     }
 
     /// Looks at the keys of a source. A bound that the coordinator has lost is written again.
