@@ -94,7 +94,10 @@ fn a_counter_is_prepared_before_its_first_daemon() {
         let daemon = machine.start(&toml);
         assert_eq!(draw(&daemon, 2)[0].first, 1_001);
         let (_, text) = run(&toml, &["fleet", "list"]);
-        assert!(text.contains("counter \"orders\": the next free number is 2001, last written by "), "{text}");
+        assert!(
+            text.contains("counter \"orders\": the next free number is 2001, last written by "),
+            "{text}"
+        );
         let (_, json) = run(&toml, &["fleet", "list", "--json"]);
         assert!(json.contains(r#"{"counter":"orders","next":"2001","#), "{json}");
         let (code, text) = run(&toml, &["fleet", "check"]);
@@ -207,7 +210,10 @@ fn a_daemon_starts_without_the_coordinator_and_waits_for_numbers() {
         at.kill();
         let daemon = machine.start(&toml);
         daemon.assert_logs("has no numbers yet, and waits for its coordinator");
-        assert!(matches!(daemon.connect().next(Ask::of(1).wait_ms(0)), Reply::Error { code: NO_CEILING, .. }));
+        assert!(matches!(
+            daemon.connect().next(Ask::of(1).wait_ms(0)),
+            Reply::Error { code: NO_CEILING, .. }
+        ));
         at.run();
         runs.extend(poll("numbers", || match daemon.connect().next(Ask::of(1).wait_ms(500)) {
             Reply::Runs(_, runs) => Some(runs),
@@ -320,6 +326,7 @@ fn what_a_counter_at_the_coordinator_needs_is_checked() {
         &["sources[0].numbers_from", "Redis", "allowed: with etcd or ZooKeeper"],
     );
     refused(&source.replace("ticket", "snowflake"), &["numbers_from", "of kind \"ticket\""]);
-    let (code, text) = run(&source.replace("numbers_from = \"coordinator\"\n", ""), &["ticket", "set", "orders", "1"]);
+    let (code, text) =
+        run(&source.replace("numbers_from = \"coordinator\"\n", ""), &["ticket", "set", "orders", "1"]);
     assert!(code == Some(2) && text.contains("no coordinator"), "{text}");
 }

@@ -99,7 +99,7 @@ impl fmt::Display for CounterLoss {
     }
 }
 
-/// What to do after an answer.
+/// The next step after an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The range is this daemon's.

@@ -176,10 +176,14 @@ impl Operator<'_> {
     ) -> Result<(), OperatorError> {
         let refused = |text: String| OperatorError::Refused(format!("source {source:?}: {text}"));
         if self.coordinator.may_lose_writes() {
-            return Err(refused(String::from("this coordinator may lose its last writes, and keeps no counter")));
+            return Err(refused(String::from(
+                "this coordinator may lose its last writes, and keeps no counter",
+            )));
         }
         let (key, found) = self.read_counter(source)?;
-        if let Some((_, CounterKey { next, .. })) = found.as_ref().filter(|(_, counter)| counter.next > value + 1) {
+        if let Some((_, CounterKey { next, .. })) =
+            found.as_ref().filter(|(_, counter)| counter.next > value + 1)
+        {
             let highest = next - 1;
             return Err(refused(format!(
                 "found {value}, allowed: from {highest} on, because numbers up to {highest} may have been handed out, by \
@@ -190,9 +194,9 @@ impl Operator<'_> {
         let swap = Swap { key, expected: found.map(|(version, _)| version), text };
         match self.coordinator.swap(&[swap])? {
             Swapped::Done(_) => Ok(()),
-            Swapped::Refused(_) => {
-                Err(refused(String::from("a daemon took numbers at the same time; try again with a higher value")))
-            }
+            Swapped::Refused(_) => Err(refused(String::from(
+                "a daemon took numbers at the same time; try again with a higher value",
+            ))),
         }
     }
 
@@ -203,7 +207,8 @@ impl Operator<'_> {
         let key = Paths::of(self.name).counter(source);
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let counter = found.map(|stored| Ok((stored.version, CounterKey::parse(&stored.text)?))).transpose();
-        let counter = counter.map_err(|error: KeyError| OperatorError::Refused(format!("key {key}: {error}")))?;
+        let counter =
+            counter.map_err(|error: KeyError| OperatorError::Refused(format!("key {key}: {error}")))?;
         Ok((key, counter))
     }
 

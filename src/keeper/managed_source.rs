@@ -45,7 +45,7 @@ enum Ahead {
     /// Of a ticket source.
     ByDemand(Reservation),
     /// Of a shared counter. The state follows its ranges, and does not limit them.
-    ByRanges(Ranges),
+    Ranges(Ranges),
 }
 
 /// The distance that a writer keeps its ceilings ahead, and the moment when they rise.
@@ -108,7 +108,7 @@ impl ManagedSource {
         let ahead = match source.numbering() {
             Numbering::Snowflake(_) => Ahead::ByClock(rule),
             Numbering::Ticket(_) if source.is_shared_counter() => {
-                Ahead::ByRanges(Ranges::new(untouched, rule.horizon, now))
+                Ahead::Ranges(Ranges::new(untouched, rule.horizon, now))
             }
             Numbering::Ticket(_) => Ahead::ByDemand(Reservation::new(untouched, now)),
         };
@@ -170,7 +170,7 @@ impl ManagedSource {
         match &self.ahead {
             Ahead::ByClock(rule) => rule.horizon,
             Ahead::ByDemand(_) => reservation::LASTS,
-            Ahead::ByRanges(_) => Duration::MAX,
+            Ahead::Ranges(_) => Duration::MAX,
         }
     }
 
@@ -229,14 +229,14 @@ impl ManagedSource {
         match &mut self.ahead {
             Ahead::ByClock(_) => {}
             Ahead::ByDemand(reservation) => reservation.look(self.seen, now),
-            Ahead::ByRanges(ranges) => ranges.look(&self.source, self.seen, now),
+            Ahead::Ranges(ranges) => ranges.look(&self.source, self.seen, now),
         }
     }
 
     /// Returns its demand for ranges, if it is a shared counter.
     pub(super) fn ranges(&mut self) -> Option<(&Arc<Source>, &mut Ranges)> {
         match &mut self.ahead {
-            Ahead::ByRanges(ranges) => Some((&self.source, ranges)),
+            Ahead::Ranges(ranges) => Some((&self.source, ranges)),
             Ahead::ByClock(_) | Ahead::ByDemand(_) => None,
         }
     }
@@ -270,7 +270,7 @@ impl ManagedSource {
     /// Returns the pause until the next look at a ceiling that needed no raise.
     pub(super) fn pause(&self, now: Now, durable: Durable) -> Duration {
         match &self.ahead {
-            Ahead::ByClock(_) | Ahead::ByRanges(_) => PERIOD,
+            Ahead::ByClock(_) | Ahead::Ranges(_) => PERIOD,
             Ahead::ByDemand(_) => self.period(now, durable),
         }
     }
@@ -286,7 +286,7 @@ impl ManagedSource {
                 let half_used_in = reservation.half_used_in(cursor, durable.ceiling);
                 return half_used_in.clamp(SHORTEST_PERIOD, PERIOD);
             }
-            (Ahead::ByDemand(_) | Ahead::ByRanges(_), _) => return PERIOD,
+            (Ahead::ByDemand(_) | Ahead::Ranges(_), _) => return PERIOD,
         };
         // A ceiling that is reached within moments cannot be kept ahead of requests. Each request that meets it asks for a
         // raise.
@@ -300,7 +300,7 @@ impl ManagedSource {
     fn wanted_ceiling(&self, now: Now, uptime: Duration, durable: Position) -> Position {
         let reservation = match &self.ahead {
             Ahead::ByClock(rule) => return self.ceiling_by_clock(rule, now, uptime),
-            Ahead::ByRanges(_) => return self.source.grant().ceiling(),
+            Ahead::Ranges(_) => return self.source.grant().ceiling(),
             Ahead::ByDemand(reservation) => reservation,
         };
         let waiting = self.source.wait_queue().admitted_ids();

@@ -27,8 +27,8 @@ use crate::ceiling::Grant;
 use crate::clock::{self, CatchUp, Now};
 use crate::numbering::Numbering;
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
-use snowbank_client::layout::{Position, UnixMicros};
 use ranges::SharedCounter;
+use snowbank_client::layout::{Position, UnixMicros};
 use wait_queue::{Passage, WaitQueue};
 
 /// The cursor of a sealed source. It is above every position, so each claim finds nothing left.

@@ -95,7 +95,11 @@ fn beside(section: Section, key: &str) -> String {
 
 /// The section that a source's setting needs: worker IDs that a fleet picks have one.
 fn beside_source(row: &Row) -> &'static str {
-    if ["worker_id_from", "numbers_from"].contains(&row.key) { "[fleet]\ncoordinator = \"etcd\"\n" } else { "" }
+    if ["worker_id_from", "numbers_from"].contains(&row.key) {
+        "[fleet]\ncoordinator = \"etcd\"\n"
+    } else {
+        ""
+    }
 }
 
 /// A file that sets one setting and those that it needs, and its full key in messages.

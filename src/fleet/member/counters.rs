@@ -73,9 +73,10 @@ impl<C: Coordinator> Member<C> {
                     return Err(held.lost(&held.counter.went_back(&swap.text)));
                 }
                 Swapped::Done(_) => {
-                    return self.counters[at].counter.done().ok_or_else(|| {
-                        Stop::NoAnswer(NoAnswer::passing("the range was given up"))
-                    });
+                    return self.counters[at]
+                        .counter
+                        .done()
+                        .ok_or_else(|| Stop::NoAnswer(NoAnswer::passing("the range was given up")));
                 }
                 Swapped::Refused(now) => (found, is_current) = (now.into_iter().next().flatten(), true),
             }
@@ -83,12 +84,7 @@ impl<C: Coordinator> Member<C> {
         Err(Stop::NoAnswer(NoAnswer::passing("other daemons take ranges all the time")))
     }
 
-    fn step(
-        &mut self,
-        at: usize,
-        found: (Option<&Stored>, bool),
-        wanted: (u64, u64),
-    ) -> Result<Step, Stop> {
+    fn step(&mut self, at: usize, found: (Option<&Stored>, bool), wanted: (u64, u64)) -> Result<Step, Stop> {
         let (held, draw) = (&mut self.counters[at], self.draw);
         held.counter.step(found, wanted, draw).map_err(|loss| held.lost(&loss))
     }

@@ -7,7 +7,9 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fleet::{Coordinator, CounterKey, Member, NoAnswer, Notes, Ranged, Stored, Swap, Swapped, Version};
+use crate::fleet::{
+    Coordinator, CounterKey, Member, NoAnswer, Notes, Ranged, Stored, Swap, Swapped, Version,
+};
 use crate::numbering::TicketCounter;
 use crate::source::wait_queue::{Signals, WaitRequest};
 
@@ -135,14 +137,11 @@ impl Daemon {
 
     fn of(member: Member<Store>, source: Source) -> Daemon {
         let (wall, source) = (wall(), Arc::new(source));
-        let rule = CeilingRule {
-            horizon: HORIZON,
-            max_ahead: Duration::from_secs(10),
-            tick: Duration::ZERO,
-        };
+        let rule = CeilingRule { horizon: HORIZON, max_ahead: Duration::from_secs(10), tick: Duration::ZERO };
         let start = source.cursor().unwrap();
         let managed = ManagedSource::new(Arc::clone(&source), rule, start, wall.believe(START));
-        let keeper = Keeper::new(vec![managed], &[Reach::Local, Reach::Fleet(HORIZON)], Arc::clone(&wall), START);
+        let keeper =
+            Keeper::new(vec![managed], &[Reach::Local, Reach::Fleet(HORIZON)], Arc::clone(&wall), START);
         Daemon { member, keeper, source, wall, answer: None, numbers: Vec::new() }
     }
 

@@ -225,14 +225,16 @@ impl Found {
         let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
         let is_kept = self.directory.is_some();
         let sources = settings.iter().zip(numberings).zip(&positions);
-        let managed =
-            |(index, ((settings, numbering), &start)): (usize, ((&SourceSettings, &Numbering), &FirstPosition))| {
-                let fleet = in_fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
-                let horizon = settings.is_shared_counter().then_some(in_fleet.horizon);
-                let managed =
-                    manage((settings, horizon), numbering.clone(), start, is_kept || fleet.is_some(), now);
-                managed.under_fleet(fleet)
-            };
+        let managed = |(index, ((settings, numbering), &start)): (
+            usize,
+            ((&SourceSettings, &Numbering), &FirstPosition),
+        )| {
+            let fleet = in_fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
+            let horizon = settings.is_shared_counter().then_some(in_fleet.horizon);
+            let managed =
+                manage((settings, horizon), numbering.clone(), start, is_kept || fleet.is_some(), now);
+            managed.under_fleet(fleet)
+        };
         let sources: Vec<ManagedSource> = sources.enumerate().map(managed).collect();
         notes.extend(sources.iter().filter_map(|managed| not_reached(managed, now)));
         let first_ceilings: Vec<(usize, Position)> =
