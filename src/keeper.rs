@@ -315,16 +315,6 @@ impl Keeper {
         Some(ceilings)
     }
 
-    /// Returns the ticket sources whose counters the state does not know: another copy of the machine, or another daemon at
-    /// the coordinator, may hand out numbers.
-    pub fn unknown_counters(&self) -> Vec<usize> {
-        let is_unknown = |&index: &usize| {
-            let source = self.sources[index].source();
-            source.grant().is_lost() || source.is_shared_counter()
-        };
-        (0..self.running).filter(is_unknown).collect()
-    }
-
     /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings durable. `mark` is called
     /// before a grant rises, with the source's index and the bound of its IDs: with a lower mark, the next start would
     /// take the state for an older copy of itself. Returns `None` if no write with this number is under way.

@@ -1,13 +1,19 @@
 //! Daemons of one fleet on real coordinators, with the same tests on each: who gets which worker number, outages,
 //! and takeovers.
 
+#[path = "fleet/bad_input.rs"]
+mod bad_input;
 #[path = "fleet/numbers.rs"]
 mod numbers;
+#[path = "fleet/operator.rs"]
+mod operator;
 #[path = "fleet/outages.rs"]
 mod outages;
 #[path = "fleet/redis.rs"]
 mod redis;
 mod secure;
+#[path = "fleet/starts.rs"]
+mod starts;
 mod support;
 #[path = "fleet/tls.rs"]
 mod tls;
@@ -222,49 +228,6 @@ fn a_short_outage_is_not_noticed_and_a_long_one_ends_by_itself() {
 }
 
 #[test]
-fn a_restart_without_the_coordinator_continues_or_waits_for_it() {
-    each(|at| {
-        let toml = toml(at, Some(5), SHORT);
-        init(&toml);
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
-        at.kill();
-        daemon.kill();
-        // The ceiling may still cover it or not.
-        let daemon = machine.start(&toml);
-        runs.extend(draw_until(&daemon, NO_CEILING));
-        at.run();
-        runs.extend(draw(&daemon));
-        daemon.stop();
-        at.kill();
-        Machine::new().setup(&toml).end().assert_refusal_for_now(&["the coordinator does not answer"]);
-        assert_distinct(runs);
-    });
-}
-
-#[test]
-fn a_restart_without_the_coordinator_after_a_clock_step_waits_and_logs_it() {
-    let Some(machine) = Machine::with_clock() else { return };
-    each(|at| {
-        machine.clock().set(0);
-        let toml = toml(at, Some(5), SHORT);
-        init(&toml);
-        let state = machine.path(at.name());
-        let setup = || machine.setup(&toml).env("SNOWBANK_STATE_DIR", &state);
-        let mut daemon = setup().start();
-        draw(&daemon);
-        at.kill();
-        daemon.kill();
-        machine.clock().step(-20_000);
-        let daemon = setup().start();
-        daemon.assert_logs("the wall clock stands, was set, or the machine was restored");
-        at.run();
-        daemon.stop();
-    });
-}
-
-#[test]
 fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
     each(|at| {
         let toml = toml(at, Some(5), LONG);
@@ -300,16 +263,6 @@ fn another_cluster_in_the_place_of_the_coordinator_ends_its_daemons() {
 }
 
 #[test]
-fn endpoints_of_two_clusters_are_refused_with_both_named() {
-    let (Some(one), Some(two)) = (Etcd::start(), Etcd::start()) else { return };
-    init(&toml(&one, Some(5), LONG));
-    let both = format!("{}\", \"{}", one.url(), two.url());
-    let toml = toml_at(&one, &both, Some(5), LONG);
-    let parts = [one.url(), two.url(), String::from("allowed: members of one cluster")];
-    Machine::new().setup(&toml).end().assert_refusal(&parts.each_ref().map(String::as_str));
-}
-
-#[test]
 fn a_write_whose_answer_was_lost_is_recognized() {
     each(|at| {
         let proxy = at.proxy();
@@ -329,71 +282,6 @@ fn a_write_whose_answer_was_lost_is_recognized() {
         poll("the next raise", || (key() != written).then_some(()));
         runs.extend(draw(&daemon));
         daemon.stop();
-        assert_distinct(runs);
-    });
-}
-
-#[test]
-fn keys_that_cannot_be_read_are_refused() {
-    each(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        at.put(KEY, "garbage");
-        Machine::new().setup(&toml).end().assert_refusal(&["worker number 5", "did not write"]);
-        at.put(KEY, "{\"format\":2}");
-        Machine::new().setup(&toml).end().assert_refusal(&["format 2", "later release"]);
-        at.delete(KEY);
-        assert_eq!(worker_of(&draw(&Machine::new().start(&toml))), 5);
-    });
-}
-
-#[test]
-fn a_wrong_password_is_refused_and_the_right_one_is_not() {
-    each(|at| {
-        let user = at.require_password("right");
-        let bare = toml(at, Some(5), LONG);
-        let directory = support::directory();
-        let with = |password: &str| {
-            let path = directory.path().join(password);
-            std::fs::write(&path, format!("{password}\n")).expect("written");
-            format!("{bare}user = \"{user}\"\npassword_file = {path:?}\n")
-        };
-        init(&with("right"));
-        Machine::new().setup(&bare).end().assert_refusal(&["the coordinator does not answer"]);
-        Machine::new().setup(&with("wrong")).end().assert_refusal(&[at.wrong_password()]);
-        assert_eq!(worker_of(&draw(&Machine::new().start(&with("right")))), 5);
-    });
-}
-
-#[test]
-fn a_key_that_is_deleted_or_released_by_an_operator_ends_its_daemon() {
-    each(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        draw(&daemon);
-        at.delete(KEY);
-        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
-        let (code, text) = fleet(&toml, &["release", "5"]);
-        assert!(code == Some(1) && text.contains("may still run"), "{text}");
-        let (code, text) = fleet(&toml, &["release", "5", "--force"]);
-        assert_eq!(code, Some(0), "{text}");
-        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-        daemon.assert_logs("released");
-        let (_, text) = fleet(&toml, &["list", "--json"]);
-        assert!(text.contains("\"state\":\"released\""), "{text}");
-        // The next daemon waits until the clock is near the bound, which takes minutes.
-        let other = Machine::new();
-        let daemon = other.start(&toml);
-        runs.extend(match daemon.connect().next(Ask::of(1).wait_ms(0)) {
-            Reply::Runs(_, runs) => runs,
-            _ => Vec::new(),
-        });
         assert_distinct(runs);
     });
 }

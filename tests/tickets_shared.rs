@@ -19,8 +19,8 @@ const KEY: &str = "/snowbank/default/ticket-orders";
 
 /// Runs a test on each coordinator that can have a counter.
 fn each(test: impl Fn(&mut dyn Coordinator)) {
-    let starts: [fn() -> Option<Box<dyn Coordinator>>; 2] =
-        [|| Some(Box::new(Etcd::start()?)), || Some(Box::new(ZooKeeper::start()?))];
+    type Start = fn() -> Option<Box<dyn Coordinator>>;
+    let starts: [Start; 2] = [|| Some(Box::new(Etcd::start()?)), || Some(Box::new(ZooKeeper::start()?))];
     for mut coordinator in starts.into_iter().filter_map(|start| start()) {
         // This is shown if the test fails.
         println!("on {}", coordinator.name());

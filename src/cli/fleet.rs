@@ -1,9 +1,13 @@
 //! `snowbank fleet`: prepares a fleet at its coordinator, shows who holds which worker number, and frees one.
 
+mod counters;
+
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
+
+use serde::Serialize;
 
 use super::inputs::Inputs;
 use super::layout::write_json;
@@ -11,9 +15,8 @@ use super::{Failure, Outcome};
 use crate::ceiling::draw_identity;
 use crate::clock;
 use crate::config::{InheritedAddresses, Overrides, Settings, SourceSettings};
-use crate::fleet::{self, Coordinator, CounterKey, Entry, Operator, OperatorError};
+use crate::fleet::{self, Coordinator, Entry, Operator, OperatorError};
 use crate::server::StartError;
-use serde::Serialize;
 use snowbank_client::layout::{Layout, UnixMicros};
 
 const HELP: &str = "\
@@ -38,7 +41,7 @@ enum Command {
     /// Prepare the coordinator for a new fleet: once, before its first daemon
     Init(InitArguments),
     /// List the worker numbers that were ever used: who holds which, until when
-    List(ListArguments),
+    List(Common),
     /// Check that the coordinator answers, and that it has this configuration's ID spaces
     Check(Common),
     /// Free the number of a daemon that will not come back
@@ -52,6 +55,9 @@ struct Common {
     config: Option<PathBuf>,
     #[command(flatten)]
     overrides: Box<Overrides>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -61,15 +67,6 @@ struct InitArguments {
     /// Add this configuration's ID spaces to those that the fleet has
     #[arg(long)]
     add: bool,
-}
-
-#[derive(Debug, clap::Args)]
-struct ListArguments {
-    #[command(flatten)]
-    common: Common,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -164,6 +161,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     }
 }
 
+/// A prepared fleet, as JSON.
+#[derive(Serialize)]
+struct Prepared<'a> {
+    fleet: &'a str,
+    /// False if it was prepared before.
+    is_new: bool,
+    spaces: &'a [String],
+}
+
 fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut fleet = arguments.common.open(now)?;
     let (mut operator, sources) = fleet.operator();
@@ -174,62 +180,37 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         ));
     }
     let spaces: Vec<String> = layouts(sources).iter().map(|layout| layout.space().to_string()).collect();
-    let done = if operator.init(&spaces, arguments.add)? { "prepared" } else { "was prepared before" };
+    let is_new = operator.init(&spaces, arguments.add)?;
+    if arguments.common.json {
+        let prepared = Prepared { fleet: operator.name, is_new, spaces: &spaces };
+        return write_json(&prepared, out).map_err(Failure::from);
+    }
+    let done = if is_new { "prepared" } else { "was prepared before" };
     writeln!(out, "fleet {:?} {done}: {}", operator.name, spaces.join(", "))?;
     Ok(())
 }
 
-fn list(arguments: &ListArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
-    let mut fleet = arguments.common.open(now)?;
+fn list(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
+    let mut fleet = common.open(now)?;
     let (mut operator, sources) = fleet.operator();
-    let mut entries = Vec::new();
-    for layout in layouts(sources) {
-        entries.extend(operator.list(layout, now)?);
+    let layouts = layouts(sources);
+    let lists = layouts.iter().map(|layout| operator.list(layout, now));
+    let lists: Vec<Vec<Entry>> = lists.collect::<Result<_, _>>()?;
+    let counters = counters::read(&mut operator, sources)?;
+    if common.json {
+        return write_json(&counters::listed(lists.concat(), counters), out).map_err(Failure::from);
     }
-    let mut counters = Vec::new();
-    for source in sources.iter().filter(|source| source.is_shared_counter()) {
-        counters.push(CounterEntry::of(&source.name, operator.counter(&source.name)?));
-    }
-    if arguments.json {
-        let entries = entries.into_iter().map(Listed::Number);
-        let all: Vec<Listed> = entries.chain(counters.into_iter().map(Listed::Counter)).collect();
-        return write_json(&all, out).map_err(Failure::from);
-    }
-    if entries.is_empty() && counters.is_empty() {
+    if lists.iter().all(Vec::is_empty) && counters.is_empty() {
         writeln!(out, "no worker number was ever used")?;
     }
-    for entry in &entries {
-        writeln!(out, "{}", line(entry))?;
+    for (layout, entries) in layouts.iter().zip(&lists) {
+        if lists.len() > 1 && !entries.is_empty() {
+            writeln!(out, "{}", layout.space())?;
+        }
+        entries.iter().try_for_each(|entry| writeln!(out, "{}", line(entry)))?;
     }
-    for CounterEntry { counter, next, writer } in &counters {
-        writeln!(out, "counter {counter:?}: the next free number is {next}, last written by {writer}")?;
-    }
+    counters.iter().try_for_each(|counter| counter.write(out))?;
     Ok(())
-}
-
-/// A line of the list.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Listed {
-    Number(Entry),
-    Counter(CounterEntry),
-}
-
-/// A shared counter at the coordinator.
-#[derive(Serialize)]
-struct CounterEntry {
-    /// The source's name.
-    counter: String,
-    /// The next free number.
-    next: String,
-    /// The daemon or the command that wrote it last.
-    writer: String,
-}
-
-impl CounterEntry {
-    fn of(source: &str, key: CounterKey) -> Self {
-        CounterEntry { counter: source.to_owned(), next: key.next.to_string(), writer: key.writer }
-    }
 }
 
 fn line(entry: &Entry) -> String {
@@ -244,42 +225,91 @@ fn line(entry: &Entry) -> String {
     }
 }
 
+/// The numbers of an ID space by their states, as JSON.
+#[derive(Clone, Serialize)]
+struct Counts {
+    space: String,
+    workers: u64,
+    held: usize,
+    released: usize,
+    free: usize,
+    unreadable: usize,
+}
+
 fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut fleet = common.open(now)?;
     let (mut operator, sources) = fleet.operator();
+    let mut all = Vec::new();
     for layout in layouts(sources) {
         let entries = operator.list(layout, now)?;
         let count = |state| entries.iter().filter(|entry| entry.state == state).count();
-        let (held, unreadable) = (count("held"), count("unreadable"));
-        let workers = layout.workers();
-        writeln!(out, "{}: {held} of {workers} worker numbers held", layout.space())?;
-        if unreadable > 0 {
-            return Err(Failure::no(format_args!(
-                "{unreadable} keys cannot be read: see snowbank fleet list"
-            )));
+        let (held, released) = (count("held"), count("released"));
+        let (free, unreadable) = (count("free"), count("unreadable"));
+        let (space, workers) = (layout.space().to_string(), layout.workers());
+        all.push(Counts { space, workers, held, released, free, unreadable });
+    }
+    let counters = counters::read(&mut operator, sources)?;
+    if common.json {
+        write_json(&counters::listed(all.clone(), counters), out)?;
+    } else {
+        for Counts { space, workers, held, .. } in &all {
+            writeln!(out, "{space}: {held} of {workers} worker numbers held")?;
         }
+        counters.iter().try_for_each(|counter| counter.write(out))?;
     }
-    for source in sources.iter().filter(|source| source.is_shared_counter()) {
-        let next = operator.counter(&source.name)?.next;
-        writeln!(out, "counter {:?}: the next free number is {next}", source.name)?;
+    match all.iter().map(|counts| counts.unreadable).sum() {
+        0 => Ok(()),
+        1 => Err(Failure::no("1 key cannot be read: see snowbank fleet list")),
+        keys => Err(Failure::no(format_args!("{keys} keys cannot be read: see snowbank fleet list"))),
     }
-    Ok(())
+}
+
+/// A number that was freed, as JSON.
+#[derive(Serialize)]
+struct Freed<'a> {
+    space: String,
+    number: u64,
+    /// The holder that it had.
+    holder: &'a str,
 }
 
 fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
-    let mut fleet = arguments.common.open(now)?;
+    let ReleaseArguments { common, number, source, force } = arguments;
+    let mut fleet = common.open(now)?;
     let (mut operator, sources) = fleet.operator();
-    let named = |source: &&SourceSettings| arguments.source.as_ref().is_none_or(|name| *name == source.name);
-    let named: Vec<SourceSettings> = sources.iter().filter(named).cloned().collect();
-    let layouts = layouts(&named);
-    let [layout] = layouts[..] else {
+    let layout = layout_of(sources, source.as_deref())?;
+    let (space, numbers) = (layout.space().to_string(), layout.space().numbers());
+    if *number >= numbers {
         return Err(Failure::usage(format_args!(
-            "found {} ID spaces, allowed: one; name a source with --source",
-            layouts.len()
+            "found worker number {number}, allowed: 0 to {} in ID space {space}",
+            numbers - 1
         )));
-    };
+    }
     let write = draw_identity();
-    let held = operator.release(layout, arguments.number, (&write, now), arguments.force)?;
-    writeln!(out, "worker number {} is free; it was held by {}", arguments.number, held.holder)?;
+    let held = operator.release(layout, *number, (&write, now), *force)?;
+    if common.json {
+        let freed = Freed { space, number: *number, holder: &held.holder };
+        return write_json(&freed, out).map_err(Failure::from);
+    }
+    writeln!(out, "worker number {number} is free; it was held by {}", held.holder)?;
     Ok(())
+}
+
+/// Returns the layout of the source of this name, or of all sources if they have one ID space.
+fn layout_of<'a>(sources: &'a [SourceSettings], named: Option<&str>) -> Result<&'a Layout, Failure> {
+    let names = || sources.iter().map(|source| format!("{:?}", source.name)).collect::<Vec<_>>().join(", ");
+    if let Some(name) = named {
+        let source = sources.iter().find(|source| source.name == name);
+        return source
+            .map(|source| &source.layout)
+            .ok_or_else(|| Failure::usage(format_args!("--source: found {name:?}, allowed: {}", names())));
+    }
+    match layouts(sources)[..] {
+        [layout] => Ok(layout),
+        ref several => Err(Failure::usage(format_args!(
+            "a number may be of {} ID spaces: name the source with --source, allowed: {}",
+            several.len(),
+            names()
+        ))),
+    }
 }

@@ -13,7 +13,11 @@ use tokio::runtime::Runtime;
 
 use super::NoAnswer;
 use super::endpoint::{CoordinatorKind, Endpoint};
-use snowbank_client::tls::{self, ClientFiles};
+use snowbank_client::tls::ClientFiles;
+
+mod explain;
+
+pub(super) use explain::{explain, explain_hidden};
 
 /// The time to connect, TLS included: an endpoint whose machine is gone must not use up the time of the others.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -71,7 +75,7 @@ async fn connect_slowly(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dy
     // The files are read for each connection, because they may be renewed.
     let connector = tls.read().map_err(|fault| fault.to_string())?;
     let stream = connector.connect(endpoint.host(), stream).await;
-    let stream = stream.map_err(|error| tls::explain(&error).unwrap_or_else(|| error.to_string()))?;
+    let stream = stream.map_err(|error| explain(&error))?;
     Ok(Box::new(stream))
 }
 
@@ -126,7 +130,7 @@ pub(super) async fn in_time<T>(
 ) -> Result<T, Fault> {
     match tokio::time::timeout(limit, part).await {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) => Err(Fault::Endpoint(error.to_string())),
+        Ok(Err(error)) => Err(Fault::Endpoint(explain(&error))),
         Err(_) => Err(late(limit)),
     }
 }

@@ -2,16 +2,19 @@
 //! coordinator for a bounded time. `rules` decides what the answers mean.
 
 mod counters;
+mod held;
 mod pick;
+mod resume;
 mod take;
 mod wait;
 mod want;
 
 use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
-use super::rules::{self, Holding, Loss, Seen};
+use super::rules::{self, Holding, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
 use counters::HeldCounter;
+use held::Held;
 use wait::Waiting;
 
 pub use counters::Ranged;
@@ -42,32 +45,6 @@ pub struct Member<C> {
     counters: Vec<HeldCounter>,
 }
 
-/// The numbers of one source.
-#[derive(Clone, Debug)]
-struct Held {
-    source: String,
-    /// The source's index in the daemon.
-    index: usize,
-    /// Its ID space.
-    space: String,
-    /// Its worker IDs, in text form.
-    worker_ids: String,
-    /// The place of its ID space in the marker.
-    place: usize,
-    numbers: Vec<(u64, Holding)>,
-    since_unix_s: i64,
-    /// The bound at which the source started. Its keys never go below it.
-    floor: u64,
-    /// The bound that may be granted.
-    covered: u64,
-    /// The bound that was acknowledged last. It differs from `covered` only if the coordinator may lose its last writes.
-    acknowledged: u64,
-    /// The write that is being tried, if its outcome is not known.
-    trying: Option<String>,
-    /// The generation of the grants when that write was drawn.
-    generation: u64,
-}
-
 /// A bound to write for the source of this index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
@@ -86,6 +63,15 @@ pub enum Raised {
     NoAnswer(NoAnswer),
     /// A number is lost, for this reason.
     Lost(String),
+}
+
+/// The keys of a source, as they were read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Read {
+    /// True if one of them has lost its last write.
+    is_behind: bool,
+    /// Their highest bound.
+    id_bound: u64,
 }
 
 /// Why a chunk of keys was not written.
@@ -110,37 +96,6 @@ impl From<Result<(), Stop>> for Raised {
             Ok(()) => Raised::Done,
             Err(Stop::NoAnswer(answer)) => Raised::NoAnswer(answer),
             Err(Stop::Lost(reason)) => Raised::Lost(reason),
-        }
-    }
-}
-
-impl Held {
-    /// Returns the loss of a number in words.
-    fn lost(&self, at: usize, loss: &Loss) -> Stop {
-        let (number, source) = (self.numbers[at].0, &self.source);
-        Stop::Lost(format!("worker number {number} of source {source:?}: {loss}"))
-    }
-
-    /// Returns the writes that may be the last of one of its keys.
-    fn writes(&self) -> Vec<String> {
-        let mut writes: Vec<String> = Vec::new();
-        for write in self.numbers.iter().flat_map(|(_, holding)| holding.writes()) {
-            if !writes.contains(write) {
-                writes.push(write.clone());
-            }
-        }
-        writes
-    }
-
-    fn note(&self) -> Note {
-        Note {
-            source: self.source.clone(),
-            space: self.space.clone(),
-            place: self.place,
-            worker_ids: self.worker_ids.clone(),
-            writes: self.writes(),
-            floor: self.floor,
-            covered: self.covered,
         }
     }
 }
@@ -199,16 +154,26 @@ impl<C: Coordinator> Member<C> {
                 (held.trying, held.generation) = (Some((self.draw)()), generation);
             }
         }
-        Raised::from(bounds.iter().try_for_each(|&bound| self.write(bound, false)))
+        let raised = bounds.iter().try_for_each(|&bound| self.write(bound, false));
+        self.ended(raised)
+    }
+
+    /// Returns the end of a call. A daemon that has lost a number ends, and the next start must ask.
+    fn ended(&mut self, result: Result<(), Stop>) -> Raised {
+        if matches!(result, Err(Stop::Lost(_))) {
+            self.forget_ceilings();
+        }
+        Raised::from(result)
     }
 
     /// Returns for each of these stretches of numbers, of the ID space of the source of this index, whether the coordinator
-    /// holds its bound at all their keys.
+    /// holds its bound at all their keys. A source that went on without asking gets no answer.
     ///
     /// # Errors
     /// The coordinator did not answer.
     pub fn holds(&mut self, source: usize, stretches: &[(Vec<u64>, u64)]) -> Result<Vec<bool>, NoAnswer> {
-        let Some(place) = self.sources.iter().find(|held| held.index == source).map(|held| held.place) else {
+        let held = self.sources.iter().find(|held| held.index == source && held.is_claimed);
+        let Some(place) = held.map(|held| held.place) else {
             return Ok(vec![false; stretches.len()]);
         };
         let key = |&number| self.paths.number(place, number);
@@ -248,12 +213,16 @@ impl<C: Coordinator> Member<C> {
     /// Checks that all keys are this daemon's.
     pub fn look(&mut self) -> Raised {
         let looked = (0..self.sources.len()).try_for_each(|source| self.look_at(source));
-        Raised::from(looked.and_then(|()| self.look_at_counters()))
+        let looked = looked.and_then(|()| self.look_at_counters());
+        self.ended(looked)
     }
 
     /// Looks at the keys of a source. A bound that the coordinator has lost is written again.
     fn look_at(&mut self, source: usize) -> Result<(), Stop> {
-        let is_behind = self.read(source, false)?;
+        if !self.sources[source].is_claimed {
+            return self.claim(source);
+        }
+        let is_behind = self.read(source, false)?.is_behind;
         let held = &mut self.sources[source];
         if !is_behind || held.trying.is_some() {
             return Ok(());
@@ -263,28 +232,32 @@ impl<C: Coordinator> Member<C> {
         self.write(Bound { source, id_bound }, false)
     }
 
-    /// Reads the keys of a source whose version is not known, or all of them. Returns whether one has lost its last write.
-    fn read(&mut self, source: usize, is_unknown_alone: bool) -> Result<bool, Stop> {
-        let Some(held) = self.sources.get(source) else { return Ok(false) };
+    /// Reads the keys of a source whose version is not known, or all of them.
+    fn read(&mut self, source: usize, is_unknown_alone: bool) -> Result<Read, Stop> {
+        self.check_marker(source)?;
+        let mut read = Read::default();
+        let Some(held) = self.sources.get(source) else { return Ok(read) };
         let wanted = |(_, holding): &&(u64, Holding)| !is_unknown_alone || holding.version().is_none();
         let wanted: Vec<u64> = held.numbers.iter().filter(wanted).map(|(number, _)| *number).collect();
         if wanted.is_empty() {
-            return Ok(false);
+            return Ok(read);
         }
         let keys: Vec<String> = wanted.iter().map(|&number| self.paths.number(held.place, number)).collect();
         let found = self.coordinator.read(&keys)?;
         let is_current = self.coordinator.reads_are_current();
         let held = &mut self.sources[source];
-        let mut is_behind = false;
         for (number, stored) in wanted.iter().zip(&found) {
             let Some(at) = held.numbers.iter().position(|(held, _)| held == number) else { continue };
             match held.numbers[at].1.see(stored.as_ref(), is_current) {
-                Seen::Ours(key) => is_behind |= held.numbers[at].1.is_behind(&key),
+                Seen::Ours(key) => {
+                    read.is_behind |= held.numbers[at].1.is_behind(&key);
+                    read.id_bound = read.id_bound.max(key.id_bound);
+                }
                 Seen::Stale => {}
                 Seen::Lost(loss) => return Err(held.lost(at, &loss)),
             }
         }
-        Ok(is_behind)
+        Ok(read)
     }
 
     /// Writes a bound to all keys of a source.
@@ -298,7 +271,7 @@ impl<C: Coordinator> Member<C> {
         }
         let may_lose_writes = self.coordinator.may_lose_writes();
         let held = &mut self.sources[bound.source];
-        held.trying = None;
+        (held.trying, held.is_claimed) = (None, true);
         let before = std::mem::replace(&mut held.acknowledged, bound.id_bound);
         held.covered = match is_release {
             true => 0,
@@ -382,6 +355,8 @@ impl<C: Coordinator> Member<C> {
 
 #[cfg(test)]
 mod lost_writes;
+#[cfg(test)]
+mod resumed;
 #[cfg(test)]
 mod search;
 #[cfg(test)]

@@ -2,10 +2,16 @@
 //!
 //! A write is noted before it is tried. So after a restart, a key whose last write is noted belongs to this state or to a
 //! copy of it. Notes count only in the boot that wrote them, because the machine does not remember for longer which copy
-//! is the newest. A missing or damaged file only costs time: the daemon then starts like any other.
+//! is the newest. They count only in the directory that they were written in: a copy of it may have been made together with
+//! the locks that show which copy is the newest. A missing or damaged file only costs time: the daemon then starts like any
+//! other.
+//!
+//! A ceiling is noted once the coordinator has acknowledged it. A start may go on below it without asking, so it counts only
+//! in the same fleet at the same endpoints.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +32,8 @@ pub struct Note {
     pub place: usize,
     /// Its worker IDs, in text form.
     pub worker_ids: String,
+    /// Their numbers in the space.
+    pub numbers: Vec<u64>,
     /// The writes that may be the last of its numbers' keys.
     pub writes: Vec<String>,
     /// The lowest bound at which the source may start with them. It is noted with the first write, because the next start
@@ -40,7 +48,8 @@ pub struct Note {
 #[derive(Serialize, Deserialize)]
 struct Document {
     format: u64,
-    boot: Option<String>,
+    life: Option<String>,
+    fleet: String,
     notes: Vec<Note>,
 }
 
@@ -49,33 +58,45 @@ struct Document {
 pub struct Notes {
     /// `None`: nothing is kept.
     path: Option<PathBuf>,
-    boot: Option<String>,
+    /// The boot and the directory where the writes count. `None`: they never do.
+    life: Option<String>,
+    /// The fleet where the ceilings count.
+    fleet: String,
     notes: Vec<Note>,
 }
 
 impl Notes {
     /// Reads the notes of a state directory. `boot` identifies this boot of the machine, and changes when the machine is
     /// restored from a snapshot. Only the worker IDs of an earlier boot's notes count, because copies of a state are
-    /// noticed only within a boot.
-    pub fn read(directory: Option<&Path>, boot: Option<&str>) -> Notes {
+    /// noticed only within a boot. `fleet` identifies the fleet and its coordinator.
+    pub fn read(directory: Option<&Path>, boot: Option<&str>, fleet: &str) -> Notes {
         let path = directory.map(|directory| directory.join(FILE));
         let text = path.as_deref().and_then(|path| fs::read(path).ok());
         let document = text.and_then(|text| serde_json::from_slice::<Document>(&text).ok());
         let document = document.filter(|document| document.format == FORMAT);
-        let (notes, then) = document.map(|it| (it.notes, it.boot)).unwrap_or_default();
-        let mut read = Notes { path, boot: boot.map(str::to_owned), notes };
-        if boot.is_none() || then.as_deref() != boot {
+        let (notes, life, of_fleet) = document.map(|it| (it.notes, it.life, it.fleet)).unwrap_or_default();
+        let inode = directory.and_then(|directory| fs::metadata(directory).ok());
+        let inode = inode.map(|inode| (inode.dev(), inode.ino()));
+        let here = boot.zip(inode).map(|(boot, (device, inode))| format!("{boot}, {device}:{inode}"));
+        let mut read = Notes { path, life: here, fleet: fleet.to_owned(), notes };
+        if read.life.is_none() || read.life != life {
             read.forget();
+        }
+        if read.fleet != of_fleet {
+            read.forget_ceilings();
         }
         read
     }
 
     /// Forgets the writes and the ceilings, as a boot does.
     pub fn forget(&mut self) {
-        for note in &mut self.notes {
-            note.writes.clear();
-            note.covered = 0;
-        }
+        self.notes.iter_mut().for_each(|note| note.writes.clear());
+        self.forget_ceilings();
+    }
+
+    /// Forgets the ceilings: the next start asks the coordinator.
+    fn forget_ceilings(&mut self) {
+        self.notes.iter_mut().for_each(|note| note.covered = 0);
     }
 
     /// Returns the note of a source, if it has this ID space.
@@ -97,7 +118,8 @@ impl Notes {
     /// The old notes may still be there.
     pub fn save(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
-        let document = Document { format: FORMAT, boot: self.boot.clone(), notes: self.notes.clone() };
+        let (life, fleet, notes) = (self.life.clone(), self.fleet.clone(), self.notes.clone());
+        let document = Document { format: FORMAT, life, fleet, notes };
         let temporary = path.with_extension("new");
         let mut file = File::create(&temporary)?;
         file.write_all(&serde_json::to_vec(&document)?)?;
@@ -113,13 +135,14 @@ mod tests {
 
     fn note(covered: u64) -> Note {
         let [source, space, worker_ids] = ["orders", "space", "5"].map(String::from);
-        Note { source, space, place: 0, worker_ids, writes: vec![String::from("w")], floor: 0, covered }
+        let (numbers, writes) = (vec![5], vec![String::from("w")]);
+        Note { source, space, place: 0, worker_ids, numbers, writes, floor: 0, covered }
     }
 
     #[test]
     fn notes_read_back_and_their_writes_only_in_the_same_boot() {
         let directory = tempfile::tempdir().unwrap();
-        let read = |boot| Notes::read(Some(directory.path()), boot);
+        let read = |boot| Notes::read(Some(directory.path()), boot, "fleet");
         let mut notes = read(Some("boot"));
         assert_eq!(notes.of("orders", "space"), None);
         notes.set(note(6));
@@ -134,11 +157,27 @@ mod tests {
     }
 
     #[test]
+    fn a_ceiling_counts_in_its_fleet_and_nothing_in_another_directory() {
+        let [directory, copy] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let mut notes = Notes::read(Some(directory.path()), Some("boot"), "fleet");
+        notes.set(note(7));
+        notes.save().unwrap();
+        fs::copy(directory.path().join(FILE), copy.path().join(FILE)).unwrap();
+        let forgotten = Note { writes: Vec::new(), ..note(0) };
+        for (directory, fleet, expected) in
+            [(&directory, "fleet", note(7)), (&directory, "another", note(0)), (&copy, "fleet", forgotten)]
+        {
+            let read = Notes::read(Some(directory.path()), Some("boot"), fleet);
+            assert_eq!(read.of("orders", "space"), Some(&expected), "{fleet}");
+        }
+    }
+
+    #[test]
     fn a_damaged_file_is_none() {
         let directory = tempfile::tempdir().unwrap();
         for text in ["", "{}", "{\"format\":2,\"boot\":null,\"notes\":[]}", "?"] {
             fs::write(directory.path().join(FILE), text).unwrap();
-            assert!(Notes::read(Some(directory.path()), Some("boot")).notes.is_empty(), "{text:?}");
+            assert!(Notes::read(Some(directory.path()), Some("boot"), "fleet").notes.is_empty(), "{text:?}");
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The rules of a fleet: which daemon may take a number, where it starts, and what each answer of the coordinator means.
 //! Pure: times and answers come in, decisions go out.
 //!
-//! Three facts keep IDs unique:
+//! Four facts keep IDs unique:
 //! - Everything that was granted under a key is below the key's bound: a bound is written before it is granted.
 //! - A daemon that takes a number starts at the key's bound. It continues below that bound only if its own state made the
 //!   key's last write, and this machine remembers that no copy of the state was granted more ([`is_newest`]).
+//! - A start that does not ask continues below the bound that was acknowledged last, on the same memory of this machine
+//!   (`member::resume`). So it has only what the daemon before it had.
 //! - A daemon that finds a key with a write that is not its own hands out nothing more.
 //!
 //! So a number may be taken from a daemon that still runs: both have their own positions. The clock only decides when a

@@ -26,8 +26,68 @@ fn coordinators_are_reached_over_tls() {
             .setup(&bare)
             .end()
             .assert_refusal_for_now(&["the coordinator does not answer", "certificate"]);
-        Machine::new().setup(&ca).end().assert_refusal_for_now(&["the coordinator does not answer"]);
+        let parts = ["the coordinator does not answer", "or the lack of one", "fleet.certificate"];
+        Machine::new().setup(&ca).end().assert_refusal_for_now(&parts);
         let plain = full.replace(&at.tls_url(), &at.url());
         Machine::new().setup(&plain).end().assert_refusal_for_now(&["the coordinator does not answer"]);
+    });
+}
+
+/// Returns a configuration with these values in `[fleet]`.
+fn with(bare: &str, settings: &[(&str, &std::path::Path)]) -> String {
+    let lines = settings.iter().map(|(name, path)| format!("{name} = {path:?}\n"));
+    [bare.to_owned()].into_iter().chain(lines).collect()
+}
+
+#[test]
+fn a_certificate_that_does_not_fit_is_refused_with_one_line() {
+    each(|at| {
+        let directory = support::directory();
+        let authority = Authority::new(directory.path(), "ca");
+        let stranger = Authority::new(directory.path(), "stranger");
+        // The coordinator's certificate is for another host.
+        let server = authority.issue("server", &["elsewhere.example"]);
+        let (client, other) = (authority.issue_local("client"), stranger.issue_local("other"));
+        at.kill();
+        at.use_tls(&authority.file, (&server.certificate, &server.key));
+        at.run();
+        let bare = toml_at(at, &at.tls_url(), Some(5), LONG);
+        let refused = |settings: &[(&str, &std::path::Path)], parts: &[&str]| {
+            let ended = Machine::new().setup(&with(&bare, settings)).end();
+            println!("{}", ended.stderr);
+            ended.assert_refusal_for_now(&[&["the coordinator does not answer"], parts].concat());
+        };
+        let own: [(&str, &std::path::Path); 2] = [("certificate", &client.certificate), ("key", &client.key)];
+        refused(&[&[("ca", &*authority.file)], &own[..]].concat(), &["elsewhere.example", "fleet.endpoints"]);
+        refused(&[&[("ca", &*stranger.file)], &own[..]].concat(), &["its certificate", "fleet.ca"]);
+        let mistaken = |settings: &[(&str, &std::path::Path)], parts: &[&str]| {
+            Machine::new().setup(&with(&bare, settings)).end().assert_refusal(parts);
+        };
+        let absent = directory.path().join("absent");
+        mistaken(&[("ca", &absent)], &["fleet.ca", "absent"]);
+        mistaken(&[("ca", &client.key)], &["fleet.ca"]);
+        let mixed: [(&str, &std::path::Path); 2] =
+            [("certificate", &client.certificate), ("key", &other.key)];
+        mistaken(&mixed, &["fleet.key"]);
+    });
+}
+
+/// The coordinator trusts another authority than the one of the daemon's certificate.
+#[test]
+fn a_client_certificate_of_another_authority_is_refused_with_one_line() {
+    each(|at| {
+        let directory = support::directory();
+        let authority = Authority::new(directory.path(), "ca");
+        let stranger = Authority::new(directory.path(), "stranger");
+        let (server, other) = (authority.issue_local("server"), stranger.issue_local("other"));
+        at.kill();
+        at.use_tls(&authority.file, (&server.certificate, &server.key));
+        at.run();
+        let bare = toml_at(at, &at.tls_url(), Some(5), LONG);
+        let settings: [(&str, &std::path::Path); 3] =
+            [("ca", &authority.file), ("certificate", &other.certificate), ("key", &other.key)];
+        let ended = Machine::new().setup(&with(&bare, &settings)).end();
+        println!("{}", ended.stderr);
+        ended.assert_refusal_for_now(&["it refuses this side's certificate", "fleet.certificate"]);
     });
 }

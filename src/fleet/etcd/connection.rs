@@ -1,7 +1,5 @@
 //! A connection to one of etcd's endpoints: HTTP, over TLS or not.
 
-use std::fmt;
-
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
@@ -11,21 +9,21 @@ use hyper_util::rt::TokioIo;
 use tokio::task::JoinHandle;
 
 use crate::fleet::endpoint::Endpoint;
-use crate::fleet::line::{self, ANSWER_BYTES_MAX};
+use crate::fleet::line::{self, ANSWER_BYTES_MAX, explain_hidden};
 use snowbank_client::tls::ClientFiles;
 
 /// An open connection.
 pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    driver: JoinHandle<()>,
+    driver: JoinHandle<hyper::Result<()>>,
 }
 
 impl Connection {
     /// Connects.
     pub(super) async fn open(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Self, String> {
         let stream = TokioIo::new(line::connect(endpoint, tls).await?);
-        let (sender, driver) = http1::handshake(stream).await.map_err(|error| error.to_string())?;
-        let driver = tokio::spawn(async move { _ = driver.await });
+        let (sender, driver) = http1::handshake(stream).await.map_err(|error| explain_hidden(&error))?;
+        let driver = tokio::spawn(driver);
         Ok(Connection { sender, driver })
     }
 
@@ -37,18 +35,32 @@ impl Connection {
         body: String,
         token: Option<&str>,
     ) -> Result<(bool, Bytes), String> {
-        let text = |error: &dyn fmt::Display| error.to_string();
         let mut request =
             Request::post(path).header(HOST, endpoint.authority()).header(CONTENT_TYPE, "application/json");
         if let Some(token) = token {
             request = request.header(AUTHORIZATION, token);
         }
-        let request = request.body(Full::from(body)).map_err(|error| text(&error))?;
-        self.sender.ready().await.map_err(|error| text(&error))?;
-        let response = self.sender.send_request(request).await.map_err(|error| text(&error))?;
+        let request = request.body(Full::from(body)).map_err(|error| error.to_string())?;
+        let exchange = async {
+            self.sender.ready().await?;
+            self.sender.send_request(request).await
+        };
+        let response = match exchange.await {
+            Ok(response) => response,
+            Err(error) => return Err(self.end_after(error).await),
+        };
         let is_ok = response.status().is_success();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        Ok((is_ok, body.map_err(|error| text(&error))?.to_bytes()))
+        Ok((is_ok, body.map_err(|error| explain_hidden(error.as_ref()))?.to_bytes()))
+    }
+
+    /// Returns the reason why an exchange failed. A canceled one does not know why its connection ended.
+    async fn end_after(&mut self, error: hyper::Error) -> String {
+        let of_connection = if error.is_canceled() { (&mut self.driver).await.ok() } else { None };
+        match of_connection {
+            Some(Err(reason)) => explain_hidden(&reason),
+            _ => explain_hidden(&error),
+        }
     }
 }
 

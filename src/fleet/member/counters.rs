@@ -41,7 +41,10 @@ impl<C: Coordinator> Member<C> {
         match self.try_take_range(index, (count, generation)) {
             Ok(range) => Ranged::Taken(range),
             Err(Stop::NoAnswer(answer)) => Ranged::NoAnswer(answer),
-            Err(Stop::Lost(reason)) => Ranged::Lost(reason),
+            Err(Stop::Lost(reason)) => {
+                self.forget_ceilings();
+                Ranged::Lost(reason)
+            }
         }
     }
 

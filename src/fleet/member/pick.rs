@@ -23,7 +23,7 @@ impl<C: Coordinator> Member<C> {
         allowed: impl Fn(u64) -> bool,
         mut lock: impl FnMut(&Numbering) -> Result<bool, E>,
     ) -> Result<Taken, E> {
-        let place = self.place_of(want.layout)?;
+        let place = self.place_of(&want.layout.space().to_string())?;
         let mut busy: Vec<u64> = Vec::new();
         for _ in 0..TRIES_MAX {
             let found = self.free(want, place, |id| allowed(id) && !busy.contains(&id), count)?;
@@ -45,8 +45,8 @@ impl<C: Coordinator> Member<C> {
             .into())
     }
 
-    /// Returns free worker IDs with their keys, the best first: those that this state had, then unused ones, then those
-    /// whose bound passed longest ago.
+    /// Returns free worker IDs with their keys, the best first: those that this state had and can use at once, then unused
+    /// ones, then those whose bound passed longest ago.
     fn free(
         &mut self,
         want: Want<'_>,
@@ -67,7 +67,8 @@ impl<C: Coordinator> Member<C> {
         };
         let mut found: Vec<u64> = Vec::new();
         for id in own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id) && stored(id).is_some()) {
-            if judge(id)?.is_ok() {
+            let numbering = want.numbering(&WorkerSet::single(id))?;
+            if want.is_ready((&numbering, may_lose_writes), stored(id), &writes) {
                 found.push(id);
             }
         }
@@ -85,7 +86,7 @@ impl<C: Coordinator> Member<C> {
         Ok(found.into_iter().map(|id| (id, stored(id).cloned())).collect())
     }
 
-    /// Returns all worker IDs that this state had, if they are wanted and free. Most starts need no others, and a start need
+    /// Returns all worker IDs that this state had, if they are wanted and can be used at once. Most starts need no others, and a start need
     /// not wait until the keys of a large fleet are listed.
     fn own_free(
         &mut self,
@@ -103,8 +104,8 @@ impl<C: Coordinator> Member<C> {
         let (writes, may_lose_writes) = (self.own_writes(want), self.may_lose_writes());
         for (id, stored) in own.iter().zip(&stored) {
             let numbering = want.numbering(&WorkerSet::single(id))?;
-            let judged = want.judge((&numbering, may_lose_writes), stored.as_ref(), &writes);
-            if stored.is_none() || judged.is_err() {
+            let is_ready = want.is_ready((&numbering, may_lose_writes), stored.as_ref(), &writes);
+            if stored.is_none() || !is_ready {
                 return Ok(None);
             }
         }

@@ -5,7 +5,7 @@ use super::{Bound, Held, Member, Note, SWAPS_MAX, Stop};
 use crate::fleet::rules::{self, Holding, Taking};
 use crate::fleet::{Coordinator, Marker, NumberKey, Stored, Swap, Swapped};
 use crate::numbering::Numbering;
-use snowbank_client::layout::{Layout, WorkerSet};
+use snowbank_client::layout::WorkerSet;
 
 /// The most tries to take free numbers, each after another daemon was faster.
 pub(super) const TRIES_MAX: usize = 100;
@@ -14,11 +14,11 @@ pub(super) const TRIES_MAX: usize = 100;
 pub(super) type Found = (u64, Option<Stored>);
 
 impl<C: Coordinator> Member<C> {
-    /// Checks that the fleet's marker has the ID space of a layout, and returns the space's place in it.
+    /// Checks that the fleet's marker has an ID space, and returns the space's place in it.
     ///
     /// # Errors
     /// There is no marker, or it has other spaces.
-    pub fn place_of(&mut self, layout: &Layout) -> Result<usize, JoinError> {
+    pub(super) fn place_of(&mut self, space: &str) -> Result<usize, JoinError> {
         let key = self.paths.marker();
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let Some(stored) = found else {
@@ -29,8 +29,7 @@ impl<C: Coordinator> Member<C> {
         };
         let marker =
             Marker::parse(&stored.text).map_err(|error| JoinError::Refused(format!("key {key}: {error}")))?;
-        let space = layout.space().to_string();
-        marker.spaces.iter().position(|known| *known == space).ok_or_else(|| {
+        marker.spaces.iter().position(|known| known == space).ok_or_else(|| {
             JoinError::Refused(format!(
                 "the fleet has other ID spaces (key {key}): found {space}, allowed: {}; correct the layout, or choose \
                  another fleet.name",
@@ -44,7 +43,7 @@ impl<C: Coordinator> Member<C> {
     /// # Errors
     /// Another daemon holds one of them, or the coordinator did not answer.
     pub fn take(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Result<Taken, JoinError> {
-        let place = self.place_of(want.layout)?;
+        let place = self.place_of(&want.layout.space().to_string())?;
         let numbers = want.layout.numbers_in_space(worker_ids);
         let numbering = want.numbering(worker_ids)?;
         for _ in 0..TRIES_MAX {
@@ -92,6 +91,7 @@ impl<C: Coordinator> Member<C> {
             return Ok(None);
         }
         (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
+        held.is_claimed = true;
         if self.may_lose_writes() {
             held.covered = 0;
         }
@@ -164,7 +164,7 @@ impl<C: Coordinator> Member<C> {
 
     /// Returns a source's numbers before their first write. That write has its identity, and counts among those that may
     /// be the last.
-    fn held(
+    pub(super) fn held(
         &self,
         want: Want<'_>,
         place: usize,
@@ -182,6 +182,7 @@ impl<C: Coordinator> Member<C> {
             worker_ids: worker_ids.to_string(),
             place,
             numbers: found.iter().map(|(number, _)| (*number, unseen())).collect(),
+            is_claimed: false,
             since_unix_s: want.wall.0.div_euclid(1_000_000),
             floor: 0,
             covered: 0,
@@ -189,21 +190,6 @@ impl<C: Coordinator> Member<C> {
             trying: Some(write),
             generation: 0,
         }
-    }
-
-    /// Continues with the worker IDs that this state had, while the coordinator does not answer. Returns `None` if the
-    /// state had others, has no ceiling for them, or may be an older copy.
-    pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
-        let note = self.known(want).filter(|note| want.is_newest && note.covered > 0)?.clone();
-        if self.own(want).as_ref() != Some(worker_ids) {
-            return None;
-        }
-        let numbers = want.layout.numbers_in_space(worker_ids).into_iter();
-        let found: Vec<Found> = numbers.map(|number| (number, None)).collect();
-        let mut held = self.held(want, note.place, worker_ids, &found, note.writes);
-        (held.floor, held.covered, held.acknowledged) = (note.floor, note.covered, note.covered);
-        self.sources.push(held);
-        Some(Taken { worker_ids: worker_ids.clone(), floor: note.floor, covered: note.covered })
     }
 
     /// Returns why a number cannot be taken.

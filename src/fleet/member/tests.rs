@@ -7,20 +7,42 @@ use crate::fleet::Marker;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
-const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
+pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 const MAX_AHEAD: Duration = Duration::from_secs(10);
-const HORIZON: Duration = Duration::from_secs(300);
+pub(super) const HORIZON: Duration = Duration::from_secs(300);
 
 #[derive(Default)]
 struct Keys {
     found: BTreeMap<String, Stored>,
     revision: u64,
+    /// True if it does not answer. It still does writes.
     is_away: bool,
     lists: usize,
 }
 
 #[derive(Clone, Default)]
-struct Store(Arc<Mutex<Keys>>);
+pub(super) struct Store(Arc<Mutex<Keys>>);
+
+impl Store {
+    pub(super) fn set_away(&self, is_away: bool) {
+        self.0.lock().unwrap().is_away = is_away;
+    }
+
+    pub(super) fn text(&self, key: &str) -> String {
+        self.0.lock().unwrap().found[key].text.clone()
+    }
+
+    pub(super) fn put(&self, key: &str, text: &str) {
+        let mut store = self.0.lock().unwrap();
+        store.revision += 1;
+        let (version, text) = (Version(store.revision), text.to_owned());
+        store.found.insert(key.to_owned(), Stored { version, text });
+    }
+
+    pub(super) fn remove(&self, key: &str) {
+        self.0.lock().unwrap().found.remove(key);
+    }
+}
 
 impl Coordinator for Store {
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
@@ -40,6 +62,7 @@ impl Coordinator for Store {
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut store = self.0.lock().unwrap();
+        let is_away = store.is_away;
         let found: Vec<_> = swaps.iter().map(|swap| store.found.get(&swap.key).cloned()).collect();
         if found.iter().zip(swaps).any(|(it, swap)| it.as_ref().map(|it| it.version) != swap.expected) {
             return Ok(Swapped::Refused(found));
@@ -49,22 +72,22 @@ impl Coordinator for Store {
         for Swap { key, text, .. } in swaps {
             store.found.insert(key.clone(), Stored { version, text: text.clone() });
         }
-        Ok(Swapped::Done(version))
+        if is_away { Err(NoAnswer::passing("lost on the way back")) } else { Ok(Swapped::Done(version)) }
     }
 }
 
-fn store(layout: &Layout) -> Store {
+pub(super) fn store(layout: &Layout) -> Store {
     let mut store = Store::default();
     let text = Marker::new(vec![layout.space().to_string()]).text();
     store.swap(&[Swap { key: Paths::of("f").marker(), expected: None, text }]).unwrap();
     store
 }
 
-fn want(layout: &Layout, wall: UnixMicros, is_newest: bool) -> Want<'_> {
+pub(super) fn want(layout: &Layout, wall: UnixMicros, is_newest: bool) -> Want<'_> {
     Want { index: 0, source: "orders", layout, wall, is_newest, max_ahead: MAX_AHEAD, horizon: HORIZON }
 }
 
-fn member(store: &Store, notes: Notes) -> Member<Store> {
+pub(super) fn member(store: &Store, notes: Notes) -> Member<Store> {
     Member::new(store.clone(), "f", ("state", "holder"), notes, || fastrand::u64(..).to_string())
 }
 
@@ -104,7 +127,7 @@ fn a_raise_lowers_no_bound_that_was_acknowledged() {
     let taken = member.take(want(&layout, WALL, false), &WorkerSet::single(5)).unwrap();
     let bound = Bound { source: 0, id_bound: taken.covered - 1 };
     assert_eq!(member.raise(&[bound], 0), Raised::Done);
-    let key = store.0.lock().unwrap().found[&Paths::of("f").number(0, 5)].text.clone();
+    let key = store.text(&Paths::of("f").number(0, 5));
     assert_eq!(NumberKey::parse(&key).unwrap().id_bound, taken.covered);
 }
 
@@ -124,7 +147,7 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
         |_| Ok::<bool, JoinError>(true),
     );
     assert_ne!(taken.unwrap().worker_ids, worker_ids, "another number is free");
-    store.0.lock().unwrap().is_away = true;
+    store.set_away(true);
     assert_eq!(member(&store, notes.clone()).resume_unseen(want(&layout, WALL, false), &worker_ids), None);
     let newest = want(&layout, WALL, true);
     assert_eq!(member(&store, notes.clone()).resume_unseen(newest, &WorkerSet::single(6)), None);
@@ -165,7 +188,7 @@ fn a_record_is_held_once_all_its_numbers_have_its_bound() {
     now.take(want(&layout, WALL, false), &workers("9")).unwrap();
     let asked = [(vec![5, 6], covered), (vec![5, 6], covered + 1), (vec![6, 7], 1), (vec![6], 1)];
     assert_eq!(now.holds(0, &asked), Ok(vec![true, false, false, true]));
-    store.0.lock().unwrap().is_away = true;
+    store.set_away(true);
     assert!(now.holds(0, &asked).is_err());
 }
 
@@ -177,7 +200,7 @@ fn a_copy_that_waits_for_the_coordinator_does_not_become_the_newest() {
     let mut original = member(&store, Notes::default());
     let covered = original.take(want(&layout, WALL, false), &worker_ids).unwrap().covered;
     let copied = original.notes().clone();
-    store.0.lock().unwrap().is_away = true;
+    store.set_away(true);
     let mut waits = member(&store, copied);
     let waiting = waits.wait_for(want(&layout, WALL, false), &worker_ids, false).unwrap();
     assert_eq!(waiting.covered, 0, "it hands out nothing");
@@ -185,7 +208,7 @@ fn a_copy_that_waits_for_the_coordinator_does_not_become_the_newest() {
     let mut again = member(&store, waits.notes().clone());
     assert_eq!(again.resume_unseen(want(&layout, WALL, true), &worker_ids), None);
     again.wait_for(want(&layout, WALL, true), &worker_ids, false).unwrap();
-    store.0.lock().unwrap().is_away = false;
+    store.set_away(false);
     // The number is free when the clock is near the original's bound, and the copy starts above it.
     assert!(matches!(again.take_waiting(WALL), Raised::NoAnswer(it) if it.reason.contains("a copy of it")));
     assert_eq!(again.take_waiting(UnixMicros(WALL.0 + 400_000_000)), Raised::Done);

@@ -90,6 +90,22 @@ impl Want<'_> {
             .map_err(Busy::Held)
     }
 
+    /// Returns whether a source could hand out IDs at once under a number whose key is as found. A number that an operator
+    /// released is free, and its bound may be minutes ahead.
+    pub(super) fn is_ready(
+        &self,
+        (numbering, may_lose_writes): (&Numbering, bool),
+        stored: Option<&Stored>,
+        writes: &[String],
+    ) -> bool {
+        let reach = self.wall.0.saturating_add(clock::micros(self.max_ahead));
+        match self.judge((numbering, may_lose_writes), stored, writes) {
+            Ok(Taking::Above(bound)) => instant(numbering, bound).0 < reach,
+            Ok(Taking::New | Taking::Resume) => true,
+            Err(_) => false,
+        }
+    }
+
     /// Returns the bound of the first write: a horizon above the source's start, and no lower than the keys' bounds.
     /// Repeated starts do not push it up: it is never further ahead of the clock than `max_ahead` and a horizon, unless a
     /// key is.

@@ -56,7 +56,9 @@ impl Joined {
     ) -> Result<Joined, StartError> {
         let found = here.found;
         let life = found.boot().map(|boot| here.kernel_log.life_of(boot));
-        let notes = Notes::read(found.path(), life.as_deref());
+        let endpoints: Vec<String> = access.endpoints.iter().map(ToString::to_string).collect();
+        let fleet = format!("{} {}", settings.fleet.name, endpoints.join(" "));
+        let notes = Notes::read(found.path(), life.as_deref(), &fleet);
         let holder = holder();
         let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
         let identity = (found.state_identity(), holder.as_str());
@@ -167,6 +169,10 @@ impl Joined {
         };
         let is_newest = own.as_ref().map_or(Ok(false), |own| is_newest(settings, source, own, here.found))?;
         let want = Want { is_newest, ..want };
+        let proven = own.as_ref().filter(|_| !here.found.has_jumped(here.reading));
+        if let Some(resumed) = proven.and_then(|own| self.member.resume_at_once(want, own)) {
+            return Ok(resumed);
+        }
         let asked = if source.is_lent() {
             let lock = |numbering: &Numbering| is_free_here(settings, numbering);
             self.member.pick(want, source.worker_count, allowed, lock)

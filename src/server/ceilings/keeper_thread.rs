@@ -46,8 +46,8 @@ pub(crate) struct Ceilings {
     state_dir: Option<PathBuf>,
     /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
-    /// When the fleet thread last had a job.
-    fleet_asked_at: BootMicros,
+    /// When the fleet thread last had a job. `None`: not yet. A start may have gone on without asking the coordinator.
+    fleet_asked_at: Option<BootMicros>,
     /// The stored records that belong to no running source. They bind sources that join.
     retired: Vec<Record>,
     pending: Option<PendingJoin>,
@@ -91,7 +91,7 @@ impl Ceilings {
         let state_dir = store.as_ref().map(|store| store.path().to_owned());
         let storage = store.map(Storage::start).transpose().map_err(|error| StartError::no_thread(&error))?;
         let keeper = Keeper::new(sources, &writers, Arc::clone(wall), started);
-        let (stored_at, fleet_asked_at) = (started.boot, started.boot);
+        let (stored_at, fleet_asked_at) = (started.boot, None);
         Ok(Ceilings {
             keeper,
             worker_ids,
@@ -201,9 +201,9 @@ impl Ceilings {
         if let Some(fleet) = &mut self.fleet
             && fleet.is_idle()
             && self.keeper.lost().is_none()
-            && reading.boot.since(self.fleet_asked_at) >= PERIOD
+            && self.fleet_asked_at.is_none_or(|asked_at| reading.boot.since(asked_at) >= PERIOD)
         {
-            self.fleet_asked_at = reading.boot;
+            self.fleet_asked_at = Some(reading.boot);
             fleet.look();
         }
         looked
@@ -242,7 +242,7 @@ impl Ceilings {
     /// Passes a raise of the fleet's ceilings to the fleet thread.
     fn write_to_fleet(&mut self, write: Write, reading: Reading) {
         let Some(fleet) = &mut self.fleet else { return };
-        self.fleet_asked_at = reading.boot;
+        self.fleet_asked_at = Some(reading.boot);
         let bounds = write.ceilings.iter();
         let bounds = bounds
             .map(|&(source, ceiling)| Bound { source, id_bound: self.keeper.id_bound(source, ceiling) })

@@ -12,6 +12,7 @@ const REFUSE: u8 = 1;
 const SWALLOW: u8 = 2;
 /// The next write is passed on, then this is [`SWALLOW`].
 const SWALLOW_FROM_WRITE: u8 = 3;
+const HALVE: u8 = 4;
 
 /// Parts of requests that write: to etcd, Redis and ZooKeeper.
 const WRITES: [&[u8]; 4] = [b"request_put", b"'HSET'", b"\"id_bound\"", b"\"next\""];
@@ -57,20 +58,25 @@ impl Proxy {
                 thread::spawn(move || {
                     copy(stream, two, |piece| {
                         if requests_hang() {
-                            return false;
+                            return 0;
                         }
                         count.fetch_add(1, Ordering::SeqCst);
                         if requests.load(Ordering::SeqCst) == SWALLOW_FROM_WRITE && is_write(piece) {
                             requests.store(SWALLOW, Ordering::SeqCst);
                         }
-                        true
+                        piece.len()
                     });
                 });
                 let (mode, delay_ms) = (Arc::clone(&mode), Arc::clone(&delay_ms));
                 thread::spawn(move || {
-                    copy(other, one, |_| {
+                    copy(other, one, |piece| {
                         thread::sleep(Duration::from_millis(delay_ms.load(Ordering::SeqCst)));
-                        mode.load(Ordering::SeqCst) != SWALLOW && !hangs()
+                        match mode.load(Ordering::SeqCst) {
+                            SWALLOW => 0,
+                            _ if hangs() => 0,
+                            HALVE => piece.len() / 2,
+                            _ => piece.len(),
+                        }
                     });
                 });
             }
@@ -105,6 +111,11 @@ impl Proxy {
         self.mode.store(SWALLOW, Ordering::SeqCst);
     }
 
+    /// Passes requests on, and the first half of each answer.
+    pub(crate) fn halve_answers(&self) {
+        self.mode.store(HALVE, Ordering::SeqCst);
+    }
+
     /// Passes the next write on, and drops all answers from then on.
     pub(crate) fn swallow_answers_from_write(&self) {
         self.mode.store(SWALLOW_FROM_WRITE, Ordering::SeqCst);
@@ -113,6 +124,11 @@ impl Proxy {
     /// Delays each answer.
     pub(crate) fn delay(&self, delay: Duration) {
         self.delay_ms.store(delay.as_millis() as u64, Ordering::SeqCst);
+    }
+
+    /// Returns the number of connections so far.
+    pub(crate) fn connections(&self) -> u64 {
+        self.accepted.load(Ordering::SeqCst)
     }
 
     /// Returns the number of pieces of requests that it passed on.
@@ -125,11 +141,12 @@ fn is_write(piece: &[u8]) -> bool {
     WRITES.iter().any(|part| piece.windows(part.len()).any(|window| window == *part))
 }
 
-/// Copies bytes as far as `passes` allows each piece.
-fn copy(mut from: TcpStream, mut to: TcpStream, passes: impl Fn(&[u8]) -> bool) {
+/// Copies of each piece the first bytes, as many as `passes` allows.
+fn copy(mut from: TcpStream, mut to: TcpStream, passes: impl Fn(&[u8]) -> usize) {
     let mut piece = [0; 65_536];
     while let Ok(size @ 1..) = from.read(&mut piece) {
-        if passes(&piece[..size]) && to.write_all(&piece[..size]).is_err() {
+        let passed = passes(&piece[..size]);
+        if to.write_all(&piece[..passed]).is_err() {
             break;
         }
     }

@@ -133,6 +133,12 @@ fn merged(parts: impl Iterator<Item = Part>) -> Vec<Part> {
 }
 
 impl Space {
+    /// Returns how many [numbers](Layout::number_in_space) there are: from 0 on, each below this.
+    pub fn numbers(&self) -> u64 {
+        let nodes = self.parts.iter().filter(|part| part.kind == Kind::Node);
+        nodes.map(|part| part.values).product()
+    }
+
     /// Returns the indices of a number of this space and one of the other that can make the same ID, at any
     /// two times. Returns `None` if there are none, or if the spaces do not keep pace.
     pub fn collision(&self, numbers: &[u64], other: &Space, others: &[u64]) -> Option<(usize, usize)> {

@@ -149,7 +149,7 @@ impl<'a> Form<'a> {
         }
         match notes.of(SOURCE, &SPACE) {
             None => self.words.push(u64::MAX),
-            Some(Note { worker_ids, writes, floor, covered, source: _, space: _, place: _ }) => {
+            Some(Note { worker_ids, writes, floor, covered, numbers: _, source: _, space: _, place: _ }) => {
                 self.name(worker_ids);
                 self.writes(writes);
                 self.words.extend([*floor, *covered]);
@@ -193,6 +193,7 @@ impl<'a> Form<'a> {
     fn held(&mut self, held: &'a Held, daemons: u64) {
         let Held {
             numbers,
+            is_claimed,
             floor,
             covered,
             acknowledged,
@@ -205,7 +206,8 @@ impl<'a> Form<'a> {
             place: _,
             since_unix_s: _,
         } = held;
-        self.words.extend([*floor, *covered, *acknowledged, u64::from(*generation == daemons)]);
+        let flags = [is_claimed, &(*generation == daemons)].map(|flag| u64::from(*flag));
+        self.words.extend([*floor, *covered, *acknowledged].into_iter().chain(flags));
         self.writes(trying.as_slice());
         for (number, holding) in numbers {
             self.words.push(*number);

@@ -123,9 +123,11 @@ impl Machine {
         let own = given.clone().or_else(|| member.own(want));
         let is_newest = own.as_ref().is_some_and(|own| self.is_newest(own.highest() as usize));
         let want = Want { is_newest, ..want };
-        let taken = match &given {
-            Some(given) => member.take(want, given),
-            None => member.pick(want, 1, |_| true, |_| Ok::<bool, JoinError>(true)),
+        let resumed = own.as_ref().and_then(|own| member.resume_at_once(want, own));
+        let taken = match (resumed, &given) {
+            (Some(resumed), _) => Ok(resumed),
+            (None, Some(given)) => member.take(want, given),
+            (None, None) => member.pick(want, 1, |_| true, |_| Ok::<bool, JoinError>(true)),
         };
         let taken = match taken {
             Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),

@@ -265,10 +265,11 @@ impl fmt::Display for World {
 }
 
 impl Daemon {
-    /// Without a loss of writes, a look only ends a daemon, and so does a raise.
+    /// Without a loss of writes, the looks after the first only end a daemon, and so does a raise.
     fn events(&self, at: usize, left: Left) -> Vec<Event> {
         let mut events = vec![Event::Stop(at)];
-        events.extend(self.unsure.map(|_| Event::Look(at)));
+        let writes = self.unsure.is_some() || self.member.sources.iter().any(|held| !held.is_claimed);
+        events.extend(writes.then_some(Event::Look(at)));
         let rises = |wall: &UnixMicros| self.next(*wall) > self.granted;
         events.extend(WALLS.into_iter().filter(rises).map(|wall| Event::Raise(at, wall)));
         if self.cursor < self.granted {

@@ -8,6 +8,20 @@ fn space(spec: &str) -> String {
     layout(spec).space().to_string()
 }
 
+#[test]
+fn a_space_has_a_number_for_each_worker_and_constant() {
+    for (spec, numbers) in [
+        ("twitter", 1_024),
+        ("time:40,a:=16,sequence:=4096,b:6", 1_024),
+        ("time:30,r:1:constant(1),s:2:constant(2),sequence:1", 8),
+        ("time:41,sequence:12", 1),
+    ] {
+        let layout = layout(spec);
+        assert_eq!(layout.space().numbers(), numbers, "{spec}");
+        assert!(layout.number_in_space(layout.workers() - 1) < numbers, "{spec}");
+    }
+}
+
 fn meet(left: (&str, &str), right: (&str, &str)) -> Option<(u64, u64)> {
     let built = |(spec, workers): (&str, &str)| (layout(spec), workers.parse::<WorkerSet>().unwrap());
     let (left, right) = (built(left), built(right));

@@ -1,0 +1,88 @@
+//! Starts that go on without an answer of the coordinator, under the numbers that the state had.
+//!
+//! Such a start is safe for the same reason as a daemon that runs through an outage, or wakes up late: it hands out nothing
+//! above the ceiling that the coordinator has acknowledged, and every other daemon that takes the number starts at that
+//! ceiling or above. So nothing depends on what the key has become. The proof that the ceiling is this daemon's is local:
+//!
+//! - The state is the newest of its copies ([`rules::is_newest`]), the clocks have not jumped, and the machine was neither
+//!   booted nor restored: the caller checks this. So all that was granted under the note is below the state's own ceiling.
+//! - The note is of these numbers, of this fleet, and of this directory ([`Notes`](super::Notes)). A copy that was made
+//!   together with `lock_dir` is in another directory.
+//! - The ceiling was acknowledged. A raise whose outcome is unknown leaves the note as it was. Where the last write may be
+//!   lost, the ceiling before it is noted.
+//!
+//! The start writes no note. So a chain of starts that are killed has one proof and one ceiling, until a raise is
+//! acknowledged or the ceiling is near. Then a start asks.
+//!
+//! The first call afterwards checks the marker, and writes the keys ([`Member::claim`]). So if the proof failed, because
+//! nothing showed that the machine was restored from a snapshot, one of two copies ends at once. A daemon that has lost its
+//! number forgets its ceiling before it ends, so that its next start asks.
+
+use super::{Bound, Member, Stop};
+use crate::fleet::member::take::Found;
+use crate::fleet::member::want::{JoinError, Taken, Want};
+use crate::fleet::{Coordinator, rules};
+use snowbank_client::layout::WorkerSet;
+
+/// The part of the horizon that a start must have left to go on without asking. A daemon that runs has at least half of it.
+/// So its restart may take a quarter, and as much is left for the coordinator's first answer.
+const LEFT_MIN: u32 = 4;
+
+impl<C: Coordinator> Member<C> {
+    /// Continues at once with the worker IDs that this state had, if their ceiling is far enough ahead. Otherwise the start
+    /// must ask the coordinator.
+    pub fn resume_at_once(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
+        let numbering = want.numbering(worker_ids).ok()?;
+        let ceiling = numbering.position_from(self.known(want)?.covered);
+        let is_enough = rules::left(&numbering, ceiling, want.wall) >= want.horizon / LEFT_MIN;
+        if is_enough { self.resume_unseen(want, worker_ids) } else { None }
+    }
+
+    /// Continues with the worker IDs that this state had, while the coordinator does not answer. Returns `None` if the
+    /// state had others, has no ceiling for them, or may be an older copy.
+    pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
+        let note = self.known(want).filter(|note| want.is_newest && note.covered > 0)?.clone();
+        let numbers = want.layout.numbers_in_space(worker_ids);
+        // The same worker ID is another number if a constant of the layout has changed.
+        if self.own(want).as_ref() != Some(worker_ids) || note.numbers != numbers {
+            return None;
+        }
+        let found: Vec<Found> = numbers.into_iter().map(|number| (number, None)).collect();
+        let mut held = self.held(want, note.place, worker_ids, &found, note.writes);
+        (held.floor, held.covered, held.acknowledged) = (note.floor, note.covered, note.covered);
+        self.sources.push(held);
+        Some(Taken { worker_ids: worker_ids.clone(), floor: note.floor, covered: note.covered })
+    }
+
+    /// Checks the marker and the keys of a source that went on without asking, and writes its keys under an identity of its
+    /// own. No bound sinks.
+    pub(super) fn claim(&mut self, source: usize) -> Result<(), Stop> {
+        let found = self.read(source, false)?;
+        let id_bound = found.id_bound.max(self.sources[source].acknowledged);
+        self.write(Bound { source, id_bound }, false)
+    }
+
+    /// Checks the marker for a source that went on without asking, as other starts do before they take a number.
+    pub(super) fn check_marker(&mut self, source: usize) -> Result<(), Stop> {
+        let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
+        let (space, noted) = (held.space.clone(), held.place);
+        match self.place_of(&space) {
+            Ok(place) if place == noted => Ok(()),
+            Ok(_) => Err(Stop::Lost(format!(
+                "the fleet was prepared again: its marker has the ID space {space} in another place"
+            ))),
+            Err(JoinError::NoAnswer(answer)) => Err(Stop::from(answer)),
+            Err(error) => Err(Stop::Lost(error.to_string())),
+        }
+    }
+
+    /// Forgets all ceilings, so that the next start asks the coordinator. If the notes cannot be written, that start goes
+    /// on below its ceiling, and ends as this one.
+    pub(super) fn forget_ceilings(&mut self) {
+        for at in 0..self.sources.len() {
+            self.sources[at].covered = 0;
+            self.notes.set(self.sources[at].note());
+        }
+        let _ = self.notes.save();
+    }
+}

@@ -1,0 +1,128 @@
+//! Tests: starts that go on without an answer of the coordinator.
+
+use super::tests::{HORIZON, Store, WALL, member, store, want};
+use super::*;
+use crate::fleet::Marker;
+use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
+
+fn twitter() -> Layout {
+    Layout::resolve("twitter").unwrap()
+}
+
+fn five() -> WorkerSet {
+    WorkerSet::single(5)
+}
+
+/// Returns the notes of a daemon that took number 5, and its ceiling.
+fn taken(store: &Store) -> (Member<Store>, u64) {
+    let mut first = member(store, Notes::default());
+    let covered = first.take(want(&twitter(), WALL, false), &five()).unwrap().covered;
+    (first, covered)
+}
+
+/// Returns the ceiling below which a start goes on with these notes.
+fn resumed(store: &Store, notes: &Notes, want: Want<'_>, worker_ids: &WorkerSet) -> Option<u64> {
+    let taken = member(store, notes.clone()).resume_at_once(want, worker_ids);
+    taken.map(|taken| taken.covered)
+}
+
+fn key(store: &Store) -> NumberKey {
+    NumberKey::parse(&store.text(&Paths::of("f").number(0, 5))).unwrap()
+}
+
+#[test]
+fn a_start_goes_on_at_once_while_a_quarter_of_the_horizon_is_left() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (first, covered) = taken(&store);
+    store.set_away(true);
+    let at = |wall, is_newest| resumed(&store, first.notes(), want(&layout, wall, is_newest), &five());
+    let after = |part: u32| UnixMicros(WALL.0 + (HORIZON / 8 * part).as_micros() as i64);
+    assert_eq!(at(WALL, true), Some(covered));
+    assert_eq!(at(after(6), true), Some(covered));
+    assert_eq!(at(after(7), true), None, "it would soon reach its ceiling");
+    assert_eq!(at(WALL, false), None, "a copy of the state");
+}
+
+#[test]
+fn a_start_goes_on_only_below_a_ceiling_of_its_own_numbers() {
+    let [one, two] = [1, 2].map(|constant| {
+        Layout::resolve(&format!("time:41,site:5:constant({constant}),worker:5,sequence:12;tick=1ms"))
+            .unwrap()
+    });
+    assert_eq!(one.space(), two.space());
+    let store = store(&one);
+    let mut first = member(&store, Notes::default());
+    first.take(want(&one, WALL, false), &five()).unwrap();
+    let at = |layout, worker_ids| resumed(&store, first.notes(), want(layout, WALL, true), &worker_ids);
+    assert!(at(&one, five()).is_some());
+    assert_eq!(at(&one, WorkerSet::single(6)), None);
+    assert_eq!(at(&two, five()), None, "worker 5 of another site");
+    let renamed = Want { source: "another", ..want(&one, WALL, true) };
+    assert_eq!(resumed(&store, first.notes(), renamed, &five()), None);
+}
+
+/// Each daemon is killed, the second one in a raise.
+#[test]
+fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (first, covered) = taken(&store);
+    let newest = want(&layout, WALL, true);
+    store.set_away(true);
+    let mut second = member(&store, first.notes().clone());
+    assert_eq!(second.resume_at_once(newest, &five()).map(|taken| taken.covered), Some(covered));
+    assert!(matches!(second.look(), Raised::NoAnswer(_)));
+    store.set_away(false);
+    assert_eq!(second.look(), Raised::Done);
+    store.set_away(true);
+    assert!(matches!(second.raise(&[Bound { source: 0, id_bound: covered + 9 }], 0), Raised::NoAnswer(_)));
+    assert_eq!(key(&store).id_bound, covered + 9, "its answer was lost");
+    assert_eq!(resumed(&store, second.notes(), newest, &five()), Some(covered));
+    store.set_away(false);
+    let mut third = member(&store, second.notes().clone());
+    third.resume_at_once(newest, &five()).unwrap();
+    assert_eq!(third.look(), Raised::Done);
+    assert_eq!(key(&store).id_bound, covered + 9, "no bound sinks");
+    assert_eq!(resumed(&store, third.notes(), newest, &five()), Some(covered + 9));
+    third.release(&[Bound { source: 0, id_bound: covered }]).unwrap();
+    assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "it released the number");
+}
+
+/// Nothing shows that the machine was restored from a snapshot.
+#[test]
+fn of_two_copies_that_go_on_the_first_to_be_answered_has_the_number() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (first, _) = taken(&store);
+    let copies = [(); 2].map(|()| {
+        let mut copy = member(&store, first.notes().clone());
+        copy.resume_at_once(want(&layout, WALL, true), &five()).unwrap();
+        copy
+    });
+    let [mut one, mut two] = copies;
+    assert_eq!(one.look(), Raised::Done);
+    assert!(matches!(two.look(), Raised::Lost(_)));
+    assert_eq!(one.look(), Raised::Done);
+}
+
+#[test]
+fn a_start_after_a_loss_asks() {
+    let layout = twitter();
+    let newest = want(&layout, WALL, true);
+    let lose: [fn(&Store); 3] = [
+        |store| store.remove(&Paths::of("f").number(0, 5)),
+        |store| store.remove(&Paths::of("f").marker()),
+        |store| store.put(&Paths::of("f").marker(), &Marker::new(vec![String::from("other")]).text()),
+    ];
+    for lose in lose {
+        let store = store(&layout);
+        let (first, _) = taken(&store);
+        lose(&store);
+        let mut again = member(&store, first.notes().clone());
+        again.resume_at_once(newest, &five()).unwrap();
+        assert!(matches!(again.look(), Raised::Lost(_)));
+        assert_eq!(resumed(&store, again.notes(), newest, &five()), None);
+        assert_eq!(member(&store, again.notes().clone()).resume_unseen(newest, &five()), None);
+    }
+}

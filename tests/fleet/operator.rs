@@ -1,0 +1,135 @@
+//! The commands of an operator while a fleet runs, and keys that somebody deletes.
+
+use serde_json::Value;
+
+use super::*;
+
+#[test]
+fn a_key_that_is_deleted_or_released_by_an_operator_ends_its_daemon() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        draw(&daemon);
+        at.delete(KEY);
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        let (code, text) = fleet(&toml, &["release", "5"]);
+        assert!(code == Some(1) && text.contains("may still run"), "{text}");
+        let (code, text) = fleet(&toml, &["release", "5", "--force"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+        daemon.assert_logs("released");
+        let (_, text) = fleet(&toml, &["list", "--json"]);
+        assert!(text.contains("\"state\":\"released\""), "{text}");
+        // The next daemon waits until the clock is near the bound, which takes minutes.
+        let other = Machine::new();
+        let daemon = other.start(&toml);
+        runs.extend(match daemon.connect().next(Ask::of(1).wait_ms(0)) {
+            Reply::Runs(_, runs) => runs,
+            _ => Vec::new(),
+        });
+        assert_distinct(runs);
+    });
+}
+
+/// Its number's bound is minutes ahead, and other numbers are free.
+#[test]
+fn a_lent_number_that_was_released_gives_way_to_another() {
+    each(|at| {
+        let toml = toml(at, None, LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        for number in ["0", "1"] {
+            let mut daemon = machine.start(&toml);
+            let drawn = draw(&daemon);
+            assert_eq!(worker_of(&drawn).to_string(), number);
+            runs.extend(drawn);
+            let (code, text) = fleet(&toml, &["release", number, "--force"]);
+            assert_eq!(code, Some(0), "{text}");
+            assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+            daemon.assert_logs("released");
+        }
+        // From then on it keeps the new one.
+        for _ in 0..2 {
+            let mut daemon = machine.start(&toml);
+            let drawn = draw(&daemon);
+            assert_eq!(worker_of(&drawn), 2);
+            runs.extend(drawn);
+            daemon.kill();
+        }
+        assert_distinct(runs);
+    });
+}
+
+/// Returns the JSON that a command prints.
+#[track_caller]
+fn json(toml: &str, args: &[&str]) -> Value {
+    let (code, text) = fleet(toml, &[args, &["--json"]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn every_command_prints_json() {
+    const SPACE: &str = "time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657";
+    let Some(etcd) = Etcd::start() else { return };
+    let toml = toml(&etcd, Some(5), LONG);
+    let prepared =
+        |is_new: bool| serde_json::json!({ "fleet": "default", "is_new": is_new, "spaces": [SPACE] });
+    assert_eq!(json(&toml, &["init"]), prepared(true));
+    assert_eq!(json(&toml, &["init"]), prepared(false));
+    assert_eq!(json(&toml, &["list"]), serde_json::json!([]));
+    let machine = Machine::new();
+    let daemon = machine.start(&toml);
+    draw(&daemon);
+    let held = &json(&toml, &["list"])[0];
+    assert_eq!((&held["state"], &held["number"]), (&Value::from("held"), &Value::from(5)));
+    let counts = |held: u64, released: u64| {
+        serde_json::json!([{
+            "space": SPACE, "workers": 1024, "held": held, "released": released, "free": 0, "unreadable": 0
+        }])
+    };
+    assert_eq!(json(&toml, &["check"]), counts(1, 0));
+    let freed = json(&toml, &["release", "5", "--force"]);
+    assert_eq!(freed, serde_json::json!({ "space": SPACE, "number": 5, "holder": held["holder"] }));
+    assert_eq!(json(&toml, &["check"]), counts(0, 1));
+}
+
+#[test]
+fn a_number_that_does_not_exist_or_may_be_of_several_spaces_is_refused() {
+    let Some(etcd) = Etcd::start() else { return };
+    let source = |name: &str, layout: &str| {
+        format!("[[sources]]\nname = \"{name}\"\nlayout = \"{layout}\"\nworker_ids = 5\n")
+    };
+    let several = format!(
+        "{}{}[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"{}\"]\n",
+        source("orders", "twitter"),
+        source("bills", "sonyflake"),
+        etcd.url()
+    );
+    init(&several);
+    let refused = |args: &[&str], code: i32, parts: &[&str]| {
+        let (found, text) = fleet(&several, &[&["release"], args].concat());
+        assert_eq!(found, Some(code), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        parts.iter().for_each(|part| assert!(text.contains(part), "{part:?}: {text}"));
+    };
+    refused(&["5"], 2, &["2 ID spaces", "--source", "\"orders\", \"bills\""]);
+    refused(&["5", "--source", "order"], 2, &["--source: found \"order\"", "\"orders\", \"bills\""]);
+    refused(&["5000", "--source", "orders"], 2, &["found worker number 5000", "0 to 1023", "node:=1024"]);
+    refused(&["5", "--source", "orders"], 1, &["worker number 5: nobody holds it"]);
+    let machine = Machine::new();
+    let daemon = machine.start(&several);
+    drop(daemon.connect());
+    let (code, text) = fleet(&several, &["list"]);
+    assert_eq!(code, Some(0), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("time,node:=1024,") && lines[1].starts_with("5: held"), "{text}");
+    assert!(lines[2].starts_with("time,") && lines[3].starts_with("5: held"), "{text}");
+}

@@ -1,0 +1,215 @@
+//! Starts under the number that the state had: without waiting for the coordinator, or without it.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+use crate::support::wire::CLOCK_BEHIND;
+
+/// The fleet's marker.
+const MARKER: &str = "/snowbank/default/marker";
+/// The line of a start that asked in vain.
+const IN_VAIN: &str = "without its coordinator";
+
+/// Starts a daemon with this configuration again after a kill, and returns its first IDs with the daemon.
+fn start_again(machine: &Machine, toml: &str, mut before: Daemon) -> (Daemon, Vec<Run>) {
+    before.kill();
+    let daemon = machine.start(toml);
+    let runs = draw(&daemon);
+    (daemon, runs)
+}
+
+#[track_caller]
+fn assert_asked_nothing(daemon: &Daemon) {
+    assert!(!daemon.log().contains(IN_VAIN), "{}", daemon.log());
+}
+
+#[test]
+fn after_a_kill_the_first_id_does_not_wait_for_a_coordinator_that_answers_nothing() {
+    each(|at| {
+        let proxy = at.proxy();
+        let toml = toml_at(at, &proxy.url(), Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        proxy.swallow_answers();
+        // Each of them is killed before it has an answer.
+        for _ in 0..3 {
+            let more;
+            (daemon, more) = start_again(&machine, &toml, daemon);
+            assert_asked_nothing(&daemon);
+            runs.extend(more);
+        }
+        let before = at.get(KEY);
+        proxy.pass();
+        proxy.cut();
+        proxy.pass();
+        poll("a write of its own", || (at.get(KEY) != before).then_some(()));
+        runs.extend(draw(&daemon));
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn after_a_kill_the_first_id_does_not_wait_for_a_slow_coordinator() {
+    each(|at| {
+        let proxy = at.proxy();
+        // The number is lent.
+        let toml = toml_at(at, &proxy.url(), None, LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        let worker = worker_of(&runs);
+        let key = || at.get(&format!("/snowbank/default/space-0/{worker}"));
+        let before = key();
+        proxy.delay(Duration::from_secs(2));
+        let (daemon, first) = start_again(&machine, &toml, daemon);
+        assert_eq!(key(), before, "no write before the first ID");
+        assert_asked_nothing(&daemon);
+        assert_eq!(worker_of(&first), worker);
+        runs.extend(first);
+        poll("a write of its own", || (key() != before).then_some(()));
+        runs.extend(draw(&daemon));
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_daemon_that_went_on_ends_if_another_has_its_number_and_then_it_asks() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let (first, second) = (Machine::new(), Machine::new());
+        let mut daemon = first.start(&toml);
+        draw(&daemon);
+        daemon.kill();
+        let (code, text) = fleet(&toml, &["release", "5", "--force"]);
+        assert_eq!(code, Some(0), "{text}");
+        // It starts at the ceiling of the first one, which its clock reaches in minutes.
+        let taker = second.start(&toml);
+        assert!(draw_until(&taker, CLOCK_BEHIND).is_empty());
+        let mut again = first.start(&toml);
+        assert_eq!(again.wait(), Some(3), "{}", again.log());
+        again.assert_logs("a worker number is lost");
+        first.setup(&toml).end().assert_refusal_for_now(&["holds worker number 5", "free from"]);
+        taker.stop();
+        let mut waits = first.start(&toml);
+        assert!(draw_until(&waits, CLOCK_BEHIND).is_empty());
+        waits.kill();
+    });
+}
+
+#[test]
+fn a_daemon_that_went_on_ends_if_the_marker_is_gone_and_does_not_start_again() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        draw(&daemon);
+        daemon.kill();
+        at.delete(MARKER);
+        let mut again = machine.start(&toml);
+        assert_eq!(again.wait(), Some(3), "{}", again.log());
+        again.assert_logs("no fleet of this name");
+        machine.setup(&toml).end().assert_refusal(&["no fleet of this name"]);
+    });
+}
+
+#[test]
+fn a_start_asks_if_its_configuration_names_another_fleet_or_number() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        draw(&daemon);
+        daemon.kill();
+        let another = format!("{toml}name = \"another\"\n");
+        machine.setup(&another).end().assert_refusal(&["no fleet of this name"]);
+        let other = toml.replace("worker_ids = 5", "worker_ids = 6");
+        let daemon = machine.start(&other);
+        assert_eq!(worker_of(&draw(&daemon)), 6);
+        let (_, text) = fleet(&other, &["list"]);
+        assert!(text.contains("\n6: held by "), "{text}");
+    });
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("it is there").map(|entry| entry.expect("an entry")) {
+        let to = to.join(entry.file_name());
+        match entry.file_type().expect("a type").is_dir() {
+            true => copy_all(&entry.path(), &to),
+            false => _ = fs::copy(entry.path(), to).expect("a copy"),
+        }
+    }
+}
+
+/// Both directories are copied, as from one container to another, so the copy has the marks of the original.
+#[test]
+fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let (machine, copy) = (Machine::new(), Machine::new());
+        let daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        let (mut daemon, more) = start_again(&machine, &toml, daemon);
+        runs.extend(more);
+        daemon.kill();
+        for name in ["state", "locks"] {
+            copy_all(&machine.path(name), &copy.path(name));
+        }
+        copy.setup(&toml).end().assert_refusal_for_now(&["or a copy of it holds worker number 5"]);
+        runs.extend(draw(&machine.start(&toml)));
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_restart_without_the_coordinator_continues_or_waits_for_it() {
+    each(|at| {
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        at.kill();
+        daemon.kill();
+        // The ceiling may still cover it or not.
+        let daemon = machine.start(&toml);
+        runs.extend(draw_until(&daemon, NO_CEILING));
+        at.run();
+        runs.extend(draw(&daemon));
+        daemon.stop();
+        at.kill();
+        Machine::new().setup(&toml).end().assert_refusal_for_now(&["the coordinator does not answer"]);
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_restart_without_the_coordinator_after_a_clock_step_waits_and_logs_it() {
+    let Some(machine) = Machine::with_clock() else { return };
+    each(|at| {
+        machine.clock().set(0);
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let state = machine.path(at.name());
+        let setup = || machine.setup(&toml).env("SNOWBANK_STATE_DIR", &state);
+        let mut daemon = setup().start();
+        draw(&daemon);
+        at.kill();
+        daemon.kill();
+        machine.clock().step(-20_000);
+        let daemon = setup().start();
+        daemon.assert_logs("the wall clock stands, was set, or the machine was restored");
+        at.run();
+        daemon.stop();
+    });
+}
