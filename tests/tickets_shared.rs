@@ -297,6 +297,22 @@ fn lost_answers_skip_a_range_at_most() {
     });
 }
 
+/// The jump may be a restored snapshot, and another copy of the machine may have the range.
+#[test]
+fn after_a_jump_of_the_clock_numbers_come_from_another_range() {
+    let (Some(at), Some(machine)) = (Etcd::start(), Machine::with_clock()) else { return };
+    let toml = toml(&at);
+    set(&toml, "0");
+    let daemon = machine.start(&toml);
+    assert_eq!(draw(&daemon, 1)[0].first, 1);
+    machine.clock().step(60_000);
+    let next = poll("a number of another range", || {
+        let first = draw(&daemon, 1)[0].first;
+        (first > 1_000).then_some(first)
+    });
+    assert_eq!(next % 1_000, 1, "{next}");
+}
+
 #[test]
 fn a_counter_of_the_state_moves_to_the_coordinator_and_not_back_by_itself() {
     let Some(at) = Etcd::start() else { return };

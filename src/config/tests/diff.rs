@@ -111,7 +111,7 @@ fn file_with(row: &Row, value: &str) -> (String, String) {
             (format!("[{table}]\n{key} = {value}\n{beside}"), format!("{table}.{key}"))
         }
         Section::SourceAlone => {
-            let beside = beside(row.section, key);
+            let beside = beside(row.section, key) + beside_source(row);
             (format!("[[sources]]\n{key} = {value}\n{beside}"), format!("sources[0].{key}"))
         }
         Section::Identity => (format!("[[identities]]\n{key} = {value}\n"), format!("identities[0].{key}")),
@@ -125,7 +125,7 @@ fn check_row(row: &Row) {
     let running = match row.section {
         Section::Table("tls") => settings(&format!("[tls]\n{}", beside(row.section, ""))),
         Section::SourceAlone if row.key != "name" => {
-            settings(&format!("[[sources]]\n{}", beside(row.section, row.key)))
+            settings(&format!("[[sources]]\n{}{}", beside(row.section, row.key), beside_source(row)))
         }
         _ => settings(beside_source(row)),
     };
