@@ -225,7 +225,7 @@ impl Keeper {
         };
         let under_way: Vec<_> = ceilings.iter().map(handed_out).collect();
         let generation = under_way.iter().map(|(_, durable)| durable.generation).sum();
-        let restored = self.unknown_counters();
+        let restored = self.restored();
         let wall_minus_boot_us = self.wall.carried_us();
         let id_minus_boot_us = id_minus_boot_us(&self.sources, wall_minus_boot_us, now);
         let writer = &mut self.writers[index];
@@ -313,6 +313,12 @@ impl Keeper {
             return None;
         }
         Some(ceilings)
+    }
+
+    /// Returns the sources whose numbers another copy of the machine may hand out.
+    pub fn restored(&self) -> Vec<usize> {
+        let is_lost = |&index: &usize| self.sources[index].source().grant().is_lost();
+        (0..self.running).filter(is_lost).collect()
     }
 
     /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings durable. `mark` is called

@@ -12,9 +12,13 @@ mod outages;
 #[path = "fleet/redis.rs"]
 mod redis;
 mod secure;
+#[path = "fleet/shown.rs"]
+mod shown;
 #[path = "fleet/starts.rs"]
 mod starts;
 mod support;
+#[path = "fleet/takeover.rs"]
+mod takeover;
 #[path = "fleet/tls.rs"]
 mod tls;
 

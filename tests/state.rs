@@ -249,8 +249,8 @@ fn health_checks_write_nothing() {
     let syncs = || disk.calls().iter().filter(|call| call.starts_with("sync ")).count();
     let (before, began) = (syncs(), Instant::now());
     for _ in 0..300 {
-        // Whether its threads answer in time is the machine's matter here.
-        assert!(matches!(http::get(&daemon, "/healthz").code, 200 | 503));
+        // On a busy machine a thread may answer late.
+        poll("a healthy daemon", || (http::get(&daemon, "/healthz").code == 200).then_some(()));
     }
     let made = syncs() - before;
     // Two for each second's raise, and those of a claim that met the ceiling of the start.

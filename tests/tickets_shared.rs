@@ -297,6 +297,17 @@ fn lost_answers_skip_a_range_at_most() {
     });
 }
 
+#[test]
+fn endpoints_of_two_clusters_are_refused() {
+    let (Some(one), Some(other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
+    let both = toml_at(&one, &format!("{}\", \"{}", one.url(), other.url()), "");
+    let refused = |parts: &[&str]| Machine::new().setup(&both).end().assert_refusal(parts);
+    set(&toml(&one), "0");
+    refused(&["two clusters", "none at "]);
+    set(&toml(&other), "0");
+    refused(&["two clusters", KEY]);
+}
+
 /// The jump may be a restored snapshot, and another copy of the machine may have the range.
 #[test]
 fn after_a_jump_of_the_clock_numbers_come_from_another_range() {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 use support::scripted::{INFO, first_of_tick, sound_target, target};
-use support::{Ran, loadtest, until_judged};
+use support::{Ran, loadtest, until_seen};
 
 /// The share of a core that the metrics below report.
 const SHARE: f64 = 0.25;
@@ -41,19 +41,6 @@ fn sound_admin() -> String {
 fn load(address: &str, more: &[&str]) -> Ran {
     let options = ["--rate", "500", "--for", "3s", "--warm-up", "200ms", "--p99.9", "900ms"];
     loadtest(&[&options[..], &["--address", address], more].concat())
-}
-
-/// Loads until the figures are as they should be: a machine that stands still at a look leaves a second out, or gives it
-/// the next one's.
-fn until_seen(run: impl Fn() -> Ran, is_seen: impl Fn(&Value) -> bool) -> Ran {
-    let mut ran = until_judged(&run);
-    for _ in 0..9 {
-        if is_seen(&ran.json()) {
-            break;
-        }
-        ran = until_judged(&run);
-    }
-    ran
 }
 
 fn is_near(share: &Value) -> bool {

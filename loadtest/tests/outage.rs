@@ -14,7 +14,7 @@ use serde_json::Value;
 use support::port::Port;
 use support::scripted::fake_daemon::{Asked, FakeDaemon};
 use support::scripted::{INFO, Ids};
-use support::{Ran, has_daemon, loadtest, until_judged};
+use support::{Ran, has_daemon, loadtest, until_judged, until_seen};
 
 #[test]
 fn an_announced_outage_is_measured_and_not_a_failure() {
@@ -24,11 +24,16 @@ fn an_announced_outage_is_measured_and_not_a_failure() {
     for option in ["--restart-daemon-at", "--kill-daemon-at"] {
         let options =
             ["--rate", "2000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "900ms", option, "1s"];
-        let ran = until_judged(|| loadtest(&options));
+        // A busy machine may add another gap to the outage's own.
+        let is_longest = |run: &Value| {
+            let [gap, length] = ["longest_gap_us", "length_us"].map(|name| run["outage"][name].as_f64());
+            gap > Some(0.0) && gap <= length.map(|us| us + 100_000.0)
+        };
+        let ran = until_seen(|| loadtest(&options), is_longest);
         assert_eq!(ran.code, 0, "{ran:?}");
         let outage = &ran.json()["outage"];
         assert!(outage["length_us"].as_f64() > Some(0.0) && outage["lost"].as_u64() > Some(0), "{ran:?}");
-        assert!(outage["longest_gap_us"].as_f64() > Some(0.0), "{ran:?}");
+        assert!(is_longest(&ran.json()), "{ran:?}");
     }
 }
 
@@ -111,7 +116,10 @@ fn with_outage(down_ms: std::ops::Range<u64>, more: &[&'static str]) -> Ran {
 
 #[test]
 fn a_restart_within_the_announced_window_is_counted_separately() {
-    let ran = until_judged(|| with_outage(1_700..2_200, &["--outage", "2s@1s"]));
+    // Of the 2 s that are measured: over all 4 s it would be half of it. A busy machine sends late.
+    let is_full =
+        |run: &Value| run["ids_per_s"].as_f64().is_some_and(|rate| (900.0..=1_100.0).contains(&rate));
+    let ran = until_seen(|| with_outage(1_700..2_200, &["--outage", "2s@1s"]), is_full);
     assert_eq!(ran.code, 0, "{ran:?}");
     let (run, outage) = (ran.json(), &ran.json()["outage"]);
     assert_eq!((&outage["ending"], &outage["window_us"]), (&"announced".into(), &2e6.into()), "{ran:?}");
@@ -119,8 +127,7 @@ fn a_restart_within_the_announced_window_is_counted_separately() {
     // The window covers half of the 4 s.
     assert_eq!(run["requests"], run["answered"], "{ran:?}");
     assert!(run["requests"].as_u64() < Some(2_100), "{ran:?}");
-    // Of their 2 s, that is: over all 4 s it would be half of it.
-    assert!(run["ids_per_s"].as_f64().is_some_and(|rate| (700.0..=1_300.0).contains(&rate)), "{ran:?}");
+    assert!(is_full(&run), "{ran:?}");
 }
 
 /// Starts the daemon as a separate service, and waits until it listens.

@@ -180,7 +180,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         ));
     }
     let spaces: Vec<String> = layouts(sources).iter().map(|layout| layout.space().to_string()).collect();
-    let is_new = operator.init(&spaces, arguments.add)?;
+    let is_new = operator.init(&spaces, &draw_identity(), arguments.add)?;
     if arguments.common.json {
         let prepared = Prepared { fleet: operator.name, is_new, spaces: &spaces };
         return write_json(&prepared, out).map_err(Failure::from);

@@ -7,7 +7,7 @@
 //! - A write without an answer counts only if the key then has its identity. Otherwise its range is given up, done or not.
 //! - After a loss of the grant (a restored snapshot) a write from before does not count: another copy of this process may
 //!   find the same identity.
-//! - A key that is gone, or below what this daemon had, is never begun again.
+//! - A key that is gone, was made again, or is below what this daemon had, is never begun again.
 
 use std::fmt;
 
@@ -22,6 +22,8 @@ use snowbank_client::layout::Position;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterKey {
     format: u64,
+    /// The identity of the counter, drawn when it was made. A counter that was made again has another.
+    pub counter: String,
     /// The next free number: all below it may have been handed out. Text, because JavaScript's numbers end at 2^53.
     #[serde(with = "id_bound")]
     pub next: u64,
@@ -32,9 +34,10 @@ pub struct CounterKey {
 }
 
 impl CounterKey {
-    /// Returns the value of a write.
-    pub fn new(next: u64, write: &str, writer: &str) -> Self {
-        CounterKey { format: FORMAT, next, write: write.to_owned(), writer: writer.to_owned() }
+    /// Returns the value of a write, of the counter with this identity.
+    pub fn new(counter: &str, next: u64, write: &str, writer: &str) -> Self {
+        let [counter, write, writer] = [counter, write, writer].map(str::to_owned);
+        CounterKey { format: FORMAT, counter, next, write, writer }
     }
 
     /// Reads a value.
@@ -78,6 +81,8 @@ pub(super) enum CounterLoss {
     Gone,
     /// The key's next number is below what this daemon's state knows: the two numbers.
     WentBack(u64, u64),
+    /// The counter was made again.
+    Replaced,
     /// The value cannot be read.
     Unreadable(KeyError),
 }
@@ -94,6 +99,7 @@ impl fmt::Display for CounterLoss {
                 "its counter at the coordinator is at {found}, and numbers below {known} may have been handed out; run \
                  `snowbank ticket set NAME VALUE --config FILE`, with the highest number that any daemon handed out"
             ),
+            CounterLoss::Replaced => f.write_str("its counter was made again at the coordinator"),
             CounterLoss::Unreadable(error) => write!(f, "its counter at the coordinator: {error}"),
         }
     }
@@ -117,6 +123,8 @@ pub(super) struct Counter {
     numbering: Numbering,
     /// No range begins below: the end of this daemon's last one, and of what its state knows.
     floor: u64,
+    /// The identity of the counter, once it was read.
+    identity: Option<String>,
     /// The write whose outcome is not known, and the generation of the grant when it was drawn.
     trying: Option<(Claim, u64)>,
 }
@@ -124,7 +132,7 @@ pub(super) struct Counter {
 impl Counter {
     /// A counter of which all numbers below `floor` may have been handed out.
     pub(super) fn new(numbering: Numbering, floor: u64) -> Self {
-        Counter { numbering, floor, trying: None }
+        Counter { numbering, floor, identity: None, trying: None }
     }
 
     /// Decides how to take `count` numbers, where the key is as read. `is_current`: it was the newest value at that moment.
@@ -154,6 +162,12 @@ impl Counter {
         Ok(Step::Write(claim))
     }
 
+    /// Returns the value of a write of this counter.
+    pub(super) fn text(&self, claim: &Claim, writer: &str) -> String {
+        let identity = self.identity.as_deref().unwrap_or_default();
+        CounterKey::new(identity, claim.range.to, &claim.write, writer).text()
+    }
+
     /// Notes that the write was done, and returns its range.
     pub(super) fn done(&mut self) -> Option<NumberRange> {
         self.trying.take().map(|(claim, _)| self.take(claim.range))
@@ -170,11 +184,14 @@ impl Counter {
     /// # Errors
     /// The counter cannot go on.
     pub(super) fn check(
-        &self,
+        &mut self,
         (stored, is_current): (Option<&Stored>, bool),
     ) -> Result<Option<CounterKey>, CounterLoss> {
         let stored = stored.ok_or(CounterLoss::Gone)?;
         let key = CounterKey::parse(&stored.text).map_err(CounterLoss::Unreadable)?;
+        if *self.identity.get_or_insert_with(|| key.counter.clone()) != key.counter {
+            return Err(CounterLoss::Replaced);
+        }
         match key.next < self.floor {
             true if is_current => Err(CounterLoss::WentBack(key.next, self.floor)),
             true => Ok(None),

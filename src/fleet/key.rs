@@ -64,14 +64,16 @@ impl NumberKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
     format: u64,
+    /// 128 bits, drawn when the fleet was prepared: two clusters that were each prepared have different ones.
+    pub identity: String,
     /// The ID spaces, in the order of their first use: a space's place is part of its keys.
     pub spaces: Vec<String>,
 }
 
 impl Marker {
     /// Returns the marker of a fleet with these ID spaces.
-    pub fn new(spaces: Vec<String>) -> Self {
-        Marker { format: FORMAT, spaces }
+    pub fn new(identity: &str, spaces: Vec<String>) -> Self {
+        Marker { format: FORMAT, identity: identity.to_owned(), spaces }
     }
 
     /// Reads a marker.
@@ -178,7 +180,7 @@ mod tests {
     #[test]
     fn a_value_reads_back() {
         assert_eq!(NumberKey::parse(&key().text()), Ok(key()));
-        let marker = Marker::new(vec![String::from("a"), String::from("b")]);
+        let marker = Marker::new("1f", vec![String::from("a"), String::from("b")]);
         assert_eq!(Marker::parse(&marker.text()), Ok(marker));
     }
 

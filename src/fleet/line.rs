@@ -196,6 +196,22 @@ impl<S: Session> Line<S> {
         Err(NoAnswer::passing(reasons.split_off(reasons.len() - endpoints).join("; ")))
     }
 
+    /// Makes one exchange at each endpoint, and returns the answers of those that connect soon, with their names. A single
+    /// endpoint is not asked. The first one stays connected.
+    pub(super) fn call_each<T>(
+        &mut self,
+        exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
+    ) -> Vec<(String, T)> {
+        let endpoints = self.access.endpoints.len();
+        let indices = if endpoints > 1 { 0..endpoints } else { 0..0 };
+        let ask = |index| {
+            (self.current, self.session) = (index, None);
+            let answer = self.try_call(&exchange, Some(CONNECT_TIMEOUT)).ok()?;
+            Some((self.access.endpoints[index].to_string(), answer))
+        };
+        indices.rev().filter_map(ask).collect()
+    }
+
     /// Makes one exchange at the current endpoint. A session stays only after an answer.
     fn try_call<T>(
         &mut self,

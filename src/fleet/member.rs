@@ -1,6 +1,7 @@
 //! A daemon at its coordinator: it takes numbers, raises and checks their keys, and releases them. Each call blocks on the
 //! coordinator for a bounded time. `rules` decides what the answers mean.
 
+mod clusters;
 mod counters;
 mod held;
 mod pick;
@@ -43,6 +44,8 @@ pub struct Member<C> {
     late_starts: Vec<Bound>,
     /// The shared counters.
     counters: Vec<HeldCounter>,
+    /// True once the endpoints have been compared.
+    are_compared: bool,
 }
 
 /// A bound to write for the source of this index.
@@ -110,8 +113,19 @@ impl<C: Coordinator> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
-        let (sources, waiting, late_starts, counters) = Default::default();
-        Member { coordinator, paths, state, holder, notes, draw, sources, waiting, late_starts, counters }
+        Member {
+            coordinator,
+            paths,
+            state,
+            holder,
+            notes,
+            draw,
+            sources: Vec::new(),
+            waiting: Vec::new(),
+            late_starts: Vec::new(),
+            counters: Vec::new(),
+            are_compared: false,
+        }
     }
 
     /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].

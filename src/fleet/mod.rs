@@ -123,6 +123,12 @@ pub trait Coordinator: Send {
     /// The coordinator did not answer.
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer>;
 
+    /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints that do not answer soon are
+    /// left out. None: there is one endpoint, or the client compares clusters itself.
+    fn read_at_each(&mut self, _key: &str) -> Vec<(String, Option<Stored>)> {
+        Vec::new()
+    }
+
     /// Reads all keys that begin with a prefix.
     ///
     /// # Errors
@@ -156,6 +162,10 @@ impl Coordinator for AnyCoordinator {
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
         (**self).read(keys)
+    }
+
+    fn read_at_each(&mut self, key: &str) -> Vec<(String, Option<Stored>)> {
+        (**self).read_at_each(key)
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {

@@ -60,12 +60,17 @@ pub struct Operator<'c> {
 }
 
 impl Operator<'_> {
-    /// Writes the marker with these ID spaces. `is_growing` adds those that an existing marker does not have. Returns
-    /// whether anything was written.
+    /// Writes the marker with these ID spaces. A new one gets this identity. `is_growing` adds those that an existing marker
+    /// does not have. Returns whether anything was written.
     ///
     /// # Errors
     /// Another fleet has the name, or the coordinator did not answer.
-    pub fn init(&mut self, spaces: &[String], is_growing: bool) -> Result<bool, OperatorError> {
+    pub fn init(
+        &mut self,
+        spaces: &[String],
+        identity: &str,
+        is_growing: bool,
+    ) -> Result<bool, OperatorError> {
         let key = Paths::of(self.name).marker();
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let known = found.as_ref().map(|stored| Marker::parse(&stored.text)).transpose();
@@ -85,8 +90,9 @@ impl Operator<'_> {
             )));
         }
         all.extend(new);
+        let identity = known.map_or_else(|| identity.to_owned(), |marker| marker.identity);
         let expected = found.map(|stored| stored.version);
-        let swap = Swap { key, expected, text: Marker::new(all).text() };
+        let swap = Swap { key, expected, text: Marker::new(&identity, all).text() };
         match self.coordinator.swap(&[swap])? {
             Swapped::Done(_) => Ok(true),
             Swapped::Refused(_) => Err(OperatorError::Refused(String::from(
@@ -190,7 +196,8 @@ impl Operator<'_> {
                  the coordinator (key {key})"
             )));
         }
-        let text = CounterKey::new(value + 1, write, writer).text();
+        let identity = found.as_ref().map_or(write, |(_, counter)| &counter.counter);
+        let text = CounterKey::new(identity, value + 1, write, writer).text();
         let swap = Swap { key, expected: found.map(|(version, _)| version), text };
         match self.coordinator.swap(&[swap])? {
             Swapped::Done(_) => Ok(()),

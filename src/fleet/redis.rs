@@ -113,6 +113,13 @@ impl Coordinator for Redis {
         self.0.call(async |session| values(&items(session.ask(&request).await?)?))
     }
 
+    fn read_at_each(&mut self, key: &str) -> Vec<(String, Option<Stored>)> {
+        let (hash, field) = split(key);
+        let request = evaluation(READ, hash, &[field]);
+        let found = self.0.call_each(async |session| values(&items(session.ask(&request).await?)?));
+        found.into_iter().map(|(endpoint, values)| (endpoint, values.into_iter().next().flatten())).collect()
+    }
+
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
         let (hash, field) = split(prefix);
         let request = evaluation(LIST, hash, &[field]);

@@ -181,6 +181,12 @@ impl Coordinator for ZooKeeper {
         Ok(nodes.into_iter().map(|node| node.map(|node| node.stored)).collect())
     }
 
+    fn read_at_each(&mut self, key: &str) -> Vec<(String, Option<Stored>)> {
+        let found = self.0.call_each(async |session| read(session, &[key]).await);
+        let stored = |nodes: Vec<Option<Node>>| nodes.into_iter().next().flatten().map(|node| node.stored);
+        found.into_iter().map(|(endpoint, nodes)| (endpoint, stored(nodes))).collect()
+    }
+
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
         self.0.call(async |session| {
             let names = children(session, prefix.trim_end_matches('/')).await?;

@@ -7,7 +7,7 @@ use super::words::{STOPPING, Words};
 use super::{Ask, Conditions, Facts, FrameIds, FrameLimit, Front, Step, stranger};
 use crate::access::Session;
 use crate::config::Protocol;
-use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
+use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME, Unencodable};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
 
 /// The number of pipelined requests that an estimate of their demand reads. It is more than clients pipeline, and few enough
@@ -83,6 +83,17 @@ impl Conditions<'_> {
             }
         }
     }
+}
+
+// Not inlined: few replies are lists, and each of the others would save and restore more registers.
+#[inline(never)]
+fn encode_list(
+    out: &mut Vec<u8>,
+    tag: u16,
+    ids: &FrameIds<'_>,
+    rng: &mut fastrand::Rng,
+) -> Result<(), Unencodable> {
+    reply::encode_list_frame(out, tag, ids.ids(rng), ids.more)
 }
 
 /// Encodes the refusal of a connection, for this reason.
@@ -178,7 +189,7 @@ impl Front for Native {
     #[inline]
     fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
         let encoded = if form.explicit || ids.needs_list {
-            reply::encode_list_frame(out, form.tag, ids.ids(rng), ids.more)
+            encode_list(out, form.tag, ids, rng)
         } else {
             reply::encode_runs_frame(out, form.tag, ids.runs, ids.more)
         };

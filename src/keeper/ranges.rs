@@ -80,16 +80,6 @@ impl Ranges {
 }
 
 impl Keeper {
-    /// Returns the ticket sources whose counters the state does not know: another copy of the machine, or another daemon at
-    /// the coordinator, may hand out numbers.
-    pub fn unknown_counters(&self) -> Vec<usize> {
-        let is_unknown = |&index: &usize| {
-            let source = self.sources[index].source();
-            source.grant().is_lost() || source.is_shared_counter()
-        };
-        (0..self.running).filter(is_unknown).collect()
-    }
-
     /// Returns the ranges to ask for now, and the pause until the next look at the demand.
     pub(super) fn wanted_ranges(&mut self, now: Now) -> (Vec<WantedRange>, Duration) {
         let (mut wanted, mut pause) = (Vec::new(), PERIOD);

@@ -47,6 +47,8 @@ pub struct Lane {
     rest: Span,
     /// The position after the last block in this shard's ring.
     ring_end: Position,
+    /// True from the first use in a wake-up to the wake-up's end.
+    is_awake: bool,
     /// The window of this wake-up. Computed when first used, because most wake-ups use one source.
     window: Option<Window>,
     now: Now,
@@ -70,6 +72,7 @@ impl Lane {
             unchecked_ids: 0,
             rest: NOTHING,
             ring_end: Position(0),
+            is_awake: false,
             window: None,
             now,
             generation,
@@ -83,10 +86,16 @@ impl Lane {
         &self.source
     }
 
-    /// Starts a wake-up.
+    /// Returns true from the first use in a wake-up to the wake-up's end.
     #[inline]
+    pub(super) fn is_awake(&self) -> bool {
+        self.is_awake
+    }
+
+    /// Starts a wake-up.
     pub(super) fn wake(&mut self, now: Now) {
         self.now = now;
+        self.is_awake = true;
         self.window = None;
         if self.current.count > 0 {
             self.unchecked_ids = self.current.count;

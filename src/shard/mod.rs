@@ -88,8 +88,7 @@ impl Shard {
     #[inline]
     pub fn lane(&mut self, source: usize) -> (&mut Lane, &mut fastrand::Rng) {
         let lane = &mut self.lanes[source];
-        // A daemon has few sources, and most wake-ups use one, so a search is quicker than a flag on each lane.
-        if !self.used.contains(&source) {
+        if !lane.is_awake() {
             lane.wake(self.now);
             self.used.push(source);
         }

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::support::coordinators::Proxy;
+use crate::support::Port;
+use crate::support::coordinators::{Proxy, Redis, ZooKeeper};
 
 /// The most connections, and the most requests, in a second. A daemon looks at its keys once a second, and tries each look
 /// and each raise on the open connection and on a new one.
@@ -118,14 +119,41 @@ fn a_daemon_that_waits_for_its_coordinator_asks_it_rarely() {
     });
 }
 
+/// Starts another coordinator of the same kind.
+fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
+    match at.name() {
+        "etcd" => Box::new(Etcd::start().expect("installed")),
+        "redis" => Box::new(Redis::start().expect("installed")),
+        _ => Box::new(ZooKeeper::start().expect("installed")),
+    }
+}
+
 #[test]
 fn endpoints_of_two_clusters_are_refused_with_both_named() {
-    let (Some(one), Some(two)) = (Etcd::start(), Etcd::start()) else { return };
-    init(&toml(&one, Some(5), LONG));
-    let both = format!("{}\", \"{}", one.url(), two.url());
-    let toml = toml_at(&one, &both, Some(5), LONG);
-    let parts = [one.url(), two.url(), String::from("allowed: members of one cluster")];
-    Machine::new().setup(&toml).end().assert_refusal(&parts.each_ref().map(String::as_str));
+    each(|at| {
+        let other = another(at);
+        init(&toml(at, Some(5), LONG));
+        let both = |first: &str, second: &str| toml_at(at, &format!("{first}\", \"{second}"), Some(5), LONG);
+        let parts = [at.url(), other.url(), String::from("allowed: members of one cluster")];
+        let refused = || {
+            for toml in [both(&at.url(), &other.url()), both(&other.url(), &at.url())] {
+                Machine::new().setup(&toml).end().assert_refusal(&parts.each_ref().map(String::as_str));
+            }
+        };
+        refused();
+        init(&toml(other.as_ref(), Some(5), LONG));
+        refused();
+        // One cluster with two names, and an endpoint that is away.
+        let away = Port::take().address().to_string();
+        let [named, away] =
+            [at.url().replace("127.0.0.1", "localhost"), at.url().replace(&at.address().to_string(), &away)];
+        for second in [named, away] {
+            let machine = Machine::new();
+            let daemon = machine.start(&both(&at.url(), &second));
+            assert_eq!(worker_of(&draw(&daemon)), 5);
+            daemon.stop();
+        }
+    });
 }
 
 #[test]

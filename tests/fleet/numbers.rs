@@ -203,3 +203,25 @@ fn many_numbers_leave_no_more_records_than_ten() {
         );
     }
 }
+
+#[test]
+fn a_daemon_may_have_several_numbers_of_its_data_center() {
+    each(|at| {
+        let toml = format!("worker_ids = \"datacenter=1\"\nworker_count = 4\n{}", toml(at, None, LONG));
+        init(&toml);
+        let machines = [Machine::new(), Machine::new()];
+        let daemons = machines.each_ref().map(|machine| machine.start(&toml));
+        let (_, text) = super::fleet(&toml, &["list"]);
+        let held: Vec<&str> =
+            text.lines().filter_map(|line| line.split_once(": held by ")).map(|it| it.0).collect();
+        assert_eq!(held, ["32", "33", "34", "35", "36", "37", "38", "39"], "{text}");
+        let mut runs: Vec<Run> = Vec::new();
+        for daemon in &daemons {
+            (0..50).for_each(|_| runs.extend(draw(daemon)));
+        }
+        let numbers: std::collections::BTreeSet<u64> =
+            runs.iter().map(|run| super::twitter_worker(run.first)).collect();
+        assert!(numbers.len() > 2 && numbers.iter().all(|number| (32..40).contains(number)), "{numbers:?}");
+        assert_distinct(runs);
+    });
+}

@@ -195,3 +195,28 @@ fn a_fleet_without_a_free_number_names_the_holders() {
         Machine::new().setup(&toml).end().assert_refusal_for_now(&parts);
     });
 }
+
+/// The machine may have been restored from a snapshot, and another copy may have written meanwhile. The ceiling at the
+/// coordinator is minutes ahead.
+#[test]
+fn a_clock_step_in_an_outage_stops_the_ids_until_the_coordinator_answers() {
+    let Some(machine) = Machine::with_clock() else { return };
+    each(|at| {
+        machine.clock().set(0);
+        let proxy = at.proxy();
+        let toml = toml_at(at, &proxy.url(), Some(5), LONG);
+        init(&toml);
+        let at_own = |name: &str| machine.path(&format!("{name}-{}", at.name()));
+        let setup = machine.setup(&toml).env("SNOWBANK_STATE_DIR", at_own("state"));
+        let daemon = setup.env("SNOWBANK_LOCK_DIR", at_own("locks")).start();
+        let mut runs = draw(&daemon);
+        proxy.cut();
+        runs.extend(draw(&daemon));
+        machine.clock().step(3_000);
+        runs.extend(draw_until(&daemon, NO_CEILING));
+        proxy.pass();
+        runs.extend(draw(&daemon));
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}

@@ -74,7 +74,7 @@ impl World {
 
     pub(crate) fn prepare(&mut self) {
         let space = layout().space().to_string();
-        let text = Marker::new(vec![space]).text();
+        let text = Marker::new("1f", vec![space]).text();
         let mut server = self.link.server();
         server.apply(&[Swap { key: Paths::of(FLEET).marker(), expected: None, text }]);
         server.older = server.keys.clone();

@@ -10,11 +10,14 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::support::failing_disk::FailingDisk;
+use crate::support::http::{sample, scrape};
 use crate::support::wire::EXPLICIT;
-use crate::support::{Ask, DEADLINE, Daemon, Setup};
+use crate::support::{Ask, DEADLINE, Daemon, Setup, poll};
 
 const PEERS: usize = 200;
 const ROUNDS: usize = 5;
@@ -114,13 +117,18 @@ impl Peer {
         Ok(answers)
     }
 
-    /// Waits for the answer to one request.
-    fn answer(&mut self) -> u64 {
-        loop {
-            if let [id] = self.read().expect("an answer")[..] {
-                return id;
-            }
+    /// Waits for all answers. Returns the last one's ID.
+    fn last_answer(&mut self) -> u64 {
+        let mut last = 0;
+        while let Some(answers) = self.next_answers() {
+            last = answers.last().copied().unwrap_or(last);
         }
+        last
+    }
+
+    /// Waits for answers while there are requests without one.
+    fn next_answers(&mut self) -> Option<Vec<u64>> {
+        (self.unanswered > 0).then(|| self.read().expect("answers"))
     }
 
     /// Reads the answers that have arrived.
@@ -151,10 +159,10 @@ fn most_served_before(flood: Door, (count, unanswered): (u32, usize), modest: Do
     // All are open before the flood begins.
     for peer in peers.iter_mut().chain([&mut modest]) {
         peer.ask(1, 1);
-        peer.answer();
+        peer.last_answer();
     }
     let mut served: Vec<u64> = Vec::new();
-    let mut stops: Vec<(u64, u64)> = Vec::new();
+    let mut around: Vec<(u64, u64)> = Vec::new();
     for _ in 0..ROUNDS {
         daemon.stand_still();
         served.extend(peers.iter_mut().flat_map(Peer::arrived));
@@ -162,13 +170,14 @@ fn most_served_before(flood: Door, (count, unanswered): (u32, usize), modest: Do
         peers.iter_mut().for_each(|peer| peer.ask(count, unanswered));
         modest.ask(1, 1);
         daemon.signal(Signal::CONT);
-        stops.push((last_before, modest.answer()));
+        around.push((last_before, modest.last_answer()));
     }
     daemon.stand_still();
     served.extend(peers.iter_mut().flat_map(Peer::arrived));
     daemon.signal(Signal::CONT);
-    let between =
-        stops.iter().map(|&(before, modest)| served.iter().filter(|&&id| before < id && id < modest).count());
+    let between = around
+        .iter()
+        .map(|&(before, modest)| served.iter().filter(|&&id| before < id && id < modest).count());
     let between: Vec<usize> = between.collect();
     println!("{flood:?} flood of {count} IDs each, {:?} beside it: {between:?}", modest.door);
     between.into_iter().max().unwrap_or(0)
@@ -186,6 +195,60 @@ fn a_flood_over_http_delays_no_other_client_by_a_turn_of_each_connection() {
 fn a_native_flood_delays_no_client_over_http_by_a_turn_of_each_connection() {
     let served = most_served_before(Door::Native, (1, 1_024), Door::Http);
     assert!(served < 200 * PEERS, "{served} requests were served before");
+}
+
+/// Returns how many requests behind those that waited were served before the one of another client behind its own that waited.
+/// `None` if the requests did not all wait: the machine was too busy.
+///
+/// The ceiling is not raised for six seconds. When it is, all get their IDs at the same time, the other client as the last.
+fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<usize> {
+    const FLOOD: usize = 1_024;
+    let waiting = || sample(&scrape(daemon), "snowbank_waiting_requests{source=\"default\"}");
+    let [mut probe, mut modest] = [(); 2].map(|()| Peer::connect(Door::Native, daemon));
+    let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(Door::Native, daemon)).collect();
+    // So that they are busy, and need a pass for long turns.
+    for _ in 0..2 {
+        peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
+        peers.iter_mut().for_each(|peer| _ = peer.last_answer());
+    }
+    disk.order("sync stall 6000");
+    let mut last_before = 0;
+    poll("the ceiling", || {
+        probe.ask(1, 1);
+        let is_reached = waiting() > 0.0;
+        last_before = if is_reached { last_before } else { probe.last_answer() };
+        is_reached.then_some(())
+    });
+    // From its second copy on it is fast again.
+    disk.works();
+    peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
+    let begun = Instant::now();
+    while waiting() < (1 + PEERS) as f64 {
+        if begun.elapsed() > DEADLINE {
+            return None;
+        }
+    }
+    modest.ask(1, 2);
+    let asked = Instant::now();
+    let all_wait = std::iter::repeat_with(waiting)
+        .take_while(|_| asked.elapsed() < Duration::from_secs(1))
+        .any(|waiting| waiting == (2 + PEERS) as f64);
+    let last = modest.last_answer();
+    let served = peers.iter_mut().flat_map(|peer| std::iter::from_fn(|| peer.next_answers()).flatten());
+    let served = served.filter(|&id| last_before < id && id < last).count();
+    println!("behind a wait: {served}, all of them waited: {all_wait}");
+    all_wait.then_some(served)
+}
+
+#[test]
+fn requests_behind_one_that_waited_delay_no_other_client_by_a_turn_of_each_connection() {
+    let setup = Setup::bare()
+        .config("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\nlimits.stall_timeout = \"1h\"\n");
+    let native = format!("unix:{}", setup.path("native").display());
+    let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
+    let daemon = disk.under(setup.option("--listen", native).listeners(1).admin()).start();
+    let served = (0..5).find_map(|_| served_before_behind_a_wait(&daemon, &disk)).expect("all wait");
+    assert!(served < 100 * PEERS, "{served} requests were served before");
 }
 
 #[test]

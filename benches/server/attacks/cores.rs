@@ -3,60 +3,22 @@
 
 use std::io;
 
-use libc::{CPU_ISSET, CPU_SET, CPU_SETSIZE, cpu_set_t};
-
-/// Cores of this machine.
-type Cores = Vec<usize>;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Returns the core of the server, and those of its peers and clients. `None` if there is only one.
-pub(super) fn of_machine() -> io::Result<Option<(Cores, Cores)>> {
-    let all = allowed()?;
-    let (server, others) = all.split_at(1.min(all.len()));
-    Ok((!others.is_empty()).then(|| (server.to_vec(), others.to_vec())))
+pub(super) fn of_machine() -> io::Result<Option<(CpuSet, CpuSet)>> {
+    let (mut server, mut others) = (CpuSet::new(), sched_getaffinity(None)?);
+    let Some(first) = (0..CpuSet::MAX_CPU).find(|&core| others.is_set(core)) else { return Ok(None) };
+    server.set(first);
+    others.unset(first);
+    Ok((others.count() > 0).then_some((server, others)))
 }
 
 /// Runs `work` on these cores. Processes and threads that it starts stay there.
-pub(super) fn on<T>(cores: &[usize], work: impl FnOnce() -> T) -> io::Result<T> {
-    let before = allowed()?;
-    allow(cores)?;
+pub(super) fn on<T>(cores: &CpuSet, work: impl FnOnce() -> T) -> io::Result<T> {
+    let before = sched_getaffinity(None)?;
+    sched_setaffinity(None, cores)?;
     let done = work();
-    allow(&before)?;
+    sched_setaffinity(None, &before)?;
     Ok(done)
-}
-
-fn none() -> cpu_set_t {
-    // SAFETY: a set of bits, all of which may be 0.
-    #[allow(unsafe_code)]
-    unsafe {
-        std::mem::zeroed()
-    }
-}
-
-fn allowed() -> io::Result<Cores> {
-    let mut set = none();
-    // SAFETY: `set` lives until the call returns, and has the size that is passed.
-    #[allow(unsafe_code)]
-    let failed = unsafe { libc::sched_getaffinity(0, size_of::<cpu_set_t>(), &raw mut set) } != 0;
-    if failed {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: below the size of a set.
-    #[allow(unsafe_code)]
-    let is_in = |core: &usize| unsafe { CPU_ISSET(*core, &set) };
-    Ok((0..CPU_SETSIZE as usize).filter(is_in).collect())
-}
-
-fn allow(cores: &[usize]) -> io::Result<()> {
-    let mut set = none();
-    for core in cores {
-        // SAFETY: they come from `allowed`, so they are below the size of a set.
-        #[allow(unsafe_code)]
-        unsafe {
-            CPU_SET(*core, &mut set);
-        }
-    }
-    // SAFETY: `set` lives until the call returns, and has the size that is passed.
-    #[allow(unsafe_code)]
-    let failed = unsafe { libc::sched_setaffinity(0, size_of::<cpu_set_t>(), &raw const set) } != 0;
-    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -43,6 +43,19 @@ pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     ran
 }
 
+/// Loads until the figures are as they should be: a machine that stands still at a look leaves a second out, or gives it
+/// the next one's.
+pub(crate) fn until_seen(run: impl Fn() -> Ran, is_seen: impl Fn(&serde_json::Value) -> bool) -> Ran {
+    let mut ran = until_judged(&run);
+    for _ in 0..9 {
+        if is_seen(&ran.json()) {
+            break;
+        }
+        ran = until_judged(&run);
+    }
+    ran
+}
+
 /// Runs the load test until the machine neither keeps it from a verdict nor excuses a target that was late, by the response
 /// time in milliseconds that the objective allows for p99.9. `None` where the machine is never so quiet: a test must not
 /// depend on that.

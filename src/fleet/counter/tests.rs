@@ -6,7 +6,7 @@ fn counter(floor: u64) -> Counter {
 }
 
 fn stored(version: u64, next: u64, write: &str) -> Stored {
-    Stored { version: Version(version), text: CounterKey::new(next, write, "host-a (process 7)").text() }
+    Stored { version: Version(version), text: CounterKey::new("c", next, write, "host-a (process 7)").text() }
 }
 
 fn step(
@@ -64,6 +64,9 @@ fn a_key_that_is_gone_or_went_back_is_never_begun_again() {
         Err(CounterLoss::WentBack(110, 111)),
         "below its last range"
     );
+    let again = CounterKey::new("d", 500, "w9", "nobody").text();
+    let again = running.check((Some(&Stored { version: Version(6), text: again }), true));
+    assert_eq!(again, Err(CounterLoss::Replaced), "whatever its next number is");
     let garbage = Stored { version: Version(1), text: String::from("{}") };
     assert!(matches!(running.check((Some(&garbage), true)), Err(CounterLoss::Unreadable(_))));
 }

@@ -16,6 +16,8 @@ pub(super) struct HeldCounter {
     source: String,
     key: String,
     counter: Counter,
+    /// True once the endpoints have been compared.
+    are_compared: bool,
 }
 
 /// The end of a request for a range.
@@ -33,7 +35,13 @@ impl<C: Coordinator> Member<C> {
     /// Adds the shared counter of the source of this index and name. All numbers below `floor` may have been handed out.
     pub fn add_counter(&mut self, (index, source): (usize, &str), numbering: &Numbering, floor: u64) {
         let (key, counter) = (self.paths.counter(source), Counter::new(numbering.clone(), floor));
-        self.counters.push(HeldCounter { index, source: source.to_owned(), key, counter });
+        self.counters.push(HeldCounter {
+            index,
+            source: source.to_owned(),
+            key,
+            counter,
+            are_compared: false,
+        });
     }
 
     /// Takes a range of `count` numbers for the source of this index. `generation` changes when its grant is lost.
@@ -53,6 +61,11 @@ impl<C: Coordinator> Member<C> {
             return Err(Stop::NoAnswer(NoAnswer::passing("the source has no counter in the fleet")));
         };
         let key = self.counters[at].key.clone();
+        if !self.counters[at].are_compared {
+            let compared = self.compare_at(&key, |text| CounterKey::parse(text).map(|found| found.counter));
+            compared.map_err(|reason| self.counters[at].lost(&reason))?;
+            self.counters[at].are_compared = true;
+        }
         let mut found = self.read_key(&key)?;
         let mut is_current = self.coordinator.reads_are_current();
         for _ in 0..TRIES_MAX {
@@ -62,10 +75,7 @@ impl<C: Coordinator> Member<C> {
                 Step::Write(claim) => Some(claim),
             };
             let (expected, text) = match (&claim, &found) {
-                (Some(claim), _) => {
-                    let text = CounterKey::new(claim.range.to, &claim.write, &self.holder).text();
-                    (claim.expected, text)
-                }
+                (Some(claim), _) => (claim.expected, self.counters[at].counter.text(claim, &self.holder)),
                 (None, Some(stored)) => (stored.version, stored.text.clone()),
                 (None, None) => return Err(self.counters[at].lost(&"its counter is gone")),
             };
@@ -99,7 +109,7 @@ impl<C: Coordinator> Member<C> {
         }
         let keys: Vec<String> = self.counters.iter().map(|held| held.key.clone()).collect();
         let (found, is_current) = (self.coordinator.read(&keys)?, self.coordinator.reads_are_current());
-        self.counters.iter().zip(&found).try_for_each(|(held, stored)| {
+        self.counters.iter_mut().zip(&found).try_for_each(|(held, stored)| {
             held.counter.check((stored.as_ref(), is_current)).map(drop).map_err(|loss| held.lost(&loss))
         })
     }

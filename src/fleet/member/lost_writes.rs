@@ -26,7 +26,7 @@ struct Forgetful(Arc<Mutex<Server>>);
 impl Forgetful {
     fn prepared() -> Forgetful {
         let mut server = Forgetful::default();
-        let text = Marker::new(vec![layout().space().to_string()]).text();
+        let text = Marker::new("1f", vec![layout().space().to_string()]).text();
         assert!(server.swap(&[Swap { key: Paths::of("f").marker(), expected: None, text }]).is_ok());
         server
     }

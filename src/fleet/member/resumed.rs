@@ -113,7 +113,7 @@ fn a_start_after_a_loss_asks() {
     let lose: [fn(&Store); 3] = [
         |store| store.remove(&Paths::of("f").number(0, 5)),
         |store| store.remove(&Paths::of("f").marker()),
-        |store| store.put(&Paths::of("f").marker(), &Marker::new(vec![String::from("other")]).text()),
+        |store| store.put(&Paths::of("f").marker(), &Marker::new("1f", vec![String::from("other")]).text()),
     ];
     for lose in lose {
         let store = store(&layout);

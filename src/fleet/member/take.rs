@@ -17,10 +17,11 @@ impl<C: Coordinator> Member<C> {
     /// Checks that the fleet's marker has an ID space, and returns the space's place in it.
     ///
     /// # Errors
-    /// There is no marker, or it has other spaces.
+    /// There is no marker, it has other spaces, or the endpoints are of two clusters.
     pub(super) fn place_of(&mut self, space: &str) -> Result<usize, JoinError> {
         let key = self.paths.marker();
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        self.compare_endpoints()?;
         let Some(stored) = found else {
             return Err(JoinError::Refused(format!(
                 "the coordinator has no fleet of this name (key {key}): if it is new, run `snowbank fleet init`; if it \

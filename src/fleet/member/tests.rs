@@ -78,7 +78,7 @@ impl Coordinator for Store {
 
 pub(super) fn store(layout: &Layout) -> Store {
     let mut store = Store::default();
-    let text = Marker::new(vec![layout.space().to_string()]).text();
+    let text = Marker::new("1f", vec![layout.space().to_string()]).text();
     store.swap(&[Swap { key: Paths::of("f").marker(), expected: None, text }]).unwrap();
     store
 }

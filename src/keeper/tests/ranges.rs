@@ -61,7 +61,7 @@ struct Store(Arc<Mutex<Keys>>);
 impl Store {
     fn at(next: u64) -> Store {
         let store = Store::default();
-        let text = CounterKey::new(next, "first", "nobody").text();
+        let text = CounterKey::new("counter", next, "first", "nobody").text();
         store.0.lock().unwrap().values.push(Stored { version: Version(1), text });
         store
     }
@@ -138,7 +138,8 @@ impl Daemon {
     fn of(member: Member<Store>, source: Source) -> Daemon {
         let (wall, source) = (wall(), Arc::new(source));
         let rule = CeilingRule { horizon: HORIZON, max_ahead: Duration::from_secs(10), tick: Duration::ZERO };
-        let start = source.cursor().unwrap();
+        // A copy has the same durable ceiling.
+        let start = source.cursor().unwrap().max(source.grant().ceiling());
         let managed = ManagedSource::new(Arc::clone(&source), rule, start, wall.believe(START));
         let keeper =
             Keeper::new(vec![managed], &[Reach::Local, Reach::Fleet(HORIZON)], Arc::clone(&wall), START);

@@ -296,8 +296,7 @@ impl Ceilings {
             .try_for_each(|left| self.worker_ids.mark(left.source, left.id_bound));
         let bounds =
             sources.iter().map(|left| Bound { source: left.source, id_bound: left.id_bound }).collect();
-        let (wall_minus_boot_us, restored) =
-            (self.keeper.wall_minus_boot_us(), self.keeper.unknown_counters());
+        let (wall_minus_boot_us, restored) = (self.keeper.wall_minus_boot_us(), self.keeper.restored());
         let trim = Trim { sources, wall_minus_boot_us, restored };
         let trim = Some(trim).filter(|_| !is_lost && marked.is_ok());
         let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trim));

@@ -131,7 +131,7 @@ impl Ceilings {
             self.locks[left.source].mark_granted(left.id_bound).expect("the lock is ours");
         }
         let wall_minus_boot_us = self.keeper.wall_minus_boot_us();
-        let unknown = self.keeper.unknown_counters();
+        let unknown = self.keeper.restored();
         self.store.map_or(Ok(()), |mut store| {
             store.note_unknown(&unknown);
             store.trim(&trims, wall_minus_boot_us)

@@ -10,7 +10,7 @@ use socket2::{Domain, SockRef, Socket};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::yield_now;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::tls_stream::TlsStream;
 use crate::access::Shown;
@@ -18,6 +18,13 @@ use crate::access::Shown;
 /// The time for which a connection that is being closed is still read. Unread bytes would cause a reset, which could overtake
 /// the last reply or the TLS alert.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// The bytes that a peer may have sent before it reads the last reply: a message. Further ones are read slowly, because a flood
+/// must not be cheaper for the peer after its connection is closed.
+const LINGER_BYTES: usize = 64 * 1024;
+
+/// The pause between two reads of further bytes.
+const LINGER_PAUSE: Duration = Duration::from_millis(10);
 
 /// An accepted connection on its shard's reactor.
 #[derive(Debug)]
@@ -136,11 +143,12 @@ impl SocketStream {
             return;
         }
         half_closed();
-        let mut discarded = [0; 1_024];
+        let (mut discarded, mut bytes) = ([0; 1_024], 0);
         let discard = async {
-            while self.read(&mut discarded).await.is_ok_and(|size| size > 0) {
+            while let Ok(size @ 1..) = self.read(&mut discarded).await {
+                bytes += size;
                 // A peer that sends on keeps no other connection waiting.
-                yield_now().await;
+                if bytes < LINGER_BYTES { yield_now().await } else { sleep(LINGER_PAUSE).await }
             }
         };
         // The connection is over, whatever the result.

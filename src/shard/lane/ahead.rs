@@ -26,6 +26,7 @@ impl Lane {
     /// It claims nothing for a lone request, at most this shard's share of a fraction of the burst window, and nothing while
     /// requests wait or the limit is near.
     pub(in crate::shard) fn top_up(&mut self, rng: &mut fastrand::Rng) {
+        self.is_awake = false;
         let Some(window) = self.window else {
             return;
         };

@@ -202,6 +202,18 @@ pub enum Unencodable {
 /// Returns [`Unencodable`] if there are no or too many runs, one of them is empty, or a stride exceeds `u32`.
 #[inline]
 pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
+    let [run] = runs else {
+        return encode_many_runs(out, tag, runs, more);
+    };
+    let mut bytes = [0; super::HEADER_SIZE + RUN_SIZE];
+    bytes[..super::HEADER_SIZE].copy_from_slice(&frame::header(RUNS, flags(more), tag, RUN_SIZE));
+    bytes[super::HEADER_SIZE..].copy_from_slice(&encode_run(run)?);
+    out.extend_from_slice(&bytes);
+    Ok(())
+}
+
+/// Appends a RUNS frame, or nothing if it fails. Most frames have one run, and need not be looked through.
+fn encode_many_runs(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
     if runs.is_empty() {
         return Err(Unencodable::Empty);
     }

@@ -176,6 +176,7 @@ impl<'a> Form<'a> {
             waiting,
             late_starts,
             counters,
+            are_compared: _,
             coordinator: _,
             paths: _,
             state: _,

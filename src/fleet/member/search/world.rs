@@ -64,7 +64,7 @@ impl World {
         let keys = Arc::new(Keys::new());
         let (before, late) = (Vec::new(), Vec::new());
         let mut server = Server { kind, keys, before, late, revision: 0, drawn: 0, left };
-        let text = Marker::new(vec![SPACE.clone()]).text();
+        let text = Marker::new("1f", vec![SPACE.clone()]).text();
         server.apply(&[Swap { key: Paths::of(FLEET).marker(), expected: None, text }]);
         server.before.clear();
         let machine = |index: usize| Machine {

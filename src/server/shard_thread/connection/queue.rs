@@ -66,10 +66,11 @@ impl<F: Front> Connection<F> {
         };
     }
 
-    /// Returns true if one more frame could exceed the bytes that may be queued for the client, or those of a short turn.
-    pub(super) fn is_queue_full(&self, output: &[u8]) -> bool {
-        let is_long = output.len() > SHORT_REPLY_BYTES_MAX && !self.place.has_pass();
-        is_long || output.len() + self.unwritten.len() > self.share.replies_max
+    /// Returns the number of bytes of replies from which on the turn encodes no further frame: one more could exceed the bytes
+    /// that may be queued for the client, or those of a short turn.
+    pub(super) fn full_at(&self) -> usize {
+        let full_at = (self.share.replies_max + 1).saturating_sub(self.unwritten.len());
+        if self.place.has_pass() { full_at } else { full_at.min(SHORT_REPLY_BYTES_MAX + 1) }
     }
 
     /// Counts the bytes that the connection keeps.

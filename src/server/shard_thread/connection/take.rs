@@ -11,6 +11,7 @@ use super::super::turnstile::turn_cost;
 use super::{Connection, Turn};
 use crate::config::Protocol;
 use crate::front::{Ask, Conditions, FrameIds, Front, Reason, Step};
+use crate::numbering::Numbering;
 use crate::server::net::rejections;
 use crate::server::shared::live_config::LiveConfig;
 use snowbank_client::layout::UnixMicros;
@@ -33,12 +34,12 @@ impl<F: Front> Connection<F> {
         // Requests that arrived before the stop are answered. Those read after it was noticed are refused.
         let draining = thread.refuses_all.is_set() || thread.draining.get() && !self.member.is_undrained();
         let (facts, counts) = (&live_config.facts, || thread.common.metrics.counts_of(F::PROTOCOL));
-        let mut at = 0;
+        let (mut at, full_at) = (0, self.full_at());
         let turn = loop {
             if self.backlog.is_some() && !self.encode_backlog(live_config, state) {
                 break Turn::Again;
             }
-            if (at < bytes.len() || self.front.has_kept_requests()) && self.is_queue_full(&state.output) {
+            if state.output.len() >= full_at && (at < bytes.len() || self.front.has_kept_requests()) {
                 break Turn::Again;
             }
             let session = &mut self.session;
@@ -136,6 +137,7 @@ impl<F: Front> Connection<F> {
     }
 
     /// Encodes the IDs of a request or its refusal, or returns the turn in which it waits.
+    #[cold]
     fn end_draw(
         &mut self,
         live_config: &LiveConfig,
@@ -182,15 +184,25 @@ impl<F: Front> Connection<F> {
         form: F::Form,
     ) {
         let numbering = live_config.source(source).numbering();
-        let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
-        if self.share.of_frame(self.front.frame_limit(form, needs_list)).fits(&state.runs) {
-            let frame_ids =
-                FrameIds { runs: &state.runs, random, needs_list, of_reply: Some(count), more: false };
-            self.front.encode_ids(&mut state.output, form, &frame_ids, &mut state.rng);
-        } else {
-            self.backlog = Some(Box::new(Backlog::new(source, form, numbering, &state.runs)));
-            state.shrink();
+        let needs_list = numbering.needs_list();
+        if !self.share.of_frame(self.front.frame_limit(form, needs_list)).fits(&state.runs) {
+            return self.start_backlog(state, (source, numbering), form);
         }
+        let (runs, random) = (&state.runs, numbering.random_parts());
+        let frame_ids = FrameIds { runs, random, needs_list, of_reply: Some(count), more: false };
+        self.front.encode_ids(&mut state.output, form, &frame_ids, &mut state.rng);
+    }
+
+    /// Makes the IDs in `state.runs` the backlog.
+    #[cold]
+    fn start_backlog(
+        &mut self,
+        state: &mut TurnState,
+        (source, numbering): (usize, &Numbering),
+        form: F::Form,
+    ) {
+        self.backlog = Some(Box::new(Backlog::new(source, form, numbering, &state.runs)));
+        state.shrink();
     }
 
     /// Encodes a refusal of the source.
@@ -256,6 +268,7 @@ impl<F: Front> Connection<F> {
     }
 
     /// Encodes more of the backlog while the queue has room. Returns true when nothing of it is left.
+    #[cold]
     fn encode_backlog(&mut self, live_config: &LiveConfig, state: &mut TurnState) -> bool {
         let Some(mut backlog) = self.backlog.take() else {
             return true;
@@ -263,8 +276,9 @@ impl<F: Front> Connection<F> {
         let form = backlog.form;
         let numbering = live_config.source(backlog.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
-        let limit = self.share.of_frame(self.front.frame_limit(form, needs_list));
-        while !self.is_queue_full(&state.output) {
+        let (limit, full_at) =
+            (self.share.of_frame(self.front.frame_limit(form, needs_list)), self.full_at());
+        while state.output.len() < full_at {
             let of_reply = backlog.of_reply();
             let more = backlog.next_frame(numbering, limit, &mut state.runs);
             let frame_ids = FrameIds { runs: &state.runs, random, needs_list, of_reply, more };

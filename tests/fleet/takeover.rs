@@ -1,0 +1,87 @@
+//! Numbers that change hands: idle daemons, copied states, and a service manager that starts a daemon again.
+
+use std::net::TcpListener;
+use std::path::Path;
+
+use super::*;
+use crate::support::{Setup, Wire};
+
+#[test]
+fn a_daemon_without_requests_keeps_its_number() {
+    each(|at| {
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let machine = Machine::new();
+        let daemon = machine.start(&toml);
+        for _ in 0..3 {
+            let before = at.get(KEY);
+            poll("a raise without a request", || (at.get(KEY) != before).then_some(()));
+        }
+        Machine::new().setup(&toml).end().assert_refusal_for_now(&["holds worker number 5"]);
+        drop(daemon);
+    });
+}
+
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("--archive").args([from, to]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "{from:?} is copied");
+}
+
+/// The copy has all that the state directory has, and none of the machine's locks and marks.
+#[test]
+fn a_copy_of_a_state_on_another_machine_does_not_go_on_with_its_number() {
+    each(|at| {
+        let (given, lent) = (toml(at, Some(5), LONG), toml(at, None, LONG));
+        init(&given);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&given);
+        let mut runs = draw(&daemon);
+        daemon.kill();
+        let other = Machine::new();
+        copy(&machine.path("state"), &other.path("state"));
+        let part = "this state or a copy of it holds worker number 5";
+        other.setup(&given).end().assert_refusal_for_now(&[part, "free from"]);
+        runs.extend(draw(&machine.start(&given)));
+
+        let (machine, other) = (Machine::new(), Machine::new());
+        let daemon = machine.start(&lent);
+        runs.extend(draw(&daemon));
+        copy(&machine.path("state"), &other.path("state"));
+        let copied = other.start(&lent);
+        let drawn = draw(&copied);
+        assert_eq!(worker_of(&drawn), 1, "the original has 0");
+        runs.extend(drawn);
+        runs.extend(draw(&daemon));
+        assert_distinct(runs);
+    });
+}
+
+/// A service manager keeps the socket, and starts the daemon again after its end.
+#[test]
+fn clients_at_a_kept_socket_are_refused_nothing_while_a_number_is_replaced() {
+    each(|at| {
+        let toml = toml(at, None, LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let start = || {
+            let setup = Setup::bare()
+                .config(&toml)
+                .env("SNOWBANK_STATE_DIR", machine.path("state"))
+                .env("SNOWBANK_LOCK_DIR", machine.path("locks"));
+            setup.inheriting(socket.try_clone().expect("a copy"), "native").start()
+        };
+        let mut daemon = start();
+        let mut runs = draw(&daemon);
+        let (code, text) = fleet(&toml, &["release", "0", "--force"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+        let mut waits = Wire::connect(&daemon.addresses[0]);
+        waits.send(&Ask::of(100).wait_ms(9_000).bytes());
+        let daemon = start();
+        let drawn = waits.reply().runs();
+        assert_eq!(worker_of(&drawn), 1, "{}", daemon.log());
+        runs.extend(drawn);
+        assert_distinct(runs);
+    });
+}
