@@ -18,7 +18,7 @@ pub(super) fn check_fleet(fleet: &FleetStatus) -> Check {
         None if fleet.left_s <= 0.0 => fail(
             "the ceiling at the coordinator is reached, and being raised; refuses with no_ceiling until then",
         ),
-        None => ok(format!("worker numbers and counters last for another {left} without the coordinator")),
+        None => ok(format!("worker numbers held for {left} ahead")),
     };
     about_daemon("fleet", result)
 }
