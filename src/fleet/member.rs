@@ -42,6 +42,8 @@ pub struct Member<C> {
     waiting: Vec<Waiting>,
     /// The starts of those that have them now.
     late_starts: Vec<Bound>,
+    /// The writes by which this process tried to take numbers.
+    first_writes: Vec<String>,
     /// The shared counters.
     counters: Vec<HeldCounter>,
     /// True once the endpoints have been compared.
@@ -113,6 +115,7 @@ impl<C: Coordinator> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
+        let (sources, waiting, late_starts, first_writes, counters, are_compared) = Default::default();
         Member {
             coordinator,
             paths,
@@ -120,11 +123,12 @@ impl<C: Coordinator> Member<C> {
             holder,
             notes,
             draw,
-            sources: Vec::new(),
-            waiting: Vec::new(),
-            late_starts: Vec::new(),
-            counters: Vec::new(),
-            are_compared: false,
+            sources,
+            waiting,
+            late_starts,
+            first_writes,
+            counters,
+            are_compared,
         }
     }
 

@@ -77,10 +77,12 @@ impl Operator<'_> {
         let known = known.map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
         let mut all = known.as_ref().map(|marker| marker.spaces.clone()).unwrap_or_default();
         let new: Vec<String> = spaces.iter().filter(|space| !all.contains(space)).cloned().collect();
-        if new.is_empty() {
+        let is_new = !new.is_empty();
+        // An earlier write may have failed because no replica had it. It is confirmed by the same write.
+        if !is_new && !self.coordinator.may_lose_writes() {
             return Ok(false);
         }
-        if known.is_some() && !is_growing {
+        if is_new && known.is_some() && !is_growing {
             return Err(OperatorError::Refused(format!(
                 "the fleet {:?} has other ID spaces: found {}, this configuration has {} besides; choose another \
                  fleet.name, or add them with --add",
@@ -94,7 +96,7 @@ impl Operator<'_> {
         let expected = found.map(|stored| stored.version);
         let swap = Swap { key, expected, text: Marker::new(&identity, all).text() };
         match self.coordinator.swap(&[swap])? {
-            Swapped::Done(_) => Ok(true),
+            Swapped::Done(_) => Ok(is_new),
             Swapped::Refused(_) => Err(OperatorError::Refused(String::from(
                 "another command changed the fleet at the same time; try again",
             ))),

@@ -179,11 +179,15 @@ impl Joined {
         } else {
             self.member.take(want, &given.set).map_err(StartError::from)
         };
-        match (asked, own) {
-            (Err(StartError::CoordinatorSilent(reason)), Some(own)) => {
-                self.start_unseen((want, source.is_lent()), &own, here, reason)
+        let Err(StartError::CoordinatorSilent(reason)) = asked else { return asked };
+        // It may have tried to take others: a write without an answer may be done.
+        let tried = self.member.own(want).filter(fits);
+        let is_newest = is_newest && tried == own;
+        match tried.or(own) {
+            Some(own) => {
+                self.start_unseen((Want { is_newest, ..want }, source.is_lent()), &own, here, reason)
             }
-            (asked, _) => asked,
+            None => Err(StartError::CoordinatorSilent(reason)),
         }
     }
 

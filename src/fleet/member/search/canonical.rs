@@ -176,6 +176,7 @@ impl<'a> Form<'a> {
             waiting,
             late_starts,
             counters,
+            first_writes: _,
             are_compared: _,
             coordinator: _,
             paths: _,
