@@ -245,6 +245,27 @@ fn a_start_lists_the_keys_only_if_its_own_numbers_are_not_free() {
     assert_eq!((one.as_str(), listed), ("0", 1));
 }
 
+/// The clock is past all bounds.
+#[test]
+fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_first() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let store = store(&layout);
+    let at = |seconds: i64| UnixMicros(WALL.0 + seconds * 1_000_000);
+    for (number, seconds) in [(3, 20), (1, 10), (2, 30)] {
+        let mut other = member(&store, Notes::default());
+        other.take(want(&layout, at(seconds), false), &WorkerSet::single(number)).unwrap();
+    }
+    let pick = |count| {
+        let mut member = member(&store, Notes::default());
+        let all = |_: &Numbering| Ok::<bool, JoinError>(true);
+        let allowed = |id| (1..4).contains(&id);
+        member.pick(want(&layout, at(1_000), false), count, allowed, all).unwrap().worker_ids.to_string()
+    };
+    assert_eq!(pick(1), "1");
+    assert_eq!(pick(1), "3", "1 has a new bound");
+    assert_eq!(pick(1), "2");
+}
+
 #[test]
 fn daemons_that_start_together_soon_have_different_numbers() {
     let layout = Layout::resolve("twitter").unwrap();
