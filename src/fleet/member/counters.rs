@@ -1,7 +1,7 @@
 //! The shared counters of a daemon at its coordinator: takes ranges of numbers, and checks the keys.
 
 use super::{Member, Stop};
-use crate::fleet::counter::{Counter, CounterKey, NumberRange, Step};
+use crate::fleet::counter::{Claim, Counter, CounterKey, NumberRange, Step};
 use crate::fleet::{Coordinator, NoAnswer, Stored, Swap, Swapped};
 use crate::numbering::Numbering;
 
@@ -61,11 +61,7 @@ impl<C: Coordinator> Member<C> {
             return Err(Stop::NoAnswer(NoAnswer::passing("the source has no counter in the fleet")));
         };
         let key = self.counters[at].key.clone();
-        if !self.counters[at].are_compared {
-            let compared = self.compare_at(&key, |text| CounterKey::parse(text).map(|found| found.counter));
-            compared.map_err(|reason| self.counters[at].lost(&reason))?;
-            self.counters[at].are_compared = true;
-        }
+        self.compare_counters(at)?;
         let mut found = self.read_key(&key)?;
         let mut is_current = self.coordinator.reads_are_current();
         for _ in 0..TRIES_MAX {
@@ -74,12 +70,7 @@ impl<C: Coordinator> Member<C> {
                 Step::Verify => None,
                 Step::Write(claim) => Some(claim),
             };
-            let (expected, text) = match (&claim, &found) {
-                (Some(claim), _) => (claim.expected, self.counters[at].counter.text(claim, &self.holder)),
-                (None, Some(stored)) => (stored.version, stored.text.clone()),
-                (None, None) => return Err(self.counters[at].lost(&"its counter is gone")),
-            };
-            let swap = Swap { key: key.clone(), expected: Some(expected), text };
+            let swap = self.swap_of(at, claim.as_ref(), found.as_ref())?;
             match self.coordinator.swap(std::slice::from_ref(&swap))? {
                 Swapped::Done(_) if claim.is_none() => {
                     let held = &self.counters[at];
@@ -95,6 +86,28 @@ impl<C: Coordinator> Member<C> {
             }
         }
         Err(Stop::NoAnswer(NoAnswer::passing("other daemons take ranges all the time")))
+    }
+
+    /// Checks once that all endpoints have the same counter.
+    fn compare_counters(&mut self, at: usize) -> Result<(), Stop> {
+        if !self.counters[at].are_compared {
+            let key = self.counters[at].key.clone();
+            let compared = self.compare_at(&key, |text| CounterKey::parse(text).map(|found| found.counter));
+            compared.map_err(|reason| self.counters[at].lost(&reason))?;
+            self.counters[at].are_compared = true;
+        }
+        Ok(())
+    }
+
+    /// Returns the write of a claim, or of the same value at its version.
+    fn swap_of(&self, at: usize, claim: Option<&Claim>, found: Option<&Stored>) -> Result<Swap, Stop> {
+        let held = &self.counters[at];
+        let (expected, text) = match (claim, found) {
+            (Some(claim), _) => (claim.expected, held.counter.text(claim, &self.holder)),
+            (None, Some(stored)) => (stored.version, stored.text.clone()),
+            (None, None) => return Err(held.lost(&"its counter is gone")),
+        };
+        Ok(Swap { key: held.key.clone(), expected: Some(expected), text })
     }
 
     fn step(&mut self, at: usize, found: (Option<&Stored>, bool), wanted: (u64, u64)) -> Result<Step, Stop> {
