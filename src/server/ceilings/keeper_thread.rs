@@ -187,9 +187,7 @@ impl Ceilings {
         for write in std::mem::take(&mut looked.writes) {
             self.write(write, reading, metrics);
         }
-        if let Some(fleet) = &mut self.fleet {
-            std::mem::take(&mut looked.ranges).into_iter().for_each(|wanted| fleet.take_range(wanted));
-        }
+        self.take_ranges(&mut looked);
         if let Some(storage) = &mut self.storage
             && storage.is_idle()
             && looked.is_in_use
@@ -207,6 +205,13 @@ impl Ceilings {
             fleet.look();
         }
         looked
+    }
+
+    /// Passes the wanted ranges of shared counters to the fleet thread.
+    fn take_ranges(&mut self, looked: &mut Looked) {
+        if let Some(fleet) = &mut self.fleet {
+            std::mem::take(&mut looked.ranges).into_iter().for_each(|wanted| fleet.take_range(wanted));
+        }
     }
 
     /// Takes the results of the fleet thread.
