@@ -18,11 +18,14 @@
 
 mod looked;
 mod managed_source;
+mod ranges;
 mod reservation;
 mod writer;
 
 pub use looked::{Looked, Written};
 pub use managed_source::{ManagedSource, PERIOD, Reach, id_minus_boot_us};
+pub use ranges::{WantedRange, add_range};
+pub use reservation::RESERVATION_MIN as FIRST_RANGE;
 pub use writer::{Outcome, Write};
 
 use std::collections::BTreeMap;
@@ -172,6 +175,7 @@ impl Keeper {
         let now = self.wall.believe(reading);
         self.sources.iter_mut().for_each(|managed| managed.look(now));
         let writes = (0..self.writers.len()).filter_map(|writer| self.next_write(writer, now)).collect();
+        let (ranges, next_range_in) = self.wanted_ranges(now);
 
         let is_revoked = self.writers.iter().any(|writer| {
             let mut durable = self.sources.iter().zip(&writer.durable);
@@ -198,7 +202,9 @@ impl Keeper {
             writes,
             under_way_since: under_way.map(|write| write.began).min(),
             slow_write: self.sources.iter().map(ManagedSource::horizon).min().unwrap_or(Duration::MAX) / 2,
-            next_in: due.map(|due| due.since(now.boot)).min().unwrap_or(PERIOD).min(PERIOD),
+            next_in: due.map(|due| due.since(now.boot)).min().unwrap_or(PERIOD).min(next_range_in),
+            ranges,
+            ranges_last: self.ranges_last(),
         }
     }
 
@@ -357,6 +363,10 @@ impl Keeper {
     /// Raises a source's grant to the lowest ceiling that its writers have made durable, if all of them still count.
     fn raise(&self, index: usize, mark: &mut impl FnMut(usize, u64)) {
         let source = self.sources[index].source();
+        if source.is_shared_counter() {
+            // Between its ranges are other daemons' numbers.
+            return;
+        }
         let durable = self.writers.iter().map(|writer| writer.durable[index]);
         let Some(lowest) = durable.clone().map(|durable| durable.ceiling).min() else { return };
         let Some(oldest) = durable.map(|durable| durable.generation).min() else { return };

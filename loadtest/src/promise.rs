@@ -30,6 +30,8 @@ pub(crate) struct Promise {
     /// The highest rate of the source, in IDs per second.
     pub(crate) per_second: Option<u64>,
     space: Space,
+    /// The fleet whose daemons share the source's counter.
+    fleet: Option<String>,
     /// The mask of the sequence, if that is the lowest field and fills whole bits.
     row_mask: Option<u64>,
     burst_window_us: i64,
@@ -112,6 +114,7 @@ impl Promise {
             per_second: found.per_second,
             row_mask: space.row_mask(),
             space,
+            fleet: found.fleet.clone(),
             burst_window_us: to_us(info.burst_window_ms, DEFAULT_BURST_WINDOW_US),
             max_ahead_us: to_us(info.max_ahead_ms, DEFAULT_MAX_AHEAD_US),
         })
@@ -126,6 +129,7 @@ impl Promise {
             strict: false,
             per_second: None,
             space: Space::Ticket(OnceLock::new()),
+            fleet: None,
             row_mask: None,
             burst_window_us: 0,
             max_ahead_us: 0,
@@ -150,7 +154,12 @@ impl Promise {
     /// # Errors
     /// [`NotApart`] if they can.
     pub(crate) fn check_apart(&self, other: &Self) -> Result<(), NotApart> {
+        let other_fleet = &other.fleet;
         if let Some((one, other)) = self.tickets().zip(other.tickets()) {
+            // Daemons of a fleet take disjoint ranges of one counter.
+            if self.fleet.is_some() && self.fleet == *other_fleet && one == other {
+                return Ok(());
+            }
             let common = greatest_common_divisor(one.0, other.0);
             return if one.1 % common == other.1 % common { Err(NotApart::SameTickets) } else { Ok(()) };
         }

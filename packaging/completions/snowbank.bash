@@ -338,7 +338,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__check)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --http --admin --log-format --log-level --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --http --admin --log-format --log-level --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -496,7 +496,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__init)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --http --admin --log-format --log-level --add --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --http --admin --log-format --log-level --json --add --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -644,7 +644,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__release)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --http --admin --log-format --log-level --source --force --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --http --admin --log-format --log-level --json --source --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1606,7 +1606,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__ticket__subcmd__set)
-            opts="-h --increment --offset --state-dir --lock-dir --help"
+            opts="-h --increment --offset --config --state-dir --lock-dir --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1617,6 +1617,10 @@ _snowbank() {
                     return 0
                     ;;
                 --offset)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

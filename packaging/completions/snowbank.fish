@@ -151,6 +151,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from init" -l admin -d 'Report the daemon\'s state over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH; by default nowhere [env: SNOWBANK_ADMIN_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from init" -l log-format -d 'The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there [default: auto] [env: SNOWBANK_LOG_FORMAT]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from init" -l log-level -d 'The least severe messages to log: error, warn, info, debug or trace [default: info] [env: SNOWBANK_LOG_LEVEL]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from init" -l json -d 'Print JSON'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from init" -l add -d 'Add this configuration\'s ID spaces to those that the fleet has'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from init" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from list" -l config -d 'The configuration, in TOML' -r -F
@@ -185,6 +186,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from check" -l admin -d 'Report the daemon\'s state over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH; by default nowhere [env: SNOWBANK_ADMIN_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from check" -l log-format -d 'The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there [default: auto] [env: SNOWBANK_LOG_FORMAT]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from check" -l log-level -d 'The least severe messages to log: error, warn, info, debug or trace [default: info] [env: SNOWBANK_LOG_LEVEL]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from check" -l json -d 'Print JSON'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -l config -d 'The configuration, in TOML' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
@@ -202,6 +204,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -l log-format -d 'The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there [default: auto] [env: SNOWBANK_LOG_FORMAT]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -l log-level -d 'The least severe messages to log: error, warn, info, debug or trace [default: info] [env: SNOWBANK_LOG_LEVEL]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -l source -d 'The source whose layout the number is of, where the configuration has several' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -l json -d 'Print JSON'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -l force -d 'Also if its daemon may still run: it stops within seconds after it notices'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "init" -d 'Prepare the coordinator for a new fleet: once, before its first daemon'
@@ -238,6 +241,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and not __fish
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and not __fish_seen_subcommand_from set help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l increment -d 'The source\'s increment. Needed if a daemon on this machine counts the same name with another offset' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l offset -d 'The source\'s offset' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l config -d 'Store it at the coordinator that this configuration names' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l lock-dir -d 'The directory of the machine\'s worker-ID locks, with their marks' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'

@@ -178,6 +178,10 @@ impl Status {
             _ if source.ticket().is_some_and(|ticket| ticket.restored) => {
                 fail("revoked, because the machine was restored from a snapshot")
             }
+            // Its ranges come from the coordinator, which a check of its own reports.
+            _ if source.ticket().is_some_and(|ticket| ticket.shared) => {
+                ok(format!("{left} from the fleet's coordinator"))
+            }
             Some(reason) if is_reached => {
                 let effect = "refuses with no_ceiling until storage works";
                 fail(format!("reached, and cannot be raised: {reason}; {effect}: {advice}"))

@@ -41,8 +41,11 @@ pub(crate) struct SnowflakeStatus {
 pub(crate) struct TicketStatus {
     pub(crate) increment: u64,
     pub(crate) offset: u64,
-    /// The numbers that last without a raise: the rest of the reservation.
+    /// The numbers that last without a raise: the rest of the reservation, or of the ranges of a shared counter.
     pub(crate) reserved: u64,
+    /// True if its counter is at the fleet's coordinator, where other daemons may count with it.
+    #[serde(default)]
+    pub(crate) shared: bool,
     /// True once another copy of the machine may hand out the same numbers.
     pub(crate) restored: bool,
     /// The numbers that are left until the end, and their share of all.

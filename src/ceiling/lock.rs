@@ -37,6 +37,11 @@ pub struct WorkerLocks {
 }
 
 impl WorkerLocks {
+    /// Returns no locks, for a source whose numbers the daemons of a fleet share.
+    pub fn none() -> Self {
+        WorkerLocks { files: Vec::new(), of_kin: Vec::new(), state: None }
+    }
+
     /// Checks that this process still holds all of them.
     ///
     /// # Errors

@@ -121,6 +121,11 @@ impl Grant {
         self.wanted.load(Ordering::Relaxed) == 1
     }
 
+    /// Forgets that a claim met the ceiling, because more is there for the next one that does.
+    pub fn forget_want(&self) {
+        self.wanted.store(0, Ordering::Relaxed);
+    }
+
     /// Notes that a claim met the ceiling. Returns true the first time, when the keeper must be woken.
     pub fn want_more(&self) -> bool {
         self.wanted.swap(1, Ordering::Relaxed) == 0

@@ -1,5 +1,7 @@
 //! `snowbank fleet`: prepares a fleet at its coordinator, shows who holds which worker number, and frees one.
 
+mod counters;
+
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -95,16 +97,27 @@ impl From<OperatorError> for Failure {
 }
 
 /// The fleet that a configuration names.
-struct Fleet {
+pub(super) struct Fleet {
     settings: Settings,
     coordinator: Box<dyn Coordinator>,
 }
 
 impl Common {
     fn open(&self, now: UnixMicros) -> Result<Fleet, Failure> {
+        Fleet::open(self.config.clone(), (*self.overrides).clone(), now)
+    }
+}
+
+impl Fleet {
+    /// Reads a configuration, and makes a client of its coordinator.
+    pub(super) fn open(
+        config: Option<PathBuf>,
+        overrides: Overrides,
+        now: UnixMicros,
+    ) -> Result<Fleet, Failure> {
         let inputs = Inputs {
-            config: self.config.clone(),
-            overrides: (*self.overrides).clone(),
+            config,
+            overrides,
             cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             inherited: InheritedAddresses::default(),
         };
@@ -116,10 +129,9 @@ impl Common {
             fleet::open(access).map_err(|error| Failure::Start(StartError::no_thread(&error)))?;
         Ok(Fleet { settings, coordinator })
     }
-}
 
-impl Fleet {
-    fn operator(&mut self) -> (Operator<'_>, &[SourceSettings]) {
+    /// Returns an operator, and the sources of the configuration.
+    pub(super) fn operator(&mut self) -> (Operator<'_>, &[SourceSettings]) {
         let Settings { fleet, sources, .. } = &self.settings;
         (
             Operator { coordinator: self.coordinator.as_mut(), name: &fleet.name, horizon: fleet.horizon },
@@ -131,7 +143,7 @@ impl Fleet {
 /// Returns the layouts of sources whose ID spaces differ.
 fn layouts(sources: &[SourceSettings]) -> Vec<&Layout> {
     let mut layouts: Vec<&Layout> = Vec::new();
-    for source in sources {
+    for source in sources.iter().filter(|source| !source.is_ticket()) {
         if !layouts.iter().any(|layout| layout.space() == source.layout.space()) {
             layouts.push(&source.layout);
         }
@@ -161,6 +173,12 @@ struct Prepared<'a> {
 fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut fleet = arguments.common.open(now)?;
     let (mut operator, sources) = fleet.operator();
+    if layouts(sources).is_empty() {
+        return Err(Failure::usage(
+            "no source has worker numbers; `snowbank ticket set NAME VALUE --config FILE` prepares the counter of a ticket \
+             source",
+        ));
+    }
     let spaces: Vec<String> = layouts(sources).iter().map(|layout| layout.space().to_string()).collect();
     let is_new = operator.init(&spaces, &draw_identity(), arguments.add)?;
     if arguments.common.json {
@@ -178,10 +196,11 @@ fn list(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let layouts = layouts(sources);
     let lists = layouts.iter().map(|layout| operator.list(layout, now));
     let lists: Vec<Vec<Entry>> = lists.collect::<Result<_, _>>()?;
+    let counters = counters::read(&mut operator, sources)?;
     if common.json {
-        return write_json(&lists.concat(), out).map_err(Failure::from);
+        return write_json(&counters::listed(lists.concat(), counters), out).map_err(Failure::from);
     }
-    if lists.iter().all(Vec::is_empty) {
+    if lists.iter().all(Vec::is_empty) && counters.is_empty() {
         writeln!(out, "no worker number was ever used")?;
     }
     for (layout, entries) in layouts.iter().zip(&lists) {
@@ -190,6 +209,7 @@ fn list(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
         }
         entries.iter().try_for_each(|entry| writeln!(out, "{}", line(entry)))?;
     }
+    counters.iter().try_for_each(|counter| counter.write(out))?;
     Ok(())
 }
 
@@ -206,7 +226,7 @@ fn line(entry: &Entry) -> String {
 }
 
 /// The numbers of an ID space by their states, as JSON.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct Counts {
     space: String,
     workers: u64,
@@ -228,12 +248,14 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
         let (space, workers) = (layout.space().to_string(), layout.workers());
         all.push(Counts { space, workers, held, released, free, unreadable });
     }
+    let counters = counters::read(&mut operator, sources)?;
     if common.json {
-        write_json(&all, out)?;
+        write_json(&counters::listed(all.clone(), counters), out)?;
     } else {
         for Counts { space, workers, held, .. } in &all {
             writeln!(out, "{space}: {held} of {workers} worker numbers held")?;
         }
+        counters.iter().try_for_each(|counter| counter.write(out))?;
     }
     match all.iter().map(|counts| counts.unreadable).sum() {
         0 => Ok(()),

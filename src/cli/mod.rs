@@ -155,7 +155,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Token(arguments) => token::run(&arguments, out),
         Command::Ping(arguments) => ping::run(&arguments, out),
         Command::State(arguments) => state::run(&arguments, out),
-        Command::Ticket(arguments) => ticket::run(&arguments, out),
+        Command::Ticket(arguments) => ticket::run(&arguments, crate::clock::os::read().wall, out),
         Command::Fleet(arguments) => fleet::run(&arguments, out),
         Command::Reload(arguments) => ask_reload::run(&arguments),
         Command::Status(arguments) => status::run(&arguments, out),

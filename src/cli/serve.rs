@@ -118,7 +118,7 @@ fn serve(
     })?;
     match health.lost() {
         Some(reason) => Err(Failure::Start(StartError::NumberHeld(format!(
-            "stopped, because a worker number is lost: {reason}; the next start takes a number that is free"
+            "stopped, because a worker number is lost, or a counter: {reason}; the next start asks the coordinator again"
         )))),
         None => Ok(()),
     }

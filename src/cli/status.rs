@@ -284,9 +284,10 @@ fn describe_source(
             writeln!(out, "       {}; worker {}", snowflake.layout, snowflake.worker_ids)?;
         }
         KindStatus::Ticket(ticket) => {
+            let place = if ticket.shared { "; at the fleet's coordinator" } else { "" };
             writeln!(
                 out,
-                "\n       ticket counter; increment {}, offset {}",
+                "\n       ticket counter{place}; increment {}, offset {}",
                 ticket.increment, ticket.offset
             )?;
         }

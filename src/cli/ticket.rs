@@ -1,14 +1,16 @@
 //! `snowbank ticket set`: stores the highest number of a ticket source, above which it continues.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
-use snowbank_client::layout::Position;
+use snowbank_client::layout::{Position, UnixMicros};
 
+use super::fleet::Fleet;
 use super::state::{Directory, LockDirectory, refuse_foreign};
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Record, StateDir};
-use crate::ceiling::{HostIdentity, Mark, Owner, lock_workers};
-use crate::config::{SOURCE_NAME, is_source_name};
+use crate::ceiling::{HostIdentity, Mark, Owner, draw_identity, lock_workers};
+use crate::config::{Overrides, SOURCE_NAME, is_source_name};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 
 const HELP: &str = "\
@@ -17,10 +19,14 @@ that was ever handed out, by Snowbank or by what it takes over from, and 0 for a
 first number of its increment and offset above VALUE. Stop the daemon that uses the state directory first. A counter that \
 is stored here already only moves up.
 
+With --config, the source must have numbers_from = \"coordinator\". VALUE is then stored at the fleet's coordinator, for all \
+daemons that share the counter. They may run.
+
 Exit codes:
   0  stored
   1  refused: in use, or numbers above VALUE may have been handed out
-  2  wrong use";
+  2  wrong use
+  3  the coordinator does not answer";
 
 /// Options of `snowbank ticket`.
 #[derive(Debug, clap::Args)]
@@ -50,6 +56,9 @@ struct SetArguments {
     /// The source's offset
     #[arg(long, value_name = "N", default_value_t = 1)]
     offset: u64,
+    /// Store it at the coordinator that this configuration names
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["increment", "offset"])]
+    config: Option<PathBuf>,
     #[command(flatten)]
     directory: Directory,
     #[command(flatten)]
@@ -65,15 +74,48 @@ fn parse_value(text: &str) -> Result<u64, String> {
     value.ok_or_else(|| format!("allowed: a whole number from 0 to {LAST_ID}"))
 }
 
-pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    match &arguments.command {
-        Command::Set(arguments) => set(arguments, out),
+pub(super) fn run(arguments: &Arguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
+    let Command::Set(arguments) = &arguments.command;
+    match &arguments.config {
+        Some(config) => set_in_fleet(arguments, config, now, out),
+        None => set(arguments, out),
     }
 }
 
+/// Stores the value at the coordinator.
+fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &mut impl Write) -> Outcome {
+    let SetArguments { name, value, .. } = arguments;
+    let mut fleet = Fleet::open(Some(config.to_owned()), Overrides::default(), now)?;
+    let (mut operator, sources) = fleet.operator();
+    let source = sources.iter().find(|source| source.name == *name && source.is_shared_counter());
+    let source = source.ok_or_else(|| {
+        Failure::usage(format_args!(
+            "{} has no ticket source {name:?} with numbers_from = \"coordinator\"; without --config the value is stored in \
+             a state directory",
+            config.display()
+        ))
+    })?;
+    let numbering = source.numbering().map_err(Failure::usage)?;
+    refuse_last(name, *value, &numbering)?;
+    operator.set_counter(name, *value, (&draw_identity(), "snowbank ticket set"))?;
+    Ok(writeln!(out, "source {name:?} goes on above {value}")?)
+}
+
+/// Refuses a value above which the source has no number.
+fn refuse_last(name: &str, value: u64, numbering: &Numbering) -> Result<(), Failure> {
+    let end = numbering.end();
+    if numbering.position_from(value + 1) < end {
+        return Ok(());
+    }
+    let allowed = numbering.id_at(Position(end.0 - 1)) - 1;
+    Err(Failure::usage(format_args!(
+        "source {name:?}: found {value}, allowed: up to {allowed}, because the source has no number above {value}"
+    )))
+}
+
 fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
-    let SetArguments { name, value, increment, offset, directory, locks: LockDirectory { lock_dir } } =
-        arguments;
+    let SetArguments { name, value, increment, offset, directory, locks, .. } = arguments;
+    let LockDirectory { lock_dir } = locks;
     let path = directory.path()?;
     let directory = StateDir::lock(&path).map_err(Failure::no)?;
     let mut records = directory.read().map_err(Failure::no)?;
@@ -86,12 +128,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let locks = lock_workers(lock_dir, &numbering).map_err(Failure::no)?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     let ceiling = numbering.position_from(value + 1);
-    if ceiling == numbering.end() {
-        let allowed = numbering.id_at(Position(ceiling.0 - 1)) - 1;
-        return Err(Failure::usage(format_args!(
-            "source {name:?}: found {value}, allowed: up to {allowed}, because the source has no number above {value}"
-        )));
-    }
+    refuse_last(name, *value, &numbering)?;
     let wanted = Record::new(name, &numbering, ceiling, &owner, &HostIdentity::here());
     // It records no time, because a record of this boot would be taken for a daemon's belief of the clock.
     let wanted = Record { clean: true, boot: None, ..wanted };

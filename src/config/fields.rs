@@ -66,7 +66,27 @@ impl SourceKind {
                 "on_step_back",
                 "sequence_start",
             ],
-            SourceKind::Ticket => &["increment", "offset"],
+            SourceKind::Ticket => &["increment", "offset", "numbers_from"],
+        }
+    }
+}
+
+/// The place of a ticket source's counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NumbersFrom {
+    /// In this daemon's state.
+    #[default]
+    State,
+    /// At the fleet's coordinator, where several daemons share it.
+    Coordinator,
+}
+
+impl NumbersFrom {
+    /// Its name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            NumbersFrom::State => "state",
+            NumbersFrom::Coordinator => "coordinator",
         }
     }
 }

@@ -58,7 +58,7 @@ pub use diff::{Changed, diff};
 pub use doors::{
     Door, HttpSettings, MemcachedSettings, NoeqdSettings, PROTOCOLS, Protocol, Purpose, Replies, RespSettings,
 };
-pub use fields::{FileMode, SHARDS_MAX, Shards, SourceKind, WorkerIds};
+pub use fields::{FileMode, NumbersFrom, SHARDS_MAX, Shards, SourceKind, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
 pub use fleet::FleetSettings;
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};

@@ -14,6 +14,7 @@ use super::settle_source::{check_overlaps, label, settle_source};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use super::units::Plain;
+use crate::fleet::CoordinatorKind;
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;
 
@@ -180,6 +181,7 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
         }
         (None, None) => {}
     }
+    check_shared_counters(settings, findings);
     if fleet.coordinator.is_none() && fleet.peers.is_empty() {
         return;
     }
@@ -200,6 +202,21 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
     }
 }
 
+/// Checks that shared counters have a coordinator that keeps what it acknowledged. No margin of time covers a lost range.
+fn check_shared_counters(settings: &Settings, findings: &mut Findings) {
+    let text = match settings.fleet.coordinator {
+        Some(CoordinatorKind::Etcd | CoordinatorKind::ZooKeeper) => return,
+        Some(CoordinatorKind::Redis) => {
+            "found \"coordinator\" and Redis in [fleet], allowed: with etcd or ZooKeeper; a failover of Redis may lose the \
+             last range, and its numbers would come twice"
+        }
+        None => "found \"coordinator\" and none in [fleet]; set fleet.coordinator",
+    };
+    for (index, _) in settings.sources.iter().enumerate().filter(|(_, source)| source.is_shared_counter()) {
+        findings.mistake_of(&format!("sources[{index}].numbers_from"), String::from(text));
+    }
+}
+
 /// Checks that the horizon is long enough for a running daemon to keep its worker IDs: others may take them
 /// once its ceiling is within their `max_ahead`.
 fn check_horizon(settings: &Settings, findings: &mut Findings) {
@@ -216,7 +233,8 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
 
 /// Checks that a ticket source has a state: without one it would begin again at its first number.
 fn check_state(settings: &Settings, findings: &mut Findings) {
-    let ticket = settings.sources.iter().find(|source| source.is_ticket());
+    let is_in_state = |source: &&SourceSettings| source.is_ticket() && !source.is_shared_counter();
+    let ticket = settings.sources.iter().find(is_in_state);
     if let Some(ticket) = ticket.filter(|_| settings.state_dir == StateDirChoice::None) {
         let name = &ticket.name;
         let text = format!(

@@ -1,7 +1,7 @@
 //! The rules within one source, and between sources: layouts, worker IDs, counters, and IDs that two of them can make.
 
 use super::daemon::rows;
-use super::fields::{SourceKind, WorkerIds};
+use super::fields::{NumbersFrom, SourceKind, WorkerIds};
 use super::findings::Findings;
 use super::mistake::Origin;
 use super::open_fields::OpenFields;
@@ -86,7 +86,8 @@ impl Place<'_> {
         for key in other.own_settings() {
             let own = format!("sources[{}].{key}", self.index);
             // The reference gives a counter's defaults to every source.
-            let is_default = other == SourceKind::Ticket && (source.increment, source.offset) == (1, 1);
+            let counter = (source.increment, source.offset, source.numbers_from);
+            let is_default = other == SourceKind::Ticket && counter == (1, 1, NumbersFrom::State);
             if let Some(origin) = self.findings.origins.of(&own).cloned().filter(|_| !is_default) {
                 let kind = source.kind.name();
                 let text = format!(

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::fields::{SourceKind, WorkerIds};
+use super::fields::{NumbersFrom, SourceKind, WorkerIds};
 use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
 use super::worker_id_from::WorkerIdFrom;
 use crate::fleet::SWAPS_MAX;
@@ -54,6 +54,14 @@ settings! {
         /// The first ID of a ticket source, from 1 to increment. Daemons that number the same table have the same increment
         /// and different offsets.
         offset: u64 = "1" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
+
+        /// The place of a ticket source's counter: "state" is this daemon's state. "coordinator" is the fleet's etcd or
+        /// ZooKeeper. All daemons of the fleet with a source of this name then share one counter: each takes ranges of
+        /// numbers that no other has. A range lasts for fleet.horizon at the present rate, and has 1,000 to 10 million
+        /// numbers. A stop or a crash skips the rest of it. `snowbank ticket set NAME VALUE --config FILE` prepares the
+        /// counter. Redis is refused, because a failover could lose the last range.
+        numbers_from: NumbersFrom = r#""state""# in SourceAlone, Restart(MADE_OF),
+            |value| value.choice(&[NumbersFrom::State, NumbersFrom::Coordinator].map(|choice| (choice.name(), choice)));
 
         /// The fields of an ID: the name of a preset (`snowbank layout` lists them), a text such as
         /// "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657", or the same as a table.
@@ -136,6 +144,11 @@ impl SourceSettings {
     /// Returns true for a ticket source, of which no setting of a layout or of the clock counts.
     pub fn is_ticket(&self) -> bool {
         self.kind == SourceKind::Ticket
+    }
+
+    /// Returns true for a ticket source whose counter is at the fleet's coordinator.
+    pub fn is_shared_counter(&self) -> bool {
+        self.is_ticket() && self.numbers_from == NumbersFrom::Coordinator
     }
 
     /// Returns true if the coordinator picks the worker IDs. Those in `worker_ids` are then the ones to pick from.

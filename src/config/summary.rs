@@ -22,9 +22,10 @@ impl SourceSettings {
     /// Describes the source of this index in one line.
     fn line(&self, index: usize) -> String {
         let SourceSettings { name, layout, increment, offset, worker_id_from, .. } = self;
+        let shared = if self.is_shared_counter() { ", at the fleet's coordinator" } else { "" };
         if self.is_ticket() {
             return format!(
-                "source {index} {name:?}: ticket counter, increment {increment}, offset {offset}"
+                "source {index} {name:?}: ticket counter, increment {increment}, offset {offset}{shared}"
             );
         }
         if self.is_lent() || self.is_unpicked() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::doors::Replies;
-use super::fields::{FileMode, Shards, SourceKind, WorkerIds};
+use super::fields::{FileMode, NumbersFrom, Shards, SourceKind, WorkerIds};
 use super::file_ref::FileRef;
 use super::fleet;
 use super::log::{LogFormat, LogLevel};
@@ -99,6 +99,7 @@ written! {
     OnStepBack: |choice| quoted(choice.name());
     SequenceStart: |choice| quoted(choice.name());
     SourceKind: |kind| quoted(kind.name());
+    NumbersFrom: |choice| quoted(choice.name());
     Replies: |choice| quoted(choice.name());
     LogFormat: |format| quoted(format.name());
     LogLevel: |level| quoted(level.name());

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The format of values that this release writes. It reads no later one: a later one may mean something else.
-const FORMAT: u64 = 1;
+pub(super) const FORMAT: u64 = 1;
 
 /// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far shorter.
 const TEXT_BYTES_MAX: usize = 1 << 16;
@@ -112,6 +112,11 @@ impl Paths {
         format!("{}/space-{place}/", self.prefix)
     }
 
+    /// Returns the key of a shared counter: of the ticket source of this name.
+    pub fn counter(&self, source: &str) -> String {
+        format!("{}/ticket-{source}", self.prefix)
+    }
+
     /// Returns a number's key.
     pub fn number(&self, place: usize, number: u64) -> String {
         format!("{}{number}", self.space(place))
@@ -131,7 +136,7 @@ pub enum KeyError {
     Newer(u64),
 }
 
-fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyError> {
+pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(KeyError::Garbage(format!("{} bytes", text.len())));
     }
@@ -145,7 +150,7 @@ fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyError> {
     }
 }
 
-fn to_text(value: &impl Serialize) -> String {
+pub(super) fn to_text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 

@@ -2,6 +2,7 @@
 //! coordinator for a bounded time. `rules` decides what the answers mean.
 
 mod clusters;
+mod counters;
 mod held;
 mod pick;
 mod resume;
@@ -13,9 +14,11 @@ use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
 use super::rules::{self, Holding, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use counters::HeldCounter;
 use held::Held;
 use wait::Waiting;
 
+pub use counters::Ranged;
 pub use want::{JoinError, Taken, Want};
 
 /// The most tries of one write that is refused because the key has another version that is our own. Each such refusal
@@ -39,6 +42,10 @@ pub struct Member<C> {
     waiting: Vec<Waiting>,
     /// The starts of those that have them now.
     late_starts: Vec<Bound>,
+    /// The writes by which this process tried to take numbers.
+    first_writes: Vec<String>,
+    /// The shared counters.
+    counters: Vec<HeldCounter>,
     /// True once the endpoints have been compared.
     are_compared: bool,
 }
@@ -108,9 +115,21 @@ impl<C: Coordinator> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
-        let (sources, waiting, late_starts) = (Vec::new(), Vec::new(), Vec::new());
-        let are_compared = false;
-        Member { coordinator, paths, state, holder, notes, draw, sources, waiting, late_starts, are_compared }
+        let (sources, waiting, late_starts, first_writes, counters, are_compared) = Default::default();
+        Member {
+            coordinator,
+            paths,
+            state,
+            holder,
+            notes,
+            draw,
+            sources,
+            waiting,
+            late_starts,
+            first_writes,
+            counters,
+            are_compared,
+        }
     }
 
     /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].
@@ -212,6 +231,7 @@ impl<C: Coordinator> Member<C> {
     /// Checks that all keys are this daemon's.
     pub fn look(&mut self) -> Raised {
         let looked = (0..self.sources.len()).try_for_each(|source| self.look_at(source));
+        let looked = looked.and_then(|()| self.look_at_counters());
         self.ended(looked)
     }
 

@@ -7,6 +7,7 @@
 //!
 //! - `key`: the values at the coordinator. `rules`: which daemon may take a number, and the meaning of each answer. Both
 //!   are pure.
+//! - `counter`: the key of a shared ticket counter, and its rules. Pure too.
 //! - `Coordinator`: what a coordinator can do. `etcd`, `redis` and `zookeeper` implement it.
 //! - `line`: the connection to a coordinator, and `endpoint`: the places of its members.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases them.
@@ -14,6 +15,7 @@
 //! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
 //! - `notes`: the file in the state directory by which a daemon recognises its own writes after a restart.
 
+mod counter;
 mod endpoint;
 mod etcd;
 mod key;
@@ -29,10 +31,11 @@ mod zookeeper;
 use std::fmt;
 use std::io;
 
+pub use counter::{CounterKey, NumberRange};
 pub use endpoint::{CoordinatorKind, Endpoint, WrongEndpoint};
 pub use key::{KeyError, Marker, NumberKey, Paths};
 pub use line::{ANSWER_MIN, Access};
-pub use member::{Bound, JoinError, Member, Raised, Taken, Want};
+pub use member::{Bound, JoinError, Member, Raised, Ranged, Taken, Want};
 pub use notes::{Note, Notes};
 pub use operator::{Entry, Operator, OperatorError};
 

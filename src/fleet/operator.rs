@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::counter::CounterKey;
 use super::key::{Marker, NumberKey, Paths};
-use super::{Coordinator, NoAnswer, Stored, Swap, Swapped, rules};
+use super::{Coordinator, KeyError, NoAnswer, Stored, Swap, Swapped, Version, rules};
 use crate::clock;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
@@ -76,10 +77,12 @@ impl Operator<'_> {
         let known = known.map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
         let mut all = known.as_ref().map(|marker| marker.spaces.clone()).unwrap_or_default();
         let new: Vec<String> = spaces.iter().filter(|space| !all.contains(space)).cloned().collect();
-        if new.is_empty() {
+        let is_new = !new.is_empty();
+        // An earlier write may have failed because no replica had it. It is confirmed by the same write.
+        if !is_new && !self.coordinator.may_lose_writes() {
             return Ok(false);
         }
-        if known.is_some() && !is_growing {
+        if is_new && known.is_some() && !is_growing {
             return Err(OperatorError::Refused(format!(
                 "the fleet {:?} has other ID spaces: found {}, this configuration has {} besides; choose another \
                  fleet.name, or add them with --add",
@@ -93,7 +96,7 @@ impl Operator<'_> {
         let expected = found.map(|stored| stored.version);
         let swap = Swap { key, expected, text: Marker::new(&identity, all).text() };
         match self.coordinator.swap(&[swap])? {
-            Swapped::Done(_) => Ok(true),
+            Swapped::Done(_) => Ok(is_new),
             Swapped::Refused(_) => Err(OperatorError::Refused(String::from(
                 "another command changed the fleet at the same time; try again",
             ))),
@@ -152,6 +155,70 @@ impl Operator<'_> {
             ))
         })?;
         Ok((place, space))
+    }
+
+    /// Returns the key of a shared counter.
+    ///
+    /// # Errors
+    /// There is none, or the coordinator did not answer.
+    pub fn counter(&mut self, source: &str) -> Result<CounterKey, OperatorError> {
+        let (key, found) = self.read_counter(source)?;
+        let found = found.map(|(_, counter)| counter);
+        found.ok_or_else(|| {
+            OperatorError::Refused(format!(
+                "source {source:?}: no counter at the coordinator (key {key}): `snowbank ticket set` makes one"
+            ))
+        })
+    }
+
+    /// Stores the highest number of a shared counter that was handed out: daemons take later ones alone. `write` is the
+    /// identity of this write, and `writer` the command's name for people.
+    ///
+    /// # Errors
+    /// Higher numbers may have been handed out, or the coordinator did not answer.
+    pub fn set_counter(
+        &mut self,
+        source: &str,
+        value: u64,
+        (write, writer): (&str, &str),
+    ) -> Result<(), OperatorError> {
+        let refused = |text: String| OperatorError::Refused(format!("source {source:?}: {text}"));
+        if self.coordinator.may_lose_writes() {
+            return Err(refused(String::from(
+                "this coordinator may lose its last writes, and keeps no counter",
+            )));
+        }
+        let (key, found) = self.read_counter(source)?;
+        if let Some((_, CounterKey { next, .. })) =
+            found.as_ref().filter(|(_, counter)| counter.next > value + 1)
+        {
+            let highest = next - 1;
+            return Err(refused(format!(
+                "found {value}, allowed: from {highest} on, because numbers up to {highest} may have been handed out, by \
+                 the coordinator (key {key})"
+            )));
+        }
+        let identity = found.as_ref().map_or(write, |(_, counter)| &counter.counter);
+        let text = CounterKey::new(identity, value + 1, write, writer).text();
+        let swap = Swap { key, expected: found.map(|(version, _)| version), text };
+        match self.coordinator.swap(&[swap])? {
+            Swapped::Done(_) => Ok(()),
+            Swapped::Refused(_) => Err(refused(String::from(
+                "a daemon took numbers at the same time; try again with a higher value",
+            ))),
+        }
+    }
+
+    fn read_counter(
+        &mut self,
+        source: &str,
+    ) -> Result<(String, Option<(Version, CounterKey)>), OperatorError> {
+        let key = Paths::of(self.name).counter(source);
+        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        let counter = found.map(|stored| Ok((stored.version, CounterKey::parse(&stored.text)?))).transpose();
+        let counter =
+            counter.map_err(|error: KeyError| OperatorError::Refused(format!("key {key}: {error}")))?;
+        Ok((key, counter))
     }
 
     /// Frees a number: its holder stops handing out IDs when it notices, and the next holder starts at its bound. `write`

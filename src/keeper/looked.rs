@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::managed_source::Reach;
+use super::ranges::WantedRange;
 use super::writer::Write;
 use crate::ceiling::{StoreError, TakenOver};
 use crate::clock::{BootMicros, Observed};
@@ -29,6 +30,10 @@ pub struct Looked {
     pub is_in_use: bool,
     /// The writes to hand out now.
     pub writes: Vec<Write>,
+    /// By source, how long the numbers of a shared counter last without the coordinator.
+    pub ranges_last: Vec<Option<Duration>>,
+    /// The ranges to ask the coordinator for now.
+    pub ranges: Vec<WantedRange>,
     /// When the oldest write under way began, apart from the coordinator's.
     pub under_way_since: Option<BootMicros>,
     /// The time after which a write is slow: half of the shortest horizon. Requests meet their ceiling after the other half.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ranges::Ranges;
 use super::reservation::{self, Reservation};
 use crate::ceiling::{CeilingRule, Left};
 use crate::clock::{self, BootMicros, Now};
@@ -19,7 +20,7 @@ const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// While a source is in use and its ceiling is near (soon after a start), ceilings rise more often, so that requests do not
 /// meet them: each time when half of the way is left, but not more often than this.
-const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
+pub(super) const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 /// The time since the last use after which a source no longer counts as in use for that.
 const IN_USE: Duration = Duration::from_secs(3);
 
@@ -43,6 +44,8 @@ enum Ahead {
     ByClock(CeilingRule),
     /// Of a ticket source.
     ByDemand(Reservation),
+    /// Of a shared counter. The state follows its ranges, and does not limit them.
+    Ranges(Ranges),
 }
 
 /// The distance that a writer keeps its ceilings ahead, and the moment when they rise.
@@ -104,6 +107,9 @@ impl ManagedSource {
         let (unclaimed, used_at) = (source.numbering().id_bound(start), now.boot);
         let ahead = match source.numbering() {
             Numbering::Snowflake(_) => Ahead::ByClock(rule),
+            Numbering::Ticket(_) if source.is_shared_counter() => {
+                Ahead::Ranges(Ranges::new(untouched, rule.horizon, now))
+            }
             Numbering::Ticket(_) => Ahead::ByDemand(Reservation::new(untouched, now)),
         };
         ManagedSource {
@@ -164,6 +170,7 @@ impl ManagedSource {
         match &self.ahead {
             Ahead::ByClock(rule) => rule.horizon,
             Ahead::ByDemand(_) => reservation::LASTS,
+            Ahead::Ranges(_) => Duration::MAX,
         }
     }
 
@@ -175,6 +182,9 @@ impl ManagedSource {
     /// Notes the first ceiling, which is durable here, and grants it: the fleet's, if that is lower.
     pub fn grant(&mut self, durable: Position) {
         self.first.ceiling = durable;
+        if self.source.is_shared_counter() {
+            return;
+        }
         let granted = self.fleet.map_or(durable, |fleet| fleet.min(durable));
         self.source.grant().raise_if(self.first.generation, granted);
     }
@@ -216,14 +226,27 @@ impl ManagedSource {
             self.seen = cursor;
             self.used_at = now.boot;
         }
-        if let Ahead::ByDemand(reservation) = &mut self.ahead {
-            reservation.look(self.seen, now);
+        match &mut self.ahead {
+            Ahead::ByClock(_) => {}
+            Ahead::ByDemand(reservation) => reservation.look(self.seen, now),
+            Ahead::Ranges(ranges) => ranges.look(&self.source, self.seen, now),
+        }
+    }
+
+    /// Returns its demand for ranges, if it is a shared counter.
+    pub(super) fn ranges(&mut self) -> Option<(&Arc<Source>, &mut Ranges)> {
+        match &mut self.ahead {
+            Ahead::Ranges(ranges) => Some((&self.source, ranges)),
+            Ahead::ByClock(_) | Ahead::ByDemand(_) => None,
         }
     }
 
     /// Returns whether a write cannot wait until it is due: the grant was taken away since this ceiling was handed out, or
     /// a claim has met the grant's ceiling and this one holds it down.
     pub(super) fn needs(&self, durable: Durable) -> bool {
+        if self.source.is_shared_counter() {
+            return false;
+        }
         let grant = self.source.grant();
         self.is_stale(durable) || (grant.is_wanted() && durable.ceiling <= grant.ceiling())
     }
@@ -247,7 +270,7 @@ impl ManagedSource {
     /// Returns the pause until the next look at a ceiling that needed no raise.
     pub(super) fn pause(&self, now: Now, durable: Durable) -> Duration {
         match &self.ahead {
-            Ahead::ByClock(_) => PERIOD,
+            Ahead::ByClock(_) | Ahead::Ranges(_) => PERIOD,
             Ahead::ByDemand(_) => self.period(now, durable),
         }
     }
@@ -263,7 +286,7 @@ impl ManagedSource {
                 let half_used_in = reservation.half_used_in(cursor, durable.ceiling);
                 return half_used_in.clamp(SHORTEST_PERIOD, PERIOD);
             }
-            (Ahead::ByDemand(_), _) => return PERIOD,
+            (Ahead::ByDemand(_) | Ahead::Ranges(_), _) => return PERIOD,
         };
         // A ceiling that is reached within moments cannot be kept ahead of requests. Each request that meets it asks for a
         // raise.
@@ -277,6 +300,7 @@ impl ManagedSource {
     fn wanted_ceiling(&self, now: Now, uptime: Duration, durable: Position) -> Position {
         let reservation = match &self.ahead {
             Ahead::ByClock(rule) => return self.ceiling_by_clock(rule, now, uptime),
+            Ahead::Ranges(_) => return self.source.grant().ceiling(),
             Ahead::ByDemand(reservation) => reservation,
         };
         let waiting = self.source.wait_queue().admitted_ids();

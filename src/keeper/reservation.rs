@@ -9,7 +9,7 @@ use crate::clock::{BootMicros, Now};
 use snowbank_client::layout::Position;
 
 /// The smallest reservation. A start makes one, and a crash of an idle daemon skips no more.
-pub(super) const RESERVATION_MIN: u64 = 1_000;
+pub const RESERVATION_MIN: u64 = 1_000;
 /// The largest reservation, apart from the numbers that requests wait for. At the full rate of a core, some 20 million
 /// numbers a second, half of it lasts for ten syncs of a good disk. A crash each second could skip as many for 29,000
 /// years.
@@ -29,6 +29,10 @@ const _: () = assert!(RESERVATION_MIN >= 2 && RESERVATION_MAX / 2 > RESERVATION_
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reservation {
     size: u64,
+    /// The time for which it lasts at the present rate.
+    lasts: Duration,
+    /// The numbers used per second.
+    per_second: u64,
     /// The cursor and the time at which the present measurement began.
     from: Position,
     since: BootMicros,
@@ -37,7 +41,26 @@ pub(super) struct Reservation {
 impl Reservation {
     /// The smallest reservation, for a counter that starts.
     pub(super) fn new(cursor: Position, now: Now) -> Self {
-        Reservation { size: RESERVATION_MIN, from: cursor, since: now.boot }
+        Reservation { size: RESERVATION_MIN, lasts: LASTS, per_second: 0, from: cursor, since: now.boot }
+    }
+
+    /// Sets the time for which it lasts.
+    pub(super) fn lasting(self, lasts: Duration) -> Self {
+        Reservation { lasts: lasts.max(LASTS), ..self }
+    }
+
+    /// Returns the time for which this many numbers last at the present rate, at most as long as a whole reservation.
+    pub(super) fn time_for(&self, numbers: u64) -> Duration {
+        if numbers == 0 {
+            return Duration::ZERO;
+        }
+        let seconds = numbers as f64 / self.per_second.max(1) as f64;
+        self.lasts.min(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+    }
+
+    /// Returns its size.
+    pub(super) fn size(&self) -> u64 {
+        self.size
     }
 
     /// Follows the demand. The size rises to the need of the last second's rate, and falls by half at most.
@@ -47,15 +70,20 @@ impl Reservation {
         if elapsed < MEASURED_MAX && used < self.size / 2 {
             return;
         }
-        let needed = u128::from(used) * LASTS.as_micros() / elapsed.max(MEASURED_MIN).as_micros();
-        let needed = u64::try_from(needed).unwrap_or(u64::MAX);
+        let elapsed = elapsed.max(MEASURED_MIN);
+        let in_time = |time: Duration| {
+            u64::try_from(u128::from(used) * time.as_micros() / elapsed.as_micros()).unwrap_or(u64::MAX)
+        };
+        self.per_second = in_time(Duration::from_secs(1));
+        // Demand that stays for some measurements counts for longer.
+        let needed = in_time(LASTS).max(in_time(self.lasts).min(self.size.saturating_mul(2)));
         self.size = needed.max(self.size / 2).clamp(RESERVATION_MIN, RESERVATION_MAX);
         (self.from, self.since) = (cursor, now.boot);
     }
 
     /// Returns the numbers with which the next reservation begins: half of this one, and an eighth to use while the keeper
     /// sleeps. Without that eighth it would look in ever shorter pauses until the last number above the half is used.
-    fn begins_with(&self) -> u64 {
+    pub(super) fn begins_with(&self) -> u64 {
         self.size / 2 + self.size / 8
     }
 
@@ -82,8 +110,8 @@ impl Reservation {
     /// eighth of [`LASTS`] while no reservation is due.
     pub(super) fn half_used_in(&self, cursor: Position, ceiling: Position) -> Duration {
         let left = ceiling.0.saturating_sub(cursor.0).saturating_sub(self.size / 2);
-        // The size is the rate times LASTS, or more.
-        LASTS.mul_f64(left as f64 / self.size as f64)
+        // The size is the rate times this, or more.
+        self.lasts.mul_f64(left as f64 / self.size as f64)
     }
 }
 

@@ -1,6 +1,7 @@
 mod fleet;
 mod joins;
 mod jumps;
+mod ranges;
 mod tickets;
 
 use super::*;

@@ -11,9 +11,11 @@
 
 pub mod wait_queue;
 
+mod ranges;
 mod rules;
 mod window;
 
+pub use ranges::Range;
 pub use rules::{OnStepBack, Rules, SequenceStart};
 pub use window::{Bound, Window};
 
@@ -25,6 +27,7 @@ use crate::ceiling::Grant;
 use crate::clock::{self, CatchUp, Now};
 use crate::numbering::Numbering;
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
+use ranges::SharedCounter;
 use snowbank_client::layout::{Position, UnixMicros};
 use wait_queue::{Passage, WaitQueue};
 
@@ -73,6 +76,8 @@ pub struct Source {
     /// not mean that the clock went back: its thread was delayed.
     newest_boot_us: AtomicI64,
     wait_queue: WaitQueue,
+    /// `None` unless its numbers are those of a counter at a fleet's coordinator.
+    shared_counter: Option<SharedCounter>,
 }
 
 impl Source {
@@ -117,6 +122,7 @@ impl Source {
             begins_at: None,
             newest_boot_us,
             wait_queue,
+            shared_counter: None,
         }
     }
 
@@ -139,10 +145,11 @@ impl Source {
     }
 
     /// Takes the grant away, because the machine was restored from a snapshot: other copies of it may continue from the
-    /// same cursor. The next raise restores the grant, because the clock has moved on. A ticket counter loses its grant
-    /// for good.
+    /// same cursor. The next raise restores the grant, because the clock has moved on. A shared counter goes on with the
+    /// next range, which only one copy gets. Another ticket counter loses its grant for good.
     pub fn note_restored(&self) {
-        if self.numbering.is_ticket() { self.grant.lose() } else { self.grant.revoke() }
+        let is_lost = self.numbering.is_ticket() && !self.is_shared_counter();
+        if is_lost { self.grant.lose() } else { self.grant.revoke() }
     }
 
     /// Returns true while a source that [begins with the clock](Source::begins_with_the_clock) has not begun.

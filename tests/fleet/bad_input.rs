@@ -236,3 +236,28 @@ fn a_key_that_becomes_garbage_ends_its_daemon_and_is_lent_to_nobody() {
         );
     });
 }
+
+/// ZooKeeper requires no password once a fleet is prepared without one.
+#[test]
+fn a_password_that_is_required_later_stops_the_ids_at_the_ceiling() {
+    each(|at| {
+        if at.name() == "zookeeper" {
+            return;
+        }
+        let proxy = at.proxy();
+        let toml = toml_at(at, &proxy.url(), Some(5), SHORT);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.setup(&toml).admin().start();
+        let mut runs = draw(&daemon);
+        at.require_password("later");
+        proxy.cut();
+        proxy.pass();
+        runs.extend(draw_until(&daemon, NO_CEILING));
+        poll("not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
+        assert_asks_rarely(&daemon, &proxy);
+        daemon.kill();
+        machine.setup(&toml).end().assert_refusal(&["the coordinator does not answer"]);
+        assert_distinct(runs);
+    });
+}

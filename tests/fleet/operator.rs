@@ -133,3 +133,28 @@ fn a_number_that_does_not_exist_or_may_be_of_several_spaces_is_refused() {
     assert!(lines[0].starts_with("time,node:=1024,") && lines[1].starts_with("5: held"), "{text}");
     assert!(lines[2].starts_with("time,") && lines[3].starts_with("5: held"), "{text}");
 }
+
+/// No other number is allowed, so it waits until its clock is near the number's bound.
+#[test]
+fn a_given_number_that_was_released_comes_back_at_its_bound() {
+    each(|at| {
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        let (code, text) = fleet(&toml, &["release", "5", "--force"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+        let daemon = machine.start(&toml);
+        let drawn = poll("IDs", || match daemon.connect().next(Ask::of(100).wait_ms(0)) {
+            Reply::Runs(_, runs) => Some(runs),
+            Reply::Error { .. } => None,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(worker_of(&drawn), 5);
+        runs.extend(drawn);
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}

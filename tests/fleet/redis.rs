@@ -99,11 +99,55 @@ fn a_write_that_no_replica_takes_over_does_not_count() {
     daemon.assert_logs("no replica of Redis has the write yet");
     assert!(draw_until(&daemon, NO_CEILING).is_empty());
     replica.signal(Signal::CONT);
-    // It starts a whole raise above the write that was not acknowledged.
+    // It finds its own write, and writes again.
     poll("an ID", || matches!(daemon.connect().next(Ask::of(1)), Reply::Runs(..)).then_some(()));
     let replicas = redis_toml(&[replica.url()]);
     Machine::new()
         .setup(&replicas)
         .end()
         .assert_refusal_for_now(&["found a replica, allowed: a master or a sentinel"]);
+}
+
+/// The line of a write that no replica has yet.
+const NO_REPLICA: &str = "no replica of Redis has the write yet";
+
+/// A replica is connected, and lags: as one that has just connected, or whose machine stands.
+#[test]
+fn a_first_start_beside_a_replica_that_lags_waits_for_it_with_one_number() {
+    let (Some(master), Some(replica)) = (Redis::start(), Redis::start()) else { return };
+    follow(&replica, &master);
+    let given = redis_toml(&[master.url()]).replace("\"16s\"", "\"10m\"");
+    let lent = given.replace("worker_ids = 5", "worker_id_from = \"coordinator\"");
+    replica.signal(Signal::STOP);
+    for _ in 0..2 {
+        let (code, text) = fleet(&given, &["init"]);
+        assert!(code == Some(3) && text.contains(NO_REPLICA), "{text}");
+    }
+    let machines = [Machine::new(), Machine::new()];
+    let daemons: Vec<Daemon> = (machines.iter().zip([&given, &lent]))
+        .map(|(machine, toml)| {
+            // It may be killed while it waits.
+            let mut daemon = machine.start(toml);
+            daemon.assert_logs(NO_REPLICA);
+            assert!(draw_until(&daemon, NO_CEILING).is_empty());
+            daemon.kill();
+            machine.start(toml)
+        })
+        .collect();
+    let (_, text) = fleet(&given, &["list"]);
+    assert_eq!(text.lines().count(), 2, "a number each: {text}");
+    replica.signal(Signal::CONT);
+    let mut runs = Vec::new();
+    for daemon in &daemons {
+        let mut wire = daemon.connect();
+        runs.extend(poll("an ID", || match wire.next(Ask::of(1).wait_ms(100)) {
+            Reply::Runs(_, runs) => Some(runs),
+            _ => None,
+        }));
+    }
+    let (_, text) = fleet(&given, &["list"]);
+    assert_eq!(text.lines().count(), 2, "{text}");
+    let (code, text) = fleet(&given, &["init"]);
+    assert!(code == Some(0) && text.contains("was prepared before"), "{text}");
+    assert_distinct(runs);
 }

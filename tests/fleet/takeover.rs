@@ -56,6 +56,30 @@ fn a_copy_of_a_state_on_another_machine_does_not_go_on_with_its_number() {
     });
 }
 
+/// As in a container that starts again with the volume of a backup: the directory and the boot are the same, and the locks
+/// are lost.
+#[test]
+fn a_backup_that_is_put_back_in_place_does_not_go_on_once_the_locks_are_lost() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let state = machine.path("state");
+        for life in 0..2 {
+            let mut daemon = machine.start(&toml);
+            draw(&daemon);
+            daemon.kill();
+            if life == 0 {
+                copy(&state, &machine.path("backup"));
+            }
+        }
+        copy(&machine.path("backup/."), &state);
+        std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
+        let part = "this state or a copy of it holds worker number 5";
+        machine.setup(&toml).end().assert_refusal_for_now(&[part, "free from"]);
+    });
+}
+
 /// A service manager keeps the socket, and starts the daemon again after its end.
 #[test]
 fn clients_at_a_kept_socket_are_refused_nothing_while_a_number_is_replaced() {

@@ -51,10 +51,14 @@ impl World {
             (None, None) => member.pick(want, 1, |id| id < self.numbers, |_| Ok::<bool, JoinError>(true)),
         };
         let taken = match taken {
-            Err(JoinError::NoAnswer(_)) => own.and_then(|own| {
-                let resumed = member.resume_unseen(want, &own);
-                resumed.or_else(|| member.wait_for(want, &own, given.is_none()))
-            }),
+            Err(JoinError::NoAnswer(_)) => {
+                let tried = member.own(want);
+                let want = Want { is_newest: is_newest && tried == own, ..want };
+                tried.or(own).and_then(|own| {
+                    let resumed = member.resume_unseen(want, &own);
+                    resumed.or_else(|| member.wait_for(want, &own, given.is_none()))
+                })
+            }
             taken => taken.ok(),
         };
         self.machines[machine].disk.notes = member.notes().clone();

@@ -87,6 +87,16 @@ fn tickets_are_apart_by_the_remainders_that_info_says() {
         let found = promise(one.0, one.1).check_apart(&promise(other.0, other.1));
         assert_eq!(found, Err(NotApart::SameTickets), "{one:?} {other:?}");
     }
+    let shared = |fleet: &str| {
+        let json = format!(
+            r#"{{"protocol":1,"max_count":9,"sources":[{{"index":0,"name":"t","kind":"ticket","increment":1,"offset":1,"fleet":"{fleet}"}}]}}"#
+        );
+        Promise::from_info(&Info::from_json(json.as_bytes()).expect("sound"), None).expect("sound")
+    };
+    assert_eq!(shared("one").check_apart(&shared("one")), Ok(()));
+    for other in [shared("two"), promise(1, 1)] {
+        assert_eq!(shared("one").check_apart(&other), Err(NotApart::SameTickets));
+    }
     // A single ID by a protocol without strides, and one of the other daemon.
     let single = |first| spans(&promise(2, 1), Run { first, count: 1, stride: 1 });
     assert_eq!(single(7), Ok(vec![Span { start: 3, end: 4 }]));

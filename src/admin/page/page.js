@@ -363,7 +363,7 @@ function drawSources(moment) {
     const ids = moment.ids[i];
     const isTicket = source.kind === "ticket";
     const each = `${ids === null ? "–" : rate(ids)}${isTicket ? "" : ` of ${rate(source.ids_per_second)}`} IDs/s`;
-    const madeOf = isTicket ? `ticket counter · increment ${source.increment} · offset ${source.offset}` : `${source.layout} · worker ${source.worker_ids}`;
+    const madeOf = isTicket ? `ticket counter${source.shared ? " at the fleet's coordinator" : ""} · increment ${source.increment} · offset ${source.offset}` : `${source.layout} · worker ${source.worker_ids}`;
     const what = `${madeOf} · ${some(source.ids, "ID")} in ${some(source.requests, "request")} since the start${source.refused > 0 ? `, ${count(source.refused)} refused` : ""}`;
     return make(
       "div",

@@ -222,8 +222,8 @@ impl DiskStore {
         }
     }
 
-    /// Makes every later write record that the machine was restored, for these sources: a start refuses their counters.
-    pub fn note_restored(&mut self, indices: &[usize]) {
+    /// Makes every later write record that the state does not know the counters of these sources: a start refuses them.
+    pub fn note_unknown(&mut self, indices: &[usize]) {
         for &index in indices {
             self.sources[index].record.restored = true;
         }

@@ -19,8 +19,15 @@ pub struct Claimant<'a> {
     pub max_ahead: Duration,
     /// The distance that its start may be ahead of the wall clock and still hand out IDs at once.
     pub catch_up: Duration,
-    /// True if a fleet's coordinator keeps its worker IDs unique, with a bound for each.
+    /// True if a fleet's coordinator keeps its worker IDs unique, with a bound for each, or has its counter.
     pub in_fleet: bool,
+}
+
+impl Claimant<'_> {
+    /// Returns true for a ticket source whose counter is at the coordinator.
+    fn is_shared_counter(&self) -> bool {
+        self.in_fleet && self.numbering.is_ticket()
+    }
 }
 
 /// The starts of all claimants, and the records to keep.
@@ -61,10 +68,10 @@ pub enum PlanError {
         /// The options of the command.
         options: TicketOptions,
     },
-    /// Another copy of the machine may have handed out numbers of a ticket counter.
+    /// Another copy of the machine, or another daemon with a shared counter, may have handed out numbers.
     #[error(
-        "source {name:?} is a ticket source, and this machine was, or may have been, restored from a snapshot while it ran: \
-         another copy may have handed out numbers that nothing here knows of; stop the daemons that count {name:?}, then run \
+        "source {name:?} is a ticket source, and this machine was, or may have been, restored from a snapshot while it ran, \
+         or shared its counter with other daemons of a fleet: numbers may have been handed out that nothing here knows of; stop the daemons that count {name:?}, then run \
          `snowbank ticket set {name} VALUE{options}`, with the highest number that any of them handed out"
     )]
     Restored {
@@ -191,7 +198,7 @@ fn by_name(layout: &Layout) -> String {
 ///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
 /// without such a record, because no clock shows where it may continue. It does not start either after the machine was
-/// restored from a snapshot.
+/// restored from a snapshot, or after a fleet's coordinator had its counter.
 ///
 /// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until the
 /// clock has caught up. It is an error if the space was changed, because waiting does not resolve that.
@@ -222,6 +229,12 @@ pub fn plan_beside<'a>(
     let mut starts = Vec::with_capacity(claimants.len());
     let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
+        if claimant.is_shared_counter() {
+            // The coordinator says where it goes on. The records only show whether the coordinator went back.
+            starts.push(Some(above_records(records, claimant.numbering)));
+            passed_over.push(None);
+            continue;
+        }
         let is_moved = |record: &&Record| {
             record.released && !is_fleets(record, claimant) && is_bound(record, claimant.numbering)
         };
@@ -351,7 +364,8 @@ fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
 /// same IDs binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
-    (!record.released || is_fleets(record, claimant)) && record.numbering.is_part_of(numbering)
+    let is_free = !record.released || is_fleets(record, claimant) || claimant.is_shared_counter();
+    is_free && record.numbering.is_part_of(numbering)
 }
 
 /// Returns whether the coordinator of the claimant's fleet says where the record's worker IDs go on.

@@ -224,7 +224,9 @@ impl<'a> Shown<'a> {
             None => String::from("not known"),
         };
         let end = match (self.released, self.clean) {
-            _ if self.restored => "restored from a snapshot: refused until `snowbank ticket set`",
+            _ if self.restored => {
+                "restored from a snapshot, or shared in a fleet: refused as a counter of its own until `snowbank ticket set`"
+            }
             _ if self.is_set() => "set by `snowbank ticket set`, or imported: no daemon has counted since",
             (true, _) if self.lent => "exported: the fleet lends its worker IDs, here too",
             (true, _) => "released: its worker IDs were moved away, and are not used here",

@@ -47,6 +47,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("kind", r#""ticket""#),
     ("increment", "7"),
     ("offset", "7"),
+    ("numbers_from", r#""coordinator""#),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),
     ("burst_window", r#""7ms""#),
@@ -79,7 +80,7 @@ fn other(row: &Row) -> &'static str {
 fn beside(section: Section, key: &str) -> String {
     match (section, key) {
         (Section::SourceAlone, "kind") => return String::from("name = \"default\"\n"),
-        (Section::SourceAlone, "increment") => {
+        (Section::SourceAlone, "increment" | "numbers_from") => {
             return String::from("name = \"default\"\nkind = \"ticket\"\n");
         }
         (Section::SourceAlone, "offset") => {
@@ -94,7 +95,11 @@ fn beside(section: Section, key: &str) -> String {
 
 /// The section that a source's setting needs: worker IDs that a fleet picks have one.
 fn beside_source(row: &Row) -> &'static str {
-    if row.key == "worker_id_from" { "[fleet]\ncoordinator = \"etcd\"\n" } else { "" }
+    if ["worker_id_from", "numbers_from"].contains(&row.key) {
+        "[fleet]\ncoordinator = \"etcd\"\n"
+    } else {
+        ""
+    }
 }
 
 /// A file that sets one setting and those that it needs, and its full key in messages.
@@ -106,7 +111,7 @@ fn file_with(row: &Row, value: &str) -> (String, String) {
             (format!("[{table}]\n{key} = {value}\n{beside}"), format!("{table}.{key}"))
         }
         Section::SourceAlone => {
-            let beside = beside(row.section, key);
+            let beside = beside(row.section, key) + beside_source(row);
             (format!("[[sources]]\n{key} = {value}\n{beside}"), format!("sources[0].{key}"))
         }
         Section::Identity => (format!("[[identities]]\n{key} = {value}\n"), format!("identities[0].{key}")),
@@ -120,7 +125,7 @@ fn check_row(row: &Row) {
     let running = match row.section {
         Section::Table("tls") => settings(&format!("[tls]\n{}", beside(row.section, ""))),
         Section::SourceAlone if row.key != "name" => {
-            settings(&format!("[[sources]]\n{}", beside(row.section, row.key)))
+            settings(&format!("[[sources]]\n{}{}", beside(row.section, row.key), beside_source(row)))
         }
         _ => settings(beside_source(row)),
     };

@@ -33,6 +33,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
             kind: SourceKind::Snowflake,
             increment: 1,
             offset: 1,
+            numbers_from: NumbersFrom::State,
             name: "default".into(),
             layout: Layout::resolve("twitter").unwrap(),
             worker_ids: WorkerIds {
@@ -180,6 +181,7 @@ fn every_setting_reaches_its_field() {
             kind: SourceKind::Snowflake,
             increment: 1,
             offset: 1,
+            numbers_from: NumbersFrom::State,
             name: "default".into(),
             layout: Layout::resolve("clearing").unwrap(),
             worker_ids: WorkerIds {

@@ -2,7 +2,7 @@
 
 use super::Member;
 use super::want::JoinError;
-use crate::fleet::{Coordinator, Marker, Stored};
+use crate::fleet::{Coordinator, KeyError, Marker, Stored};
 
 impl<C: Coordinator> Member<C> {
     /// Checks once that all endpoints that answer have the same marker, or none. Two clusters that were prepared have markers
@@ -15,27 +15,35 @@ impl<C: Coordinator> Member<C> {
             return Ok(());
         }
         let key = self.paths.marker();
-        let found = self.coordinator.read_at_each(&key);
-        let markers: Vec<_> = found.iter().map(|(endpoint, it)| (endpoint, identity(it.as_ref()))).collect();
-        if let Some(pair) = markers.windows(2).find(|pair| pair[0].1 != pair[1].1) {
-            let words = |(endpoint, marker): &(&String, Option<String>)| match marker {
-                Some(_) => format!("a fleet at {endpoint}"),
-                None => format!("none at {endpoint}"),
-            };
-            return Err(JoinError::Refused(format!(
-                "the endpoints are of two clusters: found {} and {} (key {key}), allowed: members of one cluster; correct \
-                 fleet.endpoints",
-                words(&pair[0]),
-                words(&pair[1])
-            )));
-        }
+        let identity = |text: &str| Marker::parse(text).map(|marker| marker.identity);
+        self.compare_at(&key, identity).map_err(JoinError::Refused)?;
         self.are_compared = true;
         Ok(())
     }
-}
 
-/// Returns the identity in a marker. What cannot be read is an identity of its own.
-fn identity(stored: Option<&Stored>) -> Option<String> {
-    let text = &stored?.text;
-    Some(Marker::parse(text).map_or_else(|_| text.clone(), |marker| marker.identity))
+    /// Checks that all endpoints that answer have the same identity in the value of a key, or no value. One that cannot be
+    /// read is an identity of its own.
+    ///
+    /// # Errors
+    /// Two endpoints differ, in words.
+    pub(super) fn compare_at(
+        &mut self,
+        key: &str,
+        identity: impl Fn(&str) -> Result<String, KeyError>,
+    ) -> Result<(), String> {
+        let of = |stored: &Stored| identity(&stored.text).unwrap_or_else(|_| stored.text.clone());
+        let found = self.coordinator.read_at_each(key);
+        let markers: Vec<_> = found.iter().map(|(endpoint, it)| (endpoint, it.as_ref().map(of))).collect();
+        let Some(pair) = markers.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
+        let words = |(endpoint, found): &(&String, Option<String>)| match found {
+            Some(_) => format!("a fleet at {endpoint}"),
+            None => format!("none at {endpoint}"),
+        };
+        Err(format!(
+            "the endpoints are of two clusters: found {} and {} (key {key}), allowed: members of one cluster; correct \
+             fleet.endpoints",
+            words(&pair[0]),
+            words(&pair[1])
+        ))
+    }
 }

@@ -1,6 +1,7 @@
 //! The choice of free worker IDs for a source that has none configured.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::Member;
 use super::take::{Found, TRIES_MAX};
@@ -25,8 +26,9 @@ impl<C: Coordinator> Member<C> {
     ) -> Result<Taken, E> {
         let place = self.place_of(&want.layout.space().to_string())?;
         let mut busy: Vec<u64> = Vec::new();
-        for _ in 0..TRIES_MAX {
-            let found = self.free(want, place, |id| allowed(id) && !busy.contains(&id), count)?;
+        for tried in 0..TRIES_MAX {
+            let is_allowed = |id: u64| allowed(id) && !busy.contains(&id);
+            let found = self.free(want, place, is_allowed, (count, tried))?;
             let ids: Vec<u64> = found.iter().map(|(id, _)| *id).collect();
             let refused = |error: LayoutError| JoinError::Refused(error.to_string());
             let worker_ids = WorkerSet::from_list(ids.iter().copied()).map_err(refused)?;
@@ -46,13 +48,14 @@ impl<C: Coordinator> Member<C> {
     }
 
     /// Returns free worker IDs with their keys, the best first: those that this state had and can use at once, then unused
-    /// ones, then those whose bound passed longest ago.
-    fn free(
+    /// ones, then those whose bound passed longest ago. After tries at which another daemon was faster, unused ones are
+    /// searched from another place in each state: of daemons that start together, all but one would lose each time.
+    pub(super) fn free(
         &mut self,
         want: Want<'_>,
         place: usize,
         allowed: impl Fn(u64) -> bool,
-        count: usize,
+        (count, tried): (usize, usize),
     ) -> Result<Vec<Found>, JoinError> {
         if let Some(own) = self.own_free(want, place, &allowed, count)? {
             return Ok(own);
@@ -73,7 +76,8 @@ impl<C: Coordinator> Member<C> {
             }
         }
         found.truncate(count);
-        let all = || (0..want.layout.workers()).filter(|&id| allowed(id));
+        let from = self.search_from(want.layout.workers(), tried);
+        let all = || (from..want.layout.workers()).chain(0..from).filter(|&id| allowed(id));
         found.extend(all().filter(|&id| stored(id).is_none()).take(count - found.len()));
         if found.len() < count {
             let rest: Vec<u64> = all().filter(|id| !found.contains(id)).collect();
@@ -86,8 +90,15 @@ impl<C: Coordinator> Member<C> {
         Ok(found.into_iter().map(|id| (id, stored(id).cloned())).collect())
     }
 
-    /// Returns all worker IDs that this state had, if they are wanted and can be used at once. Most starts need no others, and a start need
-    /// not wait until the keys of a large fleet are listed.
+    /// Returns the worker ID from which unused ones are searched after this many tries.
+    fn search_from(&self, workers: u64, tried: usize) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.state, tried).hash(&mut hasher);
+        if tried == 0 { 0 } else { hasher.finish() % workers }
+    }
+
+    /// Returns all worker IDs that this state had, if they are wanted and can be used at once. Most starts need no others,
+    /// and a start need not wait until the keys of a large fleet are listed.
     fn own_free(
         &mut self,
         want: Want<'_>,

@@ -1,4 +1,4 @@
-//! Tests: starts that go on without an answer of the coordinator.
+//! Tests: starts that go on, or wait, without an answer of the coordinator.
 
 use super::tests::{HORIZON, Store, WALL, member, store, want};
 use super::*;
@@ -125,4 +125,25 @@ fn a_start_after_a_loss_asks() {
         assert_eq!(resumed(&store, again.notes(), newest, &five()), None);
         assert_eq!(member(&store, again.notes().clone()).resume_unseen(newest, &five()), None);
     }
+}
+
+/// As beside a replica of Redis that lags. Each try is a write.
+#[test]
+fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
+    let layout = twitter();
+    let store = store(&layout);
+    let mut daemon = member(&store, Notes::default());
+    store.set_mute(true);
+    let picked = daemon.pick(want(&layout, WALL, false), 1, |_| true, |_| Ok::<bool, JoinError>(true));
+    assert!(matches!(picked, Err(JoinError::NoAnswer(_))));
+    let tried = daemon.own(want(&layout, WALL, false)).unwrap();
+    daemon.wait_for(want(&layout, WALL, false), &tried, true).unwrap();
+    for _ in 0..100 {
+        assert!(matches!(daemon.take_waiting(WALL), Raised::NoAnswer(_)));
+    }
+    let writes = daemon.notes().of("orders", &layout.space().to_string()).unwrap().writes.len();
+    assert!(writes < 20, "{writes} writes are noted");
+    store.set_mute(false);
+    assert_eq!(daemon.take_waiting(WALL), Raised::Done);
+    assert_eq!(daemon.late_starts(), [Bound { source: 0, id_bound: 0 }], "nothing was handed out under it");
 }

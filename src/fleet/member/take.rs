@@ -83,7 +83,12 @@ impl<C: Coordinator> Member<C> {
         let mut held = self.held(want, place, worker_ids, &found, writes);
         // Until this write is done, the key's last write may be an earlier one of this state, with another floor.
         held.floor = floor.max(noted_floor);
+        // The writes before the one that was found cannot be done any more.
+        for ((_, holding), (_, stored)) in held.numbers.iter_mut().zip(&found) {
+            let _ = holding.see(stored.as_ref(), false);
+        }
         let write = held.trying.take().unwrap_or_default();
+        self.first_writes.push(write.clone());
         let key = NumberKey::new(&self.state, &self.holder, want.source, held.since_unix_s);
         let text = NumberKey { write: write.clone(), id_bound: covered, ..key }.text();
         self.notes.set(held.note());

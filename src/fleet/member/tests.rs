@@ -17,6 +17,8 @@ struct Keys {
     revision: u64,
     /// True if it does not answer. It still does writes.
     is_away: bool,
+    /// True if it answers reads alone.
+    is_mute: bool,
     lists: usize,
 }
 
@@ -26,6 +28,10 @@ pub(super) struct Store(Arc<Mutex<Keys>>);
 impl Store {
     pub(super) fn set_away(&self, is_away: bool) {
         self.0.lock().unwrap().is_away = is_away;
+    }
+
+    pub(super) fn set_mute(&self, is_mute: bool) {
+        self.0.lock().unwrap().is_mute = is_mute;
     }
 
     pub(super) fn text(&self, key: &str) -> String {
@@ -62,7 +68,7 @@ impl Coordinator for Store {
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut store = self.0.lock().unwrap();
-        let is_away = store.is_away;
+        let is_lost = store.is_away || store.is_mute;
         let found: Vec<_> = swaps.iter().map(|swap| store.found.get(&swap.key).cloned()).collect();
         if found.iter().zip(swaps).any(|(it, swap)| it.as_ref().map(|it| it.version) != swap.expected) {
             return Ok(Swapped::Refused(found));
@@ -72,7 +78,7 @@ impl Coordinator for Store {
         for Swap { key, text, .. } in swaps {
             store.found.insert(key.clone(), Stored { version, text: text.clone() });
         }
-        if is_away { Err(NoAnswer::passing("lost on the way back")) } else { Ok(Swapped::Done(version)) }
+        if is_lost { Err(NoAnswer::passing("lost on the way back")) } else { Ok(Swapped::Done(version)) }
     }
 }
 
@@ -237,4 +243,53 @@ fn a_start_lists_the_keys_only_if_its_own_numbers_are_not_free() {
     assert_eq!((others.as_str(), listed), ("2-3", 1), "they are a copy's");
     let (one, listed, _) = pick(notes, 1, true);
     assert_eq!((one.as_str(), listed), ("0", 1));
+}
+
+/// The clock is past all bounds.
+#[test]
+fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_first() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let store = store(&layout);
+    let at = |seconds: i64| UnixMicros(WALL.0 + seconds * 1_000_000);
+    for (number, seconds) in [(3, 20), (1, 10), (2, 30)] {
+        let mut other = member(&store, Notes::default());
+        other.take(want(&layout, at(seconds), false), &WorkerSet::single(number)).unwrap();
+    }
+    let pick = |count| {
+        let mut member = member(&store, Notes::default());
+        let all = |_: &Numbering| Ok::<bool, JoinError>(true);
+        let allowed = |id| (1..4).contains(&id);
+        member.pick(want(&layout, at(1_000), false), count, allowed, all).unwrap().worker_ids.to_string()
+    };
+    assert_eq!(pick(1), "1");
+    assert_eq!(pick(1), "3", "1 has a new bound");
+    assert_eq!(pick(1), "2");
+}
+
+#[test]
+fn daemons_that_start_together_soon_have_different_numbers() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, want) = (store(&layout), want(&layout, WALL, false));
+    let states: Vec<String> = (0..200).map(|index| format!("state-{index}")).collect();
+    let draw = || fastrand::u64(..).to_string();
+    let daemon = |state: &String| Member::new(store.clone(), "f", (state, "holder"), Notes::default(), draw);
+    let mut waiting: Vec<_> = states.iter().map(daemon).collect();
+    for tried in 0.. {
+        assert!(tried < 10, "{} daemons have no number yet", waiting.len());
+        // All list the keys before one of them writes.
+        let found: Vec<_> =
+            waiting.iter_mut().map(|daemon| daemon.free(want, 0, |_| true, (1, tried)).unwrap()).collect();
+        let mut found = found.into_iter();
+        waiting.retain_mut(|daemon| {
+            let (id, stored) = found.next().unwrap().remove(0);
+            let worker_ids = WorkerSet::single(id);
+            let numbering = Numbering::new(layout.clone(), worker_ids.clone()).unwrap();
+            let taken = daemon.try_take(want, 0, (&worker_ids, &numbering), vec![(id, stored)]).unwrap();
+            taken.is_none()
+        });
+        if waiting.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(store.0.lock().unwrap().found.len(), 1 + states.len(), "the marker, and a number each");
 }

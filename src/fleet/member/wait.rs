@@ -51,14 +51,16 @@ impl<C: Coordinator> Member<C> {
     /// Waits with the worker IDs that this state had. Returns `None` if it had others, or cannot be written.
     ///
     /// From now on this machine remembers the state as the newest. If it may be an older copy, it first forgets its writes:
-    /// the next start must not take them for a proof. The ceiling is forgotten in any case, because the next start would
-    /// not see what kept this one from going on.
+    /// the next start must not take them for a proof. Those of this process stay: it tried to take the number, had no answer,
+    /// and has handed out nothing. The ceiling is forgotten in any case, because the next start would not see what kept this
+    /// one from going on.
     pub fn wait_for(&mut self, want: Want<'_>, worker_ids: &WorkerSet, is_lent: bool) -> Option<Taken> {
         let note = self.known(want)?.clone();
         if self.own(want).as_ref() != Some(worker_ids) {
             return None;
         }
-        let writes = if want.is_newest { note.writes.clone() } else { Vec::new() };
+        let mut writes = note.writes.clone();
+        writes.retain(|write| want.is_newest || self.first_writes.contains(write));
         self.notes.set(Note { writes, covered: 0, ..note });
         self.notes.save().ok()?;
         self.waiting.push(Waiting {

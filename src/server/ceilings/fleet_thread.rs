@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::job_thread::JobThread;
 use crate::ceiling::{StoreError, TakenOver};
-use crate::fleet::{self, AnyCoordinator, Bound, Member, NoAnswer, Raised};
-use crate::keeper::{Outcome, PERIOD};
+use crate::fleet::{self, AnyCoordinator, Bound, Member, NoAnswer, NumberRange, Raised, Ranged};
+use crate::keeper::{Outcome, PERIOD, WantedRange};
 use snowbank_client::layout::UnixMicros;
 
 /// The longest that a clean stop waits for the coordinator, as part of its wait for storage. Without an answer, other
@@ -27,6 +27,8 @@ const _: () = assert!(PERIOD.as_millis() + fleet::ANSWER_MIN.as_millis() < NOTIC
 enum Job {
     /// Take the numbers of sources that wait for them, then raise bounds.
     Raise(Raise),
+    /// Take a range of a shared counter.
+    Range(WantedRange),
     /// Release the numbers, with these bounds.
     Release(Vec<Bound>),
     /// Look whether the numbers are still this daemon's.
@@ -51,6 +53,8 @@ pub(super) struct Raise {
 pub(super) enum Done {
     /// With it, the bounds at which sources start that had to wait for their numbers.
     Raised(Outcome, Vec<Bound>),
+    /// The range that was taken for this request.
+    Ranged(WantedRange, Result<NumberRange, NoAnswer>),
     /// Ok if the keys are this daemon's. After an error nothing is known.
     Looked(Result<(), NoAnswer>),
     Released(Result<(), String>),
@@ -85,6 +89,11 @@ impl Fleet {
     /// Raises bounds.
     pub(super) fn raise(&mut self, raise: Raise) {
         self.0.send(Job::Raise(raise));
+    }
+
+    /// Takes a range of a shared counter.
+    pub(super) fn take_range(&mut self, wanted: WantedRange) {
+        self.0.send(Job::Range(wanted));
     }
 
     /// Looks whether the numbers are still this daemon's.
@@ -122,6 +131,11 @@ impl Fleet {
 fn run(member: &mut Member<AnyCoordinator>, job: Job) -> Done {
     let lost = |reason| Done::Lost(TakenOver(format!("the fleet: {reason}")));
     match job {
+        Job::Range(wanted) => match member.take_range(wanted.source, wanted.count, wanted.generation) {
+            Ranged::Taken(range) => Done::Ranged(wanted, Ok(range)),
+            Ranged::NoAnswer(answer) => Done::Ranged(wanted, Err(answer)),
+            Ranged::Lost(reason) => lost(reason),
+        },
         Job::Release(bounds) => Done::Released(member.release(&bounds)),
         Job::Look => match member.look() {
             Raised::Done => Done::Looked(Ok(())),

@@ -1,11 +1,14 @@
 //! The start of a daemon in a fleet: takes its worker numbers from the coordinator before anything is handed out.
 
+use std::time::Duration;
+
 use super::start_sources::{Found, FromFleet};
 use crate::ceiling::store::Record;
 use crate::ceiling::{LockError, draw_identity, lock_workers};
 use crate::clock::Reading;
 use crate::config::{Settings, SourceSettings};
-use crate::fleet::{self, Access, AnyCoordinator, Member, Notes, Taken, Want};
+use crate::fleet::{self, Access, AnyCoordinator, Member, Notes, NumberRange, Ranged, Taken, Want};
+use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
@@ -31,6 +34,10 @@ pub(crate) struct Joined {
     taken: Vec<Option<Taken>>,
     /// The keys of the records whose bounds the coordinator holds.
     held: Vec<String>,
+    /// The first ranges of shared counters, with their sources' indices.
+    ranges: Vec<(usize, NumberRange)>,
+    /// The time that the daemon does without its coordinator.
+    horizon: Duration,
     /// True if the coordinator did not answer, and a source continues without it.
     is_silent: bool,
     /// Lines for the operator, once the daemon has started.
@@ -56,8 +63,9 @@ impl Joined {
         let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
         let identity = (found.state_identity(), holder.as_str());
         let member = Member::new(coordinator, &settings.fleet.name, identity, notes, draw_identity);
-        let mut joined =
-            Joined { member, taken: Vec::new(), held: Vec::new(), is_silent: false, notes: Vec::new() };
+        let (taken, held, ranges, notes) = Default::default();
+        let horizon = settings.fleet.horizon;
+        let mut joined = Joined { member, taken, held, ranges, horizon, is_silent: false, notes };
         let taken = joined.take_all(settings, here)?;
         for (source, taken) in settings.sources.iter_mut().zip(&taken) {
             let Some(taken) = taken else { continue };
@@ -69,13 +77,39 @@ impl Joined {
             source.worker_ids.are_given = true;
         }
         joined.taken = taken;
+        joined.take_ranges(settings, found)?;
         joined.held = joined.held_records(settings, found).unwrap_or_default();
         Ok(joined)
     }
 
     /// Returns the coordinator's answers.
     pub(crate) fn answers(&self) -> FromFleet<'_> {
-        FromFleet { taken: &self.taken, held: &self.held }
+        let Joined { taken, held, ranges, horizon, .. } = self;
+        FromFleet { taken, held, ranges, horizon: *horizon }
+    }
+
+    /// Takes a first range for each shared counter. Without an answer, the source starts without one, and waits.
+    ///
+    /// # Errors
+    /// Nobody has prepared a counter, or the coordinator has an older value than the state.
+    fn take_ranges(&mut self, settings: &Settings, found: &Found) -> Result<(), StartError> {
+        for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| it.is_shared_counter()) {
+            let numbering = source.numbering().map_err(StartError::WrongSetting)?;
+            let floor = found.counter_floor(&numbering);
+            self.member.add_counter((index, &source.name), &numbering, floor);
+            match self.member.take_range(index, FIRST_RANGE, 0) {
+                Ranged::Taken(range) => self.ranges.push((index, range)),
+                Ranged::NoAnswer(answer) if answer.is_lasting => {
+                    return Err(StartError::WrongSetting(answer.reason));
+                }
+                Ranged::NoAnswer(answer) => self.notes.push(Note::Warning(format!(
+                    "source {:?} has no numbers yet, and waits for its coordinator: {answer}",
+                    source.name
+                ))),
+                Ranged::Lost(reason) => return Err(StartError::WrongSetting(reason)),
+            }
+        }
+        Ok(())
     }
 
     /// Returns the keys of the records of worker IDs that this state was lent before, and whose bounds the coordinator holds.
@@ -145,11 +179,15 @@ impl Joined {
         } else {
             self.member.take(want, &given.set).map_err(StartError::from)
         };
-        match (asked, own) {
-            (Err(StartError::CoordinatorSilent(reason)), Some(own)) => {
-                self.start_unseen((want, source.is_lent()), &own, here, reason)
+        let Err(StartError::CoordinatorSilent(reason)) = asked else { return asked };
+        // It may have tried to take others: a write without an answer may be done.
+        let tried = self.member.own(want).filter(fits);
+        let is_newest = is_newest && tried == own;
+        match tried.or(own) {
+            Some(own) => {
+                self.start_unseen((Want { is_newest, ..want }, source.is_lent()), &own, here, reason)
             }
-            (asked, _) => asked,
+            None => Err(StartError::CoordinatorSilent(reason)),
         }
     }
 

@@ -20,8 +20,8 @@ use super::storage_thread::{Done, Storage, Trim};
 use crate::ceiling::StoreError;
 use crate::ceiling::store::Record;
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
-use crate::fleet::{AnyCoordinator, Bound, Member};
-use crate::keeper::{Keeper, Looked, Outcome, PERIOD, Reach, Write};
+use crate::fleet::{AnyCoordinator, Bound, Member, NumberRange};
+use crate::keeper::{self, Keeper, Looked, Outcome, PERIOD, Reach, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
 use crate::server::health::rate_limited_log;
@@ -68,7 +68,7 @@ impl Ceilings {
         wall: &Arc<Wall>,
         started: Reading,
     ) -> Result<Ceilings, StartError> {
-        let Durable { mut sources, locks, first_ceilings, stored } = durable;
+        let Durable { mut sources, locks, first_ceilings, stored, ranges } = durable;
         let mut worker_ids = WorkerIds::default();
         worker_ids.extend(locks);
         for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
@@ -76,6 +76,9 @@ impl Ceilings {
             // one.
             worker_ids.note_granted(index, managed.source().numbering().id_bound(durable));
             managed.grant(durable);
+        }
+        for (index, NumberRange { from, to }) in ranges {
+            keeper::add_range(sources[index].source(), (from, to), 0);
         }
         let mut writers = vec![Reach::Local];
         writers.extend(fleet.as_ref().map(|(member, horizon)| match member.may_lose_writes() {
@@ -184,6 +187,7 @@ impl Ceilings {
         for write in std::mem::take(&mut looked.writes) {
             self.write(write, reading, metrics);
         }
+        self.take_ranges(&mut looked);
         if let Some(storage) = &mut self.storage
             && storage.is_idle()
             && looked.is_in_use
@@ -203,6 +207,13 @@ impl Ceilings {
         looked
     }
 
+    /// Passes the wanted ranges of shared counters to the fleet thread.
+    fn take_ranges(&mut self, looked: &mut Looked) {
+        if let Some(fleet) = &mut self.fleet {
+            std::mem::take(&mut looked.ranges).into_iter().for_each(|wanted| fleet.take_range(wanted));
+        }
+    }
+
     /// Takes the results of the fleet thread.
     fn take_from_fleet(&mut self, reading: Reading, metrics: &Metrics) {
         for done in self.fleet.as_mut().map(Fleet::done).unwrap_or_default() {
@@ -212,6 +223,14 @@ impl Ceilings {
                         self.keeper.start_above(source, id_bound);
                     }
                     self.take_outcome(outcome, reading, metrics);
+                }
+                fleet_thread::Done::Ranged(wanted, answer) => {
+                    let now = self.keeper.believe(reading);
+                    let numbers = answer.as_ref().ok().map(|range| (range.from, range.to));
+                    self.keeper.ranged(wanted.source, wanted.generation, numbers, now);
+                    let mut seen = metrics.keeper();
+                    seen.fleet_raises += u64::from(answer.is_ok());
+                    seen.fleet_silence = answer.err().map(|answer| answer.reason);
                 }
                 fleet_thread::Done::Looked(answer) => {
                     metrics.keeper().fleet_silence = answer.err().map(|answer| answer.reason);

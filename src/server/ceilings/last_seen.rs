@@ -36,6 +36,8 @@ pub(crate) struct LastSeen {
     pub(crate) fleet_raises: u64,
     /// By source, the fleet's ceilings. Empty without a fleet.
     pub(crate) fleet_ceilings: Vec<Position>,
+    /// By source, how long the numbers of a shared counter last without the coordinator.
+    pub(crate) ranges_last: Vec<Option<Duration>>,
     /// Why another process may have the worker IDs or the state.
     pub(crate) lost: Option<String>,
     /// Since when a write is under way, and after how long it is slow.
@@ -63,6 +65,7 @@ impl LastSeen {
             fleet_silence: None,
             fleet_raises: 0,
             fleet_ceilings: Vec::new(),
+            ranges_last: Vec::new(),
             lost: None,
             write_under_way_since: None,
             slow_write: Duration::MAX,
@@ -81,6 +84,7 @@ impl LastSeen {
         self.failing = looked.failure.as_ref().map(ToString::to_string);
         self.fleet_failing = looked.fleet_failure.as_ref().map(ToString::to_string);
         self.fleet_ceilings.clone_from(&looked.fleet_ceilings);
+        self.ranges_last.clone_from(&looked.ranges_last);
         self.write_under_way_since = looked.under_way_since;
         self.slow_write = looked.slow_write;
     }
@@ -138,6 +142,8 @@ mod tests {
             failure: failure.map(|text| StoreError::new(text.to_owned())),
             fleet_failure: None,
             fleet_ceilings: Vec::new(),
+            ranges: Vec::new(),
+            ranges_last: Vec::new(),
             taken_over: None,
             is_renewed: false,
             some_wait: false,

@@ -61,7 +61,7 @@ impl Ceilings {
         let (fleet, now) = (FromFleet::default(), wall.believe(reading));
         let granted = found.grant(settings, &numberings, locks, fleet, (now, &wall))?;
         let Granted { durable, owner, .. } = granted;
-        let Durable { mut sources, locks, first_ceilings, stored } = durable;
+        let Durable { mut sources, locks, first_ceilings, stored, ranges: _ } = durable;
         for (managed, (index, ceiling)) in sources.iter_mut().zip(first_ceilings) {
             let id_bound = managed.source().numbering().id_bound(ceiling);
             locks[index].mark_granted(id_bound).expect("the lock is ours");
@@ -131,9 +131,9 @@ impl Ceilings {
             self.locks[left.source].mark_granted(left.id_bound).expect("the lock is ours");
         }
         let wall_minus_boot_us = self.keeper.wall_minus_boot_us();
-        let restored = self.keeper.restored();
+        let unknown = self.keeper.restored();
         self.store.map_or(Ok(()), |mut store| {
-            store.note_restored(&restored);
+            store.note_unknown(&unknown);
             store.trim(&trims, wall_minus_boot_us)
         })
     }

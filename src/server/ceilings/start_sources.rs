@@ -13,7 +13,7 @@ use crate::ceiling::store::{self, Claimant, DiskStore, Moment, Plan, Record, Sta
 use crate::ceiling::{CeilingRule, Grant, HostIdentity, LockError, Owner, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, StepRule, Wall};
 use crate::config::SourceSettings;
-use crate::fleet::{Taken, rules};
+use crate::fleet::{NumberRange, Taken, rules};
 use crate::keeper::{self, ManagedSource};
 use crate::numbering::Numbering;
 use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, sorts_below};
@@ -61,6 +61,8 @@ pub(crate) struct Durable {
     pub(super) first_ceilings: Vec<(usize, Position)>,
     /// The store, and its records that belong to no source; `None`: nothing is kept.
     pub(super) stored: Option<(DiskStore, Vec<Record>)>,
+    /// The first ranges of shared counters, with their sources' indices.
+    pub(super) ranges: Vec<(usize, NumberRange)>,
 }
 
 /// The first position of every source.
@@ -80,6 +82,10 @@ pub(crate) struct FromFleet<'a> {
     pub(super) taken: &'a [Option<Taken>],
     /// The keys of the records whose bounds the coordinator holds.
     pub(super) held: &'a [String],
+    /// The first ranges of shared counters, with their sources' indices.
+    pub(super) ranges: &'a [(usize, NumberRange)],
+    /// The time that the fleet's daemons do without their coordinator.
+    pub(super) horizon: Duration,
 }
 
 impl FromFleet<'_> {
@@ -145,6 +151,12 @@ impl Found {
         self.records.iter().filter(is_earlier)
     }
 
+    /// Returns the number above all that the state knows of a counter.
+    pub(super) fn counter_floor(&self, numbering: &Numbering) -> u64 {
+        let of_counter = self.records.iter().filter(|record| record.numbering.is_of_space(numbering));
+        of_counter.map(|record| record.id_bound).max().unwrap_or(0)
+    }
+
     /// Returns the numberings that `snowbank state export` moved away from this state for good: a fleet knows nothing of them.
     pub(super) fn moved_away(&self) -> impl Iterator<Item = &Numbering> {
         let moved = self.records.iter().filter(|record| record.released && !record.lent);
@@ -203,21 +215,26 @@ impl Found {
         settings: &[SourceSettings],
         numberings: &[Numbering],
         mut locks: Vec<WorkerLocks>,
-        fleet: FromFleet<'_>,
+        in_fleet: FromFleet<'_>,
         (now, wall): (Now, &Wall),
     ) -> Result<Granted, StartError> {
         let Starts { positions, mut retired, let_go, mut notes } =
-            self.plan(settings, numberings, &locks, fleet, now)?;
+            self.plan(settings, numberings, &locks, in_fleet, now)?;
         let at = self.moment(now);
         // The sources' own records have the bound of what was granted.
         let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
         let is_kept = self.directory.is_some();
         let sources = settings.iter().zip(numberings).zip(&positions);
-        let managed =
-            |(index, ((settings, numbering), &start)): (usize, ((_, &Numbering), &FirstPosition))| {
-                let fleet = fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
-                manage(settings, numbering.clone(), start, is_kept || fleet.is_some(), now).under_fleet(fleet)
-            };
+        let managed = |(index, ((settings, numbering), &start)): (
+            usize,
+            ((&SourceSettings, &Numbering), &FirstPosition),
+        )| {
+            let fleet = in_fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
+            let horizon = settings.is_shared_counter().then_some(in_fleet.horizon);
+            let managed =
+                manage((settings, horizon), numbering.clone(), start, is_kept || fleet.is_some(), now);
+            managed.under_fleet(fleet)
+        };
         let sources: Vec<ManagedSource> = sources.enumerate().map(managed).collect();
         notes.extend(sources.iter().filter_map(|managed| not_reached(managed, now)));
         let first_ceilings: Vec<(usize, Position)> =
@@ -233,6 +250,8 @@ impl Found {
                 let mut store = store.letting_go(kept_for_order);
                 // They bind sources that join.
                 retired.extend(let_go);
+                let shared = settings.iter().enumerate().filter(|(_, source)| source.is_shared_counter());
+                store.note_unknown(&shared.map(|(index, _)| index).collect::<Vec<_>>());
                 store.note_id_time(keeper::id_minus_boot_us(&sources, wall.carried_us(), now));
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     let remedy = "make the state directory writable, or make room if it is full";
@@ -243,7 +262,8 @@ impl Found {
                 Some((store, retired))
             }
         };
-        let durable = Durable { sources, locks, first_ceilings, stored };
+        let ranges = in_fleet.ranges.to_vec();
+        let durable = Durable { sources, locks, first_ceilings, stored, ranges };
         Ok(Granted { durable, owner: is_kept.then_some(self.owner), notes })
     }
 
@@ -260,11 +280,12 @@ impl Found {
         fleet: FromFleet<'_>,
         now: Now,
     ) -> Result<Starts, StartError> {
-        let claimant_at = |(index, (source, numbering))| Claimant {
-            in_fleet: fleet.taken(index).is_some(),
+        let sources = settings.iter().zip(numberings).enumerate();
+        let claimants = sources.map(|(index, (source, numbering))| Claimant {
+            in_fleet: fleet.taken(index).is_some() || source.is_shared_counter(),
             ..claimant(source, numbering)
-        };
-        let claimants: Vec<_> = settings.iter().zip(numberings).enumerate().map(claimant_at).collect();
+        });
+        let claimants: Vec<_> = claimants.collect();
         let plan = store::plan(&self.records, &claimants, self.moment(now));
         let plan = plan.map_err(|error| error.in_directory(self.directory.as_ref().map(StateDir::path)))?;
         let Plan { starts, passed_over, mut retired } = plan;
@@ -309,8 +330,9 @@ fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {
 }
 
 /// Creates a source that may not claim anything yet.
+/// A shared counter's ranges last for the fleet's horizon.
 fn manage(
-    settings: &SourceSettings,
+    (settings, fleet_horizon): (&SourceSettings, Option<Duration>),
     numbering: Numbering,
     start: FirstPosition,
     is_kept: bool,
@@ -320,6 +342,10 @@ fn manage(
     if numbering.is_ticket() {
         let (name, grant) = (settings.name.clone(), Grant::new(Position(0)));
         let source = Source::new(name, numbering, Rules::OF_TICKETS, grant, start.position, now);
+        let (source, rule) = match fleet_horizon {
+            Some(horizon) => (source.with_shared_counter(), CeilingRule { horizon, ..rule }),
+            None => (source, rule),
+        };
         let managed = ManagedSource::new(Arc::new(source), rule, start.position, now);
         return managed.following(start.id_bound, start.is_clean);
     }

@@ -115,7 +115,7 @@ fn run(store: &mut DiskStore, job: Job) -> Done {
     match job {
         Job::Look => Done::Ours,
         Job::Trim(trim) => {
-            store.note_restored(&trim.restored);
+            store.note_unknown(&trim.restored);
             Done::Trimmed(store.trim(&trim.sources, trim.wall_minus_boot_us))
         }
         Job::Write(write, joining) => {
@@ -131,7 +131,7 @@ pub(super) fn write_ceilings(
     write: &Write,
     joining: &[Arc<Source>],
 ) -> Result<(), StoreError> {
-    store.note_restored(&write.restored);
+    store.note_unknown(&write.restored);
     store.note_id_time(write.id_minus_boot_us);
     if !write.is_join {
         return store.raise(&write.ceilings, write.wall_minus_boot_us);

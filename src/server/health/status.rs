@@ -130,8 +130,12 @@ impl Common {
         of_shards + of_acceptors
     }
 
-    /// Returns the time from a source's newest ID to the fleet's ceiling.
+    /// Returns the time from a source's newest ID to the fleet's ceiling, or for which a shared counter has numbers.
     fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
+        if source.is_shared_counter() {
+            let seen = self.metrics.keeper();
+            return seen.ranges_last.get(index).copied().flatten().map(|last| last.as_secs_f64());
+        }
         let ceiling = *self.metrics.keeper().fleet_ceilings.get(index)?;
         let left = rules::left(source.numbering(), ceiling, source.id_time(now));
         Some(left.as_secs_f64()).filter(|_| !source.numbering().is_ticket())
@@ -202,7 +206,8 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
     TicketStatus {
         increment: counter.increment(),
         offset: counter.offset(),
-        reserved: source.grant().ceiling().0.saturating_sub(cursor.0),
+        reserved: source.left_in_range().saturating_add(source.in_next_range()),
+        shared: source.is_shared_counter(),
         restored: source.grant().is_lost(),
         left,
         left_share: left as f64 / end.0 as f64,

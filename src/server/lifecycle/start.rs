@@ -14,7 +14,7 @@ use super::worker_ids::{lock, number};
 use crate::access::Rules;
 use crate::ceiling::WorkerLocks;
 use crate::clock::{self, Now, Wall};
-use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
+use crate::config::{Address, Protocol, Purpose, Secrets, Settings, SourceSettings};
 use crate::front::Facts;
 use crate::numbering::Numbering;
 use crate::server::ceilings::join_fleet::{Here, Joined};
@@ -131,7 +131,12 @@ impl Server {
 /// Numbers the worker IDs of all sources, and locks them.
 fn number_and_lock(settings: &Settings) -> Result<(Vec<Numbering>, Vec<WorkerLocks>), StartError> {
     let numberings: Vec<Numbering> = settings.sources.iter().map(number).collect::<Result<_, _>>()?;
-    let locks = numberings.iter().map(|numbering| lock(settings, numbering)).collect::<Result<_, _>>()?;
+    let lock = |(source, numbering): (&SourceSettings, &Numbering)| match source.is_shared_counter() {
+        // Other daemons of this machine may count with it.
+        true => Ok(WorkerLocks::none()),
+        false => lock(settings, numbering),
+    };
+    let locks = settings.sources.iter().zip(&numberings).map(lock).collect::<Result<_, _>>()?;
     Ok((numberings, locks))
 }
 

@@ -158,13 +158,13 @@ impl Source {
     /// again, or `None` if no request waits.
     pub fn advance(&self, now: Now, rng: &mut fastrand::Rng, signals: &dyn Signals) -> Option<Duration> {
         // The claims below carry the window's generation, however long it takes to get the lock.
-        let (window, generation) = self.window_and_generation(now);
+        let (mut window, generation) = self.window_and_generation(now);
         let mut queue = self.wait_queue.lock();
         let collected_before = queue.finished.len();
         self.forget_lost_claims(generation, &mut queue);
         match self.numbering {
             Numbering::Snowflake(_) => self.feed(&window, &mut queue, rng),
-            Numbering::Ticket(_) => self.feed_whole(&window, &mut queue, rng),
+            Numbering::Ticket(_) => window = self.feed_whole(window, &mut queue, rng),
         }
         let some_wait = !queue.waiting.is_empty();
         let meets_ceiling = window.bound == Bound::Ceiling && some_wait;

@@ -7,8 +7,22 @@ use super::{Entry, Queue, Refusal, Source, WaitRequest, Window};
 use crate::source::Bound;
 
 impl Source {
-    /// Claims for the waiting requests that fit below the ceiling, in the order of their deadlines.
-    pub(super) fn feed_whole(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
+    /// Claims for the waiting requests that fit below the ceiling, in the order of their deadlines. If none of those that are
+    /// left fits, a shared counter goes on with its next range. Returns the last window.
+    ///
+    /// All claims of one call are of one generation, because a range of another is never used.
+    pub(super) fn feed_whole(&self, window: Window, queue: &mut Queue, rng: &mut fastrand::Rng) -> Window {
+        self.feed_in_range(&window, queue, rng);
+        let least = queue.waiting.iter().map(|entry| entry.request.count).min();
+        if window.bound != Bound::Ceiling || !least.is_some_and(|least| self.use_next_range(least)) {
+            return window;
+        }
+        let window = self.window(window.now());
+        self.feed_in_range(&window, queue, rng);
+        window
+    }
+
+    fn feed_in_range(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let mut is_served = |entry: &mut Box<Entry>| {
             let wanted = entry.request.count;
             // After the last reservation a partial request gains nothing by waiting.

@@ -66,6 +66,10 @@ pub struct Source {
     /// The first number of a ticket source's sequence. `None` for a layout.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
+    /// The fleet whose coordinator has the counter of a ticket source: its daemons take disjoint ranges of it. `None`
+    /// for other sources.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<String>,
     /// The layout in full text form, never a preset's name. `None` for tickets.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
@@ -236,6 +240,7 @@ mod tests {
                 kind: Some(SourceKind::Ticket),
                 increment: Some(2),
                 offset: Some(1),
+                fleet: Some("production".to_owned()),
                 layout: None,
                 worker_ids: Some(vec![1, 2]),
                 per_second: Some(8_192_000),

@@ -175,6 +175,8 @@ impl<'a> Form<'a> {
             sources,
             waiting,
             late_starts,
+            counters,
+            first_writes: _,
             are_compared: _,
             coordinator: _,
             paths: _,
@@ -184,6 +186,7 @@ impl<'a> Form<'a> {
             draw: _,
         } = member;
         assert!(waiting.is_empty() && late_starts.is_empty(), "no start of the search waits");
+        assert!(counters.is_empty(), "the search has no ticket source");
         self.words.push(sources.len() as u64);
         sources.iter().for_each(|held| self.held(held, *generation));
     }

@@ -15,8 +15,11 @@ use snowbank_client::layout::{Position, Tick};
 /// perhaps on another machine, may have used the current one. It is 0 if the state has records of all of them.
 ///
 /// Records of other worker IDs do not count: they bind the order of IDs, and do not show which IDs these have handed out.
-/// A ticket counter without a record does not start at all.
+/// A ticket counter without a record does not start at all, unless the fleet's coordinator has it.
 pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Position {
+    if numbering.is_ticket() {
+        return Position(0);
+    }
     let of_this_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
     let known: HashSet<u64> = of_this_space.flat_map(|record| record.numbering.numbers_in_space()).collect();
     if numbering.numbers_in_space().iter().all(|number| known.contains(number)) {

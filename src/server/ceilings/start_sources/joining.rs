@@ -72,7 +72,7 @@ pub(crate) fn plan_joining(
             planned.joined.notes.push(first_time(&settings));
         }
         let start = first_position(start, (&settings, &numbering), &locks, retired, now)?;
-        let managed = manage(&settings, numbering, start, is_kept, now);
+        let managed = manage((&settings, None), numbering, start, is_kept, now);
         planned.joined.notes.extend(not_reached(&managed, now));
         planned.joined.sources.push(Arc::clone(managed.source()));
         planned.sources.push(managed);

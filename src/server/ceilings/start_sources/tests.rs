@@ -73,7 +73,7 @@ fn life(
     start: Position,
     now: Now,
 ) -> Result<Position, Bound> {
-    let mut managed = manage(source, numbering.clone(), unknown(start, numbering), true, now);
+    let mut managed = manage((source, None), numbering.clone(), unknown(start, numbering), true, now);
     let ceiling = managed.first_ceiling(now);
     managed.grant(ceiling);
     let window = managed.source().window(now);
@@ -119,7 +119,9 @@ fn a_start_beyond_reach_says_how_long_the_clock_is_behind() {
     let wait = Duration::from_millis(667);
     assert_eq!(life(&source, &numbering, beyond, NOW), Err(Bound::Standing(wait)));
     assert_eq!(
-        manage(&source, numbering.clone(), unknown(beyond, &numbering), true, NOW).source().stands_for(NOW),
+        manage((&source, None), numbering.clone(), unknown(beyond, &numbering), true, NOW)
+            .source()
+            .stands_for(NOW),
         wait
     );
     assert!(life(&source, &numbering, beyond, NOW.after(wait)).is_ok());

@@ -1,0 +1,209 @@
+//! The rules of a shared counter: a ticket source whose numbers several daemons take from one key at the coordinator. Pure:
+//! answers come in, decisions go out.
+//!
+//! The key has the next free number. A daemon takes a range of numbers by writing a higher one, with the version that it
+//! read. So each number is in one daemon's range:
+//! - Of two writes that expect one version, the coordinator does one.
+//! - A write without an answer counts only if the key then has its identity. Otherwise its range is given up, done or not.
+//! - After a loss of the grant (a restored snapshot) a write from before does not count: another copy of this process may
+//!   find the same identity.
+//! - A key that is gone, was made again, or is below what this daemon had, is never begun again.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::key::{self, FORMAT, KeyError, id_bound};
+use super::{Stored, Version};
+use crate::numbering::Numbering;
+use snowbank_client::layout::Position;
+
+/// The value at a shared counter's key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CounterKey {
+    format: u64,
+    /// The identity of the counter, drawn when it was made. A counter that was made again has another.
+    pub counter: String,
+    /// The next free number: all below it may have been handed out. Text, because JavaScript's numbers end at 2^53.
+    #[serde(with = "id_bound")]
+    pub next: u64,
+    /// The identity of this write: 128 bits, drawn for each. A daemon recognises its own writes by it.
+    pub write: String,
+    /// The name, for people, of the daemon or the command that wrote it.
+    pub writer: String,
+}
+
+impl CounterKey {
+    /// Returns the value of a write, of the counter with this identity.
+    pub fn new(counter: &str, next: u64, write: &str, writer: &str) -> Self {
+        let [counter, write, writer] = [counter, write, writer].map(str::to_owned);
+        CounterKey { format: FORMAT, counter, next, write, writer }
+    }
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// The text is no such value, or a later release wrote it.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        key::parse(text)
+    }
+
+    /// Returns the text of the value.
+    pub fn text(&self) -> String {
+        key::to_text(self)
+    }
+}
+
+/// Numbers that are one daemon's alone: from `from` up to `to`, without `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberRange {
+    /// The lowest number.
+    pub from: u64,
+    /// The number after the last.
+    pub to: u64,
+}
+
+/// A write of the key that takes a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    /// The version that the key must have.
+    pub expected: Version,
+    /// The identity of the write.
+    pub write: String,
+    /// The numbers that it takes.
+    pub range: NumberRange,
+}
+
+/// The reason why a counter cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CounterLoss {
+    /// The key is gone.
+    Gone,
+    /// The key's next number is below what this daemon's state knows: the two numbers.
+    WentBack(u64, u64),
+    /// The counter was made again.
+    Replaced,
+    /// The value cannot be read.
+    Unreadable(KeyError),
+}
+
+impl fmt::Display for CounterLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CounterLoss::Gone => f.write_str(
+                "its counter is not at the coordinator; while no daemon counts with it, run `snowbank ticket set NAME VALUE \
+                 --config FILE`, with the highest number that was ever handed out, or 0 if none was",
+            ),
+            CounterLoss::WentBack(found, known) => write!(
+                f,
+                "its counter at the coordinator is at {found}, and numbers below {known} may have been handed out; run \
+                 `snowbank ticket set NAME VALUE --config FILE`, with the highest number that any daemon handed out"
+            ),
+            CounterLoss::Replaced => f.write_str("its counter was made again at the coordinator"),
+            CounterLoss::Unreadable(error) => write!(f, "its counter at the coordinator: {error}"),
+        }
+    }
+}
+
+/// The next step after an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The range is this daemon's.
+    Ours(NumberRange),
+    /// Write this.
+    Write(Claim),
+    /// The answer is older than an earlier one, or the coordinator went back. A write of the same value at the same version
+    /// shows which.
+    Verify,
+}
+
+/// A daemon's side of a shared counter.
+#[derive(Clone, Debug)]
+pub(super) struct Counter {
+    numbering: Numbering,
+    /// No range begins below: the end of this daemon's last one, and of what its state knows.
+    floor: u64,
+    /// The identity of the counter, once it was read.
+    identity: Option<String>,
+    /// The write whose outcome is not known, and the generation of the grant when it was drawn.
+    trying: Option<(Claim, u64)>,
+}
+
+impl Counter {
+    /// A counter of which all numbers below `floor` may have been handed out.
+    pub(super) fn new(numbering: Numbering, floor: u64) -> Self {
+        Counter { numbering, floor, identity: None, trying: None }
+    }
+
+    /// Decides how to take `count` numbers, where the key is as read. `is_current`: it was the newest value at that moment.
+    /// `generation` changes when the grant is lost. `draw` gives the identity of a write.
+    ///
+    /// # Errors
+    /// The counter cannot go on.
+    pub(super) fn step(
+        &mut self,
+        (stored, is_current): (Option<&Stored>, bool),
+        (count, generation): (u64, u64),
+        draw: impl FnOnce() -> String,
+    ) -> Result<Step, CounterLoss> {
+        let Some(key) = self.check((stored, is_current))? else { return Ok(Step::Verify) };
+        let version = stored.map_or(Version(0), |stored| stored.version);
+        if let Some((claim, of)) = self.trying.take()
+            && of == generation
+            && claim.write == key.write
+        {
+            return Ok(Step::Ours(self.take(claim.range)));
+        }
+        let from = self.numbering.position_from(key.next);
+        let to = Position(from.0.saturating_add(count)).min(self.numbering.end());
+        let range = NumberRange { from: key.next, to: self.numbering.id_bound(to).max(key.next) };
+        let claim = Claim { expected: version, write: draw(), range };
+        self.trying = Some((claim.clone(), generation));
+        Ok(Step::Write(claim))
+    }
+
+    /// Returns the value of a write of this counter.
+    pub(super) fn text(&self, claim: &Claim, writer: &str) -> String {
+        let identity = self.identity.as_deref().unwrap_or_default();
+        CounterKey::new(identity, claim.range.to, &claim.write, writer).text()
+    }
+
+    /// Notes that the write was done, and returns its range.
+    pub(super) fn done(&mut self) -> Option<NumberRange> {
+        self.trying.take().map(|(claim, _)| self.take(claim.range))
+    }
+
+    /// Returns the loss of a key that was the newest value.
+    pub(super) fn went_back(&self, text: &str) -> CounterLoss {
+        let found = CounterKey::parse(text);
+        found.map_or_else(CounterLoss::Unreadable, |key| CounterLoss::WentBack(key.next, self.floor))
+    }
+
+    /// Checks the key as it was read. Returns `None` if the answer is older than an earlier one.
+    ///
+    /// # Errors
+    /// The counter cannot go on.
+    pub(super) fn check(
+        &mut self,
+        (stored, is_current): (Option<&Stored>, bool),
+    ) -> Result<Option<CounterKey>, CounterLoss> {
+        let stored = stored.ok_or(CounterLoss::Gone)?;
+        let key = CounterKey::parse(&stored.text).map_err(CounterLoss::Unreadable)?;
+        if *self.identity.get_or_insert_with(|| key.counter.clone()) != key.counter {
+            return Err(CounterLoss::Replaced);
+        }
+        match key.next < self.floor {
+            true if is_current => Err(CounterLoss::WentBack(key.next, self.floor)),
+            true => Ok(None),
+            false => Ok(Some(key)),
+        }
+    }
+
+    fn take(&mut self, range: NumberRange) -> NumberRange {
+        self.floor = self.floor.max(range.to);
+        range
+    }
+}
+
+#[cfg(test)]
+mod tests;
