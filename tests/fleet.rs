@@ -77,6 +77,21 @@ fn init(toml: &str) {
     assert_eq!(code, Some(0), "{text}");
 }
 
+/// Frees a number whose holder may still run.
+#[track_caller]
+fn release_by_force(toml: &str, number: &str) {
+    let (code, text) = fleet(toml, &["release", number, "--force"]);
+    assert_eq!(code, Some(0), "{text}");
+}
+
+/// Starts a daemon that hands out IDs, and kills it.
+#[track_caller]
+fn kill_after_first_ids(machine: &Machine, toml: &str) {
+    let mut daemon = machine.start(toml);
+    draw(&daemon);
+    daemon.kill();
+}
+
 fn draw(daemon: &Daemon) -> Vec<Run> {
     daemon.connect().next(Ask::of(100).wait_ms(9_000)).runs()
 }

@@ -20,8 +20,7 @@ fn a_key_that_is_deleted_or_released_by_an_operator_ends_its_daemon() {
         let mut runs = draw(&daemon);
         let (code, text) = fleet(&toml, &["release", "5"]);
         assert!(code == Some(1) && text.contains("may still run"), "{text}");
-        let (code, text) = fleet(&toml, &["release", "5", "--force"]);
-        assert_eq!(code, Some(0), "{text}");
+        release_by_force(&toml, "5");
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         daemon.assert_logs("released");
         let (_, text) = fleet(&toml, &["list", "--json"]);
@@ -50,8 +49,7 @@ fn a_lent_number_that_was_released_gives_way_to_another() {
             let drawn = draw(&daemon);
             assert_eq!(worker_of(&drawn).to_string(), number);
             runs.extend(drawn);
-            let (code, text) = fleet(&toml, &["release", number, "--force"]);
-            assert_eq!(code, Some(0), "{text}");
+            release_by_force(&toml, number);
             assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
             daemon.assert_logs("released");
         }
@@ -143,8 +141,7 @@ fn a_given_number_that_was_released_comes_back_at_its_bound() {
         let machine = Machine::new();
         let mut daemon = machine.start(&toml);
         let mut runs = draw(&daemon);
-        let (code, text) = fleet(&toml, &["release", "5", "--force"]);
-        assert_eq!(code, Some(0), "{text}");
+        release_by_force(&toml, "5");
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         let daemon = machine.start(&toml);
         let drawn = poll("IDs", || match daemon.connect().next(Ask::of(100).wait_ms(0)) {

@@ -39,8 +39,7 @@ fn a_failover_that_loses_the_last_raise_repeats_nothing() {
     poll("a raise that the replica lacks", || (first.get(KEY) != value).then_some(()));
     proxy.cut();
     let at_second = redis_toml(&[second.url()]);
-    let (code, text) = fleet(&at_second, &["release", "5", "--force"]);
-    assert_eq!(code, Some(0), "{text}");
+    release_by_force(&at_second, "5");
     let other = Machine::new();
     let taker = other.start(&at_second);
     // All IDs of each second that either daemon may hand out.

@@ -84,11 +84,8 @@ fn a_daemon_that_went_on_ends_if_another_has_its_number_and_then_it_asks() {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let (first, second) = (Machine::new(), Machine::new());
-        let mut daemon = first.start(&toml);
-        draw(&daemon);
-        daemon.kill();
-        let (code, text) = fleet(&toml, &["release", "5", "--force"]);
-        assert_eq!(code, Some(0), "{text}");
+        kill_after_first_ids(&first, &toml);
+        release_by_force(&toml, "5");
         // It starts at the ceiling of the first one, which its clock reaches in minutes.
         let taker = second.start(&toml);
         assert!(draw_until(&taker, CLOCK_BEHIND).is_empty());
@@ -109,9 +106,7 @@ fn a_daemon_that_went_on_ends_if_the_marker_is_gone_and_does_not_start_again() {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        draw(&daemon);
-        daemon.kill();
+        kill_after_first_ids(&machine, &toml);
         at.delete(MARKER);
         let mut again = machine.start(&toml);
         assert_eq!(again.wait(), Some(3), "{}", again.log());
@@ -126,9 +121,7 @@ fn a_start_asks_if_its_configuration_names_another_fleet_or_number() {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        draw(&daemon);
-        daemon.kill();
+        kill_after_first_ids(&machine, &toml);
         let another = format!("{toml}name = \"another\"\n");
         machine.setup(&another).end().assert_refusal(&["no fleet of this name"]);
         let other = toml.replace("worker_ids = 5", "worker_ids = 6");

@@ -66,9 +66,7 @@ fn a_backup_that_is_put_back_in_place_does_not_go_on_once_the_locks_are_lost() {
         let machine = Machine::new();
         let state = machine.path("state");
         for life in 0..2 {
-            let mut daemon = machine.start(&toml);
-            draw(&daemon);
-            daemon.kill();
+            kill_after_first_ids(&machine, &toml);
             if life == 0 {
                 copy(&state, &machine.path("backup"));
             }
@@ -97,8 +95,7 @@ fn clients_at_a_kept_socket_are_refused_nothing_while_a_number_is_replaced() {
         };
         let mut daemon = start();
         let mut runs = draw(&daemon);
-        let (code, text) = fleet(&toml, &["release", "0", "--force"]);
-        assert_eq!(code, Some(0), "{text}");
+        release_by_force(&toml, "0");
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         let mut waits = Wire::connect(&daemon.addresses[0]);
         waits.send(&Ask::of(100).wait_ms(9_000).bytes());

@@ -329,8 +329,7 @@ fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 
-/// Creates a source that may not claim anything yet.
-/// A shared counter's ranges last for the fleet's horizon.
+/// Creates a source that may not claim anything yet. A shared counter's ranges last for the fleet's horizon.
 fn manage(
     (settings, fleet_horizon): (&SourceSettings, Option<Duration>),
     numbering: Numbering,
