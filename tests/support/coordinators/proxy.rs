@@ -121,6 +121,11 @@ impl Proxy {
         self.mode.store(SWALLOW_FROM_WRITE, Ordering::SeqCst);
     }
 
+    /// Returns whether it drops answers: since a write, after [`Proxy::swallow_answers_from_write`].
+    pub(crate) fn is_swallowing(&self) -> bool {
+        self.mode.load(Ordering::SeqCst) == SWALLOW
+    }
+
     /// Delays each answer.
     pub(crate) fn delay(&self, delay: Duration) {
         self.delay_ms.store(delay.as_millis() as u64, Ordering::SeqCst);
