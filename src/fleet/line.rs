@@ -4,7 +4,9 @@
 //! calls.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::iter::repeat_n;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,6 +23,10 @@ pub(super) use explain::{explain, explain_hidden};
 
 /// The time to connect, TLS included: an endpoint whose machine is gone must not use up the time of the others.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time in which all endpoints are compared. They are asked at the same time, so an endpoint that hangs delays a start by
+/// this much at most. An endpoint that answers later is left out, as one that is away.
+pub(super) const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
 
 /// The time for an answer. It is far above a leader's election, and far below each horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -135,6 +141,24 @@ pub(super) async fn in_time<T>(
     }
 }
 
+/// Runs futures at the same time, and returns in their order the results of those that end in time.
+pub(super) async fn together<F: Future>(
+    limit: Duration,
+    futures: impl Iterator<Item = F>,
+) -> Vec<Option<F::Output>> {
+    let mut all: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    let ended = poll_fn(|context| {
+        for (future, result) in all.iter_mut().filter(|(_, result)| result.is_none()) {
+            if let Poll::Ready(ended) = future.as_mut().poll(context) {
+                *result = Some(ended);
+            }
+        }
+        if all.iter().all(|(_, result)| result.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    });
+    let _ = tokio::time::timeout(limit, ended).await;
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
 fn late(limit: Duration) -> Fault {
     Fault::Endpoint(format!("no answer within {limit:?}"))
 }
@@ -196,20 +220,29 @@ impl<S: Session> Line<S> {
         Err(NoAnswer::passing(reasons.split_off(reasons.len() - endpoints).join("; ")))
     }
 
-    /// Makes one exchange at each endpoint, and returns the answers of those that connect soon, with their names. A single
-    /// endpoint is not asked. The first one stays connected.
+    /// Makes one exchange at all endpoints at the same time, and returns the answers within [`COMPARE_TIMEOUT`], with the
+    /// endpoints' names. A single endpoint is not asked. The first one that answers stays connected.
     pub(super) fn call_each<T>(
         &mut self,
         exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
     ) -> Vec<(String, T)> {
-        let endpoints = self.access.endpoints.len();
-        let indices = if endpoints > 1 { 0..endpoints } else { 0..0 };
-        let ask = |index| {
-            (self.current, self.session) = (index, None);
-            let answer = self.try_call(&exchange, Some(CONNECT_TIMEOUT)).ok()?;
-            Some((self.access.endpoints[index].to_string(), answer))
+        let Line { access, runtime, .. } = self;
+        let asked = if access.endpoints.len() > 1 { &access.endpoints[..] } else { &[] };
+        let ask = async |endpoint| {
+            let mut session = S::open(access, endpoint).await?;
+            let answer = exchange(&mut session).await?;
+            Ok::<_, Fault>((session, answer))
         };
-        indices.rev().filter_map(ask).collect()
+        let answers = runtime.block_on(together(COMPARE_TIMEOUT, asked.iter().map(ask)));
+        let answers = (0..).zip(answers).filter_map(|(at, answer)| Some((at, answer?.ok()?)));
+        let mut found = Vec::new();
+        for (at, (session, answer)) in answers {
+            if found.is_empty() {
+                (self.current, self.session) = (at, Some(session));
+            }
+            found.push((self.access.endpoints[at].to_string(), answer));
+        }
+        found
     }
 
     /// Makes one exchange at the current endpoint. A session stays only after an answer.
@@ -254,34 +287,4 @@ async fn open<S: Session>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_that_hangs_is_given_up_soon_and_a_slow_coordinator_is_waited_for() {
-        let mut patience = Patience::long();
-        assert_eq!(patience.answer(), ANSWER_TIMEOUT, "a start waits");
-        patience.hurry();
-        let mut after = |took_ms| {
-            patience.note(Duration::from_millis(took_ms));
-            patience.answer().as_millis()
-        };
-        (0..5).for_each(|_| _ = after(1));
-        assert_eq!(after(1), 500);
-        assert_eq!(after(200), 800);
-        assert_eq!([after(1), after(1)], [500, 500]);
-        // Each write takes a second, and each new connection a millisecond.
-        assert_eq!([after(500), after(1)], [2_000, 1_000]);
-        assert_eq!([after(1_000), after(1)], [4_000, 2_000]);
-        assert_eq!([after(2_000), after(100_000)], [5_000, 5_000]);
-    }
-
-    #[test]
-    fn an_endpoint_that_hangs_delays_the_others_briefly() {
-        let short = Some(CONNECT_TIMEOUT);
-        let all = |endpoints, is_open| tries(endpoints, is_open).collect::<Vec<_>>();
-        assert_eq!(all(1, false), [None]);
-        assert_eq!(all(1, true), [None, None]);
-        assert_eq!(all(2, true), [None, short, short, None, None]);
-    }
-}
+mod tests;

@@ -93,8 +93,7 @@ impl<C: Coordinator> Member<C> {
         if !self.counters[at].are_compared {
             let key = self.counters[at].key.clone();
             let compared = self.compare_at(&key, |text| CounterKey::parse(text).map(|found| found.counter));
-            compared.map_err(|reason| self.counters[at].lost(&reason))?;
-            self.counters[at].are_compared = true;
+            self.counters[at].are_compared = compared.map_err(|reason| self.counters[at].lost(&reason))?;
         }
         Ok(())
     }

@@ -20,8 +20,9 @@ impl<C: Coordinator> Member<C> {
     /// There is no marker, it has other spaces, or the endpoints are of two clusters.
     pub(super) fn place_of(&mut self, space: &str) -> Result<usize, JoinError> {
         let key = self.paths.marker();
-        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        // First, because it connects to an endpoint that answers.
         self.compare_endpoints()?;
+        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let Some(stored) = found else {
             return Err(JoinError::Refused(format!(
                 "the coordinator has no fleet of this name (key {key}): if it is new, run `snowbank fleet init`; if it \
