@@ -89,11 +89,7 @@ impl Etcd {
             self.connection = None;
             self.current = (self.current + 1) % endpoints;
         }
-        let (reasons, foreign): (Vec<String>, Vec<bool>) =
-            faults.split_off(faults.len() - endpoints).into_iter().unzip();
-        let reasons = reasons.join("; ");
-        let is_foreign = foreign.into_iter().all(|is_foreign| is_foreign);
-        Err(if is_foreign { NoAnswer::foreign(reasons) } else { NoAnswer::passing(reasons) })
+        Err(line::no_answer(faults.split_off(faults.len() - endpoints)))
     }
 
     /// Asks all endpoints at the same time for their clusters. The first one that answers stays connected. If two differ,

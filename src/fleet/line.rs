@@ -1,7 +1,7 @@
 //! The connection to a coordinator: its endpoints, one connection at a time, and a deadline for each wait.
 //!
 //! A call first uses the connection that is open, then tries new ones at all endpoints. A connection stays open between
-//! calls.
+//! calls. A new one must lead to the same cluster as those before (`cluster`).
 
 use std::fmt;
 use std::future::poll_fn;
@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
-use super::NoAnswer;
 use super::endpoint::{CoordinatorKind, Endpoint};
+use super::{Cluster, NoAnswer};
 use snowbank_client::tls::ClientFiles;
 
 mod explain;
@@ -170,12 +170,17 @@ pub(super) enum Fault {
     Endpoint(String),
     /// No endpoint will answer otherwise.
     Lasting(String),
+    /// The endpoint belongs to another cluster. Another endpoint may not.
+    Foreign(String),
 }
 
 /// A connection to a member of a coordinator.
 pub(super) trait Session: Sized {
     /// Connects and logs in. Each part of an answer has [`ANSWER_TIMEOUT`].
     async fn open(access: &Access, endpoint: &Endpoint) -> Result<Self, Fault>;
+
+    /// Reads the text of a key, no older than any read before at another member.
+    async fn text_of(&mut self, key: &str) -> Result<Option<String>, Fault>;
 
     /// Sets the time for each part of an answer.
     fn set_patience(&mut self, patience: Duration);
@@ -188,6 +193,8 @@ pub(super) struct Line<S> {
     /// The endpoint that answered last.
     current: usize,
     session: Option<S>,
+    /// The cluster that each new session must belong to.
+    cluster: Option<Cluster>,
     pub(super) patience: Patience,
 }
 
@@ -195,7 +202,13 @@ impl<S: Session> Line<S> {
     /// Makes a line. It connects at its first call.
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Line { access, runtime, current: 0, session: None, patience: Patience::long() })
+        let (session, cluster) = (None, None);
+        Ok(Line { access, runtime, current: 0, session, cluster, patience: Patience::long() })
+    }
+
+    /// Uses only sessions of this cluster from now on. The open one has shown that it belongs to it. The first call counts.
+    pub(super) fn stay_in(&mut self, cluster: Cluster) {
+        self.cluster.get_or_insert(cluster);
     }
 
     /// Makes one exchange, at one endpoint after the other until one answers.
@@ -204,7 +217,7 @@ impl<S: Session> Line<S> {
         exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
     ) -> Result<T, NoAnswer> {
         let endpoints = self.access.endpoints.len();
-        let mut reasons = Vec::new();
+        let mut faults = Vec::new();
         for opens_within in tries(endpoints, self.session.is_some()) {
             let tried = self.try_call(&exchange, opens_within);
             let endpoint = &self.access.endpoints[self.current];
@@ -213,11 +226,12 @@ impl<S: Session> Line<S> {
                 Err(Fault::Lasting(reason)) => {
                     return Err(NoAnswer::lasting(format!("{endpoint}: {reason}")));
                 }
-                Err(Fault::Endpoint(reason)) => reasons.push(format!("{endpoint}: {reason}")),
+                Err(Fault::Endpoint(reason)) => faults.push((format!("{endpoint}: {reason}"), false)),
+                Err(Fault::Foreign(reason)) => faults.push((format!("{endpoint}: {reason}"), true)),
             }
             self.current = (self.current + 1) % endpoints;
         }
-        Err(NoAnswer::passing(reasons.split_off(reasons.len() - endpoints).join("; ")))
+        Err(no_answer(faults.split_off(faults.len() - endpoints)))
     }
 
     /// Makes one exchange at all endpoints at the same time, and returns the answers within [`COMPARE_TIMEOUT`], with the
@@ -226,10 +240,10 @@ impl<S: Session> Line<S> {
         &mut self,
         exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
     ) -> Vec<(String, T)> {
-        let Line { access, runtime, .. } = self;
+        let Line { access, runtime, cluster, .. } = self;
         let asked = if access.endpoints.len() > 1 { &access.endpoints[..] } else { &[] };
         let ask = async |endpoint| {
-            let mut session = S::open(access, endpoint).await?;
+            let mut session = open_in(cluster.as_ref(), access, endpoint).await?;
             let answer = exchange(&mut session).await?;
             Ok::<_, Fault>((session, answer))
         };
@@ -251,12 +265,12 @@ impl<S: Session> Line<S> {
         exchange: &impl AsyncFn(&mut S) -> Result<T, Fault>,
         opens_within: Option<Duration>,
     ) -> Result<T, Fault> {
-        let Line { access, runtime, current, session, patience } = self;
+        let Line { access, runtime, current, session, cluster, patience } = self;
         let endpoint = &access.endpoints[*current];
         let (opened, answer) = runtime.block_on(async {
             let mut opened = match session.take() {
                 Some(session) => session,
-                None => open(access, endpoint, opens_within, patience).await?,
+                None => open(cluster.as_ref(), (access, endpoint), opens_within, patience).await?,
             };
             opened.set_patience(patience.answer());
             let began = Instant::now();
@@ -271,19 +285,41 @@ impl<S: Session> Line<S> {
 
 /// Opens a session. The time that it takes shows how slow the coordinator is.
 async fn open<S: Session>(
-    access: &Access,
-    endpoint: &Endpoint,
+    cluster: Option<&Cluster>,
+    (access, endpoint): (&Access, &Endpoint),
     within: Option<Duration>,
     patience: &mut Patience,
 ) -> Result<S, Fault> {
     let began = Instant::now();
-    let opened = S::open(access, endpoint);
+    let opened = open_in(cluster, access, endpoint);
     let opened = match within {
         None => opened.await,
         Some(limit) => tokio::time::timeout(limit, opened).await.unwrap_or_else(|_| Err(late(limit))),
     };
     patience.note(began.elapsed());
     opened
+}
+
+/// Opens a session, and checks that it belongs to this cluster before it is used.
+async fn open_in<S: Session>(
+    cluster: Option<&Cluster>,
+    access: &Access,
+    endpoint: &Endpoint,
+) -> Result<S, Fault> {
+    let mut session = S::open(access, endpoint).await?;
+    if let Some(cluster) = cluster {
+        let text = session.text_of(&cluster.key).await?;
+        cluster.check(text.as_deref()).map_err(Fault::Foreign)?;
+    }
+    Ok(session)
+}
+
+/// Returns the error for the reasons why the endpoints did not answer, each with whether it is of another cluster. The
+/// coordinator has been replaced only if all of them are.
+pub(super) fn no_answer(faults: Vec<(String, bool)>) -> NoAnswer {
+    let (reasons, foreign): (Vec<String>, Vec<bool>) = faults.into_iter().unzip();
+    let (reasons, is_foreign) = (reasons.join("; "), foreign.into_iter().all(|is_foreign| is_foreign));
+    if is_foreign { NoAnswer::foreign(reasons) } else { NoAnswer::passing(reasons) }
 }
 
 #[cfg(test)]

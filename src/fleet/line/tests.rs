@@ -3,16 +3,38 @@ use std::future::pending;
 use tokio::sync::Barrier;
 
 use super::*;
+use crate::fleet::Marker;
 
-/// A session with the endpoint of this host. Nothing answers at the host `hangs`.
+/// A session with the endpoint of this host. Nothing answers at the host `hangs`, and `away` refuses. All other hosts have a
+/// marker with their name as its identity, and `empty` has none.
+#[derive(Debug)]
 struct Named(String);
 
 impl Session for Named {
     async fn open(_: &Access, endpoint: &Endpoint) -> Result<Self, Fault> {
-        if endpoint.host() == "hangs" { pending().await } else { Ok(Named(endpoint.host().to_owned())) }
+        match endpoint.host() {
+            "hangs" => pending().await,
+            "away" => Err(Fault::Endpoint(String::from("refuses"))),
+            host => Ok(Named(host.to_owned())),
+        }
+    }
+
+    async fn text_of(&mut self, _: &str) -> Result<Option<String>, Fault> {
+        Ok((self.0 != "empty").then(|| marker(&self.0)))
     }
 
     fn set_patience(&mut self, _: Duration) {}
+}
+
+fn marker(identity: &str) -> String {
+    Marker::new(identity, Vec::new()).text()
+}
+
+/// Makes a call at these endpoints, by a daemon of the cluster of `a`. Returns the host that answers.
+fn host_that_answers(hosts: &[&str]) -> Result<String, NoAnswer> {
+    let mut line = line(hosts);
+    line.stay_in(Cluster::of("/marker", &marker("a"), Marker::identity_in).unwrap());
+    line.call(async |session| Ok(session.0.clone()))
 }
 
 fn line(hosts: &[&str]) -> Line<Named> {
@@ -76,4 +98,22 @@ fn a_single_endpoint_and_those_that_hang_or_fail_are_left_out() {
         _ => Ok(()),
     };
     assert_eq!(line(&["a", "b"]).call_each(fails_at_a), [(String::from("redis://b:6379"), ())]);
+}
+
+#[test]
+fn no_call_reaches_another_cluster() {
+    assert_eq!(host_that_answers(&["b", "empty", "a"]).as_deref(), Ok("a"));
+    for hosts in [&["b"][..], &["empty"], &["b", "empty"]] {
+        assert!(host_that_answers(hosts).is_err_and(|answer| answer.is_foreign), "{hosts:?}");
+    }
+    let away = host_that_answers(&["away", "b"]).unwrap_err();
+    assert!(!away.is_foreign && !away.is_lasting, "the own cluster may come back: {away}");
+}
+
+#[test]
+fn endpoints_of_another_cluster_are_left_out_of_a_comparison() {
+    let mut line = line(&["b", "a"]);
+    line.stay_in(Cluster::of("/marker", &marker("a"), Marker::identity_in).unwrap());
+    assert_eq!(line.call_each(async |_| Ok(())), [(String::from("redis://a:6379"), ())]);
+    assert_eq!(line.session.unwrap().0, "a");
 }

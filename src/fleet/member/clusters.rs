@@ -15,8 +15,7 @@ impl<C: Coordinator> Member<C> {
             return Ok(());
         }
         let key = self.paths.marker();
-        let identity = |text: &str| Marker::parse(text).map(|marker| marker.identity);
-        self.are_compared = self.compare_at(&key, identity).map_err(JoinError::Refused)?;
+        self.are_compared = self.compare_at(&key, Marker::identity_in).map_err(JoinError::Refused)?;
         Ok(())
     }
 

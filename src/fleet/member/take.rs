@@ -3,7 +3,7 @@
 use super::want::{Busy, JoinError, Taken, Want};
 use super::{Bound, Held, Member, Note, SWAPS_MAX, Stop};
 use crate::fleet::rules::{self, Holding, Taking};
-use crate::fleet::{Coordinator, Marker, NumberKey, Stored, Swap, Swapped};
+use crate::fleet::{Cluster, Coordinator, Marker, NumberKey, Stored, Swap, Swapped};
 use crate::numbering::Numbering;
 use snowbank_client::layout::WorkerSet;
 
@@ -29,8 +29,9 @@ impl<C: Coordinator> Member<C> {
                  lost its data, stop all daemons of the fleet first"
             )));
         };
-        let marker =
-            Marker::parse(&stored.text).map_err(|error| JoinError::Refused(format!("key {key}: {error}")))?;
+        let unreadable = |error| JoinError::Refused(format!("key {key}: {error}"));
+        let marker = Marker::parse(&stored.text).map_err(unreadable)?;
+        self.coordinator.stay_in(Cluster::of(&key, &stored.text, Marker::identity_in).map_err(unreadable)?);
         marker.spaces.iter().position(|known| known == space).ok_or_else(|| {
             JoinError::Refused(format!(
                 "the fleet has other ID spaces (key {key}): found {space}, allowed: {}; correct the layout, or choose \
