@@ -1,5 +1,5 @@
-//! The one place that replaces the standard atomics by loom's, so that the models of [`shard`](crate::shard) check the
-//! shipped code.
+//! The one place that replaces the standard atomics by loom's, so that the models of [`shard`](crate::shard) and of a
+//! shared counter's ranges check the shipped code.
 //!
 //! The models need `RUSTFLAGS="--cfg snowbank_loom"`. It is not `--cfg loom`, because that would change tokio as well.
 

@@ -118,3 +118,6 @@ impl Source {
         Source { shared_counter: Some(shared), ..copy }
     }
 }
+
+#[cfg(all(test, snowbank_loom))]
+mod models;
