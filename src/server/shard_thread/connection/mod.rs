@@ -157,7 +157,7 @@ impl<F: Front> Connection<F> {
                     return Ok(Turn::End);
                 }
                 Turn::End => return Ok(Turn::End),
-                late => {
+                late @ (Turn::Waits(..) | Turn::Paced(..)) => {
                     Box::pin(self.answer_late(late)).await?;
                     false
                 }
