@@ -3,6 +3,8 @@
 
 #[path = "fleet/bad_input.rs"]
 mod bad_input;
+#[path = "fleet/endpoints.rs"]
+mod endpoints;
 #[path = "fleet/numbers.rs"]
 mod numbers;
 #[path = "fleet/operator.rs"]

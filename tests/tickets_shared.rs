@@ -314,6 +314,26 @@ fn endpoints_of_two_clusters_are_refused() {
     refused(&["two clusters", KEY]);
 }
 
+/// The other one was away at the start, so it was not compared.
+#[test]
+fn a_daemon_does_not_move_to_another_cluster_when_its_own_goes_away() {
+    let (Some(mut one), Some(mut other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
+    set(&toml(&one), "0");
+    set(&toml(&other), "0");
+    let before = other.get(KEY);
+    other.kill();
+    let machine = Machine::new();
+    let daemon = machine.start(&toml_at(&one, &format!("{}\", \"{}", one.url(), other.url()), ""));
+    let mut runs = draw(&daemon, 1);
+    other.run();
+    one.kill();
+    runs.extend(draw_until(&daemon, NO_CEILING));
+    assert_eq!(other.get(KEY), before);
+    one.run();
+    runs.extend(draw(&daemon, 1));
+    assert_rising(&runs);
+}
+
 /// The jump may be a restored snapshot, and another copy of the machine may have the range.
 #[test]
 fn after_a_jump_of_the_clock_numbers_come_from_another_range() {

@@ -48,6 +48,11 @@ impl CounterKey {
         key::parse(text)
     }
 
+    /// Reads a counter's identity.
+    pub(super) fn identity_in(text: &str) -> Result<String, KeyError> {
+        Ok(CounterKey::parse(text)?.counter)
+    }
+
     /// Returns the text of the value.
     pub fn text(&self) -> String {
         key::to_text(self)

@@ -12,9 +12,12 @@ use serde_json::{Value, json};
 
 use self::connection::Connection;
 use super::endpoint::Endpoint;
-use super::line::{self, ANSWER_TIMEOUT, Access, CONNECT_TIMEOUT, Patience};
+use super::line::{self, ANSWER_TIMEOUT, Access, COMPARE_TIMEOUT, Patience};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
 use tokio::runtime::Runtime;
+
+/// The request that every member answers with its cluster, without a user's permission.
+const STATUS: &str = "/v3/maintenance/status";
 
 /// The codes by which etcd's gateway reports what only an operator can change: gRPC's `INVALID_ARGUMENT`,
 /// `PERMISSION_DENIED` and `FAILED_PRECONDITION`.
@@ -86,29 +89,39 @@ impl Etcd {
             self.connection = None;
             self.current = (self.current + 1) % endpoints;
         }
-        let (reasons, foreign): (Vec<String>, Vec<bool>) =
-            faults.split_off(faults.len() - endpoints).into_iter().unzip();
-        let reasons = reasons.join("; ");
-        let is_foreign = foreign.into_iter().all(|is_foreign| is_foreign);
-        Err(if is_foreign { NoAnswer::foreign(reasons) } else { NoAnswer::passing(reasons) })
+        Err(line::no_answer(faults.split_off(faults.len() - endpoints)))
     }
 
-    /// Asks each endpoint that answers for its cluster. The first one stays connected.
+    /// Asks all endpoints at the same time for their clusters. The first one that answers stays connected. If two differ,
+    /// the next call compares them again.
     fn compare_clusters(&mut self) -> Result<(), NoAnswer> {
-        (0..self.access.endpoints.len()).rev().try_for_each(|endpoint| {
-            (self.current, self.connection) = (endpoint, None);
-            match self.verify(CONNECT_TIMEOUT) {
-                Err(Fault::Foreign(reason)) => {
-                    Err(NoAnswer::lasting(format!("{}: {reason}", self.endpoint())))
-                }
-                _ => Ok(()),
+        let Etcd { access, runtime, .. } = self;
+        let ask = async |endpoint| {
+            let mut connection = Connection::open(endpoint, &access.tls).await?;
+            let (is_ok, text) = connection.post(endpoint, STATUS, String::from("{}"), None).await?;
+            Ok::<_, String>(is_ok.then_some((connection, text)))
+        };
+        let answers = runtime.block_on(line::together(COMPARE_TIMEOUT, access.endpoints.iter().map(ask)));
+        let mut first = None;
+        for (at, answer) in answers.into_iter().enumerate() {
+            let Some(Ok(Some((connection, text)))) = answer else { continue };
+            let Ok(answer) = serde_json::from_slice::<Value>(&text) else { continue };
+            self.current = at;
+            if let Err(Fault::Foreign(reason)) = self.check_cluster(&answer) {
+                (self.cluster, self.connection) = (None, None);
+                return Err(NoAnswer::lasting(format!("{}: {reason}", self.endpoint())));
             }
-        })
+            first = first.or(Some((at, connection)));
+        }
+        if let Some((at, connection)) = first {
+            (self.current, self.connection) = (at, Some(connection));
+        }
+        Ok(())
     }
 
     /// Asks the current endpoint for its cluster, which needs no permission.
     fn verify(&mut self, within: Duration) -> Result<(), Fault> {
-        let answer = self.post_once("/v3/maintenance/status", &json!({}), within)?;
+        let answer = self.post_once(STATUS, &json!({}), within)?;
         self.check_cluster(&answer)
     }
 

@@ -84,6 +84,11 @@ impl Marker {
         parse(text)
     }
 
+    /// Reads a marker's identity.
+    pub(super) fn identity_in(text: &str) -> Result<String, KeyError> {
+        Ok(Marker::parse(text)?.identity)
+    }
+
     /// Returns the text of the marker.
     pub fn text(&self) -> String {
         to_text(self)

@@ -1,18 +1,20 @@
 //! The connection to a coordinator: its endpoints, one connection at a time, and a deadline for each wait.
 //!
 //! A call first uses the connection that is open, then tries new ones at all endpoints. A connection stays open between
-//! calls.
+//! calls. A new one must lead to the same cluster as those before (`cluster`).
 
 use std::fmt;
+use std::future::poll_fn;
 use std::iter::repeat_n;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
-use super::NoAnswer;
 use super::endpoint::{CoordinatorKind, Endpoint};
+use super::{Cluster, NoAnswer};
 use snowbank_client::tls::ClientFiles;
 
 mod explain;
@@ -21,6 +23,10 @@ pub(super) use explain::{explain, explain_hidden};
 
 /// The time to connect, TLS included: an endpoint whose machine is gone must not use up the time of the others.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time in which all endpoints are compared. They are asked at the same time, so an endpoint that hangs delays a start by
+/// this much at most. An endpoint that answers later is left out, as one that is away.
+pub(super) const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
 
 /// The time for an answer. It is far above a leader's election, and far below each horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -135,6 +141,24 @@ pub(super) async fn in_time<T>(
     }
 }
 
+/// Runs futures at the same time, and returns in their order the results of those that end in time.
+pub(super) async fn together<F: Future>(
+    limit: Duration,
+    futures: impl Iterator<Item = F>,
+) -> Vec<Option<F::Output>> {
+    let mut all: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    let ended = poll_fn(|context| {
+        for (future, result) in all.iter_mut().filter(|(_, result)| result.is_none()) {
+            if let Poll::Ready(ended) = future.as_mut().poll(context) {
+                *result = Some(ended);
+            }
+        }
+        if all.iter().all(|(_, result)| result.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    });
+    let _ = tokio::time::timeout(limit, ended).await;
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
 fn late(limit: Duration) -> Fault {
     Fault::Endpoint(format!("no answer within {limit:?}"))
 }
@@ -146,12 +170,17 @@ pub(super) enum Fault {
     Endpoint(String),
     /// No endpoint will answer otherwise.
     Lasting(String),
+    /// The endpoint belongs to another cluster. Another endpoint may not.
+    Foreign(String),
 }
 
 /// A connection to a member of a coordinator.
 pub(super) trait Session: Sized {
     /// Connects and logs in. Each part of an answer has [`ANSWER_TIMEOUT`].
     async fn open(access: &Access, endpoint: &Endpoint) -> Result<Self, Fault>;
+
+    /// Reads the text of a key, no older than any read before at another member.
+    async fn text_of(&mut self, key: &str) -> Result<Option<String>, Fault>;
 
     /// Sets the time for each part of an answer.
     fn set_patience(&mut self, patience: Duration);
@@ -164,6 +193,8 @@ pub(super) struct Line<S> {
     /// The endpoint that answered last.
     current: usize,
     session: Option<S>,
+    /// The cluster that each new session must belong to.
+    cluster: Option<Cluster>,
     pub(super) patience: Patience,
 }
 
@@ -171,7 +202,13 @@ impl<S: Session> Line<S> {
     /// Makes a line. It connects at its first call.
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Line { access, runtime, current: 0, session: None, patience: Patience::long() })
+        let (session, cluster) = (None, None);
+        Ok(Line { access, runtime, current: 0, session, cluster, patience: Patience::long() })
+    }
+
+    /// Uses only sessions of this cluster from now on. The open one has shown that it belongs to it. The first call counts.
+    pub(super) fn stay_in(&mut self, cluster: Cluster) {
+        self.cluster.get_or_insert(cluster);
     }
 
     /// Makes one exchange, at one endpoint after the other until one answers.
@@ -180,7 +217,7 @@ impl<S: Session> Line<S> {
         exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
     ) -> Result<T, NoAnswer> {
         let endpoints = self.access.endpoints.len();
-        let mut reasons = Vec::new();
+        let mut faults = Vec::new();
         for opens_within in tries(endpoints, self.session.is_some()) {
             let tried = self.try_call(&exchange, opens_within);
             let endpoint = &self.access.endpoints[self.current];
@@ -189,27 +226,37 @@ impl<S: Session> Line<S> {
                 Err(Fault::Lasting(reason)) => {
                     return Err(NoAnswer::lasting(format!("{endpoint}: {reason}")));
                 }
-                Err(Fault::Endpoint(reason)) => reasons.push(format!("{endpoint}: {reason}")),
+                Err(Fault::Endpoint(reason)) => faults.push((format!("{endpoint}: {reason}"), false)),
+                Err(Fault::Foreign(reason)) => faults.push((format!("{endpoint}: {reason}"), true)),
             }
             self.current = (self.current + 1) % endpoints;
         }
-        Err(NoAnswer::passing(reasons.split_off(reasons.len() - endpoints).join("; ")))
+        Err(no_answer(faults.split_off(faults.len() - endpoints)))
     }
 
-    /// Makes one exchange at each endpoint, and returns the answers of those that connect soon, with their names. A single
-    /// endpoint is not asked. The first one stays connected.
+    /// Makes one exchange at all endpoints at the same time, and returns the answers within [`COMPARE_TIMEOUT`], with the
+    /// endpoints' names. A single endpoint is not asked. The first one that answers stays connected.
     pub(super) fn call_each<T>(
         &mut self,
         exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
     ) -> Vec<(String, T)> {
-        let endpoints = self.access.endpoints.len();
-        let indices = if endpoints > 1 { 0..endpoints } else { 0..0 };
-        let ask = |index| {
-            (self.current, self.session) = (index, None);
-            let answer = self.try_call(&exchange, Some(CONNECT_TIMEOUT)).ok()?;
-            Some((self.access.endpoints[index].to_string(), answer))
+        let Line { access, runtime, cluster, .. } = self;
+        let asked = if access.endpoints.len() > 1 { &access.endpoints[..] } else { &[] };
+        let ask = async |endpoint| {
+            let mut session = open_in(cluster.as_ref(), access, endpoint).await?;
+            let answer = exchange(&mut session).await?;
+            Ok::<_, Fault>((session, answer))
         };
-        indices.rev().filter_map(ask).collect()
+        let answers = runtime.block_on(together(COMPARE_TIMEOUT, asked.iter().map(ask)));
+        let answers = (0..).zip(answers).filter_map(|(at, answer)| Some((at, answer?.ok()?)));
+        let mut found = Vec::new();
+        for (at, (session, answer)) in answers {
+            if found.is_empty() {
+                (self.current, self.session) = (at, Some(session));
+            }
+            found.push((self.access.endpoints[at].to_string(), answer));
+        }
+        found
     }
 
     /// Makes one exchange at the current endpoint. A session stays only after an answer.
@@ -218,12 +265,12 @@ impl<S: Session> Line<S> {
         exchange: &impl AsyncFn(&mut S) -> Result<T, Fault>,
         opens_within: Option<Duration>,
     ) -> Result<T, Fault> {
-        let Line { access, runtime, current, session, patience } = self;
+        let Line { access, runtime, current, session, cluster, patience } = self;
         let endpoint = &access.endpoints[*current];
         let (opened, answer) = runtime.block_on(async {
             let mut opened = match session.take() {
                 Some(session) => session,
-                None => open(access, endpoint, opens_within, patience).await?,
+                None => open(cluster.as_ref(), (access, endpoint), opens_within, patience).await?,
             };
             opened.set_patience(patience.answer());
             let began = Instant::now();
@@ -238,13 +285,13 @@ impl<S: Session> Line<S> {
 
 /// Opens a session. The time that it takes shows how slow the coordinator is.
 async fn open<S: Session>(
-    access: &Access,
-    endpoint: &Endpoint,
+    cluster: Option<&Cluster>,
+    (access, endpoint): (&Access, &Endpoint),
     within: Option<Duration>,
     patience: &mut Patience,
 ) -> Result<S, Fault> {
     let began = Instant::now();
-    let opened = S::open(access, endpoint);
+    let opened = open_in(cluster, access, endpoint);
     let opened = match within {
         None => opened.await,
         Some(limit) => tokio::time::timeout(limit, opened).await.unwrap_or_else(|_| Err(late(limit))),
@@ -253,35 +300,27 @@ async fn open<S: Session>(
     opened
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_that_hangs_is_given_up_soon_and_a_slow_coordinator_is_waited_for() {
-        let mut patience = Patience::long();
-        assert_eq!(patience.answer(), ANSWER_TIMEOUT, "a start waits");
-        patience.hurry();
-        let mut after = |took_ms| {
-            patience.note(Duration::from_millis(took_ms));
-            patience.answer().as_millis()
-        };
-        (0..5).for_each(|_| _ = after(1));
-        assert_eq!(after(1), 500);
-        assert_eq!(after(200), 800);
-        assert_eq!([after(1), after(1)], [500, 500]);
-        // Each write takes a second, and each new connection a millisecond.
-        assert_eq!([after(500), after(1)], [2_000, 1_000]);
-        assert_eq!([after(1_000), after(1)], [4_000, 2_000]);
-        assert_eq!([after(2_000), after(100_000)], [5_000, 5_000]);
+/// Opens a session, and checks that it belongs to this cluster before it is used.
+async fn open_in<S: Session>(
+    cluster: Option<&Cluster>,
+    access: &Access,
+    endpoint: &Endpoint,
+) -> Result<S, Fault> {
+    let mut session = S::open(access, endpoint).await?;
+    if let Some(cluster) = cluster {
+        let text = session.text_of(&cluster.key).await?;
+        cluster.check(text.as_deref()).map_err(Fault::Foreign)?;
     }
-
-    #[test]
-    fn an_endpoint_that_hangs_delays_the_others_briefly() {
-        let short = Some(CONNECT_TIMEOUT);
-        let all = |endpoints, is_open| tries(endpoints, is_open).collect::<Vec<_>>();
-        assert_eq!(all(1, false), [None]);
-        assert_eq!(all(1, true), [None, None]);
-        assert_eq!(all(2, true), [None, short, short, None, None]);
-    }
+    Ok(session)
 }
+
+/// Returns the error for the reasons why the endpoints did not answer, each with whether it is of another cluster. The
+/// coordinator has been replaced only if all of them are.
+pub(super) fn no_answer(faults: Vec<(String, bool)>) -> NoAnswer {
+    let (reasons, foreign): (Vec<String>, Vec<bool>) = faults.into_iter().unzip();
+    let (reasons, is_foreign) = (reasons.join("; "), foreign.into_iter().all(|is_foreign| is_foreign));
+    if is_foreign { NoAnswer::foreign(reasons) } else { NoAnswer::passing(reasons) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,12 +9,14 @@
 //!   are pure.
 //! - `counter`: the key of a shared ticket counter, and its rules. Pure too.
 //! - `Coordinator`: what a coordinator can do. `etcd`, `redis` and `zookeeper` implement it.
-//! - `line`: the connection to a coordinator, and `endpoint`: the places of its members.
+//! - `line`: the connection to a coordinator, and `endpoint`: the places of its members. `cluster`: the check that new
+//!   connections lead to the same cluster.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases them.
 //! - `operator`: an operator's commands.
 //! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
 //! - `notes`: the file in the state directory by which a daemon recognises its own writes after a restart.
 
+mod cluster;
 mod counter;
 mod endpoint;
 mod etcd;
@@ -31,6 +33,7 @@ mod zookeeper;
 use std::fmt;
 use std::io;
 
+pub use cluster::Cluster;
 pub use counter::{CounterKey, NumberRange};
 pub use endpoint::{CoordinatorKind, Endpoint, WrongEndpoint};
 pub use key::{KeyError, Marker, NumberKey, Paths};
@@ -129,6 +132,10 @@ pub trait Coordinator: Send {
         Vec::new()
     }
 
+    /// From now on, uses a new connection only if it leads to this cluster. The connection that is open has shown it. The
+    /// first call counts. Does nothing if the client compares clusters itself.
+    fn stay_in(&mut self, _cluster: Cluster) {}
+
     /// Reads all keys that begin with a prefix.
     ///
     /// # Errors
@@ -166,6 +173,10 @@ impl Coordinator for AnyCoordinator {
 
     fn read_at_each(&mut self, key: &str) -> Vec<(String, Option<Stored>)> {
         (**self).read_at_each(key)
+    }
+
+    fn stay_in(&mut self, cluster: Cluster) {
+        (**self).stay_in(cluster);
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {

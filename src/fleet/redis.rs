@@ -11,7 +11,7 @@ mod session;
 use self::resp::Reply;
 use self::session::Session;
 use super::line::{Access, Fault, Line};
-use super::{Coordinator, NoAnswer, Stored, Swap, Swapped, Version};
+use super::{Cluster, Coordinator, NoAnswer, Stored, Swap, Swapped, Version};
 
 /// Returns for each field its version and text, or nothing.
 const READ: &str = "local all = {} \
@@ -101,6 +101,13 @@ fn entry(reply: &Reply) -> Option<(&str, Stored)> {
     Some((field.text()?, stored(version, text)?))
 }
 
+/// Reads one key.
+async fn read(session: &mut Session, key: &str) -> Result<Option<Stored>, Fault> {
+    let (hash, field) = split(key);
+    let found = values(&items(session.ask(&evaluation(READ, hash, &[field])).await?)?)?;
+    Ok(found.into_iter().next().flatten())
+}
+
 impl Coordinator for Redis {
     fn hurry(&mut self) {
         self.0.patience.hurry();
@@ -114,10 +121,11 @@ impl Coordinator for Redis {
     }
 
     fn read_at_each(&mut self, key: &str) -> Vec<(String, Option<Stored>)> {
-        let (hash, field) = split(key);
-        let request = evaluation(READ, hash, &[field]);
-        let found = self.0.call_each(async |session| values(&items(session.ask(&request).await?)?));
-        found.into_iter().map(|(endpoint, values)| (endpoint, values.into_iter().next().flatten())).collect()
+        self.0.call_each(async |session| read(session, key).await)
+    }
+
+    fn stay_in(&mut self, cluster: Cluster) {
+        self.0.stay_in(cluster);
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {

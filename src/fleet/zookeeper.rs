@@ -10,7 +10,7 @@ mod session;
 use self::jute::{Reader, Writer};
 use self::session::{Answer, NO_NODE, Request, Session, fault_of};
 use super::line::{Access, Fault, Line};
-use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use super::{Cluster, Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
 
 /// Operations, by ZooKeeper's numbers.
 const CREATE: i32 = 1;
@@ -185,6 +185,10 @@ impl Coordinator for ZooKeeper {
         let found = self.0.call_each(async |session| read(session, &[key]).await);
         let stored = |nodes: Vec<Option<Node>>| nodes.into_iter().next().flatten().map(|node| node.stored);
         found.into_iter().map(|(endpoint, nodes)| (endpoint, stored(nodes))).collect()
+    }
+
+    fn stay_in(&mut self, cluster: Cluster) {
+        self.0.stay_in(cluster);
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {

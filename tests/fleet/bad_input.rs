@@ -120,7 +120,7 @@ fn a_daemon_that_waits_for_its_coordinator_asks_it_rarely() {
 }
 
 /// Starts another coordinator of the same kind.
-fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
+pub(super) fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
     match at.name() {
         "etcd" => Box::new(Etcd::start().expect("installed")),
         "redis" => Box::new(Redis::start().expect("installed")),

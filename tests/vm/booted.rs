@@ -148,6 +148,7 @@ pub(crate) fn machine(kernel: &Path, root: &Path, directory: &Path) -> Result<Ma
         kernel: kernel.to_owned(),
         initrd,
         memory_mib: 1_024,
+        has_network: false,
         arguments: "console=ttyS0 quiet panic=-1 rdinit=/lib/systemd/systemd systemd.show_status=0",
         facts: EXPECTED,
     })

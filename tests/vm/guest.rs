@@ -59,13 +59,20 @@ pub(crate) const SOURCES: &str =
 /// A machine with little more than the daemon, run by root.
 pub(crate) fn machine(kernel: &Path, busybox: &Path, directory: &Path) -> Result<Machine, String> {
     let (root, initrd) = (directory.join("root"), directory.join("initrd"));
-    furnish(busybox, &root)?;
+    let text = INIT.replace("SYNC_MS", &(SYNC_US / 1_000).to_string()).replace("SOURCES", SOURCES);
+    furnish(busybox, &root, &text)?;
     pack(&root, &initrd)?;
-    let kernel = kernel.to_owned();
-    Ok(Machine { kernel, initrd, memory_mib: 384, arguments: "console=ttyS0 quiet panic=-1", facts: &[] })
+    Ok(small(kernel, initrd))
 }
 
-fn furnish(busybox: &Path, root: &Path) -> Result<(), String> {
+/// A machine that runs a file system made by [`furnish`].
+pub(crate) fn small(kernel: &Path, initrd: PathBuf) -> Machine {
+    let (kernel, arguments) = (kernel.to_owned(), "console=ttyS0 quiet panic=-1");
+    Machine { kernel, initrd, memory_mib: 384, has_network: false, arguments, facts: &[] }
+}
+
+/// Makes a file system of the daemon, its clients and a shell, which begins with this script.
+pub(crate) fn furnish(busybox: &Path, root: &Path, script: &str) -> Result<(), String> {
     let fault = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     for directory in ["bin", "proc", "sys", "dev", "tmp"] {
         let path = root.join(directory);
@@ -83,8 +90,7 @@ fn furnish(busybox: &Path, root: &Path) -> Result<(), String> {
         install(root, &library, &library.to_string_lossy())?;
     }
     let init = root.join("init");
-    let text = INIT.replace("SYNC_MS", &(SYNC_US / 1_000).to_string()).replace("SOURCES", SOURCES);
-    fs::write(&init, text).map_err(|error| fault(&init, error))?;
+    fs::write(&init, script).map_err(|error| fault(&init, error))?;
     fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(|error| fault(&init, error))
 }
 

@@ -4,11 +4,13 @@
 //! - `guest`: the client, what its console shows, and a machine that has little but the daemon, which root runs.
 //! - `booted`: a Debian that systemd has booted, with the daemon as its packaged service.
 //! - `tickets`: the ticket source, which stops for good in a restored machine.
+//! - `fleet`: two copies of one machine at one coordinator.
 //! - `qemu`: the machine from outside.
 //!
 //! Without arguments (as `cargo test` calls it) nothing is done. `tests/vm/run` fetches what they are made of and calls this.
 
 mod booted;
+mod fleet;
 mod guest;
 mod qemu;
 #[path = "../support/mod.rs"]
@@ -36,8 +38,12 @@ fn main() -> ExitCode {
     match words[..] {
         ["client", address] => guest::client(address),
         ["tickets", address, highest_file] => tickets::client(address, highest_file),
+        ["draw", address, source] => fleet::draw(address, source),
         ["small", kernel, busybox] => return end(run(guest::machine, kernel, busybox)),
         ["booted", kernel, root] => return end(run(booted::machine, kernel, root)),
+        ["fleet", kernel, busybox, modules] => {
+            return end(fleet::run([kernel, busybox, modules].map(Path::new)));
+        }
         // Other options that cargo passes to every test.
         _ => println!("a restored virtual machine takes minutes: tests/vm/run"),
     }
@@ -86,6 +92,7 @@ fn resume_twice(machine: &Machine, directory: &Path) -> Result<(), String> {
         [("resumed under its own generation", FIRST), ("copy 2", SECOND), ("copy 3", THIRD)]
     {
         let mut copy = start(name, generation, Some(&saved))?;
+        copy.await_read()?;
         copy.resume()?;
         watch(&mut copy, name, |said| generation == FIRST || tickets::goes_on(&said.tickets))?;
         let console = copy.console()?;

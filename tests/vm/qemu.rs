@@ -18,6 +18,8 @@ pub(crate) struct Machine {
     /// The file system from which it boots, and on which it runs.
     pub(crate) initrd: PathBuf,
     pub(crate) memory_mib: u32,
+    /// True if it reaches this machine's loopback, at 10.0.2.2.
+    pub(crate) has_network: bool,
     /// The kernel's options.
     pub(crate) arguments: &'static str,
     /// The line that it prints once it is up.
@@ -43,7 +45,11 @@ impl Vm {
         let (console, monitor) = (directory.join("console"), directory.join("monitor"));
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-display", "none", "-no-reboot"]);
-        command.args(["-nic", "none", "-append", machine.arguments, "-m", &machine.memory_mib.to_string()]);
+        command.args(["-append", machine.arguments, "-m", &machine.memory_mib.to_string()]);
+        command.args(match machine.has_network {
+            true => &["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="][..],
+            false => &["-nic", "none"],
+        });
         command.arg("-kernel").arg(&machine.kernel).arg("-initrd").arg(&machine.initrd);
         command.arg("-serial").arg(format!("file:{}", console.display()));
         command.arg("-qmp").arg(format!("unix:{},server,nowait", monitor.display()));
@@ -87,12 +93,16 @@ impl Vm {
         Ok(())
     }
 
-    /// Lets a machine continue whose saved state has been read.
-    pub(crate) fn resume(&mut self) -> Result<(), String> {
+    /// Waits until a machine's saved state has been read.
+    pub(crate) fn await_read(&mut self) -> Result<(), String> {
         await_until("the saved state to be read", || {
             let answer = self.call("query-status", json!({})).ok()?;
             (answer["status"] != "inmigrate").then_some(())
-        })?;
+        })
+    }
+
+    /// Lets a machine continue whose saved state has been read.
+    pub(crate) fn resume(&mut self) -> Result<(), String> {
         self.call("cont", json!({})).map(drop)
     }
 

@@ -6,7 +6,7 @@ use crate::fleet::{Coordinator, KeyError, Marker, Stored};
 
 impl<C: Coordinator> Member<C> {
     /// Checks once that all endpoints that answer have the same marker, or none. Two clusters that were prepared have markers
-    /// with different identities.
+    /// with different identities. If no endpoint answers in time, the next call asks again.
     ///
     /// # Errors
     /// Two endpoints differ.
@@ -15,14 +15,12 @@ impl<C: Coordinator> Member<C> {
             return Ok(());
         }
         let key = self.paths.marker();
-        let identity = |text: &str| Marker::parse(text).map(|marker| marker.identity);
-        self.compare_at(&key, identity).map_err(JoinError::Refused)?;
-        self.are_compared = true;
+        self.are_compared = self.compare_at(&key, Marker::identity_in).map_err(JoinError::Refused)?;
         Ok(())
     }
 
     /// Checks that all endpoints that answer have the same identity in the value of a key, or no value. One that cannot be
-    /// read is an identity of its own.
+    /// read is an identity of its own. Returns false if none answered in time.
     ///
     /// # Errors
     /// Two endpoints differ, in words.
@@ -30,11 +28,13 @@ impl<C: Coordinator> Member<C> {
         &mut self,
         key: &str,
         identity: impl Fn(&str) -> Result<String, KeyError>,
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let of = |stored: &Stored| identity(&stored.text).unwrap_or_else(|_| stored.text.clone());
         let found = self.coordinator.read_at_each(key);
         let markers: Vec<_> = found.iter().map(|(endpoint, it)| (endpoint, it.as_ref().map(of))).collect();
-        let Some(pair) = markers.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
+        let Some(pair) = markers.windows(2).find(|pair| pair[0].1 != pair[1].1) else {
+            return Ok(!found.is_empty());
+        };
         let words = |(endpoint, found): &(&String, Option<String>)| match found {
             Some(_) => format!("a fleet at {endpoint}"),
             None => format!("none at {endpoint}"),

@@ -2,7 +2,7 @@
 
 use super::{Member, Stop};
 use crate::fleet::counter::{Claim, Counter, CounterKey, NumberRange, Step};
-use crate::fleet::{Coordinator, NoAnswer, Stored, Swap, Swapped};
+use crate::fleet::{Cluster, Coordinator, NoAnswer, Stored, Swap, Swapped};
 use crate::numbering::Numbering;
 
 /// The most tries to take one range, each after another daemon was faster.
@@ -63,6 +63,11 @@ impl<C: Coordinator> Member<C> {
         let key = self.counters[at].key.clone();
         self.compare_counters(at)?;
         let mut found = self.read_key(&key)?;
+        if let Some(Ok(cluster)) =
+            found.as_ref().map(|stored| Cluster::of(&key, &stored.text, CounterKey::identity_in))
+        {
+            self.coordinator.stay_in(cluster);
+        }
         let mut is_current = self.coordinator.reads_are_current();
         for _ in 0..TRIES_MAX {
             let claim = match self.step(at, (found.as_ref(), is_current), wanted)? {
@@ -92,9 +97,8 @@ impl<C: Coordinator> Member<C> {
     fn compare_counters(&mut self, at: usize) -> Result<(), Stop> {
         if !self.counters[at].are_compared {
             let key = self.counters[at].key.clone();
-            let compared = self.compare_at(&key, |text| CounterKey::parse(text).map(|found| found.counter));
-            compared.map_err(|reason| self.counters[at].lost(&reason))?;
-            self.counters[at].are_compared = true;
+            let compared = self.compare_at(&key, CounterKey::identity_in);
+            self.counters[at].are_compared = compared.map_err(|reason| self.counters[at].lost(&reason))?;
         }
         Ok(())
     }

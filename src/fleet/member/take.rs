@@ -3,7 +3,7 @@
 use super::want::{Busy, JoinError, Taken, Want};
 use super::{Bound, Held, Member, Note, SWAPS_MAX, Stop};
 use crate::fleet::rules::{self, Holding, Taking};
-use crate::fleet::{Coordinator, Marker, NumberKey, Stored, Swap, Swapped};
+use crate::fleet::{Cluster, Coordinator, Marker, NumberKey, Stored, Swap, Swapped};
 use crate::numbering::Numbering;
 use snowbank_client::layout::WorkerSet;
 
@@ -20,16 +20,18 @@ impl<C: Coordinator> Member<C> {
     /// There is no marker, it has other spaces, or the endpoints are of two clusters.
     pub(super) fn place_of(&mut self, space: &str) -> Result<usize, JoinError> {
         let key = self.paths.marker();
-        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        // First, because it connects to an endpoint that answers.
         self.compare_endpoints()?;
+        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let Some(stored) = found else {
             return Err(JoinError::Refused(format!(
                 "the coordinator has no fleet of this name (key {key}): if it is new, run `snowbank fleet init`; if it \
                  lost its data, stop all daemons of the fleet first"
             )));
         };
-        let marker =
-            Marker::parse(&stored.text).map_err(|error| JoinError::Refused(format!("key {key}: {error}")))?;
+        let unreadable = |error| JoinError::Refused(format!("key {key}: {error}"));
+        let marker = Marker::parse(&stored.text).map_err(unreadable)?;
+        self.coordinator.stay_in(Cluster::of(&key, &stored.text, Marker::identity_in).map_err(unreadable)?);
         marker.spaces.iter().position(|known| known == space).ok_or_else(|| {
             JoinError::Refused(format!(
                 "the fleet has other ID spaces (key {key}): found {space}, allowed: {}; correct the layout, or choose \

@@ -51,6 +51,7 @@ impl line::Session for Session {
         let at_master = |fault| match fault {
             Fault::Endpoint(reason) => Fault::Endpoint(format!("its master {master}: {reason}")),
             Fault::Lasting(reason) => Fault::Lasting(format!("its master {master}: {reason}")),
+            Fault::Foreign(reason) => Fault::Foreign(format!("its master {master}: {reason}")),
         };
         let mut session = Session::connect(access, &master).await.map_err(at_master)?;
         match session.role().await.map_err(at_master)? {
@@ -58,6 +59,10 @@ impl line::Session for Session {
             Role::Sentinel(_) => Err(at_master(no_master("sentinel"))),
             Role::Other(role) => Err(at_master(no_master(&role))),
         }
+    }
+
+    async fn text_of(&mut self, key: &str) -> Result<Option<String>, Fault> {
+        Ok(super::read(self, key).await?.map(|stored| stored.text))
     }
 
     fn set_patience(&mut self, patience: Duration) {

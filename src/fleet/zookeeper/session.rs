@@ -69,6 +69,11 @@ impl line::Session for Session {
         Ok(session)
     }
 
+    async fn text_of(&mut self, key: &str) -> Result<Option<String>, Fault> {
+        let found = super::read(self, &[key]).await?;
+        Ok(found.into_iter().next().flatten().map(|node| node.stored.text))
+    }
+
     fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }

@@ -29,6 +29,8 @@ pub(crate) struct Proxy {
     hanging: Arc<AtomicU64>,
     /// Requests that it passed on.
     passed: Arc<AtomicU64>,
+    /// The number of answers that it passes on each connection, if not all.
+    answers: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -36,10 +38,12 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (mode, delay_ms, open, accepted, hanging, passed) = Default::default();
-        let proxy = Proxy { address, scheme, mode, delay_ms, open, accepted, hanging, passed };
+        let answers = Arc::new(AtomicU64::new(u64::MAX));
+        let proxy = Proxy { address, scheme, mode, delay_ms, open, accepted, hanging, passed, answers };
         let (mode, delay_ms) = (Arc::clone(&proxy.mode), Arc::clone(&proxy.delay_ms));
         let (open, passed) = (Arc::clone(&proxy.open), Arc::clone(&proxy.passed));
         let (accepted, hanging) = (Arc::clone(&proxy.accepted), Arc::clone(&proxy.hanging));
+        let answers = Arc::clone(&proxy.answers);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let index = accepted.fetch_add(1, Ordering::SeqCst);
@@ -68,12 +72,14 @@ impl Proxy {
                     });
                 });
                 let (mode, delay_ms) = (Arc::clone(&mode), Arc::clone(&delay_ms));
+                let (answers, so_far) = (Arc::clone(&answers), AtomicU64::new(0));
                 thread::spawn(move || {
                     copy(other, one, |piece| {
                         thread::sleep(Duration::from_millis(delay_ms.load(Ordering::SeqCst)));
                         match mode.load(Ordering::SeqCst) {
                             SWALLOW => 0,
                             _ if hangs() => 0,
+                            _ if so_far.fetch_add(1, Ordering::SeqCst) >= answers.load(Ordering::SeqCst) => 0,
                             HALVE => piece.len() / 2,
                             _ => piece.len(),
                         }
@@ -104,6 +110,11 @@ impl Proxy {
     /// Passes nothing more on open connections, and keeps them open. New ones pass.
     pub(crate) fn hang(&self) {
         self.hanging.store(self.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    /// Passes requests on, and this many answers on each connection.
+    pub(crate) fn hang_after(&self, answers: u64) {
+        self.answers.store(answers, Ordering::SeqCst);
     }
 
     /// Passes requests on, and drops answers.

@@ -1,0 +1,65 @@
+//! Several endpoints, of which one hangs, is away, or belongs to another cluster.
+
+use std::time::{Duration, Instant};
+
+use super::bad_input::another;
+use super::*;
+
+/// The time that a start has for one answer: far above the time in which all endpoints are compared.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Returns a configuration with these endpoints.
+fn toml_of(at: &dyn Coordinator, urls: &[&str], horizon: &str) -> String {
+    toml_at(at, &urls.join("\", \""), Some(5), horizon)
+}
+
+/// It connects, and hangs in its first answer or, except at etcd, after it.
+#[test]
+fn an_endpoint_that_hangs_delays_a_start_briefly_and_is_asked_once() {
+    each(|at| {
+        init(&toml(at, Some(5), LONG));
+        for answers in [0, u64::from(at.name() != "etcd")] {
+            let proxy = at.proxy();
+            proxy.hang_after(answers);
+            let named = at.url().replace("127.0.0.1", "localhost");
+            let toml = toml_of(at, &[&proxy.url(), &at.url(), &named], LONG);
+            let machine = Machine::new();
+            let began = Instant::now();
+            let daemon = machine.start(&toml);
+            let took = began.elapsed();
+            assert_eq!(worker_of(&draw(&daemon)), 5);
+            assert!(took < ANSWER_TIMEOUT, "{took:?}");
+            assert_eq!(proxy.connections(), 1);
+            daemon.stop();
+        }
+    });
+}
+
+/// It was away at the start, so it was not compared. At ZooKeeper and Redis it even has the daemon's key, as if it had been
+/// prepared beside an older copy.
+#[test]
+fn a_daemon_does_not_move_to_another_cluster_when_its_own_goes_away() {
+    each(|at| {
+        let mut other = another(at);
+        init(&toml(at, Some(5), LONG));
+        let toml_of_other = toml(other.as_ref(), Some(5), LONG);
+        init(&toml_of_other);
+        other.kill();
+        let machine = Machine::new();
+        let daemon = machine.start(&toml_of(at, &[&at.url(), &other.url()], "8s"));
+        let mut runs = draw(&daemon);
+        other.run();
+        if at.name() != "etcd" {
+            let (key, is_end) = (at.get(KEY), |c| c == '}');
+            let text = key.find('{').zip(key.find(is_end)).map(|(from, to)| &key[from..=to]);
+            other.put(KEY, text.expect("JSON"));
+        }
+        let before = other.get(KEY);
+        at.kill();
+        runs.extend(draw_until(&daemon, NO_CEILING));
+        assert_eq!(other.get(KEY), before);
+        at.run();
+        runs.extend(draw(&daemon));
+        assert_distinct(runs);
+    });
+}

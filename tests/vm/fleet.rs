@@ -1,0 +1,381 @@
+//! Two copies of one saved machine at one coordinator: a real etcd on this machine's loopback, and in the guest a daemon of a
+//! fleet with IDs and a shared counter, which a shell starts again whenever it ends.
+//!
+//! From a copy's notice on, no ID and no ticket may be one that was handed out before the save, or that the other copy hands
+//! out. One copy keeps its worker number. The other one's daemon ends, and its next start takes another number. Without a
+//! notice this holds from that end on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::guest::{self, connect, install, wall_us};
+use crate::qemu::{Machine, Vm};
+use crate::support::coordinators::{Coordinator, Etcd};
+use crate::support::ids::twitter_worker;
+use crate::support::wire::{Ask, NO_CEILING, Reply};
+use crate::{FIRST, SECOND, THIRD, WATCHED, check};
+
+/// The sources, by their index.
+const IDS: u16 = 0;
+const TICKETS: u16 = 1;
+/// Runs of each source that show that it is served.
+const ENOUGH: usize = 20;
+/// The exit code of a daemon whose next start may succeed.
+const LOST: i32 = 3;
+/// The longest wait: far more than an emulated machine needs on a busy one.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Drivers that Debian's kernel has as modules, in the order of loading.
+const DRIVERS: [&str; 3] =
+    ["net/core/failover.ko", "drivers/net/net_failover.ko", "drivers/net/virtio_net.ko"];
+
+const INIT: &str = r#"#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /tmp
+for driver in failover net_failover virtio_net; do insmod /drivers/$driver.ko; done
+ip link set lo up
+ip link set eth0 up
+ip address add 10.0.2.15/24 dev eth0
+mkdir /tmp/state /tmp/locks
+cat > /tmp/snowbank.toml <<"END"
+CONFIG
+END
+export SNOWBANK_STATE_DIR=/tmp/state SNOWBANK_LOCK_DIR=/tmp/locks
+serve() {
+    while :; do
+        snowbank serve --config /tmp/snowbank.toml --listen 127.0.0.1:7660
+        echo "ENDED $?"
+        sleep 1
+    done
+}
+serve 2>&1 | cat &
+client draw 127.0.0.1:7660 0 &
+client draw 127.0.0.1:7660 1 &
+sleep 1000
+"#;
+
+/// One pair of copies.
+struct Round {
+    /// The fleet's name.
+    name: &'static str,
+    generations: [&'static str; 2],
+    /// True if the coordinator is out of reach when the copies continue.
+    is_cut: bool,
+    horizon: &'static str,
+}
+
+const ROUNDS: [Round; 3] = [
+    Round { name: "reachable", generations: [SECOND, THIRD], is_cut: false, horizon: "5m" },
+    Round { name: "cut", generations: [SECOND, THIRD], is_cut: true, horizon: "5m" },
+    // Nothing shows the copies that they are two, until one of them raises its ceiling.
+    Round { name: "unreported", generations: [FIRST, FIRST], is_cut: false, horizon: "10s" },
+];
+
+/// Numbers that came in one reply.
+#[derive(Clone, Copy, Debug)]
+struct Draw {
+    source: u16,
+    /// The guest's clock at the request.
+    asked_us: i64,
+    first: u64,
+    last: u64,
+}
+
+/// The events that a console shows.
+#[derive(Debug, Default)]
+struct Life {
+    draws: Vec<Draw>,
+    /// Requests that were refused: when they were sent, and the code.
+    refusals: Vec<(i64, u16)>,
+    /// The exit codes of daemons that ended.
+    ends: Vec<i32>,
+    /// The reason that such a daemon gave.
+    reason: Option<String>,
+    /// The time when the daemon logged that the machine was restored.
+    noticed_us: Option<i64>,
+}
+
+impl Life {
+    /// Reads a console. Its first and its last line may be half.
+    fn read(console: &str) -> Result<Life, String> {
+        let mut life = Life::default();
+        let whole = console.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        for line in whole.lines().map(str::trim_end) {
+            if line.contains("panicked") {
+                return Err(line.to_owned());
+            }
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let number = |at: usize| words.get(at).and_then(|word| word.parse::<i64>().ok());
+            match (words.first(), number(1), number(2), number(3), number(4)) {
+                (Some(&"DREW"), Some(source), Some(asked_us), Some(first), Some(last)) => {
+                    let (source, first, last) = (source as u16, first as u64, last as u64);
+                    life.draws.push(Draw { source, asked_us, first, last });
+                }
+                (Some(&"REFUSED"), Some(asked_us), Some(code), ..) => {
+                    life.refusals.push((asked_us, code as u16));
+                }
+                (Some(&"ENDED"), Some(code), ..) => life.ends.push(code as i32),
+                _ if line.contains("a worker number is lost") => life.reason = Some(line.to_owned()),
+                (Some(time), ..) if line.contains("was, or may have been, restored from a snapshot") => {
+                    life.noticed_us = time.parse::<jiff::Timestamp>().ok().map(|time| time.as_microsecond());
+                }
+                _ => {}
+            }
+        }
+        Ok(life)
+    }
+
+    /// Returns what a source handed out to requests from this instant on.
+    fn drawn(&self, source: u16, since_us: i64) -> impl Iterator<Item = Draw> + '_ {
+        self.draws.iter().filter(move |draw| draw.source == source && draw.asked_us >= since_us).copied()
+    }
+
+    /// Returns whether both sources serve requests from this instant on.
+    fn serves(&self, since_us: i64) -> bool {
+        [IDS, TICKETS].iter().all(|&source| self.drawn(source, since_us).count() >= ENOUGH)
+    }
+}
+
+/// Resumes pairs of copies, each of a machine of its own.
+pub(crate) fn run([kernel, busybox, modules]: [&Path; 3]) -> Result<(), String> {
+    let etcd = Etcd::start().ok_or("etcd is missing: install etcd-server")?;
+    ROUNDS.iter().try_for_each(|round| {
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let result = round.run(&etcd, [kernel, busybox, modules], directory.path());
+        result.map_err(|reason| format!("{}: {reason}", round.name))
+    })
+}
+
+/// In the guest: draws from a source without an end, and writes down what comes. Connects again after an end.
+pub(crate) fn draw(address: &str, source: &str) {
+    let source = source.parse().expect("an index");
+    let (count, pause_ms) = if source == IDS { (200, 10) } else { (3, 50) };
+    let ask = Ask::of(count).source(source).wait_ms(500).bytes();
+    loop {
+        let mut wire = connect(address);
+        loop {
+            let asked_us = wall_us();
+            let Ok(Some(reply)) = wire.try_send(&ask).and_then(|()| wire.try_reply()) else { break };
+            match reply {
+                Reply::Runs(_, runs) => {
+                    for run in runs {
+                        assert_eq!(run.stride, 1, "one worker's numbers are consecutive");
+                        println!("DREW {source} {asked_us} {} {}", run.first, run.last());
+                    }
+                }
+                Reply::Error { code, .. } => println!("REFUSED {asked_us} {code}"),
+                other => panic!("{other:?}"),
+            }
+            thread::sleep(Duration::from_millis(pause_ms));
+        }
+    }
+}
+
+impl Round {
+    fn run(&self, etcd: &Etcd, made_of: [&Path; 3], directory: &Path) -> Result<(), String> {
+        let proxy = etcd.proxy();
+        let port = proxy.url().rsplit_once(':').map(|(_, port)| port.to_owned()).unwrap_or_default();
+        self.prepare(&format!("127.0.0.1:{port}"), directory)?;
+        let machine = machine(made_of, &self.config(&format!("10.0.2.2:{port}")), directory)?;
+
+        let mut original = [Vm::start(&machine, &directory.join("original"), FIRST, None)?];
+        await_lives(&mut original, |lives| lives[0].serves(0))?;
+        let saved = directory.join("saved");
+        original[0].save(&saved)?;
+        let before = Life::read(&original[0].console()?)?;
+        check(
+            before.ends.is_empty() && before.noticed_us.is_none(),
+            "the original ended, or noticed a restore",
+        )?;
+
+        if self.is_cut {
+            proxy.cut();
+        }
+        let mut copies = Vec::new();
+        for (name, generation) in ["copy 1", "copy 2"].into_iter().zip(self.generations) {
+            copies.push(Vm::start(&machine, &directory.join(name), generation, Some(&saved))?);
+        }
+        copies.iter_mut().try_for_each(Vm::await_read)?;
+        copies.iter_mut().try_for_each(Vm::resume)?;
+        if self.is_cut {
+            check_silence(&mut copies)?;
+            proxy.pass();
+        }
+        await_lives(&mut copies, |lives| self.is_settled(lives))?;
+        thread::sleep(WATCHED);
+        let lives = await_lives(&mut copies, |_| true)?;
+        self.check(&before, &lives)
+    }
+
+    fn config(&self, endpoint: &str) -> String {
+        let Round { name, horizon, .. } = self;
+        format!(
+            "max_ahead = \"2s\"\nworker_id_from = \"coordinator\"\n\
+             [fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://{endpoint}\"]\nname = \"{name}\"\nhorizon = \"{horizon}\"\n\
+             [[sources]]\nname = \"ids\"\n\
+             [[sources]]\nname = \"orders\"\nkind = \"ticket\"\nnumbers_from = \"coordinator\""
+        )
+    }
+
+    /// Prepares the fleet and its counter.
+    fn prepare(&self, endpoint: &str, directory: &Path) -> Result<(), String> {
+        let config = directory.join("snowbank.toml");
+        fs::write(&config, self.config(endpoint)).map_err(|error| error.to_string())?;
+        for words in [&["fleet", "init"][..], &["ticket", "set", "orders", "0"]] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+            let output = command.args(words).arg("--config").arg(&config).output();
+            let output = output.map_err(|error| error.to_string())?;
+            let reason = || format!("{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+            check(output.status.success(), &reason())?;
+        }
+        Ok(())
+    }
+
+    /// Returns true once both copies serve after the event that this round waits for.
+    fn is_settled(&self, lives: &[Life]) -> bool {
+        match self.is_reported() {
+            true => lives.iter().all(|life| life.noticed_us.is_some_and(|since_us| life.serves(since_us))),
+            false => lives.iter().any(|life| !life.ends.is_empty() && life.serves(moved_us(life))),
+        }
+    }
+
+    fn is_reported(&self) -> bool {
+        self.generations[0] != FIRST
+    }
+
+    fn check(&self, before: &Life, lives: &[Life]) -> Result<(), String> {
+        let (mut stayed, mut moved): (Vec<&Life>, Vec<&Life>) =
+            lives.iter().partition(|life| life.ends.is_empty());
+        let (Some(stayed), Some(moved), true) = (stayed.pop(), moved.pop(), lives.len() == 2) else {
+            let ends: Vec<_> = lives.iter().map(|life| &life.ends).collect();
+            return Err(format!("not exactly one copy goes on: the daemons ended with {ends:?}"));
+        };
+        let worker = before.drawn(IDS, 0).map(|draw| twitter_worker(draw.first)).next();
+        let since_us = |life: &Life| match life.noticed_us {
+            Some(noticed_us) => noticed_us,
+            None if life.ends.is_empty() => 0,
+            None => moved_us(life),
+        };
+        check(
+            lives.iter().all(|life| life.noticed_us.is_some() == self.is_reported()),
+            "a restore was noticed, or missed",
+        )?;
+        let has_number = |draw: &Draw| Some(twitter_worker(draw.first)) == worker;
+        let other = stayed.drawn(IDS, since_us(stayed)).find(|draw| !has_number(draw));
+        check(other.is_none(), &format!("the copy that goes on has another number: {other:?}"))?;
+        let late = moved.drawn(IDS, since_us(moved)).find(has_number);
+        check(late.is_none(), &format!("the copy that ends hands out under its number: {late:?}"))?;
+        let reason = moved.reason.as_deref().unwrap_or_default();
+        check(
+            moved.ends == [LOST] && reason.contains("has it now"),
+            &format!("{:?} {reason:?}", moved.ends),
+        )?;
+        check(stayed.reason.is_none(), "the copy that goes on lost its number")?;
+
+        for (source, words) in [(IDS, "IDs"), (TICKETS, "tickets")] {
+            let new = |life: &Life| life.drawn(source, since_us(life)).collect::<Vec<_>>();
+            let numbers = [before.drawn(source, 0).collect(), new(stayed), new(moved)];
+            let counts = numbers.each_ref().map(|draws| draws.iter().map(count).sum::<u64>());
+            let twice = repeated(numbers.concat());
+            check(twice == 0, &format!("{twice} {words} were handed out twice: {counts:?}"))?;
+            let all = lives.iter().flat_map(|life| life.drawn(source, 0)).collect();
+            println!(
+                "{}: {} {words} before the save, {} of the copy that goes on, {} of the other one, none twice; {} of earlier \
+                 requests are in both",
+                self.name,
+                counts[0],
+                counts[1],
+                counts[2],
+                repeated(all)
+            );
+        }
+        println!("{}: {reason}", self.name);
+        Ok(())
+    }
+}
+
+/// Returns when a copy asked for the first ID that it got under another number than its first one.
+fn moved_us(life: &Life) -> i64 {
+    let worker = |draw: &Draw| twitter_worker(draw.first);
+    let first = life.drawn(IDS, 0).map(|draw| worker(&draw)).next();
+    life.drawn(IDS, 0).find(|draw| Some(worker(draw)) != first).map_or(i64::MAX, |draw| draw.asked_us)
+}
+
+fn count(draw: &Draw) -> u64 {
+    draw.last - draw.first + 1
+}
+
+/// Returns how many numbers are in more than one run.
+fn repeated(mut draws: Vec<Draw>) -> u64 {
+    draws.sort_unstable_by_key(|draw| draw.first);
+    let (mut end, mut repeated) = (0, 0);
+    for draw in draws {
+        repeated += end.min(draw.last + 1).saturating_sub(draw.first);
+        end = end.max(draw.last + 1);
+    }
+    repeated
+}
+
+/// While the coordinator is out of reach, requests from the notice on are refused, and no daemon ends.
+fn check_silence(copies: &mut [Vm]) -> Result<(), String> {
+    let is_refused = |life: &Life| {
+        let noticed_us = life.noticed_us.unwrap_or(i64::MAX);
+        let late = life.refusals.iter().filter(|(asked_us, _)| *asked_us >= noticed_us);
+        late.filter(|(_, code)| *code == NO_CEILING).count() >= ENOUGH
+    };
+    await_lives(copies, |lives| lives.iter().all(is_refused))?;
+    thread::sleep(WATCHED);
+    for life in await_lives(copies, |_| true)? {
+        let noticed_us = life.noticed_us.unwrap_or_default();
+        let late = life.draws.iter().find(|draw| draw.asked_us >= noticed_us);
+        check(late.is_none(), &format!("{late:?}, noticed at {noticed_us}, and the coordinator is away"))?;
+        check(life.ends.is_empty(), "a daemon ends while the coordinator is away")?;
+    }
+    Ok(())
+}
+
+/// Waits until the consoles show enough.
+fn await_lives(machines: &mut [Vm], is_enough: impl Fn(&[Life]) -> bool) -> Result<Vec<Life>, String> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let consoles = machines.iter().map(Vm::console).collect::<Result<Vec<_>, _>>()?;
+        let lives = consoles.iter().map(|text| Life::read(text)).collect::<Result<Vec<_>, _>>()?;
+        if is_enough(&lives) {
+            return Ok(lives);
+        }
+        if Instant::now() > deadline || !machines.iter_mut().all(Vm::is_running) {
+            let all = consoles.join("\n== the next machine's console\n");
+            return Err(format!("not enough within {} s; the console:\n{all}", LIMIT.as_secs()));
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Makes a small machine that reaches the coordinator.
+fn machine(
+    [kernel, busybox, modules]: [&Path; 3],
+    config: &str,
+    directory: &Path,
+) -> Result<Machine, String> {
+    let (root, initrd) = (directory.join("root"), directory.join("initrd"));
+    guest::furnish(busybox, &root, &INIT.replace("CONFIG", config))?;
+    for driver in DRIVERS {
+        let packed = modules.join("kernel").join(format!("{driver}.xz"));
+        let output = Command::new("xz").args(["--decompress", "--stdout"]).arg(&packed).output();
+        let output = output.map_err(|error| format!("xz: {error}"))?;
+        check(output.status.success(), &String::from_utf8_lossy(&output.stderr))?;
+        let unpacked: PathBuf = directory.join("driver.ko");
+        fs::write(&unpacked, output.stdout).map_err(|error| error.to_string())?;
+        let name = Path::new(driver).file_name().unwrap_or_default();
+        install(&root, &unpacked, &format!("drivers/{}", name.to_string_lossy()))?;
+    }
+    guest::pack(&root, &initrd)?;
+    Ok(Machine { has_network: true, ..guest::small(kernel, initrd) })
+}
