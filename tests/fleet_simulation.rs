@@ -46,6 +46,8 @@ const FLEET: &str = "simulated";
 const STEPS: usize = 250;
 /// The machines, numbers and steps of a large fleet.
 const LARGE: (usize, u64, usize) = (1_024, 1_000, 20_000);
+/// The revision of a coordinator at which nothing but the marker was ever written.
+const MARKER_REVISION: u64 = 1;
 
 thread_local!(static DRAWN: Cell<u64> = const { Cell::new(0) });
 
@@ -70,12 +72,12 @@ fn want(layout: &Layout, wall: UnixMicros) -> Want<'_> {
 }
 
 fn live(seed: u64) -> usize {
-    live_in(World::new(seed), STEPS)
+    live_in(World::new(seed), STEPS).handed_out.len()
 }
 
-fn live_in(mut world: World, steps: usize) -> usize {
+fn live_in(mut world: World, steps: usize) -> World {
     (0..steps).for_each(|_| world.step());
-    world.handed_out.len()
+    world
 }
 
 /// Both copies have a write under way, and neither knows its outcome.
@@ -112,7 +114,10 @@ fn no_id_is_handed_out_twice() {
 fn a_large_fleet_repeats_nothing() {
     let (machines, numbers, steps) = LARGE;
     seeds::run(1, |seed| {
-        let handed_out = live_in(World::of(seed, machines, numbers), steps);
-        assert!(handed_out > 0, "no IDs");
+        let world = live_in(World::of(seed, machines, numbers), steps);
+        // In few runs (seed 615) the coordinator goes away before a daemon has a number, and stays away. Nobody may start then.
+        let server = world.link.server();
+        let was_away = server.is_away && server.revision == MARKER_REVISION;
+        assert!(!world.handed_out.is_empty() || was_away, "no IDs, after {} writes", server.revision);
     });
 }

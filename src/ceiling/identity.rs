@@ -6,6 +6,8 @@ use std::io::Read;
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock;
+
 /// The key of the hash of the machine's identity, as machine-id(5) asks: a state file does not disclose the identity.
 /// `systemd-id128 machine-id --app-specific=62b9a5f0-3d0c-4c5f-9c0e-5a1f8e7d2b41` prints the hash.
 const APPLICATION: [u8; 16] = 0x62b9_a5f0_3d0c_4c5f_9c0e_5a1f_8e7d_2b41_u128.to_be_bytes();
@@ -37,14 +39,27 @@ impl Owner {
     }
 }
 
-/// Draws 128 bits in hexadecimal from the system's randomness, so that machines made from one image draw different ones.
-/// Without a random device they are drawn from the clock and the thread. Two states with the same identity would be taken
-/// for copies of each other, and the lower one would be refused. No ID would be repeated.
+/// Draws 128 bits in hexadecimal, never the same twice.
+///
+/// They are drawn from the system's randomness, so that machines made from one image draw different ones. Without a random
+/// device they are drawn from the clock and the thread. Two states with the same identity would be taken for copies of each
+/// other, and the lower one would be refused. No ID would be repeated.
 pub fn draw_identity() -> String {
     let mut bits = [0; 16];
     let drawn = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));
-    let number = drawn.map_or_else(|_| fastrand::u128(..), |()| u128::from_be_bytes(bits));
-    format!("{number:032x}")
+    with_clocks(drawn.map_or_else(|_| fastrand::u128(..), |()| u128::from_be_bytes(bits)))
+}
+
+/// Hashes random bits together with the clocks. The kernel's random generator is part of a snapshot of the machine: until
+/// it is seeded again, which may take a minute, two copies draw the same bits. In a fleet each of them would then take the
+/// other's write for its own.
+fn with_clocks(random: u128) -> String {
+    let mut hash = hmac_sha256::Hash::new();
+    hash.update(random.to_be_bytes());
+    clock::os::nanos().iter().for_each(|nanos| hash.update(nanos.to_be_bytes()));
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
 impl Default for Owner {
@@ -119,6 +134,15 @@ mod tests {
         assert_ne!(next.instance, first.instance);
         assert_eq!(Owner::after([&unknown]).state.len(), 32, "one from before gets one");
         assert_ne!(Owner::new().state, Owner::new().state);
+    }
+
+    #[test]
+    fn the_same_random_bits_make_another_identity_a_moment_later() {
+        let first = with_clocks(7);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let second = with_clocks(7);
+        assert_eq!((first.len(), second.len()), (32, 32));
+        assert_ne!(first, second);
     }
 
     #[test]

@@ -5,12 +5,16 @@
 //! out. One copy keeps its worker number. The other one's daemon ends, and its next start takes another number. Without a
 //! notice this holds from that end on.
 
+mod life;
+
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use self::life::{Draw, ENOUGH, IDS, Life, TICKETS, repeated};
 use crate::guest::{self, connect, install, wall_us};
 use crate::qemu::{Machine, Vm};
 use crate::support::coordinators::{Coordinator, Etcd};
@@ -18,11 +22,6 @@ use crate::support::ids::twitter_worker;
 use crate::support::wire::{Ask, NO_CEILING, Reply};
 use crate::{FIRST, SECOND, THIRD, WATCHED, check};
 
-/// The sources, by their index.
-const IDS: u16 = 0;
-const TICKETS: u16 = 1;
-/// Runs of each source that show that it is served.
-const ENOUGH: usize = 20;
 /// The exit code of a daemon whose next start may succeed.
 const LOST: i32 = 3;
 /// The longest wait: far more than an emulated machine needs on a busy one.
@@ -56,92 +55,48 @@ serve() {
     done
 }
 serve 2>&1 | cat &
+STEP
 client draw 127.0.0.1:7660 0 &
 client draw 127.0.0.1:7660 1 &
 sleep 1000
 "#;
 
+/// Sets the clock once a connection to this machine breaks, as a restored machine's time service does: no connection outlives
+/// a restore.
+const STEP: &str = r#"{
+    while sleep 0.1; do echo; done | nc 10.0.2.2 PORT
+    now=$(($(date +%s) + 30))
+    date -s @$now
+    echo "STEPPED $now"
+} &"#;
+
+/// The sign by which the copies notice that they were restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notice {
+    /// Their kernels report other generation IDs.
+    Generation,
+    /// Their clocks are set.
+    Clock,
+    /// Nothing, until one of them raises its ceiling.
+    Nothing,
+}
+
 /// One pair of copies.
 struct Round {
     /// The fleet's name.
     name: &'static str,
-    generations: [&'static str; 2],
+    notice: Notice,
     /// True if the coordinator is out of reach when the copies continue.
     is_cut: bool,
     horizon: &'static str,
 }
 
-const ROUNDS: [Round; 3] = [
-    Round { name: "reachable", generations: [SECOND, THIRD], is_cut: false, horizon: "5m" },
-    Round { name: "cut", generations: [SECOND, THIRD], is_cut: true, horizon: "5m" },
-    // Nothing shows the copies that they are two, until one of them raises its ceiling.
-    Round { name: "unreported", generations: [FIRST, FIRST], is_cut: false, horizon: "10s" },
+const ROUNDS: [Round; 4] = [
+    Round { name: "reported", notice: Notice::Generation, is_cut: false, horizon: "5m" },
+    Round { name: "cut", notice: Notice::Generation, is_cut: true, horizon: "5m" },
+    Round { name: "clock", notice: Notice::Clock, is_cut: false, horizon: "5m" },
+    Round { name: "unnoticed", notice: Notice::Nothing, is_cut: false, horizon: "10s" },
 ];
-
-/// Numbers that came in one reply.
-#[derive(Clone, Copy, Debug)]
-struct Draw {
-    source: u16,
-    /// The guest's clock at the request.
-    asked_us: i64,
-    first: u64,
-    last: u64,
-}
-
-/// The events that a console shows.
-#[derive(Debug, Default)]
-struct Life {
-    draws: Vec<Draw>,
-    /// Requests that were refused: when they were sent, and the code.
-    refusals: Vec<(i64, u16)>,
-    /// The exit codes of daemons that ended.
-    ends: Vec<i32>,
-    /// The reason that such a daemon gave.
-    reason: Option<String>,
-    /// The time when the daemon logged that the machine was restored.
-    noticed_us: Option<i64>,
-}
-
-impl Life {
-    /// Reads a console. Its first and its last line may be half.
-    fn read(console: &str) -> Result<Life, String> {
-        let mut life = Life::default();
-        let whole = console.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        for line in whole.lines().map(str::trim_end) {
-            if line.contains("panicked") {
-                return Err(line.to_owned());
-            }
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let number = |at: usize| words.get(at).and_then(|word| word.parse::<i64>().ok());
-            match (words.first(), number(1), number(2), number(3), number(4)) {
-                (Some(&"DREW"), Some(source), Some(asked_us), Some(first), Some(last)) => {
-                    let (source, first, last) = (source as u16, first as u64, last as u64);
-                    life.draws.push(Draw { source, asked_us, first, last });
-                }
-                (Some(&"REFUSED"), Some(asked_us), Some(code), ..) => {
-                    life.refusals.push((asked_us, code as u16));
-                }
-                (Some(&"ENDED"), Some(code), ..) => life.ends.push(code as i32),
-                _ if line.contains("a worker number is lost") => life.reason = Some(line.to_owned()),
-                (Some(time), ..) if line.contains("was, or may have been, restored from a snapshot") => {
-                    life.noticed_us = time.parse::<jiff::Timestamp>().ok().map(|time| time.as_microsecond());
-                }
-                _ => {}
-            }
-        }
-        Ok(life)
-    }
-
-    /// Returns what a source handed out to requests from this instant on.
-    fn drawn(&self, source: u16, since_us: i64) -> impl Iterator<Item = Draw> + '_ {
-        self.draws.iter().filter(move |draw| draw.source == source && draw.asked_us >= since_us).copied()
-    }
-
-    /// Returns whether both sources serve requests from this instant on.
-    fn serves(&self, since_us: i64) -> bool {
-        [IDS, TICKETS].iter().all(|&source| self.drawn(source, since_us).count() >= ENOUGH)
-    }
-}
 
 /// Resumes pairs of copies, each of a machine of its own.
 pub(crate) fn run([kernel, busybox, modules]: [&Path; 3]) -> Result<(), String> {
@@ -183,7 +138,12 @@ impl Round {
         let proxy = etcd.proxy();
         let port = proxy.url().rsplit_once(':').map(|(_, port)| port.to_owned()).unwrap_or_default();
         self.prepare(&format!("127.0.0.1:{port}"), directory)?;
-        let machine = machine(made_of, &self.config(&format!("10.0.2.2:{port}")), directory)?;
+        // Takes a connection, and never reads from it.
+        let held = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+        let held_port = held.local_addr().map_err(|error| error.to_string())?.port().to_string();
+        let step = if self.notice == Notice::Clock { STEP } else { "" }.replace("PORT", &held_port);
+        let script = INIT.replace("CONFIG", &self.config(&format!("10.0.2.2:{port}"))).replace("STEP", &step);
+        let machine = machine(made_of, &script, directory)?;
 
         let mut original = [Vm::start(&machine, &directory.join("original"), FIRST, None)?];
         await_lives(&mut original, |lives| lives[0].serves(0))?;
@@ -199,7 +159,8 @@ impl Round {
             proxy.cut();
         }
         let mut copies = Vec::new();
-        for (name, generation) in ["copy 1", "copy 2"].into_iter().zip(self.generations) {
+        let generations = if self.notice == Notice::Generation { [SECOND, THIRD] } else { [FIRST, FIRST] };
+        for (name, generation) in ["copy 1", "copy 2"].into_iter().zip(generations) {
             copies.push(Vm::start(&machine, &directory.join(name), generation, Some(&saved))?);
         }
         copies.iter_mut().try_for_each(Vm::await_read)?;
@@ -240,14 +201,14 @@ impl Round {
 
     /// Returns true once both copies serve after the event that this round waits for.
     fn is_settled(&self, lives: &[Life]) -> bool {
-        match self.is_reported() {
+        match self.is_noticed() {
             true => lives.iter().all(|life| life.noticed_us.is_some_and(|since_us| life.serves(since_us))),
-            false => lives.iter().any(|life| !life.ends.is_empty() && life.serves(moved_us(life))),
+            false => lives.iter().any(|life| !life.ends.is_empty() && life.serves(life.moved_us())),
         }
     }
 
-    fn is_reported(&self) -> bool {
-        self.generations[0] != FIRST
+    fn is_noticed(&self) -> bool {
+        self.notice != Notice::Nothing
     }
 
     fn check(&self, before: &Life, lives: &[Life]) -> Result<(), String> {
@@ -255,16 +216,20 @@ impl Round {
             lives.iter().partition(|life| life.ends.is_empty());
         let (Some(stayed), Some(moved), true) = (stayed.pop(), moved.pop(), lives.len() == 2) else {
             let ends: Vec<_> = lives.iter().map(|life| &life.ends).collect();
-            return Err(format!("not exactly one copy goes on: the daemons ended with {ends:?}"));
+            let late = |life: &Life| life.drawn(IDS, life.noticed_us.unwrap_or_default()).collect::<Vec<_>>();
+            let twice = repeated(lives.iter().flat_map(late).collect());
+            return Err(format!(
+                "not exactly one copy goes on: daemons ended with {ends:?}, {twice} IDs came twice"
+            ));
         };
         let worker = before.drawn(IDS, 0).map(|draw| twitter_worker(draw.first)).next();
         let since_us = |life: &Life| match life.noticed_us {
             Some(noticed_us) => noticed_us,
             None if life.ends.is_empty() => 0,
-            None => moved_us(life),
+            None => life.moved_us(),
         };
         check(
-            lives.iter().all(|life| life.noticed_us.is_some() == self.is_reported()),
+            lives.iter().all(|life| life.noticed_us.is_some() == self.is_noticed()),
             "a restore was noticed, or missed",
         )?;
         let has_number = |draw: &Draw| Some(twitter_worker(draw.first)) == worker;
@@ -282,7 +247,7 @@ impl Round {
         for (source, words) in [(IDS, "IDs"), (TICKETS, "tickets")] {
             let new = |life: &Life| life.drawn(source, since_us(life)).collect::<Vec<_>>();
             let numbers = [before.drawn(source, 0).collect(), new(stayed), new(moved)];
-            let counts = numbers.each_ref().map(|draws| draws.iter().map(count).sum::<u64>());
+            let counts = numbers.each_ref().map(|draws| draws.iter().map(Draw::count).sum::<u64>());
             let twice = repeated(numbers.concat());
             check(twice == 0, &format!("{twice} {words} were handed out twice: {counts:?}"))?;
             let all = lives.iter().flat_map(|life| life.drawn(source, 0)).collect();
@@ -299,28 +264,6 @@ impl Round {
         println!("{}: {reason}", self.name);
         Ok(())
     }
-}
-
-/// Returns when a copy asked for the first ID that it got under another number than its first one.
-fn moved_us(life: &Life) -> i64 {
-    let worker = |draw: &Draw| twitter_worker(draw.first);
-    let first = life.drawn(IDS, 0).map(|draw| worker(&draw)).next();
-    life.drawn(IDS, 0).find(|draw| Some(worker(draw)) != first).map_or(i64::MAX, |draw| draw.asked_us)
-}
-
-fn count(draw: &Draw) -> u64 {
-    draw.last - draw.first + 1
-}
-
-/// Returns how many numbers are in more than one run.
-fn repeated(mut draws: Vec<Draw>) -> u64 {
-    draws.sort_unstable_by_key(|draw| draw.first);
-    let (mut end, mut repeated) = (0, 0);
-    for draw in draws {
-        repeated += end.min(draw.last + 1).saturating_sub(draw.first);
-        end = end.max(draw.last + 1);
-    }
-    repeated
 }
 
 /// While the coordinator is out of reach, requests from the notice on are refused, and no daemon ends.
@@ -361,11 +304,11 @@ fn await_lives(machines: &mut [Vm], is_enough: impl Fn(&[Life]) -> bool) -> Resu
 /// Makes a small machine that reaches the coordinator.
 fn machine(
     [kernel, busybox, modules]: [&Path; 3],
-    config: &str,
+    script: &str,
     directory: &Path,
 ) -> Result<Machine, String> {
     let (root, initrd) = (directory.join("root"), directory.join("initrd"));
-    guest::furnish(busybox, &root, &INIT.replace("CONFIG", config))?;
+    guest::furnish(busybox, &root, script)?;
     for driver in DRIVERS {
         let packed = modules.join("kernel").join(format!("{driver}.xz"));
         let output = Command::new("xz").args(["--decompress", "--stdout"]).arg(&packed).output();

@@ -102,3 +102,36 @@ fn a_start_that_took_longer_than_its_ceiling_hands_out_nothing_before_a_raise() 
         assert!(raised <= 2 * raises + 1, "{reach:?}: {raised} raises in five minutes");
     }
 }
+
+/// The daemon is paused while its write is under way. The coordinator did the write long ago, and the next holder may have
+/// taken the number since.
+#[test]
+fn an_answer_that_is_read_late_grants_no_more_than_was_written() {
+    let (managed, wall, now) = managed(0);
+    let covered = rules::ceiling(managed.source().numbering(), now, now.wall, HORIZON);
+    let mut managed = managed.under_fleet(Some(covered));
+    managed.grant(managed.first_ceiling(now));
+    let source = Arc::clone(managed.source());
+    let mut keeper =
+        Keeper::new(vec![managed], &[Reach::Local, Reach::Fleet(HORIZON)], Arc::clone(&wall), START);
+    let mut look = |ended: Option<&Write>, reading| {
+        if let Some(&Write { writer, number, .. }) = ended {
+            let outcome = Outcome { writer, number, result: Ok(()) };
+            keeper.written(outcome, wall.believe(reading), |_, _| {}).expect("it is under way");
+        }
+        // A client asks all the time.
+        source.grant().want_more();
+        keeper.look(reading).writes
+    };
+    let asleep = later(200 * SECOND_US, 0);
+    let [local, raise] = &look(None, asleep)[..] else { panic!("half of the horizon is used up") };
+    let (_, written) = raise.ceilings[0];
+    look(Some(local), asleep);
+    let woken = later(HOUR_US, 0);
+    let writes = look(Some(raise), woken);
+    look(Some(writes.iter().find(|write| write.writer == 0).expect("a local raise")), woken);
+    let now = wall.believe(woken);
+    let mut rng = fastrand::Rng::with_seed(1);
+    assert!(source.claim(&source.window(now), 1, &mut rng).is_none(), "above the bound at the coordinator");
+    assert!(source.grant().ceiling() <= written);
+}
