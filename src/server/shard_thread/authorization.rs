@@ -7,6 +7,7 @@ use super::thread_state::ThreadState;
 use crate::access::{Denial, Session};
 use crate::clock;
 use crate::server::net::accept::OpenConnection;
+use crate::server::net::lobby::{self, Guest};
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shared::live_config::LiveConfig;
@@ -25,6 +26,12 @@ pub(super) fn begin(
     let rules = (&live_config.facts.access, live_config.version);
     let session = Session::new(rules, stream.shown(), open.take_seat(), clock::os::boot());
     if has_tokens { session } else { session.without_token(rules.0) }
+}
+
+/// Waits for a place in the lobby, for a connection whose client owes a token.
+pub(super) async fn enter_lobby(thread: &ThreadState) -> Guest {
+    let places = lobby::places_of(thread.live_config.borrow().limits.max_connections);
+    thread.common.lobbies.tokens.enter(places).await
 }
 
 /// Logs the identity of a connection that is the first to have it.

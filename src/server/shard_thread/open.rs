@@ -3,25 +3,25 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::ready;
 
 use tokio::net::TcpStream;
 
+use super::connection::Connection;
 use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turnstile::Place;
-use super::{authorization, connection, http};
+use super::{authorization, http};
 use crate::config::Protocol;
 use crate::front::{Front, Memcached, Native, Noeqd, Resp};
-use crate::server::net::accept::{Admitted, OpenConnection};
+use crate::server::net::accept::{Admitted, Door, OpenConnection};
 use crate::server::net::handshake;
-use crate::server::net::lobby::{self, Guest};
+use crate::server::net::lobby::Guest;
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::{SocketStream, network_of};
 use crate::tls::Acceptor;
 
-/// Spawns the task that serves a connection.
+/// Spawns the task that shakes hands on a connection, or the one that serves it.
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     let Admitted { socket, door, guest, open } = admitted;
     // Fails when the peer is gone or no descriptor is free. Then there is no peer to notify.
@@ -29,30 +29,35 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
         return;
     };
     let mut member = Member::new(Rc::clone(thread));
-    tokio::task::spawn_local(async move {
-        let (stream, guest) = match (stream, door.tls, guest) {
-            (SocketStream::Tcp(socket), Some(acceptor), Some(guest)) => {
-                // Boxed, so that the handshake's memory is freed before the connection is served.
-                let Some(stream) = Box::pin(shake_hands(&mut member, socket, &acceptor, guest)).await else {
-                    return;
-                };
-                (stream, None)
-            }
-            (stream, _, guest) => (stream, guest),
-        };
-        match door.protocol {
-            Protocol::Native => serve::<Native>(stream, guest, member, open).await,
-            Protocol::Resp => serve::<Resp>(stream, guest, member, open).await,
-            Protocol::Memcached => serve::<Memcached>(stream, guest, member, open).await,
-            Protocol::Noeqd => serve::<Noeqd>(stream, guest, member, open).await,
-            // Boxed, because it needs more than the others.
-            Protocol::Http => Box::pin(serve_http(stream, door.is_loopback, guest, member, open)).await,
+    match (stream, &door.tls, guest) {
+        (SocketStream::Tcp(socket), Some(acceptor), Some(guest)) => {
+            let acceptor = acceptor.clone();
+            // A task of its own, so that the handshake's memory is freed before the connection is served.
+            tokio::task::spawn_local(async move {
+                if let Some(stream) = shake_hands(&mut member, socket, &acceptor, guest).await {
+                    serve(stream, &door, None, member, open);
+                }
+            });
         }
-    });
+        (stream, _, guest) => serve(stream, &door, guest, member, open),
+    }
 }
 
-/// Serves a connection of a protocol that is a [`Front`] to its end.
-async fn serve<F: Front>(
+/// Spawns the task that serves a connection. It has room for what its protocol needs.
+fn serve(stream: SocketStream, door: &Door, guest: Option<Guest>, member: Member, open: OpenConnection) {
+    match door.protocol {
+        Protocol::Native => serve_front::<Native>(stream, guest, member, open),
+        Protocol::Resp => serve_front::<Resp>(stream, guest, member, open),
+        Protocol::Memcached => serve_front::<Memcached>(stream, guest, member, open),
+        Protocol::Noeqd => serve_front::<Noeqd>(stream, guest, member, open),
+        Protocol::Http => {
+            tokio::task::spawn_local(serve_http(stream, door.is_loopback, guest, member, open));
+        }
+    }
+}
+
+/// Spawns the task that serves a connection of a protocol that is a [`Front`].
+fn serve_front<F: Front + 'static>(
     stream: SocketStream,
     guest: Option<Guest>,
     member: Member,
@@ -63,9 +68,14 @@ async fn serve<F: Front>(
         let session = authorization::begin(&stream, &mut open, &live_config, F::HAS_TOKENS);
         (F::new(&live_config.facts), session)
     };
-    let guest = place_in_lobby(&member, guest, session.is_authorized()).await;
-    connection::serve(stream, front, member, (session, guest)).await;
-    drop(open);
+    let mut connection = Connection::new(stream, front, member, session, guest);
+    // A block, because an async function keeps its arguments twice.
+    tokio::task::spawn_local(async move {
+        connection.serve().await;
+        // Its place is free once its socket is closed.
+        drop(connection);
+        drop(open);
+    });
 }
 
 /// Serves a connection of the HTTP door to its end.
@@ -77,23 +87,13 @@ async fn serve_http(
     mut open: OpenConnection,
 ) {
     let session = authorization::begin(&stream, &mut open, &member.thread.live_config.borrow(), true);
-    let guest = place_in_lobby(&member, guest, session.is_authorized()).await;
+    let guest = match guest {
+        _ if session.is_authorized() => None,
+        Some(guest) => Some(guest),
+        None => Some(Box::pin(authorization::enter_lobby(&member.thread)).await),
+    };
     http::serve(stream, is_loopback, member, (session, guest)).await;
     drop(open);
-}
-
-/// Returns the place of a connection in the lobby, until its client has sent the token that is due. `None` if none is.
-async fn place_in_lobby(member: &Member, guest: Option<Guest>, is_authorized: bool) -> Option<Guest> {
-    match guest {
-        _ if is_authorized => None,
-        Some(guest) => Some(guest),
-        None => {
-            let lobby = Arc::clone(&member.thread.common.lobbies.tokens);
-            let places = lobby::places_of(member.thread.live_config.borrow().limits.max_connections);
-            // Boxed, so that connections which need no place have no room for the wait.
-            Some(Box::pin(lobby.enter(places)).await)
-        }
-    }
 }
 
 /// Shakes hands, a step at a time in turn with others, and without delaying a stop. Returns `None` if the handshake failed,

@@ -32,10 +32,10 @@ pub(super) const REPLY_BYTES_OF_COST: usize = 4;
 /// The cost of a turn that takes as many bytes of small requests as it can: about 0.1 ms.
 pub(super) const FULL_TURN_COST: usize = TURN_COST + REQUEST_BYTE_COST * READ_BYTES_MAX;
 
-/// The cost of busy connections' turns between two looks at the sockets: four full turns. A newcomer waits for less than half
-/// a millisecond. A turn of 16 requests costs a fiftieth of this. With a look after every fourth turn they would need an
-/// eighth more system calls.
-const BUSY_COST: usize = 4 * FULL_TURN_COST;
+/// The cost of busy connections' turns between two looks at the sockets: two full turns. A newcomer waits for less than a
+/// quarter of a millisecond. A turn of 16 requests costs a hundredth of this. With a look after every fourth turn they would
+/// need an eighth more system calls.
+const BUSY_COST: usize = 2 * FULL_TURN_COST;
 
 /// The cost of a turn from which a connection is busy: some 16 requests, or a reply of three KiB. Its system calls cost more
 /// than fewer.
@@ -295,8 +295,8 @@ mod tests {
     fn between_two_looks_pass_a_few_long_turns_or_many_short_ones() {
         let passes_of =
             |cost: usize| -> Vec<usize> { turns_between_looks(3, || cost).iter().map(Vec::len).collect() };
-        assert_eq!(passes_of(turn_cost(READ_BYTES_MAX, 0)), [4; 3]);
-        assert!((30..100).contains(&passes_of(turn_cost(16 * 16, 16 * 36))[1]));
+        assert_eq!(passes_of(turn_cost(READ_BYTES_MAX, 0)), [2; 3]);
+        assert!((15..50).contains(&passes_of(turn_cost(16 * 16, 16 * 36))[1]));
         assert_eq!(
             passes_of(4 * BUSY_COST),
             [1, 0, 0],
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn a_turn_counts_by_its_own_cost_and_not_by_the_one_before() {
         let mut number = 0;
-        let looks = 20;
+        let looks = 40;
         let between = turns_between_looks(looks, || {
             number += 1;
             // All of them take a short turn, then all of them a long one.
@@ -326,7 +326,7 @@ mod tests {
             .filter(|place| place.has_pass())
             .for_each(|place| turnstile.end_turn(place, TURN_COST));
         let called = polls(&turnstile, &mut places).iter().filter(|passes| **passes).count();
-        assert_eq!(called, 4, "whatever the turns before cost");
+        assert_eq!(called, 2, "whatever the turns before cost");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::time::{sleep, timeout};
 
-use super::super::authorization::{NoToken, UNAUTHORIZED_DELAY, note_no_token};
+use super::super::authorization::{NoToken, UNAUTHORIZED_DELAY, enter_lobby, note_no_token};
 use super::{Connection, Turn};
 use crate::front::Front;
 use crate::server::net::lobby::AUTHORIZED_WITHIN;
@@ -17,7 +17,11 @@ pub(in super::super) const SHORT_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 impl<F: Front> Connection<F> {
     /// Serves the connection until the client has sent its token. Returns the outcome of that turn, or [`Turn::End`].
     pub(super) async fn authorize(&mut self) -> io::Result<Turn<F>> {
-        let Some(guest) = &self.guest else { return Ok(Turn::Done) };
+        let guest = match self.guest.take() {
+            Some(guest) => guest,
+            None => Box::new(enter_lobby(&self.member.thread).await),
+        };
+        let guest = self.guest.insert(guest);
         let shown_out = guest.shown_out();
         let why = tokio::select! {
             biased;

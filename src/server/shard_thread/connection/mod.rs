@@ -46,42 +46,8 @@ use crate::server::shared::live_config::LiveConfig;
 /// The time of the last read of a connection that has not sent a byte yet.
 const NEVER_READ: BootMicros = BootMicros(0);
 
-/// Serves one connection to its end. With a place in the lobby, the client owes a token first.
-pub(super) async fn serve<F: Front>(
-    stream: SocketStream,
-    front: F,
-    member: Member,
-    (session, guest): (Session, Option<Guest>),
-) {
-    let mut connection = Connection {
-        stream,
-        front,
-        member,
-        session,
-        unread: Vec::new(),
-        unwritten: Vec::new(),
-        read_at: NEVER_READ,
-        backlog: None,
-        errors_in_row: 0,
-        place: Place::default(),
-        guest: guest.map(Box::new),
-        share: Share::WHOLE,
-        turn_cost: TURN_COST,
-    };
-    // The peer or its network caused the error. The connection is gone, so the peer cannot be notified, and a log line for
-    // each would help no operator.
-    connection.log_newcomer();
-    let _ = match connection.guest {
-        None => connection.run(Turn::Done).await,
-        // Boxed, so that its timer is freed once the client is authorized.
-        Some(_) => match Box::pin(connection.authorize()).await {
-            Ok(turn) => connection.run(turn).await,
-            end => end,
-        },
-    };
-}
-
-struct Connection<F: Front> {
+/// A connection of a protocol that is a [`Front`].
+pub(super) struct Connection<F: Front> {
     stream: SocketStream,
     front: F,
     member: Member,
@@ -125,6 +91,47 @@ enum Turn<F: Front> {
 }
 
 impl<F: Front> Connection<F> {
+    /// Makes a connection, perhaps with a place in the lobby. If the client owes a token and has none, it waits for one.
+    pub(super) fn new(
+        stream: SocketStream,
+        front: F,
+        member: Member,
+        session: Session,
+        guest: Option<Guest>,
+    ) -> Self {
+        let guest = guest.filter(|_| !session.is_authorized()).map(Box::new);
+        Connection {
+            stream,
+            front,
+            member,
+            session,
+            unread: Vec::new(),
+            unwritten: Vec::new(),
+            read_at: NEVER_READ,
+            backlog: None,
+            errors_in_row: 0,
+            place: Place::default(),
+            guest,
+            share: Share::WHOLE,
+            turn_cost: TURN_COST,
+        }
+    }
+
+    /// Serves the connection to its end.
+    pub(super) async fn serve(&mut self) {
+        self.log_newcomer();
+        // Boxed, so that its timer is freed once the client is authorized.
+        let authorized = match self.session.is_authorized() {
+            true => Ok(Turn::Done),
+            false => Box::pin(self.authorize()).await,
+        };
+        // The peer or its network caused an error. The connection is gone, so the peer cannot be notified, and a log line for
+        // each would help no operator.
+        if let Ok(turn) = authorized {
+            let _ = self.run(turn).await;
+        }
+    }
+
     /// Serves the connection after a turn with this outcome. Returns after the turn in which it leaves the lobby, or at
     /// its end.
     async fn run(&mut self, mut turn: Turn<F>) -> io::Result<Turn<F>> {
@@ -144,39 +151,50 @@ impl<F: Front> Connection<F> {
                     poll_fn(|cx| self.poll_pass(cx)).await;
                     false
                 }
-                Turn::Waits(waiting, form) => {
-                    Box::pin(self.wait(waiting, form)).await?;
-                    Box::pin(self.pass_after_wait()).await?;
-                    false
-                }
-                Turn::Paced(paced, form) => {
-                    if let Some(waiting) = Box::pin(self.pace(paced, form)).await? {
-                        Box::pin(self.wait(waiting, form)).await?;
-                    }
-                    Box::pin(self.pass_after_wait()).await?;
-                    false
-                }
                 Turn::Close | Turn::Unauthorized => {
                     let Connection { stream, member, .. } = self;
                     Box::pin(stream.linger(|| member.note_drained())).await;
                     return Ok(Turn::End);
                 }
                 Turn::End => return Ok(Turn::End),
+                late @ (Turn::Waits(..) | Turn::Paced(..)) => {
+                    Box::pin(self.answer_late(late)).await?;
+                    false
+                }
             };
             if read && self.keeps_much() {
                 Box::pin(self.await_share()).await?;
             }
-            turn = if read { self.next_turn().await? } else { self.turn_of_unread() };
+            turn = if read {
+                match self.deadline() {
+                    (version, None) => poll_fn(|cx| self.poll_turn(cx, version)).await?,
+                    // Boxed, so that connections without a deadline have no room for a timer.
+                    (version, Some(deadline)) => Box::pin(self.turn_within(version, deadline)).await?,
+                }
+            } else {
+                self.turn_of_unread()
+            };
             if self.guest.is_some() && Box::pin(self.leaves_lobby(&mut turn)).await {
                 return Ok(turn);
             }
         }
     }
 
-    /// Waits for a pass if more requests were read behind one that waited than a short turn takes. That one's reply is sent first.
+    /// Waits for a request's IDs and encodes its reply. Then waits for a pass if more requests were read behind it than a short
+    /// turn takes.
     ///
     /// When a source has IDs again, all connections that waited for them come at the same time.
-    async fn pass_after_wait(&mut self) -> io::Result<()> {
+    async fn answer_late(&mut self, turn: Turn<F>) -> io::Result<()> {
+        let waits = match turn {
+            Turn::Waits(waiting, form) => Some((waiting, form)),
+            Turn::Paced(paced, form) => {
+                Box::pin(self.pace(paced, form)).await?.map(|waiting| (waiting, form))
+            }
+            _ => None,
+        };
+        if let Some((waiting, form)) = waits {
+            self.wait(waiting, form).await?;
+        }
         if self.unread.len() > SHORT_READ_BYTES_MAX {
             self.flush().await?;
             poll_fn(|cx| self.poll_pass(cx)).await;
@@ -184,18 +202,12 @@ impl<F: Front> Connection<F> {
         Ok(())
     }
 
-    /// Waits for bytes and takes a turn with them. The wait has a deadline where a timeout applies.
-    async fn next_turn(&mut self) -> io::Result<Turn<F>> {
-        let (version, deadline) = self.deadline();
-        let Some(deadline) = deadline else {
-            return poll_fn(|cx| self.poll_turn(cx, version)).await;
-        };
-        // Boxed, so that connections without a deadline have no room for a timer.
-        let turn = Box::pin(tokio::time::timeout(deadline, poll_fn(|cx| self.poll_turn(cx, version)))).await;
-        match turn {
+    /// Waits this long for bytes, and takes a turn with them.
+    async fn turn_within(&mut self, version: u64, deadline: Duration) -> io::Result<Turn<F>> {
+        match tokio::time::timeout(deadline, poll_fn(|cx| self.poll_turn(cx, version))).await {
             Ok(turn) => turn,
             // Bytes may have arrived while it waited for its turn.
-            Err(_) if self.place.is_queued() => Box::pin(self.last_turn(version)).await,
+            Err(_) if self.place.is_queued() => self.last_turn(version).await,
             Err(_) => Ok(Turn::End),
         }
     }

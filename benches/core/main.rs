@@ -1,0 +1,200 @@
+//! The core's cost: taking IDs, the arithmetic of layouts, the wire format, the clock.
+//!
+//! `cargo bench --bench core`; a word after `--` picks benchmarks by name. No socket and no system call is in the way
+//! (but for `clock::read`), and the clock never limits anything: the layout's tick is a second and holds 2^41 IDs.
+//!
+//! One iteration of `take` and of its peers hands out a million IDs, so that a median in **milliseconds reads as
+//! nanoseconds per ID**. With several threads that is what each thread takes for its own IDs: all of them share one source,
+//! as a daemon's shards do.
+
+mod formats;
+mod peers;
+mod protocol;
+mod waiting;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
+use snowbank::ceiling::Grant;
+use snowbank::clock::{BootMicros, Now};
+use snowbank::numbering::Numbering;
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
+use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_client::layout::{Layout, Run, UnixMicros, WorkerSet};
+
+fn main() {
+    divan::main();
+}
+
+/// IDs handed out in one iteration.
+const IDS: u64 = 1_000_000;
+/// Requests that a connection pipelines: this many takes come to one reading of the clock.
+const DEEP: u64 = 64;
+/// The time between two wake-ups.
+const BETWEEN: Duration = Duration::from_micros(1);
+const UNLIMITED: &str = "time:22,sequence:41;tick=1s;epoch=1700000000000";
+
+/// Well within the layout's life, at the start of a tick.
+const NOW: Now =
+    Now { wall: UnixMicros::from_unix_ms(1_700_001_000_000), boot: BootMicros(1_000_000_000), jumped: false };
+
+fn numbering(spec: &str, workers: impl IntoIterator<Item = u64>) -> Numbering {
+    let layout = Layout::resolve(spec).expect("the layout is sound");
+    let workers = WorkerSet::from_list(workers).expect("the worker IDs are distinct");
+    Numbering::new(layout, workers).expect("the worker IDs fit the layout")
+}
+
+fn source(numbering: Numbering, now: Now) -> Arc<Source> {
+    let rules = Rules {
+        burst_window: Duration::from_millis(10),
+        max_ahead: Duration::from_secs(10),
+        on_step_back: OnStepBack::Ride,
+        sequence_start: SequenceStart::Spread,
+    };
+    let start = numbering.first_of(numbering.tick_at(now.wall));
+    let grant = Grant::new(numbering.end());
+    Arc::new(Source::new(String::from("default"), numbering, rules, grant, start, now))
+}
+
+/// A source and its shards, one for each thread of a benchmark.
+struct Daemon {
+    source: Arc<Source>,
+    rings: Rings,
+    order: Order,
+    shards_made: AtomicUsize,
+}
+
+impl Daemon {
+    fn new(order: Order) -> Daemon {
+        let shards = std::thread::available_parallelism().map_or(1, usize::from);
+        let source = source(numbering(UNLIMITED, [0]), NOW);
+        let rings = (0..shards).map(|_| Ring::default()).collect();
+        Daemon { source, rings, order, shards_made: AtomicUsize::new(0) }
+    }
+
+    /// The next shard: divan makes one for each thread, and as many again for the next sample.
+    fn taker(&self) -> Taker {
+        let index = self.shards_made.fetch_add(1, Ordering::Relaxed) % self.rings.len();
+        let lane = Lane::new(Arc::clone(&self.source), Arc::clone(&self.rings), index, self.order, NOW);
+        Taker { shard: Shard::new(index, vec![lane], 1, NOW), now: NOW, runs: Vec::new() }
+    }
+}
+
+/// One shard, driven as the server drives it.
+struct Taker {
+    shard: Shard,
+    now: Now,
+    runs: Vec<Run>,
+}
+
+impl Taker {
+    /// Hands out a million IDs, `each` in one request, and as many requests in one wake-up as a connection pipelines.
+    fn hand_out(&mut self, each: u64) {
+        let mut left = IDS / each;
+        while left > 0 {
+            let requests = left.min(DEEP);
+            left -= requests;
+            self.now = self.now.after(BETWEEN);
+            self.shard.wake(self.now);
+            for later in (0..requests).rev() {
+                self.runs.clear();
+                let (lane, rng) = self.shard.lane(0);
+                let taken = lane.take(each, || later * each, rng, &mut self.runs);
+                assert_eq!(taken, Ok(()), "the clock limits nothing");
+                black_box(&self.runs);
+            }
+            self.shard.top_up();
+        }
+    }
+}
+
+/// Takes through a shard: the current block, the ring, a claim; with a wake-up every 64 requests.
+#[divan::bench_group(sample_size = 1, sample_count = 50, threads = [1, 0])]
+mod take {
+    use super::*;
+
+    #[divan::bench(args = [1, 100, 1_000, 10_000])]
+    fn relaxed(bencher: Bencher<'_, '_>, each: u64) {
+        hand_out(bencher, Order::Relaxed, each);
+    }
+
+    #[divan::bench(args = [1, 100, 1_000, 10_000])]
+    fn strict(bencher: Bencher<'_, '_>, each: u64) {
+        hand_out(bencher, Order::Strict, each);
+    }
+
+    fn hand_out(bencher: Bencher<'_, '_>, order: Order, each: u64) {
+        let daemon = Daemon::new(order);
+        bencher
+            .counter(ItemsCount::new(IDS))
+            .with_inputs(|| daemon.taker())
+            .bench_refs(|taker| taker.hand_out(each));
+    }
+}
+
+/// One call of each step that claims are made of.
+mod claims {
+    use super::*;
+
+    #[divan::bench]
+    fn clock_read() -> snowbank::clock::Reading {
+        snowbank::clock::os::read()
+    }
+
+    #[divan::bench(args = ["twitter", "clearing", "kubernetes"])]
+    fn window(bencher: Bencher<'_, '_>, spec: &str) {
+        let source = source(numbering(spec, [0]), NOW_OF_TODAY);
+        bencher.bench(|| source.window(black_box(NOW_OF_TODAY)));
+    }
+
+    /// The cursor of one source, by one thread and by all cores at once. A million claims in each iteration: milliseconds
+    /// are nanoseconds per claim.
+    #[divan::bench(sample_size = 1, sample_count = 50, threads = [1, 0])]
+    fn claim(bencher: Bencher<'_, '_>) {
+        let source = source(numbering(UNLIMITED, [0]), NOW);
+        let window = source.window(NOW);
+        bencher.counter(ItemsCount::new(IDS)).bench(|| {
+            let mut rng = fastrand::Rng::with_seed(1);
+            for _ in 0..IDS {
+                black_box(source.claim(&window, black_box(1), &mut rng));
+            }
+        });
+    }
+
+    /// Within the life of every layout here.
+    const NOW_OF_TODAY: Now = Now {
+        wall: UnixMicros::from_unix_ms(1_763_596_800_000),
+        boot: BootMicros(1_000_000_000),
+        jumped: false,
+    };
+}
+
+/// From positions to IDs and back.
+mod layouts {
+    use super::*;
+
+    #[divan::bench(args = ["twitter", "clearing", "kubernetes"])]
+    fn id_at(bencher: Bencher<'_, '_>, spec: &str) {
+        let numbering = numbering(spec, [0]);
+        let position = numbering.first_of(numbering.tick_at(NOW.wall));
+        bencher.bench(|| numbering.id_at(black_box(position)));
+    }
+
+    #[divan::bench(args = ["twitter", "clearing", "kubernetes"])]
+    fn run_at(bencher: Bencher<'_, '_>, spec: &str) {
+        let numbering = numbering(spec, [0]);
+        let position = numbering.first_of(numbering.tick_at(NOW.wall));
+        bencher.bench(|| numbering.run_at(black_box(position), black_box(1_000)));
+    }
+
+    #[divan::bench(args = ["twitter", "clearing", "kubernetes"])]
+    fn decode(bencher: Bencher<'_, '_>, spec: &str) {
+        let numbering = numbering(spec, [0]);
+        let id = numbering.id_at(numbering.first_of(numbering.tick_at(NOW.wall)));
+        let (layout, _) = numbering.snowflake().expect("a layout");
+        bencher.bench(|| layout.decode(black_box(id)));
+    }
+}
