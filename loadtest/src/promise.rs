@@ -154,12 +154,11 @@ impl Promise {
     /// # Errors
     /// [`NotApart`] if they can.
     pub(crate) fn check_apart(&self, other: &Self) -> Result<(), NotApart> {
-        let other_fleet = &other.fleet;
+        // Daemons of a fleet take disjoint ranges of one counter.
+        if self.shares_counter_with(other) {
+            return Ok(());
+        }
         if let Some((one, other)) = self.tickets().zip(other.tickets()) {
-            // Daemons of a fleet take disjoint ranges of one counter.
-            if self.fleet.is_some() && self.fleet == *other_fleet && one == other {
-                return Ok(());
-            }
             let common = greatest_common_divisor(one.0, other.0);
             return if one.1 % common == other.1 % common { Err(NotApart::SameTickets) } else { Ok(()) };
         }
@@ -176,6 +175,14 @@ impl Promise {
             Some((worker_id, _)) => Err(NotApart::SameWorkerId(worker_id)),
             None => Ok(()),
         }
+    }
+
+    /// Returns whether both take their numbers from one counter of a fleet. No number may then come from either again.
+    pub(crate) fn shares_counter_with(&self, other: &Self) -> bool {
+        self.fleet.is_some()
+            && (&self.fleet, &self.source_name) == (&other.fleet, &other.source_name)
+            && self.tickets().is_some()
+            && self.tickets() == other.tickets()
     }
 
     /// Returns the increment of a counter, as far as it is known.

@@ -73,6 +73,22 @@ fn an_id_twice_is_found_on_each_target() {
     assert!(ran.last_line().contains("duplicate: ") && ran.last_line().contains("worker=4"), "{ran:?}");
 }
 
+/// Daemons of a fleet that share a counter, each of which hands out all numbers.
+#[test]
+fn a_number_twice_is_found_over_targets_that_share_a_counter() {
+    const SHARED: &str = r#"{"protocol":1,"max_count":1000,"sources":[
+        {"index":0,"name":"orders","kind":"ticket","increment":1,"offset":1,"fleet":"one"}]}"#;
+    let counter = || {
+        let next_number = AtomicU64::new(1);
+        target(SHARED, move |_, _, peer, next, tag| {
+            peer.send_run(tag, next_number.fetch_add(next.count.into(), Ordering::SeqCst), next.count)
+        })
+    };
+    let ran = load([&counter(), &counter()], &[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.last_line().contains("duplicate: "), "{ran:?}");
+}
+
 #[test]
 fn a_target_may_leave_if_the_others_carry_its_load() {
     let ran = until_judged(|| load([&sound_target(), &worker_4(400)], &["--may-lose=1"]));

@@ -41,8 +41,10 @@ pub(crate) struct Collected {
 struct Collector<'a> {
     scenario: &'a Scenario,
     shared: &'a Shared,
-    /// By target.
+    /// By target. Of targets that share a counter, only the first has positions.
     distinct: &'a mut Vec<Distinct>,
+    /// For each target, the first one that shares its counter: often itself.
+    keepers: Vec<usize>,
     target: Target<'a>,
     /// For each thread, the earliest time that an ID still to come may have.
     low_us: Vec<Option<i64>>,
@@ -90,6 +92,12 @@ pub(super) fn collect(
     collector.finish()
 }
 
+/// Returns for each target the first one that shares its counter, or itself.
+fn keepers(peers: &[Peer]) -> Vec<usize> {
+    let first = |peer: &Peer| peers.iter().position(|other| other.promise.shares_counter_with(&peer.promise));
+    peers.iter().enumerate().map(|(at, peer)| first(peer).unwrap_or(at)).collect()
+}
+
 /// Returns the longest wait for a message that does not miss an instant of the scenario.
 fn until_next(scenario: &Scenario, origin: Instant) -> Duration {
     let now = Instant::now();
@@ -113,6 +121,7 @@ impl<'a> Collector<'a> {
             scenario,
             shared,
             distinct,
+            keepers: keepers(&shared.peers),
             target,
             low_us: vec![None; scenario.threads],
             reached: vec![0; scenario.threads],
@@ -191,7 +200,7 @@ impl<'a> Collector<'a> {
             return;
         }
         for (peer, mut spans) in spans.into_iter().enumerate() {
-            match self.distinct[peer].add(&mut spans) {
+            match self.distinct[self.keepers[peer]].add(&mut spans) {
                 Ok(()) => {}
                 Err(NotAdded::Twice { position }) => self.repeated(peer, position),
                 Err(NotAdded::Full) => {
