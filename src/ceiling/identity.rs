@@ -39,11 +39,11 @@ impl Owner {
     }
 }
 
-/// Draws 128 bits in hexadecimal, never the same twice.
+/// Draws 128 bits in hexadecimal.
 ///
 /// They are drawn from the system's randomness, so that machines made from one image draw different ones. Without a random
 /// device they are drawn from the clock and the thread. Two states with the same identity would be taken for copies of each
-/// other, and the lower one would be refused. No ID would be repeated.
+/// other, and the lower one would be refused.
 pub fn draw_identity() -> String {
     let mut bits = [0; 16];
     let drawn = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));
@@ -52,7 +52,8 @@ pub fn draw_identity() -> String {
 
 /// Hashes random bits together with the clocks. The kernel's random generator is part of a snapshot of the machine: until
 /// it is seeded again, which may take a minute, two copies draw the same bits. In a fleet each of them would then take the
-/// other's write for its own.
+/// other's write for its own, and both would hand out the same IDs. With the clocks that needs both copies to read three clocks
+/// in the same nanoseconds.
 fn with_clocks(random: u128) -> String {
     let mut hash = hmac_sha256::Hash::new();
     hash.update(random.to_be_bytes());

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use self::connection::Connection;
 use super::endpoint::Endpoint;
 use super::line::{self, ANSWER_TIMEOUT, Access, COMPARE_TIMEOUT, Patience};
-use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use super::{Cluster, Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
 use tokio::runtime::Runtime;
 
 /// The request that every member answers with its cluster, without a user's permission.
@@ -35,8 +35,12 @@ pub(super) struct Etcd {
     current: usize,
     connection: Option<Connection>,
     token: Option<String>,
-    /// The cluster's identity, and the endpoint that reported it first.
-    cluster: Option<(String, usize)>,
+    /// The cluster's identity, and the endpoint that reported it first. A hash of the members' addresses.
+    cluster_id: Option<(String, usize)>,
+    /// The cluster that each new connection must belong to. Two clusters that were set up alike have the same identity.
+    cluster: Option<Cluster>,
+    /// True once the open connection has shown that it belongs to it.
+    has_shown_cluster: bool,
     patience: Patience,
 }
 
@@ -59,13 +63,24 @@ impl Etcd {
     /// The system has no reactor left.
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (connection, token, cluster) = (None, None, None);
-        Ok(Etcd { access, runtime, current: 0, connection, token, cluster, patience: Patience::long() })
+        let (connection, token, cluster_id, cluster) = (None, None, None, None);
+        let (current, has_shown_cluster, patience) = (0, false, Patience::long());
+        Ok(Etcd {
+            access,
+            runtime,
+            current,
+            connection,
+            token,
+            cluster_id,
+            cluster,
+            has_shown_cluster,
+            patience,
+        })
     }
 
     /// Makes one request, at one endpoint after the other until one answers.
     fn call(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
-        if self.cluster.is_none() {
+        if self.cluster_id.is_none() {
             self.compare_clusters()?;
         }
         let endpoints = self.access.endpoints.len();
@@ -76,24 +91,26 @@ impl Etcd {
                 self.token = None;
                 tried = self.try_call(path, body, opens_within);
             }
-            let (reason, is_foreign) = match tried {
+            let fault = match tried {
                 Ok(answer) => return Ok(answer),
-                Err(Fault::Lasting(reason)) => {
+                // A daemon that knows its cluster does not let one endpoint speak for the others.
+                Err(Fault::Lasting(reason)) if self.cluster.is_none() => {
                     return Err(NoAnswer::lasting(format!("{}: {reason}", self.endpoint())));
                 }
-                Err(Fault::Foreign(reason)) => (reason, true),
-                Err(Fault::Endpoint(reason)) => (reason, false),
-                Err(Fault::Token) => (String::from("refuses its own token"), false),
+                Err(Fault::Lasting(reason)) => line::Fault::Lasting(reason),
+                Err(Fault::Foreign(reason)) => line::Fault::Foreign(reason),
+                Err(Fault::Endpoint(reason)) => line::Fault::Endpoint(reason),
+                Err(Fault::Token) => line::Fault::Endpoint(String::from("refuses its own token")),
             };
-            faults.push((format!("{}: {reason}", self.endpoint()), is_foreign));
+            faults.push((self.endpoint().to_string(), fault));
             self.connection = None;
             self.current = (self.current + 1) % endpoints;
         }
         Err(line::no_answer(faults.split_off(faults.len() - endpoints)))
     }
 
-    /// Asks all endpoints at the same time for their clusters. The first one that answers stays connected. If two differ,
-    /// the next call compares them again.
+    /// Asks all endpoints at the same time for their clusters. Of those that answer, the first of the list stays connected.
+    /// If two differ, the next call compares them again.
     fn compare_clusters(&mut self) -> Result<(), NoAnswer> {
         let Etcd { access, runtime, .. } = self;
         let ask = async |endpoint| {
@@ -108,13 +125,13 @@ impl Etcd {
             let Ok(answer) = serde_json::from_slice::<Value>(&text) else { continue };
             self.current = at;
             if let Err(Fault::Foreign(reason)) = self.check_cluster(&answer) {
-                (self.cluster, self.connection) = (None, None);
+                (self.cluster_id, self.connection) = (None, None);
                 return Err(NoAnswer::lasting(format!("{}: {reason}", self.endpoint())));
             }
             first = first.or(Some((at, connection)));
         }
         if let Some((at, connection)) = first {
-            (self.current, self.connection) = (at, Some(connection));
+            (self.current, self.connection, self.has_shown_cluster) = (at, Some(connection), false);
         }
         Ok(())
     }
@@ -127,7 +144,7 @@ impl Etcd {
 
     fn check_cluster(&mut self, answer: &Value) -> Result<(), Fault> {
         let found = answer["header"]["cluster_id"].as_str().unwrap_or_default();
-        let (known, endpoint) = self.cluster.get_or_insert_with(|| (found.to_owned(), self.current));
+        let (known, endpoint) = self.cluster_id.get_or_insert_with(|| (found.to_owned(), self.current));
         if known == found {
             return Ok(());
         }
@@ -152,18 +169,36 @@ impl Etcd {
             let token = answer["token"].as_str().map(str::to_owned);
             self.token = Some(token.ok_or_else(|| Fault::Endpoint(String::from("gave no token")))?);
         }
+        self.show_cluster()?;
         let answer = self.post_once(path, body, self.patience.answer())?;
         self.check_cluster(&answer)?;
         Ok(answer)
     }
 
+    /// Checks that the open connection leads to the daemon's cluster, before its first use.
+    fn show_cluster(&mut self) -> Result<(), Fault> {
+        let Some(key) = self.cluster.as_ref().filter(|_| !self.has_shown_cluster).map(|it| range(&it.key))
+        else {
+            return Ok(());
+        };
+        let answer = self.post_once("/v3/kv/txn", &json!({ "success": [key] }), self.patience.answer())?;
+        let found =
+            values(&answer, 1).map_err(|answer| Fault::Endpoint(answer.reason))?.into_iter().flatten().next();
+        let checked =
+            self.cluster.as_ref().map(|cluster| cluster.check(found.as_ref().map(|it| &it.text[..])));
+        checked.unwrap_or(Ok(())).map_err(Fault::Foreign)?;
+        self.has_shown_cluster = true;
+        Ok(())
+    }
+
     /// Posts to the current endpoint, which has this long for its answer.
     fn post_once(&mut self, path: &str, body: &Value, within: Duration) -> Result<Value, Fault> {
-        let Etcd { access, runtime, current, connection, token, patience, .. } = self;
+        let Etcd { access, runtime, current, connection, token, has_shown_cluster, patience, .. } = self;
         let endpoint = &access.endpoints[*current];
         let exchange = async {
             if connection.is_none() {
                 *connection = Some(Connection::open(endpoint, &access.tls).await?);
+                *has_shown_cluster = false;
             }
             let Some(open) = connection else { return Err(String::from("not connected")) };
             open.post(endpoint, path, body.to_string(), token.as_deref()).await
@@ -262,6 +297,12 @@ fn transaction(swaps: &[Swap]) -> Value {
 impl Coordinator for Etcd {
     fn hurry(&mut self) {
         self.patience.hurry();
+    }
+
+    fn stay_in(&mut self, cluster: Cluster) {
+        if self.cluster.is_none() {
+            (self.cluster, self.has_shown_cluster) = (Some(cluster), true);
+        }
     }
 
     /// Its transactions are linearizable.

@@ -174,12 +174,20 @@ pub(super) enum Fault {
     Foreign(String),
 }
 
+impl Fault {
+    fn reason(&self) -> &str {
+        match self {
+            Fault::Endpoint(reason) | Fault::Lasting(reason) | Fault::Foreign(reason) => reason,
+        }
+    }
+}
+
 /// A connection to a member of a coordinator.
 pub(super) trait Session: Sized {
     /// Connects and logs in. Each part of an answer has [`ANSWER_TIMEOUT`].
     async fn open(access: &Access, endpoint: &Endpoint) -> Result<Self, Fault>;
 
-    /// Reads the text of a key, no older than any read before at another member.
+    /// Reads the text of a key, as new as the cluster has it.
     async fn text_of(&mut self, key: &str) -> Result<Option<String>, Fault>;
 
     /// Sets the time for each part of an answer.
@@ -223,11 +231,11 @@ impl<S: Session> Line<S> {
             let endpoint = &self.access.endpoints[self.current];
             match tried {
                 Ok(answer) => return Ok(answer),
-                Err(Fault::Lasting(reason)) => {
+                // A daemon that knows its cluster does not let one endpoint speak for the others.
+                Err(Fault::Lasting(reason)) if self.cluster.is_none() => {
                     return Err(NoAnswer::lasting(format!("{endpoint}: {reason}")));
                 }
-                Err(Fault::Endpoint(reason)) => faults.push((format!("{endpoint}: {reason}"), false)),
-                Err(Fault::Foreign(reason)) => faults.push((format!("{endpoint}: {reason}"), true)),
+                Err(fault) => faults.push((endpoint.to_string(), fault)),
             }
             self.current = (self.current + 1) % endpoints;
         }
@@ -235,7 +243,7 @@ impl<S: Session> Line<S> {
     }
 
     /// Makes one exchange at all endpoints at the same time, and returns the answers within [`COMPARE_TIMEOUT`], with the
-    /// endpoints' names. A single endpoint is not asked. The first one that answers stays connected.
+    /// endpoints' names. A single endpoint is not asked. Of those that answer, the first of the list stays connected.
     pub(super) fn call_each<T>(
         &mut self,
         exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
@@ -314,12 +322,20 @@ async fn open_in<S: Session>(
     Ok(session)
 }
 
-/// Returns the error for the reasons why the endpoints did not answer, each with whether it is of another cluster. The
-/// coordinator has been replaced only if all of them are.
-pub(super) fn no_answer(faults: Vec<(String, bool)>) -> NoAnswer {
-    let (reasons, foreign): (Vec<String>, Vec<bool>) = faults.into_iter().unzip();
-    let (reasons, is_foreign) = (reasons.join("; "), foreign.into_iter().all(|is_foreign| is_foreign));
-    if is_foreign { NoAnswer::foreign(reasons) } else { NoAnswer::passing(reasons) }
+/// Returns the error for the faults of all endpoints, with their names. The coordinator was replaced only if all endpoints are
+/// of another cluster, and an operator must act only if all of them say so.
+pub(super) fn no_answer(faults: Vec<(String, Fault)>) -> NoAnswer {
+    let all = |kind: fn(&Fault) -> bool| faults.iter().all(|(_, fault)| kind(fault));
+    let is_foreign = all(|fault| matches!(fault, Fault::Foreign(_)));
+    let is_lasting = all(|fault| matches!(fault, Fault::Lasting(_)));
+    let reasons: Vec<String> =
+        faults.iter().map(|(endpoint, fault)| format!("{endpoint}: {}", fault.reason())).collect();
+    let reasons = reasons.join("; ");
+    match (is_foreign, is_lasting) {
+        (true, _) => NoAnswer::foreign(reasons),
+        (_, true) => NoAnswer::lasting(reasons),
+        _ => NoAnswer::passing(reasons),
+    }
 }
 
 #[cfg(test)]

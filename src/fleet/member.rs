@@ -46,7 +46,7 @@ pub struct Member<C> {
     first_writes: Vec<String>,
     /// The shared counters.
     counters: Vec<HeldCounter>,
-    /// True once the endpoints have been compared.
+    /// True once the endpoints need no comparison: each new connection shows its cluster.
     are_compared: bool,
 }
 

@@ -82,7 +82,7 @@ pub struct NoAnswer {
     pub reason: String,
     /// True if only an operator can change it: a wrong password, a certificate that does not fit.
     pub is_lasting: bool,
-    /// True if every member that answered belongs to another cluster than before.
+    /// True if every endpoint answered, each as a member of another cluster than before.
     pub is_foreign: bool,
 }
 
@@ -133,7 +133,7 @@ pub trait Coordinator: Send {
     }
 
     /// From now on, uses a new connection only if it leads to this cluster. The connection that is open has shown it. The
-    /// first call counts. Does nothing if the client compares clusters itself.
+    /// first call counts. A simulated coordinator is one cluster, and does nothing.
     fn stay_in(&mut self, _cluster: Cluster) {}
 
     /// Reads all keys that begin with a prefix.

@@ -5,8 +5,8 @@ use tokio::sync::Barrier;
 use super::*;
 use crate::fleet::Marker;
 
-/// A session with the endpoint of this host. Nothing answers at the host `hangs`, and `away` refuses. All other hosts have a
-/// marker with their name as its identity, and `empty` has none.
+/// A session with the endpoint of this host. Nothing answers at the host `hangs`, `away` refuses, and `strange` asks for
+/// another password. All other hosts have a marker with their name as its identity, and `empty` has none.
 #[derive(Debug)]
 struct Named(String);
 
@@ -15,6 +15,7 @@ impl Session for Named {
         match endpoint.host() {
             "hangs" => pending().await,
             "away" => Err(Fault::Endpoint(String::from("refuses"))),
+            "strange" => Err(Fault::Lasting(String::from("wrong password"))),
             host => Ok(Named(host.to_owned())),
         }
     }
@@ -108,6 +109,10 @@ fn no_call_reaches_another_cluster() {
     }
     let away = host_that_answers(&["away", "b"]).unwrap_err();
     assert!(!away.is_foreign && !away.is_lasting, "the own cluster may come back: {away}");
+    assert_eq!(host_that_answers(&["strange", "a"]).as_deref(), Ok("a"));
+    let away = host_that_answers(&["strange", "away"]).unwrap_err();
+    assert!(!away.is_lasting, "the own cluster may come back: {away}");
+    assert!(host_that_answers(&["strange"]).is_err_and(|answer| answer.is_lasting));
 }
 
 #[test]

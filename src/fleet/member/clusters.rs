@@ -2,25 +2,30 @@
 
 use super::Member;
 use super::want::JoinError;
-use crate::fleet::{Coordinator, KeyError, Marker, Stored};
+use crate::fleet::{Cluster, Coordinator, KeyError, Marker, Stored};
 
 impl<C: Coordinator> Member<C> {
-    /// Checks once that all endpoints that answer have the same marker, or none. Two clusters that were prepared have markers
-    /// with different identities. If no endpoint answers in time, the next call asks again.
+    /// Checks that all endpoints that answer have the same marker, or none, unless they were compared before. Two clusters that
+    /// were prepared have markers with different identities.
     ///
     /// # Errors
     /// Two endpoints differ.
     pub(super) fn compare_endpoints(&mut self) -> Result<(), JoinError> {
-        if self.are_compared {
-            return Ok(());
+        if !self.are_compared {
+            let key = self.paths.marker();
+            self.compare_at(&key, Marker::identity_in).map_err(JoinError::Refused)?;
         }
-        let key = self.paths.marker();
-        self.are_compared = self.compare_at(&key, Marker::identity_in).map_err(JoinError::Refused)?;
         Ok(())
     }
 
+    /// Uses only connections to this cluster from now on. So the endpoints need no further comparison.
+    pub(super) fn stay_in(&mut self, cluster: Cluster) {
+        self.coordinator.stay_in(cluster);
+        self.are_compared = true;
+    }
+
     /// Checks that all endpoints that answer have the same identity in the value of a key, or no value. One that cannot be
-    /// read is an identity of its own. Returns false if none answered in time.
+    /// read is an identity of its own.
     ///
     /// # Errors
     /// Two endpoints differ, in words.
@@ -28,13 +33,11 @@ impl<C: Coordinator> Member<C> {
         &mut self,
         key: &str,
         identity: impl Fn(&str) -> Result<String, KeyError>,
-    ) -> Result<bool, String> {
+    ) -> Result<(), String> {
         let of = |stored: &Stored| identity(&stored.text).unwrap_or_else(|_| stored.text.clone());
         let found = self.coordinator.read_at_each(key);
         let markers: Vec<_> = found.iter().map(|(endpoint, it)| (endpoint, it.as_ref().map(of))).collect();
-        let Some(pair) = markers.windows(2).find(|pair| pair[0].1 != pair[1].1) else {
-            return Ok(!found.is_empty());
-        };
+        let Some(pair) = markers.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
         let words = |(endpoint, found): &(&String, Option<String>)| match found {
             Some(_) => format!("a fleet at {endpoint}"),
             None => format!("none at {endpoint}"),

@@ -16,8 +16,6 @@ pub(super) struct HeldCounter {
     source: String,
     key: String,
     counter: Counter,
-    /// True once the endpoints have been compared.
-    are_compared: bool,
 }
 
 /// The end of a request for a range.
@@ -35,13 +33,7 @@ impl<C: Coordinator> Member<C> {
     /// Adds the shared counter of the source of this index and name. All numbers below `floor` may have been handed out.
     pub fn add_counter(&mut self, (index, source): (usize, &str), numbering: &Numbering, floor: u64) {
         let (key, counter) = (self.paths.counter(source), Counter::new(numbering.clone(), floor));
-        self.counters.push(HeldCounter {
-            index,
-            source: source.to_owned(),
-            key,
-            counter,
-            are_compared: false,
-        });
+        self.counters.push(HeldCounter { index, source: source.to_owned(), key, counter });
     }
 
     /// Takes a range of `count` numbers for the source of this index. `generation` changes when its grant is lost.
@@ -66,7 +58,7 @@ impl<C: Coordinator> Member<C> {
         if let Some(Ok(cluster)) =
             found.as_ref().map(|stored| Cluster::of(&key, &stored.text, CounterKey::identity_in))
         {
-            self.coordinator.stay_in(cluster);
+            self.stay_in(cluster);
         }
         let mut is_current = self.coordinator.reads_are_current();
         for _ in 0..TRIES_MAX {
@@ -93,12 +85,12 @@ impl<C: Coordinator> Member<C> {
         Err(Stop::NoAnswer(NoAnswer::passing("other daemons take ranges all the time")))
     }
 
-    /// Checks once that all endpoints have the same counter.
+    /// Checks that all endpoints have the same counter, unless they were compared before.
     fn compare_counters(&mut self, at: usize) -> Result<(), Stop> {
-        if !self.counters[at].are_compared {
+        if !self.are_compared {
             let key = self.counters[at].key.clone();
-            let compared = self.compare_at(&key, CounterKey::identity_in);
-            self.counters[at].are_compared = compared.map_err(|reason| self.counters[at].lost(&reason))?;
+            self.compare_at(&key, CounterKey::identity_in)
+                .map_err(|reason| self.counters[at].lost(&reason))?;
         }
         Ok(())
     }

@@ -31,7 +31,7 @@ impl<C: Coordinator> Member<C> {
         };
         let unreadable = |error| JoinError::Refused(format!("key {key}: {error}"));
         let marker = Marker::parse(&stored.text).map_err(unreadable)?;
-        self.coordinator.stay_in(Cluster::of(&key, &stored.text, Marker::identity_in).map_err(unreadable)?);
+        self.stay_in(Cluster::of(&key, &stored.text, Marker::identity_in).map_err(unreadable)?);
         marker.spaces.iter().position(|known| known == space).ok_or_else(|| {
             JoinError::Refused(format!(
                 "the fleet has other ID spaces (key {key}): found {space}, allowed: {}; correct the layout, or choose \

@@ -43,7 +43,8 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     }
 }
 
-/// Spawns the task that serves a connection. It has room for what its protocol needs.
+/// Spawns the task that serves a connection. Each protocol has a task type of its own, so an idle connection takes only what its
+/// protocol needs.
 fn serve(stream: SocketStream, door: &Door, guest: Option<Guest>, member: Member, open: OpenConnection) {
     match door.protocol {
         Protocol::Native => serve_front::<Native>(stream, guest, member, open),

@@ -32,9 +32,8 @@ pub(super) const REPLY_BYTES_OF_COST: usize = 4;
 /// The cost of a turn that takes as many bytes of small requests as it can: about 0.1 ms.
 pub(super) const FULL_TURN_COST: usize = TURN_COST + REQUEST_BYTE_COST * READ_BYTES_MAX;
 
-/// The cost of busy connections' turns between two looks at the sockets: two full turns. A newcomer waits for less than a
-/// quarter of a millisecond. A turn of 16 requests costs a hundredth of this. With a look after every fourth turn they would
-/// need an eighth more system calls.
+/// The cost of busy connections' turns between two looks at the sockets: two full turns. Short turns may leave budget for a
+/// third, so a newcomer waits for 0.3 ms at most. A turn of 16 requests costs a twenty-sixth of this.
 const BUSY_COST: usize = 2 * FULL_TURN_COST;
 
 /// The cost of a turn from which a connection is busy: some 16 requests, or a reply of three KiB. Its system calls cost more

@@ -13,6 +13,8 @@ use crate::support::{self, Port, has_program};
 pub(crate) struct Etcd {
     server: Server,
     peer: Port,
+    /// The address for other members. The cluster's identity is a hash of it.
+    advertised: String,
 }
 
 impl Etcd {
@@ -21,7 +23,9 @@ impl Etcd {
         if !has_program("etcd", "etcd-server") {
             return None;
         }
-        let mut etcd = Etcd { server: Server::new("etcd"), peer: Port::take() };
+        let peer = Port::take();
+        let advertised = format!("http://{}", peer.address());
+        let mut etcd = Etcd { server: Server::new("etcd"), peer, advertised };
         etcd.run();
         Some(etcd)
     }
@@ -29,8 +33,14 @@ impl Etcd {
     /// Becomes another cluster at the same address, while it does not run.
     pub(crate) fn become_another(&mut self) {
         self.lose_data();
-        // The cluster's identity is a hash of its members' addresses.
         self.peer = Port::take();
+        self.advertised = format!("http://{}", self.peer.address());
+    }
+
+    /// Becomes a cluster that was set up like another one, while it does not run.
+    pub(crate) fn become_like(&mut self, other: &Etcd) {
+        self.lose_data();
+        self.advertised.clone_from(&other.advertised);
     }
 
     /// Posts JSON to its gateway. Returns `None` if it does not answer.
@@ -96,8 +106,8 @@ impl Coordinator for Etcd {
         let mut command = Command::new("etcd");
         command
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("default={peer}"), "--log-level", "error"])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &self.advertised])
+            .args(["--initial-cluster", &format!("default={}", self.advertised), "--log-level", "error"])
             .args(files)
             .arg(format!("--client-cert-auth={}", self.server.tls.is_some()))
             .arg("--data-dir")

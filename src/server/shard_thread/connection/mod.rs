@@ -91,7 +91,8 @@ enum Turn<F: Front> {
 }
 
 impl<F: Front> Connection<F> {
-    /// Makes a connection, perhaps with a place in the lobby. If the client owes a token and has none, it waits for one.
+    /// Makes a connection, perhaps with a place in the lobby. If the client owes a token and there is no place yet, `serve` waits
+    /// for one.
     pub(super) fn new(
         stream: SocketStream,
         front: F,
