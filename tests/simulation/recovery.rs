@@ -109,11 +109,17 @@ impl World {
                 self.machine.true_us < until_us,
                 "seed {seed}: no ID within {within_us} us of good weather"
             );
-            self.pass((within_us / 8).min(self.max_ahead_us() / STEPS_PER_MAX_AHEAD));
+            // The last look is at the end of that time, and not up to a step before it.
+            let step_us = (within_us / 8).min(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
+            self.pass(step_us.min(until_us - self.machine.true_us));
             // The raise ends after its reading, and before the ID clock has left the grant.
             self.machine.true_us += 3 * MS;
             self.take_outcomes();
             self.take();
+            // A tick may have fewer IDs than those requests wanted.
+            if self.granted == before {
+                self.take_single_ids();
+            }
         }
     }
 

@@ -88,17 +88,33 @@ impl World {
         }
     }
 
-    pub(crate) fn take_once(&mut self, index: usize, now: Now) {
-        let Some(daemon) = &mut self.daemon else {
-            return;
-        };
-        if daemon.waiting[index].is_some() {
+    fn take_once(&mut self, index: usize, now: Now) {
+        if self.daemon.as_ref().is_none_or(|daemon| daemon.waiting[index].is_some()) {
             return;
         }
         let count = match self.rng.u8(..10) {
             0..6 => self.rng.u64(1..4),
             6..9 => self.rng.u64(1..500),
             _ => self.rng.u64(1..60_000),
+        };
+        self.take_count(index, now, count);
+    }
+
+    /// Asks each shard on which no request waits for one ID.
+    pub(crate) fn take_single_ids(&mut self) {
+        let reading = self.machine.read();
+        for index in 0..SHARDS {
+            let daemon = self.daemon.as_mut().filter(|daemon| daemon.waiting[index].is_none());
+            let Some(daemon) = daemon else { continue };
+            let now = daemon.wall.believe(reading);
+            daemon.shards[index].wake(now);
+            self.take_count(index, now, 1);
+        }
+    }
+
+    fn take_count(&mut self, index: usize, now: Now, count: u64) {
+        let Some(daemon) = &mut self.daemon else {
+            return;
         };
         let ahead = self.rng.u64(..3);
         let mut runs = Vec::new();
