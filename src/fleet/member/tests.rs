@@ -20,10 +20,13 @@ struct Keys {
     /// True if it answers reads alone.
     is_mute: bool,
     lists: usize,
+    /// A write that is done after the next read.
+    late: Option<(String, String)>,
 }
 
+/// A client of the store, and the connections that it has opened.
 #[derive(Clone, Default)]
-pub(super) struct Store(Arc<Mutex<Keys>>);
+pub(super) struct Store(Arc<Mutex<Keys>>, u64);
 
 impl Store {
     pub(super) fn set_away(&self, is_away: bool) {
@@ -45,18 +48,36 @@ impl Store {
         store.found.insert(key.to_owned(), Stored { version, text });
     }
 
+    /// Connects again.
+    pub(super) fn connect(&mut self) {
+        self.1 += 1;
+    }
+
+    /// Writes a key after the next read.
+    pub(super) fn put_late(&self, key: &str, text: &str) {
+        self.0.lock().unwrap().late = Some((key.to_owned(), text.to_owned()));
+    }
+
     pub(super) fn remove(&self, key: &str) {
         self.0.lock().unwrap().found.remove(key);
     }
 }
 
 impl Coordinator for Store {
+    fn connections(&self) -> u64 {
+        self.1
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
-        let store = self.0.lock().unwrap();
+        let mut store = self.0.lock().unwrap();
         if store.is_away {
             return Err(NoAnswer::passing("away"));
         }
-        Ok(keys.iter().map(|key| store.found.get(key).cloned()).collect())
+        let read = keys.iter().map(|key| store.found.get(key).cloned()).collect();
+        let late = store.late.take();
+        drop(store);
+        late.into_iter().for_each(|(key, text)| self.put(&key, &text));
+        Ok(read)
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
