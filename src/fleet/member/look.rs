@@ -1,9 +1,10 @@
 //! Looks at the keys, and the writes that follow from them.
 //!
-//! A look writes the keys of a source once after each new connection, under an identity that was drawn on it. Of two copies
-//! of a memory, which nothing need show to be restored, one at least has to connect again. Both know the key's last write as
-//! their own until one of them writes. That write is foreign to the other one, which ends at its next look. A write whose
-//! identity was drawn before does not count, because both copies may try it, and both find it as their own.
+//! A look writes the keys of a source once after each new connection, under an identity that was drawn on it. Two copies of
+//! one memory cannot share a connection, so at least one connects again, also if nothing shows that the machine was restored.
+//! Both know the key's last write as their own until one of them writes. That write is foreign to the other one, which ends
+//! at its next look. A write whose identity was drawn before the connection does not count, because both copies may try it,
+//! and both find it as their own.
 //!
 //! Such a write lowers no bound, and grants nothing. While its outcome is unknown, the next look tries it again under the
 //! same identity, so the writes to recognise do not add up. A failure ends nothing, unless the key is another daemon's. All
