@@ -20,7 +20,7 @@ impl<C: Coordinator> Member<C> {
         self.ended(looked)
     }
 
-    /// Reads all keys. Returns the sources whose keys are to be written, each with the highest bound in them.
+    /// Reads all keys. Returns the sources whose keys must be written, each with the highest bound in them.
     fn read_all(&mut self) -> Result<Vec<Bound>, Stop> {
         let mut due = Vec::new();
         for source in 0..self.sources.len() {
