@@ -52,14 +52,16 @@ impl Wanted {
 /// The figures of a client or of probes.
 pub(crate) struct Seen {
     pub(crate) latency: Histogram<u64>,
+    /// The time to connect, the token included. No request is due meanwhile.
+    pub(crate) to_connect: Histogram<u64>,
     pub(crate) lost: u64,
     pub(crate) all: u64,
 }
 
 impl Seen {
     fn new() -> io::Result<Seen> {
-        let latency = Histogram::new_with_max(60_000_000_000, 3).map_err(io::Error::other)?;
-        Ok(Seen { latency, lost: 0, all: 0 })
+        let times = || Histogram::new_with_max(60_000_000_000, 3).map_err(io::Error::other);
+        Ok(Seen { latency: times()?, to_connect: times()?, lost: 0, all: 0 })
     }
 
     fn add(&mut self, other: &Seen) -> io::Result<()> {
@@ -254,29 +256,28 @@ impl Victim {
         }
     }
 
-    /// Asks for IDs at fixed instants, whether or not those before were answered. A reply counts from when its request
-    /// was due.
+    /// Asks for IDs at fixed instants after each connect, whether or not those before were answered. A reply counts from when
+    /// its request was due.
     pub(crate) fn ask(&self, stretch: Duration) -> io::Result<Seen> {
         let (wanted, every) = self.modest;
         let (request, begin) = (self.request(wanted), Instant::now());
-        let due_at = |index: usize| begin + every * index as u32;
         let mut sum = Seen::new()?;
         thread::scope(|scope| {
             let mut readers = Vec::new();
-            for first in (0_usize..)
-                .step_by(REQUESTS_PER_CONNECTION)
-                .take_while(|&first| due_at(first) < begin + stretch)
-            {
-                thread::sleep(due_at(first).saturating_duration_since(Instant::now()));
-                let Ok((mut stream, replies)) =
-                    self.connect().and_then(|stream| Ok((stream.try_clone()?, stream)))
-                else {
+            while begin.elapsed() < stretch {
+                let asked = Instant::now();
+                let connected = self.connect().and_then(|stream| Ok((stream.try_clone()?, stream)));
+                sum.to_connect.saturating_record(asked.elapsed().as_nanos() as u64);
+                let first = Instant::now();
+                let due_at = move |index: usize| first + every * index as u32;
+                let Ok((mut stream, replies)) = connected else {
                     sum.all += REQUESTS_PER_CONNECTION as u64;
                     sum.lost += REQUESTS_PER_CONNECTION as u64;
+                    thread::sleep(due_at(REQUESTS_PER_CONNECTION).saturating_duration_since(Instant::now()));
                     continue;
                 };
-                readers.push(scope.spawn(move || self.read_replies(replies, due_at(first))));
-                for index in first..first + REQUESTS_PER_CONNECTION {
+                readers.push(scope.spawn(move || self.read_replies(replies, first)));
+                for index in 0..REQUESTS_PER_CONNECTION {
                     thread::sleep(due_at(index).saturating_duration_since(Instant::now()));
                     if stream.write_all(&request).is_err() {
                         break;
