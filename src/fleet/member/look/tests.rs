@@ -92,8 +92,14 @@ fn a_write_on_a_new_connection_is_tried_again_until_it_has_an_answer() {
         assert_eq!(key(&store).id_bound, covered);
         member.coordinator.connect();
     }
-    assert!(member.sources[0].note().writes.len() < 5, "they do not add up");
     store.set_mute(false);
+    store.set_read_only(true);
+    for _ in 0..100 {
+        member.coordinator.connect();
+        assert!(matches!(member.look(), Raised::NoAnswer(_)));
+    }
+    assert!(member.sources[0].note().writes.len() < 5, "they do not add up");
+    store.set_read_only(false);
     assert_eq!([member.look(), member.look()], [Raised::Done, Raised::Done]);
     let write = key(&store).write;
     assert_eq!(member.look(), Raised::Done);
@@ -114,4 +120,22 @@ fn a_write_on_a_new_connection_lowers_no_bound_that_is_written_late() {
     member.coordinator.connect();
     assert_eq!(member.look(), Raised::Done);
     assert_eq!(key(&store).id_bound, covered + 9);
+}
+
+/// After a restored snapshot the daemon trusts no bound that it had. The read lags.
+#[test]
+fn a_write_on_a_new_connection_lowers_no_bound_beside_an_old_answer() {
+    let (mut member, store, covered) = taken();
+    let older = store.stored(&path());
+    assert_eq!(member.raise(&raise(covered + 9), 0), Raised::Done);
+    store.set_read_only(true);
+    assert!(matches!(member.raise(&raise(covered + 20), 1), Raised::NoAnswer(_)));
+    store.set_read_only(false);
+    member.coordinator.connect();
+    store.be_stale(older);
+    assert_eq!(member.look(), Raised::Done);
+    assert_eq!(key(&store).id_bound, covered + 9);
+    let before = key(&store).write;
+    assert_eq!(member.look(), Raised::Done);
+    assert_eq!((key(&store).id_bound, key(&store).write == before), (covered + 9, false));
 }
