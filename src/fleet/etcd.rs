@@ -34,6 +34,8 @@ pub(super) struct Etcd {
     /// The endpoint that answered last.
     current: usize,
     connection: Option<Connection>,
+    /// The connections that were opened so far.
+    opened: u64,
     token: Option<String>,
     /// The cluster's identity, and the endpoint that reported it first. A hash of the members' addresses.
     cluster_id: Option<(String, usize)>,
@@ -70,6 +72,7 @@ impl Etcd {
             runtime,
             current,
             connection,
+            opened: 0,
             token,
             cluster_id,
             cluster,
@@ -132,6 +135,7 @@ impl Etcd {
         }
         if let Some((at, connection)) = first {
             (self.current, self.connection, self.has_shown_cluster) = (at, Some(connection), false);
+            self.opened += 1;
         }
         Ok(())
     }
@@ -193,12 +197,13 @@ impl Etcd {
 
     /// Posts to the current endpoint, which has this long for its answer.
     fn post_once(&mut self, path: &str, body: &Value, within: Duration) -> Result<Value, Fault> {
-        let Etcd { access, runtime, current, connection, token, has_shown_cluster, patience, .. } = self;
+        let Etcd { access, runtime, current, connection, opened, token, has_shown_cluster, patience, .. } =
+            self;
         let endpoint = &access.endpoints[*current];
         let exchange = async {
             if connection.is_none() {
                 *connection = Some(Connection::open(endpoint, &access.tls).await?);
-                *has_shown_cluster = false;
+                (*opened, *has_shown_cluster) = (*opened + 1, false);
             }
             let Some(open) = connection else { return Err(String::from("not connected")) };
             open.post(endpoint, path, body.to_string(), token.as_deref()).await
@@ -297,6 +302,10 @@ fn transaction(swaps: &[Swap]) -> Value {
 impl Coordinator for Etcd {
     fn hurry(&mut self) {
         self.patience.hurry();
+    }
+
+    fn connections(&self) -> u64 {
+        self.opened
     }
 
     fn stay_in(&mut self, cluster: Cluster) {

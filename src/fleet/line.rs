@@ -201,6 +201,8 @@ pub(super) struct Line<S> {
     /// The endpoint that answered last.
     current: usize,
     session: Option<S>,
+    /// The sessions that were opened so far.
+    pub(super) opened: u64,
     /// The cluster that each new session must belong to.
     cluster: Option<Cluster>,
     pub(super) patience: Patience,
@@ -211,7 +213,7 @@ impl<S: Session> Line<S> {
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (session, cluster) = (None, None);
-        Ok(Line { access, runtime, current: 0, session, cluster, patience: Patience::long() })
+        Ok(Line { access, runtime, current: 0, session, opened: 0, cluster, patience: Patience::long() })
     }
 
     /// Uses only sessions of this cluster from now on. The open one has shown that it belongs to it. The first call counts.
@@ -261,6 +263,7 @@ impl<S: Session> Line<S> {
         for (at, (session, answer)) in answers {
             if found.is_empty() {
                 (self.current, self.session) = (at, Some(session));
+                self.opened += 1;
             }
             found.push((self.access.endpoints[at].to_string(), answer));
         }
@@ -273,12 +276,16 @@ impl<S: Session> Line<S> {
         exchange: &impl AsyncFn(&mut S) -> Result<T, Fault>,
         opens_within: Option<Duration>,
     ) -> Result<T, Fault> {
-        let Line { access, runtime, current, session, cluster, patience } = self;
+        let Line { access, runtime, current, session, opened: count, cluster, patience } = self;
         let endpoint = &access.endpoints[*current];
         let (opened, answer) = runtime.block_on(async {
             let mut opened = match session.take() {
                 Some(session) => session,
-                None => open(cluster.as_ref(), (access, endpoint), opens_within, patience).await?,
+                None => {
+                    let opened = open(cluster.as_ref(), (access, endpoint), opens_within, patience).await?;
+                    *count += 1;
+                    opened
+                }
             };
             opened.set_patience(patience.answer());
             let began = Instant::now();

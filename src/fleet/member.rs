@@ -4,6 +4,7 @@
 mod clusters;
 mod counters;
 mod held;
+mod look;
 mod pick;
 mod resume;
 mod take;
@@ -75,7 +76,9 @@ pub enum Raised {
 struct Read {
     /// True if one of them has lost its last write.
     is_behind: bool,
-    /// Their highest bound.
+    /// True if an answer about one of them was older than an earlier one.
+    is_stale: bool,
+    /// The highest bound in the others.
     id_bound: u64,
 }
 
@@ -159,6 +162,7 @@ impl<C: Coordinator> Member<C> {
     /// so that of two copies of this process's memory only one finds its own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64) -> Raised {
         let mut bounds = self.placed(bounds);
+        let connections = self.coordinator.connections();
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
             // A source that had to wait may have taken its numbers with a higher bound than the one that was asked for
@@ -169,7 +173,8 @@ impl<C: Coordinator> Member<C> {
                     // A snapshot may have been restored: another copy may continue under the same ceiling.
                     (held.covered, held.acknowledged) = (0, 0);
                 }
-                (held.trying, held.generation) = (Some((self.draw)()), generation);
+                held.generation = generation;
+                (held.trying, held.drawn_on) = (Some((self.draw)()), connections);
             }
         }
         let raised = bounds.iter().try_for_each(|&bound| self.write(bound, false));
@@ -217,8 +222,8 @@ impl<C: Coordinator> Member<C> {
         for Bound { source, id_bound } in self.placed(bounds) {
             let Some(held) = self.sources.get_mut(source) else { continue };
             held.covered = 0;
-            held.trying = Some((self.draw)());
             let bound = Bound { source, id_bound: id_bound.max(held.floor) };
+            self.draw_write(source);
             self.note(source).map_err(|error| format!("cannot note it in the state directory: {error}"))?;
             match Raised::from(self.write(bound, true)) {
                 Raised::Done => {}
@@ -226,28 +231,6 @@ impl<C: Coordinator> Member<C> {
             }
         }
         Ok(())
-    }
-
-    /// Checks that all keys are this daemon's.
-    pub fn look(&mut self) -> Raised {
-        let looked = (0..self.sources.len()).try_for_each(|source| self.look_at(source));
-        let looked = looked.and_then(|()| self.look_at_counters());
-        self.ended(looked)
-    }
-
-    /// Looks at the keys of a source. A bound that the coordinator has lost is written again.
-    fn look_at(&mut self, source: usize) -> Result<(), Stop> {
-        if !self.sources[source].is_claimed {
-            return self.claim(source);
-        }
-        let is_behind = self.read(source, false)?.is_behind;
-        let held = &mut self.sources[source];
-        if !is_behind || held.trying.is_some() {
-            return Ok(());
-        }
-        held.trying = Some((self.draw)());
-        let id_bound = held.acknowledged;
-        self.write(Bound { source, id_bound }, false)
     }
 
     /// Reads the keys of a source whose version is not known, or all of them.
@@ -271,7 +254,7 @@ impl<C: Coordinator> Member<C> {
                     read.is_behind |= held.numbers[at].1.is_behind(&key);
                     read.id_bound = read.id_bound.max(key.id_bound);
                 }
-                Seen::Stale => {}
+                Seen::Stale => read.is_stale = true,
                 Seen::Lost(loss) => return Err(held.lost(at, &loss)),
             }
         }
@@ -284,25 +267,27 @@ impl<C: Coordinator> Member<C> {
         let Some(held) = self.sources.get(bound.source) else {
             return Err(Stop::NoAnswer(NoAnswer::passing("the source has no worker number in the fleet")));
         };
+        let mut id_bound = u64::MAX;
         for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {
-            self.write_chunk(bound, from, is_release)?;
+            id_bound = id_bound.min(self.write_chunk(bound, from, is_release)?);
         }
         let may_lose_writes = self.coordinator.may_lose_writes();
         let held = &mut self.sources[bound.source];
         (held.trying, held.is_claimed) = (None, true);
-        let before = std::mem::replace(&mut held.acknowledged, bound.id_bound);
+        let before = std::mem::replace(&mut held.acknowledged, id_bound);
         held.covered = match is_release {
             true => 0,
-            false if may_lose_writes => before.min(bound.id_bound),
-            false => bound.id_bound,
+            false if may_lose_writes => before.min(id_bound),
+            false => id_bound,
         };
         // Without the note a later start needs the coordinator's answer. Nothing else is lost.
         let _ = self.note(bound.source);
         Ok(())
     }
 
-    /// Writes a bound to the keys of a source from this one on, as many as fit one swap.
-    fn write_chunk(&mut self, bound: Bound, from: usize, is_release: bool) -> Result<(), Stop> {
+    /// Writes a bound to the keys of a source from this one on, as many as fit one swap. Returns the bound that they have
+    /// then: only a release lowers a bound that is found meanwhile.
+    fn write_chunk(&mut self, mut bound: Bound, from: usize, is_release: bool) -> Result<u64, Stop> {
         let write = self.sources[bound.source].trying.clone().unwrap_or_default();
         for _ in 0..TRIES_MAX {
             let swaps = self.swaps(bound, from, &write, is_release);
@@ -312,12 +297,14 @@ impl<C: Coordinator> Member<C> {
             match self.coordinator.swap(&swaps)? {
                 Swapped::Done(version) => {
                     self.done(bound.source, from, version, &write);
-                    return Ok(());
+                    return Ok(bound.id_bound);
                 }
                 Swapped::Refused(found) => {
                     if self.is_done(bound, from, &found, &write)? {
-                        return Ok(());
+                        return Ok(bound.id_bound);
                     }
+                    let found = found.iter().map(|stored| take::bound_of(stored.as_ref()));
+                    bound.id_bound = found.filter(|_| !is_release).fold(bound.id_bound, u64::max);
                 }
             }
         }

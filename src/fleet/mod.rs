@@ -120,6 +120,12 @@ pub trait Coordinator: Send {
     /// number is lost.
     fn hurry(&mut self) {}
 
+    /// Returns how many connections it has opened so far. Two copies of one memory cannot share a connection, so at least one
+    /// of them soon opens another.
+    fn connections(&self) -> u64 {
+        0
+    }
+
     /// Reads keys, in their order.
     ///
     /// # Errors
@@ -165,6 +171,10 @@ pub trait Coordinator: Send {
 impl Coordinator for AnyCoordinator {
     fn hurry(&mut self) {
         (**self).hurry();
+    }
+
+    fn connections(&self) -> u64 {
+        (**self).connections()
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {

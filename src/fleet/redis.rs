@@ -113,6 +113,10 @@ impl Coordinator for Redis {
         self.0.patience.hurry();
     }
 
+    fn connections(&self) -> u64 {
+        self.0.opened
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
         let Some(first) = keys.first() else { return Ok(Vec::new()) };
         let fields: Vec<&str> = keys.iter().map(|key| split(key).1).collect();

@@ -175,6 +175,10 @@ impl Coordinator for ZooKeeper {
         self.0.patience.hurry();
     }
 
+    fn connections(&self) -> u64 {
+        self.0.opened
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
         let paths: Vec<&str> = keys.iter().map(String::as_str).collect();
         let nodes = self.0.call(async |session| read(session, &paths).await)?;

@@ -27,6 +27,28 @@ fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
     });
 }
 
+/// No raise is due for minutes. Of two copies of a memory, one at least must connect again, and then the other one ends.
+#[test]
+fn a_daemon_that_connects_again_writes_its_key_and_keeps_its_ceiling() {
+    each(|at| {
+        let proxy = at.proxy();
+        let toml = toml_at(at, &proxy.url(), Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let daemon = machine.setup(&toml).start();
+        let mut runs = draw(&daemon);
+        let list = || fleet(&toml, &["list"]).1;
+        let (before, listed) = (at.get(KEY), list());
+        proxy.cut();
+        proxy.pass();
+        poll("a write on a new connection", || (at.get(KEY) != before).then_some(()));
+        assert_eq!(list(), listed, "the ceiling is the same");
+        runs.extend(draw(&daemon));
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}
+
 /// Requests that may wait for less than an answer get their IDs through several raises of the ceiling.
 #[test]
 fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {

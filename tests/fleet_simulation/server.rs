@@ -107,6 +107,23 @@ impl Server {
         }
     }
 
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        match self.rng.u8(..10) {
+            _ if self.is_away => Err(NoAnswer::passing("away")),
+            _ if self.is_reliable => Ok(self.acknowledge(swaps)),
+            0 => Err(NoAnswer::passing("lost on the way there")),
+            1 => {
+                self.apply(swaps);
+                Err(NoAnswer::passing("lost on the way back"))
+            }
+            2 => {
+                self.late.push(swaps.to_vec());
+                Err(NoAnswer::passing("late"))
+            }
+            _ => Ok(self.acknowledge(swaps)),
+        }
+    }
+
     /// Returns what a read sees.
     fn seen(&mut self) -> Result<&Keys, NoAnswer> {
         match self.rng.u8(..12) {
@@ -119,44 +136,43 @@ impl Server {
     }
 }
 
+/// A daemon's way to the coordinator, and the connections that it has opened.
 #[derive(Clone)]
-pub(crate) struct Link(pub(crate) Arc<Mutex<Server>>);
+pub(crate) struct Link(pub(crate) Arc<Mutex<Server>>, pub(crate) u64);
 
 impl Link {
     pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
         self.0.lock().expect("one thread")
     }
+
+    /// Connects again after a call without an answer.
+    fn after<T>(&mut self, answer: Result<T, NoAnswer>) -> Result<T, NoAnswer> {
+        self.1 += u64::from(answer.is_err());
+        answer
+    }
 }
 
 impl Coordinator for Link {
+    fn connections(&self) -> u64 {
+        self.1
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
-        let mut server = self.server();
-        let seen = server.seen()?;
-        Ok(keys.iter().map(|key| seen.get(key).cloned()).collect())
+        let read = self.server().seen().map(|seen| keys.iter().map(|key| seen.get(key).cloned()).collect());
+        self.after(read)
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
-        let mut server = self.server();
-        let seen = server.seen()?.iter().filter(|(key, _)| key.starts_with(prefix));
-        Ok(seen.map(|(key, stored)| (key.clone(), stored.clone())).collect())
+        let listed = self.server().seen().map(|seen| {
+            let found = seen.iter().filter(|(key, _)| key.starts_with(prefix));
+            found.map(|(key, stored)| (key.clone(), stored.clone())).collect()
+        });
+        self.after(listed)
     }
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
-        let mut server = self.server();
-        match server.rng.u8(..10) {
-            _ if server.is_away => Err(NoAnswer::passing("away")),
-            _ if server.is_reliable => Ok(server.acknowledge(swaps)),
-            0 => Err(NoAnswer::passing("lost on the way there")),
-            1 => {
-                server.apply(swaps);
-                Err(NoAnswer::passing("lost on the way back"))
-            }
-            2 => {
-                server.late.push(swaps.to_vec());
-                Err(NoAnswer::passing("late"))
-            }
-            _ => Ok(server.acknowledge(swaps)),
-        }
+        let swapped = self.server().swap(swaps);
+        self.after(swapped)
     }
 
     fn reads_are_current(&self) -> bool {

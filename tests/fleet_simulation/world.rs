@@ -55,7 +55,7 @@ impl World {
         let mut world = World {
             seed,
             numbers,
-            link: Link(Arc::new(Mutex::new(server))),
+            link: Link(Arc::new(Mutex::new(server)), 0),
             true_us: 1_800_000_000 * SECOND,
             machines_max: machines + 6,
             machines: (0..machines).map(machine).collect(),

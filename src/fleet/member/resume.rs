@@ -14,11 +14,11 @@
 //! The start writes no note. So a chain of starts that are killed has one proof and one ceiling, until a raise is
 //! acknowledged or the ceiling is near. Then a start asks.
 //!
-//! The first call afterwards checks the marker, and writes the keys ([`Member::claim`]). So if the proof failed, because
+//! The first call afterwards checks the marker, and writes the keys ([`Member::look`]). So if the proof failed, because
 //! nothing showed that the machine was restored from a snapshot, one of two copies ends at once. A daemon that has lost its
 //! number forgets its ceiling before it ends, so that its next start asks.
 
-use super::{Bound, Member, Stop};
+use super::{Member, Stop};
 use crate::fleet::member::take::Found;
 use crate::fleet::member::want::{JoinError, Taken, Want};
 use crate::fleet::{Coordinator, rules};
@@ -50,16 +50,10 @@ impl<C: Coordinator> Member<C> {
         let found: Vec<Found> = numbers.into_iter().map(|number| (number, None)).collect();
         let mut held = self.held(want, note.place, worker_ids, &found, note.writes);
         (held.floor, held.covered, held.acknowledged) = (note.floor, note.covered, note.covered);
+        // Nothing was tried yet. The first write is drawn when the coordinator can be asked.
+        held.trying = None;
         self.sources.push(held);
         Some(Taken { worker_ids: worker_ids.clone(), floor: note.floor, covered: note.covered })
-    }
-
-    /// Checks the marker and the keys of a source that went on without asking, and writes its keys under an identity of its
-    /// own. No bound sinks.
-    pub(super) fn claim(&mut self, source: usize) -> Result<(), Stop> {
-        let found = self.read(source, false)?;
-        let id_bound = found.id_bound.max(self.sources[source].acknowledged);
-        self.write(Bound { source, id_bound }, false)
     }
 
     /// Checks the marker for a source that went on without asking, as other starts do before they take a number.

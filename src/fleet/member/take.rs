@@ -163,7 +163,7 @@ impl<C: Coordinator> Member<C> {
             return Ok(());
         }
         let source = self.sources.len() - 1;
-        self.sources[source].trying = Some((self.draw)());
+        self.draw_write(source);
         self.write(Bound { source, id_bound }, false).map_err(|stop| match stop {
             Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
             Stop::Lost(reason) => JoinError::Held(reason),
@@ -196,6 +196,7 @@ impl<C: Coordinator> Member<C> {
             covered: 0,
             acknowledged: 0,
             trying: Some(write),
+            drawn_on: self.coordinator.connections(),
             generation: 0,
         }
     }
@@ -225,6 +226,6 @@ impl<C: Coordinator> Member<C> {
     }
 }
 
-fn bound_of(stored: Option<&Stored>) -> u64 {
+pub(super) fn bound_of(stored: Option<&Stored>) -> u64 {
     stored.and_then(|stored| NumberKey::parse(&stored.text).ok()).map_or(0, |key| key.id_bound)
 }

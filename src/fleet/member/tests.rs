@@ -19,11 +19,18 @@ struct Keys {
     is_away: bool,
     /// True if it answers reads alone.
     is_mute: bool,
+    /// True if it answers reads alone, and does no writes.
+    is_read_only: bool,
     lists: usize,
+    /// The answer to the next read of any key.
+    stale: Option<Stored>,
+    /// A write that is done after the next read.
+    late: Option<(String, String)>,
 }
 
+/// A client of the store, and the connections that it has opened.
 #[derive(Clone, Default)]
-pub(super) struct Store(Arc<Mutex<Keys>>);
+pub(super) struct Store(Arc<Mutex<Keys>>, u64);
 
 impl Store {
     pub(super) fn set_away(&self, is_away: bool) {
@@ -32,6 +39,19 @@ impl Store {
 
     pub(super) fn set_mute(&self, is_mute: bool) {
         self.0.lock().unwrap().is_mute = is_mute;
+    }
+
+    pub(super) fn set_read_only(&self, is_read_only: bool) {
+        self.0.lock().unwrap().is_read_only = is_read_only;
+    }
+
+    pub(super) fn stored(&self, key: &str) -> Stored {
+        self.0.lock().unwrap().found[key].clone()
+    }
+
+    /// Answers the next read with an older value.
+    pub(super) fn be_stale(&self, older: Stored) {
+        self.0.lock().unwrap().stale = Some(older);
     }
 
     pub(super) fn text(&self, key: &str) -> String {
@@ -45,18 +65,39 @@ impl Store {
         store.found.insert(key.to_owned(), Stored { version, text });
     }
 
+    /// Connects again.
+    pub(super) fn connect(&mut self) {
+        self.1 += 1;
+    }
+
+    /// Writes a key after the next read.
+    pub(super) fn put_late(&self, key: &str, text: &str) {
+        self.0.lock().unwrap().late = Some((key.to_owned(), text.to_owned()));
+    }
+
     pub(super) fn remove(&self, key: &str) {
         self.0.lock().unwrap().found.remove(key);
     }
 }
 
 impl Coordinator for Store {
+    fn connections(&self) -> u64 {
+        self.1
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
-        let store = self.0.lock().unwrap();
+        let mut store = self.0.lock().unwrap();
         if store.is_away {
             return Err(NoAnswer::passing("away"));
         }
-        Ok(keys.iter().map(|key| store.found.get(key).cloned()).collect())
+        let read = keys.iter().map(|key| store.found.get(key).cloned()).collect();
+        if let Some(stale) = store.stale.take() {
+            return Ok(keys.iter().map(|_| Some(stale.clone())).collect());
+        }
+        let late = store.late.take();
+        drop(store);
+        late.into_iter().for_each(|(key, text)| self.put(&key, &text));
+        Ok(read)
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
@@ -68,6 +109,9 @@ impl Coordinator for Store {
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut store = self.0.lock().unwrap();
+        if store.is_read_only {
+            return Err(NoAnswer::passing("reads alone"));
+        }
         let is_lost = store.is_away || store.is_mute;
         let found: Vec<_> = swaps.iter().map(|swap| store.found.get(&swap.key).cloned()).collect();
         if found.iter().zip(swaps).any(|(it, swap)| it.as_ref().map(|it| it.version) != swap.expected) {

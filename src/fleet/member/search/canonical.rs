@@ -191,7 +191,7 @@ impl<'a> Form<'a> {
         sources.iter().for_each(|held| self.held(held, *generation));
     }
 
-    /// `numbers` has the worker ID, and `since_unix_s` is for people.
+    /// `numbers` has the worker ID, `since_unix_s` is for people, and no connection is made again.
     fn held(&mut self, held: &'a Held, daemons: u64) {
         let Held {
             numbers,
@@ -201,6 +201,7 @@ impl<'a> Form<'a> {
             acknowledged,
             trying,
             generation,
+            drawn_on: _,
             source: _,
             index: _,
             space: _,

@@ -1,0 +1,59 @@
+//! Looks at the keys, and the writes that follow from them.
+//!
+//! A look writes the keys of a source once after each new connection, under an identity that was drawn on it. Two copies of
+//! one memory cannot share a connection, so at least one connects again, also if nothing shows that the machine was restored.
+//! Both know the key's last write as their own until one of them writes. That write is foreign to the other one, which ends
+//! at its next look. A write whose identity was drawn before the connection does not count, because both copies may try it,
+//! and both find it as their own.
+//!
+//! Such a write lowers no bound, and grants nothing. While its outcome is unknown, the next look tries it again under the
+//! same identity, so the writes to recognise do not add up. A failure ends nothing, unless the key is another daemon's. All
+//! keys are read before one is written, so a failed write hides no loss.
+
+use super::{Bound, Member, Raised, Stop};
+use crate::fleet::Coordinator;
+
+impl<C: Coordinator> Member<C> {
+    /// Checks that all keys are this daemon's, and writes those that need it.
+    pub fn look(&mut self) -> Raised {
+        let looked = self.read_all().and_then(|due| due.into_iter().try_for_each(|it| self.write_again(it)));
+        self.ended(looked)
+    }
+
+    /// Reads all keys. Returns the sources whose keys must be written, each with the highest bound in them.
+    fn read_all(&mut self) -> Result<Vec<Bound>, Stop> {
+        let mut due = Vec::new();
+        for source in 0..self.sources.len() {
+            let found = self.read(source, false)?;
+            let held = &self.sources[source];
+            // An unknown outcome is no loss: the key may have the write before.
+            let is_behind = found.is_behind && held.trying.is_none();
+            let is_due = !held.is_claimed || is_behind || held.drawn_on != self.coordinator.connections();
+            // Beside an old answer the bound that the keys have is not known, and it must not sink.
+            if is_due && !found.is_stale {
+                due.push(Bound { source, id_bound: found.id_bound });
+            }
+        }
+        self.look_at_counters()?;
+        Ok(due)
+    }
+
+    /// Writes the keys of a source under an identity of its own, with the bound that they have. No bound sinks.
+    fn write_again(&mut self, found: Bound) -> Result<(), Stop> {
+        if self.sources[found.source].trying.is_none() {
+            self.draw_write(found.source);
+        }
+        let id_bound = found.id_bound.max(self.sources[found.source].acknowledged);
+        self.write(Bound { id_bound, ..found }, false)
+    }
+
+    /// Draws the identity of the next write of a source.
+    pub(super) fn draw_write(&mut self, source: usize) {
+        let drawn = (Some((self.draw)()), self.coordinator.connections());
+        let held = &mut self.sources[source];
+        (held.trying, held.drawn_on) = drawn;
+    }
+}
+
+#[cfg(test)]
+mod tests;
