@@ -102,8 +102,9 @@ impl World {
 
     fn expect_ids(&mut self, within_us: i64) {
         let before = self.granted;
-        // The ID clock goes on once the keeper has seen the wall clock, which takes a second at most.
-        let until_us = self.machine.true_us + within_us + SECOND;
+        // The ID clock goes on once the keeper has seen the wall clock, which takes a second at most. Another one is for looks
+        // that come just before a tick.
+        let until_us = self.machine.true_us + within_us + 2 * SECOND;
         self.pass(SECOND);
         while self.granted == before {
             let seed = self.seed;
