@@ -102,9 +102,9 @@ impl World {
 
     fn expect_ids(&mut self, within_us: i64) {
         let before = self.granted;
-        // The ID clock goes on once the keeper has seen the wall clock, which takes a second at most. Another one is for looks
-        // that come just before a tick.
-        let until_us = self.machine.true_us + within_us + 2 * SECOND;
+        // The ID clock goes on once the keeper has seen the wall clock, which takes a second at most. Requests that come just
+        // before a tick are answered at the look after it.
+        let until_us = self.machine.true_us + within_us + 3 * SECOND;
         self.pass(SECOND);
         while self.granted == before {
             let seed = self.seed;
@@ -112,9 +112,9 @@ impl World {
                 self.machine.true_us < until_us,
                 "seed {seed}: no ID within {within_us} us of good weather"
             );
-            // The last look is at the end of that time, and not up to a step before it.
+            // The last looks are a second apart.
             let step_us = (within_us / 8).min(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
-            self.pass(step_us.min(until_us - self.machine.true_us));
+            self.pass(step_us.min((until_us - self.machine.true_us - 2 * SECOND).max(SECOND)));
             // The raise ends after its reading, and before the ID clock has left the grant.
             self.machine.true_us += 3 * MS;
             self.take_outcomes();
