@@ -34,7 +34,8 @@ impl World {
                 "seed {seed}: {run:?} on connection {index} goes back"
             );
             daemon.last_ids[index] = run.last();
-            let (from, to) = interval(&self.numbering, run);
+        }
+        for (from, to) in runs.iter().flat_map(|run| intervals(&self.numbering, run)) {
             assert!(to <= durable.0, "seed {seed}: {to} handed out, durable is {durable:?}");
             match self.handed_out.range_mut(..to).next_back() {
                 Some((before, end)) if *end > from => {
@@ -57,10 +58,19 @@ pub(crate) fn count_of(runs: &[Run]) -> u64 {
     runs.iter().map(|run| u64::from(run.count)).sum()
 }
 
-/// The positions of a run: from, to.
-pub(crate) fn interval(numbering: &Numbering, run: &Run) -> (u64, u64) {
+/// The positions of a run, as intervals: from, to. A run with a stride may leave out positions: those of other worker IDs.
+pub(crate) fn intervals(numbering: &Numbering, run: &Run) -> Vec<(u64, u64)> {
     let position = |id| numbering.position_of(id).expect("an ID of this source").0;
     let (first, last) = (position(run.first), position(run.last()));
-    assert_eq!(last - first + 1, u64::from(run.count), "a run is consecutive positions");
-    (first, last + 1)
+    if last - first + 1 == u64::from(run.count) {
+        return vec![(first, last + 1)];
+    }
+    let mut all: Vec<(u64, u64)> = Vec::new();
+    for from in run.ids().map(position) {
+        match all.last_mut() {
+            Some((_, end)) if *end == from => *end += 1,
+            _ => all.push((from, from + 1)),
+        }
+    }
+    all
 }

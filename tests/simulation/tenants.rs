@@ -17,7 +17,7 @@ use snowbank::source::wait_queue::{Finished, Signals, WaitId, WaitRequest};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
-use crate::checks::{count_of, interval};
+use crate::checks::{count_of, intervals};
 use crate::rates::{Held, Limited};
 use crate::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS};
 
@@ -244,7 +244,7 @@ impl House {
         if let Some((held, (identity, _))) = held.zip(self.tenants[index].limit.as_ref()) {
             self.identities[*identity].note_drawn(&held, self.now.boot);
         }
-        self.handed_out.extend(runs.iter().map(|run| interval(&self.numbering, run)));
+        self.handed_out.extend(runs.iter().flat_map(|run| intervals(&self.numbering, run)));
     }
 
     /// Runs a tick's wake-up, late by a random time. Returns the time until the next.
