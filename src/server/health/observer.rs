@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::freed_memory::FreedMemory;
 use super::rate_limited_log::PERIOD as LOG_PERIOD;
 use crate::admin::{Check, Level, Status, seconds};
 use crate::clock::{BootMicros, Reading};
@@ -36,6 +37,7 @@ pub(crate) struct Observer {
     looked_at: Option<BootMicros>,
     changes: Changes,
     refusals: Refusals,
+    freed_memory: FreedMemory,
 }
 
 impl Observer {
@@ -47,10 +49,9 @@ impl Observer {
         }
         self.looked_at = Some(reading.boot);
         let (status, now) = (common.observe(), Instant::now());
-        if let Some(line) = self.refusals.line(&status, now) {
-            tracing::warn!("{line}");
-        }
+        self.refusals.line(&status, now).iter().for_each(|line| tracing::warn!("{line}"));
         self.changes.lines(&status, now).iter().for_each(Line::log);
+        self.freed_memory.note(status.connections.open);
     }
 
     /// Logs the refusals that were not logged yet, when the daemon ends.
