@@ -54,3 +54,12 @@ impl<T> ArrayQueue<T> {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
+
+/// Checks a model in every interleaving of its threads, with few forced switches between them.
+#[cfg(all(test, snowbank_loom))]
+pub(crate) fn check_model(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    // All known bugs of this kind show with two forced thread switches. Three leave a margin.
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}

@@ -41,8 +41,8 @@ pub(super) struct Etcd {
     cluster_id: Option<(String, usize)>,
     /// The cluster that each new connection must belong to. Two clusters that were set up alike have the same identity.
     cluster: Option<Cluster>,
-    /// True once the open connection has shown that it belongs to it.
-    has_shown_cluster: bool,
+    /// The connections that were opened until the last one that has shown that it belongs to it.
+    shown_on: u64,
     patience: Patience,
 }
 
@@ -65,19 +65,17 @@ impl Etcd {
     /// The system has no reactor left.
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (connection, token, cluster_id, cluster) = (None, None, None, None);
-        let (current, has_shown_cluster, patience) = (0, false, Patience::long());
         Ok(Etcd {
             access,
             runtime,
-            current,
-            connection,
+            current: 0,
+            connection: None,
             opened: 0,
-            token,
-            cluster_id,
-            cluster,
-            has_shown_cluster,
-            patience,
+            token: None,
+            cluster_id: None,
+            cluster: None,
+            shown_on: 0,
+            patience: Patience::long(),
         })
     }
 
@@ -134,7 +132,7 @@ impl Etcd {
             first = first.or(Some((at, connection)));
         }
         if let Some((at, connection)) = first {
-            (self.current, self.connection, self.has_shown_cluster) = (at, Some(connection), false);
+            (self.current, self.connection) = (at, Some(connection));
             self.opened += 1;
         }
         Ok(())
@@ -181,29 +179,26 @@ impl Etcd {
 
     /// Checks that the open connection leads to the daemon's cluster, before its first use.
     fn show_cluster(&mut self) -> Result<(), Fault> {
-        let Some(key) = self.cluster.as_ref().filter(|_| !self.has_shown_cluster).map(|it| range(&it.key))
-        else {
+        let Some(cluster) = self.cluster.as_ref().filter(|_| self.shown_on != self.opened).cloned() else {
             return Ok(());
         };
-        let answer = self.post_once("/v3/kv/txn", &json!({ "success": [key] }), self.patience.answer())?;
-        let found =
-            values(&answer, 1).map_err(|answer| Fault::Endpoint(answer.reason))?.into_iter().flatten().next();
-        let checked =
-            self.cluster.as_ref().map(|cluster| cluster.check(found.as_ref().map(|it| &it.text[..])));
-        checked.unwrap_or(Ok(())).map_err(Fault::Foreign)?;
-        self.has_shown_cluster = true;
+        let body = json!({ "success": [range(&cluster.key)] });
+        let answer = self.post_once("/v3/kv/txn", &body, self.patience.answer())?;
+        let found = values(&answer, 1).map_err(|answer| Fault::Endpoint(answer.reason))?;
+        let text = found.iter().flatten().next().map(|stored| &stored.text[..]);
+        cluster.check(text).map_err(Fault::Foreign)?;
+        self.shown_on = self.opened;
         Ok(())
     }
 
     /// Posts to the current endpoint, which has this long for its answer.
     fn post_once(&mut self, path: &str, body: &Value, within: Duration) -> Result<Value, Fault> {
-        let Etcd { access, runtime, current, connection, opened, token, has_shown_cluster, patience, .. } =
-            self;
+        let Etcd { access, runtime, current, connection, opened, token, patience, .. } = self;
         let endpoint = &access.endpoints[*current];
         let exchange = async {
             if connection.is_none() {
                 *connection = Some(Connection::open(endpoint, &access.tls).await?);
-                (*opened, *has_shown_cluster) = (*opened + 1, false);
+                *opened += 1;
             }
             let Some(open) = connection else { return Err(String::from("not connected")) };
             open.post(endpoint, path, body.to_string(), token.as_deref()).await
@@ -310,7 +305,7 @@ impl Coordinator for Etcd {
 
     fn stay_in(&mut self, cluster: Cluster) {
         if self.cluster.is_none() {
-            (self.cluster, self.has_shown_cluster) = (Some(cluster), true);
+            (self.cluster, self.shown_on) = (Some(cluster), self.opened);
         }
     }
 

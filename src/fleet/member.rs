@@ -162,7 +162,6 @@ impl<C: Coordinator> Member<C> {
     /// so that of two copies of this process's memory only one finds its own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64) -> Raised {
         let mut bounds = self.placed(bounds);
-        let connections = self.coordinator.connections();
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
             // A source that had to wait may have taken its numbers with a higher bound than the one that was asked for
@@ -174,7 +173,7 @@ impl<C: Coordinator> Member<C> {
                     (held.covered, held.acknowledged) = (0, 0);
                 }
                 held.generation = generation;
-                (held.trying, held.drawn_on) = (Some((self.draw)()), connections);
+                self.draw_write(bound.source);
             }
         }
         let raised = bounds.iter().try_for_each(|&bound| self.write(bound, false));

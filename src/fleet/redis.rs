@@ -101,11 +101,11 @@ fn entry(reply: &Reply) -> Option<(&str, Stored)> {
     Some((field.text()?, stored(version, text)?))
 }
 
-/// Reads one key.
-async fn read(session: &mut Session, key: &str) -> Result<Option<Stored>, Fault> {
-    let (hash, field) = split(key);
-    let found = values(&items(session.ask(&evaluation(READ, hash, &[field])).await?)?)?;
-    Ok(found.into_iter().next().flatten())
+/// Reads keys of one fleet, in their order.
+async fn read(session: &mut Session, keys: &[&str]) -> Result<Vec<Option<Stored>>, Fault> {
+    let Some(first) = keys.first() else { return Ok(Vec::new()) };
+    let fields: Vec<&str> = keys.iter().map(|key| split(key).1).collect();
+    values(&items(session.ask(&evaluation(READ, split(first).0, &fields)).await?)?)
 }
 
 impl Coordinator for Redis {
@@ -118,14 +118,13 @@ impl Coordinator for Redis {
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
-        let Some(first) = keys.first() else { return Ok(Vec::new()) };
-        let fields: Vec<&str> = keys.iter().map(|key| split(key).1).collect();
-        let request = evaluation(READ, split(first).0, &fields);
-        self.0.call(async |session| values(&items(session.ask(&request).await?)?))
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        self.0.call(async |session| read(session, &keys).await)
     }
 
     fn read_at_each(&mut self, key: &str) -> Vec<(String, Option<Stored>)> {
-        self.0.call_each(async |session| read(session, key).await)
+        let found = self.0.call_each(async |session| read(session, &[key]).await);
+        found.into_iter().map(|(endpoint, values)| (endpoint, values.into_iter().next().flatten())).collect()
     }
 
     fn stay_in(&mut self, cluster: Cluster) {

@@ -13,6 +13,7 @@ use crate::clock::BootMicros;
 use crate::numbering::Numbering;
 use crate::source::wait_queue::{Signals, WaitRequest};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
+use crate::sync::check_model;
 use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
 const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
@@ -41,16 +42,9 @@ fn rng() -> fastrand::Rng {
     fastrand::Rng::with_seed(1)
 }
 
-fn check(model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    // All known bugs of this kind show with two forced thread switches. Three leave a margin.
-    builder.preemption_bound = Some(3);
-    builder.check(model);
-}
-
 #[test]
 fn claims_are_disjoint_and_complete() {
-    check(|| {
+    check_model(|| {
         let source = source(1, unlimited);
         let window = source.window(NOW);
         let claim = |source: Arc<Source>, count| move || source.claim(&window, count, &mut rng());
@@ -70,7 +64,7 @@ fn claims_are_disjoint_and_complete() {
 
 #[test]
 fn nothing_is_claimed_after_the_seal_says_where_it_stood() {
-    check(|| {
+    check_model(|| {
         let source = source(2, unlimited);
         let window = source.window(NOW);
         let claimer = {
@@ -90,7 +84,7 @@ fn nothing_is_claimed_after_the_seal_says_where_it_stood() {
 #[test]
 fn no_claim_reaches_a_ceiling_before_it_is_raised() {
     use loom::sync::atomic::{AtomicU64, Ordering};
-    check(|| {
+    check_model(|| {
         let source = source(1, |floor| Position(floor.0 + 1));
         let durable = Arc::new(AtomicU64::new(1));
         let keeper = {
@@ -136,7 +130,7 @@ fn take(shard: &mut Shard, count: u64) -> Vec<Run> {
 
 #[test]
 fn a_ring_and_its_siblings_share_each_block_once() {
-    check(|| {
+    check_model(|| {
         let source = source(2, unlimited);
         let (mut owner, mut sibling, rings) = two_shards(&source);
         let window = source.window(NOW);
@@ -172,7 +166,7 @@ impl Signals for Deaf {
 
 #[test]
 fn whoever_advances_the_line_serves_each_wish_once() {
-    check(|| {
+    check_model(|| {
         let source = source(1, unlimited);
         let request = |shard| WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard };
         let other = {
@@ -205,7 +199,7 @@ fn whoever_advances_the_line_serves_each_wish_once() {
 
 #[test]
 fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
-    check(|| {
+    check_model(|| {
         let source = source(2, unlimited);
         let (mut shard, _sibling, _rings) = two_shards(&source);
         let other = {
@@ -224,7 +218,7 @@ fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
 
 #[test]
 fn the_line_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
-    check(|| {
+    check_model(|| {
         let source = source(1, unlimited);
         let request = WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };
         source.admit(&source.window(NOW), request).expect("there is time");

@@ -35,6 +35,18 @@ fn an_endpoint_that_hangs_delays_a_start_briefly_and_is_asked_once() {
     });
 }
 
+/// Takes the daemon's cluster away for longer than its ceiling. Checks that it writes nothing at the other one and serves again
+/// afterwards. Returns what it drew.
+fn stays_at(at: &mut dyn Coordinator, other: &dyn Coordinator, daemon: &Daemon) -> Vec<Run> {
+    let before = other.get(KEY);
+    at.kill();
+    let mut runs = draw_until(daemon, NO_CEILING);
+    assert_eq!(other.get(KEY), before);
+    at.run();
+    runs.extend(draw(daemon));
+    runs
+}
+
 /// It was away at the start, so it was not compared. At ZooKeeper and Redis it even has the daemon's key, as if it had been
 /// prepared beside an older copy.
 #[test]
@@ -54,12 +66,7 @@ fn a_daemon_does_not_move_to_another_cluster_when_its_own_goes_away() {
             let text = key.find('{').zip(key.find(is_end)).map(|(from, to)| &key[from..=to]);
             other.put(KEY, text.expect("JSON"));
         }
-        let before = other.get(KEY);
-        at.kill();
-        runs.extend(draw_until(&daemon, NO_CEILING));
-        assert_eq!(other.get(KEY), before);
-        at.run();
-        runs.extend(draw(&daemon));
+        runs.extend(stays_at(at, other.as_ref(), &daemon));
         assert_distinct(runs);
     });
 }
@@ -76,11 +83,6 @@ fn a_cluster_that_was_set_up_alike_is_another_one() {
     let machine = Machine::new();
     let daemon = machine.start(&toml_of(&at, &[&at.url(), &other.url()], "8s"));
     let mut runs = draw(&daemon);
-    let before = other.get(KEY);
-    at.kill();
-    runs.extend(draw_until(&daemon, NO_CEILING));
-    assert_eq!(other.get(KEY), before);
-    at.run();
-    runs.extend(draw(&daemon));
+    runs.extend(stays_at(&mut at, &other, &daemon));
     assert_distinct(runs);
 }

@@ -62,7 +62,8 @@ impl line::Session for Session {
     }
 
     async fn text_of(&mut self, key: &str) -> Result<Option<String>, Fault> {
-        Ok(super::read(self, key).await?.map(|stored| stored.text))
+        let found = super::read(self, &[key]).await?;
+        Ok(found.into_iter().next().flatten().map(|stored| stored.text))
     }
 
     fn set_patience(&mut self, patience: Duration) {

@@ -11,6 +11,7 @@ use crate::ceiling::Grant;
 use crate::clock::{BootMicros, Now};
 use crate::numbering::TicketCounter;
 use crate::source::Rules;
+use crate::sync::check_model;
 use snowbank_client::layout::UnixMicros;
 
 const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
@@ -67,16 +68,9 @@ fn assert_own(mut numbers: Vec<(u64, u64)>, ranges: &[usize]) -> usize {
     drawn
 }
 
-fn check(model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    // As in the models of the shard.
-    builder.preemption_bound = Some(3);
-    builder.check(model);
-}
-
 #[test]
 fn no_number_between_two_ranges_is_drawn_and_none_twice() {
-    check(|| {
+    check_model(|| {
         let source = source();
         let drawers = [drawer(&source, &[1, 1]), drawer(&source, &[1, 2])];
         source.add_range(range(1, 0));
@@ -92,7 +86,7 @@ fn no_number_between_two_ranges_is_drawn_and_none_twice() {
 /// The second range was asked for before the grant was lost, the third one after.
 #[test]
 fn a_range_from_before_a_loss_of_the_grant_is_not_used_after_it() {
-    check(|| {
+    check_model(|| {
         let source = source();
         source.add_range(range(1, 0));
         let drawer = drawer(&source, &[2, 2]);
