@@ -8,6 +8,7 @@ mod look;
 mod pick;
 mod resume;
 mod take;
+mod unused;
 mod wait;
 mod want;
 

@@ -1,6 +1,6 @@
 //! Worker numbers that change under one state, and the records that the state keeps.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -167,7 +167,8 @@ fn after_a_kill_another_number_starts_at_the_clock() {
     });
 }
 
-/// Each start has another number. `SNOWBANK_LENT_STARTS=1000` prints the figures of docs/fleet.md.
+/// Each start has another number. Then new states start beside these numbers. `SNOWBANK_LENT_STARTS=1000` prints the
+/// figures of docs/fleet.md.
 #[test]
 fn many_numbers_leave_no_more_records_than_ten() {
     let starts: usize =
@@ -191,17 +192,32 @@ fn many_numbers_leave_no_more_records_than_ten() {
     }
     assert_eq!(left[starts - 1], left[9], "bytes of the state, and lines of `state show`");
     for (from, took) in [(0, &took[..10]), (starts - 10, &took[starts - 10..])] {
-        let [first_id, show] = [0, 1].map(|of| {
-            let mut times: Vec<_> = took.iter().map(|took| took[of]).collect();
-            times.sort();
-            times[times.len() / 2]
-        });
+        let [first_id, show] = [0, 1].map(|of| median(took.iter().map(|took| took[of]).collect()));
         println!(
             "starts {from} to {}: first ID in {first_id:?}, state show in {show:?}; {:?}",
             from + 9,
             left[from + 9]
         );
     }
+    let first_id = median((starts..starts + 10).map(|number| start_of_a_new_state(&etcd, number)).collect());
+    println!("a new state, beside {starts} numbers: first ID in {first_id:?}");
+}
+
+/// Starts a daemon on a new machine. Returns the time to its first ID, which has the lowest number that was never used.
+fn start_of_a_new_state(at: &dyn Coordinator, number: usize) -> Duration {
+    let machine = Machine::new();
+    let began = Instant::now();
+    let daemon = machine.start(&toml(at, None, LONG));
+    let drawn = draw(&daemon);
+    let first_id = began.elapsed();
+    assert_eq!(worker_of(&drawn), number as u64);
+    daemon.stop();
+    first_id
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
 }
 
 #[test]

@@ -5,9 +5,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::Member;
 use super::take::{Found, TRIES_MAX};
+use super::unused::{self, CANDIDATES_MAX};
 use super::want::{Busy, JoinError, Taken, Want};
 use crate::fleet::rules::Taking;
-use crate::fleet::{Coordinator, Stored};
+use crate::fleet::{Coordinator, NoAnswer, Stored};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{LayoutError, UnixMicros, WorkerSet};
 
@@ -50,6 +51,8 @@ impl<C: Coordinator> Member<C> {
     /// Returns free worker IDs with their keys, the best first: those that this state had and can use at once, then unused
     /// ones, then those whose bound passed longest ago. After tries at which another daemon was faster, unused ones are
     /// searched from another place in each state: of daemons that start together, all but one would lose each time.
+    ///
+    /// No promise depends on what is read here: a number is written only if its key is still as it was found.
     pub(super) fn free(
         &mut self,
         want: Want<'_>,
@@ -57,33 +60,64 @@ impl<C: Coordinator> Member<C> {
         allowed: impl Fn(u64) -> bool,
         (count, tried): (usize, usize),
     ) -> Result<Vec<Found>, JoinError> {
-        if let Some(own) = self.own_free(want, place, &allowed, count)? {
-            return Ok(own);
+        let mut found = self.own_ready(want, place, &allowed, count)?;
+        if found.len() == count {
+            return Ok(found);
         }
+        let own: Vec<u64> = found.iter().map(|(id, _)| *id).collect();
+        let (workers, missing) = (want.layout.workers(), count - own.len());
+        let from = self.search_from(workers, tried);
+        let ids = (from..workers).chain(0..from);
+        let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
+        let candidates: Vec<u64> = ids.clone().take(CANDIDATES_MAX).filter(is_wanted).collect();
+        let unused = self.unused(want, place, &candidates, missing)?;
+        if unused.len() == missing {
+            found.extend(unused.into_iter().map(|id| (id, None)));
+        } else {
+            found.extend(self.listed(want, place, ids.filter(is_wanted), (missing, count))?);
+        }
+        Ok(found)
+    }
+
+    /// Returns unused ones of these worker IDs, at most this many. Reads some of their keys.
+    fn unused(
+        &mut self,
+        want: Want<'_>,
+        place: usize,
+        candidates: &[u64],
+        count: usize,
+    ) -> Result<Vec<u64>, JoinError> {
+        let found = unused::search(candidates.len(), count, |places| {
+            let ids: Vec<u64> = places.iter().map(|&at| candidates[at]).collect();
+            let stored = self.stored(want, place, &ids)?;
+            Ok::<_, JoinError>(stored.iter().map(Option::is_none).collect())
+        })?;
+        Ok(found.into_iter().map(|at| candidates[at]).collect())
+    }
+
+    /// Lists all keys, and returns free ones of these worker IDs: unused ones, then those whose bound passed longest ago.
+    ///
+    /// # Errors
+    /// They are too few. The error names the holders.
+    fn listed(
+        &mut self,
+        want: Want<'_>,
+        place: usize,
+        ids: impl Iterator<Item = u64> + Clone,
+        (missing, count): (usize, usize),
+    ) -> Result<Vec<Found>, JoinError> {
         let keys = self.keys(place)?;
-        let writes = self.own_writes(want);
-        let own = self.own(want);
         let stored = |id: u64| keys.get(&want.layout.number_in_space(id));
-        let may_lose_writes = self.may_lose_writes();
+        let (writes, may_lose_writes) = (self.own_writes(want), self.may_lose_writes());
         let judge = |id: u64| -> Result<Result<Taking, Busy>, JoinError> {
             Ok(want.judge((&want.numbering(&WorkerSet::single(id))?, may_lose_writes), stored(id), &writes))
         };
-        let mut found: Vec<u64> = Vec::new();
-        for id in own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id) && stored(id).is_some()) {
-            let numbering = want.numbering(&WorkerSet::single(id))?;
-            if want.is_ready((&numbering, may_lose_writes), stored(id), &writes) {
-                found.push(id);
-            }
-        }
-        found.truncate(count);
-        let from = self.search_from(want.layout.workers(), tried);
-        let all = || (from..want.layout.workers()).chain(0..from).filter(|&id| allowed(id));
-        found.extend(all().filter(|&id| stored(id).is_none()).take(count - found.len()));
-        if found.len() < count {
-            let rest: Vec<u64> = all().filter(|id| !found.contains(id)).collect();
-            let (free, busy) = of_others(&rest, judge)?;
-            found.extend(free.into_iter().take(count - found.len()));
-            if found.len() < count {
+        let mut found: Vec<u64> = ids.clone().filter(|&id| stored(id).is_none()).take(missing).collect();
+        if found.len() < missing {
+            let used: Vec<u64> = ids.filter(|&id| stored(id).is_some()).collect();
+            let (free, busy) = of_others(&used, judge)?;
+            found.extend(free.into_iter().take(missing - found.len()));
+            if found.len() < missing {
                 return Err(none_left(want, count, busy));
             }
         }
@@ -97,30 +131,38 @@ impl<C: Coordinator> Member<C> {
         if tried == 0 { 0 } else { hasher.finish() % workers }
     }
 
-    /// Returns all worker IDs that this state had, if they are wanted and can be used at once. Most starts need no others,
-    /// and a start need not wait until the keys of a large fleet are listed.
-    fn own_free(
+    /// Returns worker IDs that this state had, at most this many, if they are wanted and can be used at once. Most starts
+    /// need no others.
+    fn own_ready(
         &mut self,
         want: Want<'_>,
         place: usize,
         allowed: impl Fn(u64) -> bool,
         count: usize,
-    ) -> Result<Option<Vec<Found>>, JoinError> {
-        let Some(own) = self.own(want).filter(|own| own.len() == count && own.iter().all(allowed)) else {
-            return Ok(None);
-        };
-        let numbers = want.layout.numbers_in_space(&own);
-        let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
-        let stored = self.coordinator.read(&keys)?;
+    ) -> Result<Vec<Found>, JoinError> {
+        let own = self.own(want);
+        let own: Vec<u64> = own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id)).collect();
+        let stored = self.stored(want, place, &own)?;
         let (writes, may_lose_writes) = (self.own_writes(want), self.may_lose_writes());
-        for (id, stored) in own.iter().zip(&stored) {
+        let mut ready: Vec<Found> = Vec::new();
+        for (id, stored) in own.into_iter().zip(stored) {
             let numbering = want.numbering(&WorkerSet::single(id))?;
-            let is_ready = want.is_ready((&numbering, may_lose_writes), stored.as_ref(), &writes);
-            if stored.is_none() || !is_ready {
-                return Ok(None);
+            if stored.is_some() && want.is_ready((&numbering, may_lose_writes), stored.as_ref(), &writes) {
+                ready.push((id, stored));
             }
         }
-        Ok(Some(own.iter().zip(stored).collect()))
+        ready.truncate(count);
+        Ok(ready)
+    }
+
+    /// Reads the keys of worker IDs, in their order.
+    fn stored(&mut self, want: Want<'_>, place: usize, ids: &[u64]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let key = |&id: &u64| self.paths.number(place, want.layout.number_in_space(id));
+        let keys: Vec<String> = ids.iter().map(key).collect();
+        self.coordinator.read(&keys)
     }
 
     /// Returns the keys of an ID space, by their numbers.
