@@ -78,7 +78,8 @@ impl Pace {
             return;
         }
         let ahead = cursor.saturating_sub(self.line(now));
-        let ahead = u128::from(ahead) * u128::from(by.per_second) / u128::from(self.per_second);
+        // Rounded up: the line that it is added to was rounded down.
+        let ahead = (u128::from(ahead) * u128::from(by.per_second)).div_ceil(u128::from(self.per_second));
         let (ahead, line) = (u64::try_from(ahead).unwrap_or(u64::MAX), by.line(now));
         let add = |cursor: u64| Some(cursor.max(line).saturating_add(ahead));
         let _ = by.cursor.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
@@ -217,6 +218,19 @@ mod tests {
         faster.supersede(&again, ms(START + 1_000));
         assert!(again.is_idle(ms(START + 1_000)));
         assert!(Arc::ptr_eq(pace.newest(), &again));
+    }
+
+    #[test]
+    fn what_was_drawn_at_one_rate_is_never_less_at_the_next() {
+        for (old, new) in [(3, 2), (402, 68), (7, 500)] {
+            let (old, new) = (Arc::new(Pace::new(old)), Arc::new(Pace::new(new)));
+            old.reserve(ms(START), ms(START), 1, false).expect("within the burst");
+            old.supersede(&new, ms(START));
+            let left =
+                (0..).take_while(|_| new.reserve(ms(START), ms(START), 1, false).is_ok()).count() as u32;
+            let bursts = 1.0 / f64::from(old.per_second) + f64::from(left) / f64::from(new.per_second);
+            assert!(bursts <= 1.0, "{left} IDs at {} after one at {}", new.per_second, old.per_second);
+        }
     }
 
     #[test]

@@ -31,6 +31,10 @@ impl Taken {
     }
 }
 
+/// The IDs of a request that waited were lost with the grant. They are never handed out, and the request must begin again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdsLost;
+
 /// One shard's way to one source.
 #[derive(Debug)]
 pub struct Lane {
@@ -330,21 +334,28 @@ impl Lane {
     /// Ends a request's wait: sets `runs` to the IDs that it got before and those claimed for it since. A refusal gives the
     /// reason if IDs are missing.
     ///
-    /// If the grant was lost after any of them was claimed, `runs` becomes empty and the request is refused. IDs claimed
-    /// again after the loss are then skipped, because a reply contains all its IDs or is a refusal.
-    pub fn end_wait(&mut self, taken: Taken, finished: &Finished, runs: &mut Vec<Run>) -> Option<Refusal> {
+    /// # Errors
+    /// The grant was lost after any of them was claimed. `runs` becomes empty. IDs claimed again after the loss are skipped
+    /// too, because a reply contains all its IDs or is a refusal.
+    pub fn end_wait(
+        &mut self,
+        taken: Taken,
+        finished: &Finished,
+        runs: &mut Vec<Run>,
+    ) -> Result<Option<Refusal>, IdsLost> {
         let Taken { runs: before, generation } = taken;
         runs.clear();
         // Read again, because the lane's own generation may be from before the loss.
         let held = self.source.grant().generation();
         let is_lost = !before.is_empty() && generation != held
             || !finished.spans.is_empty() && finished.generation != held;
-        if is_lost {
-            return finished.refusal.or_else(|| Some(self.source.refusal_without_grant()));
+        if !is_lost {
+            *runs = before;
+            self.hand_out_waited(&finished.spans, runs);
+        } else if finished.refusal.is_none() {
+            return Err(IdsLost);
         }
-        *runs = before;
-        self.hand_out_waited(&finished.spans, runs);
-        finished.refusal
+        Ok(finished.refusal)
     }
 
     /// Hands out the spans claimed for a request that waited. Blocks of this shard below them are dropped, because the same

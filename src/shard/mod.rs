@@ -13,7 +13,7 @@ pub mod fuzzing;
 mod lane;
 mod ring;
 
-pub use lane::{Lane, Rings, Taken};
+pub use lane::{IdsLost, Lane, Rings, Taken};
 pub use ring::{Block, CurrentRun, RING_BLOCKS, Ring};
 
 use crate::clock::Now;

@@ -163,12 +163,12 @@ impl World {
         for index in 0..SHARDS {
             let finished = self.daemon.as_ref().map_or_else(Vec::new, |daemon| daemon.source.collect(index));
             for each in finished {
-                self.finish(index, each);
+                self.finish(index, now, each);
             }
         }
     }
 
-    pub(crate) fn finish(&mut self, index: usize, finished: Finished) {
+    fn finish(&mut self, index: usize, now: Now, finished: Finished) {
         let Some(daemon) = &mut self.daemon else {
             return;
         };
@@ -179,7 +179,10 @@ impl World {
         assert_eq!(id, finished.id);
         let (lane, _) = daemon.shards[index].lane(0);
         let mut runs = Vec::new();
-        let refusal = lane.end_wait(taken, &finished, &mut runs);
+        let Ok(refusal) = lane.end_wait(taken, &finished, &mut runs) else {
+            daemon.shards[index].wake(now);
+            return self.take_count(index, now, count);
+        };
         let ids = count_of(&runs);
         if refusal.is_none() {
             assert!(ids >= 1 && ids <= count, "seed {}: {ids} of {count}", self.seed);

@@ -274,7 +274,8 @@ impl House {
         self.tenants[index].waited_for += claimed;
         let mut runs = Vec::new();
         self.shards[shard].wake(self.now);
-        let refusal = self.shards[shard].lane(0).0.end_wait(taken, finished, &mut runs);
+        let ended = self.shards[shard].lane(0).0.end_wait(taken, finished, &mut runs);
+        let refusal = ended.expect("nothing takes the grant away");
         let (seed, appetite) = (self.seed, self.tenants[index].appetite);
         assert!(refusal.is_none(), "seed {seed}: {appetite:?} was admitted for {count}: {refusal:?}");
         match appetite {

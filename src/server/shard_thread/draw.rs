@@ -17,7 +17,7 @@ use crate::clock::{self, BootMicros};
 use crate::config::{Limits, Protocol};
 use crate::front::{Ask, Reason, Refused, Words, in_words};
 use crate::server::shared::live_config::LiveConfig;
-use crate::shard::Taken;
+use crate::shard::{IdsLost, Taken};
 use crate::source::Source;
 use crate::source::wait_queue::{Finished, Refusal, WaitId, WaitRequest};
 use snowbank_client::layout::{Run, append_run};
@@ -162,7 +162,7 @@ fn enqueue(
             let taken = lane.keep(state.runs.clone());
             thread.counters.sources[ask.source].waits.add(1);
             let (thread, ask, taken) = (Rc::clone(thread), *ask, Some((taken, held)));
-            Err(NotYet::Waits(Box::new(Waiting { thread, ask, id, finished, taken })))
+            Err(NotYet::Waits(Box::new(Waiting { thread, ask, read_at, id, finished, taken })))
         }
         Err(refusal) => end(thread, state, (session, ask, held), Some(refusal)).map_err(NotYet::Refused),
     }
@@ -226,6 +226,7 @@ pub(super) fn refuse(
 pub(super) struct Waiting {
     thread: Rc<ThreadState>,
     pub(super) ask: Ask,
+    read_at: BootMicros,
     id: WaitId,
     finished: oneshot::Receiver<Finished>,
     /// IDs that the request already has, and its permit; `None` once its wait is over.
@@ -241,21 +242,29 @@ impl Waiting {
         finished.unwrap_or_else(|_| live_config.source(self.ask.source).refuse(self.id))
     }
 
-    /// Ends the request: moves its IDs to `state.runs` and counts them.
+    /// Ends the request: moves its IDs to `state.runs` and counts them. If they were lost with the grant, the request begins
+    /// again with what is left of its wait. That is no reason to refuse it.
     ///
     /// # Errors
-    /// The reason why it gets none.
+    /// The reason why it gets none, or its next wait.
     pub(super) fn end(
         &mut self,
+        live_config: &LiveConfig,
         state: &mut TurnState,
         session: &Session,
         finished: &Finished,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), NotYet> {
         let Some((taken, held)) = self.taken.take() else {
             unreachable!("a wait ends once");
         };
-        let refusal = state.shard.lane(self.ask.source).0.end_wait(taken, finished, &mut state.runs);
-        end(&self.thread, state, (session, &self.ask, held), refusal)
+        let thread = &self.thread;
+        match state.shard.lane(self.ask.source).0.end_wait(taken, finished, &mut state.runs) {
+            Ok(refusal) => end(thread, state, (session, &self.ask, held), refusal).map_err(NotYet::Refused),
+            Err(IdsLost) => {
+                state.shard.wake(thread.now());
+                claim_held(thread, live_config, state, (session, &self.ask, self.read_at), held)
+            }
+        }
     }
 }
 
@@ -337,8 +346,8 @@ pub(super) async fn draw(
             }
             Err(NotYet::Waits(mut waiting)) => {
                 let finished = waiting.finished().await;
-                let state = &mut *thread.turn.borrow_mut();
-                let ended = waiting.end(state, session, &finished).map_err(NotYet::Refused);
+                let (live_config, state) = (thread.live_config.borrow(), &mut *thread.turn.borrow_mut());
+                let ended = waiting.end(&live_config, state, session, &finished);
                 ended.map(|()| std::mem::take(&mut state.runs))
             }
             Err(NotYet::Refused(reason)) => {
@@ -353,3 +362,6 @@ pub(super) async fn draw(
         };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,8 @@
 //! Tests of the IDs that a request got before it had to wait, and of the end of its wait.
 
 use super::*;
-use crate::source::wait_queue::{Finished, Refusal, Signals, WaitRequest};
+use crate::ceiling::Grant;
+use crate::source::wait_queue::{Finished, Signals, WaitRequest};
 
 struct Deaf;
 
@@ -34,7 +35,7 @@ fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Fin
 fn a_request_that_waited_gets_what_it_had_and_what_was_claimed_since() {
     let (_, mut shard, taken, finished) = waits_for_more(|_| {});
     let mut runs = Vec::new();
-    assert_eq!(shard.lane(0).0.end_wait(taken, &finished, &mut runs), None);
+    assert_eq!(shard.lane(0).0.end_wait(taken, &finished, &mut runs), Ok(None));
     assert_eq!(ids(&runs), 100);
 }
 
@@ -47,28 +48,19 @@ fn what_a_request_had_before_it_waited_does_not_outlive_the_grant() {
     let (_, mut shard, taken, finished) = waits_for_more(lose);
     assert_eq!(finished.refusal, None, "the line has claimed the others under the new grant");
     let mut runs = Vec::new();
-    assert_eq!(shard.lane(0).0.end_wait(taken, &finished, &mut runs), Some(Refusal::NoCeiling));
+    assert_eq!(shard.lane(0).0.end_wait(taken, &finished, &mut runs), Err(IdsLost));
     assert_eq!(runs, [], "a partial request would get what is here");
 }
 
 #[test]
 fn what_was_collected_for_a_request_does_not_outlive_the_grant_either() {
-    for is_taken_over in [false, true] {
+    for lose in [Grant::revoke, Grant::lose] {
         let (source, mut shard, _, finished) = waits_for_more(|_| {});
         let (lane, _) = shard.lane(0);
         let nothing_before = lane.keep(Vec::new());
-        let refusal = match is_taken_over {
-            false => {
-                source.grant().revoke();
-                Refusal::NoCeiling
-            }
-            true => {
-                source.grant().lose();
-                Refusal::Lost
-            }
-        };
+        lose(source.grant());
         let mut runs = Vec::new();
-        assert_eq!(lane.end_wait(nothing_before, &finished, &mut runs), Some(refusal));
+        assert_eq!(lane.end_wait(nothing_before, &finished, &mut runs), Err(IdsLost));
         assert_eq!(runs, []);
     }
 }

@@ -250,13 +250,13 @@ fn what_waits_keeps_nothing_of_a_lost_grant() {
 }
 
 #[test]
-fn what_was_ready_when_the_grant_was_lost_is_refused() {
+fn what_was_ready_when_the_grant_was_lost_is_marked_with_the_generation_before() {
     let source = source(TWITTER, RULES);
     source.admit(&source.window(START), request(4_096, START, 1_000)).expect("available");
     source.advance(START, &mut rng(), &Heard::default());
     source.grant().revoke();
     let finished = source.collect(0);
-    assert_eq!((finished[0].refusal, finished[0].spans.len()), (Some(Refusal::NoCeiling), 0));
+    assert_eq!((finished[0].refusal, finished[0].generation + 1), (None, source.grant().generation()));
 }
 
 #[test]

@@ -283,7 +283,7 @@ impl Source {
     }
 
     /// Returns the refusal of a request whose IDs are not granted, or no longer.
-    pub fn refusal_without_grant(&self) -> Refusal {
+    fn refusal_without_grant(&self) -> Refusal {
         if self.grant.is_lost() { Refusal::Lost } else { Refusal::NoCeiling }
     }
 
@@ -292,21 +292,14 @@ impl Source {
         Some(self.next_tick_in(window).min(due.since(window.now.boot)))
     }
 
-    /// Takes the finished requests of one shard.
+    /// Takes the finished requests of one shard. The grant may be lost by now; the lane looks when it ends their waits.
     pub fn collect(&self, shard: usize) -> Vec<Finished> {
         let mut queue = self.wait_queue.lock();
         let (mine, others) =
             std::mem::take(&mut queue.finished).into_iter().partition(|(owner, _)| *owner == shard);
         queue.finished = others;
         let mine: Vec<(usize, Finished)> = mine;
-        let generation = self.grant.generation();
-        // A refusal stays the same; only IDs are lost with the grant.
-        let is_good = |finished: &Finished| finished.generation == generation || finished.refusal.is_some();
-        let of_this_grant = |(_, finished): (usize, Finished)| match is_good(&finished) {
-            true => finished,
-            false => Finished { spans: Vec::new(), refusal: Some(self.refusal_without_grant()), ..finished },
-        };
-        mine.into_iter().map(of_this_grant).collect()
+        mine.into_iter().map(|(_, finished)| finished).collect()
     }
 
     /// Ends the wait of a request because the daemon stops. Positions claimed for it are skipped.

@@ -186,15 +186,15 @@ impl<F: Front> Connection<F> {
     ///
     /// When a source has IDs again, all connections that waited for them come at the same time.
     async fn answer_late(&mut self, turn: Turn<F>) -> io::Result<()> {
-        let waits = match turn {
+        let mut waits = match turn {
             Turn::Waits(waiting, form) => Some((waiting, form)),
             Turn::Paced(paced, form) => {
                 Box::pin(self.pace(paced, form)).await?.map(|waiting| (waiting, form))
             }
             _ => None,
         };
-        if let Some((waiting, form)) = waits {
-            self.wait(waiting, form).await?;
+        while let Some((waiting, form)) = waits {
+            waits = self.wait(waiting, form).await?.map(|waiting| (waiting, form));
         }
         if self.unread.len() > SHORT_READ_BYTES_MAX {
             self.flush().await?;

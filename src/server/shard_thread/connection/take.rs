@@ -219,11 +219,16 @@ impl<F: Front> Connection<F> {
         self.front.refuse(&mut state.output, form, &words);
     }
 
-    /// Waits until a request's wait is over, and encodes its reply.
+    /// Waits until a request's wait is over, and encodes its reply. Returns the request if its IDs were lost with the grant,
+    /// and it waits again.
     ///
     /// # Errors
     /// If the connection is reset meanwhile. The request has left the wait queue then.
-    pub(super) async fn wait(&mut self, mut waiting: Box<Waiting>, form: F::Form) -> io::Result<()> {
+    pub(super) async fn wait(
+        &mut self,
+        mut waiting: Box<Waiting>,
+        form: F::Form,
+    ) -> io::Result<Option<Box<Waiting>>> {
         let finished = tokio::select! {
             biased;
             finished = waiting.finished() => finished,
@@ -232,11 +237,8 @@ impl<F: Front> Connection<F> {
         let thread = Rc::clone(&self.member.thread);
         let live_config = &thread.live_config.borrow();
         let state = &mut *thread.turn.borrow_mut();
-        let ended = waiting.end(state, &self.session, &finished).map_err(NotYet::Refused);
-        self.end_draw(live_config, state, (&waiting.ask, form), ended);
-        thread.counters.note_served(F::PROTOCOL, self.read_at);
-        self.unwritten.append(&mut state.output);
-        Ok(())
+        let ended = waiting.end(live_config, state, &self.session, &finished);
+        Ok(self.end_late(live_config, state, (&waiting.ask, form), ended))
     }
 
     /// Waits until the client's rate allows a request, and encodes its reply. Returns the request if it has to wait for its
@@ -259,12 +261,23 @@ impl<F: Front> Connection<F> {
         let state = &mut *thread.turn.borrow_mut();
         let ask = paced.ask;
         let taken = paced.take(&thread, live_config, state, &self.session);
-        if let Some(Turn::Waits(waiting, _)) = self.end_draw(live_config, state, (&ask, form), taken) {
-            return Ok(Some(waiting));
+        Ok(self.end_late(live_config, state, (&ask, form), taken))
+    }
+
+    /// Encodes the reply to a request that was put off, or returns the request if it waits for its source now.
+    fn end_late(
+        &mut self,
+        live_config: &LiveConfig,
+        state: &mut TurnState,
+        (ask, form): (&Ask, F::Form),
+        drawn: Result<(), NotYet>,
+    ) -> Option<Box<Waiting>> {
+        if let Some(Turn::Waits(waiting, _)) = self.end_draw(live_config, state, (ask, form), drawn) {
+            return Some(waiting);
         }
-        thread.counters.note_served(F::PROTOCOL, self.read_at);
+        self.member.thread.counters.note_served(F::PROTOCOL, self.read_at);
         self.unwritten.append(&mut state.output);
-        Ok(None)
+        None
     }
 
     /// Encodes more of the backlog while the queue has room. Returns true when nothing of it is left.
