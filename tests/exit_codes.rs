@@ -240,8 +240,8 @@ fn a_full_disk_is_3_wherever_it_strikes() {
 
 #[test]
 fn too_few_file_descriptors_are_3() {
-    // The limit rises from the first descriptor that is missing to the shards' reactors.
-    for files in 8..16 {
+    // The limit rises from the first descriptor that the program opens to the shards' reactors.
+    for files in 4..16 {
         let limit = format!("ulimit -n {files}; exec \"$@\"");
         let ended = setup().through("sh", &["-c", &limit, "sh"]).end();
         may_pass(&ended, &["(os error 24)"]);
