@@ -3,7 +3,7 @@
 //! The line is at `rate × time`. Each draw moves the cursor, to at most one burst above the line at that moment. So after
 //! an idle moment, at most `rate × time + burst` IDs are drawn in any time. A request that waits takes its IDs when its
 //! wait ends, so after any other moment the longest wait is added to the time. This is the generic cell rate algorithm
-//! (GCRA), counted in IDs as sources count in positions: nothing is rounded.
+//! (GCRA), counted in IDs as sources count in positions: nothing is rounded, but for a part of an ID when the rate changes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -66,7 +66,8 @@ impl Pace {
         before.filter(is_same).map_or_else(|| Arc::new(Pace::new(per_second)), Arc::clone)
     }
 
-    /// Makes connections that still hold this rate follow `by`. IDs drawn ahead delay the client for the same time as before.
+    /// Makes connections that still hold this rate follow `by`. IDs drawn ahead delay the client for the same time as before, rounded up to
+    /// an ID.
     pub(super) fn supersede(self: &Arc<Self>, by: &Arc<Pace>, now: BootMicros) {
         if Arc::ptr_eq(self, by) {
             return;
@@ -227,7 +228,7 @@ mod tests {
             old.reserve(ms(START), ms(START), 1, false).expect("within the burst");
             old.supersede(&new, ms(START));
             let left =
-                (0..).take_while(|_| new.reserve(ms(START), ms(START), 1, false).is_ok()).count() as u32;
+                (0..1_000).take_while(|_| new.reserve(ms(START), ms(START), 1, false).is_ok()).count() as u32;
             let bursts = 1.0 / f64::from(old.per_second) + f64::from(left) / f64::from(new.per_second);
             assert!(bursts <= 1.0, "{left} IDs at {} after one at {}", new.per_second, old.per_second);
         }

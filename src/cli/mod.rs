@@ -31,6 +31,7 @@ mod pages;
 
 use std::fmt;
 use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -128,6 +129,7 @@ pub type Outcome = Result<(), Failure>;
 pub fn main() -> ExitCode {
     let outcome = Arguments::try_parse().map_err(wrong_use).and_then(|arguments| {
         let mut out = io::stdout().lock();
+        has_descriptors().map_err(|error| StartError::no_thread(&error))?;
         run(arguments.command, &mut out)?;
         Ok(out.flush()?)
     });
@@ -142,6 +144,14 @@ pub fn main() -> ExitCode {
     reason.iter().for_each(|reason| service::log_failure(reason));
     service::end_log();
     ExitCode::from(code)
+}
+
+/// Checks that the process may open enough files for its first reactor: tokio panics if it cannot.
+fn has_descriptors() -> io::Result<()> {
+    /// Pairs of descriptors, some more than tokio opens.
+    const PAIRS: usize = 4;
+    let pairs: io::Result<Vec<_>> = (0..PAIRS).map(|_| UnixStream::pair()).collect();
+    pairs.map(drop)
 }
 
 fn run(command: Command, out: &mut impl Write) -> Outcome {

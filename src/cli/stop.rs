@@ -1,7 +1,6 @@
 //! Decides when a running daemon stops: a signal or the end of standard input, and how long it still serves then.
 
 use std::future::Future;
-use std::os::unix::net::UnixStream;
 use std::pin::pin;
 
 use tokio::runtime;
@@ -69,18 +68,10 @@ impl Stops {
 /// Catches a signal from now on: it no longer ends the process.
 pub(super) fn catch(kind: SignalKind) -> Result<Signal, StartError> {
     // Needed only to register the signal: any reactor of the process delivers it.
-    let runtime = || runtime::Builder::new_current_thread().enable_io().build();
-    let caught = has_descriptors().and_then(|()| runtime()).and_then(|runtime| {
+    let runtime = runtime::Builder::new_current_thread().enable_io().build();
+    let caught = runtime.and_then(|runtime| {
         let _entered = runtime.enter();
         signal(kind)
     });
     caught.map_err(|error| StartError::no_thread(&error))
-}
-
-/// Checks that the process may open enough files for a runtime that catches signals: tokio panics if it cannot.
-fn has_descriptors() -> std::io::Result<()> {
-    /// Pairs of descriptors, some more than tokio opens.
-    const PAIRS: usize = 4;
-    let pairs: std::io::Result<Vec<_>> = (0..PAIRS).map(|_| UnixStream::pair()).collect();
-    pairs.map(drop)
 }

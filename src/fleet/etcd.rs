@@ -41,7 +41,7 @@ pub(super) struct Etcd {
     cluster_id: Option<(String, usize)>,
     /// The cluster that each new connection must belong to. Two clusters that were set up alike have the same identity.
     cluster: Option<Cluster>,
-    /// The connections that were opened until the last one that has shown that it belongs to it.
+    /// `opened` when a connection last showed that it belongs to it. The open one has shown it if both are equal.
     shown_on: u64,
     patience: Patience,
 }

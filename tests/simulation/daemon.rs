@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use snowbank::ceiling::WorkerLocks;
-use snowbank::clock::{Now, Wall};
+use snowbank::clock::{BootMicros, Now, Wall};
 use snowbank::keeper::Keeper;
 use snowbank::shard::{Shard, Taken};
 use snowbank::source::Source;
@@ -51,6 +51,8 @@ impl Renewal {
 pub(crate) struct Waiting {
     pub(crate) id: WaitId,
     pub(crate) count: u64,
+    /// The end of its wait, and whether it accepts fewer IDs then.
+    pub(crate) wait: (BootMicros, bool),
     /// The IDs that it had before it waited.
     pub(crate) taken: Taken,
     /// The highest ID that was handed out before its admission.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use snowbank::clock::Now;
+use snowbank::clock::{BootMicros, Now};
 use snowbank::shard::Order;
 use snowbank::source::wait_queue::{Finished, Signals, WaitRequest};
 
@@ -113,6 +113,11 @@ impl World {
     }
 
     fn take_count(&mut self, index: usize, now: Now, count: u64) {
+        self.take_within(index, now, count, None);
+    }
+
+    /// Takes IDs, or lets the request wait: until a deadline, perhaps for fewer, or as long as it likes.
+    fn take_within(&mut self, index: usize, now: Now, count: u64, wait: Option<(BootMicros, bool)>) {
         let Some(daemon) = &mut self.daemon else {
             return;
         };
@@ -134,14 +139,19 @@ impl World {
                 self.hand_out(index, &runs, now.wall.0);
             }
             Err(missing) => {
-                let due = now.boot.after(Duration::from_micros(self.rng.u64(..200_000)));
-                let request = WaitRequest { count: missing, due, partial: self.rng.bool(), shard: index };
+                let rng = &mut self.rng;
+                let (due, partial) = wait.unwrap_or_else(|| {
+                    (now.boot.after(Duration::from_micros(rng.u64(..200_000))), rng.bool())
+                });
+                let request = WaitRequest { count: missing, due, partial, shard: index };
                 let window = lane.window();
                 if let Ok(id) = lane.source().admit(&window, request) {
                     let (earliest_us, latest_us) = (now.wall.0, now.wall.0);
                     let taken = lane.keep(runs);
                     let above = daemon.last_of_all;
-                    daemon.waiting[index] = Some(Waiting { id, count, taken, above, earliest_us, latest_us });
+                    let wait = (due, partial);
+                    daemon.waiting[index] =
+                        Some(Waiting { id, count, wait, taken, above, earliest_us, latest_us });
                 }
             }
         }
@@ -172,7 +182,8 @@ impl World {
         let Some(daemon) = &mut self.daemon else {
             return;
         };
-        let Some(Waiting { id, count, taken, above, earliest_us, latest_us }) = daemon.waiting[index].take()
+        let Some(Waiting { id, count, wait, taken, above, earliest_us, latest_us }) =
+            daemon.waiting[index].take()
         else {
             panic!("seed {}: finished without a wait", self.seed);
         };
@@ -181,7 +192,7 @@ impl World {
         let mut runs = Vec::new();
         let Ok(refusal) = lane.end_wait(taken, &finished, &mut runs) else {
             daemon.shards[index].wake(now);
-            return self.take_count(index, now, count);
+            return self.take_within(index, now, count, Some(wait));
         };
         let ids = count_of(&runs);
         if refusal.is_none() {

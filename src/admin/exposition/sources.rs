@@ -36,7 +36,7 @@ pub(super) const SOURCE_METRICS: [SourceMetric; 14] = [
         true,
         |source| Some(source.exhausted.into()),
     ),
-    ("snowbank_waits", "Requests that had to wait for IDs", None, true, |source| Some(source.waits.into())),
+    ("snowbank_waits", "Waits of requests for IDs", None, true, |source| Some(source.waits.into())),
     ("snowbank_waiting_requests", "Requests that wait for IDs now", None, false, |source| {
         Some(source.waiting_requests.into())
     }),

@@ -2,7 +2,7 @@
 //! listed. Pure: a function reads places in a list of candidates.
 //!
 //! Numbers are taken in order, so the used ones are mostly the first candidates. Each read asks for the first candidates
-//! of a window, and for samples of the others. The next window begins after the last used one before the first unused one.
+//! of a window, and for samples of the others. The next window begins after the place that was read before the first unused sample.
 //!
 //! No promise depends on what is found: a number that is taken as unused is written only if it has no key then.
 
@@ -18,6 +18,8 @@ const _: () = assert!(READ_MAX <= super::SWAPS_MAX);
 /// The most reads. Of [`CANDIDATES_MAX`] candidates, each read leaves a 64th, so the third one reads all that is left. The
 /// fourth is for starts that want many numbers.
 const READS_MAX: usize = 4;
+/// The most that these reads find. A start that wants more lists all keys at once.
+const FOUND_MAX: usize = (READS_MAX - 1) * FIRST + READ_MAX;
 /// The most worker IDs that are looked through, so that a layout with millions of workers delays no start. Unused ones
 /// beyond them are found in the list of all keys.
 pub(super) const CANDIDATES_MAX: usize = 1 << 16;
@@ -34,7 +36,7 @@ pub(super) fn search<E>(
     mut are_unused: impl FnMut(&[usize]) -> Result<Vec<bool>, E>,
 ) -> Result<Vec<usize>, E> {
     let mut found: Vec<usize> = Vec::new();
-    let mut window = 0..candidates;
+    let mut window = if count > FOUND_MAX { 0..0 } else { 0..candidates };
     for _ in 0..READS_MAX {
         if window.is_empty() {
             break;
@@ -132,6 +134,7 @@ mod tests {
         assert_eq!(searched(CANDIDATES_MAX, 1, |_| true), (Vec::new(), 1));
         assert_eq!(searched(3, 4, |place| place == 1), (vec![0, 2], 1), "fewer than wanted");
         assert_eq!(searched(0, 1, |_| false), (Vec::new(), 0));
+        assert_eq!(searched(1_024, FOUND_MAX + 1, |_| false), (Vec::new(), 0), "more than the reads find");
     }
 
     #[test]

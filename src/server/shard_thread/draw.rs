@@ -136,8 +136,8 @@ fn count_ids(thread: &ThreadState, (session, source): (&Session, usize), request
     }
 }
 
-/// Puts a request that misses IDs into its source's wait queue. If the queue refuses it, the request ends. It gets the IDs
-/// that it has if the client accepts fewer.
+/// Puts a request that misses IDs into its source's wait queue. If the queue refuses it, or the stop has refused all that
+/// waited, the request ends. It gets the IDs that it has if the client accepts fewer.
 #[cold]
 fn enqueue(
     thread: &Rc<ThreadState>,
@@ -146,6 +146,9 @@ fn enqueue(
     (session, ask, read_at): (&Session, &Ask, BootMicros),
     (missing, held): (u64, Held),
 ) -> Result<(), NotYet> {
+    if thread.refuses_all.is_set() {
+        return end(thread, state, (session, ask, held), Some(Refusal::Sealed)).map_err(NotYet::Refused);
+    }
     let (lane, _) = state.shard.lane(ask.source);
     let window = lane.window();
     let source = lane.source();
@@ -243,7 +246,7 @@ impl Waiting {
     }
 
     /// Ends the request: moves its IDs to `state.runs` and counts them. If they were lost with the grant, the request begins
-    /// again with what is left of its wait. That is no reason to refuse it.
+    /// again with what is left of its wait. They do not count towards the client's rate.
     ///
     /// # Errors
     /// The reason why it gets none, or its next wait.
@@ -262,7 +265,9 @@ impl Waiting {
             Ok(refusal) => end(thread, state, (session, &self.ask, held), refusal).map_err(NotYet::Refused),
             Err(IdsLost) => {
                 state.shard.wake(thread.now());
-                claim_held(thread, live_config, state, (session, &self.ask, self.read_at), held)
+                let taken = claim_held(thread, live_config, state, (session, &self.ask, self.read_at), held);
+                state.shard.top_up();
+                taken
             }
         }
     }

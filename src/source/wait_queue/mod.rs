@@ -292,7 +292,8 @@ impl Source {
         Some(self.next_tick_in(window).min(due.since(window.now.boot)))
     }
 
-    /// Takes the finished requests of one shard. The grant may be lost by now; the lane looks when it ends their waits.
+    /// Takes the finished requests of one shard. Each must end with [`Lane::end_wait`](crate::shard::Lane::end_wait), because
+    /// the grant may be lost by now.
     pub fn collect(&self, shard: usize) -> Vec<Finished> {
         let mut queue = self.wait_queue.lock();
         let (mine, others) =

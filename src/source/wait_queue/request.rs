@@ -58,7 +58,8 @@ pub enum Refusal {
 pub struct Finished {
     /// The request's identity.
     pub id: WaitId,
-    /// The positions claimed for it, increasing. Skipped for ever if the request was refused.
+    /// The positions claimed for it, increasing. Skipped for ever if the request was refused, or if the grant has had
+    /// another `generation` since.
     pub spans: Vec<Span>,
     /// `None` if it got all positions, or if it is partial and got some.
     pub refusal: Option<Refusal>,

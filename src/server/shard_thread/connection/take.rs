@@ -272,8 +272,10 @@ impl<F: Front> Connection<F> {
         (ask, form): (&Ask, F::Form),
         drawn: Result<(), NotYet>,
     ) -> Option<Box<Waiting>> {
-        if let Some(Turn::Waits(waiting, _)) = self.end_draw(live_config, state, (ask, form), drawn) {
-            return Some(waiting);
+        match self.end_draw(live_config, state, (ask, form), drawn) {
+            Some(Turn::Waits(waiting, _)) => return Some(waiting),
+            Some(_) => unreachable!("its rate has let it pass"),
+            None => {}
         }
         self.member.thread.counters.note_served(F::PROTOCOL, self.read_at);
         self.unwritten.append(&mut state.output);

@@ -1,4 +1,5 @@
 use std::future::Future;
+use std::io::{Read, Write};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::pin::pin;
@@ -12,9 +13,12 @@ use crate::access::Rules;
 use crate::ceiling::Grant;
 use crate::clock::{Remembered, Wall};
 use crate::config::{self, Overrides};
-use crate::front::Facts;
+use crate::front::{Facts, Front as _, Resp};
 use crate::numbering::TicketCounter;
 use crate::server::health::metrics::Metrics;
+use crate::server::net::socket_stream::SocketStream;
+use crate::server::shard_thread::connection::Connection;
+use crate::server::shard_thread::member::Member;
 use crate::server::shard_thread::ticker;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::Supply;
@@ -49,12 +53,21 @@ fn ready<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
     }
 }
 
+/// A request for 10 numbers that waits for this long.
+fn ask(wait: Duration) -> Ask {
+    Ask { source: 0, count: 10, wait: Some(wait), partial: false }
+}
+
+fn session() -> Session {
+    Session::new((&Rules::default(), 0), None, None, clock::os::boot())
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
 #[test]
 fn a_request_whose_ids_are_lost_with_the_grant_begins_again() {
-    let (thread, source) = thread();
-    let session = Session::new((&Rules::default(), 0), None, None, clock::os::boot());
-    let ask = Ask { source: 0, count: 10, wait: Some(Duration::from_secs(60)), partial: false };
-    let mut drawn = pin!(draw(&thread, &session, Protocol::Resp, ask));
+    let ((thread, source), session) = (thread(), session());
+    let mut drawn = pin!(draw(&thread, &session, Protocol::Resp, ask(LONG)));
     assert!(ready(drawn.as_mut()).is_none(), "it waits for the ceiling");
     source.grant().raise(Position(15));
     ticker::advance(&thread);
@@ -69,16 +82,85 @@ fn a_request_whose_ids_are_lost_with_the_grant_begins_again() {
     assert!(thread.turn.borrow().waiters.is_empty());
 }
 
-#[test]
-fn a_request_whose_ids_are_lost_for_good_is_refused() {
-    let (thread, source) = thread();
-    let session = Session::new((&Rules::default(), 0), None, None, clock::os::boot());
-    let ask = Ask { source: 0, count: 10, wait: Some(Duration::from_secs(60)), partial: false };
-    let mut drawn = pin!(draw(&thread, &session, Protocol::Resp, ask));
+/// Returns the code of the refusal of a request with this wait. It has lost its IDs when `meanwhile` is called.
+fn refused_after(wait: Duration, meanwhile: impl FnOnce(&ThreadState, &Source)) -> (ErrorCode, bool) {
+    let ((thread, source), session) = (thread(), session());
+    let mut drawn = pin!(draw(&thread, &session, Protocol::Resp, ask(wait)));
     assert!(ready(drawn.as_mut()).is_none(), "it waits for the ceiling");
     source.grant().raise(Position(15));
     ticker::advance(&thread);
-    source.grant().lose();
-    let words = ready(drawn.as_mut()).expect("a wait is of no use").expect_err("they are lost");
-    assert_eq!((words.code, words.retry_after), (ErrorCode::NoCeiling, None));
+    source.grant().revoke();
+    meanwhile(&thread, &source);
+    let words = ready(drawn.as_mut()).or_else(|| {
+        ticker::advance(&thread);
+        ready(drawn.as_mut())
+    });
+    let words = words.expect("its wait is over").expect_err("its IDs are lost");
+    (words.code, words.retry_after.is_some())
+}
+
+#[test]
+fn a_request_whose_ids_are_lost_for_good_is_refused() {
+    let refused = refused_after(LONG, |_, source| source.grant().lose());
+    assert_eq!(refused, (ErrorCode::NoCeiling, false));
+}
+
+#[test]
+fn a_request_that_begins_again_has_what_is_left_of_its_wait() {
+    const WAIT: Duration = Duration::from_millis(300);
+    let refused = refused_after(WAIT, |_, _| std::thread::sleep(WAIT));
+    assert_eq!(refused, (ErrorCode::NoCeiling, true));
+}
+
+#[test]
+fn a_request_does_not_begin_again_once_a_stop_has_refused_all_that_waited() {
+    let refused = refused_after(LONG, |thread, _| thread.refuses_all.set());
+    assert_eq!(refused.0, ErrorCode::ShuttingDown);
+}
+
+/// Completes once this holds.
+async fn until(mut holds: impl FnMut() -> bool) {
+    while !holds() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn replies_of_a_connection_keep_their_order_when_a_request_begins_again() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
+    runtime.block_on(async {
+        let (thread, source) = thread();
+        let (mut peer, socket) = std::os::unix::net::UnixStream::pair().expect("two sockets");
+        peer.set_nonblocking(true).and_then(|()| socket.set_nonblocking(true)).expect("two sockets");
+        let stream = SocketStream::register(socket.into()).expect("it has a reactor");
+        let front = Resp::new(&thread.live_config.borrow().facts);
+        let mut connection = Connection::new(stream, front, Member::new(Rc::clone(&thread)), session(), None);
+        let events = async {
+            peer.write_all(b"INCR orders\r\nPING\r\n").expect("there is room");
+            for _ in 0..2 {
+                until(|| !thread.turn.borrow().waiters.is_empty()).await;
+                source.grant().raise(Position(10));
+                ticker::advance(&thread);
+                source.grant().revoke();
+            }
+            until(|| !thread.turn.borrow().waiters.is_empty()).await;
+            source.grant().raise(Position(10));
+            ticker::advance(&thread);
+            let (expected, mut replies) = (b":3\r\n+PONG\r\n", Vec::new());
+            until(|| {
+                // Fails while there is nothing to read.
+                let _ = peer.read_to_end(&mut replies);
+                replies.len() >= expected.len()
+            })
+            .await;
+            assert_eq!(replies, expected, "{:?}", String::from_utf8_lossy(&replies));
+        };
+        let answered = async {
+            tokio::select! {
+                () = connection.serve() => panic!("it has closed"),
+                () = events => {}
+            }
+        };
+        tokio::time::timeout(LONG, answered).await.expect("it answers both");
+    });
 }
