@@ -101,6 +101,11 @@ impl Source {
         if self.numbering.is_ticket() {
             return self.promise_whole(window, request).map(|()| None);
         }
+        if !self.knows_time(window) {
+            // The next look at the queue has a newer reading.
+            return Ok(None);
+        }
+        self.learn_limits(window, queue);
         let supply = self.supply(window, request.due);
         let count = request.promised();
         let short = self.short_of_supply(count, &supply, request.due, queue);

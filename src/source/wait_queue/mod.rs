@@ -222,13 +222,19 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes the limits of requests that were admitted while the clock was unknown.
+    /// Computes the limits of requests that were admitted while the clock was unknown; after a step forward those of all
+    /// requests, because the positions below earlier limits are gone.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
-        if !queue.lacks_limits || window.now.jumped {
+        if !self.knows_time(window) {
             return;
         }
-        for entry in queue.waiting.iter_mut().filter(|entry| entry.limit_by_due.is_none()) {
-            entry.limit_by_due = Some(self.supply(window, entry.request.due).limit);
+        let has_stepped = queue.note_step(window.now);
+        if !queue.lacks_limits && !has_stepped {
+            return;
+        }
+        for entry in queue.waiting.iter_mut().filter(|entry| has_stepped || entry.limit_by_due.is_none()) {
+            let limit = self.supply(window, entry.request.due).limit;
+            entry.limit_by_due = entry.limit_by_due.max(Some(limit));
         }
         (queue.lacks_limits, queue.is_summary_stale) = (false, true);
     }
