@@ -250,6 +250,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_drawn_at_a_rate_that_was_replaced_counts_for_the_next() {
+        let (old, new) = (Arc::new(Pace::new(1_000)), Arc::new(Pace::new(1_000)));
+        old.supersede(&new, ms(START));
+        old.reserve(ms(START), ms(START), 1_000, false).expect("a burst");
+        new.reserve(ms(START), ms(START), 1, false).expect_err("the burst was drawn");
+    }
+
+    #[test]
     fn ids_given_back_at_a_rate_that_was_replaced_change_nothing() {
         let (old, new) = (Arc::new(Pace::new(1_000)), Arc::new(Pace::new(1_000)));
         let mut reserved = old.reserve(ms(START), ms(START), 600, false).expect("within the burst");

@@ -67,6 +67,8 @@ fn if_all_places_are_in_use_the_silent_connection_is_closed() {
     let mut silent = daemon.connect();
     clients.push(client(&daemon));
     silent.assert_closed();
+    // It would be closed later in any case, but for another reason.
+    poll("the log's line", || daemon.log().contains("a newcomer needed its place").then_some(()));
     // Now all connections are clients with a token, and none is closed.
     daemon.connect().reply().assert_error(0, wire::TOO_BUSY);
     clients.iter_mut().for_each(Wire::assert_open);
