@@ -9,7 +9,7 @@ use snowbank_client::layout::{Position, Tick, UnixMicros};
 
 /// The largest age difference between two shards' clock readings that counts as none. Each shard reads the clock by
 /// itself. Half of this is the most by which such a reading can raise the catch-up.
-pub(super) const READING_SKEW: Duration = Duration::from_millis(1);
+const READING_SKEW: Duration = Duration::from_millis(1);
 
 /// The reason for a window's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,24 +162,6 @@ impl Source {
         }
         self.note_reading(now);
         self.window_at(now, id_time, self.limit_at(id_time))
-    }
-
-    /// Returns whether a window tells the time to come. It does not after a jump of the clocks, or if its reading is from
-    /// before a step forward that another thread has seen: the last position claimed is then further ahead of it than the
-    /// thread's delay explains.
-    pub(super) fn knows_time(&self, window: &Window) -> bool {
-        if window.now.jumped {
-            return false;
-        }
-        let late_us = self.newest_boot_us.load(Ordering::Relaxed).saturating_sub(window.now.boot.0);
-        if late_us <= 0 {
-            return true;
-        }
-        let Some(cursor) = self.cursor().filter(|&cursor| cursor > self.start) else { return true };
-        let used = self.numbering.start_of(self.numbering.tick_of(Position(cursor.0 - 1)));
-        let ahead_us = used.0.saturating_sub(window.id_time.0);
-        // The newest reading is noted once in [`READING_SKEW`], and two clocks are not read at once.
-        ahead_us <= late_us.saturating_add(2 * clock::micros(READING_SKEW))
     }
 
     /// Returns whether a catch-up may begin here. Before the first claim it always may: the cursor is then ahead only

@@ -150,8 +150,10 @@ fn enqueue(
         return end(thread, state, (session, ask, held), Some(Refusal::Sealed)).map_err(NotYet::Refused);
     }
     let (lane, _) = state.shard.lane(ask.source);
-    let window = lane.window();
     let source = lane.source();
+    // A new reading: the turn's may be from before a step of the clock that another thread has seen. By that one, IDs that
+    // are available would be refused.
+    let window = source.window(thread.now());
     let due = read_at.after(wait_of(ask, &live_config.limits, source));
     let request = WaitRequest { count: missing, due, partial: ask.partial, shard: thread.index };
     match source.admit(&window, request) {

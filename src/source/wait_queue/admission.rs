@@ -44,6 +44,8 @@ impl Source {
             Bound::Ceiling | Bound::Ended | Bound::YetToBegin(_) => {}
         }
         let mut queue = self.wait_queue.lock();
+        self.forget_lost_claims(self.grant.generation(), &mut queue);
+        self.learn_limits(window, &mut queue);
         // Counted before the cursor is read, so that direct claims that begin later queue up. A claim that checked just
         // before may still take promised positions. Then the request is refused at its deadline.
         self.wait_queue.count(request.count);
@@ -101,11 +103,6 @@ impl Source {
         if self.numbering.is_ticket() {
             return self.promise_whole(window, request).map(|()| None);
         }
-        if !self.knows_time(window) {
-            // The next look at the queue has a newer reading.
-            return Ok(None);
-        }
-        self.learn_limits(window, queue);
         let supply = self.supply(window, request.due);
         let count = request.promised();
         let short = self.short_of_supply(count, &supply, request.due, queue);

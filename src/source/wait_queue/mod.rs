@@ -188,7 +188,8 @@ impl Source {
         next
     }
 
-    /// Skips positions that were claimed under a grant that was lost. They are claimed again.
+    /// Skips positions that were claimed under a grant that was lost. They are claimed again. The clock may have jumped then,
+    /// so the limits of these requests are computed again too.
     fn forget_lost_claims(&self, generation: u64, queue: &mut Queue) {
         if queue.waiting.is_empty() || queue.generations == (generation, generation) {
             return;
@@ -198,6 +199,8 @@ impl Source {
             self.wait_queue.count(lost);
             entry.request.count += lost;
             entry.generation = generation;
+            entry.limit_by_due = None;
+            queue.lacks_limits = true;
         }
         (queue.generations, queue.is_summary_stale) = ((generation, generation), true);
     }
@@ -222,19 +225,13 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes the limits of requests that were admitted while the clock was unknown; after a step forward those of all
-    /// requests, because the positions below earlier limits are gone.
+    /// Computes the limits of requests that were admitted while the clock was unknown.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
-        if !self.knows_time(window) {
+        if !queue.lacks_limits || window.now.jumped {
             return;
         }
-        let has_stepped = queue.note_step(window.now);
-        if !queue.lacks_limits && !has_stepped {
-            return;
-        }
-        for entry in queue.waiting.iter_mut().filter(|entry| has_stepped || entry.limit_by_due.is_none()) {
-            let limit = self.supply(window, entry.request.due).limit;
-            entry.limit_by_due = entry.limit_by_due.max(Some(limit));
+        for entry in queue.waiting.iter_mut().filter(|entry| entry.limit_by_due.is_none()) {
+            entry.limit_by_due = Some(self.supply(window, entry.request.due).limit);
         }
         (queue.lacks_limits, queue.is_summary_stale) = (false, true);
     }

@@ -3,9 +3,7 @@
 use super::request::{Finished, Refusal, WaitId, WaitRequest};
 use super::share::Share;
 use super::summary::{Summary, Want};
-use crate::clock::{self, Now};
 use crate::source::Span;
-use crate::source::window::READING_SKEW;
 
 /// A request that waits.
 #[derive(Debug)]
@@ -68,8 +66,6 @@ pub(super) struct Queue {
     pub(super) is_summary_stale: bool,
     /// True if some of `waiting` have no `limit_by_due`.
     pub(super) lacks_limits: bool,
-    /// Believed wall − boot when the limits of `waiting` were computed, in microseconds.
-    offset_us: i64,
     /// The oldest and the newest generation of `waiting`.
     pub(super) generations: (u64, u64),
     /// The share of each of `waiting` at this wake-up. Kept for its memory.
@@ -87,17 +83,6 @@ impl Queue {
             self.summary.renew(self.waiting.iter().map(|entry| entry.want()));
         }
         &self.summary
-    }
-
-    /// Returns whether the wall clock has stepped forward against the boot clock since the last call.
-    pub(super) fn note_step(&mut self, now: Now) -> bool {
-        let offset_us = now.wall.0.saturating_sub(now.boot.0);
-        let by_us = offset_us.saturating_sub(self.offset_us);
-        // Less is how much two readings differ, and what a time server corrects meanwhile.
-        if by_us.abs() > clock::micros(READING_SKEW) {
-            self.offset_us = offset_us;
-        }
-        by_us > clock::micros(READING_SKEW)
     }
 
     pub(super) fn insert(&mut self, entry: Entry) {

@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use super::*;
 use crate::access::Rules;
 use crate::ceiling::Grant;
-use crate::clock::{Remembered, Wall};
+use crate::clock::{Now, Remembered, Wall};
 use crate::config::{self, Overrides};
 use crate::front::{Facts, Front as _, Resp};
-use crate::numbering::TicketCounter;
+use crate::numbering::{Numbering, TicketCounter};
 use crate::server::health::metrics::Metrics;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shard_thread::connection::Connection;
@@ -23,20 +23,25 @@ use crate::server::shard_thread::ticker;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::Supply;
 use crate::shard::{Order, Shard};
-use snowbank_client::layout::Position;
+use crate::source::{OnStepBack, SequenceStart};
+use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
 
 /// The thread of a shard of one ticket counter whose ceiling is 0.
 fn thread() -> (Rc<ThreadState>, Arc<Source>) {
+    let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
+    thread_of(counter.into(), crate::source::Rules::OF_TICKETS)
+}
+
+/// The thread of a shard of one source whose ceiling is 0.
+fn thread_of(numbering: Numbering, rules: crate::source::Rules) -> (Rc<ThreadState>, Arc<Source>) {
     let file = (Path::new("snowbank.toml"), "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n");
     let reading = clock::os::read();
     let settings = config::load(Some(file), &Overrides::default(), NonZeroUsize::MIN, reading.wall);
     let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let wall = Arc::new(Wall::new(settings.clock.step_rule(), reading, Remembered::Nothing));
     let now = wall.believe(reading);
-    let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
-    let (name, rules) = (String::from("orders"), crate::source::Rules::OF_TICKETS);
-    let grant = Grant::new(Position(0));
-    let source = Arc::new(Source::new(name, counter.into(), rules, grant, Position(0), now));
+    let (name, grant) = (String::from("orders"), Grant::new(Position(0)));
+    let source = Arc::new(Source::new(name, numbering, rules, grant, Position(0), now));
     let supply = Supply::new(Arc::clone(&source), 1);
     let shard = Shard::new(0, vec![supply.lane(0, Order::Relaxed, now)], 1, now);
     let facts = Facts::new(&settings, Vec::new(), Rules::default());
@@ -51,6 +56,35 @@ fn ready<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
     }
+}
+
+#[test]
+fn a_reading_from_before_a_step_forward_refuses_nothing() {
+    const SECOND_US: i64 = 1_000_000;
+    let layout = Layout::resolve("twitter").expect("a preset");
+    let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
+    let rules = crate::source::Rules {
+        burst_window: Duration::from_millis(10),
+        max_ahead: Duration::from_secs(10),
+        on_step_back: OnStepBack::Ride,
+        sequence_start: SequenceStart::Zero,
+    };
+    let ((thread, source), session) = (thread_of(numbering, rules), session());
+    source.grant().raise(source.numbering().end());
+    let now = thread.now();
+    let mut rng = fastrand::Rng::with_seed(1);
+    source.claim(&source.window(now), 1, &mut rng).expect("another thread has seen the step");
+    let late = Now {
+        wall: UnixMicros(now.wall.0 - 5 * SECOND_US / 2),
+        boot: BootMicros(now.boot.0 - SECOND_US / 10),
+        jumped: false,
+    };
+    let drawn = {
+        let (live_config, state) = (thread.live_config.borrow(), &mut *thread.turn.borrow_mut());
+        state.shard.wake(late);
+        take(&thread, &live_config, state, (&session, &ask(Duration::from_secs(1)), now.boot), || 0)
+    };
+    assert!(matches!(drawn, Err(NotYet::Waits(_))), "refused by the late reading");
 }
 
 /// A request for 10 numbers that waits for this long.
