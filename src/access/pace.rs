@@ -66,8 +66,8 @@ impl Pace {
         before.filter(is_same).map_or_else(|| Arc::new(Pace::new(per_second)), Arc::clone)
     }
 
-    /// Makes connections that still hold this rate follow `by`. IDs drawn ahead delay the client for the same time as before, rounded up to
-    /// an ID.
+    /// Makes connections that still hold this rate follow `by`. IDs drawn ahead delay the client for the same time as before,
+    /// rounded up to an ID.
     pub(super) fn supersede(self: &Arc<Self>, by: &Arc<Pace>, now: BootMicros) {
         if Arc::ptr_eq(self, by) {
             return;

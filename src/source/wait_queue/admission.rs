@@ -45,7 +45,6 @@ impl Source {
         }
         let mut queue = self.wait_queue.lock();
         self.forget_lost_claims(self.grant.generation(), &mut queue);
-        self.learn_limits(window, &mut queue);
         // Counted before the cursor is read, so that direct claims that begin later queue up. A claim that checked just
         // before may still take promised positions. Then the request is refused at its deadline.
         self.wait_queue.count(request.count);
@@ -78,7 +77,6 @@ impl Source {
 
     /// Lowers the number of IDs that may pass to what the promises allow, including the new one.
     fn close_passage_to_its_promise(&self, window: &Window, queue: &mut Queue) {
-        self.learn_limits(window, queue);
         let waiting = queue.waiting.len();
         let left = match waiting {
             1 => self.wait_queue.left_for_passing,
@@ -103,6 +101,7 @@ impl Source {
         if self.numbering.is_ticket() {
             return self.promise_whole(window, request).map(|()| None);
         }
+        self.learn_limits(window, queue);
         let supply = self.supply(window, request.due);
         let count = request.promised();
         let short = self.short_of_supply(count, &supply, request.due, queue);

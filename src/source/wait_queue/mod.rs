@@ -276,18 +276,14 @@ impl Source {
     fn refusal_at_deadline(&self, window: &Window) -> Refusal {
         match window.bound {
             Bound::Clock => Refusal::Exhausted(Some(self.next_tick_in(window))),
-            Bound::Ceiling => self.refusal_without_grant(),
+            Bound::Ceiling if self.grant.is_lost() => Refusal::Lost,
+            Bound::Ceiling => Refusal::NoCeiling,
             Bound::Standing(ready_in) => Refusal::ClockBehind(ready_in),
             Bound::YetToBegin(begins_in) => Refusal::YetToBegin(begins_in),
             Bound::Ended if self.numbering.is_ticket() => Refusal::CounterEnded,
             Bound::Ended => Refusal::Ended,
             Bound::Sealed => Refusal::Sealed,
         }
-    }
-
-    /// Returns the refusal of a request whose IDs are not granted, or no longer.
-    fn refusal_without_grant(&self) -> Refusal {
-        if self.grant.is_lost() { Refusal::Lost } else { Refusal::NoCeiling }
     }
 
     fn next_event(&self, window: &Window, queue: &Queue) -> Option<Duration> {
