@@ -1,4 +1,4 @@
-//! The floor: a bare single-thread epoll server that answers each 16 bytes with 24.
+//! The floor: a bare single-thread epoll server that answers each 16 bytes with 24, or each INCR with a number of 19 digits.
 //!
 //! One turn is one `recv`, one `send` and a share of one `epoll_wait`, and nothing else: what a server adds to that is
 //! its own.
@@ -12,6 +12,10 @@ use rustix::event::epoll;
 const REQUEST_SIZE: usize = 16;
 /// The daemon's reply to such a request, so that one load generator reads both.
 const REPLY: [u8; 24] = *b"\x14\0\0\0\x81\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0";
+/// A reply to INCR, as long as the daemon's.
+const INCR_REPLY: [u8; 22] = *b":2123826781336245015\r\n";
+/// The first byte of each INCR, and no other byte of it.
+const INCR_BEGINS: u8 = b'*';
 const INPUT_SIZE: usize = 64 * 1024;
 
 const LISTENER: u64 = u64::MAX;
@@ -23,8 +27,8 @@ struct Peer {
     begun: usize,
 }
 
-/// Serves until standard input ends, and with it the process that started this one.
-pub(crate) fn serve() -> io::Result<()> {
+/// Serves until standard input ends, and with it the process that started this one. `of_incr`: clients speak Redis' protocol.
+pub(crate) fn serve(of_incr: bool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let watch = epoll::EventFlags::IN;
@@ -32,7 +36,8 @@ pub(crate) fn serve() -> io::Result<()> {
     epoll::add(&epoll, io::stdin(), epoll::EventData::new_u64(PARENT), watch)?;
     println!("listening on {}", listener.local_addr()?);
 
-    let replies = REPLY.repeat(INPUT_SIZE / REQUEST_SIZE + 1);
+    let reply: &[u8] = if of_incr { &INCR_REPLY } else { &REPLY };
+    let replies = reply.repeat(INPUT_SIZE / REQUEST_SIZE + 1);
     let mut input = vec![0; INPUT_SIZE];
     let mut peers: Vec<Option<Peer>> = Vec::new();
     let mut events = Vec::with_capacity(256);
@@ -49,7 +54,7 @@ pub(crate) fn serve() -> io::Result<()> {
                 }
                 index => {
                     let slot = &mut peers[index as usize];
-                    if slot.as_mut().is_some_and(|peer| !peer.turn(&mut input, &replies)) {
+                    if slot.as_mut().is_some_and(|peer| !peer.turn(&mut input, &replies, of_incr)) {
                         *slot = None;
                     }
                 }
@@ -60,13 +65,17 @@ pub(crate) fn serve() -> io::Result<()> {
 
 impl Peer {
     /// One `recv`, which does not block because the socket is readable, and one `send`. False at the end.
-    fn turn(&mut self, input: &mut [u8], replies: &[u8]) -> bool {
+    fn turn(&mut self, input: &mut [u8], replies: &[u8], of_incr: bool) -> bool {
         let Ok(size @ 1..) = self.stream.read(input) else {
             return false;
         };
-        let bytes = self.begun + size;
-        self.begun = bytes % REQUEST_SIZE;
-        let answered = bytes / REQUEST_SIZE * REPLY.len();
+        let answered = if of_incr {
+            input[..size].iter().filter(|byte| **byte == INCR_BEGINS).count() * INCR_REPLY.len()
+        } else {
+            let bytes = self.begun + size;
+            self.begun = bytes % REQUEST_SIZE;
+            bytes / REQUEST_SIZE * REPLY.len()
+        };
         answered == 0 || self.stream.write_all(&replies[..answered]).is_ok()
     }
 }

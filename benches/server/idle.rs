@@ -22,7 +22,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## Idle\n");
     println!(
         "Over {} s, in which the ceiling is raised once a second: the daemon was used lately. Targets: 10 wake-ups a second, \
-         8 MiB resident, 1 KiB for each connection.",
+         2 MiB that no file backs, 1 KiB for each connection.",
         stretch.as_secs_f64()
     );
     println!(

@@ -60,7 +60,11 @@ struct Options {
 enum Part {
     /// The echo server.
     #[command(hide = true)]
-    Echo,
+    Echo {
+        /// Answer INCR, for redis-benchmark.
+        #[arg(long)]
+        incr: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -111,8 +115,8 @@ impl Effort {
 
 fn main() -> io::Result<()> {
     let options = Options::parse();
-    if let Some(Part::Echo) = options.part {
-        return echo::serve();
+    if let Some(Part::Echo { incr }) = options.part {
+        return echo::serve(incr);
     }
     let effort = Effort {
         quick: options.quick,
