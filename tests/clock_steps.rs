@@ -270,7 +270,7 @@ fn on_step_back_wait_refuses_until_the_clock_has_caught_up() {
 }
 
 #[test]
-fn steps_at_the_ceiling_of_the_layout_refuse_nothing() {
+fn steps_at_the_full_rate_refuse_nothing() {
     let toml = "shards = 2";
     let Some(scene) = Scene::begin(toml, &[FLOOD, FLOOD, FLOOD, FLOOD, MIXED, SPARSE]) else { return };
     let (clock, witness) = (scene.clock(), &scene.witness);

@@ -126,15 +126,15 @@ fn print_latencies(what: &str, mut latencies: Vec<Duration>) {
     println!("{} {what}: median {:?}, 99 % {:?}, most {:?}", latencies.len(), at(0.5), at(0.99), at(1.0));
 }
 
-/// The share of the ceiling that reaches clients. A machine that does other things can only lower it, so the best of some tries
+/// The share of the full rate that reaches clients. A machine that does other things can only lower it, so the best of some tries
 /// counts.
 #[test]
 fn overload_delivers_the_whole_rate_and_finishes_admitted_requests() {
     let shares: Vec<f64> = std::iter::repeat_with(overload).take(10).scan(false, until_whole).collect();
-    assert!(shares.iter().any(|&share| share >= WHOLE), "{shares:?} of the ceiling reached clients");
+    assert!(shares.iter().any(|&share| share >= WHOLE), "{shares:?} of the full rate reached clients");
 }
 
-/// The least share that counts as the whole ceiling.
+/// The least share that counts as the full rate.
 const WHOLE: f64 = 0.99;
 
 /// Passes shares on up to the first that is whole.
@@ -144,7 +144,7 @@ fn until_whole(is_over: &mut bool, share: f64) -> Option<f64> {
     is_next.then_some(share)
 }
 
-/// Overloads a daemon, and returns the share of the ceiling that reached clients.
+/// Overloads a daemon, and returns the share of the full rate that reached clients.
 fn overload() -> f64 {
     let daemon = Setup::configured(CONFIG).start();
     let stop = AtomicBool::new(false);
@@ -179,7 +179,7 @@ fn overload() -> f64 {
     let inner: Vec<Run> = drawn.iter().copied().filter(|run| (from..to).contains(&edge(run))).collect();
     assert_distinct(drawn);
     let share = delivered_share(&inner);
-    println!("{:.2} % of the ceiling over {} ms", share * 100.0, to - from);
+    println!("{:.2} % of the full rate over {} ms", share * 100.0, to - from);
     daemon.stop();
     share
 }

@@ -47,7 +47,7 @@ fn strict_order_holds_over_the_daemon_at_low_demand() {
 }
 
 #[test]
-fn strict_order_holds_over_the_daemon_at_the_ceiling() {
+fn strict_order_holds_over_the_daemon_at_the_full_rate() {
     strict_order_holds("4", 250, &[1, 1, 300, 4_096, 10_000]);
 }
 
@@ -91,7 +91,7 @@ fn reply_to(wire: &mut Wire, ask: Ask) -> (u64, u64) {
     (runs[0].first, runs[runs.len() - 1].last())
 }
 
-/// Requests of all sizes and waits, with many under way on each connection, and far more than the ceiling allows.
+/// Requests of all sizes and waits, with many under way on each connection, and far more than the full rate.
 /// Most wait, some are refused, and on each connection IDs increase.
 #[test]
 fn ids_of_each_connection_increase_across_waits_too() {

@@ -10,8 +10,8 @@ use hdrhistogram::Histogram;
 use snowbank_client::protocol::Wait;
 
 use crate::Effort;
-use crate::ceiling::{IDS_PER_SECOND, asking};
 use crate::client::{Answer, Client};
+use crate::full_rate::{IDS_PER_SECOND, asking};
 use crate::load::Sample;
 use crate::process::Process;
 
@@ -34,10 +34,10 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
         stretch.as_secs_f64()
     );
     println!(
-        "Targets: all admitted requests finish, 99 % of the ceiling reaches clients, single IDs within 2 ms.\n"
+        "Targets: all admitted requests finish, 99 % of the full rate reaches clients, single IDs within 2 ms.\n"
     );
     println!(
-        "| order | wait of the large | large requests: outcome (ms) | streams refused | % of the ceiling | single: p50 ms | p99 ms | longest ms | refused |"
+        "| order | wait of the large | large requests: outcome (ms) | streams refused | % of the full rate | single: p50 ms | p99 ms | longest ms | refused |"
     );
     println!("|---|---|---|---:|---:|---:|---:|---:|---:|");
     for order in ["relaxed", "strict"] {

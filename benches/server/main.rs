@@ -8,17 +8,17 @@
 //! - [`process`]: servers as child processes, and what the kernel says of them.
 //! - [`load`]: the load generator: one thread, a closed loop on many connections.
 //! - [`client`]: a client with one request in flight.
-//! - [`attacks`], [`cpu`], [`buffer`], [`ceiling`], [`moments`], [`idle`], [`fairness`], [`disk`]: the tables.
+//! - [`attacks`], [`cpu`], [`buffer`], [`full_rate`], [`moments`], [`idle`], [`fairness`], [`disk`]: the tables.
 
 mod attacks;
 mod buffer;
-mod ceiling;
 mod client;
 mod cpu;
 mod disk;
 mod echo;
 mod fairness;
 mod fleet;
+mod full_rate;
 mod idle;
 mod load;
 mod moments;
@@ -72,7 +72,7 @@ enum Table {
     /// CPU per request, and that of the echo server and Redis
     Cpu,
     /// IDs per second with all that a layout allows
-    Ceiling,
+    FullRate,
     /// A burst from rest
     Burst,
     /// Wake-ups and memory without requests
@@ -128,8 +128,8 @@ fn main() -> io::Result<()> {
     if wants(Table::Cpu) {
         cpu::run(&effort)?;
     }
-    if wants(Table::Ceiling) {
-        ceiling::run(&effort)?;
+    if wants(Table::FullRate) {
+        full_rate::run(&effort)?;
     }
     if wants(Table::Burst) {
         moments::burst(&effort)?;

@@ -47,7 +47,7 @@ pub(crate) struct Wanted {
     #[arg(long, value_name = "N|MIX", allow_hyphen_values = true)]
     pub(crate) batch: Option<Mix>,
     /// Unused share of a daemon's limit. Half: peaks may double, and a daemon whose ID clock catches up after
-    /// a crash has half its ceiling
+    /// a crash has half of its full rate
     #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
     pub(crate) headroom: Share,
     /// Daemons beyond those that carry the rate, so that as many may be down

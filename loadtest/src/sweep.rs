@@ -38,7 +38,7 @@ use step::Step;
 const START_REQUESTS_PER_S: f64 = 2_000.0;
 
 /// The first step's share of the source's highest rate, so that scarce layouts have room to climb.
-const START_SHARE_OF_CEILING: f64 = 0.125;
+const START_SHARE_OF_FULL_RATE: f64 = 0.125;
 
 /// The pause between two steps, so that the target has finished one when the next begins.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -203,12 +203,12 @@ fn greet(scenario: &Scenario) -> Result<Target, CannotRun> {
 impl Settings {
     /// Returns the bounds of the search on a source that can hand out `per_second`.
     fn bounds(&self, per_second: Option<u64>) -> Result<Bounds, CannotSweep> {
-        let ceiling = per_second.map(|per_second| per_second as f64).filter(|&ceiling| ceiling > 0.0);
-        let highest = ceiling.unwrap_or(MAX_RATE_PER_S);
+        let full_rate = per_second.map(|per_second| per_second as f64).filter(|&full_rate| full_rate > 0.0);
+        let highest = full_rate.unwrap_or(MAX_RATE_PER_S);
         let options = &self.search;
         let limit = options.limit.map_or(highest, Rate::per_s).min(highest);
         let default_start = (START_REQUESTS_PER_S * self.scenario.batch.mean())
-            .min(ceiling.map_or(f64::MAX, |ceiling| ceiling * START_SHARE_OF_CEILING))
+            .min(full_rate.map_or(f64::MAX, |full_rate| full_rate * START_SHARE_OF_FULL_RATE))
             .min(limit);
         let start = options.start.map_or(default_start, Rate::per_s);
         match options.start {
@@ -312,9 +312,9 @@ impl Sweep {
     /// Returns the reason why the knee is not higher; none where every rate held and the source could do
     /// more.
     pub(crate) fn limit(&self) -> Option<Limit> {
-        let at_ceiling = self.target.source_per_second.zip(self.finding.knee);
-        let at_ceiling = at_ceiling.is_some_and(|(ceiling, knee)| knee >= ceiling as f64);
-        self.finding.missed.map(|(_, limit)| limit).or(at_ceiling.then_some(Limit::Layout))
+        let at_full_rate = self.target.source_per_second.zip(self.finding.knee);
+        let at_full_rate = at_full_rate.is_some_and(|(full_rate, knee)| knee >= full_rate as f64);
+        self.finding.missed.map(|(_, limit)| limit).or(at_full_rate.then_some(Limit::Layout))
     }
 
     /// Returns true if the target may be able to do more than the knee.
@@ -329,7 +329,7 @@ mod tests {
     use crate::cli::sweep_settings;
 
     #[test]
-    fn the_search_begins_low_and_ends_at_the_ceiling() {
+    fn the_search_begins_low_and_ends_at_the_full_rate() {
         let bounds = |options: &[&str], per_second| {
             let bounds = sweep_settings(options).bounds(per_second);
             bounds.map(|bounds| (bounds.start, bounds.limit)).map_err(|error| error.to_string())

@@ -63,7 +63,7 @@ const BUSY_SHARE: f64 = 0.9;
 const MIN_OPENED_SHARE: f64 = 0.95;
 
 /// A rate this close to all that the source can hand out is the layout's limit.
-const AT_CEILING: f64 = 0.98;
+const AT_FULL_RATE: f64 = 0.98;
 
 /// A closed loop that a quota holds back for more of the time than this is as fast as the quota allows.
 pub(crate) const MAX_THROTTLED_SHARE: f64 = 0.05;
@@ -258,10 +258,11 @@ impl Evidence<'_> {
     /// and its source had more IDs. For a target on another machine, only a busy generator shows that.
     pub(crate) fn is_lower_bound(&self) -> bool {
         let is_busy = self.target_busiest.is_some_and(|share| share >= BUSY_SHARE);
-        let at_ceiling = self.per_second.is_some_and(|ceiling| self.ids_per_s >= ceiling as f64 * AT_CEILING);
+        let at_full_rate =
+            self.per_second.is_some_and(|full_rate| self.ids_per_s >= full_rate as f64 * AT_FULL_RATE);
         let has_generator_to_spare = self.counts.busiest_thread <= MAX_THREAD_SHARE;
         let is_elsewhere = self.target_busiest.is_none();
-        let is_other_limit = is_busy || at_ceiling || (is_elsewhere && has_generator_to_spare);
+        let is_other_limit = is_busy || at_full_rate || (is_elsewhere && has_generator_to_spare);
         !self.open_loop && (self.has_too_many_threads || !is_other_limit)
     }
 }

@@ -140,7 +140,7 @@ fn a_plan_names_what_the_sweep_does_not_show() {
         (&sweep, &["--layout", "discord"], "the sweep was made with layout time:41,datacenter:5"),
         (&sweep, &["--worker-ids", "2"], "held 1 worker ID, the plan's hold 2 each"),
         (&sweep, &["--spare", "0"], "No spare"),
-        (&sweep, &["--batch", "100000"], "24 ms of a daemon's ceiling"),
+        (&sweep, &["--batch", "100000"], "24 ms of a daemon's full rate"),
         (&sweep, &["--batch", "100", "--headroom", "10%", "--rate", "3M"], "ID clock catches up"),
         (
             &with("own_daemon", json!(false)),

@@ -78,7 +78,7 @@ settings! {
         shards: Shards = r#""auto""# in Top, Restart("a connection stays on its shard's thread"),
             |value| value.or_word("auto", |value| value.count(1..=SHARDS_MAX as u64)).map(Shards::of);
 
-        /// "relaxed": IDs increase on each connection, and those of different connections are sorted to within
+        /// "relaxed": IDs of a source increase on each connection, and those of different connections are sorted to within
         /// burst_window. "strict": a request sent after a reply was received gets larger IDs, on any connection.
         ///
         /// Relaxed by default, because shards then hand out IDs without touching shared memory. The order applies to

@@ -36,7 +36,7 @@ settings! {
         /// that the holder may hand out. A daemon whose worker ID another one holds does not start. `snowbank fleet init`
         /// prepares the store. docs/fleet.md compares the three, and says what Redis does not cover.
         ///
-        /// "none": two machines with the same worker ID hand out the same IDs, and no daemon notices.
+        /// "none": two machines with the same worker ID hand out the same IDs. Only `peers` report it.
         coordinator: Option<CoordinatorKind> = r#""none""# in Table("fleet"), Restart(HELD),
             |value| value.choice(&COORDINATORS);
 

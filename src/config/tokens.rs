@@ -319,7 +319,8 @@ mod tests {
         let long = "s".repeat(TOKEN_BYTES_MAX + 1);
         let error = read(format!("ok\n{long}\n").as_bytes()).unwrap_err();
         assert!(error.0[0].ends_with("tokens:2: found a token of 513 bytes, allowed: 1 to 512"));
-        assert!(!format!("{error:?}").contains("ss"));
+        // The name of the file's directory is random, and may have two of them.
+        assert!(!format!("{error:?}").contains(&long[..8]));
     }
 
     #[test]

@@ -115,23 +115,23 @@ fn of_the_fleet(plan: &Plan, sweep: &Swept, form: &Form) -> Vec<String> {
             grouped(inputs.connections_each as f64)
         ));
     }
-    let Some(ceiling) = form.ids_per_s().map(|each| each as f64 * form.worker_ids_each as f64) else {
+    let Some(full_rate) = form.ids_per_s().map(|each| each as f64 * form.worker_ids_each as f64) else {
         return warnings;
     };
     let largest = f64::from(form.largest_request).max(inputs.batch);
-    if largest > ceiling * BURST_WINDOW_S {
+    if largest > full_rate * BURST_WINDOW_S {
         warnings.push(format!(
-            "A request for {} IDs is {:.0} ms of a daemon's ceiling: it waits for ticks, and the latency objective is \
+            "A request for {} IDs is {:.0} ms of a daemon's full rate: it waits for ticks, and the latency objective is \
              not for it.",
             grouped(largest),
-            largest / ceiling * 1e3
+            largest / full_rate * 1e3
         ));
     }
-    if plan.ids_per_s_each > ceiling / 2.0 {
+    if plan.ids_per_s_each > full_rate / 2.0 {
         warnings.push(format!(
-            "While a daemon's ID clock catches up (after a kill, or a clock that stepped back) it has half its ceiling, {}, \
+            "While a daemon's ID clock catches up (after a kill, or a clock that stepped back) it has half of its full rate, {}, \
              which is less than its share of {}: some requests are refused then. A head-room of 50% or more avoids that.",
-            ids_per_s(ceiling / 2.0),
+            ids_per_s(full_rate / 2.0),
             ids_per_s(plan.ids_per_s_each)
         ));
     }

@@ -21,7 +21,7 @@ use crate::verdict::{Objectives, Verdict};
 
 /// A rate this close to all that the source can hand out is the layout's limit, whether requests wait for the
 /// next tick or are refused.
-const AT_CEILING: f64 = 0.99;
+const AT_FULL_RATE: f64 = 0.99;
 
 /// With more of the cores in use, more by the generator than by the target, the generator is the limit.
 const MAX_SHARED: f64 = 0.9;
@@ -52,7 +52,7 @@ impl Step {
 /// [`CannotRun`] if the target takes no load.
 pub(super) fn run(
     settings: &Settings,
-    (rate, phase, ceiling): (f64, Phase, Option<u64>),
+    (rate, phase, full_rate): (f64, Phase, Option<u64>),
     daemon: Option<&mut Daemon>,
     seen: &mut Vec<Distinct>,
     interrupt: &AtomicBool,
@@ -72,7 +72,7 @@ pub(super) fn run(
     // The rate is the load here and no objective.
     let objectives = Objectives { rate: None, ..settings.objectives.clone() };
     let report = Report::new(&scenario, &objectives, &outcome, None);
-    let answer = answer(&report, rate, ceiling);
+    let answer = answer(&report, rate, full_rate);
     let limit = match answer {
         Ok(Answer::Misses(limit)) => Some(limit),
         Ok(Answer::Holds) | Err(_) => None,
@@ -81,7 +81,7 @@ pub(super) fn run(
     Ok((Step { phase, holds, limit, run: Run::of(&report, &settings.origin) }, answer))
 }
 
-fn answer(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Result<Answer, Ended> {
+fn answer(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Result<Answer, Ended> {
     let collected = &report.outcome.collected;
     let is_broken = |fault: &Fault| matches!(fault, Fault::Violation(_) | Fault::Unreadable(_));
     match &report.verdict {
@@ -91,11 +91,11 @@ fn answer(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Result<Answer
         Verdict::Fail(reasons) if collected.faults.iter().any(is_broken) => {
             Err(Ended::Broken(reasons.join("; ")))
         }
-        Verdict::Fail(_) => Ok(Answer::Misses(limit(report, rate, ceiling))),
+        Verdict::Fail(_) => Ok(Answer::Misses(limit(report, rate, full_rate))),
     }
 }
 
-fn limit(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Limit {
+fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
     let collected = &report.outcome.collected;
     let fell_behind = |fault: &Fault| matches!(fault, Fault::TooManyInFlight { .. } | Fault::FullSocket);
     let refused = refused(&collected.counts);
@@ -103,8 +103,8 @@ fn limit(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Limit {
     if !collected.faults.iter().all(fell_behind) || refused.iter().any(is_other) {
         return Limit::Target;
     }
-    let at_ceiling = ceiling.is_some_and(|ceiling| rate >= ceiling as f64 * AT_CEILING);
-    if at_ceiling || !refused.is_empty() {
+    let at_full_rate = full_rate.is_some_and(|full_rate| rate >= full_rate as f64 * AT_FULL_RATE);
+    if at_full_rate || !refused.is_empty() {
         return Limit::Layout;
     }
     let share = |time: Duration| time.as_secs_f64() / report.outcome.elapsed.as_secs_f64().max(1e-9);

@@ -147,15 +147,15 @@ fn labelled(label: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
 
 fn limit_words(limit: Limit, sweep: &Sweep) -> String {
     match (limit, sweep.target.source_per_second) {
-        (Limit::Layout, Some(ceiling)) => {
+        (Limit::Layout, Some(full_rate)) => {
             format!(
                 "the layout: {} IDs/s for the source's worker IDs; more IDs need more worker IDs",
-                rate(ceiling as f64)
+                rate(full_rate as f64)
             )
         }
         (Limit::Layout, None) => "the layout: the source has no more IDs for this time".to_owned(),
-        (Limit::Latency, Some(ceiling)) => {
-            let share = sweep.finding.missed.map_or(0.0, |(rate, _)| rate / ceiling as f64 * 100.0);
+        (Limit::Latency, Some(full_rate)) => {
+            let share = sweep.finding.missed.map_or(0.0, |(rate, _)| rate / full_rate as f64 * 100.0);
             format!("latency, at {share:.0} % of the layout's limit")
         }
         (Limit::Latency, None) => "latency".to_owned(),

@@ -288,7 +288,7 @@ pub(super) fn target_facts(run: &Run) -> Markup {
             "Numbers left out",
             run.gaps.map(|gaps| format!("{} in {}", count(gaps.numbers), counted(gaps.count, "gap"))),
         ),
-        ("Its ceiling", run.source_per_second.map(|ceiling| format!("{} IDs/s", count(ceiling)))),
+        ("Its full rate", run.source_per_second.map(|full_rate| format!("{} IDs/s", count(full_rate)))),
         (
             "Load",
             Some(format!("{}{}{}", run.loop_kind, spaced.unwrap_or_default(), depth.unwrap_or_default())),

@@ -97,7 +97,7 @@ fn cards(sweep: &File, at_knee: Option<&Run>) -> Markup {
             (card("Missed at, IDs per second", &figure(sweep.missed.map(rate)), &html! {
                 @if let Some(limit) = sweep.limit { "limit: " (limit_words(limit)) }
             }))
-            (card("Ceiling of the source", &figure(sweep.target.source_per_second.map(count)), &html! { "IDs per second" }))
+            (card("Full rate of the source", &figure(sweep.target.source_per_second.map(count)), &html! { "IDs per second" }))
             (card("Daemon, each request", &figure(each.map(time)), &html! {
                 @if let Some(share) = at_knee.and_then(|run| run.daemon_cpu_share) { (percent(share)) " of a core" }
             }))

@@ -1,4 +1,4 @@
-//! The ceiling: how much of what a layout allows reaches clients, and what the daemon spends on it.
+//! The full rate: how much of what a layout allows reaches clients, and what the daemon spends on it.
 
 use std::io;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const WAIT: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(1));
-    println!("\n## The ceiling\n");
+    println!("\n## The full rate\n");
     println!("Layout `twitter`, worker ID 0, {} s each.", stretch.as_secs_f64());
     println!("Targets: 99 % of 4,096,000 IDs/s, with less than 0.1 core from 1,000 IDs a request on.\n");
     println!(
@@ -67,7 +67,7 @@ fn row(
     count: u32,
     daemon: &Process,
     stretch: Duration,
-    ceiling: f64,
+    full_rate: f64,
 ) -> io::Result<()> {
     let sample = load.run(daemon, WARM, stretch)?;
     let seconds = sample.elapsed.as_secs_f64();
@@ -76,7 +76,7 @@ fn row(
         "| {order} | {} | {count} | {} | {ids_per_second:.0} | {:.2} | {:.4} | {:.1} | {:.2} | {:.2} | {} |",
         load.connections,
         load.depth,
-        100.0 * ids_per_second / ceiling,
+        100.0 * ids_per_second / full_rate,
         sample.cpu.as_secs_f64() / seconds,
         crate::micros(sample.cpu) / sample.replies as f64,
         sample.latency.value_at_quantile(0.5) as f64 / 1e6,
