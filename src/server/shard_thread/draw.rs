@@ -18,8 +18,8 @@ use crate::config::{Limits, Protocol};
 use crate::front::{Ask, Reason, Refused, Words, in_words};
 use crate::server::shared::live_config::LiveConfig;
 use crate::shard::{IdsLost, Taken};
-use crate::source::Source;
 use crate::source::wait_queue::{Finished, Refusal, WaitId, WaitRequest};
+use crate::source::{Bound, Source};
 use snowbank_client::layout::{Run, append_run};
 use snowbank_client::protocol::ErrorCode;
 
@@ -150,6 +150,7 @@ fn enqueue(
         return end(thread, state, (session, ask, held), Some(Refusal::Sealed)).map_err(NotYet::Refused);
     }
     let (lane, _) = state.shard.lane(ask.source);
+    let limit_of_turn = lane.window().limit;
     let source = lane.source();
     // A new reading: the turn's may be from before a step of the clock that another thread has seen. By that one, IDs that
     // are available would be refused.
@@ -160,8 +161,10 @@ fn enqueue(
         Ok(id) => {
             let (sender, finished) = oneshot::channel();
             state.waiters.insert((ask.source, id), sender);
+            // What only a tick serves waits for that. Everything else the ticker serves at once, or it asks for a higher ceiling.
+            let waits_for_tick = window.bound == Bound::Clock && window.limit == limit_of_turn;
             let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
-            if state.ticker_wakes_at.is_none_or(|at| event < at) {
+            if !waits_for_tick || state.ticker_wakes_at.is_none_or(|at| event < at) {
                 thread.common.wake_ups.wake_shard(thread.index);
             }
             let taken = lane.keep(state.runs.clone());

@@ -298,6 +298,27 @@ fn after_a_jump_no_earlier_limit_refuses_a_request() {
     assert_eq!(ended, [None, None]);
 }
 
+/// The reading `ms` after the start, on a wall clock that has stepped forward by less than a jump.
+fn stepped(ms: u64) -> Now {
+    let now = after_ms(ms);
+    Now { wall: UnixMicros(now.wall.0 + 1_900_000), ..now }
+}
+
+#[test]
+fn after_a_step_forward_requests_that_have_time_are_not_due() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    for _ in 0..2 {
+        source.admit(&source.window(START), request(400 * 4_096, START, 1_000)).expect("available");
+    }
+    source.advance(stepped(5), &mut rng(), &Heard::default());
+    let sooner = source.admit(&source.window(stepped(6)), request(20, START, 400));
+    source.advance(stepped(7), &mut rng(), &Heard::default());
+    let served: Vec<_> = source.collect(0).into_iter().map(|each| (each.id, each.refusal)).collect();
+    assert_eq!(served, [(sooner.expect("it is available beside the others"), None)]);
+    assert!(source.claim(&source.window(stepped(7)), 1, &mut rng()).is_some(), "something is left to others");
+}
+
 #[test]
 fn what_was_claimed_for_a_request_that_gave_up_goes_to_nobody() {
     let source = source(TWITTER, RULES);

@@ -188,8 +188,7 @@ impl Source {
         next
     }
 
-    /// Skips positions that were claimed under a grant that was lost. They are claimed again. The clock may have jumped then,
-    /// so the limits of these requests are computed again too.
+    /// Skips positions that were claimed under a grant that was lost. They are claimed again.
     fn forget_lost_claims(&self, generation: u64, queue: &mut Queue) {
         if queue.waiting.is_empty() || queue.generations == (generation, generation) {
             return;
@@ -199,8 +198,6 @@ impl Source {
             self.wait_queue.count(lost);
             entry.request.count += lost;
             entry.generation = generation;
-            entry.limit_by_due = None;
-            queue.lacks_limits = true;
         }
         (queue.generations, queue.is_summary_stale) = ((generation, generation), true);
     }
@@ -225,12 +222,18 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes the limits of requests that were admitted while the clock was unknown.
+    /// Computes limits that are not known yet. After a step forward it computes all of them again: by the old ones, requests
+    /// that have time would seem to be due, and nothing would be left to others. After a step back it does not: requests whose
+    /// promise cannot be kept any more would take all that others could have.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
-        if !queue.lacks_limits || window.now.jumped {
+        if window.now.jumped {
             return;
         }
-        for entry in queue.waiting.iter_mut().filter(|entry| entry.limit_by_due.is_none()) {
+        let is_outdated = queue.has_stepped_forward(window.now);
+        if !is_outdated && !queue.lacks_limits {
+            return;
+        }
+        for entry in queue.waiting.iter_mut().filter(|entry| is_outdated || entry.limit_by_due.is_none()) {
             entry.limit_by_due = Some(self.supply(window, entry.request.due).limit);
         }
         (queue.lacks_limits, queue.is_summary_stale) = (false, true);

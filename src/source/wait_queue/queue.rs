@@ -3,7 +3,12 @@
 use super::request::{Finished, Refusal, WaitId, WaitRequest};
 use super::share::Share;
 use super::summary::{Summary, Want};
+use crate::clock::Now;
 use crate::source::Span;
+
+/// The largest gain of the wall clock on the boot clock between two looks that is no step, in microseconds. A clock that is
+/// slewed gains less.
+const STEP_US: i64 = 1_000;
 
 /// A request that waits.
 #[derive(Debug)]
@@ -66,6 +71,8 @@ pub(super) struct Queue {
     pub(super) is_summary_stale: bool,
     /// True if some of `waiting` have no `limit_by_due`.
     pub(super) lacks_limits: bool,
+    /// The newest reading for which limits were looked at.
+    last_look: Option<Now>,
     /// The oldest and the newest generation of `waiting`.
     pub(super) generations: (u64, u64),
     /// The share of each of `waiting` at this wake-up. Kept for its memory.
@@ -83,6 +90,18 @@ impl Queue {
             self.summary.renew(self.waiting.iter().map(|entry| entry.want()));
         }
         &self.summary
+    }
+
+    /// Notes a look at the limits. Returns true if the wall clock has stepped forward since the last one. A reading from before
+    /// that look tells nothing.
+    pub(super) fn has_stepped_forward(&mut self, now: Now) -> bool {
+        match self.last_look {
+            Some(last) if now.boot < last.boot => false,
+            last => {
+                self.last_look = Some(now);
+                last.is_some_and(|last| lead_us(now).saturating_sub(lead_us(last)) > STEP_US)
+            }
+        }
     }
 
     pub(super) fn insert(&mut self, entry: Entry) {
@@ -106,5 +125,37 @@ impl Queue {
             self.summary.remove(at);
         }
         Some(self.waiting.remove(at))
+    }
+}
+
+/// Returns by how much the wall clock is ahead of the boot clock.
+fn lead_us(now: Now) -> i64 {
+    now.wall.0.saturating_sub(now.boot.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BootMicros;
+    use snowbank_client::layout::UnixMicros;
+
+    #[test]
+    fn only_newer_readings_show_a_step_forward() {
+        let read = |boot_us, lead_us| Now {
+            wall: UnixMicros(boot_us + lead_us),
+            boot: BootMicros(boot_us),
+            jumped: false,
+        };
+        let mut queue = Queue::default();
+        let mut steps = |readings: &[Now]| -> Vec<bool> {
+            readings.iter().map(|&now| queue.has_stepped_forward(now)).collect()
+        };
+        let slewed = STEP_US / 2;
+        assert_eq!(steps(&[read(100, 0), read(200, slewed), read(300, 2 * slewed)]), [false; 3]);
+        assert_eq!(
+            steps(&[read(400, 5 * STEP_US), read(350, 0), read(500, 5 * STEP_US)]),
+            [true, false, false]
+        );
+        assert_eq!(steps(&[read(600, 0), read(700, 5 * STEP_US)]), [false, true], "back and forward");
     }
 }

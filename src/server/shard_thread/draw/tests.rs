@@ -82,9 +82,43 @@ fn a_reading_from_before_a_step_forward_refuses_nothing() {
     let drawn = {
         let (live_config, state) = (thread.live_config.borrow(), &mut *thread.turn.borrow_mut());
         state.shard.wake(late);
+        state.ticker_wakes_at = Some(Instant::now());
         take(&thread, &live_config, state, (&session, &ask(Duration::from_secs(1)), now.boot), || 0)
     };
     assert!(matches!(drawn, Err(NotYet::Waits(_))), "refused by the late reading");
+    assert!(is_woken(&thread), "by the new reading its IDs are available");
+}
+
+/// Returns true if the ticker was woken, however early it would wake by itself.
+fn is_woken(thread: &ThreadState) -> bool {
+    ready(pin!(thread.common.wake_ups.shard_woken(0))).is_some()
+}
+
+#[test]
+fn a_request_that_waits_for_no_tick_wakes_the_ticker() {
+    let ((thread, source), session) = (thread(), session());
+    let mut large = pin!(draw(&thread, &session, Protocol::Resp, ask(LONG)));
+    assert!(ready(large.as_mut()).is_none() && is_woken(&thread), "a higher ceiling must be asked for");
+    source.grant().raise(Position(5));
+    ticker::advance(&thread);
+    thread.turn.borrow_mut().ticker_wakes_at = Some(Instant::now());
+    let one = Ask { count: 1, ..ask(2 * LONG) };
+    let mut small = pin!(draw(&thread, &session, Protocol::Resp, one));
+    assert!(ready(small.as_mut()).is_none() && is_woken(&thread), "it fits below the ceiling");
+    ticker::advance(&thread);
+    assert!(ready(small.as_mut()).is_some_and(|drawn| drawn.is_ok()));
+}
+
+#[test]
+fn a_request_whose_client_is_gone_leaves_nothing_behind() {
+    let ((thread, source), session) = (thread(), session());
+    {
+        let mut drawn = pin!(draw(&thread, &session, Protocol::Resp, ask(LONG)));
+        assert!(ready(drawn.as_mut()).is_none(), "it waits for the ceiling");
+        assert_eq!(source.wait_queue().admitted_ids(), 10);
+    }
+    assert!(thread.turn.borrow().waiters.is_empty());
+    assert_eq!(source.wait_queue().admitted_ids(), 0);
 }
 
 /// A request for 10 numbers that waits for this long.
