@@ -326,6 +326,7 @@ impl Site {
         if self.places[index].state.is_none() {
             // A daemon without a state is unique only after the clock has passed all IDs handed out.
             self.machine.true_us += 20 * MS;
+            self.highest_wall_us = self.highest_wall_us.max(self.machine.wall());
         }
     }
 
