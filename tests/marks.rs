@@ -144,18 +144,6 @@ fn a_mark_is_shown_with_its_effect_on_a_start() {
 }
 
 #[test]
-fn a_mark_of_a_daemon_without_a_state_says_so() {
-    let machine = Machine::new();
-    machine.setup("state").start().stop();
-    machine.setup("none").option("--state-dir", "none").start().stop();
-    assert_eq!(machine.mark("state")["next_start"], "in_next_tick");
-    let words = machine.words("state");
-    assert!(words.contains("used by a daemon without a state: a start begins in the next tick\n"), "{words}");
-    machine.setup("state").start().stop();
-    assert_eq!(machine.mark("state")["next_start"], "at_ceiling", "it is its own again");
-}
-
-#[test]
 fn a_mark_of_another_directorys_daemon_names_its_state() {
     let machine = Machine::new();
     machine.setup("state").start().stop();

@@ -75,19 +75,6 @@ impl WorkerLocks {
         marked.fold(Ok(()), Result::and)
     }
 
-    /// Marks all of the worker IDs as used by a daemon that keeps no state.
-    ///
-    /// # Errors
-    /// Some could not be marked and keep their old marks.
-    pub fn mark_without_state(&self) -> io::Result<()> {
-        let marked = self.files.iter().map(|locked| {
-            // An unreadable mark has refused the start.
-            let text = Mark::without_state(mark_of(locked).ok().flatten()).to_string();
-            locked.file.write_all_at(text.as_bytes(), HOLDER_BYTES)
-        });
-        marked.fold(Ok(()), Result::and)
-    }
-
     /// Returns the marks of the worker IDs, of all states.
     ///
     /// # Errors
@@ -333,14 +320,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let owner = Owner::new();
         let lock = || lock_workers(directory.path(), &numbering()).unwrap();
-        let lock_after = |locks| {
-            drop(locks);
-            lock()
-        };
         let mut locks = lock();
         assert_eq!(locks.marks().unwrap(), []);
         locks.mark_granted(7).unwrap();
-        assert_eq!(locks.marks().unwrap(), [], "a daemon without a state has no ceiling");
+        assert_eq!(locks.marks().unwrap(), [], "a daemon without a state leaves none");
         for id_bound in [7, u64::MAX, 3] {
             locks.mark_for(&owner);
             locks.mark_granted(id_bound).unwrap();
@@ -348,9 +331,6 @@ mod tests {
             locks = lock();
             assert_eq!(locks.marks().unwrap(), [marked(id_bound, &owner)]);
         }
-        locks.mark_without_state().unwrap();
-        let marks = lock_after(locks).marks().unwrap();
-        assert!(marks.len() == 1 && marks[0].id_bound == 3 && marks[0].is_without_state(), "{marks:?}");
         let text = fs::read_to_string(only_lock(directory.path())).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
     }

@@ -27,22 +27,8 @@ pub struct Mark {
 /// Digits of an ID bound, and of a state's identity in hexadecimal. Every mark has the same length, so that one overwrites another.
 const BOUND_DIGITS: usize = 20;
 const STATE_DIGITS: usize = 32;
-/// Stands for the identity of a state in the mark of a daemon that keeps none.
-const NO_STATE: &str = "00000000000000000000000000000000";
 
 impl Mark {
-    /// Returns the mark that a daemon without a state leaves over this one. It has no ceiling, so the bound stays.
-    pub(crate) fn without_state(before: Option<Mark>) -> Mark {
-        let id_bound = before.map_or(0, |mark| mark.id_bound);
-        Mark { id_bound, state: NO_STATE.to_owned(), is_released: false }
-    }
-
-    /// Returns true if a daemon that kept no state had the worker ID last. It may have handed out IDs above the bound, up to
-    /// the end of the current tick.
-    pub fn is_without_state(&self) -> bool {
-        self.state == NO_STATE
-    }
-
     /// Reads a mark; `None` if the text is not one.
     pub(super) fn parse(text: &str) -> Option<Mark> {
         let (is_released, rest) = match text.strip_prefix("released") {

@@ -31,19 +31,8 @@ fn sources() -> [SourceSettings; 2] {
 
 /// A process that has served for a moment.
 fn serve(home: &Path, sources: &[SourceSettings], joins: Option<&SourceSettings>, now: Reading) -> Ceilings {
-    serve_with(Some(&home.join("state")), home, sources, joins, now)
-}
-
-/// A process with this state directory, or with none, that has served for a moment.
-fn serve_with(
-    directory: Option<&Path>,
-    home: &Path,
-    sources: &[SourceSettings],
-    joins: Option<&SourceSettings>,
-    now: Reading,
-) -> Ceilings {
-    let locks = home.join("locks");
-    let place = Place { directory, adopt: false, lock_dir: &locks, boot: "one" };
+    let (state, locks) = (home.join("state"), home.join("locks"));
+    let place = Place { directory: Some(&state), adopt: false, lock_dir: &locks, boot: "one" };
     let mut ceilings = Ceilings::start(place, sources, STEP_RULE, now).expect("it starts");
     if let Some(joins) = joins {
         ceilings.join(&locks, joins.clone(), now).expect("it may join");
@@ -73,22 +62,4 @@ fn an_unused_source_that_joined_keeps_the_ceiling_of_a_crash() {
     let window = source.window(ceilings.keeper.believe(now));
     let claimed = source.claim(&window, 1, &mut fastrand::Rng::with_seed(1));
     assert!(claimed.is_some(), "it waits for the clock: {:?}", window.bound);
-}
-
-/// The daemon without a state may have used the tick in which one with a state takes its worker IDs over.
-#[test]
-fn worker_ids_that_were_used_without_a_state_start_in_the_next_tick() {
-    let home = tempfile::tempdir().unwrap();
-    let [first, second] = sources();
-    let both = [first.clone(), second.clone()];
-    serve(home.path(), &both, None, after(0)).stop().expect("the state is trimmed");
-    drop(serve_with(None, home.path(), &[first], Some(&second), after(20)));
-
-    let ceilings = serve(home.path(), &both, None, after(20));
-    for source in ceilings.keeper.sources() {
-        let window = source.window(ceilings.keeper.believe(after(30)));
-        let first = source.claim(&window, 1, &mut fastrand::Rng::with_seed(1)).expect("the tick has come");
-        let used = source.numbering().tick_at(after(20).wall);
-        assert!(source.numbering().tick_of(first) > used, "{}", source.name());
-    }
 }

@@ -49,7 +49,6 @@ enum Status {
 enum NextStart {
     AtCeiling,
     AboveMark,
-    InNextTick,
     RefusedOlderCopy,
     RefusedReleased,
     RefusedTooFar,
@@ -126,7 +125,6 @@ fn next_start(
         return NextStart::RefusedTooFar;
     }
     match compare(mark, numbering, start, records) {
-        Marked::Below | Marked::ByAnother(_) if mark[0].is_without_state() => NextStart::InNextTick,
         Marked::Below if is_beyond => NextStart::AboveMark,
         Marked::Below => NextStart::AtCeiling,
         Marked::ByAnother(_) => NextStart::AboveMark,
@@ -173,12 +171,6 @@ impl MarkShown {
             Some(false) => format!("another state ({state})"),
             None => format!("state {state}"),
         };
-        if self.next_start == NextStart::InNextTick {
-            return writeln!(
-                out,
-                "used by a daemon without a state{holder}: a start begins in the next tick"
-            );
-        }
         let what = if self.status == Status::Released { "released" } else { "granted" };
         let time = self.time.as_ref().map(|time| format!(" ({time})")).unwrap_or_default();
         writeln!(out, "{what} below ID {id}{time} by {whose}{holder}")?;
@@ -193,7 +185,7 @@ impl MarkShown {
                  the clock right, or use other worker IDs"
             }
             NextStart::RefusedReleased => "moved away by `snowbank state export`: a start is refused",
-            NextStart::AtCeiling | NextStart::InNextTick | NextStart::NotKnown => return Ok(()),
+            NextStart::AtCeiling | NextStart::NotKnown => return Ok(()),
         };
         writeln!(out, "{indent}  {meaning}")
     }

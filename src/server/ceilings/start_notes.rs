@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::ceiling::WorkerLocks;
 use crate::ceiling::store::{Claimant, Record};
 use crate::clock::Now;
 use crate::config::SourceSettings;
@@ -40,16 +39,6 @@ pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<
     )))
 }
 
-/// Marks worker IDs as used without a state. Returns a note if that fails.
-pub(super) fn mark_without_state(locks: &WorkerLocks) -> Option<Note> {
-    let error = locks.mark_without_state().err()?;
-    Some(Note::Warning(format!(
-        "cannot write the marks of worker IDs at {}: {error}; a daemon with a state that takes these worker IDs over within \
-         a tick can hand out the same IDs",
-        locks.furthest().display()
-    )))
-}
-
 /// A source's first tick that comes within this time needs no action: requests wait this long by default.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
@@ -62,8 +51,7 @@ pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
     let remedy = match source.is_yet_to_begin(now) {
         true if wait <= SHORT_WAIT => return None,
         true => {
-            "a start waits for the next tick if its state does not show which IDs of this one were handed out; keep a state \
-             (state_dir) if that takes too long"
+            "without a state a start waits for the next tick; keep a state (state_dir) if that takes too long"
         }
         false => {
             "IDs were granted further ahead of this clock than max_ahead and on_step_back allow; set the clock right, or, \

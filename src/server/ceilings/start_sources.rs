@@ -16,9 +16,7 @@ use crate::config::SourceSettings;
 use crate::fleet::{NumberRange, Taken, rules};
 use crate::keeper::{self, ManagedSource};
 use crate::numbering::Numbering;
-use crate::server::ceilings::start_notes::{
-    first_time, left_fleet, mark_without_state, not_reached, sorts_below,
-};
+use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, sorts_below};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
@@ -242,10 +240,7 @@ impl Found {
         let first_ceilings: Vec<(usize, Position)> =
             sources.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
         let stored = match self.directory {
-            None => {
-                notes.extend(locks.iter().filter_map(mark_without_state));
-                None
-            }
+            None => None,
             Some(directory) => {
                 locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
                 let starts = settings.iter().zip(numberings).zip(&positions);
@@ -306,15 +301,14 @@ impl Found {
         let sources = claimants.iter().zip(starts).zip(locks).zip(settings).enumerate();
         for (index, (((claimant, start), locks), settings)) in sources {
             let rule = rule_of(settings, claimant.numbering);
-            let marks = locks.marks()?;
-            let guard = guard(claimant.numbering, &self.records, &marks, now);
+            let guard = guard(claimant.numbering, &self.records, now);
             let floor = fleet.taken(index).map_or(0, |taken| taken.floor);
             let floor = claimant.numbering.position_from(floor);
             let mut start = start.map_or(guard, |start| start.max(guard));
             start = start.max(floor);
             let is_lent = settings.is_lent();
             notes.extend(self.start_above_marks((claimant, &rule, is_lent), &mut start, locks, now)?);
-            positions.push(FirstPosition::of(start, claimant.numbering, &self.records, &marks));
+            positions.push(FirstPosition::of(start, claimant.numbering, &self.records, &locks.marks()?));
         }
         retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
         let let_go = retired.extract_if(.., |record| fleet.held.contains(&record.key())).collect();

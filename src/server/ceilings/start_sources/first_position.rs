@@ -11,19 +11,18 @@ use crate::numbering::Numbering;
 use crate::source::OnStepBack;
 use snowbank_client::layout::{Position, Tick};
 
-/// Returns the lowest start of worker IDs of which the state has no record, or which a daemon without a state had last: the
-/// next tick, because that daemon, or one on another machine, may have used the current one. Otherwise it is 0.
+/// Returns the lowest start of worker IDs of which the state has no record: the next tick, because an earlier process,
+/// perhaps on another machine, may have used the current one. It is 0 if the state has records of all of them.
 ///
 /// Records of other worker IDs do not count: they bind the order of IDs, and do not show which IDs these have handed out.
 /// A ticket counter without a record does not start at all, unless the fleet's coordinator has it.
-pub(super) fn guard(numbering: &Numbering, records: &[Record], marks: &[Mark], now: Now) -> Position {
+pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Position {
     if numbering.is_ticket() {
         return Position(0);
     }
     let of_this_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
     let known: HashSet<u64> = of_this_space.flat_map(|record| record.numbering.numbers_in_space()).collect();
-    let are_known = numbering.numbers_in_space().iter().all(|number| known.contains(number));
-    if are_known && !marks.iter().any(Mark::is_without_state) {
+    if numbering.numbers_in_space().iter().all(|number| known.contains(number)) {
         return Position(0);
     }
     numbering.first_of(Tick(numbering.tick_at(now.wall).0.saturating_add(1)))
@@ -120,24 +119,13 @@ mod tests {
             let (name, numbering, catch_up) = ("orders", &numbering, MAX_AHEAD);
             let claimant = Claimant { name, numbering, max_ahead: MAX_AHEAD, catch_up, in_fleet: false };
             let plan = plan(&records, &[claimant], NOW.wall).unwrap();
-            let guard = guard(numbering, &records, &[], NOW);
+            let guard = guard(numbering, &records, NOW);
             let start = plan.starts[0].expect("the name binds it").max(guard);
             let first = FirstPosition::of(start, numbering, &records, &[]);
             records = plan.retired;
             records.push(record("orders", workers, start, true).below(first.id_bound));
             assert!(records.iter().all(|record| record.id_bound < later), "{workers}: {records:?}");
         }
-    }
-
-    #[test]
-    fn worker_ids_that_a_daemon_without_a_state_had_last_start_in_the_next_tick() {
-        let numbering = numbering("5");
-        let tick = numbering.tick_at(NOW.wall);
-        let records = [record("orders", "5", numbering.first_of(tick), true)];
-        let mark = |state: &str| Mark { id_bound: 7, state: state.to_owned(), is_released: false };
-        assert_eq!(guard(&numbering, &records, &[mark("its own")], NOW), Position(0));
-        let marks = [mark("its own"), Mark::without_state(None)];
-        assert_eq!(guard(&numbering, &records, &marks, NOW), numbering.first_of(Tick(tick.0 + 1)));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::clock::Now;
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
 use crate::numbering::Numbering;
-use crate::server::ceilings::start_notes::{first_time, mark_without_state, not_reached, sorts_below};
+use crate::server::ceilings::start_notes::{first_time, not_reached, sorts_below};
 use crate::server::shared::note::Note;
 use crate::source::Source;
 use snowbank_client::layout::Position;
@@ -74,9 +74,6 @@ pub(crate) fn plan_joining(
         let start = first_position(start, (&settings, &numbering), &locks, retired, now)?;
         let managed = manage((&settings, None), numbering, start, is_kept, now);
         planned.joined.notes.extend(not_reached(&managed, now));
-        if !is_kept {
-            planned.joined.notes.extend(mark_without_state(&locks));
-        }
         planned.joined.sources.push(Arc::clone(managed.source()));
         planned.sources.push(managed);
         planned.locks.push(locks);
@@ -92,10 +89,10 @@ fn first_position(
     retired: &[Record],
     now: Now,
 ) -> Result<FirstPosition, String> {
-    let marks = locks.marks().map_err(|error| error.to_string())?;
-    let guard = guard(numbering, retired, &marks, now);
+    let guard = guard(numbering, retired, now);
     let start = start.map_or(guard, |start| start.max(guard));
     // This daemon uses the state. So grants to these worker IDs since it was read came from another state's daemon.
+    let marks = locks.marks().map_err(|error| error.to_string())?;
     let latest = ceiling::latest_grant(&rule_of(settings, numbering), now.wall);
     if let Some(end) = ceiling::beyond(&marks, numbering, start, latest) {
         return Err(too_far(&claimant(settings, numbering), end, locks, latest));
