@@ -6,9 +6,10 @@ use super::summary::{Summary, Want};
 use crate::clock::Now;
 use crate::source::Span;
 
-/// The largest gain of the wall clock on the boot clock between two looks that is no step, in microseconds. A clock that is
-/// slewed gains less.
+/// The smallest step of the wall clock, in microseconds.
 const STEP_US: i64 = 1_000;
+/// The fraction of the time between two looks, as a divisor, that a slewed clock gains at most: chrony slews by a twelfth.
+const SLEWING_SHARE: i64 = 8;
 
 /// A request that waits.
 #[derive(Debug)]
@@ -99,7 +100,10 @@ impl Queue {
             Some(last) if now.boot < last.boot => false,
             last => {
                 self.last_look = Some(now);
-                last.is_some_and(|last| lead_us(now).saturating_sub(lead_us(last)) > STEP_US)
+                last.is_some_and(|last| {
+                    let slewed_us = now.boot.0.saturating_sub(last.boot.0) / SLEWING_SHARE;
+                    lead_us(now).saturating_sub(lead_us(last)) > STEP_US.saturating_add(slewed_us)
+                })
             }
         }
     }
@@ -150,12 +154,12 @@ mod tests {
         let mut steps = |readings: &[Now]| -> Vec<bool> {
             readings.iter().map(|&now| queue.has_stepped_forward(now)).collect()
         };
-        let slewed = STEP_US / 2;
-        assert_eq!(steps(&[read(100, 0), read(200, slewed), read(300, 2 * slewed)]), [false; 3]);
+        assert_eq!(steps(&[read(100, 0), read(200, STEP_US), read(900_200, 80_000)]), [false; 3], "slewed");
+        let step = 200_000;
         assert_eq!(
-            steps(&[read(400, 5 * STEP_US), read(350, 0), read(500, 5 * STEP_US)]),
+            steps(&[read(900_300, step), read(900_250, 0), read(900_400, step)]),
             [true, false, false]
         );
-        assert_eq!(steps(&[read(600, 0), read(700, 5 * STEP_US)]), [false, true], "back and forward");
+        assert_eq!(steps(&[read(900_500, 0), read(900_600, step)]), [false, true], "back and forward");
     }
 }
