@@ -6,13 +6,19 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::locked_file::HOLDER_BYTES;
 
+/// The kernel hands its list out in parts. A line can be left out if other locks are released between two parts, so the list is
+/// read again if it does not name the file.
+const LIST_READS: u32 = 5;
+
 /// Returns ` (process 123)` for a lock that is held, or ` (process 123, as its file says)`; empty if its holder is not known.
 ///
 /// The kernel lists the holder of this moment, whatever the file contains. It leaves out processes of other containers, and
 /// cannot be matched with files of some file systems. Only then the file's line counts.
 pub(super) fn holder(file: &File) -> String {
-    let listed = fs::read_to_string("/proc/locks").ok();
-    match listed.and_then(|locks| listed_in(&locks, &inode_text(file)?)) {
+    let listed = |inode: String| {
+        (0..LIST_READS).find_map(|_| listed_in(&fs::read_to_string("/proc/locks").ok()?, &inode))
+    };
+    match inode_text(file).and_then(listed) {
         Some(process) => format!(" (process {process})"),
         None => line(file).map(|line| holder_in(&line)).unwrap_or_default(),
     }
