@@ -136,7 +136,9 @@ impl World {
                     );
                 }
                 self.check_age(&runs, now.wall.0);
-                self.hand_out(index, &runs, now.wall.0);
+                // A thread that was paused has an old reading. Others may have claimed by newer ones meanwhile.
+                let latest_us = now.wall.0.max(self.machine.wall());
+                self.hand_out(index, &runs, latest_us);
             }
             Err(missing) => {
                 let rng = &mut self.rng;
