@@ -159,7 +159,10 @@ impl Storage {
     /// Makes the write. Returns whether it succeeded.
     pub(crate) fn keep(&mut self, under_way: &UnderWay, failure: Option<Failure>) -> bool {
         let Write { writer, ceilings, wall_minus_boot_us, .. } = &under_way.write;
-        ceilings.iter().all(|&(_, ceiling)| self.raise(*writer, ceiling, *wall_minus_boot_us, failure))
+        let stored = self.state.wall_minus_boot_us.filter(|_| under_way.is_given_up);
+        // A write that was given up may end after later ones. As with the ceiling, it takes back nothing that they stored.
+        let wall_minus_boot_us = stored.unwrap_or(*wall_minus_boot_us);
+        ceilings.iter().all(|&(_, ceiling)| self.raise(*writer, ceiling, wall_minus_boot_us, failure))
     }
 
     /// Ends the process: each write under way has reached storage up to any call, or not at all.
