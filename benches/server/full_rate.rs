@@ -22,10 +22,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## The full rate\n");
     println!("Layout `twitter`, worker ID 0, {} s each.", stretch.as_secs_f64());
     println!("Targets: 99 % of 4,096,000 IDs/s, with less than 0.1 core from 1,000 IDs a request on.\n");
-    println!(
-        "| order | connections | IDs/request | deep | IDs/s | % | daemon cores | µs/request | p50 ms | p99 ms | refused |"
-    );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    print_header();
     for order in ["relaxed", "strict"] {
         let daemon = Process::daemon(&["--worker-id", "0", "--order", order])?;
         // Deep enough that more is always asked for than the burst window holds (40,960 IDs), and no more in all than
@@ -44,15 +41,19 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     }
 
     println!("\nWorker IDs 0 to 255 (1,048,576,000 IDs/s). Target: over 1,000,000,000 IDs/s.\n");
-    println!(
-        "| order | connections | IDs/request | deep | IDs/s | % | daemon cores | µs/request | p50 ms | p99 ms | refused |"
-    );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    print_header();
     for order in ["relaxed", "strict"] {
         let daemon = Process::daemon(&["--worker-id", "0-255", "--order", order])?;
         row(order, &asking(1_000_000, 1, 16), 1_000_000, &daemon, stretch, 256.0 * IDS_PER_SECOND)?;
     }
     Ok(())
+}
+
+fn print_header() {
+    println!(
+        "| order | connections | IDs/request | deep | IDs/s | % | daemon cores | µs/request | p50 ms | p99 ms | refused |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
 }
 
 /// NEXT for this many IDs, sent again as soon as one is answered.

@@ -15,9 +15,7 @@ const LIST_READS: u32 = 5;
 /// The kernel lists the holder of this moment, whatever the file contains. It leaves out processes of other containers, and
 /// cannot be matched with files of some file systems. Only then the file's line counts.
 pub(super) fn holder(file: &File) -> String {
-    let listed = |inode: String| {
-        (0..LIST_READS).find_map(|_| listed_in(&fs::read_to_string("/proc/locks").ok()?, &inode))
-    };
+    let listed = |inode: String| listed(|| fs::read_to_string("/proc/locks").ok(), &inode);
     match inode_text(file).and_then(listed) {
         Some(process) => format!(" (process {process})"),
         None => line(file).map(|line| holder_in(&line)).unwrap_or_default(),
@@ -46,6 +44,11 @@ fn inode_text(file: &File) -> Option<String> {
     Some(format!("{:02x}:{:02x}:{}", rustix::fs::major(device), rustix::fs::minor(device), metadata.ino()))
 }
 
+/// Returns the process that one of some readings of the kernel's list names for a file.
+fn listed(mut read: impl FnMut() -> Option<String>, inode: &str) -> Option<u32> {
+    (0..LIST_READS).find_map(|_| listed_in(&read()?, inode))
+}
+
 /// Returns the process that the kernel's list names for a file: `1: FLOCK  ADVISORY  WRITE 708 00:16:1234 0 EOF`.
 fn listed_in(locks: &str, inode: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
@@ -69,6 +72,12 @@ mod tests {
         assert_eq!(listed_in(locks, "00:16:7"), Some(44));
         assert_eq!(listed_in(locks, "00:16:8"), Some(22));
         assert_eq!(listed_in(locks, "00:17:8"), None);
+    }
+
+    #[test]
+    fn a_line_that_a_reading_leaves_out_is_in_the_next_one() {
+        let mut readings = ["", "1: FLOCK  ADVISORY  WRITE 22 00:16:8 0 EOF\n"].map(String::from).into_iter();
+        assert_eq!(listed(|| readings.next(), "00:16:8"), Some(22));
     }
 
     #[test]

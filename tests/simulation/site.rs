@@ -325,14 +325,17 @@ impl Site {
         }
         if self.places[index].state.is_none() {
             // A daemon without a state is unique only after the clock has passed all IDs handed out.
-            self.machine.true_us += 20 * MS;
-            self.highest_wall_us = self.highest_wall_us.max(self.machine.wall());
+            self.elapse(20 * MS);
         }
     }
 
-    fn pass(&mut self, lasting_us: i64) {
+    fn elapse(&mut self, lasting_us: i64) {
         self.machine.true_us += lasting_us;
         self.highest_wall_us = self.highest_wall_us.max(self.machine.wall());
+    }
+
+    fn pass(&mut self, lasting_us: i64) {
+        self.elapse(lasting_us);
         (0..self.places.len()).for_each(|index| self.keep(index));
     }
 

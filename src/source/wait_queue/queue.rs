@@ -6,7 +6,7 @@ use super::summary::{Summary, Want};
 use crate::clock::Now;
 use crate::source::Span;
 
-/// The smallest step of the wall clock, in microseconds.
+/// The smallest step of the wall clock, in microseconds: a tick of most layouts. Less changes a limit by one tick at most.
 const STEP_US: i64 = 1_000;
 /// The fraction of the time between two looks, as a divisor, that a slewed clock gains at most: chrony slews by a twelfth.
 const SLEWING_SHARE: i64 = 8;
@@ -102,7 +102,7 @@ impl Queue {
                 self.last_look = Some(now);
                 last.is_some_and(|last| {
                     let slewed_us = now.boot.0.saturating_sub(last.boot.0) / SLEWING_SHARE;
-                    lead_us(now).saturating_sub(lead_us(last)) > STEP_US.saturating_add(slewed_us)
+                    now.offset_us().saturating_sub(last.offset_us()) > STEP_US.saturating_add(slewed_us)
                 })
             }
         }
@@ -132,11 +132,6 @@ impl Queue {
     }
 }
 
-/// Returns by how much the wall clock is ahead of the boot clock.
-fn lead_us(now: Now) -> i64 {
-    now.wall.0.saturating_sub(now.boot.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,8 +140,8 @@ mod tests {
 
     #[test]
     fn only_newer_readings_show_a_step_forward() {
-        let read = |boot_us, lead_us| Now {
-            wall: UnixMicros(boot_us + lead_us),
+        let read = |boot_us, offset_us| Now {
+            wall: UnixMicros(boot_us + offset_us),
             boot: BootMicros(boot_us),
             jumped: false,
         };
