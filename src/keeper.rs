@@ -149,7 +149,7 @@ impl Keeper {
         self.sources[self.running..].iter().map(ManagedSource::source)
     }
 
-    /// Returns whether sources are joining, or were given up while a writer was at them.
+    /// Returns whether sources are joining, or were given up during their write.
     pub fn is_joining(&self) -> bool {
         let writes_join = |writer: &Writer| writer.under_way.as_ref().is_some_and(|write| write.is_join);
         !self.joining.is_empty() || self.writers.iter().any(writes_join)
@@ -364,7 +364,7 @@ impl Keeper {
     fn raise(&self, index: usize, mark: &mut impl FnMut(usize, u64)) {
         let source = self.sources[index].source();
         if source.is_shared_counter() {
-            // Between its ranges are other daemons' numbers.
+            // Its ranges raise its grant: between them are other daemons' numbers.
             return;
         }
         let durable = self.writers.iter().map(|writer| writer.durable[index]);

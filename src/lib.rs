@@ -15,8 +15,8 @@
 //!
 //! # Modules
 //!
-//! Making IDs. These modules do no I/O, except for `clock/os.rs`, the files under
-//! `ceiling/`, and in `fleet` all but `rules.rs` and `key.rs`:
+//! Making IDs. These modules do no I/O, except for `clock/os.rs`, the files under `ceiling/`, and in `fleet` all but
+//! `rules.rs`, `key.rs` and `counter.rs`:
 //!
 //! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes back.
 //! - [`ceiling`]: the grant, how far a source may claim, and the state file and lock files that keep its ceiling durable.
@@ -43,7 +43,7 @@
 //!
 //! # One request's walk
 //!
-//! 1. `server/shard_thread/connection/mod.rs` reads all bytes that have arrived: one turn.
+//! 1. `server/shard_thread/connection/mod.rs` reads what has arrived, up to 8 KiB: one turn.
 //! 2. `server/shard_thread/connection/take.rs` takes the requests in them one after the other; `front/native.rs` decodes each.
 //! 3. `shard/lane.rs` takes the IDs from the current run, from the ring, or by a claim on the cursor in `source/mod.rs`.
 //! 4. `front/native.rs` encodes them, and `server/shard_thread/connection/write.rs` writes once for all requests of the turn.
@@ -62,9 +62,9 @@
 //! | Which locks and marks does the daemon trust? | `ceiling/writers.rs`: those of root, this user, and a directory's group |
 //! | Who raises ceilings, and when? | `keeper.rs` decides, `server/ceilings/keeper_thread.rs` runs it |
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
-//! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |
+//! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout`; over HTTP `server/shard_thread/http/attend.rs` |
 //! | Who is closed when connections run out? | `server/net/lobby.rs`: of those without a token or a handshake, the one silent for longest |
-//! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in the tables of `config/`, and added sources |
+//! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in the tables of `config/`, the files of tokens and certificates, and added sources |
 //! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
 //! | When does a check turn yellow or red, and back? | `admin/recent.rs` for recent refusals and latencies, `admin/checks.rs` for the rest |

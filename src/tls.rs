@@ -146,7 +146,7 @@ impl ServerCertificate {
 #[derive(Clone, Debug)]
 pub struct Authorities {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// A hash of their names and keys: two with the same trust the same certificates.
+    /// A hash of their names and keys. Equal hashes trust the same certificates.
     digest: u64,
 }
 
@@ -160,7 +160,7 @@ impl Authorities {
         Ok(Authorities { verifier, digest: digest.finish() })
     }
 
-    /// Returns the number of these authorities. Others have another one.
+    /// Returns the hash that identifies these authorities.
     pub fn digest(&self) -> u64 {
         self.digest
     }

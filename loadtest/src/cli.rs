@@ -164,8 +164,8 @@ impl From<CannotRun> for Failure {
     }
 }
 
-/// Returns the exit code of figures whose files were written, or not: a script that asked for files needs
-/// them to go on. The table is printed before, so a full disk does not take it away.
+/// Returns the exit code. A pass without its files is a failure, because a script may need them. The table is
+/// printed before, so a full disk does not take it away.
 fn with_files(code: u8, written: Result<(), Failure>) -> Result<u8, Failure> {
     written
         .map(|()| code)

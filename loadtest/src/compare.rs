@@ -223,7 +223,7 @@ fn errors(a: &[f64], b: &[f64]) -> Result<Call, &'static str> {
     }
 }
 
-/// Returns true if later sending explains at least half of a difference in response time.
+/// Returns true if slip explains at least half of a difference in response time.
 fn blames_generator(figure: Figure, call: Call, a: &[Run], b: &[Run]) -> bool {
     let Figure::Response(name) = figure else {
         return false;

@@ -25,7 +25,7 @@ use crate::measure::Fault;
 use crate::scenario::Protocol;
 use crate::target::{Access, Conversation, NoTarget, OTHER_ERROR, Token};
 
-/// The most bytes of a reply without its IDs, and of each of its IDs, before it is complete.
+/// The most bytes of an incomplete reply: apart from IDs, and for each ID.
 const MAX_REPLY_SIZE: usize = 64 * 1024;
 const MAX_ID_SIZE: usize = 512;
 
@@ -95,7 +95,7 @@ pub(crate) fn authorize(
         Protocol::Snowbank => conversation.authorize(token),
         Protocol::Resp => resp::authorize(conversation, token),
         Protocol::Noeqd => noeqd::authorize(conversation, token),
-        // Each request carries it; or there is no place for one.
+        // The token goes with each request, or has no place.
         Protocol::Http | Protocol::Memcached | Protocol::Echo => Ok(()),
     }
 }
@@ -130,7 +130,7 @@ pub(crate) fn get(
     http::get(conversation, path, &http::headers(access))
 }
 
-/// Checks that the rest of a reply need not be waited for in vain.
+/// Refuses a reply that grows without an end.
 ///
 /// # Errors
 /// [`Fault::Unreadable`] if it is longer than any reply.

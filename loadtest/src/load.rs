@@ -41,7 +41,7 @@ pub(crate) const MAX_IN_FLIGHT: usize = 1 << 16;
 /// The time limit of an answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest announced outage, from its begin.
+/// The longest announced outage, from its start.
 pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The work of one thread.
@@ -91,11 +91,11 @@ pub(crate) struct Shared {
 /// A message from a load thread to the collector.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Places received from each target.
+    /// Positions received from each target.
     Spans { thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64> },
     /// A second of the measurement is over on this thread.
     Second { thread: usize, number: u64, second: Box<Second> },
-    /// A connection of its own to a target that was restarted. Its owner takes too long to find for a thread with a load.
+    /// A new connection to a restarted target. To find its process would delay a thread with a load.
     Reopened { peer: usize, socket: Stream },
     /// The thread is done, after a fault of the target or without.
     Done { thread: usize, counts: Box<Counts>, fault: Option<Fault> },

@@ -170,7 +170,7 @@ pub(crate) struct Counts {
     /// Requests that the announced outage took away: in flight on a connection that it ended, due while there was
     /// none, or refused.
     pub(crate) lost: u64,
-    /// The announced outage, from its begin until every connection was back and one answered; the longest of
+    /// The announced outage, from its start until every connection was back and one answered; the longest of
     /// all threads.
     pub(crate) outage: Duration,
     /// New connections of the measurement.
@@ -191,7 +191,7 @@ pub(crate) struct Counts {
     pub(crate) target: TimeHistogram,
     /// From the intended instant to the sending.
     pub(crate) slip: TimeHistogram,
-    /// The slow ones among them, and those that a stall of the machine touched.
+    /// The slow requests, and those that a stall of the machine touched.
     pub(crate) disturbed: Disturbed,
     /// The delay of the schedule when a fault ended the thread. It shows whether a target that fell behind
     /// had its load.

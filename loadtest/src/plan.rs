@@ -31,7 +31,7 @@ use swept::Swept;
 /// The resident memory of a daemon under load: 7 to 8 MiB. It has 5 MiB when idle.
 const RESIDENT_BYTES: u64 = 8 << 20;
 
-/// The memory that an idle connection adds, from the same place.
+/// The bytes that an idle connection adds, measured there too.
 const CONNECTION_BYTES: u64 = 807;
 
 /// More daemons than any fleet has.
@@ -253,7 +253,7 @@ fn check_batch(sweep: &Swept, form: &Form) -> Result<(), NoPlan> {
 
 /// Returns the number of daemons that carry the rate.
 fn daemons(inputs: &Inputs, lowest_limit: f64) -> Result<u64, NoPlan> {
-    // Not one more for the rounding of 34,600 ÷ (173,000 × 0.2).
+    // Rounding must not add one, as in 34,600 ÷ (173,000 × 0.2).
     let exact = inputs.ids_per_s / (lowest_limit * (1.0 - inputs.headroom)) - 1e-9;
     let daemons = exact.ceil().max(1.0);
     if daemons > MAX_DAEMONS {

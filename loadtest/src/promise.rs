@@ -41,7 +41,7 @@ pub(crate) struct Promise {
 /// The form of the IDs, as far as it is known.
 #[derive(Debug)]
 enum Space {
-    /// A layout and its worker IDs: an ID's position is its position; its random fields do not matter.
+    /// A layout and its worker IDs: an ID's position is the layout's; its random fields do not matter.
     Layout(Numbering),
     /// A counter: its increment and the remainder that all its IDs leave, from INFO or learnt from the first.
     Ticket(OnceLock<(u64, u64)>),
@@ -228,7 +228,7 @@ impl Promise {
                     let increment = run.stride.max(1);
                     (increment, run.first % increment)
                 });
-                // One ID has no stride of its own: other protocols do not say it.
+                // A single ID's stride does not count: other protocols send none.
                 let is_apart = run.count > 1 && run.stride.max(1) != increment;
                 if is_apart || run.first % increment != remainder {
                     return Err(Misplaced { id: run.first });
@@ -268,7 +268,8 @@ impl Promise {
         Some(received_us.saturating_add(self.max_ahead_us).saturating_add(offset_us))
     }
 
-    /// Returns the start of an ID's tick in Unix microseconds; `None` where IDs have no time or this is none of them.
+    /// Returns the start of an ID's tick in Unix microseconds; `None` where IDs have no time, or the ID is of another
+    /// source.
     pub(crate) fn instant_us(&self, id: u64) -> Option<i64> {
         let numbering = self.numbering()?;
         let position = numbering.position_of(id)?;
@@ -345,7 +346,7 @@ impl Space {
         if source.kind == Some(SourceKind::Ticket) {
             let form = OnceLock::new();
             if let Some(increment) = source.increment.filter(|&increment| increment > 0) {
-                // The first to set it.
+                // Cannot fail: nothing has set it.
                 let _ = form.set((increment, source.offset.unwrap_or_default() % increment));
             }
             return Ok(Self::Ticket(form));
@@ -362,7 +363,7 @@ fn greatest_common_divisor(one: u64, other: u64) -> u64 {
     if other == 0 { one } else { greatest_common_divisor(other, one % other) }
 }
 
-/// Places a run at once if the numbering makes it of consecutive positions, any other ID by ID.
+/// Places a run at once if its positions are consecutive, else ID by ID.
 fn place_in_layout(numbering: &Numbering, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
     let position_of = |id| numbering.position_of(id).ok_or(Misplaced { id });
     let start = position_of(run.first)?;

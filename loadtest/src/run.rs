@@ -137,7 +137,7 @@ impl CannotRun {
 /// The progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress<'a> {
-    /// Since its begin, ramp and warm-up included.
+    /// Since its start, ramp and warm-up included.
     pub(crate) elapsed: Duration,
     /// The length in all, if a time ends it.
     pub(crate) total: Option<Duration>,

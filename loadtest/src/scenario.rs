@@ -14,7 +14,7 @@ use crate::value::{Mix, Rate};
 /// The options of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// Each gets the same share of the requests; none starts a daemon.
+    /// Each gets the same share of the requests. Without any, a daemon is started.
     pub(crate) addresses: Vec<Endpoint>,
     /// The form of the IDs behind another protocol.
     pub(crate) form: Form,

@@ -45,7 +45,7 @@ pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(100);
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A generator that is later than this with more than one request in a hundred did not offer the load. Few
-/// objectives are as wide, so this decides only where an objective would not see the difference.
+/// objectives allow as much, so this decides only where an objective would not see the difference.
 pub(crate) const MAX_P99_SLIP: Duration = Duration::from_millis(10);
 
 /// The share of requests behind [`MAX_P99_SLIP`].
@@ -247,7 +247,7 @@ impl Evidence<'_> {
         let found = objectives.latencies.iter().map(|latency| (Assessment::of(latency, self), latency));
         let found: Vec<_> = found.collect();
         let is_missed = |found| matches!(found, Assessment::Missed | Assessment::CoresTaken);
-        // A load that was not offered once is not offered by more of it.
+        // A longer run does not make up for a load that was not offered.
         let is_lost = stood_or_late(self).is_some() || is_overloaded(self.counts);
         is_lost
             || found.iter().any(|&(found, _)| is_missed(found))

@@ -13,8 +13,8 @@ use super::pace::Pace;
 use super::usage::Events;
 use crate::clock::BootMicros;
 
-/// Addresses that are remembered without a connection, because they drew ahead of their rate a moment ago. More than connect
-/// within a second; clients decide how many there are, and each costs some 200 bytes.
+/// Addresses that are remembered without a connection, because they drew ahead of their rate a moment ago. That is more
+/// than connect in a second. Clients decide how many there are, and each costs some 200 bytes.
 const REMEMBERED_MAX: usize = 20_000;
 
 /// A client's address: an IPv4 address, or the first 64 bits of an IPv6 address.
@@ -88,7 +88,7 @@ pub struct Addresses {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Each seat holds its address, so the table's own handle is one more than there are connections.
+    /// Each seat holds a handle of its address, and the table holds one more.
     known: HashMap<Network, Arc<Address>>,
     /// The number of addresses at which those without a connection are next looked for.
     sweep_at: usize,
@@ -137,7 +137,7 @@ impl Addresses {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the requests of clients with limits. With a rate for each address, those are all clients that have one.
+    /// Returns the requests of clients with limits. With a rate for each address, that is every client with an address.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }

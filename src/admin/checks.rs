@@ -19,8 +19,8 @@ use crate::numbering::LAST_ID;
 const SLOW_RAISE_S: f64 = 1.0;
 /// The remaining life below which a layout must be replaced.
 const LAST_YEARS: f64 = 1.0;
-/// The share of a ticket counter's numbers below which it must be replaced: a counter that is so far was set to a value that
-/// no table counts up to, and at a million numbers a second it lasts for another 2,900 years.
+/// The share of a ticket counter's numbers below which it must be replaced: a counter this high was set to a value that no
+/// table counts up to, and at a million numbers a second it lasts for another 2,900 years.
 const LAST_NUMBERS_SHARE: f64 = 0.01;
 /// The subject of two checks: of the machine's clock, and of its effect on a source.
 const CLOCK: &str = "clock";

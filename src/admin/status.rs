@@ -212,8 +212,8 @@ pub(crate) struct LastMinute {
 }
 
 impl Status {
-    /// Returns the time above which a request is slow: half of the longest default wait. A request that waits no longer than
-    /// that is then refused soon.
+    /// Returns the time above which a request is slow: half of the longest default wait. Beyond that, requests with the
+    /// default wait are refused soon.
     pub(crate) fn slow_s(&self) -> f64 {
         self.sources.iter().map(|source| source.default_wait_s / 2.0).fold(0.0, f64::max)
     }
@@ -226,7 +226,7 @@ impl Status {
 }
 
 impl SourceStatus {
-    /// Returns the counts since the start of which [`SourceMinute`] has the last minute's.
+    /// Returns the counts since the start, in the form of [`SourceMinute`].
     pub(crate) fn counted(&self) -> SourceMinute {
         let SourceStatus { requests, refused, exhausted, .. } = *self;
         SourceMinute { requests, refused, exhausted, level: Level::Ok }

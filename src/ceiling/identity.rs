@@ -52,8 +52,8 @@ pub fn draw_identity() -> String {
 
 /// Hashes random bits together with the clocks. The kernel's random generator is part of a snapshot of the machine: until
 /// it is seeded again, which may take a minute, two copies draw the same bits. In a fleet each of them would then take the
-/// other's write for its own, and both would hand out the same IDs. With the clocks that needs both copies to read three clocks
-/// in the same nanoseconds.
+/// other's write for its own, and both would hand out the same IDs. With the clocks, both copies would also have to read
+/// three clocks in the same nanoseconds.
 fn with_clocks(random: u128) -> String {
     let mut hash = hmac_sha256::Hash::new();
     hash.update(random.to_be_bytes());

@@ -21,7 +21,7 @@ use super::writers::{Untrusted, Writers, open_file};
 use super::{LockError, Owner, TakenOver};
 use crate::numbering::Numbering;
 
-/// For this user alone. The package makes one for root and its group.
+/// For this user alone. The package's directory is for root and its group.
 const DIRECTORY_MODE: u32 = 0o700;
 /// More than the length of a mark. No program of this project writes a longer line.
 const MARK_BYTES_MAX: usize = 128;

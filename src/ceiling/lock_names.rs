@@ -27,9 +27,9 @@ pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> Vec<(u64, P
     }
 }
 
-/// Returns a test for locks that cannot be of a common ID, by their names: other worker IDs of the same ID space, and for a
-/// ticket counter all but counters of its name. They need not be read: in time there is a lock for each worker ID that this
-/// machine ever had.
+/// Returns a test for locks that cannot share an ID, by their names: other worker IDs of the same ID space, and for a
+/// ticket counter all but counters of its name. They need not be read: over time there is a lock for each worker ID that
+/// this machine ever had.
 pub(super) fn cannot_collide(numbering: &Numbering) -> impl Fn(&Path) -> bool {
     let (prefix, is_of_prefix) = match numbering {
         Numbering::Snowflake(numbering) => {

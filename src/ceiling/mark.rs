@@ -80,14 +80,14 @@ pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: 
     if marks.iter().any(is_own) { Marked::SinceThisCopy(highest) } else { Marked::ByAnother(highest) }
 }
 
-/// Returns the latest instant up to which a daemon with this clock can have granted IDs: by the furthest ceiling of its rule,
-/// and by a step that it believed at once before the clock was set right.
+/// Returns the latest instant up to which a daemon with this clock can have granted IDs: the furthest ceiling of its rule,
+/// plus a step that it believed at once before the clock was set right.
 pub fn latest_grant(rule: &CeilingRule, wall: UnixMicros) -> UnixMicros {
     let ahead = rule.furthest().saturating_add(STEP_BELIEVED_AT_ONCE);
     UnixMicros(wall.0.saturating_add(clock::micros(ahead)))
 }
 
-/// Returns the end of marks beyond a source's start that end after this instant: they are not believed.
+/// Returns the highest mark if it is beyond a source's start and this instant: it is not believed.
 pub fn beyond(
     marks: &[Mark],
     numbering: &Numbering,

@@ -82,8 +82,8 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Raises as [`raise`](Grant::raise) does, unless the grant was taken away since this generation. A ceiling made
-    /// durable before that no longer counts, and after a loss for good no ceiling does. Returns whether it was raised.
+    /// Raises as [`raise`](Grant::raise) does, unless the grant was taken away since this generation. Ceilings that were
+    /// durable earlier no longer count, and after a loss for good none does. Returns whether it was raised.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
         if self.is_lost() {

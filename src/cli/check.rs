@@ -74,7 +74,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             for line in settings.summary().into_iter().chain(picked) {
                 writeln!(out, "{line}")?;
             }
-            // The environment of the daemon may name more.
+            // The daemon's environment may name a place.
             match place_of_state(&settings) {
                 Ok(place) => writeln!(out, "{place}")?,
                 Err(error) => writeln!(out, "warning: {error}")?,

@@ -79,7 +79,7 @@ struct ReleaseArguments {
     /// The source whose layout the number is of, where the configuration has several
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// Also if its daemon may still run: it stops within seconds after it notices
+    /// Even if its daemon may still run: it stops within seconds after it notices
     #[arg(long)]
     force: bool,
 }

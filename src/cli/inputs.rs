@@ -92,8 +92,8 @@ pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateD
     settings.state_dir.place(|name| std::env::var_os(name))
 }
 
-/// Raises the soft limit of open files to the hard one, because each connection is an open file. Lowers `max_connections` to
-/// the number that fits, so that the daemon answers one connection too many instead of leaving it waiting.
+/// Raises the soft limit of open files to the hard one, because each connection is an open file. Lowers `max_connections`
+/// to the number that fits, so that the daemon refuses a connection beyond it instead of leaving it waiting.
 pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -47,7 +47,7 @@ pub(super) fn start(
 pub(super) struct Requests(SyncSender<()>);
 
 impl Requests {
-    /// Requests a reload that reads everything after this moment. If one is waiting to begin, that one serves.
+    /// Requests a reload that reads everything after this moment. If one is waiting to begin, that one is enough.
     pub(super) fn ask(&self) {
         match self.0.try_send(()) {
             Ok(()) | Err(TrySendError::Full(())) => {}

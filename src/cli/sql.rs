@@ -156,7 +156,7 @@ impl Terms {
     fn sqlite(&self) -> String {
         let Terms { epoch_ms, last_tick, .. } = self;
         let is_an_id = self.is_an_id(":id", "/", "%");
-        // Integer division cuts towards zero, so both are made positive first.
+        // Integer division cuts towards zero, so instants are made positive first.
         let since_year_0_ms = format!("({} + {})", self.unix_ms(":id", "/"), YEAR_0_S * 1000);
         let unix_ms = "CAST(round((julianday(:at) - 2440587.5) * 86400000) AS INTEGER)";
         let tick = format!("(max({unix_ms} - ({epoch_ms}), 0){})", self.times_tick("/"));

@@ -307,12 +307,12 @@ fn rate(count: u64, elapsed_s: Option<f64>) -> String {
     }
 }
 
-/// Returns a number of things, of which there may be one.
+/// Returns a count and its noun, in the singular for one.
 fn counted(count: u64, thing: &str) -> String {
     format!("{} {thing}{}", Grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// Returns how often something happened that did happen.
+/// Returns how often something happened, in words.
 fn times(count: u64) -> String {
     match count {
         1 => String::from("once"),

@@ -171,10 +171,10 @@ settings! {
         rate_per_address: Option<u32> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.count(1..=u64::from(u32::MAX)));
 
-        /// Bytes that all connections together may have queued, 1,048,576 (1 MiB) to 1,099,511,627,776: replies that clients
-        /// have not taken, and requests that have arrived in part. Each connection may use a share of the free rest. The
-        /// daemon stops reading from a connection that has more, until its client has taken its replies, and closes it after
-        /// stall_timeout.
+        /// Bytes that all connections together may have queued, 1,048,576 (1 MiB) to 1,099,511,627,776: replies that
+        /// clients have not taken, and requests that have arrived in part. Each connection may use a share of what is free.
+        /// The daemon stops reading from a connection that has more, until its client has taken its replies, and closes it
+        /// after stall_timeout.
         ///
         /// Clients that read their replies have nothing queued. 128 MiB are enough for 400 clients that stop reading for
         /// seconds with the longest queue. With 50,000 connections the daemon is then still below the MemoryMax= of its
@@ -203,8 +203,8 @@ settings! {
 
         /// The longest time for which a connection may be silent between requests; then the daemon closes it.
         ///
-        /// Off by default: an idle connection costs under 2 KiB, and reopening it costs its client a round trip at the
-        /// worst moment. Set it if clients leak connections, or if a firewall drops idle ones without a notice.
+        /// Off by default: an idle connection costs about 1 KB (12 KB over HTTP), and reopening it costs its client a round
+        /// trip at the worst moment. Set it if clients leak connections, or if a firewall drops idle ones without a notice.
         idle_timeout: Option<Duration> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.duration(SECOND..=720 * HOUR));
 

@@ -165,7 +165,7 @@ fn number_of_host_name(name: &str) -> Result<u64, String> {
 /// Returns the number that a file has, with white space around it.
 ///
 /// # Errors
-/// The file is missing or empty, and so may pass; it cannot be read; or it has something else.
+/// The file is missing or empty, which may pass; it cannot be read; or it has something else.
 fn number_in_file(path: &Path) -> Result<u64, NoNumber> {
     let shown = path.display();
     let bytes = read_bounded(path).map_err(|error| NoNumber {

@@ -105,7 +105,7 @@ const OPTIONS: [(&str, &str, &str, &str); 14] = [
     ),
 ];
 
-/// Returns the setting of this key, which has its section.
+/// Returns the setting of this key, section included.
 fn row_of(key: &str) -> Option<&'static Row> {
     rows().find(|row| row.full_key(None) == key)
 }

@@ -47,7 +47,7 @@ impl Reader {
                 _ => self.read_root_entry(&input, key, value),
             }
         }
-        // After the settings at the top for all sources, which each of them starts from.
+        // Read last: each source starts from the settings at the top.
         if let Some((key, value)) = sources {
             self.read_sources(&input, key, value);
         }

@@ -42,7 +42,7 @@ pub fn reference() -> String {
     comment(&mut out, SOURCE_HEAD);
     section(&mut out, Section::Source);
     for table in tables() {
-        // Not commented out: a setting below it takes effect when its own line does.
+        // Not commented out: to use a setting below it, uncomment only its own line.
         out.push_str(&format!("\n[{table}]\n"));
         section(&mut out, Section::Table(table));
     }

@@ -65,7 +65,7 @@ fn all_addresses(settings: &Settings) -> impl Iterator<Item = (&'static str, &Ad
     all.flat_map(|(key, addresses)| addresses.iter().map(move |address| (key, address)))
 }
 
-/// Makes relative paths in a file start at the file's directory, which the parser did not know.
+/// Checks that the paths of Unix sockets are not too long.
 fn check_sockets(settings: &Settings, findings: &mut Findings) {
     for (key, address) in all_addresses(settings) {
         if let Address::Unix(path) = address
@@ -151,7 +151,7 @@ fn check_tokens(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// Checks that the sources exist that doors name.
+/// Checks that the sources that doors name exist.
 fn check_doors(settings: &Settings, findings: &mut Findings) {
     let names: Vec<&str> = settings.sources.iter().map(|source| &*source.name).collect();
     for Door { protocol, source, any_key } in settings.doors() {

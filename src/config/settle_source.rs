@@ -77,7 +77,8 @@ impl Place<'_> {
         }
     }
 
-    /// Reports settings of this source that its kind does not have. The IDs of all sources together do not count.
+    /// Reports settings of this source that its kind does not have. Settings for all sources, at the top of the file,
+    /// do not count.
     fn refuse_settings_of_another_kind(&mut self, source: &SourceSettings) {
         let (other, names) = match source.kind {
             SourceKind::Snowflake => (SourceKind::Ticket, "layout and worker_ids"),
@@ -85,7 +86,7 @@ impl Place<'_> {
         };
         for key in other.own_settings() {
             let own = format!("sources[{}].{key}", self.index);
-            // The reference gives a counter's defaults to every source.
+            // Defaults pass: the reference shows them for every source.
             let counter = (source.increment, source.offset, source.numbers_from);
             let is_default = other == SourceKind::Ticket && counter == (1, 1, NumbersFrom::State);
             if let Some(origin) = self.findings.origins.of(&own).cloned().filter(|_| !is_default) {
@@ -99,7 +100,7 @@ impl Place<'_> {
         }
     }
 
-    /// Checks that the offset is one of the increment.
+    /// Checks increment and offset.
     fn check_counter(&mut self, source: &SourceSettings) {
         if let Err(text) = source.numbering() {
             self.mistake("offset", text);
@@ -188,7 +189,7 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
     }
 }
 
-/// Describes two sources of which these two worker IDs can hand out the same ID.
+/// Describes two sources that can make the same ID with these worker IDs.
 fn overlap(
     (left_index, left): (usize, &SourceSettings),
     (index, right): (usize, &SourceSettings),

@@ -17,8 +17,8 @@ use snowbank_client::layout::Layout;
 /// The most sources of a daemon: a client that asks INFO reads all of them, and each has a cursor on each shard.
 pub const SOURCES_MAX: usize = 64;
 
-/// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised once a second while in use, so two syncs
-/// may fail or be slow before a request has to wait for one. A crash skips at most as much and the rest of a tick.
+/// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised once a second while in use, so two
+/// syncs may fail or be slow before a request has to wait for one. A crash skips at most this, plus the rest of a tick.
 const HORIZON: Duration = Duration::from_secs(3);
 
 /// The reason why a reload cannot change the name or the index of a running source.
@@ -42,8 +42,8 @@ settings! {
 
         /// The kind of its IDs: "snowflake" makes them of the time and a worker ID, by a layout. "ticket" counts, as a
         /// sequence of a database does; it has no layout, no worker_ids and none of the settings of the clock. A ticket
-        /// source needs a state (state_dir), and does not start before `snowbank ticket set` has set the number from which
-        /// it continues.
+        /// source needs a state (state_dir), unless the counter is at a coordinator, and does not start before `snowbank
+        /// ticket set` has set the number from which it continues.
         kind: SourceKind = r#""snowflake""# in SourceAlone, Restart(MADE_OF),
             |value| value.choice(&[SourceKind::Snowflake, SourceKind::Ticket].map(|kind| (kind.name(), kind)));
 

@@ -41,7 +41,7 @@ pub(super) struct Etcd {
     cluster_id: Option<(String, usize)>,
     /// The cluster that each new connection must belong to. Two clusters that were set up alike have the same identity.
     cluster: Option<Cluster>,
-    /// `opened` when a connection last showed that it belongs to it. The open one has shown it if both are equal.
+    /// `opened` when a connection last proved that it leads to that cluster. If both are equal, the open one has proved it.
     shown_on: u64,
     patience: Patience,
 }
@@ -52,7 +52,7 @@ enum Fault {
     Endpoint(String),
     /// The token has expired.
     Token,
-    /// No endpoint will answer otherwise.
+    /// Every endpoint will say the same.
     Lasting(String),
     /// The endpoint belongs to another cluster.
     Foreign(String),

@@ -120,9 +120,9 @@ impl Patience {
     }
 }
 
-/// Returns for each try of a call the longest time to open its connection, if it is limited as a whole. The first try is on
-/// the connection that is open. Of several endpoints, one that hangs must not use up the time of the others: only the last
-/// round waits for slow ones.
+/// Returns for each try of a call the longest time to open its connection, if that has a limit of its own. The first try is
+/// on the connection that is open. Of several endpoints, one that hangs must not use up the time of the others: only the
+/// last round waits for slow ones.
 pub(super) fn tries(endpoints: usize, is_open: bool) -> impl Iterator<Item = Option<Duration>> {
     let short = if endpoints > 1 { endpoints } else { 0 };
     let open = is_open.then_some(None).into_iter();
@@ -168,7 +168,7 @@ fn late(limit: Duration) -> Fault {
 pub(super) enum Fault {
     /// Another endpoint may answer.
     Endpoint(String),
-    /// No endpoint will answer otherwise.
+    /// Every endpoint will say the same.
     Lasting(String),
     /// The endpoint belongs to another cluster. Another endpoint may not.
     Foreign(String),

@@ -23,8 +23,8 @@ use wait::Waiting;
 pub use counters::Ranged;
 pub use want::{JoinError, Taken, Want};
 
-/// The most tries of one write that is refused because the key has another version that is our own. Each such refusal
-/// needs a lost answer before it.
+/// The most tries of one write that is refused because another write of ours came first. Each such refusal needs a lost
+/// answer before it.
 const TRIES_MAX: usize = 3;
 
 /// A daemon of a fleet.
@@ -42,7 +42,7 @@ pub struct Member<C> {
     sources: Vec<Held>,
     /// Sources that started without the coordinator, and hand out nothing until they have their numbers.
     waiting: Vec<Waiting>,
-    /// The starts of those that have them now.
+    /// The start bounds of sources that have their numbers now.
     late_starts: Vec<Bound>,
     /// The writes by which this process tried to take numbers.
     first_writes: Vec<String>,
@@ -79,7 +79,7 @@ struct Read {
     is_behind: bool,
     /// True if an answer about one of them was older than an earlier one.
     is_stale: bool,
-    /// The highest bound in the others.
+    /// The highest bound in newer answers.
     id_bound: u64,
 }
 
@@ -189,8 +189,8 @@ impl<C: Coordinator> Member<C> {
         Raised::from(result)
     }
 
-    /// Returns for each of these stretches of numbers, of the ID space of the source of this index, whether the coordinator
-    /// holds its bound at all their keys. A source that went on without asking gets no answer.
+    /// Returns for each of these stretches of a source's numbers whether the coordinator holds its bound at all their keys.
+    /// All are false for a source that went on without asking.
     ///
     /// # Errors
     /// The coordinator did not answer.
@@ -206,7 +206,7 @@ impl<C: Coordinator> Member<C> {
             let key = found.next().flatten().and_then(|stored| NumberKey::parse(&stored.text).ok());
             rules::holds(key.as_ref(), id_bound)
         };
-        // Each stretch takes all its keys.
+        // No short cut: each stretch uses up all its keys.
         let all = |(numbers, id_bound): &(Vec<u64>, u64)| {
             numbers.iter().fold(true, |held, _| is_held(*id_bound) && held)
         };
@@ -233,7 +233,7 @@ impl<C: Coordinator> Member<C> {
         Ok(())
     }
 
-    /// Reads the keys of a source whose version is not known, or all of them.
+    /// Reads a source's keys: all, or those of unknown version.
     fn read(&mut self, source: usize, is_unknown_alone: bool) -> Result<Read, Stop> {
         self.check_marker(source)?;
         let mut read = Read::default();

@@ -171,7 +171,7 @@ impl Operator<'_> {
         })
     }
 
-    /// Stores the highest number of a shared counter that was handed out: daemons take later ones alone. `write` is the
+    /// Stores the highest number of a shared counter that was handed out: daemons take only later ones. `write` is the
     /// identity of this write, and `writer` the command's name for people.
     ///
     /// # Errors

@@ -188,7 +188,7 @@ async fn describe(client: &Client, wait: Duration) -> Result<Described, String> 
     Ok(Described { info, clock_ahead_us })
 }
 
-/// Returns by how much a clock is ahead that showed `at_us` between two instants of ours: the least possible difference.
+/// Returns how far ahead a clock is that showed `at_us` between two instants of ours: the least possible difference.
 fn ahead_us(at_us: i64, before_us: i64, after_us: i64) -> i64 {
     let (least, most) =
         (at_us.saturating_sub(after_us), at_us.saturating_add(READING_US).saturating_sub(before_us));

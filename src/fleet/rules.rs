@@ -36,7 +36,7 @@ pub enum Taking {
 /// A daemon that wants a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Taker<'a> {
-    /// The writes of this state that may be the number's last. None if the state may be an older copy.
+    /// The writes of this state that may be the number's last. Empty if the state may be an older copy.
     pub writes: &'a [String],
     /// The wall clock.
     pub wall: UnixMicros,

@@ -171,9 +171,9 @@ pub trait Front {
     /// Estimates how many IDs of that source the messages in `bytes` ask for.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 
-    /// Returns how many messages in `bytes` follow the first, of this size, and are equal to it. The first asks for one ID in
-    /// this form. They are answered like it, by one ID each, and all may be encoded as one request's. It looks for at most
-    /// `most()` of them. A protocol need not look for any.
+    /// Returns how many messages in `bytes` follow the first, which has this size, and are equal to it. The first asks for
+    /// one ID in this form. They are answered like it, by one ID each, and all may be encoded as one request's. It looks
+    /// for at most `most()` of them. A protocol need not look for any.
     #[inline]
     fn alike(&self, _bytes: &[u8], _size: usize, _form: Self::Form, _most: impl FnOnce() -> usize) -> usize {
         0

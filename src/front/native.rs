@@ -37,8 +37,8 @@ impl Conditions<'_> {
             && usize::from(next.source) < self.facts.sources.len()
     }
 
-    /// Answers requests that need no IDs: all but a NEXT that [allowed](Self::allow). Returns the error code, if the
-    /// answer is an error.
+    /// Answers requests that need no IDs: all but an [allowed](Self::allow) NEXT. Returns the error code, if the answer is
+    /// an error.
     // Not inlined: inside `step` it would cost each pipelined request 30 ns.
     #[cold]
     #[inline(never)]

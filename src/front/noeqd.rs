@@ -32,7 +32,7 @@ impl Noeqd {
     }
 }
 
-/// Returns true for the first bytes of another protocol's client. Only words show it, and TLS, whose first message has a
+/// Returns true for the first bytes of another protocol's client. Only words or TLS show it: TLS's first message has a
 /// zero where a count would stand. Other bytes may be counts.
 pub(super) fn is_stranger(bytes: &[u8]) -> bool {
     if let [0x16, 0x03, 0x00..=0x04, _, _, 1, 0, ..] = bytes {

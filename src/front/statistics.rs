@@ -1,4 +1,4 @@
-//! The statistics of katsubushi, nine in its order, which dashboards read by memcached's `stats` and by HTTP.
+//! The nine statistics of katsubushi, in its order, which dashboards read by memcached's `stats` and by HTTP.
 
 use std::fmt;
 

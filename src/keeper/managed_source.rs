@@ -21,7 +21,7 @@ pub const PERIOD: Duration = Duration::from_secs(1);
 /// While a source is in use and its ceiling is near (soon after a start), ceilings rise more often, so that requests do not
 /// meet them: each time when half of the way is left, but not more often than this.
 pub(super) const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
-/// The time since the last use after which a source no longer counts as in use for that.
+/// The time since the last use after which a source no longer counts as in use here.
 const IN_USE: Duration = Duration::from_secs(3);
 
 /// The most that a wall clock gains on the boot clock between two writes without a step: time servers slew it by a tenth at
@@ -125,8 +125,8 @@ impl ManagedSource {
         }
     }
 
-    /// Sets the bound of IDs that led to the start, and whether a clean stop left it. A clean stop leaves the bound if nothing
-    /// was claimed until then. Without this it is the bound of the start, after no clean stop.
+    /// Sets the bound of IDs that led to the start, and whether a clean stop left it. A clean stop leaves the bound if
+    /// nothing was claimed until then. Without this call it is the bound of the start, and no clean stop.
     pub fn following(self, id_bound: u64, is_stop: bool) -> Self {
         ManagedSource { unclaimed: id_bound, follows_a_stop: is_stop, ..self }
     }

@@ -59,7 +59,7 @@ impl Ranges {
         }
         let (rest, next) = (source.left_in_range(), source.in_next_range());
         let (size, waiting) = (self.reservation.size(), source.wait_queue().admitted_ids());
-        // A request that found no room for its numbers in either range went away, and the next one finds more.
+        // A request that found no room for its numbers in either range has left, and the next one must find more.
         let is_met = waiting == 0 && grant.is_wanted() && next < RESERVATION_MAX;
         let is_low = rest.saturating_add(next) <= self.reservation.begins_with();
         let larger = if is_met { (next + size / 2).min(RESERVATION_MAX) } else { 0 };

@@ -75,7 +75,7 @@ impl Reservation {
             u64::try_from(u128::from(used) * time.as_micros() / elapsed.as_micros()).unwrap_or(u64::MAX)
         };
         self.per_second = in_time(Duration::from_secs(1));
-        // Demand that stays for some measurements counts for longer.
+        // Lasting demand may double the size each time.
         let needed = in_time(LASTS).max(in_time(self.lasts).min(self.size.saturating_mul(2)));
         self.size = needed.max(self.size / 2).clamp(RESERVATION_MIN, RESERVATION_MAX);
         (self.from, self.since) = (cursor, now.boot);
@@ -110,7 +110,7 @@ impl Reservation {
     /// eighth of [`LASTS`] while no reservation is due.
     pub(super) fn half_used_in(&self, cursor: Position, ceiling: Position) -> Duration {
         let left = ceiling.0.saturating_sub(cursor.0).saturating_sub(self.size / 2);
-        // The size is the rate times this, or more.
+        // The size is the rate times `lasts`, or more.
         self.lasts.mul_f64(left as f64 / self.size as f64)
     }
 }

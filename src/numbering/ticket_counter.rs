@@ -26,7 +26,7 @@ pub enum CounterError {
     /// The increment is 0, or too large for a second ID.
     #[error("found increment {0}, allowed: from 1 to {LAST_ID}")]
     Increment(u64),
-    /// The offset is not a remainder of the increment.
+    /// The offset is not from 1 to the increment.
     #[error("found {offset}, allowed: from 1 to the increment, {increment}")]
     Offset {
         /// The offset.

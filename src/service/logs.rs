@@ -36,7 +36,7 @@ pub struct Logs {
 type Sink<S> = Box<dyn Layer<S> + Send + Sync>;
 
 impl Logs {
-    /// Starts to write events, and panics after them, for as long as the process runs. The first call decides the
+    /// Starts to write events and messages of panics, for as long as the process runs. The first call decides the
     /// destination.
     ///
     /// # Errors
@@ -93,7 +93,8 @@ pub fn end_log() {
     }
 }
 
-/// Has panics written by the thread of the log. The process ends then, so the lines that wait for that thread come first.
+/// Makes the thread of the log write messages of panics. The process ends then, so the lines that wait for that thread
+/// come first.
 fn log_panics() {
     let write_directly = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {

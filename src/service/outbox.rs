@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 /// The subject of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The start takes its time.
+    /// The start is slow.
     Starting,
     Ready,
     Status,

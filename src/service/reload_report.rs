@@ -42,7 +42,7 @@ fn report(text: &str) {
     }
 }
 
-/// Waits for the result of a reload that `ask` asks for.
+/// Waits for the result of a reload.
 #[derive(Debug)]
 pub struct ReloadResult {
     socket: UnixDatagram,

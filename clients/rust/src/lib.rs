@@ -39,7 +39,7 @@
 //! become visible. [`Error::is_retried`] tells the two apart.
 //!
 //! A server of another protocol at an endpoint is passed over while another endpoint serves.
-//! [`Client::endpoint_errors`] names it. If no endpoint serves, the error names what each one met.
+//! [`Client::endpoint_errors`] names it. If no endpoint serves, the error names what went wrong at each.
 //!
 //! A retry is safe: the IDs of a lost reply are skipped, and no client gets them. Dropping the future of a
 //! call cancels the call in the same way.

@@ -1,9 +1,9 @@
 //! No ID twice over a whole run, in bounded memory.
 //!
-//! Places are kept as disjoint spans, neighbours merged. A source that hands out everything needs one span;
-//! one that is half idle needs a few for each tick. Positions older than any reply to come may be forgotten
-//! ([`Distinct::forget_below`]), because an ID from there would be outside its promised window; so the memory
-//! follows the window, not the run.
+//! Positions are kept as disjoint spans, neighbours merged. A source that hands out everything needs one
+//! span; one that is half idle needs a few for each tick. Positions older than any reply to come may be
+//! forgotten ([`Distinct::forget_below`]), because an ID from there would be outside its promised window; so
+//! the memory follows the window, not the run.
 
 use std::collections::BTreeMap;
 

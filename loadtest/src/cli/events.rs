@@ -30,7 +30,7 @@ pub(super) struct Events {
     #[arg(long, value_name = "TIME@TIME", conflicts_with_all = ["restart_daemon_at", "kill_daemon_at"], allow_hyphen_values = true)]
     stall_client: Option<TimeAt>,
     /// With several addresses: the number of them that may go away during the run. Requests in flight there are
-    /// sent to the others, and counts from when it was due
+    /// sent to the others, and count from when they were due
     #[arg(long, value_name = "N", requires = "address")]
     may_lose: Option<usize>,
     /// Open this many new connections a second, each in place of an older one, which is closed once it has its
@@ -94,7 +94,7 @@ fn check_outage(scenario: &Scenario) -> Result<(), Failure> {
     Err(Failure::usage(format!("the outage {at} is not within the measurement of {}", Time(measured))))
 }
 
-/// Refuses a stall without connections that do not stall, or without time to end in.
+/// Refuses a stall of every connection, or one without time to end.
 fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
     let Some(ClientStall { at, length }) = scenario.client_stall else {
         return Ok(());

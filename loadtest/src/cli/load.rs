@@ -65,7 +65,7 @@ pub(super) struct Load {
     token_file: Option<PathBuf>,
 }
 
-/// The certificates of addresses of TLS, named as `snowbank next` has them.
+/// The options for TLS, named as those of `snowbank next`.
 #[derive(Debug, Args)]
 struct TlsOptions {
     /// With tls: trust these CAs (PEM), not the system's

@@ -89,7 +89,7 @@ impl Figure {
     /// Returns the figure of each second that was neither cut short nor part of an announced outage.
     ///
     /// # Errors
-    /// The reason why the seconds do not know it.
+    /// The reason why the seconds do not show it.
     pub(crate) fn seconds(self, run: &Run) -> Result<Vec<f64>, &'static str> {
         let of: (f64, fn(&SecondFigures) -> f64) = match self {
             Self::Rate => (0.0, |second| second.ids as f64),
@@ -104,7 +104,8 @@ impl Figure {
         let mut seconds = run.whole_seconds();
         seconds.retain(|second| !run.is_outage(second.second));
         let knows = |second: &&&SecondFigures| second.answered as f64 * (1.0 - quantile) >= MIN_ABOVE;
-        // A few seconds may be thin; if most are, the quantile is the maximum of some of them.
+        // One second in five may have few answers. With more of them, the quantile would be the maximum of
+        // some.
         if seconds.iter().filter(knows).count() * 5 < seconds.len() * 4 {
             return Err("too few of a second's requests");
         }

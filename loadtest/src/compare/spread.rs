@@ -22,8 +22,8 @@ const INLIERS_REACH: f64 = 1.281_55;
 /// call equal runs different; a higher one would hide differences that one run each can show.
 const RUN_DEVIATION: f64 = 0.06;
 
-/// The same where more threads wanted to run than there were cores. With seven times as many, equal runs at
-/// the same time came up to 1.65 times apart in their p90, every second of them.
+/// The same where more threads wanted to run than there were cores. With seven times as many, the p90 of equal,
+/// simultaneous runs differed by up to 1.65 times, in every second.
 const BUSY_RUN_DEVIATION: f64 = 0.12;
 
 /// A ratio and its confidence interval.
@@ -77,9 +77,9 @@ pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
 /// Estimates from the seconds of one run each: how far a typical second of B is from one of A, as if each run were one
 /// second.
 ///
-/// Medians, so that a few seconds in which the machine did something else do not make a difference; the
-/// spread is that of four seconds in five, and of whole runs besides. It is not divided by the root of their
-/// number: see [the module](super). `busy` is true if more threads wanted to run than there were cores.
+/// Medians, so that a few seconds in which the machine did something else do not make a difference; the spread is that
+/// of four seconds in five, plus that of whole runs. It is not divided by the root of their number: see [the
+/// module](super). `busy` is true if more threads wanted to run than there were cores.
 ///
 /// # Errors
 /// The reason why there is no interval.

@@ -180,7 +180,7 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
 
 /// Returns the content of a body in chunks, and its size; `None` if it is not all there.
 fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
-    // First where it ends, so that a long body that comes in pieces is copied once.
+    // Finds its end first, so that a long body that comes in pieces is copied once.
     let mut places = Vec::new();
     let mut at = 0;
     loop {

@@ -14,7 +14,7 @@ use crate::units::printable;
 /// The largest `get` of Snowbank.
 const MAX_GET_SIZE: usize = 64 * 1024;
 
-/// The key of a target that does not look at it.
+/// The key for a target that ignores keys.
 const ANY_KEY: &str = "id";
 
 const PROTOCOL: &str = "memcached's text protocol";

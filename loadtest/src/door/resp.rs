@@ -136,7 +136,7 @@ fn elements<'a>(bytes: &'a [u8], start: usize, at: At, runs: &mut Vec<Run>) -> R
         taken += size;
     }
     match come {
-        // The header alone is not taken: without an ID, nothing would say that it has come.
+        // The header is taken with the first ID: nothing else records it.
         _ if come == at.come => {
             let is_other = bytes.get(start).is_some_and(|&kind| kind != b'$');
             let is_endless = is_other || bytes.len() > start + MAX_LINE_SIZE;

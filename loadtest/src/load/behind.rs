@@ -35,7 +35,7 @@ impl Behind {
     /// Records an answer.
     pub(super) fn answered(&mut self, sent_ns: u64, now_ns: u64) {
         if sent_ns >= self.mark_ns {
-            // Earlier requests delayed it by at most this, and so those after it.
+            // Earlier requests delayed it, and those after it, by at most this.
             self.old_ns = self.old_ns.min(now_ns.saturating_sub(sent_ns)).max(self.fresh_ns);
             (self.fresh_ns, self.mark_ns) = (0, now_ns);
         }

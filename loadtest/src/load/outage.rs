@@ -17,7 +17,7 @@ use crate::target::Stream;
 pub(super) const RETRY_NS: u64 = 5_000_000;
 
 impl Worker<'_> {
-    /// Lets a connection go that the outage ended; a fault at any other time stays one.
+    /// Drops a connection that the outage ended; a fault at any other time stays one.
     pub(super) fn excuse(&mut self, index: usize, fault: Fault) -> Result<(), Fault> {
         let now = self.shared.now();
         let closed = matches!(fault, Fault::Closed { .. });
@@ -58,7 +58,7 @@ impl Worker<'_> {
         connection.forget_unsent();
     }
 
-    /// Lets a connection go whose target has gone away, and asks the other targets for what was in flight on it.
+    /// Drops a connection whose target has gone away, and asks the other targets for what was in flight on it.
     fn ask_others(&mut self, index: usize, now: Now) {
         let requests: Vec<_> = self.connections[index].in_flight.iter().copied().collect();
         self.let_go(index);
@@ -89,7 +89,7 @@ impl Worker<'_> {
             return Ok(());
         };
         let longest = window.longest(RECOVERY_TIMEOUT);
-        // Of those that are open, the first answers may still be on their way.
+        // Open ones may still wait for their first answers.
         let is_late = self.connections.iter().any(|one| one.is_down) || !window.is_announced();
         if window.lasted(now) > longest && is_late {
             return Err(Fault::NotRecovered { waited: longest });

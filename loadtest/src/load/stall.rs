@@ -181,7 +181,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Lets the stalled connection go that the target closed.
+    /// Drops the stalled connection, which the target closed.
     pub(super) fn stalled_was_closed(&mut self, now: Now) {
         if let Some(stalling) = &mut self.stalling {
             let after = Duration::from_nanos(now.ns.saturating_sub(stalling.from_ns));

@@ -43,7 +43,7 @@ impl Window {
             }
     }
 
-    /// Returns its begin once that is past.
+    /// Returns its start once that is past.
     pub(super) fn begun(&self, now: Now) -> Option<u64> {
         (now.ns >= self.from_ns).then_some(self.from_ns)
     }
@@ -53,7 +53,7 @@ impl Window {
         self.announced_ns.is_some()
     }
 
-    /// Returns the time since its begin.
+    /// Returns the time since its start.
     pub(super) fn lasted(&self, now: Now) -> Duration {
         Duration::from_nanos(now.ns.saturating_sub(self.from_ns))
     }
@@ -69,7 +69,7 @@ impl Window {
         self.back_ns = None;
     }
 
-    /// Notes that all connections are back. Returns the length of the outage, from its begin, or from the first
+    /// Notes that all connections are back. Returns the length of the outage, from its start, or from the first
     /// connection that went.
     pub(super) fn back(&mut self, now: Now) -> Duration {
         self.back_ns = Some(now.ns);

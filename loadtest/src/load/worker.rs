@@ -28,10 +28,10 @@ use crate::value::Mix;
 /// Several replies of the largest frame at once.
 const INPUT_SIZE: usize = 256 * 1024;
 
-/// The longest sleep: a stop is seen within it, and a longer one is a pause of the thread itself.
+/// The longest sleep: a stop is seen within it. A longer one means that the thread was paused.
 const MAX_SLEEP_NS: u64 = 50_000_000;
 
-/// From here on, a sleep is worth a system call to learn when it really ended.
+/// The shortest sleep that is worth a system call that shows its real end.
 const LONG_SLEEP_NS: u64 = 500_000;
 
 /// The interval at which positions go to the collector and timeouts are checked.
@@ -283,7 +283,7 @@ impl<'a> Worker<'a> {
             let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request));
             match flushed {
                 Ok(Flushed::All) => {}
-                // A client that does not read has to expect it.
+                // A client that does not read must expect this.
                 Ok(Flushed::Part) if stalled => all &= hangs,
                 Ok(Flushed::Part) if open_loop => self.excuse(index, Fault::FullSocket)?,
                 Ok(Flushed::Part) => all = false,

@@ -53,7 +53,7 @@ fn echo(streams: &[TcpStream]) -> io::Result<()> {
                     epoll::delete(&watch, stream)?;
                     open -= 1;
                 }
-                // A generator that does not read has more in flight than any socket holds, and then it ends.
+                // A full socket ends the echo: the generator has stopped reading.
                 Ok(size) => stream.write_all(&buffer[..size])?,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(error) => return Err(error),

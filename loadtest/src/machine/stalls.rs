@@ -11,7 +11,7 @@ pub(crate) const MIN_STALL_NS: u64 = 500_000;
 /// by then.
 const KEPT_NS: u64 = 20_000_000_000;
 
-/// The longest queue after a stall: that of one which leaves the run without a verdict.
+/// The longest queue after a stall. A longer stall leaves the run without a verdict.
 const REACH_NS: u64 = 1_000_000_000;
 
 /// A time in which the machine kept threads from running, in nanoseconds from the start of the run.
@@ -19,7 +19,7 @@ const REACH_NS: u64 = 1_000_000_000;
 pub(crate) struct Stall {
     pub(crate) from_ns: u64,
     pub(crate) until_ns: u64,
-    /// The time lost in it: at most its length, less where its begin is not known exactly.
+    /// The time lost in it: at most its length, less where its start is not known exactly.
     pub(crate) lost_ns: u64,
 }
 

@@ -2,9 +2,8 @@
 //!
 //! The kernel keeps for each thread how long it ran, and how long it could have run and did not. A wait that
 //! these threads did not cause themselves was caused by another program, or by the host. How much of a wait
-//! they caused is an estimate: as large a part as the part of one core that they used meanwhile. They may have
-//! used another core, so the work of all programs counts as well: see [`Cores`]. A wait is excused if others
-//! caused a quarter of it.
+//! they caused is an estimate: their share of one core meanwhile. They may have used another core, so the work
+//! of all programs counts as well: see [`Cores`]. A wait is excused if others caused a quarter of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -139,7 +138,7 @@ impl Threads {
     fn note(&mut self, now_ns: u64, waits: impl IntoIterator<Item = (bool, u64)>, stalls: &Stalls) {
         // A wait ended since the last look.
         let since_ns = self.looks.iter().rev().nth(1).map_or(now_ns, |look| look.at_ns);
-        // This process itself was stopped: the target ran on, and its wait is the sum of many.
+        // If this process itself was stopped, the target ran on, and its wait is the sum of many.
         let is_blind = now_ns.saturating_sub(since_ns) > LONGEST_STOP_NS;
         let counts =
             |&(is_target, waited_ns): &(bool, u64)| waited_ns >= MIN_STALL_NS && !(is_target && is_blind);

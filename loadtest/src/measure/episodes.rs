@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// As long as the stall of a host that is usual: what was due in one window may have one cause.
+/// As long as a usual stall of a host: what was due in one window may have one cause.
 const WINDOW_NS: u64 = 20_000_000;
 
 /// The worst time of each window, where any request of it was slow, for each round of a run.

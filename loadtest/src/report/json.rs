@@ -40,7 +40,7 @@ pub(crate) struct Run {
     /// The last line of the table.
     pub(crate) summary: String,
     pub(crate) objectives: ObjectiveFigures,
-    /// Runs until this one, which is the last of them.
+    /// The number of runs, this last one included.
     #[serde(default)]
     pub(crate) tries: u32,
     /// The generator's machine during the run.
@@ -98,7 +98,7 @@ pub(crate) struct Run {
     pub(crate) elapsed_s: f64,
     /// IDs per second of the measurement outside the announced outage.
     pub(crate) ids_per_s: f64,
-    /// True if a closed loop shows only that: the target was not busy.
+    /// True if a closed loop shows only a lower bound: the target was not busy.
     #[serde(default)]
     pub(crate) at_least: bool,
     /// The largest share of a core that one thread of the target used; `None` on another machine.

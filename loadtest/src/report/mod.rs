@@ -40,7 +40,7 @@ pub(crate) struct Report<'a> {
     pub(crate) undisturbed: Undisturbed,
     /// A bare echo under the same load, if it was run.
     pub(crate) echo: Option<Echo<'a>>,
-    /// Tries until this one, which is the last.
+    /// The number of tries, this last one included.
     pub(crate) tries: u32,
     /// True if fewer generator threads are faster.
     pub(crate) has_too_many_threads: bool,

@@ -46,7 +46,7 @@ impl Collected {
     }
 }
 
-/// Returns the intervals of a log that begins later. Each line is its begin in seconds, a comma and the rest.
+/// Returns the intervals of a log that begins later. Each line is its start in seconds, a comma and the rest.
 fn later_lines(log: &[u8], begin: u64) -> String {
     let lines = String::from_utf8_lossy(log);
     let line = |line: &str| {

@@ -53,7 +53,7 @@ impl Sampler {
                     let (used, restarts) = of.used();
                     samples.push(Sample { at: now - begin, used, restarts });
                 }
-                // One that took long leaves seconds out.
+                // A slow read leaves seconds out.
                 number = (begin.elapsed().as_secs() + 1).max(number + 1);
             }
             samples

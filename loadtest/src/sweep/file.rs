@@ -40,7 +40,7 @@ pub(crate) struct File {
     pub(crate) missed: Option<f64>,
     /// The reason why the knee is not higher; null where every rate held.
     pub(crate) limit: Option<Limit>,
-    /// True if the target was a Redis.
+    /// The protocol: `snowbank`, `resp`, `memcached`, `http` or `noeqd`.
     pub(crate) protocol: String,
     /// True if the daemon was started for the sweep.
     pub(crate) own_daemon: bool,

@@ -13,8 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The factor by which a step down from a rate that was not confirmed is larger than the one before, so that few are
-/// enough.
+/// The growth of each step down from an unconfirmed rate, so that few steps are enough.
 const DESCENT_GROWTH: f64 = 2.0;
 
 /// The bounds of a search.

@@ -23,7 +23,7 @@ use crate::verdict::{Objectives, Verdict};
 /// next tick or are refused.
 const AT_FULL_RATE: f64 = 0.99;
 
-/// With more of the cores in use, more by the generator than by the target, the generator is the limit.
+/// Above this share of the cores, the generator is the limit if it uses more than the target.
 const MAX_SHARED: f64 = 0.9;
 
 /// A step of a sweep, with the keys of its JSON.

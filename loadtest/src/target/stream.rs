@@ -162,7 +162,7 @@ fn read_tls(stream: &mut StreamOwned<ClientConnection, TcpStream>, buffer: &mut 
     }
 }
 
-/// Takes all bytes and writes as many as the socket takes. It does not read, because nothing would look for the
+/// Takes all bytes and writes as many as the socket takes. It does not read, because nobody would handle the
 /// answers.
 fn write_tls(stream: &mut StreamOwned<ClientConnection, TcpStream>, bytes: &[u8]) -> io::Result<usize> {
     let taken = stream.conn.writer().write(bytes)?;

@@ -91,7 +91,7 @@ pub(crate) struct Connections {
 }
 
 impl IdentityStatus {
-    /// Returns the counts since the start of which [`LimitedMinute`] has the last minute's.
+    /// Returns the counts since the start, in the form of [`LimitedMinute`].
     pub(crate) fn counted(&self) -> LimitedMinute {
         LimitedMinute { requests: self.requests, limited: self.denied + self.slowed, level: Level::Ok }
     }

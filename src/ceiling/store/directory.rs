@@ -152,7 +152,7 @@ fn writers_of(path: &Path) -> Result<Writers, StateError> {
     })
 }
 
-/// Returns the directory that has the name of this one; `None` for the root.
+/// Returns the parent, whose entry names this directory; `None` for the root.
 fn parent(path: &Path) -> Option<&Path> {
     path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
 }

@@ -1,9 +1,9 @@
 //! The state file: overwritten in place, copy after copy, and replaced by a new one after a failure.
 //!
-//! A write overwrites blocks that the file has had since it was made, so it needs no free one where the file system
+//! A write overwrites blocks that the file has had since it was made, so it needs no free block where the file system
 //! overwrites in place. A new file is made only if no suitable one exists, or after a write or sync has failed. A failed
-//! sync may leave pages that the system takes for written but that never reached the disk, and a later sync does not
-//! report them. Therefore every write replaces whole slots, and no failed sync is ever just repeated.
+//! sync may leave pages that the system takes for written but that never reached the disk, and a later sync does not report
+//! them. Therefore every write replaces whole slots, and no failed sync is ever just repeated.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};

@@ -73,7 +73,7 @@ pub struct FirstRecord<'a> {
     pub start: Position,
     /// True if a fleet's coordinator lent its worker IDs.
     pub is_lent: bool,
-    /// A bound above all that was granted under those that one lent to this state before.
+    /// A bound above all that was granted under worker IDs lent to this state before.
     pub lent_bound: Option<u64>,
 }
 
@@ -114,7 +114,7 @@ impl DiskStore {
         }
     }
 
-    /// Sets the records that go once their sources' own are as high. The fleet's coordinator holds their bounds.
+    /// Sets the records to drop once their sources' own are as high. The fleet's coordinator holds their bounds.
     #[must_use]
     pub fn letting_go(self, records: Vec<Record>) -> Self {
         let let_go = records.into_iter().map(|record| Record { retired: true, ..record }).collect();
@@ -196,7 +196,7 @@ impl DiskStore {
     }
 
     /// Makes the ceilings durable for the sources of these indices, all in one write. On success, and only then, positions
-    /// below them may be used. A ceiling below the one that is stored leaves that one.
+    /// below them may be used. A ceiling below the stored one changes nothing.
     ///
     /// `wall_minus_boot_us` is the wall − boot that the daemon believes now, in microseconds: a start in the same boot
     /// recognises by it that the wall clock stepped meanwhile.
@@ -256,7 +256,7 @@ impl DiskStore {
     }
 }
 
-/// Returns the records that a start would miss: no source's own keeps the order of their IDs.
+/// Returns the records that a start needs: no source's own keeps the order of their IDs.
 fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterator<Item = &'a Record> {
     let_go.iter().filter(|gone| !sources.iter().any(|record| record.keeps_order_of(gone)))
 }

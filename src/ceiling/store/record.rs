@@ -13,7 +13,7 @@ use snowbank_client::layout::{Position, Tick, UnixMicros};
 /// The ceiling of one source and what it means: all IDs that were ever handed out under it are below `id_bound`.
 ///
 /// Invariant: `ceiling` is the first position whose ID is at least `id_bound`; the file's reader checks it. The bound may
-/// lie between the IDs of two positions, if a clean stop left what other worker IDs had left.
+/// lie between the IDs of two positions, if a clean stop kept the bound of other worker IDs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Line", into = "Line")]
 pub struct Record {
@@ -38,8 +38,8 @@ pub struct Record {
     pub id_minus_boot_us: Option<i64>,
     /// True after a clean stop: nothing was claimed from the ceiling on.
     pub clean: bool,
-    /// True after a clean stop that left the ceiling of a crash, or of a first start, because nothing was claimed since:
-    /// how much below it was claimed is not known.
+    /// True after a clean stop that kept the ceiling of a crash, or of a first start, because nothing was claimed since:
+    /// how far below it claims went is unknown.
     pub untouched: bool,
     /// True if the IDs were moved away by `snowbank state export`: nothing here may make them.
     pub released: bool,

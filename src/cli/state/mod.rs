@@ -145,7 +145,7 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     let again = records.iter().all(|record| record.released);
     let export = store::export(&directory, records).map_err(Failure::no)?;
     if let Err(error) = mark(&given, &owner.state, &locks, true) {
-        // The state itself is released, durably; only an older copy of it would not be refused.
+        // The state itself is released, durably; but an older copy of it would be accepted.
         let _ = writeln!(io::stderr(), "snowbank: cannot mark the worker IDs' locks: {error}");
     }
     if again {
@@ -243,7 +243,7 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     Ok(out.write_all(&answer)?)
 }
 
-/// Returns what a record is of, in words.
+/// Names a record's worker IDs or counter.
 fn in_words(record: &Record) -> String {
     match &record.numbering {
         Numbering::Snowflake(numbering) => numbering.workers().in_words(),

@@ -28,7 +28,7 @@ pub(super) struct Held {
     pub(super) acknowledged: u64,
     /// The write that is being tried, if its outcome is not known.
     pub(super) trying: Option<String>,
-    /// The number of connections that were open so far when the last identity of a write was drawn.
+    /// The number of connections that were opened so far when the last identity of a write was drawn.
     pub(super) drawn_on: u64,
     /// The generation of the grants when that write was drawn.
     pub(super) generation: u64,

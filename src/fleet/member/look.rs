@@ -6,7 +6,7 @@
 //! at its next look. A write whose identity was drawn before the connection does not count, because both copies may try it,
 //! and both find it as their own.
 //!
-//! Such a write lowers no bound, and grants nothing. While its outcome is unknown, the next look tries it again under the
+//! A look's write lowers no bound, and grants nothing. While its outcome is unknown, the next look tries it again under the
 //! same identity, so the writes to recognise do not add up. A failure ends nothing, unless the key is another daemon's. All
 //! keys are read before one is written, so a failed write hides no loss.
 
@@ -29,7 +29,7 @@ impl<C: Coordinator> Member<C> {
             // An unknown outcome is no loss: the key may have the write before.
             let is_behind = found.is_behind && held.trying.is_none();
             let is_due = !held.is_claimed || is_behind || held.drawn_on != self.coordinator.connections();
-            // Beside an old answer the bound that the keys have is not known, and it must not sink.
+            // With an old answer the bound that the keys have is not known, and it must not sink.
             if is_due && !found.is_stale {
                 due.push(Bound { source, id_bound: found.id_bound });
             }

@@ -49,8 +49,8 @@ impl<C: Coordinator> Member<C> {
     }
 
     /// Returns free worker IDs with their keys, the best first: those that this state had and can use at once, then unused
-    /// ones, then those whose bound passed longest ago. After tries at which another daemon was faster, unused ones are
-    /// searched from another place in each state: of daemons that start together, all but one would lose each time.
+    /// ones, then those whose bound passed longest ago. After a lost race, each state searches unused ones from another
+    /// place: of daemons that start together, all but one would lose each time.
     ///
     /// No promise depends on what is read here: a number is written only if its key is still as it was found.
     pub(super) fn free(

@@ -64,7 +64,7 @@ impl<C: Coordinator> Member<C> {
         self.notes.of(want.source, &want.layout.space().to_string())
     }
 
-    /// Returns the writes of this state that may be the last of its numbers' keys. None if it may be an older copy.
+    /// Returns the writes of this state that may be the last of its numbers' keys. Empty if it may be an older copy.
     pub(super) fn own_writes(&self, want: Want<'_>) -> Vec<String> {
         let note = self.known(want).filter(|_| want.is_newest);
         note.map(|note| note.writes.clone()).unwrap_or_default()
@@ -110,7 +110,7 @@ impl<C: Coordinator> Member<C> {
         Ok(Some(Taken { worker_ids: worker_ids.clone(), floor, covered }))
     }
 
-    /// Returns two ID bounds of numbers whose keys are as found: the one at which a source starts at least, and the highest in
+    /// Returns two ID bounds of numbers whose keys are as found: the lowest at which a source may start, and the highest in
     /// the keys that it resumes.
     fn bounds_of(
         &self,
@@ -170,7 +170,7 @@ impl<C: Coordinator> Member<C> {
         })
     }
 
-    /// Returns a source's numbers before their first write. That write has its identity, and counts among those that may
+    /// Returns a source's numbers before their first write. That write's identity is drawn, and counts among those that may
     /// be the last.
     pub(super) fn held(
         &self,

@@ -1,8 +1,8 @@
 //! The search for unused worker IDs by a few reads, so that a start need not wait until all keys of a large fleet are
 //! listed. Pure: a function reads places in a list of candidates.
 //!
-//! Numbers are taken in order, so the used ones are mostly the first candidates. Each read asks for the first candidates
-//! of a window, and for samples of the others. The next window begins after the place that was read before the first unused sample.
+//! Numbers are taken in order, so the used ones are mostly the first candidates. Each read asks for the first candidates of
+//! a window, and for samples of the others. The next window begins after the place just below the first unused sample.
 //!
 //! No promise depends on what is found: a number that is taken as unused is written only if it has no key then.
 
@@ -44,7 +44,7 @@ pub(super) fn search<E>(
         let places = places(&window);
         let unused = are_unused(&places)?;
         let is_unused = |at: &usize| unused.get(*at) == Some(&true);
-        // Between these and those before them no candidate is left out.
+        // These places follow each other, and those before them, without a gap.
         let in_row = if places.len() == window.len() { places.len() } else { FIRST };
         found.extend((0..in_row).filter(is_unused).map(|at| places[at]));
         let sample = (in_row..places.len()).find(is_unused);

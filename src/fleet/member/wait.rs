@@ -94,7 +94,7 @@ impl<C: Coordinator> Member<C> {
         Raised::Done
     }
 
-    /// Returns the bounds at which sources start that had to wait, by their indices in the daemon.
+    /// Returns the start bounds of sources that had to wait, by their indices in the daemon.
     pub fn late_starts(&self) -> &[Bound] {
         &self.late_starts
     }

@@ -21,7 +21,7 @@ pub struct Want<'a> {
     pub wall: UnixMicros,
     /// True if the state is the newest of its copies for the worker IDs that it had: [`rules::is_newest`].
     pub is_newest: bool,
-    /// The distance that IDs may be ahead of it.
+    /// The distance that IDs may be ahead of the wall clock.
     pub max_ahead: Duration,
     /// The distance that the fleet's ceiling is kept ahead.
     pub horizon: Duration,

@@ -34,7 +34,7 @@ pub(super) type Request = (i32, Vec<u8>);
 /// The answer to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// The transaction that the server had done last: a write's own.
+    /// The transaction that the server had done last; for a write, its own.
     pub(super) zxid: i64,
     /// 0, or the error.
     pub(super) error: i32,

@@ -45,7 +45,7 @@ pub(crate) enum Answer {
     Done(Reply),
 }
 
-/// Returns the bytes that refuse a connection, because all that it or the daemon may have are open.
+/// Returns the bytes that refuse a connection, because its address or the daemon has all it may have.
 pub(super) fn refuse_connection(out: &mut Vec<u8>, message: &str) {
     let body = reply::problem("too_busy", message, None);
     let size = body.len();

@@ -175,11 +175,11 @@ impl Front for Resp {
     }
 }
 
-/// Returns how many messages behind the first of `bytes`, of the first `most`, are equal to it. Its size is not 0.
+/// Returns how many of the next `most` messages in `bytes` equal the first. Its size is not 0.
 fn count_equal(bytes: &[u8], size: usize, most: usize) -> usize {
     let (message, later) = bytes.split_at(size);
     let most = most.min(later.len() / size);
-    // All of them are, if each byte is the one that stands a message before it.
+    // All are, if each byte equals the one a message earlier.
     if later[..most * size] == bytes[..most * size] {
         return most;
     }

@@ -51,7 +51,7 @@ pub(super) struct Raise {
 /// The end of a job.
 #[derive(Debug)]
 pub(super) enum Done {
-    /// With it, the bounds at which sources start that had to wait for their numbers.
+    /// With it, the start bounds of sources that had to wait for their numbers.
     Raised(Outcome, Vec<Bound>),
     /// The range that was taken for this request.
     Ranged(WantedRange, Result<NumberRange, NoAnswer>),

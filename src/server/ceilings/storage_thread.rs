@@ -20,7 +20,7 @@ use crate::source::Source;
 /// One thing to do.
 #[derive(Debug)]
 enum Job {
-    /// Make ceilings durable, of these sources if they join.
+    /// Make ceilings durable, with the sources that join.
     Write(Write, Vec<Arc<Source>>),
     /// Lower the ceilings at a clean stop.
     Trim(Trim),
@@ -71,7 +71,7 @@ impl Storage {
         self.0.is_idle()
     }
 
-    /// Makes ceilings durable, of `joining` sources if they join.
+    /// Makes ceilings durable, with the `joining` sources.
     pub(super) fn write(&mut self, write: Write, joining: Vec<Arc<Source>>) {
         self.0.send(Job::Write(write, joining));
     }

@@ -16,7 +16,7 @@ const LARGE_BYTES: usize = 4 << 20;
 pub(super) struct FreedMemory {
     /// The open connections at the last look.
     connections: u64,
-    /// The looks that are left to make it do so.
+    /// The remaining looks that free memory.
     looks_left: u32,
 }
 

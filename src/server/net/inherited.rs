@@ -92,7 +92,7 @@ fn count(sockets: &str, to: &str, process: u32) -> Result<Option<usize>, StartEr
 fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Result<Listener, &'static str> {
     const NO_STREAM: &str =
         "found something else than a TCP or a Unix stream socket, allowed: those (ListenStream=)";
-    // Each checks the kind and leaves the descriptor where it was if it is another.
+    // Each call takes only its kind, and leaves others in place.
     let socket: Socket = if let Ok(Some(tcp)) = handed_over.take_tcp_listener(index) {
         tcp.into()
     } else if let Ok(Some(unix)) = handed_over.take_unix_listener(index) {

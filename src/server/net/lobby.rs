@@ -62,7 +62,7 @@ struct Silent {
     end: Arc<Notify>,
 }
 
-/// The attempt to make room for a newcomer.
+/// The room for a newcomer, if there is any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// There is a place.

@@ -17,7 +17,7 @@ const REASONS_MAX: usize = 32;
 /// that an attack from a whole network fills neither memory nor log.
 const ADDRESSES_MAX: usize = 256;
 
-/// The end of the address in a name of an address and a reason.
+/// Ends the address in a name like `address reason`.
 const ORIGIN_END: char = ' ';
 
 static REASONS: Mutex<Rejections> = Mutex::new(Rejections::new(REASONS_MAX));

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use super::thread_state::ThreadState;
 use crate::config::Limits;
 
-/// The part of the free budget, as a divisor, that one connection may keep. So 64 connections that never read fill half of the
-/// budget, and ten thousand cannot exceed it by more than the smallest steps.
+/// The part of the free budget, as a divisor, that one connection may keep. So 64 connections that never read fill half of
+/// the budget, and ten thousand cannot exceed it by more than [`KEPT_FREELY`] each.
 const SHARE: usize = 64;
 
 /// Bytes that a connection may always keep, so that each makes progress: a few requests.

@@ -152,8 +152,8 @@ fn enqueue(
     let (lane, _) = state.shard.lane(ask.source);
     let limit_of_turn = lane.window().limit;
     let source = lane.source();
-    // A new reading: the turn's may be from before a step of the clock that another thread has seen. By that one, IDs that
-    // are available would be refused.
+    // A new reading: the turn's may be from before a step of the clock that another thread has seen. By the old one, IDs
+    // that are available would be refused.
     let window = source.window(thread.now());
     let due = read_at.after(wait_of(ask, &live_config.limits, source));
     let request = WaitRequest { count: missing, due, partial: ask.partial, shard: thread.index };
@@ -161,7 +161,8 @@ fn enqueue(
         Ok(id) => {
             let (sender, finished) = oneshot::channel();
             state.waiters.insert((ask.source, id), sender);
-            // What only a tick serves waits for that. Everything else the ticker serves at once, or it asks for a higher ceiling.
+            // A request that needs a tick waits for it. For any other the ticker is woken now: it serves it, or asks for a
+            // higher ceiling.
             let waits_for_tick = window.bound == Bound::Clock && window.limit == limit_of_turn;
             let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
             if !waits_for_tick || state.ticker_wakes_at.is_none_or(|at| event < at) {
@@ -250,8 +251,8 @@ impl Waiting {
         finished.unwrap_or_else(|_| live_config.source(self.ask.source).refuse(self.id))
     }
 
-    /// Ends the request: moves its IDs to `state.runs` and counts them. If they were lost with the grant, the request begins
-    /// again with what is left of its wait. They do not count towards the client's rate.
+    /// Ends the request: moves its IDs to `state.runs` and counts them. If they were lost with the grant, the request
+    /// begins again with what is left of its wait. Lost IDs do not count towards the client's rate.
     ///
     /// # Errors
     /// The reason why it gets none, or its next wait.

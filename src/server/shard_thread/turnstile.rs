@@ -36,8 +36,8 @@ pub(super) const FULL_TURN_COST: usize = TURN_COST + REQUEST_BYTE_COST * READ_BY
 /// third, so a newcomer waits for 0.3 ms at most. A turn of 16 requests costs a twenty-sixth of this.
 const BUSY_COST: usize = 2 * FULL_TURN_COST;
 
-/// The cost of a turn from which a connection is busy: some 16 requests, or a reply of three KiB. Its system calls cost more
-/// than fewer.
+/// The cost of a turn from which a connection is busy: some 16 requests, or a reply of three KiB. Fewer cost less than its
+/// system calls.
 const BUSY_TURN_COST: usize = turn_cost(16 * 16, 16 * 36);
 
 /// Returns the cost of a turn that took requests of so many bytes, and encoded replies of so many.
@@ -194,8 +194,8 @@ impl Turnstile {
     }
 }
 
-/// Spawns the tasks that hand out passes, one for each turnstile. Each yields until the thread has looked at its sockets, and a
-/// task that was woken for another turnstile would take its yield for over.
+/// Spawns the tasks that hand out passes, one for each turnstile. Each yields until the thread has looked at its sockets,
+/// and a task that was woken for another turnstile would think that its yield is over.
 pub(super) fn attend(turnstiles: [&Rc<Turnstile>; 2]) {
     for turnstile in turnstiles {
         let turnstile = Rc::clone(turnstile);

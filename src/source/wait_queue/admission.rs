@@ -75,7 +75,7 @@ impl Source {
         ticks.saturating_mul(self.numbering.ids_per_tick())
     }
 
-    /// Lowers the number of IDs that may pass to what the promises allow, including the new one.
+    /// Lowers the number of IDs that may pass, as far as the promises need it, including the new one.
     fn close_passage_to_its_promise(&self, window: &Window, queue: &mut Queue) {
         let waiting = queue.waiting.len();
         let left = match waiting {

@@ -21,7 +21,7 @@ pub(super) struct Entry {
     pub(super) generation: u64,
     /// The position that the ID clock will have reached by the deadline. `None` while the clock is unknown.
     pub(super) limit_by_due: Option<u64>,
-    /// Its place in the rotation of odd positions.
+    /// Its place in the rotation of leftover positions.
     pub(super) turn: u64,
 }
 

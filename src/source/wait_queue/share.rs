@@ -11,7 +11,7 @@ pub(super) struct Share {
     pub(super) wanted: u64,
     /// The part of `wanted` that was promised by its deadline.
     pub(super) promised: u64,
-    /// Its place in the rotation: the least turn gets the next odd position.
+    /// Its place in the rotation: the least turn gets the next leftover position.
     pub(super) turn: u64,
     /// The number of positions that it gets.
     pub(super) given: u64,
@@ -19,7 +19,7 @@ pub(super) struct Share {
 
 /// Shares out `positions`, of which `due` go to promises in order of deadlines. No request gets more than it wants.
 ///
-/// `next_turn` is the turn after all others; those that get an odd position go behind it.
+/// `next_turn` is the turn after all others; those that get a leftover position go behind it.
 pub(super) fn share_out(shares: &mut [Share], positions: u64, due: u64, next_turn: &mut u64) {
     let mut due = due.min(positions);
     let mut left = positions;

@@ -91,7 +91,7 @@ impl Group {
         }
     }
 
-    /// Returns the largest result of `missing` for its requests, which gets the positions promised up to each one.
+    /// Returns the largest result of `missing`, which is called for each request with the positions promised up to it.
     fn most_missing(&self, before: u64, missing: impl Fn(u64, &Want) -> u64) -> u64 {
         let mut promised = before;
         let each = self.wants.iter().map(|want| {
@@ -222,7 +222,7 @@ impl Summary {
         })
     }
 
-    /// Returns the largest result of `missing` for its groups, which gets the positions promised before each one.
+    /// Returns the largest result of `missing`, which is called for each group with the positions promised before it.
     fn most_missing(&self, before: u64, missing: impl Fn(&Group, u64) -> u64) -> u64 {
         let mut promised = before;
         let each = self.groups.iter().map(|group| {

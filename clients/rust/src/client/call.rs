@@ -19,8 +19,8 @@ use crate::protocol::{ErrorCode, Info, Next};
 pub(super) struct Call {
     pub(super) request: Request,
     pub(super) reply: PartialReply,
-    /// The caller's deadline, if another endpoint is left to ask. A daemon that is exhausted for longer loses
-    /// the connection.
+    /// The caller's deadline, if another endpoint is left to ask. The client leaves a daemon that is
+    /// exhausted beyond it.
     pub(super) moves_on_by: Option<Instant>,
 }
 
@@ -84,7 +84,7 @@ impl Deadline {
     }
 }
 
-/// The refusals as `exhausted` for longer than a call may last.
+/// The `exhausted` refusals that outlast a call's deadline.
 #[derive(Debug, Default)]
 struct Exhausted(Vec<Error>);
 

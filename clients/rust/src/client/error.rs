@@ -20,7 +20,7 @@ pub enum Error {
         allowed: Duration,
         /// The daemon that the client was connected to. `None` if there was no connection.
         endpoint: Option<Arc<str>>,
-        /// The error of the last try, if there was one. Without a connection, what each endpoint met.
+        /// The error of the last try, if there was one. Without a connection, the errors of all endpoints.
         last: Option<Arc<Error>>,
     },
     /// Every endpoint failed. The errors are in the endpoints' order, at least two.
@@ -192,7 +192,7 @@ fn from(endpoint: &Option<Arc<str>>) -> String {
     endpoint.as_ref().map_or_else(String::new, |endpoint| format!(" from {endpoint}"))
 }
 
-/// The hint on a server that says nothing. A Redis at a wrong port does not.
+/// The hint on a server that stays silent, as a Redis at a wrong port does.
 pub(super) const IS_IT_OURS: &str = ": does another program listen there, such as a Redis?";
 
 fn joined(errors: &[Error]) -> String {

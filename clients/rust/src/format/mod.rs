@@ -255,7 +255,7 @@ impl Codec {
     /// Reads the ID of a text. Digits of a base may lack leading zeros.
     ///
     /// # Errors
-    /// Returns an error if the text is not one of this format, of an ID of this source.
+    /// Returns an error unless the text is an ID of this source in this format.
     pub fn read(&self, text: &str) -> Result<u64, FormatError> {
         match &self.0 {
             Kind::Decimal => base::read_decimal(text),

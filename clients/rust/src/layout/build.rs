@@ -35,7 +35,7 @@ impl Layout {
         let tick_weight = time.weight;
         let constants: u64 = fields.iter().map(constant_part).sum();
         let whole_ticks = time.values.min(ID_LIMIT / tick_weight);
-        // The tick that the limit cuts exists if its lowest ID does.
+        // The tick cut by the limit exists if its lowest ID does.
         let cut_tick = whole_ticks < time.values && ID_LIMIT % tick_weight > constants;
         // No tick begins after the last instant that can be written. `MAX_UNIX_MS` is not below the epoch.
         let ticks_of_calendar = MAX_UNIX_MS.abs_diff(epoch_unix_ms) / tick_ms + 1;
@@ -123,8 +123,7 @@ fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError>
     let limit = if decimal_time { DECIMAL_LIMIT } else { u128::from(ID_LIMIT) };
     let mut product = 1_u128;
     for field in fields.iter_mut().rev() {
-        // Above the time field the product may exceed a u64; below it, it may not even reach the limit's
-        // half.
+        // Fits a u64: the product so far is at most the limit.
         field.weight = u64::try_from(product).unwrap_or(u64::MAX);
         product *= u128::from(field.values);
         if product > limit {

@@ -55,7 +55,7 @@ impl Layout {
     }
 }
 
-/// Returns what a field is that cannot be chosen.
+/// Names the role of a field that cannot be chosen.
 fn meaning(role: Role) -> &'static str {
     match role {
         Role::Time => "the time",

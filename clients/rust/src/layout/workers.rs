@@ -49,8 +49,8 @@ impl WorkerSet {
         Ok(WorkerSet { ids: ids.into() })
     }
 
-    /// Reads worker IDs by the node fields of a layout, each with its numbers: `datacenter=1,worker=0-3` are 32 to 35
-    /// of Twitter's layout. Several numbers of several fields are every combination of them.
+    /// Reads worker IDs by the node fields of a layout, each with its numbers: `datacenter=1,worker=0-3` are 32 to 35 of
+    /// Twitter's layout. Several numbers of several fields mean every combination.
     ///
     /// # Errors
     /// Returns an error that names the field if its number is beyond its limit, or if it is missing, unknown or given

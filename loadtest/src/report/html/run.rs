@@ -163,7 +163,7 @@ fn nines(quantile: f64) -> f64 {
 }
 
 fn percentile_chart(run: &Run) -> Chart {
-    // The maximum is drawn where one request in all is slower.
+    // The maximum is drawn where one request of all is left.
     let end = (run.response_time.count as f64).log10().max(1.0);
     let curve = |times: &Times| -> Vec<(f64, f64)> {
         let points = times.curve.iter().filter(|(_, us)| *us > 0.0);

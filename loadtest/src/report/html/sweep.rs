@@ -50,7 +50,7 @@ pub(crate) fn render(sweep: &File) -> String {
     page(&title, "sweep", &content)
 }
 
-/// Returns the last run at the knee that held: with a confirmation, that.
+/// Returns the last run that held at the knee: its confirmation, if there is one.
 fn at_knee(sweep: &File) -> Option<&Step> {
     let knee = sweep.knee?;
     sweep.steps.iter().rev().find(|step| step.holds && step.run.wanted_ids_per_s == Some(knee))

@@ -113,7 +113,7 @@ impl OutageFigures {
 }
 
 impl OutageFigures {
-    /// Returns the time in which requests do not count, from its begin.
+    /// Returns the time in which requests do not count, from its start.
     pub(crate) fn excluded_us(&self) -> f64 {
         self.window_us.unwrap_or(self.length_us)
     }

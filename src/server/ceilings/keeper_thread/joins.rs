@@ -54,7 +54,7 @@ impl Ceilings {
         }
     }
 
-    /// Gives a join up that took too long, or that can never end because the locks are lost.
+    /// Gives up a join that took too long, or that can never end because the locks are lost.
     pub(super) fn end_join_that_cannot(&mut self, reading: Reading) {
         let Some(pending) = &self.pending else { return };
         let reason = match self.keeper.lost() {

@@ -38,7 +38,7 @@ pub(crate) struct Joined {
 pub(crate) struct Planned {
     pub(crate) sources: Vec<ManagedSource>,
     pub(crate) locks: Vec<WorkerLocks>,
-    /// The reload's result if they are.
+    /// The reload's result, once they are durable.
     pub(crate) joined: Joined,
 }
 

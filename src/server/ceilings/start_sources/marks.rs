@@ -13,8 +13,8 @@ use snowbank_client::layout::{Position, UnixMicros};
 impl Found {
     /// Raises a start above the marks of its worker IDs. Returns a note if the operator should know of it.
     ///
-    /// The state may have dropped its record of worker IDs that a fleet lends, so a mark of its own does not make it an older
-    /// copy. The mark bounds all that this machine granted, and the coordinator's key what other machines did.
+    /// The state may have dropped its record of worker IDs that a fleet lends, so a mark of its own does not make it an
+    /// older copy. The mark bounds all that this machine granted; the coordinator's key bounds the rest.
     ///
     /// # Errors
     /// The state is an older copy of the one that was granted them.

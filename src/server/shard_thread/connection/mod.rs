@@ -11,7 +11,7 @@
 //! - `authorize`: the time until the client has sent its token, in the lobby.
 //! - `queue`: the bytes that a connection keeps between turns, and its share of the budget for them.
 //! - `take`: takes the requests of a turn and encodes their replies, some after a wait.
-//! - `write`: writes replies, closes the connection of a slow reader, and closes without losing the last reply.
+//! - `write`: writes replies, and ends the connection of a slow reader.
 
 mod access;
 mod authorize;
@@ -144,7 +144,7 @@ impl<F: Front> Connection<F> {
                 Box::pin(self.flush()).await?;
             }
             self.note_kept();
-            // After a wait come the reply, and the requests behind it that have arrived.
+            // After a wait, the requests that were read before come first.
             let read = match turn {
                 Turn::Done => true,
                 // Other connections of this shard have their turn before a client that receives a long reply.

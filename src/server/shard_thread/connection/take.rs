@@ -84,7 +84,7 @@ impl<F: Front> Connection<F> {
         turn
     }
 
-    /// Counts an answer. Returns true if the peer has sent so many errors in a row that it must be closed.
+    /// Counts an answer. Returns true if so many requests in a row failed that the connection must close.
     #[cold]
     fn has_only_errors(&mut self, error: Option<ErrorCode>) -> bool {
         self.errors_in_row = if error.is_some() { self.errors_in_row + 1 } else { 0 };

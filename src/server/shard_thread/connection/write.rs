@@ -1,4 +1,4 @@
-//! Writes replies, closes the connection of a slow reader, and closes without losing the last reply.
+//! Writes replies, and ends the connection of a slow reader.
 
 use std::future::poll_fn;
 use std::io;

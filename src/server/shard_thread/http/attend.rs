@@ -156,7 +156,7 @@ impl<'a> Attendant<'a> {
         shown_out.as_mut().poll(cx).is_ready()
     }
 
-    /// Ready when the time is over in which the client must do something.
+    /// Ready when the client's time to act is over.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         let stalled = {
             let limits = &self.member.thread.live_config.borrow().limits;

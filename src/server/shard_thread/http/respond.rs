@@ -188,8 +188,8 @@ impl Responder {
         let Some(session) = session.as_mut() else {
             unreachable!("a connection has one request at a time");
         };
-        // A connection that the stop finds idle is closed, and any other after its answer.
         let wall = self.thread.now().wall;
+        // Not draining: a stop closes idle connections, and others after their answers.
         let conditions =
             Conditions { facts: &live_config.facts, session, draining: false, wall, counts: &counts };
         answer(head, &conditions, &|index| live_config.source(index).numbering())

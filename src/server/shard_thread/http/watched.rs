@@ -90,7 +90,7 @@ impl Activity {
     /// Notes that a body begins or ends that is written piece by piece.
     pub(super) fn note_body(&self, is_being_written: bool) {
         self.has_body_to_write.set(is_being_written);
-        // The time of a head that has arrived in part starts when it can be read on.
+        // The time of a head that has arrived in part starts when reading resumes.
         let restarted = self.head_since.get().map(|_| Instant::now());
         self.head_since.set(restarted);
         self.last.set(Instant::now());

@@ -11,10 +11,10 @@ pub(in crate::client) enum End {
     Abandoned,
     /// The endpoint failed.
     Failed(Error),
-    /// The daemon serves no client for now. Leave it alone for that time.
+    /// The daemon serves no client for now. Leave it alone for `retry_after`.
     Resting { error: Error, retry_after: Option<Duration> },
-    /// The daemon has no IDs in time for one call, which asks the next. Leave it alone for that time, and let it answer
-    /// the calls in flight: [`finish`](super::Connection::finish).
+    /// The daemon has no IDs in time for one call, which asks another endpoint. Leave it alone for `retry_after`, and
+    /// let it answer the calls in flight: [`finish`](super::Connection::finish).
     Exhausted { error: Error, retry_after: Option<Duration> },
 }
 

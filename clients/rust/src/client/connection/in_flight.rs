@@ -17,7 +17,7 @@ pub(super) struct InFlight {
     pub(super) sent_at: Instant,
     /// The time that the daemon may hold the request before it answers.
     pub(super) wait: Duration,
-    /// The time at which the last frame of its reply came while the caller still waited.
+    /// The time of its reply's latest frame that came while the caller still waited.
     pub(super) progress_at: Instant,
     pub(super) begun: bool,
 }

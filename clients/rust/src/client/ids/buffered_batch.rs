@@ -41,7 +41,7 @@ pub(super) struct BufferedBatch {
 }
 
 impl BufferedBatch {
-    /// Skips the IDs that are not above `above`. A reconnect can come to a shard that is less far.
+    /// Skips the IDs that are not above `above`. A reconnect can come to a shard that is behind.
     pub(super) fn new(delivery: Delivery, task_guard: TaskGuard, above: Option<u64>) -> Self {
         let Delivery { batch, good_until, expired } = delivery;
         let (mut run, mut offset, mut skipped) = (0, 0, 0);

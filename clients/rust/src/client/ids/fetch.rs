@@ -26,8 +26,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause between two requests after batches without a usable ID.
 const MAX_PAUSE: Duration = Duration::from_millis(64);
 
-/// The time for which lower IDs are asked for again, or half of the fetch's timeout if that is shorter. It
-/// exceeds any common burst window: within one, a shard that is less far catches up.
+/// The time for which a fetch asks again if its IDs are lower, or half of its timeout if that is shorter. It exceeds any
+/// common burst window: within one, a shard that is behind catches up.
 const LOWER_FOR: Duration = Duration::from_secs(1);
 
 /// The most IDs of a request after lower ones. All of them may be lower again, and be skipped.
