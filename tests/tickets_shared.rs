@@ -30,12 +30,13 @@ fn each(test: impl Fn(&mut dyn Coordinator)) {
     }
 }
 
+fn source(name: &str) -> String {
+    format!("[[sources]]\nname = \"{name}\"\nkind = \"ticket\"\nnumbers_from = \"coordinator\"\n")
+}
+
 fn toml_at(at: &dyn Coordinator, url: &str, more: &str) -> String {
-    format!(
-        "[fleet]\ncoordinator = \"{}\"\nendpoints = [\"{url}\"]\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n\
-         numbers_from = \"coordinator\"\n{more}",
-        at.name()
-    )
+    let (coordinator, source) = (at.name(), source("orders"));
+    format!("[fleet]\ncoordinator = \"{coordinator}\"\nendpoints = [\"{url}\"]\n{source}{more}")
 }
 
 fn toml(at: &dyn Coordinator) -> String {
@@ -47,8 +48,7 @@ fn run(toml: &str, args: &[&str]) -> (Option<i32>, String) {
     let machine = Machine::new();
     let path = machine.path("snowbank.toml");
     fs::write(&path, toml).expect("the configuration is written");
-    let config = path.display().to_string();
-    let (code, out, err) = machine.run(&[args, &["--config", &config]].concat());
+    let (code, out, err) = machine.run(&[args, &["--config", &path.display().to_string()]].concat());
     (code, out + &err)
 }
 
@@ -132,6 +132,22 @@ fn two_daemons_share_a_counter_and_each_rises() {
         assert!(highest > 10_000, "several ranges: {highest}");
         assert_distinct(runs);
     });
+}
+
+#[test]
+fn many_counters_get_ranges_at_the_same_time() {
+    let Some(etcd) = Etcd::start() else { return };
+    let names = ["n1", "n2", "n3", "n4", "n5", "n6", "n7"];
+    let (toml, machine) = (toml_at(&etcd, &etcd.url(), &names.map(source).concat()), Machine::new());
+    set(&toml, "0");
+    names.map(|name| assert_eq!(run(&toml, &["ticket", "set", name, "0"]).0, Some(0)));
+    let daemon = machine.start(&toml);
+    let mut wires: Vec<_> = (0..=7).map(|source| (source, daemon.connect())).collect();
+    for count in [900, 2_000, 5_000, 10_000] {
+        let ask = |source| Ask { source, ..Ask::of(count).wait_ms(9_000) }.bytes();
+        wires.iter_mut().for_each(|(source, wire)| wire.send(&ask(*source)));
+        wires.iter_mut().for_each(|(_, wire)| assert_eq!(wire.reply().id_count(), Some(count.into())));
+    }
 }
 
 /// Each request gets consecutive numbers, though other daemons take the ranges between.
@@ -372,14 +388,13 @@ fn a_counter_of_the_state_moves_to_the_coordinator_and_not_back_by_itself() {
 #[test]
 fn what_a_counter_at_the_coordinator_needs_is_checked() {
     let refused = |toml: &str, parts: &[&str]| Machine::new().setup(toml).end().assert_refusal(parts);
-    let source = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nnumbers_from = \"coordinator\"\n";
-    refused(source, &["sources[0].numbers_from", "set fleet.coordinator"]);
+    let source = source("orders");
+    refused(&source, &["sources[0].numbers_from", "set fleet.coordinator"]);
     refused(
         &format!("[fleet]\ncoordinator = \"redis\"\n{source}"),
         &["sources[0].numbers_from", "Redis", "allowed: with etcd or ZooKeeper"],
     );
     refused(&source.replace("ticket", "snowflake"), &["numbers_from", "of kind \"ticket\""]);
-    let (code, text) =
-        run(&source.replace("numbers_from = \"coordinator\"\n", ""), &["ticket", "set", "orders", "1"]);
+    let (code, text) = run(&source.replace("coordinator", "state"), &["ticket", "set", "orders", "1"]);
     assert!(code == Some(2) && text.contains("no coordinator"), "{text}");
 }

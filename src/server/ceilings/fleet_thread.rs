@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::job_thread::JobThread;
 use crate::ceiling::{StoreError, TakenOver};
+use crate::config::SOURCES_MAX;
 use crate::fleet::{self, AnyCoordinator, Bound, Member, NoAnswer, NumberRange, Raised, Ranged};
 use crate::keeper::{Outcome, PERIOD, WantedRange};
 use snowbank_client::layout::UnixMicros;
@@ -21,6 +22,9 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(2);
 // If a number is lost just after a look, the next look or raise comes a period later. If its connection hangs, another one
 // has the rest for its answer.
 const _: () = assert!(PERIOD.as_millis() + fleet::ANSWER_MIN.as_millis() < NOTICED_WITHIN.as_millis());
+
+/// The most jobs at a time: a raise, a look, the last job of a stop, and a range for each shared counter.
+const JOBS_MAX: usize = 3 + SOURCES_MAX;
 
 /// One thing to do.
 #[derive(Debug)]
@@ -73,7 +77,7 @@ impl Fleet {
     /// The system has no thread left.
     pub(super) fn start(mut member: Member<AnyCoordinator>) -> io::Result<Fleet> {
         member.hurry();
-        JobThread::start("fleet", member, run).map(Fleet)
+        JobThread::start("fleet", JOBS_MAX, member, run).map(Fleet)
     }
 
     /// Wakes the calling thread whenever a job is done.

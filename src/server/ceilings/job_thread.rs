@@ -1,12 +1,9 @@
 //! A thread that does one job after another, however slow the storage or coordinator is. Only a clean stop waits for it.
 
 use std::io;
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
-
-/// A write, a look and the last job of a stop: there is never more than one of each.
-const JOBS_MAX: usize = 3;
 
 /// The handle of the thread. The thread ends when this is dropped.
 #[derive(Debug)]
@@ -21,18 +18,18 @@ pub(super) struct JobThread<J, D> {
 }
 
 impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
-    /// Starts the thread, which works on `subject` with `run`.
+    /// Starts the thread, which works on `subject` with `run`. At most `jobs_max` jobs are under way at a time.
     ///
     /// # Errors
     /// The system has no thread left.
     pub(super) fn start<S: Send + 'static>(
         name: &str,
+        jobs_max: usize,
         mut subject: S,
         run: fn(&mut S, J) -> D,
     ) -> io::Result<Self> {
-        let (jobs, receive_jobs) = mpsc::sync_channel(JOBS_MAX);
-        // As many as there are jobs.
-        let (send_done, done) = mpsc::sync_channel(JOBS_MAX);
+        let (jobs, receive_jobs) = mpsc::sync_channel(jobs_max);
+        let (send_done, done) = mpsc::sync_channel(jobs_max);
         let waker: Arc<OnceLock<Thread>> = Arc::default();
         let wake = Arc::clone(&waker);
         let work = move || {
@@ -63,9 +60,14 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
 
     /// Hands a job to the thread.
     pub(super) fn send(&mut self, job: J) {
-        // There is room for one job of each kind. Sending fails only after the thread has panicked. Then no job is ever
-        // done, and the daemon refuses requests at its ceilings.
-        if self.jobs.try_send(job).is_ok() {
+        let sent = self.jobs.try_send(job);
+        debug_assert!(
+            !matches!(sent, Err(TrySendError::Full(_))),
+            "more jobs than the thread was started for"
+        );
+        // Sending fails only after the thread has panicked. Then no job is ever done, and the daemon refuses requests at
+        // its ceilings.
+        if sent.is_ok() {
             self.under_way += 1;
         }
     }

@@ -17,6 +17,9 @@ use crate::ceiling::{Left, Newcomer, StoreError, TakenOver};
 use crate::keeper::{Outcome, Write};
 use crate::source::Source;
 
+/// The most jobs at a time: a write, a look and the last job of a stop.
+const JOBS_MAX: usize = 3;
+
 /// One thing to do.
 #[derive(Debug)]
 enum Job {
@@ -58,7 +61,7 @@ impl Storage {
     /// # Errors
     /// The system has no thread left.
     pub(super) fn start(store: DiskStore) -> io::Result<Storage> {
-        JobThread::start("storage", store, run).map(Storage)
+        JobThread::start("storage", JOBS_MAX, store, run).map(Storage)
     }
 
     /// Wakes the calling thread whenever a job is done.
