@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Two rules keep a late outcome from granting too much:
-//! - An outcome counts only for the write under way of its number. A write that was given up may still be answered.
+//! - An outcome counts only if the write under way has its number. A write that was given up may still be answered.
 //! - A ceiling counts only while the source's grant has the generation from before its write was handed out. A thread
 //!   that takes a grant away starts another generation, so that grants come back only from writes handed out later.
 

@@ -44,7 +44,8 @@
 //! # One request's walk
 //!
 //! 1. `server/shard_thread/connection/mod.rs` reads what has arrived, up to 8 KiB: one turn.
-//! 2. `server/shard_thread/connection/take.rs` takes the requests in them one after the other; `front/native.rs` decodes each.
+//! 2. `server/shard_thread/connection/take.rs` takes the requests in it one after the other; `front/native.rs` decodes
+//!    each.
 //! 3. `shard/lane.rs` takes the IDs from the current run, from the ring, or by a claim on the cursor in `source/mod.rs`.
 //! 4. `front/native.rs` encodes them, and `server/shard_thread/connection/write.rs` writes once for all requests of the turn.
 //!

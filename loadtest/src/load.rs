@@ -64,7 +64,7 @@ pub(crate) struct Peer {
     pub(crate) highest: AtomicU64,
 }
 
-/// A target that went away and may.
+/// A target that left, as it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub(crate) peer: usize,

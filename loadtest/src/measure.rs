@@ -57,7 +57,7 @@ pub(crate) struct SecondFigures {
     pub(crate) second: u64,
     /// IDs received in it.
     pub(crate) ids: u64,
-    /// Requests answered with IDs in it: as many response times it has.
+    /// Requests answered with IDs in it: it has as many response times.
     pub(crate) answered: u64,
     /// Requests refused in it.
     pub(crate) refused: u64,
@@ -77,7 +77,7 @@ pub(crate) struct SecondFigures {
     /// The target's resident memory at the end of the second.
     #[serde(default)]
     pub(crate) target_memory_bytes: Option<u64>,
-    /// The target's clock less this machine's; `None` of one clock.
+    /// The target's clock less this machine's; `None` if they are one.
     #[serde(default)]
     pub(crate) clock_offset_us: Option<i64>,
 }

@@ -31,7 +31,7 @@ use swept::Swept;
 /// The resident memory of a daemon under load: 7 to 8 MiB. It has 5 MiB when idle.
 const RESIDENT_BYTES: u64 = 8 << 20;
 
-/// The bytes that an idle connection adds, measured there too.
+/// The bytes that an idle connection adds, as measured.
 const CONNECTION_BYTES: u64 = 807;
 
 /// More daemons than any fleet has.

@@ -57,7 +57,7 @@ pub(crate) struct Outcome {
     pub(crate) same_clock: bool,
     /// False if a target may use this machine's cores unseen.
     pub(crate) is_owner_known: bool,
-    /// The targets that went away and might, each with its instant of the measurement.
+    /// The targets that left, as they may, each with its instant of the measurement.
     pub(crate) lost_targets: Vec<(String, Duration)>,
     /// The highest rate of the sources together by their own INFO, in IDs per second.
     pub(crate) per_second: Option<u64>,

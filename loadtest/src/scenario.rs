@@ -18,11 +18,11 @@ pub(crate) struct Scenario {
     pub(crate) addresses: Vec<Endpoint>,
     /// The form of the IDs behind another protocol.
     pub(crate) form: Form,
-    /// The number of them that may go away during the run.
+    /// The number of targets that may go away during the run.
     pub(crate) may_lose: usize,
     /// For addresses of TLS.
     pub(crate) tls: Option<Connector>,
-    /// Those of the addresses, if their processes are elsewhere.
+    /// The addresses' metrics, if their processes are elsewhere.
     pub(crate) metrics: Vec<Metrics>,
     /// Sent first on each connection.
     pub(crate) token: Option<Token>,

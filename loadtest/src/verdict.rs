@@ -267,8 +267,8 @@ impl Evidence<'_> {
     }
 }
 
-/// Returns true if the generator waited for such a share of the time for cores that the target had, and less for
-/// those that it had itself.
+/// Returns true if the generator waited longer than this share of the time for cores that the target had, and less
+/// for its own.
 fn takes_cores(evidence: &Evidence<'_>, share: f64) -> bool {
     let OwnWaits { by_target, by_generator } = evidence.own_waits;
     by_target.total > evidence.elapsed.mul_f64(share) && by_target.total > by_generator.total

@@ -67,7 +67,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l client-key -d
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l timeout -d 'The longest wait for each answer, such as 500ms or 2s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l source -d 'The source to draw from, by name or index [default: the daemon\'s default source]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l format -d 'The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7, uuidv8, alias, or dictionary: and 2 to 94 characters, which are the digits' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l format -d 'The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7, uuidv8, alias, or dictionary: followed by 2 to 94 characters, the digits' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l alias-keys -d 'The file with the keys of the format alias, or credential:NAME of systemd\'s. Each line is a version and 64 hexadecimal digits; the highest version writes' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l set -d 'Choose the value of a random field, as in table=316; repeat it for others' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l json -d 'Write one JSON object per line: {"id":"…"}, and with --format also "text". The ID is a string, because many readers keep only 53 bits of a number'

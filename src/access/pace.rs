@@ -2,8 +2,8 @@
 //!
 //! The line is at `rate × time`. Each draw moves the cursor, to at most one burst above the line at that moment. So after
 //! an idle moment, at most `rate × time + burst` IDs are drawn in any time. A request that waits takes its IDs when its
-//! wait ends, so counted from any other moment the time includes the longest wait. This is the generic cell rate algorithm
-//! (GCRA), counted in IDs as sources count in positions: nothing is rounded, but for a part of an ID when the rate changes.
+//! wait ends, so after a busy moment the time includes the longest wait. This is the generic cell rate algorithm (GCRA),
+//! counted in IDs as sources count in positions: nothing is rounded, but for a part of an ID when the rate changes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

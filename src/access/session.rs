@@ -79,7 +79,7 @@ pub enum Limit {
 pub struct Permit {
     /// The number of IDs.
     pub count: u64,
-    /// The time from which it may draw them, and the rate that delays it until then.
+    /// The time from which it may draw them.
     pub at: BootMicros,
     /// The rate that delays it most.
     pub limit: Option<Limit>,

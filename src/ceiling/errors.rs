@@ -96,7 +96,7 @@ pub enum StateError {
         /// Its format, and the newest that this program reads.
         reason: String,
     },
-    /// A program from before `ceilings` wrote the state.
+    /// A program older than `ceilings` wrote the state.
     #[error(
         "{} was written by an older program, and this one does not read it: run `snowbank state export` of the program \
          that wrote it, move the file away, and then run `snowbank state import` of this one",

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 
-/// The key of the hash of the machine's identity, as machine-id(5) asks: a state file does not disclose the identity.
-/// `systemd-id128 machine-id --app-specific=62b9a5f0-3d0c-4c5f-9c0e-5a1f8e7d2b41` prints the hash.
+/// This application's ID, hashed with the machine's identity as the key, as machine-id(5) asks: no file discloses the
+/// identity. `systemd-id128 machine-id --app-specific=62b9a5f0-3d0c-4c5f-9c0e-5a1f8e7d2b41` prints the hash.
 const APPLICATION: [u8; 16] = 0x62b9_a5f0_3d0c_4c5f_9c0e_5a1f_8e7d_2b41_u128.to_be_bytes();
 
 /// A process that kept ceilings.

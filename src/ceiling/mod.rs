@@ -221,21 +221,21 @@ impl std::error::Error for TakenOver {}
 pub struct Newcomer<'a> {
     /// Its name, which no other source has.
     pub name: &'a str,
-    /// Its layout and worker IDs, which no other source has.
+    /// Its numbering, which no other source has.
     pub numbering: &'a Numbering,
     /// Its first ceiling, at or above its start.
     pub ceiling: Position,
 }
 
-/// The end of a source's ceiling at a clean stop.
+/// A source's bound after a clean stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The source's index.
     pub source: usize,
     /// The lowest ID that was not handed out.
     pub id_bound: u64,
-    /// True if nothing was claimed since a start that followed no clean stop: how far below the bound IDs were handed out is
-    /// not known.
+    /// True if nothing was claimed since a start that followed no clean stop: the last ID handed out below the bound is not
+    /// known.
     pub is_untouched: bool,
 }
 

@@ -8,8 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{Failure, Outcome};
 use crate::service::{self, ReloadResult};
 
-/// The time for a reload: it waits at most 10 s for storage and 10 s for each of two changes of the shards' configuration.
-/// Below the units' TimeoutStartSec=, after which systemd ends this process.
+/// The time for a reload, 2 s less than its waits together: 10 s for storage and 10 s for each of two changes of the
+/// shards' configuration. Below the units' TimeoutStartSec=, after which systemd ends this process.
 const WITHIN: Duration = Duration::from_secs(28);
 
 /// Options of `snowbank reload`.

@@ -36,7 +36,7 @@ settings! {
         /// that the holder may hand out. A daemon whose worker ID another one holds does not start. `snowbank fleet init`
         /// prepares the store. docs/fleet.md compares the three, and says what Redis does not cover.
         ///
-        /// "none": two machines with the same worker ID hand out the same IDs. Only `peers` report it.
+        /// "none": two machines with the same worker ID hand out the same IDs. `peers` report it.
         coordinator: Option<CoordinatorKind> = r#""none""# in Table("fleet"), Restart(HELD),
             |value| value.choice(&COORDINATORS);
 
@@ -53,7 +53,7 @@ settings! {
 
         /// The longest time that a daemon serves while the coordinator is out of reach, 1s to 24h, and the time after which
         /// another daemon may take the worker ID of one that was killed. At least four times max_ahead. The daemon raises
-        /// its ceiling at the coordinator when half of this time is used up, so at least the other half is left when an
+        /// its ceiling there when half of this time is used up (at Redis a quarter), so at least half is left when an
         /// outage begins.
         ///
         /// Five minutes outlast the restart of a coordinator, and a fleet of 1,000 numbers then writes seven times a

@@ -125,7 +125,7 @@ fn check_distinct(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// Returns true if no two sockets can have these addresses.
+/// Returns true if only one socket can have both addresses.
 fn is_same_place(left: &Address, right: &Address) -> bool {
     use Address::{Tcp, Tls, Unix};
     match (left, right) {

@@ -43,7 +43,7 @@ struct Token {
     line: usize,
 }
 
-/// A token on another line is the same.
+/// Its line does not count.
 impl PartialEq for Token {
     fn eq(&self, other: &Self) -> bool {
         (&self.hash, &self.identity) == (&other.hash, &other.identity)

@@ -229,7 +229,7 @@ fn fault_of(answer: &Value) -> Fault {
     }
 }
 
-/// Returns the range of all keys with a prefix: up to the prefix with its last byte one higher.
+/// Returns the end of all keys with a prefix: the prefix with its last byte one higher.
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {

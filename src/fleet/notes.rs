@@ -67,7 +67,7 @@ pub struct Notes {
 
 impl Notes {
     /// Reads the notes of a state directory. `boot` identifies this boot of the machine, and changes when the machine is
-    /// restored from a snapshot. Only the worker IDs of an earlier boot's notes count, because copies of a state are
+    /// restored from a snapshot. Of an earlier boot's notes only the worker IDs count, because copies of a state are
     /// noticed only within a boot. `fleet` identifies the fleet and its coordinator.
     pub fn read(directory: Option<&Path>, boot: Option<&str>, fleet: &str) -> Notes {
         let path = directory.map(|directory| directory.join(FILE));

@@ -35,7 +35,7 @@ pub struct Entry {
     pub space: String,
     /// The number in that space.
     pub number: u64,
-    /// `held`, `released`, `free`: held until an instant that has passed, or `unreadable`.
+    /// `held`, `released`, `unreadable`, or `free`: held until an instant that has passed.
     pub state: &'static str,
     /// The holder for people, or why the key cannot be read.
     pub holder: String,

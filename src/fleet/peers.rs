@@ -108,7 +108,7 @@ impl Peers {
         distinct(answers)
     }
 
-    /// Returns the client of an address that an address of the setting led to. A certificate must have the name that is set.
+    /// Returns the client of an address found by one of the setting. A certificate must have the name that is set.
     fn client(&mut self, place: usize, address: &Address) -> Result<Client, String> {
         if let Some(client) = self.clients.get(address) {
             return Ok(client.clone());

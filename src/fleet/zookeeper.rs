@@ -60,7 +60,7 @@ fn get_data(path: &str) -> Request {
 /// Encodes the body of a create. A node that a user makes is that user's alone.
 fn create(writer: Writer, path: &str, text: &str, has_user: bool) -> Writer {
     let (scheme, id) = if has_user { ("auth", "") } else { ("world", "anyone") };
-    // One permission; no flags: the node outlasts its session.
+    // One ACL entry; no flags: the node outlasts its session.
     writer.text(path).text(text).int(1).int(ALL).text(scheme).text(id).int(0)
 }
 

@@ -70,20 +70,20 @@ impl Decimal {
         }
     }
 
-    /// Returns them as text.
+    /// Returns it as text.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.text[self.at..END]
     }
 
-    /// Returns them as a line, behind a byte for its kind.
+    /// Returns it as a line, behind a byte for its kind.
     #[inline]
     pub(super) fn line(&mut self, kind: u8) -> &[u8] {
         self.text[self.at - 1] = kind;
         &self.text[self.at - 1..]
     }
 
-    /// Returns them with a line end.
+    /// Returns it with a line end.
     #[inline]
     pub(super) fn ended(&self) -> &[u8] {
         &self.text[self.at..]

@@ -68,7 +68,7 @@ impl Ask {
 pub struct Conditions<'f> {
     /// The facts about the daemon.
     pub facts: &'f Facts,
-    /// The client's identity. A token that it shows goes here, and no request draws IDs before that is authorized.
+    /// The client's identity. It takes the token that is shown. No request draws IDs before it is authorized.
     pub session: &'f mut Session,
     /// The daemon stops, and the message arrived after that was noticed.
     pub draining: bool,
@@ -172,8 +172,8 @@ pub trait Front {
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 
     /// Returns how many messages in `bytes` follow the first, which has this size, and are equal to it. The first asks for
-    /// one ID in this form. They are answered like it, by one ID each, and all may be encoded as one request's. It looks
-    /// for at most `most()` of them. A protocol need not look for any.
+    /// one ID in this form. They are answered like it, by one ID each, perhaps encoded as one reply. It looks for at most
+    /// `most()` of them. A protocol need not look for any.
     #[inline]
     fn alike(&self, _bytes: &[u8], _size: usize, _form: Self::Form, _most: impl FnOnce() -> usize) -> usize {
         0

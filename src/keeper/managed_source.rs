@@ -125,8 +125,8 @@ impl ManagedSource {
         }
     }
 
-    /// Sets the bound of IDs that led to the start, and whether a clean stop left it. A clean stop leaves the bound if
-    /// nothing was claimed until then. Without this call it is the bound of the start, and no clean stop.
+    /// Sets the bound of IDs that led to the start, and whether a clean stop left it. The next stop leaves it again if
+    /// nothing was claimed. Without this call it is the start's bound, left by no clean stop.
     pub fn following(self, id_bound: u64, is_stop: bool) -> Self {
         ManagedSource { unclaimed: id_bound, follows_a_stop: is_stop, ..self }
     }
@@ -189,7 +189,7 @@ impl ManagedSource {
         self.source.grant().raise_if(self.first.generation, granted);
     }
 
-    /// Returns a writer's first ceiling, or where the source started before that was granted.
+    /// Returns a writer's first ceiling; until that is granted, the source's start.
     pub(super) fn first(&self, reach: Reach) -> Durable {
         match reach {
             Reach::Local => self.first,

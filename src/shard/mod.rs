@@ -1,9 +1,9 @@
 //! One core's generator. For each source it has a current run and a ring of blocks claimed ahead. It claims more when both
 //! are used up.
 //!
-//! A [`Shard`] belongs to one thread. Only its rings are shared: siblings take from them when a source has no more to claim.
-//! A shard does no I/O. Its thread reads the clock once per wake-up and passes it to [`Shard::wake`], then takes IDs, and
-//! calls [`Shard::top_up`] after the replies are flushed.
+//! A [`Shard`] belongs to one thread. Only its rings are shared: siblings take from them when a source has no more to
+//! claim. A shard does no I/O. Its thread passes a reading of the clock to [`Shard::wake`], then takes IDs, and calls
+//! [`Shard::top_up`] after the replies are flushed.
 //!
 //! Within one shard a source's IDs are handed out in increasing order, so each connection's IDs increase too. The current
 //! run lies below the ring, and the ring below every later claim. Blocks below IDs already handed out are dropped.

@@ -162,7 +162,7 @@ impl Source {
         &self.name
     }
 
-    /// The layout and the worker IDs.
+    /// Its numbering.
     pub fn numbering(&self) -> &Numbering {
         &self.numbering
     }

@@ -194,8 +194,8 @@ impl Source {
 
     /// Returns how long the clock keeps IDs from being available.
     ///
-    /// The result is zero unless the clock is further behind the last position claimed than the rules let the ID clock be
-    /// ahead, or has not reached the start of a source without a stored state. Unlike a claim, this begins no catch-up.
+    /// The result is zero unless the last position claimed is further ahead of the clock than the rules allow, or the
+    /// clock has not reached the start of a source without a stored state. Unlike a claim, this begins no catch-up.
     pub fn stands_for(&self, now: Now) -> Duration {
         let Some(cursor) = self.cursor() else { return Duration::ZERO };
         if let Some(begins_in) = self.begins_in(cursor, now) {

@@ -36,7 +36,7 @@
 //! With several endpoints the retry goes to the next one. A daemon that is `exhausted` for longer than the
 //! call may last is left for the next one, too. The client does not retry other refusals, because every
 //! daemon would repeat them. It does not retry a breach of the protocol, because that is a defect that must
-//! become visible. [`Error::is_retried`] tells the two apart.
+//! become visible. [`Error::is_retried`] is false for both.
 //!
 //! A server of another protocol at an endpoint is passed over while another endpoint serves.
 //! [`Client::endpoint_errors`] names it. If no endpoint serves, the error names what went wrong at each.

@@ -70,7 +70,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Returns true if a refusal means that the daemon is stopping or starting, and may.
+    /// Returns true if a refusal means an allowed stop or start of the daemon.
     pub(super) fn is_excused(&mut self, index: usize, code: u16, now: Now) -> bool {
         let stops = code == ErrorCode::ShuttingDown.to_u16();
         let peer = self.connections[index].peer;
@@ -135,7 +135,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Hands over a connection to each target that ended some, so that its process is found.
+    /// Hands over one reopened connection of each target, so that its process is found.
     fn hand_over_reopened(&self) {
         for peer in 0..self.shared.peers.len() {
             let reopened = self.connections.iter().find(|one| one.peer == peer && one.is_reopened);

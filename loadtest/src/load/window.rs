@@ -48,7 +48,7 @@ impl Window {
         (now.ns >= self.from_ns).then_some(self.from_ns)
     }
 
-    /// Returns true if it was announced on the command line.
+    /// Returns true if its end was announced.
     pub(super) fn is_announced(&self) -> bool {
         self.announced_ns.is_some()
     }

@@ -1,7 +1,7 @@
 //! The times at which a target was late: one cause makes many requests late at once.
 //!
-//! Late requests come in bunches, so their number says little about chance. Bunches do: they are counted by
-//! windows of the time in which requests were due, each with its worst.
+//! Late requests come in bunches, so the bunches are counted: only their number says something about chance. Each
+//! window of due times has its worst time.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +38,8 @@ impl Episodes {
         self.0.splice(0..0, before);
     }
 
-    /// Returns the number of bunches with a time above the limit, of each round. Late windows in a row are one for
-    /// each `longest` of them.
+    /// Returns the number of bunches with a time above the limit, of each round. Up to `longest` late windows in a
+    /// row are one.
     pub(crate) fn above(&self, limit_ns: u64, longest: u64) -> Vec<u64> {
         let of_round = |windows| runs(windows, limit_ns).iter().map(|length| length.div_ceil(longest)).sum();
         self.0.iter().map(of_round).collect()

@@ -58,7 +58,7 @@ impl Survival {
     }
 
     /// Estimates the times of all requests if there had been no stall. Of `all`, those that are not in here were
-    /// quick, and `clean_share` of them began outside stalls.
+    /// quick, and `clean_share` of all began outside stalls.
     pub(super) fn estimate(&self, all: &TimeHistogram, clean_share: f64) -> TimeHistogram {
         if self.touched.is_empty() {
             return all.clone();

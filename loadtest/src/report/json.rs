@@ -70,10 +70,10 @@ pub(crate) struct Run {
     /// The numbers of a counter that did not come.
     #[serde(default)]
     pub(crate) gaps: Option<Gaps>,
-    /// An ID is dated by at most this before its request was sent; `None` where IDs have no time.
+    /// An ID is dated at most this long before its request; `None` where IDs have no time.
     #[serde(default)]
     pub(crate) window_before_us: Option<i64>,
-    /// An ID is dated by at most this after its reply came.
+    /// An ID is dated at most this long after its reply.
     #[serde(default)]
     pub(crate) window_after_us: Option<i64>,
     /// The highest rate of the source by its own INFO.
@@ -150,7 +150,7 @@ pub(crate) struct Run {
     /// The share of the time for which a processor quota held it back.
     #[serde(default)]
     pub(crate) generator_throttled_share: f64,
-    /// The daemon's, where it was started for this run.
+    /// A started daemon's processor time, of one core.
     pub(crate) daemon_cpu_share: Option<f64>,
     /// The distance between the two machines' clocks; `None` on one machine.
     pub(crate) clock_offset_us: Option<i64>,

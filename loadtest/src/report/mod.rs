@@ -110,8 +110,8 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Returns true if the verdict leaves open whether the machine or the target was too slow, or if the target
-    /// was in time and the machine was not.
+    /// Returns true if an open loop that was not cut short missed a response time, by the target's fault or the
+    /// machine's.
     pub(crate) fn asks_about_machine(&self) -> bool {
         let missed = |latency| Assessment::of(latency, &self.evidence()) != Assessment::Met;
         let is_open_loop = matches!(self.scenario.drive, Drive::Open { .. });
@@ -134,7 +134,7 @@ impl<'a> Report<'a> {
         is_announced || !self.outcome.lost_targets.is_empty()
     }
 
-    /// Returns true if another try may have another verdict: times were missed, and nothing else was wrong.
+    /// Returns true if another try may pass: this one did not, but had no fault and not too many errors.
     pub(crate) fn may_be_noise(&self) -> bool {
         let counts = &self.outcome.collected.counts;
         self.verdict != Verdict::Pass

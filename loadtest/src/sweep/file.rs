@@ -67,7 +67,7 @@ pub(crate) struct File {
     pub(crate) steps: Vec<Step>,
 }
 
-/// A response time that most of all requests had to keep to.
+/// A response time that a quantile had to keep to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Objective {
     /// `p50` to `p99.99`, or `max`.

@@ -3,8 +3,8 @@
 use super::{Evidence, Latency, MAX_THREAD_SHARE, MAX_THROTTLED_SHARE, chance, is_late, takes_cores};
 use crate::measure::Counts;
 
-/// The number of clean requests beyond the quantile with which a verdict without the stalls of the machine is
-/// sure. A target that stalls as often as the objective allows has then done so ten times.
+/// With this many clean requests beyond the quantile, a verdict without the machine's stalls is sure. A target
+/// that stalls as often as the objective allows has then done so ten times.
 const SURE_BEYOND: f64 = 10.0;
 
 /// The share of a round's requests that is as good as all of them.

@@ -62,7 +62,7 @@ impl Bunches {
     }
 }
 
-/// Returns true if the target misses an objective by itself, where its own times miss it.
+/// Returns true if a miss by the target's own times is not the machine's doing.
 pub(super) fn is_targets_own(latency: &Latency, evidence: &Evidence<'_>) -> bool {
     let (target, limit_ns) = (evidence.undisturbed, latency.limit.as_nanos() as u64);
     let both = Bunches::above(limit_ns, target, evidence.echo).zip(evidence.echo);

@@ -86,7 +86,7 @@ impl StateFile {
         self.is_sound
     }
 
-    /// Makes a new file, which is durable before it gets the name, and makes the name durable. Returns with an error whether
+    /// Makes a new file, which is durable before it gets the name, and makes the name durable. An error comes with true if
     /// the disk is full.
     fn replace(&mut self, document: &str) -> Result<(), (bool, StoreError)> {
         let unfinished = self.directory.join(UNFINISHED_NAME);

@@ -215,7 +215,7 @@ impl DiskStore {
         self.store(raises.iter().map(raised), wall_minus_boot_us)
     }
 
-    /// Makes every later write record how far ID time − boot may be until the next one, in microseconds.
+    /// Makes later writes record the most that ID time − boot may be until the next one, in microseconds.
     pub fn note_id_time(&mut self, id_minus_boot_us: i64) {
         for source in &mut self.sources {
             source.record.id_minus_boot_us = Some(id_minus_boot_us);
@@ -256,7 +256,7 @@ impl DiskStore {
     }
 }
 
-/// Returns the records that a start needs: no source's own keeps the order of their IDs.
+/// Returns the records that a start needs: no source's record keeps their order.
 fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterator<Item = &'a Record> {
     let_go.iter().filter(|gone| !sources.iter().any(|record| record.keeps_order_of(gone)))
 }

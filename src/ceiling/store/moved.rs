@@ -7,14 +7,14 @@ use super::record::Record;
 use super::{StateDir, StoreError};
 use crate::ceiling::{HostIdentity, Owner};
 
-/// The version of an export; raised when an older program would misread it. It differs from the state file's: an export also
+/// The version of an export; raised when an older program would misread it. It is not the state file's: an export also
 /// takes a worker to an older program, so it is written in the oldest format that fits.
 const FORMAT: u32 = 1;
 
 /// The records that an export carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
-    /// Its version, which differs from the state file's.
+    /// Its version, apart from the state file's.
     pub snowbank_state_format: u32,
     /// The records that another machine may continue.
     pub records: Vec<Record>,
@@ -123,8 +123,8 @@ pub fn merge(
             released: false,
             ..arriving
         };
-        // A record of another name stays too: a source of that name starts above it, whichever was imported first. Released
-        // worker IDs are back.
+        // A record of another name stays too: a source of that name starts above it, whichever was imported first. A
+        // released record gives way.
         let takes_place_of =
             |record: &Record| arrived.says_all_of(record) && (record.released || record.name == arrived.name);
         let is_higher = |record: &Record| record.key() == arrived.key() && record.id_bound > arrived.id_bound;
@@ -137,7 +137,7 @@ pub fn merge(
     Ok(merged)
 }
 
-/// Returns why an export ends below a stored record: a worker ID that both have. The furthest of the export's records with that
+/// Returns an error if an export is lower for a worker ID that both have. The furthest of the export's records with that
 /// worker ID counts, because an export may have older ones beside it. Worker IDs that were lent have gone on elsewhere, and
 /// the fleet knows how far.
 fn lower_than(export: &[Record], stored: &Record) -> Option<ImportError> {

@@ -13,7 +13,7 @@ use snowbank_client::layout::{Layout, PRESETS, Position, UnixMicros};
 pub struct Claimant<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its layout and worker IDs.
+    /// Its numbering.
     pub numbering: &'a Numbering,
     /// The distance that its ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
@@ -192,9 +192,9 @@ fn by_name(layout: &Layout) -> String {
 /// far as a catch-up can follow it: a worker ID that was never used starts at the clock, however far ahead another one
 /// was. Above the ID clock of that other one it binds nothing, whatever was granted ([`Record::order_ceiling`]).
 ///
-/// Worker IDs that a fleet lends belong to the fleet once their source has others, and their record is dropped. Another
-/// record of the source, which stays, is as high. So without the fleet, a record of lent worker IDs binds its source
-/// whatever IDs it has now. In the fleet the coordinator knows the bound of each number, also of exported ones.
+/// Worker IDs that a fleet lends belong to the fleet once their source has others. Their record is dropped: one of the
+/// source that stays is as high. So without the fleet, a record of lent worker IDs binds its source whatever IDs it has
+/// now. In the fleet the coordinator knows the bound of each number, also of exported ones.
 ///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
 /// without such a record, because no clock shows where it may continue. It does not start either after the machine was
@@ -288,8 +288,8 @@ fn highest(records: Vec<Record>) -> Option<Record> {
     records.into_iter().max_by_key(|record| record.id_bound)
 }
 
-/// Returns a record with the ceiling that binds a claimant: the record's own if that keeps IDs unique, and without the fleet
-/// that of all that was lent.
+/// Returns a record with the ceiling that binds a claimant: the record's own if that keeps IDs unique, and without the
+/// fleet at least the bound of all that was lent.
 fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
     if keeps_unique(record, claimant) {
         let lent = record.lent_bound.filter(|_| !claimant.in_fleet);

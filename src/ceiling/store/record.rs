@@ -39,7 +39,7 @@ pub struct Record {
     /// True after a clean stop: nothing was claimed from the ceiling on.
     pub clean: bool,
     /// True after a clean stop that kept the ceiling of a crash, or of a first start, because nothing was claimed since:
-    /// how far below it claims went is unknown.
+    /// the last claim below it is unknown.
     pub untouched: bool,
     /// True if the IDs were moved away by `snowbank state export`: nothing here may make them.
     pub released: bool,
@@ -50,7 +50,7 @@ pub struct Record {
     /// and this record binds the order of IDs alone.
     pub lent: bool,
     /// An ID bound above all that was granted under worker IDs that a fleet lent to its source before, of which records may
-    /// be gone. Without the fleet it binds its source whatever worker IDs that has. `None`: a fleet never lent it any.
+    /// be gone. Without the fleet it binds its source under any worker IDs. `None`: a fleet never lent it any.
     pub lent_bound: Option<u64>,
     /// True if no source of the last daemon had these worker IDs.
     pub retired: bool,
@@ -258,9 +258,9 @@ impl Record {
         numbering.snowflake().map(|_| numbering.start_of(numbering.tick_of(self.ceiling)))
     }
 
-    /// Returns the first position above all IDs that were handed out until this moment, as far as clocks show it. After kill
-    /// -9 that is below the ceiling. Only the order of IDs may depend on it, because a clock that stepped forward and back
-    /// right before the kill leaves no trace.
+    /// Returns the first position above all IDs that were handed out until this moment, as far as clocks show it. After a
+    /// kill that is below the ceiling. Only the order of IDs may depend on it, because a clock that stepped forward and
+    /// back right before the kill leaves no trace.
     pub fn order_ceiling(&self, at: Moment<'_>) -> Position {
         let (Some((boot, now)), Some(id_minus_boot_us)) = (at.boot, self.id_minus_boot_us) else {
             return self.ceiling;

@@ -1,6 +1,6 @@
 //! An exhaustive search, breadth-first, through all that can happen to the smallest fleet: three machines, two numbers, and
-//! each fault at most twice. The shipped members and rules run over a coordinator whose faults are choices. Each clock reads
-//! anything at any time. A state that equals an earlier one but for names of writes is visited once.
+//! at most two faults. The shipped members and rules run over a coordinator whose faults are choices. Each clock reads one
+//! of two times at any moment. A state that equals an earlier one but for names of writes is visited once.
 //!
 //! [`world`] has all that can happen, [`machine`] a machine, [`wire`] the coordinator, and [`canonical`] the sameness of states.
 //!

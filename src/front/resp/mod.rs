@@ -196,7 +196,7 @@ fn step_of(reply: Reply, consumed: usize) -> Step<Form> {
     }
 }
 
-/// Encodes the refusal of a connection, because the daemon has as many as it allows.
+/// Encodes the refusal of a connection: the daemon or its address has all that are allowed.
 pub(super) fn refuse_connection(out: &mut Vec<u8>) {
     encode::error(out, "ERR max number of clients reached");
 }

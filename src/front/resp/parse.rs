@@ -8,7 +8,7 @@ use crate::front::MESSAGE_BYTES_MAX;
 /// under twenty.
 const ARGUMENTS_MAX: usize = 1_024;
 
-/// The number of arguments that commands can read: the longest HELLO has as many. The others are only counted.
+/// The number of arguments that commands can read: the longest HELLO has seven. The others are only counted.
 const ARGUMENTS_READ: usize = 8;
 
 /// The longest line of a length: a kind, a sign, the digits of a 64-bit number and the line end.

@@ -60,7 +60,7 @@ impl ThreadState {
         }
     }
 
-    /// Reads the clock. Called once in each wake-up.
+    /// Reads the clock, and judges the reading.
     pub(super) fn now(&self) -> Now {
         self.common.wall.believe(clock::os::read())
     }

@@ -33,7 +33,7 @@ pub(super) struct TurnState {
     pub(super) waiters: HashMap<(usize, WaitId), oneshot::Sender<Finished>>,
     /// When the ticker wakes by itself; `None` if it sleeps until it is woken.
     pub(super) ticker_wakes_at: Option<Instant>,
-    /// Wakes each connection when the stop begins or its timeouts change.
+    /// Wakes each connection when the stop begins, and at some reloads.
     pub(super) wakers: Wakers,
 }
 

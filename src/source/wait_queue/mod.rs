@@ -40,7 +40,7 @@ use snowbank_client::layout::Position;
 const PASSING_SHARE: u64 = 16;
 
 /// The longest delay of a tick's wake-up: timers have a grain of 1 ms, and then the thread must get the processor. A tick's
-/// IDs can be claimed until the burst window after its end.
+/// IDs can be claimed for a burst window after its end.
 const LATE_WAKE_UP: Duration = Duration::from_millis(4);
 
 /// The waiting requests of one source.

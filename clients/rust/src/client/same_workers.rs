@@ -20,7 +20,7 @@ use crate::protocol::info::SharedWorkerId;
 /// two for a moment, so a collision counts when two looks in a row find it.
 const CONFIRMATION: Duration = Duration::from_secs(1);
 
-/// The time between two looks while an endpoint does not answer, and the shortest after one that found nothing.
+/// The time between two looks while an endpoint does not answer, and the least between two checks' starts.
 const REPETITION: Duration = Duration::from_secs(60);
 
 /// The check of one client. It ends when dropped.

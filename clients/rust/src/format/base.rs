@@ -111,7 +111,7 @@ impl Base {
         text.extend(digits[start..].iter().map(|&digit| char::from(digit)));
     }
 
-    /// Reads digits. Leading zeros may be missing, or more than are written.
+    /// Reads digits, with fewer or more leading zeros than are written.
     pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
         let value_of = |found: char| {
             let value = u8::try_from(found).map_or(NO_DIGIT, |byte| self.values[usize::from(byte)]);

@@ -24,7 +24,7 @@ pub enum ErrorCode {
     NoCeiling = 8,
     /// The daemon is draining.
     ShuttingDown = 9,
-    /// The daemon's connection limit is reached.
+    /// A limit of connections is reached, the daemon's or the address's.
     TooBusy = 10,
 }
 

@@ -209,7 +209,7 @@ impl Chart {
         chart.draw_series(bands).map(drop).map_err(drop)
     }
 
-    /// Returns the limits and marks, each with its name beside it.
+    /// Draws the limits and marks, each with its name beside it.
     fn draw_lines(&self, chart: &mut Plane<'_, '_>, words: &TextStyle<'_>) -> Result<(), ()> {
         let ((left, right), (low, high)) = (self.x.range, self.y.range);
         for (at, name, ink) in self.limits.iter().filter(|(at, ..)| (low..=high).contains(at)) {

@@ -43,8 +43,8 @@ pub(super) struct FirstPosition {
 impl FirstPosition {
     /// Returns the first position of a source, with the facts about it in the state's records and the marks.
     ///
-    /// A bound that other worker IDs left mostly lies below the position's own ID. A stop that left the position's ID would
-    /// raise the bound with each change of the worker IDs, though none was handed out.
+    /// The bound of other worker IDs mostly lies below the position's own ID. A stop that stored that ID would raise the
+    /// bound with each change of the worker IDs, though no ID was handed out.
     pub(super) fn of(position: Position, numbering: &Numbering, records: &[Record], marks: &[Mark]) -> Self {
         let leads_here = |id_bound: &u64| numbering.position_from(*id_bound) == position;
         let mut ends_here = records.iter().filter(|record| leads_here(&record.id_bound)).peekable();

@@ -44,7 +44,7 @@ pub(super) struct Responder {
     session: RefCell<Option<Session>>,
     /// True if a request was authorized, or needs no authorization.
     authorized: Cell<bool>,
-    /// A refusal of a wrong token is held back.
+    /// The refusal of a client is held back.
     is_delaying: Cell<bool>,
     /// A reload removed the client's token or certificate.
     revoked: Cell<Option<Denial>>,
@@ -83,7 +83,7 @@ impl Responder {
         &self.peer
     }
 
-    /// Returns true while the client waits only because its token is wrong. Others may have its place.
+    /// Returns true while the client waits only for its delayed refusal. Others may have its place.
     pub(super) fn is_delaying(&self) -> bool {
         self.is_delaying.get()
     }
