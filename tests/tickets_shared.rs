@@ -140,7 +140,7 @@ fn many_counters_get_ranges_at_the_same_time() {
     let names = ["n1", "n2", "n3", "n4", "n5", "n6", "n7"];
     let (toml, machine) = (toml_at(&etcd, &etcd.url(), &names.map(source).concat()), Machine::new());
     set(&toml, "0");
-    names.map(|name| assert_eq!(run(&toml, &["ticket", "set", name, "0"]).0, Some(0)));
+    names.iter().for_each(|name| assert_eq!(run(&toml, &["ticket", "set", name, "0"]).0, Some(0)));
     let daemon = machine.start(&toml);
     let mut wires: Vec<_> = (0..=7).map(|source| (source, daemon.connect())).collect();
     for count in [900, 2_000, 5_000, 10_000] {
