@@ -97,8 +97,9 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the time for a connected daemon to answer, beyond the wait that the request allows (1 s). After
-    /// that it counts as stalled, and the client tries the next.
+    /// Sets the time for a connected daemon to answer, beyond the wait that the request allows (1 s). The wait
+    /// counts once earlier requests of the connection are answered. After that the daemon counts as stalled,
+    /// and the client tries the next.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;
@@ -114,8 +115,8 @@ impl ClientOptions {
         self
     }
 
-    /// Sets how many calls may wait to be sent (1,024). A further call waits for a place, within its
-    /// deadline.
+    /// Sets how many calls may wait to be sent (1,024; without a connection, twice as many). A further call waits
+    /// for a place, within its deadline.
     #[must_use]
     pub fn max_queued(mut self, calls: usize) -> Self {
         self.max_queued = calls;

@@ -76,6 +76,25 @@ async fn a_stalled_daemon_is_left_for_the_next() {
     }
 }
 
+/// The daemon may read a request only after those before it have waited.
+#[tokio::test]
+async fn a_request_behind_one_that_waits_may_wait_as_long_again() {
+    let daemon = FakeDaemon::start(|_, peer| {
+        peer.greet();
+        for first in [10, 20] {
+            let (next, tag) = peer.read_next();
+            std::thread::sleep(ms(600));
+            peer.send_run(tag, first, next.count);
+        }
+        peer.wait_for_close();
+    });
+    let client = Client::new(options(&[&daemon]).answer_timeout(ms(500))).expect("a client");
+    let ask = || client.batch(1).max_wait(ms(600)).timeout(ms(20_000));
+    let (first, second) = tokio::join!(ask(), ask());
+    assert!(first.is_ok() && second.is_ok(), "{first:?}, {second:?}");
+    assert_eq!(daemon.connections(), 1);
+}
+
 /// A daemon that sends a byte of its reply at a time does not hold a call for ever.
 #[tokio::test]
 async fn a_daemon_that_trickles_is_left_for_the_next() {

@@ -15,7 +15,9 @@ pub(super) struct InFlight {
     /// As in [`Call`](crate::client::call::Call).
     pub(super) moves_on_by: Option<Instant>,
     pub(super) sent_at: Instant,
-    /// The time that the daemon may hold the request before it answers.
+    /// The time from which its wait counts at the latest. The daemon may read it only when it has answered those before.
+    pub(super) read_by: Instant,
+    /// The time that the daemon may hold the request once it has read it.
     pub(super) wait: Duration,
     /// The time of its reply's latest frame that came while the caller still waited.
     pub(super) progress_at: Instant,
@@ -34,6 +36,6 @@ impl InFlight {
     /// Returns the time at which the daemon counts as stalled. A reply of many frames moves it, while its
     /// frames keep coming and the caller waits.
     pub(super) fn stalls_at(&self, limit: Duration) -> Instant {
-        self.progress_at.max(self.sent_at + self.wait) + limit
+        self.progress_at.max(self.read_by + self.wait) + limit
     }
 }

@@ -172,7 +172,16 @@ impl Connection {
         };
         self.last_tag = tag;
         let now = Instant::now();
-        let entry = InFlight { tag, reply, moves_on_by, sent_at: now, wait, progress_at: now, begun: false };
+        let entry = InFlight {
+            tag,
+            reply,
+            moves_on_by,
+            sent_at: now,
+            read_by: now,
+            wait,
+            progress_at: now,
+            begun: false,
+        };
         if !self.stall_armed {
             self.stall.as_mut().reset(entry.stalls_at(self.shared.options.answer_timeout));
             self.stall_armed = true;
@@ -244,9 +253,18 @@ impl Connection {
         }
     }
 
+    /// Takes the oldest call, which is answered. The daemon may read the next one now.
+    fn take_front(&mut self) -> Option<InFlight> {
+        let front = self.in_flight.pop_front();
+        if let Some(next) = self.in_flight.front_mut() {
+            next.read_by = Instant::now();
+        }
+        front
+    }
+
     /// Answers the oldest call, whose reply is complete.
     fn finish_front(&mut self) -> Result<(), End> {
-        let Some(front) = self.in_flight.pop_front() else {
+        let Some(front) = self.take_front() else {
             return Ok(());
         };
         self.has_answered = true;
@@ -274,7 +292,7 @@ impl Connection {
     /// Answers the oldest call with the daemon's refusal, which may also end the connection.
     fn refuse_front(&mut self, refusal: Refusal) -> Result<(), End> {
         let error = Error::Refused(Arc::new(refusal));
-        let Some(front) = self.in_flight.pop_front() else {
+        let Some(front) = self.take_front() else {
             return Ok(());
         };
         let asks_next = front.moves_on_by.is_some_and(|deadline| is_exhausted_beyond(&error, deadline));
