@@ -179,7 +179,7 @@ impl Keeper {
 
         let is_revoked = self.writers.iter().any(|writer| {
             let mut durable = self.sources.iter().zip(&writer.durable);
-            durable.any(|(managed, durable)| managed.is_stale(*durable))
+            durable.any(|(managed, durable)| managed.is_revoked(*durable))
         });
         let of = |is_local: bool| {
             let writers = self.writers.iter();

@@ -46,7 +46,7 @@ pub(crate) struct TicketStatus {
     /// True if its counter is at the fleet's coordinator, where other daemons may count with it.
     #[serde(default)]
     pub(crate) shared: bool,
-    /// True once another copy of the machine may hand out the same numbers.
+    /// True once another process, or another copy of the machine, may hand out the same numbers.
     pub(crate) restored: bool,
     /// The numbers that are left until the end, and their share of all.
     pub(crate) left: u64,

@@ -165,7 +165,7 @@ pub(crate) struct SourceStatus {
     pub(crate) waiting_ids: u64,
     /// The default wait of a request.
     pub(crate) default_wait_s: f64,
-    /// The time from the newest ID to the fleet's ceiling, which is minutes ahead. `None`: the source belongs to no fleet.
+    /// The time that IDs last without the coordinator. `None`: the source belongs to no fleet.
     #[serde(default)]
     pub(crate) fleet_headroom_s: Option<f64>,
     /// True while a request waits for the ceiling.

@@ -8,6 +8,7 @@ use crate::config::{
     self, Credentials, FileError, InheritedAddresses, Mistakes, NoStateDir, Overrides, Secrets, Settings,
     StateDirChoice, StatePlace,
 };
+use crate::fleet::peers::PEERS_MAX;
 use crate::server::{ADMIN_CONNECTIONS_MAX, StartError};
 use crate::system_error::Attempt;
 use snowbank_client::layout::UnixMicros;
@@ -100,11 +101,14 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     // Where that is not allowed the soft limit stands.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let files = getrlimit(Resource::Nofile).current?;
-    let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.set.len()).sum();
+    // A coordinator picks as many as `worker_count`.
+    let worker_ids =
+        settings.sources.iter().map(|source| source.worker_ids.set.len().max(source.worker_count));
     let own = FILES_OF_ITS_OWN
         + FILES_PER_SHARD * settings.shards.get()
         + settings.client_addresses().count()
-        + worker_ids
+        + worker_ids.sum::<usize>()
+        + files_of_peers(settings)
         + files_of_admin(settings);
     let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);
     let wanted = std::mem::replace(&mut settings.limits.max_connections, fit);
@@ -116,6 +120,11 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
         "found a limit of {files} open files, which allows {fit} connections and not max_connections = {wanted}; \
          raise the limit (ulimit -n, LimitNOFILE), or lower the setting"
     ))
+}
+
+/// An address may be the name of many peers, which a reload may set too.
+fn files_of_peers(settings: &Settings) -> usize {
+    if settings.fleet.peers.is_empty() { 0 } else { PEERS_MAX }
 }
 
 fn files_of_admin(settings: &Settings) -> usize {

@@ -79,8 +79,8 @@ settings! {
 
         /// The addresses where other daemons listen for clients, as in listen. A name stands for every daemon that it
         /// resolves to, and this daemon may be among them: all can have the same list. The daemon asks each of them at the
-        /// start and every ten seconds. It does not start if a peer has the same worker ID with the same layout. If both
-        /// run already, both report it. Empty: none.
+        /// start and at least every ten seconds. It does not start if a peer has the same worker ID with the same layout.
+        /// If both run already, both report it. Empty: none.
         ///
         /// This proves nothing about a peer that is out of reach, and a check warns of that. Only a coordinator
         /// prevents daemons on several machines from using the same worker ID.

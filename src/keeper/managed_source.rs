@@ -256,6 +256,12 @@ impl ManagedSource {
         self.source.grant().generation() != durable.generation && !durable.is_exempt()
     }
 
+    /// Returns whether it waits for a ceiling since its grant was taken away. A shared counter does not: its ranges raise its
+    /// grant.
+    pub(super) fn is_revoked(&self, durable: Durable) -> bool {
+        !self.source.is_shared_counter() && self.is_stale(durable)
+    }
+
     /// Returns the ceiling to write next, if one is due, for a writer whose durable ceiling is `durable`.
     pub(super) fn next_ceiling(&self, now: Now, uptime: Duration, durable: Durable) -> Option<Position> {
         self.source.cursor()?;

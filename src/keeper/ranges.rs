@@ -52,9 +52,8 @@ impl Ranges {
 
     /// Returns the count of numbers to ask for, if the source needs a range.
     fn wanted(&self, source: &Source, now: Now) -> Option<u64> {
-        let (grant, end) = (source.grant(), source.numbering().end());
-        let is_over = grant.is_lost() || source.cursor().is_none() || grant.ceiling() >= end;
-        if is_over || self.is_asked || self.due.is_some_and(|due| now.boot < due) {
+        let grant = source.grant();
+        if needs_no_more(source) || self.is_asked || self.due.is_some_and(|due| now.boot < due) {
             return None;
         }
         let (rest, next) = (source.left_in_range(), source.in_next_range());
@@ -69,7 +68,7 @@ impl Ranges {
     /// Returns the pause until the next look.
     fn pause(&self, source: &Source, now: Now) -> Duration {
         match self.due {
-            _ if self.is_asked => PERIOD,
+            _ if self.is_asked || needs_no_more(source) => PERIOD,
             Some(due) if due > now.boot => due.since(now.boot),
             _ => {
                 let there = source.left_in_range().saturating_add(source.in_next_range());
@@ -77,6 +76,12 @@ impl Ranges {
             }
         }
     }
+}
+
+/// Returns whether no range is ever asked for again: the counter has ended, or its grant is lost.
+fn needs_no_more(source: &Source) -> bool {
+    let grant = source.grant();
+    grant.is_lost() || source.cursor().is_none() || grant.ceiling() >= source.numbering().end()
 }
 
 impl Keeper {

@@ -10,7 +10,7 @@ use super::*;
 use crate::fleet::{
     Coordinator, CounterKey, Member, NoAnswer, Notes, Ranged, Stored, Swap, Swapped, Version,
 };
-use crate::numbering::TicketCounter;
+use crate::numbering::{LAST_ID, TicketCounter};
 use crate::source::wait_queue::{Signals, WaitRequest};
 
 const KEY: &str = "/snowbank/f/ticket-orders";
@@ -310,4 +310,24 @@ proptest! {
             prop_assert!(served >= 10_000, "{served}");
         }
     }
+}
+
+#[test]
+fn at_its_end_a_counter_is_looked_at_as_rarely_as_an_idle_one() {
+    let first = LAST_ID - 500;
+    let mut daemon = Daemon::start(&Store::at(first), (1, 1), 0);
+    daemon.ask(START);
+    daemon.hear(START);
+    assert_eq!(daemon.serve(500, START).first(), Some(&first));
+    assert_eq!(daemon.keeper.wanted_ranges(daemon.wall.believe(START)), (Vec::new(), PERIOD));
+}
+
+/// The ranges of a shared counter raise its grant, so nothing waits for its ceiling.
+#[test]
+fn an_idle_counter_does_not_hide_that_ceilings_are_durable_again() {
+    let mut daemon = Daemon::start(&Store::at(1), (1, 1), 0);
+    daemon.ask(START);
+    daemon.source.note_restored();
+    daemon.ask(START);
+    assert!(!daemon.keeper.was_revoked);
 }

@@ -46,7 +46,8 @@ pub(crate) struct Ceilings {
     state_dir: Option<PathBuf>,
     /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
-    /// When the fleet thread last had a job. `None`: not yet. A start may have gone on without asking the coordinator.
+    /// The time at which the last raise or look was sent. `None`: not yet. A start may have gone on without asking the
+    /// coordinator.
     fleet_asked_at: Option<BootMicros>,
     /// The stored records that belong to no running source. They bind sources that join.
     retired: Vec<Record>,

@@ -29,10 +29,10 @@ pub(crate) struct LastSeen {
     pub(crate) failures: u64,
     /// Why the last try to raise failed.
     pub(crate) failing: Option<String>,
-    /// Why the last try to raise the fleet's ceilings failed, and why the coordinator did not answer the last look.
+    /// Why the last try to raise the fleet's ceilings failed, and why the coordinator last did not answer.
     pub(crate) fleet_failing: Option<String>,
     pub(crate) fleet_silence: Option<String>,
-    /// Raises of the fleet's ceilings that are durable.
+    /// The fleet's durable raises, and the ranges taken.
     pub(crate) fleet_raises: u64,
     /// By source, the fleet's ceilings. Empty without a fleet.
     pub(crate) fleet_ceilings: Vec<Position>,

@@ -137,8 +137,9 @@ fn bucket_of(took_us: u64) -> usize {
 /// A busy shard times one turn of this many, by a second reading of the clock. The sample stands for the turns up to the next
 /// one. A reading costs a hundredth of a turn, so a sixty-fourth of that is negligible.
 const TIMED_TURNS: u32 = 64;
-/// After this long without a sample, a shard times its next turn. So an idle shard times nearly all turns. Then it times
-/// every second turn, every fourth and so on: the first turn after a pause is slower than the turns it would stand for.
+/// After this long without a sample, a shard times its next turn. So an idle shard times nearly all turns. Once busy it
+/// times every second turn, every fourth and so on: the first turn after a pause is slower than the turns it would stand
+/// for.
 const IDLE_US: i64 = 10_000;
 
 /// A shard's timer of requests. It takes samples, each of which stands for the requests of the turns that follow it.

@@ -60,7 +60,7 @@ impl Server {
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
         let fleet = secrets.fleet.clone();
         // Opened first, because a ceiling that became durable before the machine was restored no longer counts.
-        let kernel_log = KernelLog::open();
+        let kernel_log = KernelLog::open(fleet.is_some());
         let found = Found::open(state)?;
         let reading = clock::os::read();
         let mut settings = settings.clone();

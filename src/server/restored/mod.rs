@@ -30,24 +30,28 @@ pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 pub(crate) struct KernelLog {
     way: Way,
     log: io::Result<OwnedFd>,
+    /// The number of the last announcement before it was opened, if that was looked for.
+    last: Option<u64>,
 }
 
 impl KernelLog {
-    pub(crate) fn open() -> KernelLog {
+    /// Opens the log at its end. Looks for an earlier announcement if `looks_back`. Each is either that one, or noticed
+    /// later.
+    pub(crate) fn open(looks_back: bool) -> KernelLog {
         let (way, log) = kernel_log::find();
-        KernelLog { way, log }
+        let last = log.as_ref().ok().filter(|_| looks_back).and_then(kernel_log::last_announcement);
+        KernelLog { way, log, last }
     }
 
-    /// Returns an identity of this boot that changes when the machine is restored from a snapshot, as far as the log shows
-    /// it.
+    /// Returns an identity of this boot that changes when the machine is restored from a snapshot, as far as the log showed
+    /// it when it was opened.
     pub(crate) fn life_of(&self, boot: &str) -> String {
-        let last = self.log.as_ref().ok().and_then(kernel_log::last_announcement);
-        last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
+        self.last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
     }
 }
 
 /// Starts the thread that watches for announcements as long as the process runs. Logs how a restored machine is noticed.
-pub(crate) fn watch(KernelLog { way, log }: KernelLog, common: Arc<Common>) {
+pub(crate) fn watch(KernelLog { way, log, .. }: KernelLog, common: Arc<Common>) {
     let log = match log {
         Ok(log) => log,
         Err(error) => {

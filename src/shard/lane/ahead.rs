@@ -10,7 +10,7 @@ use crate::source::Span;
 
 /// The fraction of the burst window, as a divisor, for which a shard claims ahead. Blocks claimed ahead must be young
 /// enough to last that long. So a burst may lose twice that fraction of its reserve: to ticks that a claim ahead has
-/// skipped, and to siblings' blocks that lie too low. The documents promise an eighth. A smaller fraction would need more
+/// skipped, and to siblings' blocks that lie too low. The documents allow an eighth. A smaller fraction would need more
 /// claims. At a sixteenth of the default 10 ms a busy shard claims about 3,200 times a second.
 const AHEAD_SHARE: u32 = 16;
 
