@@ -1,7 +1,7 @@
 //! Histograms, seconds, counters and faults.
 //!
-//! Values are nanoseconds with three significant digits from 1 ns to an hour, so anything under 1 ms is known
-//! to the microsecond; that is also the unit in which HdrHistogram's viewers expect them.
+//! Values are nanoseconds with three significant digits from 1 ns to an hour, so anything under 1 ms is known to
+//! the microsecond.
 
 pub(crate) mod disturbed;
 pub(crate) mod episodes;

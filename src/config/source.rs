@@ -112,9 +112,9 @@ settings! {
         /// time in an ID is still useful.
         max_ahead: Duration = r#""10s""# in Source, Restart(CLAIMS), |value| value.duration(MS..=DURATION_MAX);
 
-        /// The reaction to a wall clock that steps back: "ride" continues at half speed until the wall clock has caught
-        /// up, "wait" refuses requests until then. Ride by default, because a corrected clock should not stop an
-        /// application. Wait is for applications that must never see an ID with a time in the future.
+        /// The reaction to a wall clock that steps back: "ride" continues at half speed until the wall clock has caught up,
+        /// "wait" refuses requests until then. Ride by default, because a corrected clock should not stop an application.
+        /// With wait, IDs are ahead of the clock only after a crash, by some seconds.
         on_step_back: OnStepBack = r#""ride""# in Source, Restart(CLAIMS),
             |value| value.choice(&[OnStepBack::Ride, OnStepBack::Wait].map(|choice| (choice.name(), choice)));
 

@@ -105,8 +105,8 @@ impl Patience {
         self.is_in_hurry = true;
     }
 
-    /// Notes the time that an answer took, or that was waited for it. The time of an earlier answer fades by half, so that
-    /// the retry of a slow write has longer, although the answer between them was fast.
+    /// Notes the time that an answer took, or that was waited for it. Each answer lowers the time by half at most, so that
+    /// a slow write's retry has longer even after a fast answer.
     pub(super) fn note(&mut self, took: Duration) {
         self.of_late = took.max(self.of_late / 2);
     }

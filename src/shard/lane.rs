@@ -335,8 +335,8 @@ impl Lane {
     /// reason if IDs are missing.
     ///
     /// # Errors
-    /// The grant was lost after any of them was claimed, and the request is not refused. `runs` is then empty, also after a
-    /// refusal. IDs claimed again after the loss are skipped too, because a reply contains all its IDs or is a refusal.
+    /// The grant was lost after any of them was claimed, and the request is not refused. The loss empties `runs`, refused
+    /// or not. IDs claimed again after the loss are skipped too, because a reply contains all its IDs or is a refusal.
     pub fn end_wait(
         &mut self,
         taken: Taken,

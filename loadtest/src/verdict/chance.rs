@@ -15,7 +15,7 @@
 //!
 //! Both assume that the machine is as noisy while the echo runs. A program that runs only during one round of the
 //! target breaks this assumption, and causes bunches of any length. So a finding must hold without the target's
-//! worst round, and a bunch is as long as the longest one of the echo.
+//! worst round, and a bunch longer than the echo's longest counts as several.
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 

@@ -256,7 +256,7 @@ impl DiskStore {
     }
 }
 
-/// Returns the records that a start needs: no source's record keeps their order.
+/// Returns those whose order no source's record keeps: a start needs them.
 fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterator<Item = &'a Record> {
     let_go.iter().filter(|gone| !sources.iter().any(|record| record.keeps_order_of(gone)))
 }

@@ -190,11 +190,11 @@ fn by_name(layout: &Layout) -> String {
 ///
 /// A record of the same ID space and other worker IDs is not needed for uniqueness. It binds the order of IDs, and only as
 /// far as a catch-up can follow it: a worker ID that was never used starts at the clock, however far ahead another one
-/// was. Above the ID clock of that other one it binds nothing, whatever was granted ([`Record::order_ceiling`]).
+/// was. It binds nothing above those worker IDs' ID clock, whatever was granted ([`Record::order_ceiling`]).
 ///
-/// Worker IDs that a fleet lends belong to the fleet once their source has others. Their record is dropped: one that stays
-/// is as high. So without the fleet, a record of lent worker IDs binds its source whatever IDs it has now. In the fleet
-/// the coordinator knows the bound of each number, also of exported ones.
+/// Worker IDs that a fleet lends belong to the fleet once their source has others. Their record goes: another one is as
+/// high. So without the fleet, a record of lent worker IDs binds its source whatever IDs it has now. In the fleet the
+/// coordinator knows the bound of each number, also of exported ones.
 ///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
 /// without such a record, because no clock shows where it may continue. It does not start either after the machine was

@@ -34,7 +34,7 @@ pub struct Record {
     pub machine: Option<String>,
     /// The belief of wall − boot at the last write in that boot, in microseconds. Meaningless without `boot`.
     pub wall_minus_boot_us: i64,
-    /// The most that ID time − boot was, or became until the next write in that boot, in microseconds. `None`: unknown.
+    /// An upper bound of ID time − boot until the next write in that boot, in microseconds. `None`: unknown.
     pub id_minus_boot_us: Option<i64>,
     /// True after a clean stop: nothing was claimed from the ceiling on.
     pub clean: bool,

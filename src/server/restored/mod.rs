@@ -35,8 +35,7 @@ pub(crate) struct KernelLog {
 }
 
 impl KernelLog {
-    /// Opens the log at its end. Looks for an earlier announcement if `looks_back`. Each is either that one, or noticed
-    /// later.
+    /// Opens the log at its end. Looks for an earlier announcement if `looks_back`. None can fall between the two.
     pub(crate) fn open(looks_back: bool) -> KernelLog {
         let (way, log) = kernel_log::find();
         let last = log.as_ref().ok().filter(|_| looks_back).and_then(kernel_log::last_announcement);

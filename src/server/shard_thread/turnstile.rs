@@ -194,8 +194,8 @@ impl Turnstile {
     }
 }
 
-/// Spawns the tasks that hand out passes, one for each turnstile. Each yields until the thread has looked at its sockets,
-/// and a task that was woken for another turnstile would think that its yield is over.
+/// Spawns the tasks that hand out passes, one for each turnstile. Each yields until the thread has looked at its sockets.
+/// In one task for both, a wake-up for one would seem the end of the other's yield.
 pub(super) fn attend(turnstiles: [&Rc<Turnstile>; 2]) {
     for turnstile in turnstiles {
         let turnstile = Rc::clone(turnstile);

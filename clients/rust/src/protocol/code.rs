@@ -12,13 +12,13 @@ pub enum ErrorCode {
     Unsupported = 2,
     /// The count is 0 or above the daemon's `max_count`.
     BadCount = 3,
-    /// No source has that index.
+    /// No source has that index, or this client may not draw from it.
     UnknownSource = 4,
     /// AUTH is missing or wrong.
     Unauthorized = 5,
-    /// The IDs are not available within the wait.
+    /// The IDs are not available within the wait, or the client's rate does not allow them.
     Exhausted = 6,
-    /// The daemon's clock is further behind than its `max_ahead`.
+    /// The daemon's clock is too far behind the source's IDs.
     ClockBehind = 7,
     /// The daemon could not make the ceiling durable, or has lost its worker ID.
     NoCeiling = 8,
