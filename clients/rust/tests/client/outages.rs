@@ -95,6 +95,24 @@ async fn a_request_behind_one_that_waits_may_wait_as_long_again() {
     assert_eq!(daemon.connections(), 1);
 }
 
+#[tokio::test]
+async fn a_daemon_that_hangs_after_a_long_wait_was_answered_is_left_as_soon_as_any_other() {
+    let hanging = FakeDaemon::start(|number, peer| {
+        if number == 0 {
+            peer.greet();
+            let (next, tag) = peer.read_next();
+            peer.send_run(tag, 8, next.count);
+        }
+        peer.wait_for_close();
+    });
+    let other = FakeDaemon::honest(9);
+    let options = options(&[&hanging, &other]).connect_timeout(ms(100)).answer_timeout(ms(100));
+    let client = Client::new(options).expect("a client");
+    client.batch(1).max_wait(ms(60_000)).timeout(ms(60_000)).await.expect("IDs at once");
+    let batch = client.batch(1).max_wait(ms(10)).timeout(ms(10_000)).await.expect("IDs from the other");
+    assert_eq!(batch.endpoint(), other.name());
+}
+
 /// A daemon that sends a byte of its reply at a time does not hold a call for ever.
 #[tokio::test]
 async fn a_daemon_that_trickles_is_left_for_the_next() {

@@ -182,11 +182,20 @@ impl Connection {
             progress_at: now,
             begun: false,
         };
-        if !self.stall_armed {
-            self.stall.as_mut().reset(entry.stalls_at(self.shared.options.answer_timeout));
+        self.in_flight.push_back(entry);
+        if self.in_flight.len() == 1 {
+            self.arm_stall();
+        }
+    }
+
+    /// Lets the timer end when the oldest request in flight counts as stalled, or earlier.
+    fn arm_stall(&mut self) {
+        let Some(front) = self.in_flight.front() else { return };
+        let stalls_at = front.stalls_at(self.shared.options.answer_timeout);
+        if !self.stall_armed || stalls_at < self.stall.deadline() {
+            self.stall.as_mut().reset(stalls_at);
             self.stall_armed = true;
         }
-        self.in_flight.push_back(entry);
     }
 
     /// Encodes a request. Returns the time that the daemon may hold it.
@@ -259,6 +268,7 @@ impl Connection {
         if let Some(next) = self.in_flight.front_mut() {
             next.read_by = Instant::now();
         }
+        self.arm_stall();
         front
     }
 
