@@ -67,15 +67,16 @@ impl Source {
         self.shared_counter.as_ref().map_or(0, |shared| shared.skipped.load(Ordering::Relaxed))
     }
 
-    /// Adds a range that the coordinator gave to this daemon. It is used at once if nothing is left of the present one or if
-    /// it follows that one. It replaces a next range that is there already, whose numbers are skipped.
+    /// Adds a range that the coordinator gave to this daemon. If it follows the present one, both are one range from then on.
+    /// It is used at once if nothing is left of the present one. It replaces a next range that is there already, whose numbers are skipped.
     pub fn add_range(&self, range: Range) {
         let Some(shared) = &self.shared_counter else { return };
         let mut next = lock(&shared.next);
         // What was asked for is there: a request that does not fit asks again.
         self.grant.forget_want();
-        let follows = range.from == self.grant.ceiling() && next.is_none();
-        if follows || self.left_in_range() == 0 {
+        if range.from == self.grant.ceiling() && next.is_none() {
+            self.grant.raise_if(range.generation, range.to);
+        } else if self.left_in_range() == 0 {
             *next = None;
             self.use_range(range);
         } else if range.generation == self.grant.generation() {

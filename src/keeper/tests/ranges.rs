@@ -331,3 +331,14 @@ fn an_idle_counter_does_not_hide_that_ceilings_are_durable_again() {
     daemon.ask(START);
     assert!(!daemon.keeper.was_revoked);
 }
+
+#[test]
+fn a_daemon_alone_skips_no_number_between_ranges() {
+    let mut daemon = Daemon::start(&Store::at(1), (1, 1), 0);
+    for _ in 0..200 {
+        daemon.ask(START);
+        daemon.hear(START);
+        assert_eq!(daemon.serve(50, START).len(), 50);
+    }
+    assert!(daemon.numbers.iter().copied().eq(1..=10_000));
+}
