@@ -64,10 +64,12 @@ impl<C: Coordinator> Member<C> {
         self.notes.of(want.source, &want.layout.space().to_string())
     }
 
-    /// Returns the writes of this state that may be the last of its numbers' keys. Empty if it may be an older copy.
+    /// Returns the writes of this state that may be the last of its numbers' keys. If it may be an older copy, only those of
+    /// this process, which has handed out nothing yet.
     pub(super) fn own_writes(&self, want: Want<'_>) -> Vec<String> {
-        let note = self.known(want).filter(|_| want.is_newest);
-        note.map(|note| note.writes.clone()).unwrap_or_default()
+        let mut writes = self.known(want).map(|note| note.writes.clone()).unwrap_or_default();
+        writes.retain(|write| want.is_newest || self.first_writes.contains(write));
+        writes
     }
 
     /// Takes numbers whose keys are as found. `None`: they have changed.

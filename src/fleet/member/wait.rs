@@ -77,6 +77,8 @@ impl<C: Coordinator> Member<C> {
 
     /// Takes the numbers of sources that wait for them. `wall` is the wall clock, as far as it is believed.
     pub fn take_waiting(&mut self, wall: UnixMicros) -> Raised {
+        // The state counts as the newest from here on.
+        self.first_writes.clear();
         while let Some(waiting) = self.waiting.pop() {
             // An earlier try may have taken them, without an answer to its last write.
             self.sources.retain(|held| held.index != waiting.index);

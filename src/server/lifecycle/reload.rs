@@ -5,6 +5,7 @@
 //! the new [`LiveConfig`] between two of its turns.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use std::{fmt, iter};
@@ -138,7 +139,7 @@ impl Reloader {
         let access = rules(&settings, &secrets, &self.common.metrics.instance, &before.facts.access)?;
         let joining = self.lock_joining(&settings)?;
         let names: Vec<String> = joining.iter().map(|new| new.settings.name.clone()).collect();
-        let losses = before.losses();
+        let unharmed = (before.losses(), self.common.restorations.load(Ordering::Relaxed));
         let Joined { sources, notes } = self.ask_keeper(joining)?;
 
         let shards = settings.shards.get();
@@ -154,7 +155,7 @@ impl Reloader {
             // A client that learns of a source from INFO may request its IDs from any shard. So all shards have the source
             // before any of them names it.
             let unannounced = live_config(before.version + 1, before.facts.info_json.clone());
-            self.publish_joined(&before, losses, unannounced)?;
+            self.publish_joined(&before, unharmed, unannounced)?;
         }
         self.publish(Arc::new(live_config(before.version + 2, info_json)))?;
         let certificates = match (&self.common.tls, secrets.tls) {
@@ -171,15 +172,18 @@ impl Reloader {
     fn publish_joined(
         &self,
         before: &LiveConfig,
-        losses: u64,
+        (losses, restorations): (u64, u64),
         live_config: LiveConfig,
     ) -> Result<(), ReloadError> {
         let live_config = Arc::new(live_config);
         self.live_config.send_replace(Arc::clone(&live_config));
-        // If the machine was restored meanwhile, all live sources lost their grants. Those that were joining were not live.
-        if before.losses() != losses {
-            let joined = &live_config.supplies[before.supplies.len()..];
-            joined.iter().for_each(|supply| supply.source.note_restored());
+        // If the machine was restored or the clocks jumped meanwhile, all live sources lost their grants. Those that were
+        // joining were not live.
+        let is_restored = self.common.restorations.load(Ordering::Relaxed) != restorations;
+        if is_restored || before.losses() != losses {
+            for Supply { source, .. } in &live_config.supplies[before.supplies.len()..] {
+                if is_restored { source.note_restored() } else { source.grant().revoke() }
+            }
             self.common.wake_ups.wake_keeper();
         }
         self.wait_for_shards(live_config.version)

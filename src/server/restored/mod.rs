@@ -13,6 +13,7 @@ mod kernel_log;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::{io, thread};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -69,8 +70,12 @@ pub(crate) fn watch(KernelLog { way, log, .. }: KernelLog, common: Arc<Common>) 
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
         while await_new_generation(&log) {
-            // Held until all grants are revoked. So a reload that adds a source notices it by the grants of the others.
-            common.live_config.borrow().supplies.iter().for_each(|supply| supply.source.note_restored());
+            // Held until all grants are revoked. So a reload that adds a source notices it by the count, or its source is
+            // among these.
+            let live_config = common.live_config.borrow();
+            common.restorations.fetch_add(1, Ordering::Relaxed);
+            live_config.supplies.iter().for_each(|supply| supply.source.note_restored());
+            drop(live_config);
             common.wake_ups.wake_keeper();
             if let Some(count) = restorations.count(Instant::now()) {
                 tracing::warn!(

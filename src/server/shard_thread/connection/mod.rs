@@ -153,6 +153,8 @@ impl<F: Front> Connection<F> {
                     false
                 }
                 Turn::Close | Turn::Unauthorized => {
+                    // A guest that will not be served makes room for others.
+                    self.note_silent();
                     let Connection { stream, member, .. } = self;
                     Box::pin(stream.linger(|| member.note_drained())).await;
                     return Ok(Turn::End);
@@ -279,7 +281,7 @@ impl<F: Front> Connection<F> {
         if !self.session.is_of(live_config.version)
             && let Some(last) = self.renew(thread, live_config, state, thread.now().boot)
         {
-            return Poll::Ready(self.end_turn(thread, state, last, Some(cx)));
+            return Poll::Ready(Ok(self.end_turn(thread, state, last, Some(cx))));
         }
         let kept = self.unread.len();
         let end = ready!(self.poll_input(thread, input, cx))?;
@@ -301,7 +303,7 @@ impl<F: Front> Connection<F> {
         let ended = self.end_turn(thread, state, turn, Some(cx));
         let requests = &thread.counters.protocols[F::PROTOCOL as usize].requests;
         state.timing.end_turn(&thread.counters.latency, requests, now.boot);
-        Poll::Ready(ended)
+        Poll::Ready(Ok(ended))
     }
 
     /// Reads behind the bytes that the last turn kept. Returns the number of bytes in `input`, the kept ones included.
@@ -349,6 +351,6 @@ impl<F: Front> Connection<F> {
             // The rest is half a request. Its time to arrive starts now, because nothing more was read until here.
             self.read_at = now.boot;
         }
-        self.end_turn(&thread, state, turn, None).unwrap_or(Turn::End)
+        self.end_turn(&thread, state, turn, None)
     }
 }

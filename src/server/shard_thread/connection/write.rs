@@ -21,24 +21,24 @@ impl<F: Front> Connection<F> {
         state: &mut TurnState,
         turn: Turn<F>,
         cx: Option<&mut Context<'_>>,
-    ) -> io::Result<Turn<F>> {
+    ) -> Turn<F> {
         let written = match cx {
             Some(cx) if !state.output.is_empty() && !matches!(turn, Turn::Unauthorized) => {
                 match Pin::new(&mut self.stream).poll_write(cx, &state.output) {
-                    Poll::Ready(written) => written,
-                    Poll::Pending => Ok(0),
+                    Poll::Ready(Ok(written)) => written,
+                    // A write that failed fails again in `flush`. A request that waits cannot be dropped before: it needs the
+                    // state that is borrowed here.
+                    Poll::Ready(Err(_)) | Poll::Pending => 0,
                 }
             }
-            _ => Ok(0),
+            _ => 0,
         };
-        if let Ok(written) = written {
-            thread.counters.sent_bytes.add(written as u64);
-            self.unwritten.extend_from_slice(&state.output[written..]);
-        }
+        thread.counters.sent_bytes.add(written as u64);
+        self.unwritten.extend_from_slice(&state.output[written..]);
         state.output.clear();
         state.shard.top_up();
         thread.turnstile.end_turn(&mut self.place, self.turn_cost);
-        written.map(|_| turn)
+        turn
     }
 
     /// Writes everything that is queued.

@@ -68,12 +68,13 @@ impl Body {
     ) -> Body {
         let rng = thread.turn.borrow_mut().rng.fork();
         let (thread, activity) = (Rc::clone(thread), Rc::clone(activity));
-        let is_one_piece = piece(&thread).fits(runs);
+        // Once, because other threads change it.
+        let limit = piece(&thread);
         let backlog = Backlog::new(index, (), source.numbering(), runs);
         let mut listed =
             Listed { source, backlog, listing, runs: Vec::new(), rng, is_done: false, thread, activity };
         listed.activity.note_body(true);
-        if is_one_piece { Body::whole(listed.next_piece()) } else { Body::Listed(Box::new(listed)) }
+        if limit.fits(runs) { Body::whole(listed.next_piece(limit)) } else { Body::Listed(Box::new(listed)) }
     }
 }
 
@@ -84,9 +85,9 @@ fn piece(thread: &ThreadState) -> FrameLimit {
 }
 
 impl Listed {
-    fn next_piece(&mut self) -> String {
+    fn next_piece(&mut self, limit: FrameLimit) -> String {
         let numbering = self.source.numbering();
-        let more = self.backlog.next_frame(numbering, piece(&self.thread), &mut self.runs);
+        let more = self.backlog.next_frame(numbering, limit, &mut self.runs);
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         let ids = FrameIds { runs: &self.runs, random, needs_list, of_reply: None, more };
         let mut text = String::new();
@@ -110,7 +111,8 @@ impl hyper::body::Body for Body {
             Body::Listed(listed) => {
                 ready!(listed.activity.poll_taken());
                 ready!(listed.activity.cost.poll_room(cx));
-                Poll::Ready(Some(Ok(Frame::data(Bytes::from(listed.next_piece())))))
+                let limit = piece(&listed.thread);
+                Poll::Ready(Some(Ok(Frame::data(Bytes::from(listed.next_piece(limit))))))
             }
         }
     }
