@@ -20,7 +20,7 @@ pub(crate) struct Common {
     /// The newest configuration. A shard keeps its own reference, so that a request never takes this lock.
     pub(crate) live_config: watch::Receiver<Arc<LiveConfig>>,
     pub(crate) wall: Arc<Wall>,
-    /// How often the kernel has announced that the machine was restored.
+    /// The number of times that the kernel has announced a restored machine.
     pub(crate) restorations: AtomicU64,
     pub(crate) order: Order,
     pub(crate) wake_ups: WakeUps,
