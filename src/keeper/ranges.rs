@@ -117,15 +117,19 @@ impl Keeper {
         let Some((source, ranges)) = asked else { return };
         (ranges.is_asked, ranges.due) = (false, None);
         match numbers {
-            Some(numbers) => add_range(source, numbers, generation),
-            None => ranges.due = Some(now.boot.after(PERIOD)),
+            Some(numbers) if add_range(source, numbers, generation) => {}
+            // No answer, or another daemon has the last numbers.
+            _ => ranges.due = Some(now.boot.after(PERIOD)),
         }
     }
 }
 
-/// Adds the numbers from the first up to the second, asked for in this generation.
-pub fn add_range(source: &Arc<Source>, (from, to): (u64, u64), generation: u64) {
+/// Adds the numbers from the first up to the second, asked for in this generation. Returns whether there are any.
+pub fn add_range(source: &Arc<Source>, (from, to): (u64, u64), generation: u64) -> bool {
     let numbering = source.numbering();
     let (from, to) = (numbering.position_from(from), numbering.position_from(to));
-    source.add_range(Range { from, to, generation });
+    if from < to {
+        source.add_range(Range { from, to, generation });
+    }
+    from < to
 }

@@ -322,6 +322,20 @@ fn at_its_end_a_counter_is_looked_at_as_rarely_as_an_idle_one() {
     assert_eq!(daemon.keeper.wanted_ranges(daemon.wall.believe(START)), (Vec::new(), PERIOD));
 }
 
+/// The numbers that it has stay, and it asks once a second.
+#[test]
+fn a_daemon_that_finds_no_number_left_keeps_its_own_and_asks_rarely() {
+    let mut daemon = Daemon::start(&Store::at(1), (1, 1), 0);
+    daemon.ask(START);
+    daemon.hear(START);
+    assert_eq!(daemon.serve(500, START).len(), 500);
+    daemon.ask(START);
+    daemon.answer = daemon.answer.map(|(wanted, _)| (wanted, Some((LAST_ID + 1, LAST_ID + 1))));
+    daemon.hear(START);
+    assert!(daemon.keeper.wanted_ranges(daemon.wall.believe(START)).0.is_empty());
+    assert_eq!(daemon.serve(500, START).len(), 500);
+}
+
 /// The ranges of a shared counter raise its grant, so nothing waits for its ceiling.
 #[test]
 fn an_idle_counter_does_not_hide_that_ceilings_are_durable_again() {
