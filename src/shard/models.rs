@@ -165,7 +165,7 @@ impl Signals for Deaf {
 }
 
 #[test]
-fn whoever_advances_the_line_serves_each_wish_once() {
+fn whoever_advances_the_queue_serves_each_request_once() {
     check_model(|| {
         let source = source(1, unlimited);
         let request = |shard| WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard };
@@ -217,7 +217,7 @@ fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
 }
 
 #[test]
-fn the_line_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
+fn the_wait_queue_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
     check_model(|| {
         let source = source(1, unlimited);
         let request = WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };
