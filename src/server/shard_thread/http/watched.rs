@@ -17,6 +17,9 @@ use crate::server::shard_thread::budget::TLS_UNSENT_BYTES;
 /// The number of bytes that show the protocol of a client.
 const FIRST_BYTES: usize = 8;
 
+/// The end of a request's head.
+const HEAD_END: [u8; 4] = *b"\r\n\r\n";
+
 /// The state of a connection as its deadlines see it.
 #[derive(Debug)]
 pub(super) struct Activity {
@@ -37,6 +40,8 @@ pub(super) struct Activity {
     unwritten: Cell<usize>,
     /// Bytes of a head that is not whole yet.
     of_head: Cell<usize>,
+    /// The last bytes that were read. They show whether more follows a whole head.
+    last_bytes: Cell<[u8; HEAD_END.len()]>,
     /// The next piece of a body waits until the peer has read the written bytes.
     is_held: Cell<bool>,
     /// The connection is closed because the peer took nothing for too long.
@@ -57,6 +62,7 @@ impl Default for Activity {
             blocked_since: Cell::new(None),
             unwritten: Cell::new(0),
             of_head: Cell::new(0),
+            last_bytes: Cell::new(HEAD_END),
             is_held: Cell::new(false),
             is_given_up: Cell::new(false),
             last: Cell::new(Instant::now()),
@@ -96,10 +102,14 @@ impl Activity {
         self.last.set(Instant::now());
     }
 
-    /// Notes that its response is made.
+    /// Notes that its response is made. The library may have read a part of the next head meanwhile.
     pub(super) fn end_answer(&self) {
         self.is_answering.set(false);
-        self.last.set(Instant::now());
+        let now = Instant::now();
+        self.last.set(now);
+        let bytes = self.last_bytes.get();
+        let is_whole = bytes == HEAD_END || bytes.ends_with(b"\n\n");
+        self.head_since.set(Some(now).filter(|_| !is_whole));
     }
 
     /// Returns when the connection must be closed if nothing changes; `None`: it may stay.
@@ -134,6 +144,12 @@ impl Activity {
     fn note_read(&self, bytes: &[u8]) {
         let size = bytes.len();
         self.cost.note_bytes(size);
+        let mut last = self.last_bytes.get();
+        for &byte in &bytes[size.saturating_sub(last.len())..] {
+            last.rotate_left(1);
+            last[last.len() - 1] = byte;
+        }
+        self.last_bytes.set(last);
         if !self.has_spoken.get() {
             let mut first = [0; FIRST_BYTES];
             first.iter_mut().zip(bytes).for_each(|(first, &byte)| *first = byte);
