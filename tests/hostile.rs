@@ -1,4 +1,4 @@
-//! Clients that send malformed bytes, never read, come by the thousand, or fall silent: they harm only themselves.
+//! Clients that send malformed bytes, never read, come by the thousand, fall silent, or leave: they harm only themselves.
 //!
 //! [`lobby`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]: clients that do not read.
 //! [`floods`]: clients that never stop sending. [`turns`]: the order in which a shard serves those and others.
@@ -19,6 +19,7 @@ mod turns;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -358,5 +359,20 @@ fn a_peer_that_sends_only_errors_is_closed() {
     wire.assert_closed();
     poll("the log's line", || {
         daemon.log().contains("a thousand requests in a row that are errors").then_some(())
+    });
+}
+
+/// A reply and a request that waits are of one turn, and the reply cannot be written.
+#[test]
+fn a_client_that_leaves_with_a_reply_and_a_request_that_waits_harms_no_other() {
+    let setup = Setup::new();
+    let socket = setup.path("socket").display().to_string();
+    let daemon = setup.option("--listen", format!("unix:{socket}")).option("--shards", "1").start();
+    undisturbed(&daemon, || {
+        for _ in 0..200 {
+            let mut stream = UnixStream::connect(&socket).expect("a connection");
+            let both = [wire::ping(1, b"here?"), Ask::of(1_000_000).wait_ms(9_000).bytes()].concat();
+            stream.write_all(&both).expect("room");
+        }
     });
 }

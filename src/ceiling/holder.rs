@@ -15,8 +15,8 @@ const LIST_READS: u32 = 5;
 /// The kernel lists the holder of this moment, whatever the file contains. It leaves out processes of other containers, and
 /// cannot be matched with files of some file systems. Only then the file's line counts.
 pub(super) fn holder(file: &File) -> String {
-    let listed = |inode: String| listed(|| fs::read_to_string("/proc/locks").ok(), &inode);
-    match inode_text(file).and_then(listed) {
+    let read = || fs::read_to_string("/proc/locks").ok();
+    match inode_text(file).and_then(|inode| listed(read, &inode)) {
         Some(process) => format!(" (process {process})"),
         None => line(file).map(|line| holder_in(&line)).unwrap_or_default(),
     }

@@ -1,12 +1,13 @@
 //! The inputs of a configuration, including the settings from this process's environment, at the start and at each reload.
 
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use crate::ceiling::lock_dir_is_a_containers;
 use crate::config::{
-    self, Credentials, FileError, InheritedAddresses, Mistakes, NoStateDir, Overrides, Secrets, Settings,
-    StateDirChoice, StatePlace,
+    self, Address, Credentials, FileError, InheritedAddresses, Mistakes, NoStateDir, Overrides, Secrets,
+    Settings, SourceSettings, StateDirChoice, StatePlace,
 };
 use crate::fleet::peers::PEERS_MAX;
 use crate::server::{ADMIN_CONNECTIONS_MAX, StartError};
@@ -102,12 +103,12 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let files = getrlimit(Resource::Nofile).current?;
     // A coordinator picks as many as `worker_count`.
-    let worker_ids =
-        settings.sources.iter().map(|source| source.worker_ids.set.len().max(source.worker_count));
+    let files_of = |source: &SourceSettings| source.worker_ids.set.len().max(source.worker_count);
+    let worker_ids: usize = settings.sources.iter().map(files_of).sum();
     let own = FILES_OF_ITS_OWN
         + FILES_PER_SHARD * settings.shards.get()
         + settings.client_addresses().count()
-        + worker_ids.sum::<usize>()
+        + worker_ids
         + files_of_peers(settings)
         + files_of_admin(settings);
     let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);
@@ -122,9 +123,13 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     ))
 }
 
-/// An address may be the name of many peers, which a reload may set too.
+/// A connection for each peer. A host name may be that of many.
 fn files_of_peers(settings: &Settings) -> usize {
-    if settings.fleet.peers.is_empty() { 0 } else { PEERS_MAX }
+    let files_of = |peer: &Address| match peer {
+        Address::Tcp { host, .. } | Address::Tls { host, .. } if host.parse::<IpAddr>().is_err() => PEERS_MAX,
+        _ => 1,
+    };
+    settings.fleet.peers.iter().map(files_of).sum::<usize>().min(PEERS_MAX)
 }
 
 fn files_of_admin(settings: &Settings) -> usize {

@@ -3,7 +3,6 @@
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
@@ -11,7 +10,6 @@ use socket2::{Domain, Socket, Type};
 use crate::support::http::{sample, scrape};
 use crate::support::wire::{self, EXPLICIT};
 use crate::support::{Ask, Daemon, Reply, Setup, poll};
-use crate::undisturbed;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -215,19 +213,4 @@ fn a_client_that_reads_again_gets_its_whole_reply() {
         }
     }
     assert_eq!(daemon.connect().call(&wire::ping(1, b"")), Reply::Pong(1, Vec::new()));
-}
-
-/// A reply and a request that waits are of one turn, and the reply cannot be written.
-#[test]
-fn a_client_that_leaves_with_a_reply_and_a_request_that_waits_harms_no_other() {
-    let setup = Setup::new();
-    let socket = setup.path("socket").display().to_string();
-    let daemon = setup.option("--listen", format!("unix:{socket}")).option("--shards", "1").start();
-    undisturbed(&daemon, || {
-        for _ in 0..200 {
-            let mut stream = UnixStream::connect(&socket).expect("a connection");
-            let both = [wire::ping(1, b"here?"), Ask::of(1_000_000).wait_ms(9_000).bytes()].concat();
-            stream.write_all(&both).expect("room");
-        }
-    });
 }

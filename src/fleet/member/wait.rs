@@ -59,8 +59,7 @@ impl<C: Coordinator> Member<C> {
         if self.own(want).as_ref() != Some(worker_ids) {
             return None;
         }
-        let mut writes = note.writes.clone();
-        writes.retain(|write| want.is_newest || self.first_writes.contains(write));
+        let writes = self.own_writes(want);
         self.notes.set(Note { writes, covered: 0, ..note });
         self.notes.save().ok()?;
         self.waiting.push(Waiting {

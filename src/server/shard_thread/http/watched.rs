@@ -108,6 +108,7 @@ impl Activity {
         let now = Instant::now();
         self.last.set(now);
         let bytes = self.last_bytes.get();
+        // A line may end with a line feed alone.
         let is_whole = bytes == HEAD_END || bytes.ends_with(b"\n\n");
         self.head_since.set(Some(now).filter(|_| !is_whole));
     }
