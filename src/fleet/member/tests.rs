@@ -21,6 +21,8 @@ struct Keys {
     is_mute: bool,
     /// True if it answers reads alone, and does no writes.
     is_read_only: bool,
+    /// True if the next write is done twice: its first answer is lost on a connection, so that it is refused on another.
+    repeats: bool,
     reads: usize,
     lists: usize,
     /// The answer to the next read of any key.
@@ -124,6 +126,11 @@ impl Coordinator for Store {
         for Swap { key, text, .. } in swaps {
             store.found.insert(key.clone(), Stored { version, text: text.clone() });
         }
+        if std::mem::take(&mut store.repeats) {
+            return Ok(Swapped::Refused(
+                swaps.iter().map(|swap| store.found.get(&swap.key).cloned()).collect(),
+            ));
+        }
         if is_lost { Err(NoAnswer::passing("lost on the way back")) } else { Ok(Swapped::Done(version)) }
     }
 }
@@ -207,6 +214,16 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
 }
 
 /// A daemon that is killed before it has stored its start finds an old ceiling in its state.
+/// It may be an older copy for all that the machine shows, but no copy has made this write.
+#[test]
+fn a_first_start_whose_write_was_repeated_has_its_number() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let store = store(&layout);
+    store.0.lock().unwrap().repeats = true;
+    let taken = member(&store, Notes::default()).take(want(&layout, WALL, false), &WorkerSet::single(5));
+    assert!(taken.is_ok(), "{taken:?}");
+}
+
 #[test]
 fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
     let layout = Layout::resolve("twitter").unwrap();
