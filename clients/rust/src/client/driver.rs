@@ -18,6 +18,8 @@ struct Health {
     failures: u32,
     /// The earliest time for the next try.
     not_before: Instant,
+    /// The time from which it may serve every call again. Until then another endpoint is tried first, if there is one.
+    exhausted_until: Instant,
 }
 
 /// The task's state. It connects when a call needs it, stays with a daemon that serves, and moves on after a
@@ -35,7 +37,8 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>, queue: Queue) -> Self {
-        let fresh = Health { failures: 0, not_before: Instant::now() };
+        let now = Instant::now();
+        let fresh = Health { failures: 0, not_before: now, exhausted_until: now };
         let health = vec![fresh; shared.names.len()];
         Self { shared, queue, health, current: 0, failed_in_a_row: 0, check: Check::default() }
     }
@@ -80,39 +83,60 @@ impl Driver {
         if connection.has_answered() {
             self.health[index].failures = 0;
         }
-        let (error, retry_after) = match end {
+        let error = match end {
             End::Abandoned => return Err(Abandoned),
-            End::Failed(error) => (error, None),
-            End::Resting { error, retry_after } => (error, retry_after),
+            End::Failed(error) => {
+                self.rest(index, None);
+                error
+            }
+            End::Resting { error, retry_after } => {
+                self.rest(index, retry_after);
+                error
+            }
             End::Exhausted { error, retry_after } => {
                 tokio::spawn(connection.finish());
-                (error, retry_after)
+                self.prefer_others(index, retry_after);
+                error
             }
         };
-        self.rest(index, retry_after);
         self.shared.fail(index, error);
         Ok(())
     }
 
-    /// Returns the endpoint that may be tried first. If several may, returns the current one or the next in
-    /// the circle.
+    /// Returns the endpoint that may be tried first. If several may, returns one that is not exhausted, then the
+    /// current one or the next in the circle.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();
         (0..count)
             .map(|step| (self.current + step) % count)
-            .min_by_key(|index| self.health[*index].not_before.max(now))
+            .min_by_key(|index| {
+                let health = &self.health[*index];
+                (health.not_before.max(now), health.exhausted_until.max(now))
+            })
             .unwrap_or_default()
     }
 
     /// Leaves an endpoint alone for its back-off, plus the time that it asked for. That time counts up to
     /// `max_backoff`, because a restart can bring the daemon back earlier.
     fn rest(&mut self, index: usize, asked: Option<Duration>) {
+        let asked = self.at_most_max_backoff(asked);
         let health = &mut self.health[index];
         health.failures = health.failures.saturating_add(1);
-        let backoff = self.shared.backoff(health.failures);
-        let asked = asked.unwrap_or_default().min(self.shared.options.max_backoff);
-        health.not_before = Instant::now() + asked + backoff;
+        health.not_before = Instant::now() + asked + self.shared.backoff(health.failures);
+    }
+
+    /// Tries the other endpoints before one that has no IDs in time for one call. It may have some for the next call,
+    /// which can ask for another source or wait for longer: with no other endpoint left it is tried after a short pause.
+    fn prefer_others(&mut self, index: usize, asked: Option<Duration>) {
+        let now = Instant::now();
+        let (pause, asked) = (self.shared.backoff(1), self.at_most_max_backoff(asked));
+        let health = &mut self.health[index];
+        (health.not_before, health.exhausted_until) = (now + pause, now + asked);
+    }
+
+    fn at_most_max_backoff(&self, asked: Option<Duration>) -> Duration {
+        asked.unwrap_or_default().min(self.shared.options.max_backoff)
     }
 
     /// Notes a failed try, and fails the waiting calls if no further try can help them.

@@ -86,6 +86,31 @@ async fn a_daemon_that_is_exhausted_beyond_the_deadline_is_left_for_the_next() {
     assert_eq!(alone.code(), Some(ErrorCode::Exhausted));
 }
 
+/// Daemons that are exhausted for one call may have IDs for the next. So they serve it at once, though each named an
+/// hour.
+#[tokio::test]
+async fn exhausted_daemons_serve_calls_that_they_can() {
+    let no_large_ones = || {
+        FakeDaemon::start(|_, peer| {
+            peer.greet();
+            while let Some((Asked::Next(next), tag)) = peer.read() {
+                match next.count {
+                    1 => peer.send_run(tag, 5, 1),
+                    _ => peer.refuse(tag, ErrorCode::Exhausted, Some(Duration::from_secs(3_600)), ""),
+                };
+            }
+        })
+    };
+    let (first, second) = (no_large_ones(), no_large_ones());
+    let both = Client::new(options(&[&first, &second]).backoff(ms(1), Duration::from_secs(600)));
+    let both = both.expect("a client");
+    for _ in 0..3 {
+        let error = both.batch(1_000).await.expect_err("no IDs");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(3_600)), "{error}");
+        both.batch(1).await.expect("an ID");
+    }
+}
+
 /// A refused call goes to the next daemon. The reply that another call waits for still arrives on the same
 /// connection.
 #[tokio::test]

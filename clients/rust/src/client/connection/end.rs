@@ -13,7 +13,7 @@ pub(in crate::client) enum End {
     Failed(Error),
     /// The daemon serves no client for now. Leave it alone for `retry_after`.
     Resting { error: Error, retry_after: Option<Duration> },
-    /// The daemon has no IDs in time for one call, which asks another endpoint. Leave it alone for `retry_after`, and
+    /// The daemon has no IDs in time for one call, which asks another endpoint. Prefer others for `retry_after`, and
     /// let it answer the calls in flight: [`finish`](super::Connection::finish).
     Exhausted { error: Error, retry_after: Option<Duration> },
 }

@@ -1,7 +1,7 @@
 //! The start of a connection: connect, prove that a daemon is there, send the token if there is one, ask for
 //! INFO.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
@@ -9,6 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::end::{describe, wrong_tag};
+use super::sources::Sources;
 use super::stranger::bad_length;
 use super::{Connection, GREETING_TAG, READ_SIZE};
 use crate::client::endpoint::connect;
@@ -41,7 +42,7 @@ impl Connection {
             scratch: Vec::new(),
             in_flight: VecDeque::new(),
             last_tag: GREETING_TAG,
-            sources: HashMap::new(),
+            sources: Sources::default(),
             stall: Box::pin(sleep_until(began)),
             stall_armed: false,
             has_answered: false,
@@ -79,7 +80,7 @@ impl Connection {
             }
         }
         let info = greeting.info.finish().map_err(|bad| self.broken(&bad))?;
-        self.learn(&info);
+        self.sources = Sources::new(&info);
         Ok(info)
     }
 

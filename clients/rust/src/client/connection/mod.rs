@@ -8,9 +8,10 @@
 mod end;
 mod greeting;
 mod in_flight;
+mod sources;
 mod stranger;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,7 @@ pub(super) use end::End;
 
 use end::{closed, describe, wrong_tag};
 use in_flight::InFlight;
+use sources::Sources;
 use stranger::bad_length;
 
 use super::batch::Batch;
@@ -35,7 +37,7 @@ use super::queue::Queue;
 use super::shared::Shared;
 use crate::protocol::collect::{BadReply, Progress};
 use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
-use crate::protocol::{Info, Parsed, request};
+use crate::protocol::{Parsed, request};
 
 /// The most requests that are sent ahead of their replies. A daemon answers all that it has read in one turn. Any
 /// beyond one turn would only wait there.
@@ -43,9 +45,6 @@ const MAX_IN_FLIGHT: usize = 1_024;
 
 /// The free space for a read, in bytes. A longer reply frame takes several reads.
 const READ_SIZE: usize = 16 << 10;
-
-/// The time that a daemon waits for IDs by default. A client cannot know the real value.
-const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
 /// The tag of the greeting, and of frames that answer no request. Calls count from 1.
 const GREETING_TAG: u16 = 0;
@@ -61,8 +60,8 @@ pub(super) struct Connection {
     scratch: Vec<u8>,
     in_flight: VecDeque<InFlight>,
     last_tag: u16,
-    /// The daemon's sources by name, from its latest INFO.
-    sources: HashMap<String, u16>,
+    /// The daemon's sources, from its latest INFO.
+    sources: Sources,
     /// A timer that ends when the oldest request in flight counts as stalled, or earlier. Unused while there
     /// is none.
     stall: Pin<Box<Sleep>>,
@@ -204,11 +203,10 @@ impl Connection {
         let wait = match request {
             Request::Ids { mut next, source } => {
                 if let Some(name) = source {
-                    next.source =
-                        self.sources.get(&*name).copied().ok_or_else(|| self.no_such_source(name))?;
+                    next.source = self.sources.index(&self.endpoint, name)?;
                 }
                 request::encode_next(&mut self.scratch, tag, &next);
-                next.wait.limit().unwrap_or(DEFAULT_WAIT)
+                next.wait.limit().unwrap_or_else(|| self.sources.default_wait(next.source))
             }
             Request::Info => {
                 request::encode_info(&mut self.scratch, tag);
@@ -286,7 +284,7 @@ impl Connection {
             PartialReply::Pong(reply) => drop(reply.send(Ok(front.sent_at.elapsed()))),
             PartialReply::Info(json, reply) => match json.finish() {
                 Ok(info) => {
-                    self.learn(&info);
+                    self.sources = Sources::new(&info);
                     drop(reply.send(Ok(info)));
                 }
                 Err(bad) => {
@@ -356,20 +354,6 @@ impl Connection {
         }
         self.stall.as_mut().reset(stalls_at);
         Ok(())
-    }
-
-    fn learn(&mut self, info: &Info) {
-        self.sources = info.sources.iter().map(|source| (source.name.clone(), source.index)).collect();
-    }
-
-    fn no_such_source(&self, name: Arc<str>) -> Error {
-        const SHOWN: usize = 20;
-        let mut known: Vec<&str> = self.sources.keys().map(String::as_str).collect();
-        known.sort_unstable();
-        known.truncate(SHOWN);
-        let more = if self.sources.len() > SHOWN { ", …" } else { "" };
-        let known = format!("{}{more}", known.join(", ").replace(char::is_control, " "));
-        Error::NoSuchSource { endpoint: self.endpoint.clone(), name, known: known.into() }
     }
 
     fn refused(&self, error: &ErrorReply<'_>) -> Error {

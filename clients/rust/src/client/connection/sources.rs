@@ -1,0 +1,85 @@
+//! The daemon's sources, as its INFO lists them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::error::Error;
+use crate::layout::Layout;
+use crate::protocol::Info;
+use crate::protocol::info::Source;
+
+/// The time that a daemon holds a request without a wait of its own, if the source's ticks are not longer.
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+
+/// The number of ticks that a daemon holds such a request for, if that is longer.
+const DEFAULT_WAIT_TICKS: u64 = 2;
+
+/// The sources of one daemon.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    by_name: HashMap<String, u16>,
+    /// The default waits of sources with long ticks, by index.
+    long_waits: HashMap<u16, Duration>,
+}
+
+impl Sources {
+    pub(super) fn new(info: &Info) -> Self {
+        let by_name = info.sources.iter().map(|source| (source.name.clone(), source.index)).collect();
+        let long_waits = info.sources.iter().filter_map(|source| Some((source.index, long_wait(source)?)));
+        Self { by_name, long_waits: long_waits.collect() }
+    }
+
+    /// Returns the index of a name.
+    pub(super) fn index(&self, endpoint: &Arc<str>, name: Arc<str>) -> Result<u16, Error> {
+        let index = self.by_name.get(&*name).copied();
+        index.ok_or_else(|| Error::NoSuchSource {
+            endpoint: endpoint.clone(),
+            name,
+            known: self.names().into(),
+        })
+    }
+
+    /// Returns the longest time that the daemon holds a request that names no wait. Its `max_wait`, which a client
+    /// cannot know, may be shorter.
+    pub(super) fn default_wait(&self, index: u16) -> Duration {
+        self.long_waits.get(&index).copied().unwrap_or(DEFAULT_WAIT)
+    }
+
+    fn names(&self) -> String {
+        const SHOWN: usize = 20;
+        let mut names: Vec<&str> = self.by_name.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names.truncate(SHOWN);
+        let more = if self.by_name.len() > SHOWN { ", …" } else { "" };
+        format!("{}{more}", names.join(", ").replace(char::is_control, " "))
+    }
+}
+
+/// Returns the default wait of a source whose ticks make it longer than [`DEFAULT_WAIT`].
+fn long_wait(source: &Source) -> Option<Duration> {
+    let layout: Layout = source.layout.as_ref()?.parse().ok()?;
+    let wait = Duration::from_millis(layout.tick_ms().saturating_mul(DEFAULT_WAIT_TICKS));
+    (wait > DEFAULT_WAIT).then_some(wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ticks_are_the_default_wait_if_they_are_longer() {
+        let source = |index: u16, layout: &str| {
+            format!(r#"{{"index":{index},"name":"s{index}","layout":"{layout}"}}"#)
+        };
+        let listed = [
+            source(0, "time:41,worker:10,sequence:12;epoch=2020-01-01"),
+            source(1, "time:32,worker:10,sequence:20;tick=10s;epoch=2020-01-01"),
+            source(2, "a form of a later version"),
+        ];
+        let info = format!(r#"{{"protocol":1,"max_count":5,"sources":[{}]}}"#, listed.join(","));
+        let sources = Sources::new(&Info::from_json(info.as_bytes()).expect("sound INFO"));
+        let waits = [0, 1, 2, 3].map(|index| sources.default_wait(index).as_secs());
+        assert_eq!(waits, [1, 20, 1, 1]);
+    }
+}
