@@ -1,5 +1,5 @@
-//! Raises ceilings, durable first, and watches the wall clock. Pure: it reads no clock, waits for nothing and writes
-//! nothing.
+//! Raises ceilings, making each durable before it is granted, and watches the wall clock. Pure: it reads no clock, waits
+//! for nothing and writes nothing.
 //!
 //! Clock readings and the outcomes of writes go in, writes to make come out. A *writer* makes ceilings durable: the state
 //! directory, and the coordinator of a fleet. Each has at most one write under way, which may take any time. A source's
@@ -39,9 +39,9 @@ use crate::clock::{BootMicros, Now, Reading, StepWatch, Wall};
 use crate::source::Source;
 use snowbank_client::layout::Position;
 
-/// The most that the believed wall − boot may differ from the stored one. A clock that is slewed takes at least half an
-/// hour for such a change. It is far below the step that is held, so a start never holds a time that was believed
-/// before.
+/// The most that the believed wall − boot may differ from the stored one. At adjtime's 0.5 ms a second, a slewed clock
+/// takes half an hour for such a change, and at chrony's fastest 12 s. It is far below the step that is held, so a start
+/// never holds a time that was believed before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 
 /// Decides which ceilings are written and when, and raises grants when they are durable.
@@ -258,7 +258,7 @@ impl Keeper {
             return None;
         }
         let sources = || self.sources[..self.running].iter().zip(&writer.durable).enumerate();
-        // Ceilings rise when half of this is left.
+        // Ceilings rise when half of one of these distances is left.
         let (granted, newest) =
             if writer.is_lossy() { (horizon / 2, horizon * 3 / 2) } else { (horizon, horizon) };
         let is_due = sources().any(|(index, (managed, durable))| {
@@ -322,8 +322,8 @@ impl Keeper {
     }
 
     /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings durable. `mark` is called
-    /// before a grant rises, with the source's index and the bound of its IDs: with a lower mark, the next start would
-    /// take the state for an older copy of itself. Returns `None` if no write with this number is under way.
+    /// before a grant rises, with the source's index and the bound of its IDs: with a lower mark, the next start could take
+    /// an older copy of the state for the newest. Returns `None` if no write with this number is under way.
     pub fn written(
         &mut self,
         outcome: Outcome,

@@ -3,8 +3,8 @@
 //! Applications link the crate `snowbank-client` (clients/rust). This crate is the program `snowbank`. It publishes its
 //! modules only for its own tests and benchmarks, and promises nothing about them.
 //!
-//! Two chains of modules meet at the shard: one makes IDs, the other serves them. A module imports only modules
-//! upstream of it, and `snowbank_client::layout`, which all may use.
+//! Two chains of modules meet at the shard: one makes IDs, the other serves them. No module of a chain imports one that is
+//! downstream of it.
 //!
 //! ```text
 //!  MAKE    clock ─▶ ceiling ─▶ source (cursor) ─▶ ┌───────────────┐

@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::HashSet;
+use std::net::TcpListener;
 use std::process::Command;
 
 use support::door::DoorClient;
@@ -67,6 +68,9 @@ fn commands_are_answered_in_their_order_however_they_are_cut() {
 fn statistics_begin_with_the_nine_of_katsubushi() {
     let daemon = two_sources();
     let mut client = client_of(&daemon);
+    // Requests that need no ID are no `get`.
+    client.send("version\r\n");
+    assert!(client.line().starts_with("VERSION "));
     client.send("get fast\r\n");
     let _ = values(&mut client);
     client.send("stats\r\n");
@@ -83,6 +87,7 @@ fn statistics_begin_with_the_nine_of_katsubushi() {
     let value_of = |name: &str| &*found.iter().find(|(of, _)| of == name).expect("it is there").1;
     assert_eq!(value_of("pid"), daemon.id().to_string());
     assert_eq!(["curr_connections", "total_connections", "cmd_get"].map(value_of), ["1", "1", "1"]);
+    assert_eq!(["get_hits", "get_misses"].map(value_of), ["1", "0"]);
     client.send("quit\r\n");
     assert_eq!(client.rest(), b"");
     daemon.stop();
@@ -153,6 +158,14 @@ fn with_tokens_this_door_is_refused_unless_it_is_exempt() {
     };
     let refused = tokens(Setup::bare()).config(&config(""));
     refused.end().assert_refusal(&["memcached.listen", "no place for a token", "memcached.tokens = false"]);
+    // Also if a service manager opened the socket.
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let inherited = tokens(Setup::bare()).config(&format!("auth.token_file = \"tokens\"\n{TWO_SOURCES}"));
+    inherited.inheriting(socket, "memcached").end().assert_refusal(&[
+        "memcached.listen",
+        "no place for a token",
+        "memcached.tokens = false",
+    ]);
     let setup = tokens(Setup::new()).config(&config("memcached.tokens = false\n"));
     let daemon = setup.listeners(2).start();
     let mut client = client_of(&daemon);

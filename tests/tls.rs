@@ -153,6 +153,10 @@ fn inherited_sockets_speak_tls_if_their_name_does() {
     let daemon = setup.inheriting(copy(), "native-tls").start();
     assert_eq!(daemon.addresses, [Address::Tls(socket.local_addr().expect("bound"))]);
     secure_wire(daemon.tcp(), &authority.client(None)).next(Ask::of(3)).ids();
+    // A reload cannot take the certificate away either.
+    std::fs::write(daemon.path("snowbank.toml"), "").expect("written");
+    daemon.signal(Signal::HUP);
+    poll("refused", || daemon.log().contains("has no certificate to show").then_some(()));
     daemon.stop();
     let ended = Setup::bare().inheriting(copy(), "native-tls").end();
     ended.assert_refusal(&["tls:127.0.0.1:", "has no certificate to show"]);

@@ -1,11 +1,12 @@
 //! The core's cost: taking IDs, the arithmetic of layouts, the wire format, the clock.
 //!
-//! `cargo bench --bench core`; a word after `--` picks benchmarks by name. No socket and no system call is in the way
-//! (but for `clock::read`), and the clock never limits anything: the layout's tick is a second and holds 2^41 IDs.
+//! `cargo bench --bench core`; a word after `--` picks benchmarks by name. No socket is in the way, and but for `waiting`
+//! and the `snowflaked` peers the clock limits nothing: the layout's tick is a second and holds 2^41 IDs. Only
+//! `clock_read` and the `snowflaked` peers read the system's clock.
 //!
-//! One iteration of `take` and of its peers hands out a million IDs, so that a median in **milliseconds reads as
-//! nanoseconds per ID**. With several threads that is what each thread takes for its own IDs: all of them share one source,
-//! as a daemon's shards do.
+//! One iteration of `take`, and of the peers but `snowflaked`, hands out a million IDs, so that a median in **milliseconds
+//! reads as nanoseconds per ID**. With several threads that is what each thread takes for its own IDs: all of them share
+//! one source, as a daemon's shards do.
 
 mod formats;
 mod peers;
@@ -31,7 +32,7 @@ fn main() {
 
 /// IDs handed out in one iteration.
 const IDS: u64 = 1_000_000;
-/// Requests that a connection pipelines: this many takes come to one reading of the clock.
+/// Requests that a connection pipelines: this many takes share one reading of the clock.
 const DEEP: u64 = 64;
 /// The time between two wake-ups.
 const BETWEEN: Duration = Duration::from_micros(1);

@@ -35,7 +35,7 @@ fn encode_runs(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// Its run read as well.
+/// Also reads the run in the frame.
 #[divan::bench]
 fn parse_runs(bencher: Bencher<'_, '_>) {
     let mut frame = Vec::new();

@@ -1,4 +1,4 @@
-//! The wait queue, behind this many requests that wait for one ID each.
+//! The wait queue, behind `BEHIND` requests that wait for one to three IDs each.
 
 use super::*;
 use snowbank::source::wait_queue::{Signals, WaitRequest};

@@ -81,7 +81,8 @@ pub(crate) fn start(effort: &Effort) -> io::Result<()> {
 fn first_ids(effort: &Effort, (config, state): (&Path, &Path), clean: bool) -> io::Result<Vec<f64>> {
     let config = config.to_str().ok_or_else(|| io::Error::other("a path that is no text"))?;
     let mut times = Vec::new();
-    // The first start may find nothing yet, or another end, and is not counted.
+    // The first start may find no state yet, or the state after another kind of stop, and is not
+    // counted.
     for round in 0..=effort.rounds(20, 5) {
         let begin = Instant::now();
         let daemon = Process::daemon_with_state(&["--config", config], state, &[])?;

@@ -36,7 +36,7 @@ impl Process {
         Process::start_daemon(options, state, environment, tempfile::tempdir()?)
     }
 
-    /// Stores that a ticket source's counter begins.
+    /// Sets a ticket source's counter to 0, so that the source can start.
     pub(crate) fn set_ticket(name: &str, state: &Path) -> io::Result<()> {
         let locks = tempfile::tempdir()?;
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));

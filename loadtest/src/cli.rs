@@ -72,8 +72,8 @@ struct Arguments {
     /// Largest share of requests that may be refused; without it, one is a failure
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     errors: Option<Share>,
-    /// Runs in a row that must miss an objective of response time before it counts as missed, on a machine so
-    /// noisy that one may be chance
+    /// The number of runs in a row that must miss an objective of response time before it counts as missed; for a noisy
+    /// machine, on which one miss may be chance
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
     /// Write all figures to a file; "-" is standard output, and then the table goes to standard error

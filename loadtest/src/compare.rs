@@ -8,8 +8,8 @@
 //! - With one run each, the spread comes from the seconds within the runs, as if a run were no steadier than
 //!   one of its seconds, see [`spread::of_seconds`]. That is far wider than the standard error of the
 //!   seconds' mean: differences between runs (the placement of threads, other programs) do not average out
-//!   within a run. The known difference of runs whose seconds agree is added. A figure that a single second
-//!   does not resolve is left open.
+//!   within a run. To this spread is added how far whole runs are known to differ even if their seconds
+//!   agree. A figure that a single second does not resolve is left open.
 //!
 //! A ratio below [`ALWAYS_SAME`] is no difference, and an interval wider than [`CAN_TELL`] is not called the
 //! same.
@@ -167,7 +167,7 @@ fn row(figure: Figure, a: &[Run], b: &[Run]) -> Option<Row> {
     };
     (row.call, row.why) = match call {
         Ok(call) if blames_generator(figure, call, a, b) => {
-            (Call::CannotTell, Some("the generator itself was later"))
+            (Call::CannotTell, Some("the generator itself was late"))
         }
         Ok(call) => (call, None),
         Err(why) => (Call::CannotTell, Some(why)),
@@ -207,7 +207,7 @@ fn judge(interval: Interval, ratio: f64, figure: Figure) -> Result<Call, &'stati
         return Err("the spread is too wide");
     }
     if away(ratio) > (margin * away(interval.ratio)).max(ALWAYS_SAME) {
-        return Err("a few seconds made it");
+        return Err("a few seconds make the difference");
     }
     Ok(Call::Same)
 }
@@ -242,7 +242,7 @@ fn blames_generator(figure: Figure, call: Call, a: &[Run], b: &[Run]) -> bool {
 /// Returns the verdict. Response time, rate and errors decide; the rest explains them.
 fn verdict(rows: &[Row]) -> Verdict {
     let has = |call| rows.iter().any(|row| row.figure.decides() && row.call == call);
-    // The latencies cover the rate that an open loop offered.
+    // No figure for the rate is needed for "same": an open loop sends at the rate that it was given.
     match (has(Call::Worse), has(Call::Better)) {
         (true, true) => Verdict::Mixed,
         (true, false) => Verdict::Worse,

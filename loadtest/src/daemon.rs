@@ -14,9 +14,9 @@ use tempfile::TempDir;
 
 use crate::scenario::Protocol;
 
-/// The worker IDs that are tried, highest first: the end of Twitter's range that people assign last. One that
-/// another daemon of this machine holds is refused by the daemon itself, and the next is tried.
-const WORKER_IDS: std::ops::RangeInclusive<u16> = 992..=1_023;
+/// The worker ID: the end of Twitter's range, which people assign last. The locks of the machine's other daemons do not
+/// matter, because the IDs are thrown away.
+const WORKER_ID: u16 = 1_023;
 
 /// The time limit of a daemon's start. A start makes a file and waits for a tick, which takes well under a second
 /// even on a busy machine.
@@ -31,7 +31,6 @@ pub(crate) struct Daemon {
     /// The address of the other protocol that the load is for.
     pub(crate) door: Option<Endpoint>,
     protocol: Protocol,
-    pub(crate) worker_id: u16,
     binary: PathBuf,
     /// Removed after the process has ended.
     directory: TempDir,
@@ -65,43 +64,17 @@ pub(crate) enum NotStarted {
 
 impl Daemon {
     /// Starts a daemon that also speaks a protocol, on free ports of the loopback address, with a temporary state
-    /// directory and a free worker ID.
+    /// directory.
     ///
     /// # Errors
     /// [`NotStarted`], with the daemon's last words.
     pub(crate) fn start(protocol: Protocol) -> Result<Self, NotStarted> {
         let binary = binary()?;
-        let mut refusal = String::new();
-        for worker_id in WORKER_IDS.rev() {
-            match Self::start_as(&binary, worker_id, protocol)? {
-                Ok(daemon) => return Ok(daemon),
-                Err(reason) if reason.contains("worker") => refusal = reason,
-                Err(reason) => return Err(NotStarted::Refused(reason)),
-            }
-        }
-        Err(NotStarted::Refused(refusal))
-    }
-
-    /// Starts a daemon with a worker ID. The inner error is its refusal.
-    fn start_as(
-        binary: &Path,
-        worker_id: u16,
-        protocol: Protocol,
-    ) -> Result<Result<Self, String>, NotStarted> {
         let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
-        let binary = binary.to_owned();
         let any = "127.0.0.1:0".to_owned();
         let door = protocol.is_door().then(|| any.clone());
-        let spawned = spawn(&binary, directory.path(), worker_id, protocol, (any, door))?;
-        Ok(spawned.map(|(child, native, door)| Self {
-            child,
-            native,
-            door,
-            protocol,
-            worker_id,
-            binary,
-            directory,
-        }))
+        let (child, native, door) = spawn(&binary, directory.path(), protocol, (any, door))?;
+        Ok(Self { child, native, door, protocol, binary, directory })
     }
 
     /// Ends the daemon and starts it again on the same address and state.
@@ -117,8 +90,7 @@ impl Daemon {
             }
         }
         let listen = (self.native.to_string(), self.door.as_ref().map(ToString::to_string));
-        let spawned = spawn(&self.binary, self.directory.path(), self.worker_id, self.protocol, listen)?;
-        (self.child, ..) = spawned.map_err(NotStarted::Refused)?;
+        (self.child, ..) = spawn(&self.binary, self.directory.path(), self.protocol, listen)?;
         Ok(())
     }
 
@@ -149,14 +121,13 @@ impl Drop for Daemon {
     }
 }
 
-/// Starts a process and waits until it listens; the inner error is its refusal.
+/// Starts a process and waits until it listens.
 fn spawn(
     binary: &Path,
     directory: &Path,
-    worker_id: u16,
     protocol: Protocol,
     (listen, door): (String, Option<String>),
-) -> Result<Result<Listening, String>, NotStarted> {
+) -> Result<Listening, NotStarted> {
     // A file, because a full pipe would block the daemon.
     let stderr = directory.join("stderr");
     let mut command = Command::new(binary);
@@ -166,11 +137,11 @@ fn spawn(
         }
     }
     command.args(["serve", "--listen", &listen, "--layout", "twitter", "--worker-id"]);
-    command.arg(worker_id.to_string()).arg("--state-dir").arg(directory.join("state"));
+    command.arg(WORKER_ID.to_string()).arg("--state-dir").arg(directory.join("state"));
     if let Some(door) = &door {
         command.arg(format!("--{}", protocol.name())).arg(door);
     }
-    // Its IDs are thrown away, and not every user may use the machine's locks.
+    // Not every user may use the machine's locks.
     command.arg("--lock-dir").arg(directory.join("locks"));
     command.env("SNOWBANK_LOG_LEVEL", "error");
     // Its standard input is a pipe that is never written to. It closes when the load test ends, and then the
@@ -186,12 +157,12 @@ fn spawn(
         found.and_then(|address| address.trim().parse().ok())
     };
     if let Some(native) = on("listening") {
-        return Ok(Ok((child, native, door.and_then(|_| on(protocol.name())))));
+        return Ok((child, native, door.and_then(|_| on(protocol.name()))));
     }
     let _ = child.kill();
     child.wait()?;
     let stderr = fs::read_to_string(&stderr).unwrap_or_default();
-    Ok(Err(stderr.lines().last().unwrap_or("it gave no reason").to_owned()))
+    Err(NotStarted::Refused(stderr.lines().last().unwrap_or("it gave no reason").to_owned()))
 }
 
 /// Returns the first lines of its output, one for each listener; nothing if there is none in time, which the caller

@@ -52,7 +52,7 @@ pub(crate) enum Part<'a> {
 /// A part, and the bytes that it takes; `None` if it is not all there.
 type Read<'a> = Result<Option<(Part<'a>, usize)>, Fault>;
 
-/// A protocol with the names that requests need.
+/// A protocol, with the key or source that its requests name.
 pub(crate) trait Door: fmt::Debug + Send + Sync {
     /// Appends a request for this many IDs.
     fn ask(&self, out: &mut Vec<u8>, count: u32);

@@ -55,7 +55,7 @@ pub(crate) struct Task {
 /// One of the targets, as all threads see it.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Opens connections that ended again.
+    /// Opens again the connections that ended.
     pub(crate) access: Access,
     pub(crate) wire: Wire,
     pub(crate) promise: Promise,

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! - [`cli`]: options in, exit code out. [`value`]: rates, durations and mixes on the command line.
-//! - [`run`]: one run: it starts the threads (drawn there) and collects their messages.
+//! - [`run`]: one run: it starts the threads (its file has a diagram) and collects their messages.
 //! - [`trial`]: a run that continues, in turns with a bare echo, until its verdict is sure.
 //! - [`scenario`]: the options of a run.
 //! - [`load`]: the threads that send requests and read replies. [`schedule`]: when each request is due.

@@ -213,7 +213,7 @@ pub(crate) struct Counts {
     pub(crate) throttled_share: f64,
     /// The last counted receipt, since the start of the measurement.
     pub(crate) last_receipt: Duration,
-    /// The distance between the two machines' clocks in the warm-up; 0 on one machine.
+    /// The largest distance seen between the two machines' clocks; 0 on one machine.
     pub(crate) clock_offset_us: i64,
 }
 

@@ -177,7 +177,8 @@ impl Promise {
         }
     }
 
-    /// Returns whether both take their numbers from one counter of a fleet. No number may then come from either again.
+    /// Returns whether both take their numbers from one counter of a fleet. Then a number may come once from the two
+    /// together.
     pub(crate) fn shares_counter_with(&self, other: &Self) -> bool {
         self.fleet.is_some()
             && (&self.fleet, &self.source_name) == (&other.fleet, &other.source_name)

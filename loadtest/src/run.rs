@@ -23,7 +23,7 @@ use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, NotStarted};
 use crate::load::{self, Clock, Gone, Lanes, Message, Peer, Shared, Task, Wire};
 use crate::machine::owner::{Owner, Owners};
-use crate::machine::stalls::StallSum;
+use crate::machine::stalls::{StallSum, Stalls};
 use crate::machine::threads::{LOAD_THREAD, OwnWaits};
 use crate::machine::{Watch, echo};
 use crate::measure::SecondFigures;
@@ -289,7 +289,7 @@ fn shared(
         gone: Mutex::default(),
         origin: Instant::now() + START_DELAY,
         lanes: lanes(scenario),
-        stalls: Arc::default(),
+        stalls: Arc::new(Stalls::counting_from(scenario.measured_from().as_nanos() as u64)),
         stop: AtomicBool::new(false),
     }
 }
@@ -336,7 +336,7 @@ impl Outcome {
             promise: first.promise,
             rounds: 1,
             elapsed: collected.elapsed(scenario, origin),
-            stalls: stalls.sum(begin.as_nanos() as u64),
+            stalls: stalls.sum(),
             own_waits: OwnWaits::default(),
             is_owner_known: false,
             target_busiest: None,
@@ -355,8 +355,8 @@ impl Outcome {
 ///     ◀── one bounded channel: positions of IDs, each second's figures, at the end all counts
 /// ```
 ///
-/// Load threads share the schedules, the stalls, the stop flag and, with strict order, the largest ID
-/// ([`Shared`]); nothing else.
+/// Load threads share the schedules, the stalls, the stop flag and, with strict order, the largest ID; also the
+/// targets that went away, and what is known of each target ([`Shared`]).
 fn spawn(
     scenario: &Scenario,
     streams: approach::Streams,

@@ -37,7 +37,7 @@ pub(crate) struct Scenario {
     pub(crate) connections: usize,
     /// Generator threads.
     pub(crate) threads: usize,
-    /// At the full rate, checked and not timed.
+    /// The time before the measurement at the offered rate: checked and not timed.
     pub(crate) warm_up: Duration,
     pub(crate) length: Length,
     /// The announced outage.

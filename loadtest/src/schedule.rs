@@ -1,10 +1,10 @@
 //! When requests are meant to leave.
 //!
-//! A schedule is a process of unit rate, in which the x-th request of the run is due at x, seen through a
-//! change of time: evenly spaced requests have x = 0, 1, 2, …; Poisson arrivals are the sum of exponential
-//! steps of mean 1. While the rate rises from 0 to R over a ramp of T seconds, R·t²/(2T) requests are due by
-//! t, so the x-th is due at √(2xT/R); after that, at T + (x − RT/2)/R. With several threads each has every
-//! n-th request, or steps of mean n, which is the same process split evenly or at random.
+//! A schedule has two steps. First each request gets a position x: 0, 1, 2, … if they are evenly spaced; with
+//! Poisson arrivals, x grows by exponential steps of mean 1. Then the rate turns x into an instant. While the rate
+//! rises from 0 to R over a ramp of T seconds, R·t²/(2T) requests are due by t, so the x-th is due at √(2xT/R);
+//! after that, at T + (x − RT/2)/R. With several threads each has every n-th request, or steps of mean n, which is
+//! the same process split evenly or at random.
 
 use std::time::Duration;
 

@@ -41,8 +41,8 @@ fn with_thousands_apart(digits: &str) -> String {
     text
 }
 
-/// Formats a number with its thousands apart: two decimals below a hundred and none above, and two digits of smaller
-/// numbers.
+/// Formats a number with its thousands apart: two decimals below a hundred, none above, and two digits other than
+/// leading zeros below 0.1.
 pub(crate) fn grouped(number: f64) -> String {
     let decimals = match number.abs() {
         small if small > 0.0 && small < 0.1 => (1.0 - small.log10().floor()).min(DECIMALS_MAX) as usize,

@@ -100,7 +100,7 @@ impl FromStr for TimeAt {
         let parts = text.split_once('@').and_then(|(length, at)| {
             Some(Self { length: length.parse::<Time>().ok()?.0, at: at.parse::<Time>().ok()?.0 })
         });
-        or_bad(parts, text, "how long and when, each a time above 0, as in 2s@3s")
+        or_bad(parts, text, "a length and a start, each a time above 0, as in 2s@3s")
     }
 }
 

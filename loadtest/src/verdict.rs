@@ -68,7 +68,7 @@ const AT_FULL_RATE: f64 = 0.98;
 /// A closed loop that a quota holds back for more of the time than this is as fast as the quota allows.
 pub(crate) const MAX_THROTTLED_SHARE: f64 = 0.05;
 
-/// A response time that most of all requests may not exceed.
+/// A response time, and the share of all requests that must keep to it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Latency {
     /// The share of requests, from 0 to 1; 1 is the maximum.

@@ -84,7 +84,7 @@ fn a_sound_target_has_its_verdict_on_a_noisy_machine() {
         assert!(machine["holds"].is_boolean(), "{ran:?}");
         let is_late = ran.is_late(OBJECTIVE_MS);
         assert_eq!(is_late, machine["echo_time"].is_object(), "{ran:?}");
-        assert_eq!(is_late, ran.last_line().contains("this machine alone "), "{ran:?}");
+        assert_eq!(is_late, ran.last_line().contains("this machine without a target "), "{ran:?}");
     }
 }
 

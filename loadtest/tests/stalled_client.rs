@@ -105,7 +105,7 @@ fn a_stall_option_without_other_connections_or_an_end_is_refused() {
     for (options, reason) in [
         (&["--connections", "1"][..], "--connections 2 or more"),
         (&["--stall-client", "6s@1s"], "does not end within"),
-        (&["--stall-client", "1s"], "how long and when"),
+        (&["--stall-client", "1s"], "a length and a start"),
         (&["--kill-daemon-at", "1s"], "cannot be used with"),
     ] {
         let ran = loadtest(&[&STALL[..], options].concat());

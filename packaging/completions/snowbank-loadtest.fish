@@ -36,9 +36,9 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l ser
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l connections -d 'Connections' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l threads -d 'Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests of one that gets no core [default: 2, or 1 with one connection; in a closed loop as many as are fastest]' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l warm-up -d 'Time at the offered rate before the measurement; its IDs are checked, but not timed' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l seed -d 'Seed of random draws; the same number gives the same schedule' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l metrics -d 'The daemon\'s metrics, as http://host:9660/metrics: its processor time and memory, where its process is elsewhere; once for each --address' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l metrics -d 'The daemon\'s metrics, as http://host:9660/metrics: for the processor time and memory of a daemon on another machine; once for each --address' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l token-file -d 'A file with the token that the daemon asks for; newlines at its end are ignored' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l rate -d 'IDs per second that are offered [default: 10000/s], or that a closed loop has to reach' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l for -d 'Length of the measurement, after the warm-up [default: 10s]' -r
@@ -47,7 +47,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l dep
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l ramp -d 'Raise the rate from 0 over this time, before the warm-up' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l restart-daemon-at -d 'Stop the daemon cleanly at this time of the measurement and start it again; only for a daemon of the run\'s own' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l kill-daemon-at -d 'Kill the daemon at this time of the measurement and start it again; only for a daemon of the run\'s own' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l outage -d 'The service is restarted in this window, by an operator: 5s@10s begins at 10 s of the measurement. Requests due in it count apart. All connections must be open again at its end' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l outage -d 'The service is restarted in this window, by an operator: 5s@10s begins at 10 s of the measurement. Requests due in it do not count against objectives. All connections must be open again at its end' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l stall-client -d 'Do not read one connection for some time, like a client that hangs: 2s@3s begins at 3 s of the measurement. Requests due on it until it has caught up do not count against objectives' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l may-lose -d 'With several addresses: the number of them that may go away during the run. Requests in flight there are sent to the others, and count from when they were due' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l churn -d 'Open this many new connections a second, each in place of an older one, which is closed once it has its answers' -r
@@ -58,7 +58,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99.99 -d '99.99 % of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l max -d 'All response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l errors -d 'Largest share of requests that may be refused; without it, one is a failure' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l tries -d 'Runs in a row that must miss an objective of response time before it counts as missed, on a machine so noisy that one may be chance' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l tries -d 'The number of runs in a row that must miss an objective of response time before it counts as missed; for a noisy machine, on which one miss may be chance' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l json -d 'Write all figures to a file; "-" is standard output, and then the table goes to standard error' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l html -d 'Write all figures with charts as one page that a browser opens' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l csv -d 'Write the figures of each second as a table for spreadsheets' -r -F
@@ -88,9 +88,9 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand swee
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l connections -d 'Connections' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l threads -d 'Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests of one that gets no core [default: 2, or 1 with one connection; in a closed loop as many as are fastest]' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l warm-up -d 'Time at the offered rate before the measurement; its IDs are checked, but not timed' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l seed -d 'Seed of random draws; the same number gives the same schedule' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l metrics -d 'The daemon\'s metrics, as http://host:9660/metrics: its processor time and memory, where its process is elsewhere; once for each --address' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l metrics -d 'The daemon\'s metrics, as http://host:9660/metrics: for the processor time and memory of a daemon on another machine; once for each --address' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l token-file -d 'A file with the token that the daemon asks for; newlines at its end are ignored' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l start -d 'The first rate, in IDs per second [default: 2000 requests/s, or an eighth of the source\'s rate]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l limit -d 'The highest rate to try [default: the source\'s highest rate]' -r

@@ -68,13 +68,13 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l server-name -
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l timeout -d 'The longest wait for each answer, such as 500ms or 2s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l source -d 'The source to draw from, by name or index [default: the daemon\'s default source]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l format -d 'The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7, uuidv8, alias, or dictionary: followed by 2 to 94 characters, the digits' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l alias-keys -d 'The file with the keys of the format alias, or credential:NAME of systemd\'s. Each line is a version and 64 hexadecimal digits; the highest version writes' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l alias-keys -d 'The file with the keys of the format alias, or credential:NAME of systemd\'s. Each line is a version and 64 hexadecimal digits. New aliases are written with the highest version' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l set -d 'Choose the value of a random field, as in table=316; repeat it for others' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l json -d 'Write one JSON object per line: {"id":"…"}, and with --format also "text". The ID is a string, because many readers keep only 53 bits of a number'
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l from -d 'The format of the IDs: decimal, or one that `snowbank next --format` writes' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l source -d 'The source that made the IDs: UUIDs hold a digest of its name' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l alias-keys -d 'The file with the keys of the format alias, or credential:NAME of systemd\'s. Each line is a version and 64 hexadecimal digits; the highest version writes' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l alias-keys -d 'The file with the keys of the format alias, or credential:NAME of systemd\'s. Each line is a version and 64 hexadecimal digits. New aliases are written with the highest version' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l layout -d 'The IDs\' layout: a preset\'s name, or a layout in text form; see `snowbank layout`. "ticket" is that of a ticket counter\'s numbers, which have no fields' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l json -d 'Print one JSON object per line'
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -s h -l help -d 'Print help'

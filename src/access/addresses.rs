@@ -13,8 +13,8 @@ use super::pace::Pace;
 use super::usage::Events;
 use crate::clock::BootMicros;
 
-/// The most addresses that are remembered without a connection, because they drew ahead of their rate a moment ago. Each
-/// second brings fewer. Clients decide how many there are, and each costs some 200 bytes.
+/// The most addresses without a connection that a sweep keeps. They are remembered because they drew ahead of their rate a
+/// moment ago. Fewer new ones than this come in a second. Clients decide how many there are, and each costs some 200 bytes.
 const REMEMBERED_MAX: usize = 20_000;
 
 /// A client's address: an IPv4 address, or the first 64 bits of an IPv6 address.

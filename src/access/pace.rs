@@ -2,8 +2,9 @@
 //!
 //! The line is at `rate × time`. Each draw moves the cursor, to at most one burst above the line at that moment. So after
 //! an idle moment, at most `rate × time + burst` IDs are drawn in any time. A request that waits takes its IDs when its
-//! wait ends, so after a busy moment the time includes the longest wait. This is the generic cell rate algorithm (GCRA),
-//! counted in IDs as sources count in positions: nothing is rounded, but for a part of an ID when the rate changes.
+//! wait ends. So after a busy moment the bound holds for the time plus the longest wait. This is the generic cell rate
+//! algorithm (GCRA), counted in IDs as sources count in positions: no rounding adds up, but for a part of an ID when the
+//! rate changes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -289,8 +290,9 @@ mod tests {
     }
 
     proptest! {
-        /// From the start no more is drawn than the rate yields and a burst, and in any span as much of it and of the longest
-        /// wait. Nothing is drawn before its time or after its deadline.
+        /// From the start on, no more is drawn than the rate yields, plus a burst. In any span, no more is drawn than the
+        /// rate yields in the span and one longest wait, plus a burst. Nothing is drawn before its time or after its
+        /// deadline.
         #[test]
         fn no_more_is_drawn_than_the_rate_yields_and_a_burst(per_second in 1..3_000_u32, tries in tries()) {
             let pace = Arc::new(Pace::new(per_second));

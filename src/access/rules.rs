@@ -28,8 +28,8 @@ pub struct Identity {
 const _: () = assert!(crate::config::SOURCES_MAX <= u64::BITS as usize);
 
 impl Identity {
-    /// Creates an identity. `before` is the identity of the same name until a reload: the new one takes over its counts, and
-    /// its rate as soon as [`Rules::supersede`] is called.
+    /// Creates an identity. `before` is the identity that had this name before a reload. The new one takes over its counts,
+    /// and, once [`Rules::supersede`] is called, the IDs that it drew ahead.
     pub fn new(
         settings: &IdentitySettings,
         sources: &[SourceSettings],
@@ -125,7 +125,7 @@ impl Rules {
         &self.identities
     }
 
-    /// Returns the identity of clients that have no other, if it has one.
+    /// Returns the identity of clients that have no other, if one is configured.
     pub(super) fn anonymous(&self) -> Option<&Arc<Identity>> {
         self.identities.get(ANONYMOUS)
     }
@@ -155,7 +155,7 @@ mod tests {
 
     const NOW: BootMicros = BootMicros(1_000_000_000);
 
-    /// The rules of a configuration in which each client draws at this rate.
+    /// The rules of a configuration in which all anonymous clients together draw at this rate.
     fn at_rate(per_second: u32, before: &Rules) -> Rules {
         let name = String::from(ANONYMOUS);
         let settings = IdentitySettings { name, rate: Some(per_second), ..IdentitySettings::default() };

@@ -114,7 +114,7 @@ impl Status {
     }
 
     fn check_reload(&self) -> Check {
-        let effect = "the configuration from before is live, and the next start may refuse that of the file";
+        let effect = "the configuration from before is live, and the next start may refuse the file";
         let result = match &self.last_reload {
             Some(LastReload { at_unix_s, refused: Some(reason) }) => {
                 let ago = seconds((self.started_unix_s + self.uptime_s - at_unix_s).max(0.0));

@@ -134,7 +134,7 @@ impl Page<'_> {
         self.counter("snowbank_connections_refused", help, None, connections.refused)?;
         let help = "Client addresses that have connections now";
         self.gauge("snowbank_addresses", help, None, connections.addresses)?;
-        let help = "Connections refused with too_busy, because their address has connections_per_address";
+        let help = "Connections refused with too_busy, because their address had as many as connections_per_address allows";
         self.counter("snowbank_address_refused", help, None, connections.address_refused)?;
         let help = "Requests that waited for rate_per_address, or were refused for it";
         self.counter("snowbank_address_slowed", help, None, connections.address_slowed)?;
@@ -183,7 +183,7 @@ impl Page<'_> {
             let values = protocols.map(|of| (("protocol", of.name.as_str()), value(of).into()));
             self.family(name, help, None, is_counter, values)?;
         }
-        let help = "Requests other than for IDs, answered without an error: PING, INFO, AUTH";
+        let help = "Requests that need no IDs, answered without an error, such as PING, INFO, AUTH";
         self.counter("snowbank_other_requests", help, None, status.other_requests)?;
         self.latency(status)
     }

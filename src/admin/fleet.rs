@@ -23,8 +23,8 @@ pub(super) fn check_fleet(fleet: &FleetStatus) -> Check {
     about_daemon("fleet", result)
 }
 
-/// Checks that no peer has a worker ID of this daemon, as far as peers answer. Two that have one are both unready: no IDs
-/// are better than the same IDs twice.
+/// Checks that no peer has a worker ID of this daemon, as far as peers answer. If a peer has one, both daemons
+/// are unready: it is better to hand out nothing than the same IDs twice.
 pub(super) fn check_peers(status: &PeersStatus) -> Check {
     let all = &status.peers;
     let silent: Vec<(&PeerStatus, &String)> =

@@ -67,7 +67,8 @@ struct Window {
 }
 
 impl Recent {
-    /// Takes the counters, about once a second, and finds the levels. Their changes take at most ten seconds.
+    /// Takes the counters, about once a second, and finds the levels. A level falls some ten seconds after its cause has
+    /// ended.
     pub(crate) fn observe(&mut self, status: &Status) {
         let (minute, soon) = (self.window(status, MINUTE_S), self.window(status, SOON_S));
         let refused = minute.sources.iter().zip(&soon.sources);

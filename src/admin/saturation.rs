@@ -27,7 +27,9 @@ impl Status {
         let advice = "raise limits.max_connections and the limit of open files, or see who holds them";
         let message = match (self.last_minute.connections_level, self.last_minute.connections_refused) {
             (Level::Ok, _) => found,
-            (_, 0) => format!("{found} or just now; beyond that new ones get too_busy: {advice}"),
+            (_, 0) => {
+                format!("{found}, now or a moment ago; when all are in use, new ones get too_busy: {advice}")
+            }
             (_, refused) => {
                 format!("{found}; {} refused with too_busy in the last minute: {advice}", Grouped(refused))
             }
@@ -45,8 +47,8 @@ impl Status {
         if let [first, others @ ..] = identities.as_slice() {
             let more = match others.len() {
                 0 => String::new(),
-                1 => format!(", and of identity {} some", others[0].name),
-                more => format!(", and of {more} other identities some"),
+                1 => format!(", and some of identity {}", others[0].name),
+                more => format!(", and some of {more} other identities"),
             };
             let limited = limited_message(&format!("identity {}", first.name), &first.last_minute);
             found.push(format!("{limited}{more}: raise rate or add sources in [[identities]]"));

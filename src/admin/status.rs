@@ -1,5 +1,5 @@
 //! The status of a daemon, in one plain struct. The metrics, the checks, `/status`, the page and `snowbank status` all show
-//! this and nothing else.
+//! this. Besides, the metrics have the process's figures, and the page has the history.
 
 mod clients;
 mod fleet;
@@ -56,7 +56,7 @@ pub(crate) struct Status {
     pub(crate) last_reload: Option<LastReload>,
     /// The number of errors by code. Contains every code.
     pub(crate) errors: BTreeMap<String, u64>,
-    /// Requests other than for IDs.
+    /// Requests that need no IDs, answered without an error.
     pub(crate) other_requests: u64,
     pub(crate) received_bytes: u64,
     pub(crate) sent_bytes: u64,
@@ -94,7 +94,7 @@ pub(crate) struct ClockStatus {
     pub(crate) state: ClockState,
     /// The difference from ID time, if it is behind or held.
     pub(crate) by_s: f64,
-    /// The steps observed, each of more than a tenth of a second.
+    /// The steps observed, each of at least a tenth of a second.
     pub(crate) steps_back: u64,
     pub(crate) steps_forward: u64,
 }

@@ -15,8 +15,8 @@ pub fn lock_dir_is_a_containers(directory: &Path) -> Option<String> {
         let directory = directory.display();
         format!(
             "this daemon is in a container, and its locks of worker IDs are in a {directory} of the container's own: nothing \
-             keeps daemons outside from the same worker IDs; give each container others, or mount one directory of the \
-             machine at {directory} in all of them"
+             keeps daemons outside the container from using the same worker IDs; give each container other worker IDs, or \
+             mount one directory of the machine at {directory} in all of them"
         )
     })
 }

@@ -139,8 +139,8 @@ pub enum LockError {
     },
     /// A lock is held, and its file does not name the IDs: another release wrote it.
     #[error(
-        "{} is held by another daemon of this machine{holder}, and does not say in words that this release knows which IDs \
-         that makes; stop that one, or run the same release",
+        "{} is held by another daemon of this machine{holder}, and names that daemon's IDs in a form that this release \
+         does not know; stop that daemon, or run the same release",
         path.display()
     )]
     UnknownHeld {

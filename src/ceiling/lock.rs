@@ -3,7 +3,8 @@
 //! `lock_names.rs` has the files' names. Layouts of other ID spaces can make the same IDs, so the other locks that are held
 //! are checked too (`neighbours.rs`). A ticket counter has one lock.
 //!
-//! Below its holder, the file of a worker ID names the bound up to which its IDs were granted: its [`Mark`].
+//! The first line of a worker ID's file names the holder. The second is its [`Mark`]: the bound up to which its IDs were
+//! granted.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -273,7 +274,8 @@ mod tests {
         assert!(lost.to_string().contains("was replaced"), "{lost}");
     }
 
-    /// An open lock file is removed under its lock, so that a thread may lock one whose name another has taken.
+    /// A lock file that every user can write is removed under its lock. So a thread may lock a removed file whose name
+    /// another thread's new file already has.
     #[test]
     fn an_open_lock_file_is_made_again_and_held_once() {
         let directory = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ use super::holder::holder;
 use super::writers::{Writers, is_obstructed, open_file};
 
 /// The length of the holder's line, padded with spaces, so that text after it stays when another holder's line replaces
-/// it. It has room for the longest ID space: 62 fields of two values each.
+/// it. It has room for the longest ID space: 62 fields of one bit each.
 pub(super) const HOLDER_BYTES: u64 = 1024;
 /// The number of tries for a lock. Its file may be removed at that moment, or `snowbank state show` may hold it for a
 /// moment to find its holder.

@@ -98,7 +98,8 @@ pub fn beyond(
     (highest > start && instant_of(numbering, highest) > latest).then_some(highest)
 }
 
-/// Returns the instant at which the clock is past all IDs below a position. For a ticket counter that was before all time.
+/// Returns the instant at which the clock is past all IDs below a position. For a ticket counter, this instant lies before
+/// all time.
 pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
     numbering.start_of(numbering.tick_of(position))
 }

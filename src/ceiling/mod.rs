@@ -83,7 +83,8 @@ impl Grant {
     }
 
     /// Raises as [`raise`](Grant::raise) does, unless the grant was taken away since this generation. Ceilings that were
-    /// durable earlier no longer count, and after a loss for good none does. Returns whether it was raised.
+    /// durable before that no longer count. Once the grant is lost for good, no ceiling counts. Returns whether it was
+    /// raised.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
         if self.is_lost() {
@@ -146,7 +147,7 @@ pub struct CeilingRule {
 impl CeilingRule {
     /// Returns the instant that the next ceiling reaches: `max(wall + horizon, id_time + m)`, at most `wall + max_ahead`.
     /// Here m is a quarter of the uptime, at least 10 ms and at most the horizon. So a crash loop raises ceilings more
-    /// slowly than the wall clock runs, or by a tick with each crash where ticks are long.
+    /// slowly than the wall clock runs. Where ticks are long, each crash raises them by a tick.
     ///
     /// That leaves no reserve while the ID clock is `max_ahead` ahead, or stands because it was further: each request
     /// would meet the ceiling and wait for a sync. So a ceiling also reaches above ID time by a quarter of the uptime, at

@@ -75,7 +75,7 @@ impl Writers {
             Writers::Owner(owner) => [ROOT, geteuid().as_raw(), owner].contains(&file.uid()),
             Writers::Group(group) => file.gid() == group,
         };
-        // Under another name it may be in a directory of others.
+        // A file with a second name may also be in a directory that others can write.
         is_of_theirs && file.mode() & PERMISSIONS & !self.file_mode() == 0 && file.nlink() == 1
     }
 }

@@ -138,8 +138,8 @@ fn inputs(arguments: &Arguments, inherited: Option<&Inherited>) -> Inputs {
 fn refuse_endless_standard_input(arguments: &Arguments) -> Outcome {
     if arguments.stop_at_stdin_eof && server::is_kernel_log_standard_input() {
         return Err(Failure::usage(
-            "--stop-at-stdin-eof: found the kernel's log as standard input, which never ends; allowed is what does, such as \
-             a pipe: hand one over, or leave the option out",
+            "--stop-at-stdin-eof: found the kernel's log as standard input, which never ends, allowed: one that ends, such as \
+             a pipe; hand one over, or leave the option out",
         ));
     }
     Ok(())

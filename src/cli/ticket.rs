@@ -16,8 +16,8 @@ use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 const HELP: &str = "\
 No clock protects a ticket source: while nothing is stored of its counter, `serve` refuses it. VALUE is the highest number \
 that was ever handed out, by Snowbank or by what it takes over from, and 0 for a new table. The source goes on with the \
-first number of its increment and offset above VALUE. Stop the daemon that uses the state directory first. A counter that \
-is stored here already only moves up.
+first number of its increment and offset above VALUE. Stop the daemon that uses the state directory first. If the counter \
+is stored here already, it can only move up.
 
 With --config, the source must have numbers_from = \"coordinator\". VALUE is then stored at the fleet's coordinator, for all \
 daemons that share the counter. They may run.
@@ -120,8 +120,8 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let directory = StateDir::lock(&path).map_err(Failure::no)?;
     let mut records = directory.read().map_err(Failure::no)?;
     refuse_foreign(&records, &path)?;
-    // The configuration may have another increment and offset: the source then starts above the value as well. Counted by
-    // ones, any value has a position.
+    // The configuration may have another increment and offset: the source then starts above the value as well. With the
+    // default increment of 1, every value has a position.
     let counter = TicketCounter::new(name, *increment, *offset).map_err(Failure::usage)?;
     let numbering = Numbering::Ticket(counter);
     // Held until it is durable: no daemon of this machine has the counter meanwhile.

@@ -121,7 +121,7 @@ fn a_wall_clock_that_was_slow_after_a_boot_is_believed_once_it_shows_what_was_gr
     let beyond = later(SECOND_US, hour_us);
     assert!(matches!(watch.observe(&wall, beyond), Observed::Held(step) if micros(step) == hour_us));
     assert_eq!(wall.believe(beyond).wall, later(SECOND_US, 0).wall);
-    // The machine was off for longer than `max_step`, too: nothing proves the time.
+    // The machine was also off for longer than `max_step`: nothing proves the time.
     let wall = Wall::new(RULE, slow(0), Remembered::GrantedUntil(slow(-61 * SECOND_US).wall));
     assert_eq!(wall.believe(slow(0)).wall, slow(0).wall);
     assert_eq!(wall.believe(later(SECOND_US, 0)).wall, slow(SECOND_US).wall, "held as ever");
@@ -196,7 +196,8 @@ fn the_ride_stands_at_max_ahead() {
     assert_eq!(until(now, &catch_up, MAX_AHEAD, START.wall), Duration::from_secs(5));
 }
 
-/// It is lowered to `max_ahead`, so that the ID clock falls back at half speed from there on.
+/// The catch-up is lowered to `max_ahead`. From there on the ID clock runs at half speed, so its
+/// lead shrinks.
 #[test]
 fn a_ride_that_a_step_back_has_left_too_far_ahead_is_lowered() {
     let catch_up = CatchUp::none();

@@ -102,8 +102,8 @@ pub struct WorkerIds {
     pub set: WorkerSet,
     /// True if they were given, rather than worker 0 by default.
     pub are_given: bool,
-    /// The text of those that were given by the layout's fields, until `settle` knows the layout. It stays where an origin
-    /// gives the other fields.
+    /// The text of those that were given by the layout's fields, until `settle` knows the layout. If an origin gives the
+    /// other fields, the text stays.
     pub(super) by_field: Option<String>,
     /// True once they were picked from the machine.
     pub(super) are_picked: bool,

@@ -152,7 +152,7 @@ fn number_of_host_name(name: &str) -> Result<u64, String> {
     let is_a_containers =
         label.len() == CONTAINER_NAME_LENGTH && label.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_a_pods || is_a_containers {
-        return Err(format!("found host name {found:?}, which ends at random, {allowed}"));
+        return Err(format!("found host name {found:?}, whose end is random, {allowed}"));
     }
     let digits = &label[label.trim_end_matches(|letter: char| letter.is_ascii_digit()).len()..];
     match digits.parse() {
@@ -170,14 +170,16 @@ fn number_in_file(path: &Path) -> Result<u64, NoNumber> {
     let shown = path.display();
     let bytes = read_bounded(path).map_err(|error| NoNumber {
         text: format!(
-            "cannot read {shown}: {error}; allowed: a file with one number, by the program that assigns them"
+            "cannot read {shown}: {error}; allowed: a file with one number, written by the program that assigns the numbers"
         ),
         may_pass: error.kind() == io::ErrorKind::NotFound,
     })?;
     let text = String::from_utf8_lossy(&bytes);
     let text = text.trim();
     if text.is_empty() {
-        let text = format!("found {shown} empty, allowed: one number, by the program that assigns them");
+        let text = format!(
+            "found {shown} empty, allowed: one number, written by the program that assigns the numbers"
+        );
         return Err(NoNumber { text, may_pass: true });
     }
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());

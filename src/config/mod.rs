@@ -12,8 +12,8 @@
 //!
 //! Worker IDs that come from the machine are picked afterwards ([`Settings::pick_worker_ids`]), where a daemon starts.
 //!
-//! Nothing here opens a socket, resolves a name or reads a clock. Only [`read_file`], [`load_with_secrets`] and the pick read
-//! files. Only [`Overrides`] and [`Machine::here`] read the environment.
+//! Nothing here connects, resolves a name or reads a clock. Only [`read_file`], [`read_tokens`], [`load_with_secrets`] and
+//! the pick read files. Only [`Overrides`] and [`Machine::here`] read the environment.
 
 #[macro_use]
 mod setting;

@@ -4,7 +4,7 @@ use super::fields::WorkerIds;
 use super::worker_id_from::WorkerIdFrom;
 use snowbank_client::layout::{Field, Layout, LayoutError, Role, WorkerSet};
 
-/// The node fields of a layout that the configuration gives no number of, most significant first.
+/// The node fields of a layout for which the configuration gives no number, most significant first.
 pub(super) struct OpenFields<'s> {
     layout: &'s Layout,
     ids: &'s WorkerIds,

@@ -9,7 +9,7 @@ const LINE_CHARS_MAX: usize = 100;
 const HEAD: &str = "\
 Every setting of Snowbank, with its default. The default applies where no file, variable or option sets the key.
 Durations have a unit: \"10ms\", \"1s\", \"5m\", \"1h\", or \"0\".
-Each setting has an environment variable: SNOWBANK_, its section and its key in capitals, as in SNOWBANK_LISTEN, \
+Each setting, except those of identities, has an environment variable: SNOWBANK_, its section and its key in capitals, as in SNOWBANK_LISTEN, \
 SNOWBANK_LIMITS_MAX_WAIT or SNOWBANK_LOG_LEVEL. An empty variable counts as not set. Several addresses have commas \
 between them.
 Options of `snowbank serve` override variables, and variables override this file.

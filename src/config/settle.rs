@@ -101,10 +101,7 @@ fn check_tls(settings: &Settings, findings: &mut Findings) {
                 findings.mistake_of("tls.client_ca", String::from("only TLS listeners ask for client certificates; name tls.certificate and tls.key too"));
             }
             for (setting, address) in tls {
-                let text = format!(
-                    "{address} has no certificate to show; name one and its key in [tls] (certificate, key), or leave out tls:"
-                );
-                findings.mistake_of(setting, text);
+                findings.mistake_of(setting, without_certificate(address));
             }
         }
         (Some(_), Some(_)) => {}
@@ -141,12 +138,7 @@ fn is_same_place(left: &Address, right: &Address) -> bool {
 /// Checks that a door whose protocol cannot carry a token is closed if tokens are required, unless the
 /// operator allows it.
 fn check_tokens(settings: &Settings, findings: &mut Findings) {
-    let door = &settings.memcached;
-    if let Some(file) = settings.auth.token_file.as_ref().filter(|_| door.tokens && !door.listen.is_empty()) {
-        let text = format!(
-            "found addresses beside auth.token_file = {file}, allowed: none, because the protocol has no place for a token; \
-             or memcached.tokens = false, so that everyone who can connect draws IDs"
-        );
+    if let Some(text) = without_place_for_a_token(settings) {
         findings.mistake_of("memcached.listen", text);
     }
 }
@@ -255,6 +247,21 @@ fn check_names(sources: &[SourceSettings], findings: &mut Findings) {
     }
 }
 
+fn without_place_for_a_token(settings: &Settings) -> Option<String> {
+    let door = &settings.memcached;
+    let file = settings.auth.token_file.as_ref().filter(|_| door.tokens && !door.listen.is_empty())?;
+    Some(format!(
+        "found addresses beside auth.token_file = {file}, allowed: none, because the protocol has no place for a token; \
+         or memcached.tokens = false, so that everyone who can connect draws IDs"
+    ))
+}
+
+fn without_certificate(address: &Address) -> String {
+    format!(
+        "{address} has no certificate to show; name one and its key in [tls] (certificate, key), or leave out tls:"
+    )
+}
+
 /// Returns why these sources must not be served at these addresses, if so. Worker 0 by default is for one machine: two that
 /// other machines can reach would hand out the same IDs.
 fn exposure<'s>(
@@ -278,7 +285,9 @@ impl Settings {
     /// Makes the daemon listen on sockets that it inherits in place of its own, for each protocol that has some.
     ///
     /// # Errors
-    /// Other machines can reach these addresses, and a source has worker 0 by default; in one line.
+    /// The settings do not allow clients at these addresses: other machines can reach one, and a source has worker 0 by
+    /// default; one is for TLS without a certificate; or one's protocol cannot carry the token that clients must send. In
+    /// one line.
     pub fn listen_at(&mut self, inherited: &InheritedAddresses) -> Result<(), String> {
         let replace = |purpose: Purpose, configured: &mut Vec<Address>| {
             let of_it = inherited.iter().filter(|(of, _)| *of == purpose);
@@ -295,6 +304,10 @@ impl Settings {
             .listeners()
             .into_iter()
             .filter_map(|(_, addresses)| exposure(addresses, self.sources.iter().enumerate()));
-        exposed.next().map_or(Ok(()), Err)
+        let has_certificate = self.tls.certificate.is_some();
+        let bare = all_addresses(self).find(|(_, address)| address.is_tls() && !has_certificate);
+        let refused = exposed.next().or_else(|| bare.map(|(_, address)| without_certificate(address)));
+        let untold = || without_place_for_a_token(self).map(|text| format!("memcached.listen: {text}"));
+        refused.or_else(untold).map_or(Ok(()), Err)
     }
 }

@@ -81,10 +81,10 @@ settings! {
         /// has, at the start, and needs `[fleet]`. The daemon prefers the one that it had before. worker_ids then names
         /// those that it may pick from; empty: all of the layout.
         ///
-        /// Others take one from the machine at the start. "hostname" is the number at the end of its name, as of a
+        /// The other origins take one from the machine at the start. "hostname" is the number at the end of its name, as of a
         /// StatefulSet's pod: 12 of web-12. "file:PATH" is the number in a file that another program writes. "ipv4" is as
         /// many low bits of the machine's address as the layout has for workers. "ipv4:eth0" or "ipv4:10.0.0.0/8" names
-        /// the interface or the subnet. The variable SNOWBANK_IPV4 gives the address instead, as a pod's own.
+        /// the interface or the subnet. The variable SNOWBANK_IPV4 gives the address instead, for example a pod's.
         ///
         /// worker_ids may give some of the layout's node fields, such as "datacenter=1". The origin then gives the others.
         worker_id_from: WorkerIdFrom = r#""given""# in Source, Restart(MADE_OF),
@@ -194,7 +194,7 @@ impl SourceSettings {
     /// ticks less than `max_ahead`.
     ///
     /// A crash leaves a ceiling that ends with the tick after the horizon, and a second crash in that tick takes one more.
-    /// With two ticks to spare the ID clock reaches the start of the next life at once.
+    /// With two ticks to spare, the ID clock reaches the next run's start at once.
     pub fn horizon(&self) -> Duration {
         let two_ticks = self.ticks(2);
         HORIZON.max(two_ticks).min(self.max_ahead.saturating_sub(two_ticks))

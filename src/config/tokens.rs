@@ -319,7 +319,7 @@ mod tests {
         let long = "s".repeat(TOKEN_BYTES_MAX + 1);
         let error = read(format!("ok\n{long}\n").as_bytes()).unwrap_err();
         assert!(error.0[0].ends_with("tokens:2: found a token of 513 bytes, allowed: 1 to 512"));
-        // The name of the file's directory is random, and may have two of them.
+        // Eight letters s, because the directory's random name may contain one or two.
         assert!(!format!("{error:?}").contains(&long[..8]));
     }
 

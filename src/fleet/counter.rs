@@ -126,7 +126,8 @@ pub(super) enum Step {
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
     numbering: Numbering,
-    /// No range begins below: the end of this daemon's last one, and of what its state knows.
+    /// No range begins below this number: the end of this daemon's last range, or of what its state knows, if that is
+    /// higher.
     floor: u64,
     /// The identity of the counter, once it was read.
     identity: Option<String>,

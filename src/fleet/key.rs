@@ -60,7 +60,8 @@ impl NumberKey {
     }
 }
 
-/// The value that makes a name a fleet's: its ID spaces. Without it the coordinator may have lost its data.
+/// The value that shows that a fleet of this name was prepared, with its ID spaces. If it is missing, the
+/// coordinator may have lost its data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
     format: u64,
@@ -133,7 +134,7 @@ impl Paths {
 pub enum KeyError {
     /// This program did not write it.
     #[error(
-        "found a value that Snowbank did not write ({0}), allowed: none by another hand; find out who wrote it"
+        "found a value that Snowbank did not write ({0}), allowed: values of Snowbank alone; find out who wrote it"
     )]
     Garbage(String),
     /// A later release wrote it.

@@ -28,7 +28,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// this much at most. An endpoint that answers later is left out, as one that is away.
 pub(super) const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
 
-/// The time for an answer. It is far above a leader's election, and far below each horizon.
+/// The time for an answer. It is far above a leader's election, and far below the default horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The shortest time for an answer in a hurry (`Patience::hurry`). A commit of a healthy coordinator takes far less.

@@ -42,7 +42,8 @@ pub use member::{Bound, JoinError, Member, Raised, Ranged, Taken, Want};
 pub use notes::{Note, Notes};
 pub use operator::{Entry, Operator, OperatorError};
 
-/// The version of a key. It changes with each write, and never returns to an earlier value.
+/// The version of a key. It changes with each new text. At a coordinator that may lose writes, an earlier version may come
+/// back, with its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u64);
 

@@ -108,7 +108,8 @@ impl Peers {
         distinct(answers)
     }
 
-    /// Returns the client of an address found by one of the setting. A certificate must have the name that is set.
+    /// Returns the client of an address that one of the setting's addresses led to. Its certificate must have the name in
+    /// the setting.
     fn client(&mut self, place: usize, address: &Address) -> Result<Client, String> {
         if let Some(client) = self.clients.get(address) {
             return Ok(client.clone());

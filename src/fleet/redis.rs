@@ -30,7 +30,8 @@ const LIST: &str = "local all, found = redis.call('HGETALL', KEYS[1]), {} \
     end \
     return found";
 
-/// Takes for each field its expected version and new text. Returns `OK`, or the fields as they are.
+/// Takes for each field its expected version and new text. Returns the hash of the new text (all fields get the same one)
+/// as a status, or the fields as they are.
 const SWAP: &str = "local all, fits = {}, true \
     for i = 1, #ARGV, 3 do \
       local text = redis.call('HGET', KEYS[1], ARGV[i]) \

@@ -18,7 +18,7 @@ pub struct Facts {
     pub replies: Replies,
     /// By source: true for a ticket counter with increment 1, so that several IDs of a request are consecutive.
     consecutive: Vec<bool>,
-    /// The sources that each protocol's clients draw from if they name none, or another.
+    /// The sources that each protocol's clients draw from if they name none, or an unknown one.
     doors: [DoorFacts; PROTOCOLS],
 }
 

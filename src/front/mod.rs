@@ -102,8 +102,8 @@ pub struct Counts {
     pub open: u64,
     /// All connections that were accepted.
     pub accepted: u64,
-    /// The requests for IDs.
-    pub requests: u64,
+    /// The requests for IDs that were answered, and all that got an error.
+    pub id_requests: u64,
     /// The requests that got an error.
     pub errors: u64,
 }

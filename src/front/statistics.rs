@@ -25,7 +25,7 @@ impl fmt::Display for Statistic {
 
 /// Returns the statistics of one protocol, each with its name.
 pub(super) fn of(conditions: &Conditions<'_>) -> [(&'static str, Statistic); 9] {
-    let Counts { uptime, open, accepted, requests, errors } = (conditions.counts)();
+    let Counts { uptime, open, accepted, id_requests, errors } = (conditions.counts)();
     let time_s = (conditions.wall.0 / 1_000_000).max(0).unsigned_abs();
     let version = Statistic::Text(env!("CARGO_PKG_VERSION"));
     [
@@ -35,8 +35,8 @@ pub(super) fn of(conditions: &Conditions<'_>) -> [(&'static str, Statistic); 9] 
         ("version", version),
         ("curr_connections", Statistic::Number(open)),
         ("total_connections", Statistic::Number(accepted)),
-        ("cmd_get", Statistic::Number(requests)),
-        ("get_hits", Statistic::Number(requests.saturating_sub(errors))),
+        ("cmd_get", Statistic::Number(id_requests)),
+        ("get_hits", Statistic::Number(id_requests.saturating_sub(errors))),
         ("get_misses", Statistic::Number(errors)),
     ]
 }

@@ -15,8 +15,8 @@ use snowbank_client::layout::{Position, Tick, UnixMicros};
 /// The time after its last use in which a source's ceiling is still raised, so that the first request after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 
-/// The period in which the keeper looks without being asked, raises ceilings, and tries again after a failure. The one timer of an
-/// idle daemon.
+/// The period in which the keeper looks without being asked, raises ceilings, and tries again after a failure. The only
+/// timer of an idle daemon without a service manager and peers.
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// While a source is in use and its ceiling is near (soon after a start), ceilings rise more often, so that requests do not
 /// meet them: each time when half of the way is left, but not more often than this.
@@ -28,8 +28,8 @@ const IN_USE: Duration = Duration::from_secs(3);
 /// most, and the keeper writes about once a second.
 const SLEW: Duration = Duration::from_millis(100);
 
-/// Returns the most that ID time − boot is, or becomes until the keeper's next write, in microseconds. The wall clock may be
-/// slewed until then. A catch-up only loses to the boot clock.
+/// Returns the most that ID time − boot is, or becomes until the keeper's next write, in microseconds. The wall clock may
+/// be slewed until then. In a catch-up the ID clock is slower than the boot clock.
 pub fn id_minus_boot_us(sources: &[ManagedSource], wall_minus_boot_us: i64, now: Now) -> i64 {
     let by_clock_us = wall_minus_boot_us.saturating_add(clock::micros(SLEW));
     let sources = sources.iter().filter(|managed| !managed.source.numbering().is_ticket());
@@ -74,7 +74,7 @@ pub struct ManagedSource {
     untouched: Position,
     /// The bound that a clean stop leaves if the cursor is still there.
     unclaimed: u64,
-    /// True if a clean stop left its start.
+    /// True if its start is what a clean stop has stored.
     follows_a_stop: bool,
     /// The cursor when the keeper last looked, and when it was last found moved.
     seen: Position,
@@ -144,7 +144,7 @@ impl ManagedSource {
         }
     }
 
-    /// Ends all claims, and returns what to leave for this index. Nothing was claimed at or above it.
+    /// Ends all claims, and returns the bound to leave for this index. Nothing was claimed at or above that bound.
     pub(super) fn seal(&self, index: usize) -> Option<Left> {
         let cursor = self.source.seal()?;
         let is_unclaimed = cursor == self.untouched;

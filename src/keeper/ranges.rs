@@ -1,6 +1,6 @@
 //! The demand of a shared counter for ranges at the coordinator.
 //!
-//! The next range is asked for when half of what is there is used, so that requests do not wait for the coordinator. At
+//! The next range is asked for when five eighths of one are left, so that requests do not wait for the coordinator. At
 //! most one is asked for at a time. A range that was asked for before the grant was lost is not used: another copy of the
 //! machine may have it too.
 

@@ -56,7 +56,7 @@ impl World {
         self.keeper.written(outcome, now, |index, id_bound| self.marked.push((index, id_bound)))
     }
 
-    /// Looks, and ends at once what is written; how often until there is nothing more to write.
+    /// Looks, and ends at once what is written, until there is nothing more to write.
     fn settle(&mut self, reading: Reading) -> Looked {
         loop {
             let looked = self.look(reading);

@@ -75,7 +75,8 @@ async fn send_status(notifier: &Notifier, health: &Health, mut before: Status, m
 
 /// Returns the line that `systemctl status` shows: the daemon's work and its worst finding.
 ///
-/// An idle daemon's line has no head-room, because ceilings rise only when clients ask. So its status does not change.
+/// An idle daemon's line has no head-room, because an idle source's ceiling stops rising after a while. So its status
+/// does not change.
 fn status_line(before: Option<&Status>, now: &Status) -> String {
     let worst = now.findings().next().map(|check| match &check.source {
         Some(source) => format!("source {source:?}: {}", check.message),

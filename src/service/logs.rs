@@ -51,7 +51,7 @@ impl Logs {
         Ok(Logs { chosen: settings.level, level: handle })
     }
 
-    /// Changes the level. A higher level holds from now on, a lower one after the change was logged
+    /// Changes the level. A level that logs more holds from now on, one that logs less after the change was logged
     /// ([`settle_level`](Self::settle_level)).
     pub fn set_level(&mut self, level: LogLevel) {
         let before = std::mem::replace(&mut self.chosen, level);

@@ -50,7 +50,8 @@ impl Retries {
     /// Makes the next start wait longer, because this one failed.
     pub fn note_failure(&self, reason: &str) {
         if let Some(file) = &self.file {
-            // Without the file the next start does not wait. Its own line says more than this failure would.
+            // If it cannot be written, the next start does not wait. The log already has the reason of this start, so it
+            // needs no line on the file.
             let _ = fs::write(file, format!("{}\n{reason}\n", self.failed.saturating_add(1)));
         }
     }

@@ -108,7 +108,7 @@ impl Source {
 
 #[cfg(test)]
 impl Source {
-    /// Returns a shared counter with the same memory.
+    /// Returns the shared counter of a copy of this machine, as after a restored snapshot.
     pub(crate) fn copy(&self, now: crate::clock::Now) -> Source {
         let (start, grant) = (self.cursor().unwrap(), crate::ceiling::Grant::new(Position(0)));
         (0..self.grant.generation()).for_each(|_| grant.revoke());

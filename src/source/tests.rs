@@ -152,7 +152,7 @@ fn nothing_is_claimed_at_or_above_the_ceiling() {
 
 #[test]
 fn a_start_ahead_of_the_wall_clock_rides_from_its_first_position() {
-    // After a crash also where a step back is waited for.
+    // After a crash it does so even with `on_step_back = "wait"`.
     for on_step_back in [OnStepBack::Ride, OnStepBack::Wait] {
         let numbering = numbering(TWITTER);
         let ahead = numbering.first_of(numbering.tick_at(START.after(Duration::from_secs(3)).wall));
@@ -228,7 +228,7 @@ fn on_step_back_wait_refuses_at_once() {
     source.claim(&window, 11 * 4_096, &mut rng()).expect("there is room");
     let back = Now { wall: UnixMicros(START.wall.0 - 5_000), ..after_ms(1) };
     assert_eq!(source.window(back).bound, Bound::Standing(Duration::from_millis(5)));
-    // A clock that is behind by no more than readings differ is waited for.
+    // If the clock is behind by no more than two readings may differ, requests wait for it.
     let skewed = Now { wall: UnixMicros(START.wall.0 - 500), ..START };
     assert_eq!(source.window(skewed).bound, Bound::Clock);
     assert_eq!(source.left(&source.window(skewed)), 0);

@@ -8,7 +8,7 @@ use crate::sync::Ordering;
 use snowbank_client::layout::{Position, Tick, UnixMicros};
 
 /// The largest age difference between two shards' clock readings that counts as none. Each shard reads the clock by
-/// itself. Half of this is the most by which such a reading can raise the catch-up.
+/// itself. A reading that is older by less than this can raise the catch-up by half of it at most.
 const READING_SKEW: Duration = Duration::from_millis(1);
 
 /// The reason for a window's limit.

@@ -213,7 +213,7 @@ fn a_fleet_without_a_free_number_names_the_holders() {
         init(&toml);
         let machines = [Machine::new(), Machine::new()];
         let _daemons = machines.each_ref().map(|machine| machine.start(&toml));
-        let parts = ["fewer than 1 free worker numbers: 0 by ", ", 1 by ", "is free from"];
+        let parts = ["fewer than 1 free worker numbers; held are 0 by ", ", 1 by ", "is free from"];
         Machine::new().setup(&toml).end().assert_refusal_for_now(&parts);
     });
 }

@@ -35,7 +35,7 @@ fn an_outage_is_shown_with_the_time_that_is_left() {
     assert!(is_up == 1.0 && left > 0.0 && left <= HORIZON_S + 1.0, "{is_up} {left}");
     let admin = daemon.addresses[1].to_string();
     let (code, page, _) = machine.run(&["status", "--admin", &admin]);
-    assert!(code == Some(0) && page.contains("coordinator answers; an outage may last"), "{page}");
+    assert!(code == Some(0) && page.contains("coordinator answers; IDs last for "), "{page}");
     assert!(page.contains("worker 5 held by this daemon until "), "{page}");
 
     proxy.cut();

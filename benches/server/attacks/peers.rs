@@ -91,7 +91,7 @@ impl Attack {
             }
             Attack::Crowd => "45 that ask for 1,000,000 and 64 that ask for 256 (one worker ID)",
             Attack::Deaf => "9,000 that pipeline and never read",
-            Attack::DeafWithoutToken => "9,000 of them without a token, and come again",
+            Attack::DeafWithoutToken => "9,000 that do the same without a token, and connect again",
             Attack::Admin(count) => return format!("{count} silent at the admin listener"),
         };
         name.to_owned()
@@ -255,7 +255,7 @@ fn flood((to, connections): (SocketAddr, usize), requests: &[u8], stop: &AtomicB
     }
 }
 
-/// Asks again and again on each of this many connections. A refused peer asks again after a moment, as one that can count would.
+/// Asks again and again on each of this many connections. A refused peer asks again after a millisecond.
 fn devour(victim: &Victim, greedy: Greedy<'_>, stop: &AtomicBool) {
     let wanted = greedy.iter().flat_map(|&(connections, wanted)| vec![wanted; connections]);
     let open = |wanted| Some((TcpStream::connect(victim.address()).ok()?, wanted));

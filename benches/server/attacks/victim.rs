@@ -189,7 +189,7 @@ impl Victim {
         }
     }
 
-    /// Returns this many requests for a reply of so many listed IDs, or for one of that size.
+    /// Returns this many requests for a reply that lists so many IDs, or, for Redis, for a value of the same size.
     pub(crate) fn list_requests(&self, ids: u32, count: usize) -> Vec<u8> {
         match self.kind {
             Kind::Snowbank => {

@@ -39,7 +39,7 @@ impl Violation {
         let decoded = |id: u64| promise.describe(id);
         match *self {
             Self::Duplicate { id } => {
-                format!("duplicate: {} was handed out twice, as {} before", decoded(id), decoded(id))
+                format!("duplicate: {} was handed out twice", decoded(id))
             }
             Self::Order { previous, id } => {
                 format!("wrong order: {} follows {} on one connection", decoded(id), decoded(previous))

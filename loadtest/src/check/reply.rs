@@ -44,7 +44,7 @@ struct Checked {
 }
 
 impl ConnectionCheck {
-    /// Returns the IDs of the current reply that have come.
+    /// Returns the number of IDs of the current reply that have come.
     pub(crate) fn come(&self) -> u64 {
         self.found
     }

@@ -12,7 +12,7 @@ use crate::report::read::read;
 /// With one run on each side the spread is taken from the seconds within them; with several, from the runs.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Files that --json wrote: A and B, or with --with all runs of A
+    /// Files that --json wrote: A and B; if --with is given, all runs of A
     #[arg(value_name = "RUN.json", required = true)]
     files: Vec<PathBuf>,
     /// All runs of B

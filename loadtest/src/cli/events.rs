@@ -19,7 +19,7 @@ pub(super) struct Events {
     #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
     kill_daemon_at: Option<Time>,
     /// The service is restarted in this window, by an operator: 5s@10s begins at 10 s of the measurement.
-    /// Requests due in it count apart. All connections must be open again at its end
+    /// Requests due in it do not count against objectives. All connections must be open again at its end
     #[arg(
         long, value_name = "TIME@TIME", requires = "address", allow_hyphen_values = true,
         conflicts_with_all = ["stall_client", "may_lose", "churn"]

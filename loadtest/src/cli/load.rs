@@ -50,13 +50,13 @@ pub(super) struct Load {
     /// Requests at random instants, as from many independent users, instead of evenly spaced ones
     #[arg(long)]
     pub(super) poisson: bool,
-    /// At the full rate before the measurement; its IDs are checked and not timed
+    /// Time at the offered rate before the measurement; its IDs are checked, but not timed
     #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true)]
     pub(super) warm_up: Time,
     /// Seed of random draws; the same number gives the same schedule
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(super) seed: u64,
-    /// The daemon's metrics, as http://host:9660/metrics: its processor time and memory, where its process is elsewhere;
+    /// The daemon's metrics, as http://host:9660/metrics: for the processor time and memory of a daemon on another machine;
     /// once for each --address
     #[arg(long, value_name = "URL", requires = "address")]
     metrics: Vec<MetricsUrl>,

@@ -5,8 +5,8 @@ use serde::{Serialize, Serializer};
 use crate::measure::SecondFigures;
 use crate::report::json::Run;
 
-/// The fewest response times above a quantile of a second. With fewer, the second does not show that
-/// quantile.
+/// A second must have at least this many response times above a quantile. With fewer, the second does not
+/// show that quantile.
 const MIN_ABOVE: f64 = 5.0;
 
 /// The reason why a figure of one run on each side is not judged: more data would not help.
@@ -97,17 +97,17 @@ impl Figure {
             Self::Response("p90") => (0.9, |second| second.p90_us),
             Self::Response("p99") => (0.99, |second| second.p99_us),
             Self::Response("p99.9") => (0.999, |second| second.p999_us),
-            Self::Response(_) => return Err("too few of a second's requests"),
+            Self::Response(_) => return Err("too few requests in a second"),
             _ => return Err(WHOLE_RUNS),
         };
         let (quantile, value) = of;
         let mut seconds = run.whole_seconds();
         seconds.retain(|second| !run.is_outage(second.second));
         let knows = |second: &&&SecondFigures| second.answered as f64 * (1.0 - quantile) >= MIN_ABOVE;
-        // One second in five may have few answers. With more of them, the quantile would be the maximum of
-        // some.
+        // One second in five may have few answers. If more seconds had, the quantile would be the maximum in
+        // some of them.
         if seconds.iter().filter(knows).count() * 5 < seconds.len() * 4 {
-            return Err("too few of a second's requests");
+            return Err("too few requests in a second");
         }
         Ok(seconds.into_iter().map(value).filter(|&value| value > 0.0).collect())
     }

@@ -28,8 +28,8 @@ pub(super) enum Memcached {
     Counter { key: String },
 }
 
-/// Finds out whether a key that was never set has a value. In memcached it has none, and is made a
-/// counter.
+/// Finds out whether a key that was never set has a value. In memcached it has none, and then a key
+/// of our own is made a counter.
 pub(super) fn meet(conversation: &mut Conversation, source: Option<&str>) -> Result<Met, NoTarget> {
     let key = source.unwrap_or(ANY_KEY).to_owned();
     let door = match ask(conversation, &format!("get {key}"))?.as_slice() {

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A shorter stall is not noted: half of it is the usual lateness of a timer on a virtual machine.
+/// A shorter stall is not noted: half of this time is the usual lateness of a timer on a virtual
+/// machine.
 pub(crate) const MIN_STALL_NS: u64 = 500_000;
 
 /// The time for which stalls are kept. Every request that they touched has been answered, or has failed,
@@ -69,13 +70,20 @@ pub(crate) struct Stalls(Mutex<Record>);
 
 #[derive(Debug, Default)]
 struct Record {
+    /// The start of the measurement. Stalls that ended before it are not in the sum.
+    counts_from_ns: u64,
     /// Ascending; no two overlap or touch.
     recent: VecDeque<Stall>,
-    /// The sum of those that are no longer kept.
+    /// The sum of those that count and are no longer kept.
     past: StallSum,
 }
 
 impl Stalls {
+    /// Returns a record whose sum begins with the stalls that end at `from_ns` or later.
+    pub(crate) fn counting_from(from_ns: u64) -> Self {
+        Self(Mutex::new(Record { counts_from_ns: from_ns, ..Record::default() }))
+    }
+
     fn record(&self) -> std::sync::MutexGuard<'_, Record> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,7 +99,9 @@ impl Stalls {
         while let [Some(first), Some(next)] = [0, 1].map(|index| record.recent.get(index).copied())
             && first.until_ns + KEPT_NS < stall.until_ns
         {
-            record.past = record.past.with(first, Some(next));
+            if first.until_ns >= record.counts_from_ns {
+                record.past = record.past.with(first, Some(next));
+            }
             record.recent.pop_front();
         }
     }
@@ -107,10 +117,10 @@ impl Stalls {
         run(&|from_ns, until_ns| record.fate(from_ns, until_ns))
     }
 
-    /// Returns the sum of the stalls that ended at `from_ns` or later.
-    pub(crate) fn sum(&self, from_ns: u64) -> StallSum {
+    /// Returns the sum of the stalls that count.
+    pub(crate) fn sum(&self) -> StallSum {
         let record = self.record();
-        let begin = record.recent.partition_point(|stall| stall.until_ns < from_ns);
+        let begin = record.recent.partition_point(|stall| stall.until_ns < record.counts_from_ns);
         let next = |index: usize| record.recent.get(index + 1).copied();
         let recent = record.recent.iter().enumerate().skip(begin);
         recent.fold(record.past, |sum, (index, &stall)| sum.with(stall, next(index)))
@@ -165,7 +175,11 @@ mod tests {
     use super::*;
 
     fn stalls(all: &[(u64, u64)]) -> Stalls {
-        let stalls = Stalls::default();
+        stalls_from(0, all)
+    }
+
+    fn stalls_from(from_ns: u64, all: &[(u64, u64)]) -> Stalls {
+        let stalls = Stalls::counting_from(from_ns);
         let whole =
             |&(from_ns, until_ns): &(u64, u64)| Stall { from_ns, until_ns, lost_ns: until_ns - from_ns };
         all.iter().map(whole).for_each(|stall| stalls.add(stall));
@@ -174,10 +188,10 @@ mod tests {
 
     #[test]
     fn several_threads_see_one_stall() {
-        let sum = stalls(&[(10, 20), (40, 50), (15, 25), (24, 41)]).sum(0);
+        let sum = stalls(&[(10, 20), (40, 50), (15, 25), (24, 41)]).sum();
         let all = Duration::from_nanos(40);
         assert_eq!((sum.count, sum.total, sum.longest), (1, all, all));
-        assert_eq!(stalls(&[(10, 20), (40, 50)]).sum(21).count, 1, "one was over before");
+        assert_eq!(stalls_from(21, &[(10, 20), (40, 50)]).sum().count, 1, "one was over before");
     }
 
     #[test]
@@ -202,13 +216,16 @@ mod tests {
             [CutAfter(10), CutAfter(50), CutAfter(360)]
         );
         assert_eq!([fate(100, 101), fate(119, 200), fate(139, 150), fate(519, 600)], [Excluded; 4]);
-        assert_eq!(stalls.sum(0).excluded, Duration::from_nanos(60));
+        assert_eq!(stalls.sum().excluded, Duration::from_nanos(60));
     }
 
     #[test]
     fn old_stalls_only_add_up() {
-        let stalls = stalls(&[(0, 10), (KEPT_NS, KEPT_NS + 5), (2 * KEPT_NS + 100, 2 * KEPT_NS + 101)]);
-        assert_eq!(stalls.record().recent.len(), 1);
-        assert_eq!(stalls.sum(0).count, 3);
+        let all = [(0, 10), (KEPT_NS, KEPT_NS + 5), (2 * KEPT_NS + 100, 2 * KEPT_NS + 101)];
+        for (from_ns, count) in [(0, 3), (10, 3), (11, 2)] {
+            let stalls = stalls_from(from_ns, &all);
+            assert_eq!(stalls.record().recent.len(), 1);
+            assert_eq!(stalls.sum().count, count, "from {from_ns}");
+        }
     }
 }

@@ -74,7 +74,7 @@ struct Thread {
     waited_ns: u64,
 }
 
-/// A wait, divided by its causes.
+/// A wait, split among its causes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Causes {
     others_ns: u64,
@@ -158,8 +158,8 @@ impl Threads {
         }
     }
 
-    /// Divides a wait since `from_ns` by the use of the cores meanwhile. The use of all cores by others counts
-    /// if it is more.
+    /// Splits a wait since `from_ns` among its causes: those who used the cores meanwhile. The use of all
+    /// cores by others counts if it is more.
     fn causes(&self, from_ns: u64, waited_ns: u64) -> Causes {
         let mut before = self.looks.iter().rev().skip_while(|look| look.at_ns > from_ns);
         let Some((begin, end)) = before.next().or(self.looks.front()).zip(self.looks.back()) else {

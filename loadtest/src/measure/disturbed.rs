@@ -1,4 +1,4 @@
-//! Requests that a stall of the machine touched, and the times of all without them.
+//! Requests that a stall of the machine touched, and the times of all requests as if there had been no stall.
 //!
 //! A stall is known only after it is over, so slow requests are kept until then. Quick ones are not: no stall
 //! made them late.
@@ -32,7 +32,7 @@ pub(crate) struct Disturbed {
     /// Those that a stall touched.
     touched: u64,
     episodes: Episodes,
-    /// Pauses of the thread, each from and until, in its order.
+    /// Pauses of the thread in order, each with its start and its end.
     pauses: VecDeque<(u64, u64)>,
     /// The longest of those settled, without the time lost in stalls.
     longest_pause_ns: u64,
@@ -200,7 +200,7 @@ mod tests {
         counts.disturbed.settle(100_000_000, &stalls);
         assert_eq!(counts.disturbed.slow.len(), 2, "a stall may still touch the last");
         counts.disturbed.settle(u64::MAX, &stalls);
-        let undisturbed = Undisturbed::of(&counts, stalls.sum(0), Duration::from_millis(400));
+        let undisturbed = Undisturbed::of(&counts, stalls.sum(), Duration::from_millis(400));
         assert!((undisturbed.disturbed_share - 0.6).abs() < 1e-9);
         assert!((undisturbed.clean_requests - 4.75).abs() < 1e-9, "20 of 400 ms are excluded");
         let times = [&undisturbed.response, &undisturbed.target, &undisturbed.slip];

@@ -54,7 +54,7 @@ impl Form {
         let measured = measured.transpose()?;
         let planned = match (&wanted.layout, &sweep.layout) {
             (Some(_), None) => {
-                let reason = "its source has no layout, so nothing follows for one that has";
+                let reason = "its source has no layout, so it says nothing about a source with one";
                 return Err(NoPlan::Unsupported(reason.to_owned()));
             }
             (wanted, measured) => wanted.as_ref().or(measured.as_ref()),

@@ -127,8 +127,8 @@ fn space(plan: &Plan) -> Vec<String> {
     vec![
         format!("Worker IDs: {each} × ({daemons} + {spare}) = {used} of the layout's {all}."),
         format!(
-            "Unused IDs: {unused:.1} % of the IDs of the daemons for the load. They pass with time, used or not: it costs \
-             no day of the layout's life."
+            "Unused IDs: {unused:.1} % of the IDs of the daemons for the load. They pass with time, used or not, so an \
+             unused ID costs no day of the layout's life."
         ),
         format!("The layout has IDs until {ends}, {years:.1} years from now, at any rate."),
     ]
@@ -146,7 +146,7 @@ fn check(plan: &Plan) -> String {
         0 => String::new(),
         spare => {
             format!(
-                "Then load all at once, at the full rate, and stop {}: no request may be refused. Add `--rate {:.0}/s`, \
+                "Then load all at once with the whole rate, and stop {}: no request may be refused. Add `--rate {:.0}/s`, \
                  `--may-lose {spare}`, and an `--address` for each.\n",
                 counted(spare, "daemon"),
                 plan.inputs.ids_per_s

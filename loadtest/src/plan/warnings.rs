@@ -58,8 +58,8 @@ fn of_the_sweep(plan: &Plan, sweep: &Swept) -> Vec<String> {
         );
     } else {
         warnings.push(
-            "The daemon's machine is not known to the sweep, nor its processor time: it holds for a daemon on a machine \
-             like the one that was swept, and does not measure cores. Sweep with --metrics to know."
+            "The daemon's machine is not known to the sweep, nor its processor time: the plan holds for a daemon on a \
+             machine like the one that was swept, and cannot say how many cores it needs. Sweep with --metrics to know."
                 .to_owned(),
         );
     }

@@ -58,7 +58,7 @@ pub(crate) struct Run {
     /// The targets that went away, where some may.
     #[serde(default)]
     pub(crate) lost_targets: Vec<LostTarget>,
-    /// Its version.
+    /// The target's version.
     pub(crate) version: Option<String>,
     /// The source's name.
     pub(crate) source: String,
@@ -150,7 +150,7 @@ pub(crate) struct Run {
     /// The share of the time for which a processor quota held it back.
     #[serde(default)]
     pub(crate) generator_throttled_share: f64,
-    /// A started daemon's processor time, of one core.
+    /// The target's processor time as a share of one core; `None` if it cannot be seen.
     pub(crate) daemon_cpu_share: Option<f64>,
     /// The distance between the two machines' clocks; `None` on one machine.
     pub(crate) clock_offset_us: Option<i64>,
@@ -347,7 +347,7 @@ impl Run {
         self.refused.values().chain(self.warm_up_refused.values()).sum::<u64>() + self.unanswered
     }
 
-    /// Returns the processor time that a daemon of our own took for each request it answered.
+    /// Returns the processor time that the target took for each request it answered.
     pub(crate) fn daemon_us_per_request(&self) -> Option<f64> {
         (self.answered > 0).then_some(self.daemon_cpu_share? * self.elapsed_s * 1e6 / self.answered as f64)
     }

@@ -179,7 +179,7 @@ impl<'a> Report<'a> {
             .map(|it| format!("{} {}", it.name(), ms(echo.response.at(it.quantile))));
         let (found, holds) =
             (found.collect::<Vec<_>>().join(", "), if holds { "holds" } else { "does not hold" });
-        format!("{target}; this machine alone {holds} it: a bare echo has {found}")
+        format!("{target}; this machine without a target {holds} the objective: a bare echo has {found}")
     }
 
     /// Returns the rate outside the announced outage; neither its IDs nor its time count.

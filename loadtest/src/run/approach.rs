@@ -71,7 +71,7 @@ pub(crate) struct Greeted {
     pub(super) owner: Owner,
 }
 
-/// Greets one target, the scenario's of that number.
+/// Greets the scenario's target of that number.
 ///
 /// # Errors
 /// [`CannotRun`] if it speaks another protocol, or its IDs cannot be checked.

@@ -38,7 +38,7 @@ pub(crate) struct File {
     pub(crate) at_least: bool,
     /// The lowest rate above the knee that missed.
     pub(crate) missed: Option<f64>,
-    /// The reason why the knee is not higher; null where every rate held.
+    /// The reason why the knee is not higher; null where every rate held and the source could do more.
     pub(crate) limit: Option<Limit>,
     /// The protocol: `snowbank`, `resp`, `memcached`, `http` or `noeqd`.
     pub(crate) protocol: String,

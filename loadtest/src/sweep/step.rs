@@ -115,7 +115,7 @@ fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
     if has_room { Limit::Latency } else { Limit::Generator }
 }
 
-/// Returns the codes of all refusals: the warm-up has the full rate too.
+/// Returns the codes of all refusals, also of the warm-up, which has the same rate.
 fn refused(counts: &Counts) -> BTreeSet<u16> {
     counts.refused.keys().chain(counts.warm_up_refused.keys()).copied().collect()
 }

@@ -190,11 +190,13 @@ pub(crate) fn summary(sweep: &Sweep) -> String {
     let objective = objective(sweep);
     let so_far = match sweep.finding.knee {
         Some(knee) => format!("held up to {} IDs/s, not confirmed", rate(knee)),
-        None => "no rate held".to_owned(),
+        None => "held at no rate".to_owned(),
     };
     match (&sweep.ended, sweep.finding.knee) {
         (Ended::Broken(reason), _) => format!("fail: {reason}"),
-        (Ended::Gone(reason), _) => format!("fail: the target took no further run: {reason}; {so_far}"),
+        (Ended::Gone(reason), _) => {
+            format!("fail: the target took no further run: {reason}; {objective} {so_far}")
+        }
         (Ended::Interrupted, _) => format!("no knee: interrupted; {objective} {so_far}"),
         (Ended::Searched, Some(knee)) if sweep.finding.confirmed => {
             let bound = if sweep.is_lower_bound() { "at least " } else { "" };
@@ -216,7 +218,7 @@ fn why_none(sweep: &Sweep, objective: &str) -> String {
     let held_once = sweep.steps.iter().any(|step| step.holds);
     match (sweep.finding.missed, held_once) {
         (_, true) => format!(
-            "{objective} held at some rates, and at none of them when it was confirmed, down to {start} IDs/s: {reasons}"
+            "{objective} held once at some rates, and at none of them a second time, down to {start} IDs/s: {reasons}"
         ),
         (Some((_, Limit::Generator)), _) => format!("at the first step, {start} IDs/s: {reasons}"),
         _ => format!("{objective} does not hold at the first step, {start} IDs/s: {reasons}"),

@@ -230,7 +230,7 @@ impl Conversation {
         self.cannot(&format!("it does not speak {protocol}: it answered {begin:?}"))
     }
 
-    /// Returns the error of a refusal; of one by the token, with advice.
+    /// Returns the error of a refusal, with advice if the token is the reason.
     pub(crate) fn refused(&self, code: u16, words: &[u8]) -> NoTarget {
         let address = self.address.clone();
         let message = printable(&String::from_utf8_lossy(words));

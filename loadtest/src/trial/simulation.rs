@@ -183,7 +183,7 @@ fn round(noise: Noise, target: Target, random: &mut fastrand::Rng) -> Outcome {
         counts.disturbed.note(times);
     }
     counts.disturbed.settle(u64::MAX, &stalls);
-    outcome(collected, stalls.sum(0), own_waits)
+    outcome(collected, stalls.sum(), own_waits)
 }
 
 fn outcome(collected: Collected, stalls: StallSum, own_waits: OwnWaits) -> Outcome {
@@ -248,7 +248,7 @@ fn scenario() -> Scenario {
     }
 }
 
-/// Judges this many machines of a kind; more with `SNOWBANK_JUDGE_SEEDS`. Each must get this verdict.
+/// Judges eight machines of a kind, or as many as `SNOWBANK_JUDGE_SEEDS` says. Each must get this verdict.
 fn judge_all(noise: Noise, target: Target, wanted: u8) {
     let seeds = std::env::var("SNOWBANK_JUDGE_SEEDS").map_or(8, |seeds| seeds.parse().expect("a number"));
     let (scenario, latency) = (scenario(), Latency { quantile: 0.999, limit: Duration::from_millis(2) });

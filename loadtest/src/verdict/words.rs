@@ -15,8 +15,8 @@ pub(super) fn refusals(counts: &Counts) -> Option<String> {
     })
 }
 
-/// Describes refusals in the warm-up: it has the full rate, and a target that cannot keep it there may only seem
-/// to keep it later.
+/// Describes refusals in the warm-up: it has the same rate as the measurement, and a target that cannot keep
+/// that rate there may only seem to keep it later.
 pub(super) fn warm_up_refusals(counts: &Counts) -> Option<String> {
     let refused = counts.warm_up_refused.values().map(|refusals| refusals.count).sum();
     let requests = counted(refused, "request");

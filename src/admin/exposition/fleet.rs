@@ -13,7 +13,7 @@ impl Page<'_> {
     pub(super) fn fleet(&mut self, fleet: &FleetStatus, sources: &[SourceStatus]) -> fmt::Result {
         let help = "Durable raises of the ceilings at the fleet's coordinator";
         self.counter("snowbank_fleet_raises", help, None, fleet.raises)?;
-        let help = "Whether the fleet's coordinator answered last: 1 or 0";
+        let help = "1 if the fleet's coordinator gave an answer when it was last asked, else 0";
         self.gauge("snowbank_fleet_coordinator_up", help, None, u64::from(fleet.silent.is_none()))?;
         let help = "For how long IDs can be handed out without the fleet's coordinator";
         let (name, unit) = ("snowbank_fleet_headroom", Some(Unit::Seconds));
@@ -24,7 +24,7 @@ impl Page<'_> {
 
     /// Encodes the peers, each with its address.
     pub(super) fn peers(&mut self, status: &PeersStatus) -> fmt::Result {
-        let help = "Whether a peer of fleet.peers answered last: 1 or 0";
+        let help = "1 if a peer of fleet.peers gave an answer when it was last asked, else 0";
         self.of_peers("snowbank_peer_up", help, None, status, |peer| {
             Some(u64::from(peer.silent.is_none()).into())
         })?;
@@ -32,12 +32,14 @@ impl Page<'_> {
         self.of_peers("snowbank_peer_same_worker_ids", help, None, status, |peer| {
             Some(u64::from(peer.shared.is_some()).into())
         })?;
-        let (help, seconds) =
-            ("By how much a peer's clock is ahead of this machine's at least", Some(&Unit::Seconds));
+        let (help, seconds) = (
+            "The least by which a peer's clock is ahead of this machine's, negative if it is behind",
+            Some(&Unit::Seconds),
+        );
         self.of_peers("snowbank_peer_clock_ahead", help, seconds, status, |peer| {
             peer.clock_ahead_s.map(Value::from)
         })?;
-        let help = "The difference to a peer's clock of which the daemon warns";
+        let help = "The difference to a peer's clock above which the daemon warns";
         self.gauge("snowbank_peer_clock_tolerance", help, seconds, status.clock_tolerance_s)
     }
 

@@ -40,7 +40,9 @@ pub(super) const SOURCE_METRICS: [SourceMetric; 14] = [
     ("snowbank_waiting_requests", "Requests that wait for IDs now", None, false, |source| {
         Some(source.waiting_requests.into())
     }),
-    ("snowbank_waiting_ids", "IDs that they wait for", None, false, |source| Some(source.waiting_ids.into())),
+    ("snowbank_waiting_ids", "IDs that waiting requests wait for now", None, false, |source| {
+        Some(source.waiting_ids.into())
+    }),
     (
         "snowbank_ids_per_second_max",
         "IDs per second that the layout and the worker IDs allow",
@@ -96,7 +98,8 @@ impl Page<'_> {
         self.family(name, help, unit.as_ref(), *is_counter, values)
     }
 
-    /// Encodes each worker ID that this daemon alone has. Two daemons that show the same hand out the same IDs.
+    /// Encodes each worker ID that this daemon alone has. If two daemons show the same one, they hand
+    /// out the same IDs.
     pub(super) fn worker_ids(&mut self, status: &Status) -> fmt::Result {
         let help = "1 for each worker ID: its number in its ID space, which no other daemon may show";
         let mut family =

@@ -398,7 +398,7 @@ function drawFleet(status) {
   const rows = [];
   if (fleet) {
     rows.push(["Coordinator", fleet.silent ? "does not answer: " + fleet.silent : "answers"]);
-    rows.push(["An outage may last", duration(fleet.left_s) + " yet"], ["Ceilings raised there", times(fleet.raises)]);
+    rows.push(["IDs last without it for", duration(fleet.left_s)], ["Ceilings raised there", times(fleet.raises)]);
     for (const source of status.sources.filter((source) => source.fleet_headroom_s !== null)) {
       const now_s = status.started_unix_s + status.uptime_s + source.ahead_s;
       const until = new Date(1000 * (now_s + source.fleet_headroom_s)).toLocaleTimeString();

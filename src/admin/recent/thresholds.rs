@@ -25,7 +25,7 @@ pub(super) const SLOW: Thresholds = Thresholds {
     fail: Threshold { enter: f64::INFINITY, leave: f64::INFINITY },
 };
 
-/// Shares of a client's requests that its limits slow or deny. One in a hundred is the 99th percentile, as of slow
+/// Shares of a client's requests that its limits slow or deny. One in a hundred is the 99th percentile, as for slow
 /// requests. The operator has set these limits, so they never fail the check.
 pub(super) const LIMITED: Thresholds = Thresholds {
     warn: Threshold { enter: 0.01, leave: 0.005 },

@@ -98,7 +98,7 @@ impl IdentityStatus {
 }
 
 impl Connections {
-    /// Returns the same of all addresses.
+    /// Returns the counts of all addresses since the start, in the form of [`LimitedMinute`].
     pub(crate) fn counted(&self) -> LimitedMinute {
         LimitedMinute { requests: self.address_requests, limited: self.address_slowed, level: Level::Ok }
     }

@@ -29,7 +29,7 @@ pub(crate) struct PeerStatus {
     pub(crate) instance: Option<String>,
     /// The reason why it did not answer. `None`: it did.
     pub(crate) silent: Option<String>,
-    /// The time by which its clock is ahead of this machine's at least, negative if it is behind. `None`: unknown.
+    /// The least time by which its clock is ahead of this machine's, negative if it is behind. `None`: unknown.
     pub(crate) clock_ahead_s: Option<f64>,
     /// The worker ID of this daemon that it has too, in words. `None`: it has none, as far as is known.
     pub(crate) shared: Option<String>,

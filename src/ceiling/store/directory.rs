@@ -94,8 +94,8 @@ impl StateDir {
 
 /// Returns the records of a directory, locked or not; none if there is no state file.
 ///
-/// A daemon may be writing the file. One of its copies is whole at every moment, but perhaps none while both are read.
-/// Therefore a file without a whole copy is read again.
+/// A daemon may be writing the file. One of its copies is whole at every moment, but a reading takes longer than a moment,
+/// and may find neither whole. Therefore a file without a whole copy is read again.
 ///
 /// # Errors
 /// The file cannot be read or trusted.

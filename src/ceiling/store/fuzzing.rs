@@ -14,7 +14,7 @@ use snowbank_client::layout::{Layout, Position, Tick, UnixMicros};
 const WALL: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
 const SLOT_BYTES: usize = 16 * 1024;
 
-/// A whole file, or damage to one copy of a real one, of which one copy may be from before the last write.
+/// Any bytes as a file, or damage to one copy of a real file. Each copy of that file may be from before the last write.
 ///
 /// A refusal is one line. Records that are read hold together. Damage to the older copy, or to one of two that are the
 /// same, is without effect; damage to the newer one leaves the records of the older.

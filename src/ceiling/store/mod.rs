@@ -43,7 +43,7 @@ pub struct DiskStore {
     file: StateFile,
     /// The daemon's sources, by their index, with the ceilings that are durable.
     sources: Vec<StoredSource>,
-    /// Records that stay as they are.
+    /// Records that no source of this daemon has. Their bounds stay.
     retired: Vec<Record>,
     /// Records of worker IDs that are the fleet's again. They keep the order of IDs: each is written as long as its source's
     /// own record is lower.
@@ -134,8 +134,8 @@ impl DiskStore {
         self.directory.await_names()
     }
 
-    /// Makes the records of all sources durable, with these changes. All records of this boot get the belief of wall − boot:
-    /// a start must not find an older one in a record that did not change.
+    /// Makes the records of all sources durable, with these changes. All records of this boot get the wall − boot that is
+    /// believed now: a start must not find an older value in a record that did not change otherwise.
     fn store(
         &mut self,
         changes: impl IntoIterator<Item = (usize, impl FnOnce(&Record) -> Record)>,
@@ -256,7 +256,7 @@ impl DiskStore {
     }
 }
 
-/// Returns those whose order no source's record keeps: a start needs them.
+/// Returns the records of `let_go` that a start still needs: no source's record keeps their order.
 fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterator<Item = &'a Record> {
     let_go.iter().filter(|gone| !sources.iter().any(|record| record.keeps_order_of(gone)))
 }

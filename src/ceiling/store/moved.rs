@@ -92,7 +92,7 @@ pub fn export(directory: &StateDir, records: Vec<Record>) -> Result<Export, Stor
     Ok(Export { snowbank_state_format: FORMAT, records })
 }
 
-/// Returns the records of a directory after an import. None of them may be ahead of the import.
+/// Returns the records of a directory after an import. No record that is stored here may be ahead of the import.
 ///
 /// # Errors
 /// IDs that the import would hand out again were granted here since.

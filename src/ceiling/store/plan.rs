@@ -35,8 +35,8 @@ impl Claimant<'_> {
 pub struct Plan {
     /// By claimant, the first position that it may use; `None` if no stored record binds it.
     pub starts: Vec<Option<Position>>,
-    /// By claimant, the furthest record of other worker IDs that it starts below, because a catch-up cannot follow it that
-    /// far.
+    /// By claimant: the furthest record of other worker IDs below which the claimant starts, because a catch-up cannot
+    /// reach that record.
     pub passed_over: Vec<Option<Record>>,
     /// The other records, which stay unchanged.
     pub retired: Vec<Record>,
@@ -70,8 +70,9 @@ pub enum PlanError {
     },
     /// Another copy of the machine, or another daemon with a shared counter, may have handed out numbers.
     #[error(
-        "source {name:?} is a ticket source, and this machine was, or may have been, restored from a snapshot while it ran, \
-         or shared its counter with other daemons of a fleet: numbers may have been handed out that nothing here knows of; stop the daemons that count {name:?}, then run \
+        "source {name:?} is a ticket source, and its record here is not enough: the machine was, or may have been, restored \
+         from a snapshot while a daemon ran, or the counter was shared in a fleet, so numbers may have been handed out that \
+         are not stored here; stop the daemons that count {name:?}, then run \
          `snowbank ticket set {name} VALUE{options}`, with the highest number that any of them handed out"
     )]
     Restored {
@@ -192,9 +193,9 @@ fn by_name(layout: &Layout) -> String {
 /// far as a catch-up can follow it: a worker ID that was never used starts at the clock, however far ahead another one
 /// was. It binds nothing above those worker IDs' ID clock, whatever was granted ([`Record::order_ceiling`]).
 ///
-/// Worker IDs that a fleet lends belong to the fleet once their source has others. Their record goes: another one is as
-/// high. So without the fleet, a record of lent worker IDs binds its source whatever IDs it has now. In the fleet the
-/// coordinator knows the bound of each number, also of exported ones.
+/// Worker IDs that a fleet lends belong to the fleet once their source has others. Their record is dropped once another
+/// record of the source is as high. So without the fleet, a record of lent worker IDs binds its source, whatever worker
+/// IDs the source has now. In the fleet the coordinator knows the bound of each number, also of exported ones.
 ///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
 /// without such a record, because no clock shows where it may continue. It does not start either after the machine was

@@ -32,7 +32,7 @@ pub struct Record {
     pub boot: Option<String>,
     /// The machine on which that was.
     pub machine: Option<String>,
-    /// The belief of wall − boot at the last write in that boot, in microseconds. Meaningless without `boot`.
+    /// The wall − boot that was believed at the last write in that boot, in microseconds. Meaningless without `boot`.
     pub wall_minus_boot_us: i64,
     /// An upper bound of ID time − boot until the next write in that boot, in microseconds. `None`: unknown.
     pub id_minus_boot_us: Option<i64>,
@@ -43,14 +43,14 @@ pub struct Record {
     pub untouched: bool,
     /// True if the IDs were moved away by `snowbank state export`: nothing here may make them.
     pub released: bool,
-    /// True if another copy of the machine may have handed out numbers of this counter that are not stored here: the machine
-    /// was restored from a snapshot. `snowbank ticket set` makes another record.
+    /// True if numbers of this counter may have been handed out that are not stored here: the machine was restored from a
+    /// snapshot, or the counter was shared in a fleet. `snowbank ticket set` makes another record.
     pub restored: bool,
     /// True if a fleet's coordinator lent the worker IDs. Within the fleet their keys there say where the next holder starts,
     /// and this record binds the order of IDs alone.
     pub lent: bool,
-    /// An ID bound above all that was granted under worker IDs that a fleet lent to its source before, of which records may
-    /// be gone. Without the fleet it binds its source under any worker IDs. `None`: a fleet never lent it any.
+    /// An ID bound above all that was granted under worker IDs that a fleet lent to its source before. Their records may be
+    /// gone. Without the fleet it binds its source under any worker IDs. `None`: a fleet never lent it any.
     pub lent_bound: Option<u64>,
     /// True if no source of the last daemon had these worker IDs.
     pub retired: bool,
@@ -309,8 +309,8 @@ impl Record {
             Ok(())
         } else {
             Err(format!(
-                "the ceiling {} of source {:?} is not ID {}",
-                self.ceiling.0, self.name, self.id_bound
+                "the ceiling of source {:?} is position {}, which is not that of ID bound {}",
+                self.name, self.ceiling.0, self.id_bound
             ))
         }
     }

@@ -150,7 +150,7 @@ fn a_file_is_read_whole_while_it_is_raised() {
         let raising = scope.spawn(|| {
             for ceiling in 3..400 {
                 store.raise(&[(0, Position(ceiling))], 0).unwrap();
-                // About the pace of a daemon, next to that of a reader.
+                // About the pace of a daemon, compared with a reader's.
                 thread::sleep(Duration::from_millis(3));
             }
         });
@@ -213,7 +213,7 @@ pub(super) struct Configured(pub(super) &'static str, pub(super) &'static str, p
 
 pub(super) fn any_source() -> impl Strategy<Value = Configured> {
     let names = prop::sample::select(vec!["a", "b", "c"]);
-    // Three spellings of one ID space, two that differ by a little, one of longer ticks, and one with the node below.
+    // Three spellings of one ID space, one that differs by a little, one of longer ticks, and one with the node below.
     let layouts = prop::sample::select(vec![
         "twitter",
         "time:41,machine:10,sequence:12;epoch=1288834974657",
@@ -237,7 +237,8 @@ fn any_run() -> impl Strategy<Value = (Vec<Configured>, i64, i64, bool)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// As the fuzzer does; its own bytes alone rarely reach a whole copy.
+    /// Calls the body of the fuzz target, with its first choice fixed to damage of a real file: random bytes alone
+    /// rarely contain a whole copy.
     #[test]
     fn damage_to_a_copy_is_noticed_or_without_effect(input: Vec<u8>) {
         super::fuzzing::state_file(&[&[0], &input[..]].concat());

@@ -117,7 +117,7 @@ fn next_start(
     records: &[Record],
     latest: UnixMicros,
 ) -> NextStart {
-    // After worker IDs were changed, several records bound the same IDs. A start is above all of them.
+    // After worker IDs were changed, several records have bounds for the same IDs. A start is above all of them.
     let start = above_records(records, numbering);
     let is_beyond = numbering.position_from(mark.id_bound) > record.ceiling;
     let mark = std::slice::from_ref(mark);
@@ -158,7 +158,7 @@ impl MarkShown {
             return match &self.error {
                 Some(error) => writeln!(
                     out,
-                    "not known{holder}: {error}\n{indent}  a daemon that cannot read it either is refused"
+                    "not known{holder}: {error}\n{indent}  a daemon that cannot read it is refused, too"
                 ),
                 None => writeln!(
                     out,

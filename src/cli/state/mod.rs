@@ -48,7 +48,7 @@ Stop the daemon first. The sources are durably marked as released before the exp
 their worker IDs is refused here, until they are imported again. Exporting again writes the same. Import the file on one \
 machine only: Snowbank cannot notice a second import, and both machines would hand out the same IDs.
 
-Worker IDs that a fleet lent stay the fleet's: it lends them to any daemon, here too. Of them the export says above which IDs \
+Worker IDs that a fleet lent stay the fleet's: it lends them to any daemon, here too. For these, the export only says above which IDs \
 their source goes on.
 
 Exit codes:

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::times;
 use crate::admin::{FleetStatus, PeerStatus, SourceStatus, Status, seconds};
 
-/// Writes how long the daemon does without the coordinator, and a line for each peer.
+/// Writes how long the daemon can go on without the coordinator, and a line for each peer.
 pub(super) fn describe_fleet(status: &Status, out: &mut String) -> fmt::Result {
     if let Some(FleetStatus { raises, left_s, silent }) = &status.fleet {
         let answers = if silent.is_some() { "does not answer" } else { "answers" };
@@ -18,7 +18,7 @@ pub(super) fn describe_fleet(status: &Status, out: &mut String) -> fmt::Result {
         let left = seconds(*left_s);
         writeln!(
             out,
-            "fleet        coordinator {answers}; an outage may last {left} yet; ceilings {raised}"
+            "fleet        coordinator {answers}; IDs last for {left} without it; ceilings {raised}"
         )?;
     }
     let Some(all) = &status.peers else { return Ok(()) };
@@ -82,7 +82,7 @@ mod tests {
         let mut page = String::new();
         super::super::describe(&status, None, &mut page).expect("written to a string");
         for line in [
-            "fleet        coordinator answers; an outage may last 4 min yet; ceilings raised once there\n",
+            "fleet        coordinator answers; IDs last for 4 min without it; ceilings raised once there\n",
             "peers        1 answering, of 1 other than this one\n",
             "       peer b:1 (host-2): has no worker ID of this daemon; its clock is 200 ms behind\n",
             "       fleet: worker 0 held by this daemon until 2027-01-15T08:05:00Z, 4 min ahead\n",

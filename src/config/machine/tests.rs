@@ -38,7 +38,7 @@ fn a_host_name_without_a_number_or_with_a_random_end_is_refused() {
     // A pod of a Deployment, one of a DaemonSet, and a container.
     for name in ["web-7d4b9c6f5d-xkz42", "agent-24567", "agent-wxz24", "3f2a9c1b7d12"] {
         let text = number_of_host_name(name).unwrap_err();
-        assert!(text.contains("at random"), "{text}");
+        assert!(text.contains("whose end is random"), "{text}");
     }
     assert!(number_of_host_name("web-99999999999999999999").unwrap_err().contains("99999999999999999999"));
 }

@@ -93,7 +93,7 @@ fn beside(section: Section, key: &str) -> String {
     pair.map(|other| format!("{other} = \"/old/{other}\"\n")).collect()
 }
 
-/// The section that a source's setting needs: worker IDs that a fleet picks have one.
+/// The section that a source's setting needs: worker IDs and numbers from a coordinator need [fleet].
 fn beside_source(row: &Row) -> &'static str {
     if ["worker_id_from", "numbers_from"].contains(&row.key) {
         "[fleet]\ncoordinator = \"etcd\"\n"

@@ -66,7 +66,7 @@ fn worker_ids_by_field_are_those_numbers() {
     let of = |text: &str| settings(text).sources[0].worker_ids.set.to_string();
     assert_eq!(of("worker_ids = \"datacenter=1,worker=0-3\""), "32-35");
     assert_eq!(of("worker_ids = [\"datacenter=1\", \"worker=0\", \"2\"]"), "32,34");
-    // The layout may come after them, and sources of other layouts share their text.
+    // The layout may come after them, and a source of another layout may have a text of its own.
     assert_eq!(of("worker_ids = \"machine=81\"\nlayout = \"clearing\""), "81");
     let two = "worker_ids = \"datacenter=1,worker=1\"\n[[sources]]\nname = \"a\"\n[[sources]]\nname = \"b\"\n\
                layout = \"discord\"\nworker_ids = \"worker=1,process=2\"";

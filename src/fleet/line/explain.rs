@@ -24,8 +24,8 @@ fn of_settings(error: &rustls::Error) -> Option<String> {
     use AlertDescription as Alert;
     Some(match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => String::from(
-            "its certificate is not of an authority in fleet.ca, or without it in the system's; give the certificate of \
-             the authority that signed it",
+            "its certificate is not of an authority in fleet.ca, or, if that is not set, of one that the system trusts; \
+             give the certificate of the authority that signed it",
         ),
         rustls::Error::InvalidCertificate(
             reason @ (CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }),

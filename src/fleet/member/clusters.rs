@@ -39,7 +39,7 @@ impl<C: Coordinator> Member<C> {
         let markers: Vec<_> = found.iter().map(|(endpoint, it)| (endpoint, it.as_ref().map(of))).collect();
         let Some(pair) = markers.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
         let words = |(endpoint, found): &(&String, Option<String>)| match found {
-            Some(_) => format!("a fleet at {endpoint}"),
+            Some(_) => format!("a value at {endpoint}"),
             None => format!("none at {endpoint}"),
         };
         Err(format!(

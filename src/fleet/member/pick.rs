@@ -50,7 +50,7 @@ impl<C: Coordinator> Member<C> {
 
     /// Returns free worker IDs with their keys, the best first: those that this state had and can use at once, then unused
     /// ones, then those whose bound passed longest ago. After a lost race, each state searches unused ones from another
-    /// place: of daemons that start together, all but one would lose each time.
+    /// place: otherwise, of daemons that start together, all but one would lose each time.
     ///
     /// No promise depends on what is read here: a number is written only if its key is still as it was found.
     pub(super) fn free(
@@ -212,9 +212,12 @@ fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> JoinError {
     let holders: Vec<&str> = busy.iter().take(NAMED_MAX).map(|(_, holder)| holder.as_str()).collect();
     let more = busy.len().saturating_sub(NAMED_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let held = match holders.join(", ") {
+        none if none.is_empty() => String::from("worker_ids allows no others"),
+        holders => format!("held are {holders}{more}{first}"),
+    };
     JoinError::Held(format!(
-        "source {:?}: the fleet has fewer than {count} free worker numbers: {}{more} are held{first}",
-        want.source,
-        holders.join(", ")
+        "source {:?}: the fleet has fewer than {count} free worker numbers; {held}",
+        want.source
     ))
 }

@@ -12,7 +12,7 @@
 //!   lost, the ceiling before it is noted.
 //!
 //! The start writes no note. So a chain of starts that are killed has one proof and one ceiling, until a raise is
-//! acknowledged or the ceiling is near. Then a start asks.
+//! acknowledged. When the ceiling is near, a start asks.
 //!
 //! The first call afterwards checks the marker, and writes the keys ([`Member::look`]). So if the proof failed, because
 //! nothing showed that the machine was restored from a snapshot, one of two copies ends at once. A daemon that has lost its

@@ -13,7 +13,7 @@ fn five() -> WorkerSet {
     WorkerSet::single(5)
 }
 
-/// Returns the notes of a daemon that took number 5, and its ceiling.
+/// Returns a daemon that took number 5, and its ceiling.
 fn taken(store: &Store) -> (Member<Store>, u64) {
     let mut first = member(store, Notes::default());
     let covered = first.take(want(&twitter(), WALL, false), &five()).unwrap().covered;

@@ -213,8 +213,8 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     assert!(member(&store, notes).resume_unseen(newest, &worker_ids).is_some());
 }
 
-/// A daemon that is killed before it has stored its start finds an old ceiling in its state.
-/// It may be an older copy for all that the machine shows, but no copy has made this write.
+/// A daemon that was killed before it stored its start finds an old ceiling in its state. By what the machine shows, the
+/// state may be an older copy, but no copy has made this write.
 #[test]
 fn a_first_start_whose_write_was_repeated_has_its_number() {
     let layout = Layout::resolve("twitter").unwrap();

@@ -2,7 +2,8 @@
 //! listed. Pure: a function reads places in a list of candidates.
 //!
 //! Numbers are taken in order, so the used ones are mostly the first candidates. Each read asks for the first candidates of
-//! a window, and for samples of the others. The next window begins after the place just below the first unused sample.
+//! a window, and for samples of the others. The next window begins after the last place that was read before the first
+//! unused sample.
 //!
 //! No promise depends on what is found: a number that is taken as unused is written only if it has no key then.
 

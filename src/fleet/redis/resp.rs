@@ -2,7 +2,7 @@
 
 use super::super::line::ANSWER_BYTES_MAX;
 
-/// The deepest list in lists of a reply: a script's list of keys, each with its version and text.
+/// The depth to which lists may be nested in a reply. The answer to ROLE has three levels, a script's list of keys two.
 const DEPTH_MAX: usize = 4;
 
 /// A reply.

@@ -56,7 +56,8 @@ impl Reply {
         Reply::refusal(ErrorCode::Malformed, 421, text, None)
     }
 
-    /// Returns the refusal of a source. A refusal that may pass is a 503, with the time to retry after if a retry helps.
+    /// Returns the refusal of a request for IDs. A refusal that may pass is a 503, with the time to retry after if a
+    /// retry helps.
     pub(crate) fn of_words(words: &Words) -> Reply {
         let status = match (words.code, words.retry_after) {
             (ErrorCode::Exhausted, None) => 400,

@@ -136,7 +136,7 @@ impl Front for Memcached {
     }
 }
 
-/// Encodes the refusal of a connection: the daemon or its address has all that are allowed.
+/// Encodes the refusal of a connection: the daemon or the client's address has as many as it may have.
 pub(super) fn refuse_connection(out: &mut Vec<u8>, message: &str) {
     text::server_error(out, &format!("too_busy {message}"));
 }

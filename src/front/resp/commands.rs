@@ -202,7 +202,7 @@ impl Resp {
                 encode::array(out, 2);
                 encode::bulk_numbers(out, [micros / 1_000_000, micros % 1_000_000].into_iter());
             }
-            // The last of the table: INFO.
+            // The only command that is left: INFO.
             _ => encode::verbatim(out, self.version, &info()),
         }
         None

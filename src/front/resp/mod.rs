@@ -26,8 +26,8 @@ const ID_BYTES_MAX: usize = 26;
 /// the queue of a slow reader.
 const IDS_PER_FRAME: u64 = ((MAX_REPLY_SIZE - ID_BYTES_MAX) / ID_BYTES_MAX) as u64;
 
-/// The number of pipelined requests that are compared: to estimate their demand, and to draw for equal ones together. See the
-/// native protocol's. Their replies are shorter than the smallest frame.
+/// The number of pipelined requests that are compared: to estimate their demand, and to draw for equal ones together. See
+/// the native protocol's. All their replies together fit the smallest frame.
 const LOOK_AHEAD_REQUESTS: usize = 64;
 
 /// The form of IDs in a reply.
@@ -196,7 +196,7 @@ fn step_of(reply: Reply, consumed: usize) -> Step<Form> {
     }
 }
 
-/// Encodes the refusal of a connection: the daemon or its address has all that are allowed.
+/// Encodes the refusal of a connection: the daemon or the client's address has as many as it may have.
 pub(super) fn refuse_connection(out: &mut Vec<u8>) {
     encode::error(out, "ERR max number of clients reached");
 }

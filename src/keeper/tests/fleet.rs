@@ -98,7 +98,7 @@ fn a_start_that_took_longer_than_its_ceiling_hands_out_nothing_before_a_raise() 
             under_way.extend(begun.map(|write| (second + 2 * i64::from(write.writer == 1), write)));
         }
         assert!(began_serving.is_some_and(|second| second <= 410), "{reach:?}: {began_serving:?}");
-        // Half of the horizon later, or a quarter.
+        // Each raise comes half of the horizon after the one before, or a quarter.
         assert!(raised <= 2 * raises + 1, "{reach:?}: {raised} raises in five minutes");
     }
 }

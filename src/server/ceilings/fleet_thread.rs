@@ -19,8 +19,8 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time within which the loss of a number is noticed while the coordinator answers.
 const NOTICED_WITHIN: Duration = Duration::from_secs(2);
 
-// If a number is lost just after a look, the next look or raise comes a period later. If its connection hangs, another one
-// has the rest for its answer.
+// If a number is lost just after a look, the next look or raise comes a period later. If the connection hangs then, a new
+// one has the rest of these two seconds for its answer.
 const _: () = assert!(PERIOD.as_millis() + fleet::ANSWER_MIN.as_millis() < NOTICED_WITHIN.as_millis());
 
 /// The most jobs at a time: a raise, a look, the last job of a stop, and a range for each shared counter.

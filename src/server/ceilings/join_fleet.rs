@@ -17,7 +17,7 @@ use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
 /// The reason why the state's own numbers need the coordinator after a jump of the clocks.
 const AFTER_A_JUMP: &str = "the wall clock stands, was set, or the machine was restored from a snapshot since this state was \
-                            last written, so only the coordinator knows whether they are still its own";
+                            last written, so only the coordinator knows whether these worker IDs are still this daemon's";
 
 /// The machine and the state as a start finds them.
 #[derive(Clone, Copy)]
@@ -36,9 +36,9 @@ pub(crate) struct Joined {
     held: Vec<String>,
     /// The first ranges of shared counters, with their sources' indices.
     ranges: Vec<(usize, NumberRange)>,
-    /// The time that the daemon does without its coordinator.
+    /// The time for which the daemon can do without its coordinator.
     horizon: Duration,
-    /// True if the coordinator did not answer, and a source continues without it.
+    /// True if the coordinator did not answer, and a source continues or waits without it.
     is_silent: bool,
     /// Lines for the operator, once the daemon has started.
     pub(crate) notes: Vec<Note>,

@@ -334,7 +334,7 @@ struct Logged {
 impl Logged {
     fn log(&mut self, looked: &Looked, unmarked: Option<&str>) {
         if let Observed::Believed(by) = looked.clock {
-            // A step lasts for step_hold before that, so this repeats quickly only if that is short.
+            // A step is followed only after step_hold, so this repeats quickly only if step_hold is short.
             tracing::warn!(?by, "the step of the wall clock has lasted and is followed");
         }
         if looked.is_renewed {

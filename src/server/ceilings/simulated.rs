@@ -42,7 +42,7 @@ pub struct Ceilings {
 }
 
 impl Ceilings {
-    /// Starts over a state directory, or with none.
+    /// Starts with the state in a directory, or with none.
     ///
     /// # Errors
     /// As a daemon's start.

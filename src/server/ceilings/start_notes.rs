@@ -17,14 +17,14 @@ pub(super) fn first_time(source: &SourceSettings) -> Note {
     ))
 }
 
-/// Returns a note on the IDs of other worker IDs below which a source starts.
+/// Returns a note if a source starts below IDs that were granted to other worker IDs.
 pub(super) fn sorts_below((passed_over, source): (&Option<Record>, &SourceSettings)) -> Option<Note> {
     let (record, name) = (passed_over.as_ref()?, &source.name);
     let (layout, worker_ids) = record.numbering.snowflake()?;
     let until = layout.rfc3339(record.instant()?);
     Some(Note::Warning(format!(
-        "source {name:?} starts at the clock, and IDs of worker {worker_ids} were granted until {until}: none comes twice, \
-         and until then new IDs sort below those"
+        "source {name:?} starts at the clock, and IDs of worker {worker_ids} were granted until {until}: no ID is repeated, \
+         but until then new IDs sort below those"
     )))
 }
 

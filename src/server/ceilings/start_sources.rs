@@ -45,7 +45,7 @@ pub(crate) struct Found {
     notes: Vec<Note>,
 }
 
-/// The result of a start over a stored state.
+/// The result of a start with or without a stored state.
 pub(crate) struct Granted {
     pub(crate) durable: Durable,
     /// The owner of what is stored; `None`: nothing outlasts the process.
@@ -84,7 +84,7 @@ pub(crate) struct FromFleet<'a> {
     pub(super) held: &'a [String],
     /// The first ranges of shared counters, with their sources' indices.
     pub(super) ranges: &'a [(usize, NumberRange)],
-    /// The time that the fleet's daemons do without their coordinator.
+    /// The time for which the fleet's daemons can do without their coordinator.
     pub(super) horizon: Duration,
 }
 
@@ -221,7 +221,7 @@ impl Found {
         let Starts { positions, mut retired, let_go, mut notes } =
             self.plan(settings, numberings, &locks, in_fleet, now)?;
         let at = self.moment(now);
-        // The sources' own records have the bound of what was granted.
+        // These keep only the order of IDs. The sources' own records hold the bound of what was granted.
         let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
         let is_kept = self.directory.is_some();
         let sources = settings.iter().zip(numberings).zip(&positions);

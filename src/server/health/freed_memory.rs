@@ -1,7 +1,7 @@
 //! Gives memory back to the system after connections have closed.
 //!
-//! The allocator gives back what was freed some time ago when it takes or frees memory in large pieces. A daemon that serves
-//! does neither, and kept the memory of ten thousand closed connections.
+//! When the allocator takes or frees a large piece of memory, it also gives back what was freed some time ago. A daemon
+//! that serves does neither, and kept the memory of ten thousand closed connections.
 
 use std::hint::black_box;
 

@@ -48,10 +48,12 @@ pub(crate) struct SourceCounters {
 /// The counters of one shard for one protocol.
 #[derive(Debug, Default)]
 pub(crate) struct ProtocolCounters {
-    /// Requests that were answered, with IDs, an error or anything else.
+    /// Requests that were answered: with IDs, with an error, or otherwise.
     pub(crate) requests: Counter,
     /// Those that were answered with an error.
     pub(crate) errors: Counter,
+    /// Those that need no IDs, such as PING, INFO and AUTH, answered without an error.
+    pub(crate) other: Counter,
 }
 
 /// The counters of one shard.
@@ -62,8 +64,6 @@ pub(crate) struct ShardCounters {
     /// One entry for each protocol.
     pub(crate) protocols: [ProtocolCounters; PROTOCOLS],
     pub(crate) errors: Errors,
-    /// PING, INFO and AUTH, answered without an error.
-    pub(crate) other_requests: Counter,
     /// Connections closed because their client sent no token in time.
     pub(crate) unauthorized_timeouts: Counter,
     pub(crate) received_bytes: Counter,
@@ -77,7 +77,6 @@ impl ShardCounters {
             sources: std::array::from_fn(|_| SourceCounters::default()),
             protocols: Default::default(),
             errors: Errors::default(),
-            other_requests: Counter::default(),
             unauthorized_timeouts: Counter::default(),
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
@@ -91,6 +90,17 @@ impl ShardCounters {
     pub(crate) fn note_error(&self, protocol: Protocol, code: ErrorCode) {
         self.errors.add(code);
         self.protocols[protocol as usize].errors.add(1);
+    }
+
+    /// Counts an answer of this protocol that needed no IDs, or an error before any were drawn.
+    #[cold]
+    pub(crate) fn note_other(&self, protocol: Protocol, error: Option<ErrorCode>) {
+        let counters = &self.protocols[protocol as usize];
+        counters.requests.add(1);
+        match error {
+            Some(code) => self.note_error(protocol, code),
+            None => counters.other.add(1),
+        }
     }
 
     /// Counts a request for IDs of this protocol, which was read at `read_at` and is answered now.
@@ -274,15 +284,16 @@ impl Metrics {
 
     /// Returns the counts of a protocol, for its clients that ask for statistics.
     pub(crate) fn counts_of(&self, protocol: Protocol) -> Counts {
-        let of = |shard: &ShardCounters, of: fn(&ProtocolCounters) -> &Counter| {
-            of(&shard.protocols[protocol as usize]).get()
+        let sum = |of: fn(&ProtocolCounters) -> &Counter| {
+            self.shards.iter().map(|shard| of(&shard.protocols[protocol as usize]).get()).sum::<u64>()
         };
+        let requests = sum(|counters| &counters.requests);
         Counts {
             uptime: clock::os::boot().since(self.started.boot),
             open: self.open_by_protocol[protocol as usize].load(Ordering::Relaxed) as u64,
             accepted: self.acceptors.accepted[protocol as usize].get(),
-            requests: self.shards.iter().map(|shard| of(shard, |counters| &counters.requests)).sum(),
-            errors: self.shards.iter().map(|shard| of(shard, |counters| &counters.errors)).sum(),
+            id_requests: requests.saturating_sub(sum(|counters| &counters.other)),
+            errors: sum(|counters| &counters.errors),
         }
     }
 

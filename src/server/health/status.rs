@@ -94,7 +94,7 @@ impl Common {
             last_minute: LastMinute::default(),
             last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
-            other_requests: sum(|shard| shard.other_requests.get()),
+            other_requests: sum(|shard| shard.protocols.iter().map(|protocol| protocol.other.get()).sum()),
             received_bytes: sum(|shard| shard.received_bytes.get()),
             sent_bytes: sum(|shard| shard.sent_bytes.get()),
             latency,

@@ -4,7 +4,8 @@
 //! - `run`: serves until the stop, and stops in order. `threads`: starts and stops the threads.
 //! - `reload`: replaces the configuration of a running daemon.
 //! - `peers`: compares the daemon with others, at the start and every few seconds.
-//! - `worker_ids`: numbers and locks worker IDs, for `start` and `reload`. `info`: the reply to INFO.
+//! - `worker_ids`: makes numberings and locks worker IDs, for `start` and `reload`. `info`: the reply
+//!   to INFO.
 
 mod info;
 mod peers;

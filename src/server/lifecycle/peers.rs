@@ -73,7 +73,7 @@ fn leads_to(address: SocketAddr, listener: SocketAddr) -> bool {
         && (address.ip() == listener.ip() || listener.ip().is_unspecified() && is_here())
 }
 
-/// Asks the peers every few seconds, for the status. Never completes.
+/// Asks the peers every few seconds, for the status, until the daemon ends.
 pub(super) async fn watch(common: Arc<Common>) {
     let mut live_config = common.live_config.clone();
     loop {

@@ -128,7 +128,7 @@ impl Server {
     }
 }
 
-/// Numbers the worker IDs of all sources, and locks them.
+/// Makes the numberings of all sources, and locks their worker IDs.
 fn number_and_lock(settings: &Settings) -> Result<(Vec<Numbering>, Vec<WorkerLocks>), StartError> {
     let numberings: Vec<Numbering> = settings.sources.iter().map(number).collect::<Result<_, _>>()?;
     let lock = |(source, numbering): (&SourceSettings, &Numbering)| match source.is_shared_counter() {

@@ -7,8 +7,8 @@ use super::socket_stream::SocketStream;
 use super::tls_stream::TlsStream;
 use crate::tls::{Acceptor, Authorities, HandshakeFailure};
 
-/// Shakes hands within the listener's `stall_timeout`. If that fails, logs the reason, lets the peer read the alert,
-/// and returns `None`.
+/// Shakes hands within the time that the acceptor allows. If that fails, logs the reason, lets the peer read the
+/// alert, and returns `None`.
 pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Option<SocketStream> {
     let peer = socket.peer_addr();
     // Read first: after a reload in between, the session checks the certificate again.

@@ -17,7 +17,7 @@ use crate::system_error::{Attempt, SystemCause, cause_of};
 /// 16 KiB.
 const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
-/// The bytes that the kernel keeps of requests that the daemon has not read: some 800 requests. They come from the same
+/// The bytes that the kernel keeps of requests that the daemon has not read: some 1,000 requests. They come from the same
 /// pool, which counts twice as many because of each packet's overhead. The rest waits in the client's memory.
 const RECEIVED_BYTES_MAX: usize = 16 * 1024;
 

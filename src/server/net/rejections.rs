@@ -61,8 +61,7 @@ pub(crate) fn log_unauthorized(peer: impl fmt::Display, origin: &str, text: &str
     write(&ADDRESSES, &format!("{origin}{ORIGIN_END}{text}"), peer, text);
 }
 
-/// Returns from how many addresses connections that did not authorize themselves came in the last minute; at most
-/// [`ADDRESSES_MAX`].
+/// Returns the number of addresses from which unauthorized connections came in the last minute; at most [`ADDRESSES_MAX`].
 pub(crate) fn unauthorized_addresses() -> usize {
     let (addresses, now) = (ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
     let recent = addresses.by_name.iter().filter(|(_, limit)| limit.is_recent(now));

@@ -6,8 +6,9 @@
 //! After an announcement all grants are revoked, so that IDs claimed ahead are dropped. The keeper is woken, and makes the
 //! ceilings durable again before it grants. Without the log, only a jump of wall − boot time shows a restored machine.
 //!
-//! A ticket source loses its grant for good. No clock shows which numbers another copy of the machine has handed out. So
-//! the state records that the counter is unknown, and a start refuses it until `snowbank ticket set`.
+//! A ticket source with a counter of its own loses its grant for good. No clock shows which numbers another copy of the
+//! machine has handed out. So the state records that the counter is unknown, and a start refuses it until `snowbank ticket
+//! set`.
 
 mod kernel_log;
 
@@ -81,7 +82,7 @@ pub(crate) fn watch(KernelLog { way, log, .. }: KernelLog, common: Arc<Common>) 
                 tracing::warn!(
                     count,
                     "the machine was, or may have been, restored from a snapshot: what was claimed ahead is dropped, and \
-                     ticket sources are refused until `snowbank ticket set`"
+                     ticket sources without `numbers_from` are refused until `snowbank ticket set`"
                 );
             }
         }

@@ -25,8 +25,8 @@ pub(super) const TURN_COST: usize = 1_024;
 /// The cost of each byte of requests, with the claim and the small reply that it leads to.
 const REQUEST_BYTE_COST: usize = 3;
 
-/// The bytes of replies that count as one. IDs of a long reply cost 0.5 ns per byte; small requests that differ cost up to
-/// 12 ns per byte, and equal ones 5 ns.
+/// The bytes of replies that add 1 to the cost. IDs of a long reply cost 0.5 ns per byte; small requests that differ cost
+/// up to 12 ns per byte, and equal ones 5 ns.
 pub(super) const REPLY_BYTES_OF_COST: usize = 4;
 
 /// The cost of a turn that takes as many bytes of small requests as it can: about 0.1 ms.
@@ -102,7 +102,8 @@ impl Place {
         self.recent_cost >= BUSY_TURN_COST
     }
 
-    /// Returns true in a turn that has a pass. A turn without one must be short, because peers can come again for each.
+    /// Returns true in a turn that has a pass. A turn without one must be short, because any number of connections can take
+    /// such turns.
     pub(super) fn has_pass(&self) -> bool {
         self.has_pass
     }

@@ -21,7 +21,7 @@ pub(crate) struct LiveConfig {
     pub(crate) limits: Limits,
     /// The daemons to compare this one with. `None`: there are none.
     pub(crate) peers: Option<PeerAccess>,
-    /// The difference to a peer's clock to warn of.
+    /// The status warns if a peer's clock differs by more than this.
     pub(crate) clock_tolerance: Duration,
     /// The sources by their index. A reload can add sources and cannot remove any.
     pub(crate) supplies: Vec<Supply>,

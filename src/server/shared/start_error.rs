@@ -30,7 +30,7 @@ pub enum StartError {
     /// Another process has the state directory.
     #[error("{0}")]
     StateInUse(String),
-    /// The source of a worker ID, such as an address, has none yet.
+    /// The origin of a worker ID, such as an address of the machine, does not give one yet.
     #[error("{0}")]
     NoWorkerIdYet(String),
     /// Another process has a worker ID, or keeps its lock from being used.

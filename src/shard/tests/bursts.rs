@@ -1,4 +1,5 @@
-//! Tests of bursts: a busy daemon answers them at once, up to an eighth of the burst window less.
+//! Tests of bursts: a busy daemon answers a burst at once if the burst is no larger than seven eighths of the
+//! burst window.
 
 use super::*;
 
@@ -18,7 +19,7 @@ struct Busy {
     source: Arc<Source>,
     shards: Vec<Shard>,
     now_us: u64,
-    /// The part of the ceiling that is asked for.
+    /// The part of the full rate that is asked for.
     percent: u64,
     rng: fastrand::Rng,
     owed: u64,
@@ -39,7 +40,7 @@ impl Busy {
             if count > 0 {
                 self.owed -= count * 100_000;
                 let shard = self.rng.usize(..SHARDS);
-                take(&mut self.shards[shard], after_us(self.now_us), count).expect("less than the ceiling");
+                take(&mut self.shards[shard], after_us(self.now_us), count).expect("less than the full rate");
             }
         }
     }

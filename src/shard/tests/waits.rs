@@ -46,7 +46,7 @@ fn what_a_request_had_before_it_waited_does_not_outlive_the_grant() {
         source.grant().raise(source.numbering().end());
     };
     let (_, mut shard, taken, finished) = waits_for_more(lose);
-    assert_eq!(finished.refusal, None, "the line has claimed the others under the new grant");
+    assert_eq!(finished.refusal, None, "the wait queue has claimed the others under the new grant");
     let mut runs = Vec::new();
     assert_eq!(shard.lane(0).0.end_wait(taken, &finished, &mut runs), Err(IdsLost));
     assert_eq!(runs, [], "a partial request would get what is here");

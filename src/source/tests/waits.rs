@@ -27,8 +27,8 @@ fn more_than_the_window_holds_comes_in_ticks_and_evenly() {
         source.admit(&source.window(now), request(100 * 4_096, now, 1_000)).expect("available in 90 ticks");
     let next = source.admit(&source.window(now), request(4_096, now, 1_000)).expect("available beside it");
     let finished = run_queue(&source, 0, 200);
-    // 11 of 101 ticks are at hand: more than both shares of the second. The last 256 IDs of each are left for others until
-    // the next.
+    // 101 ticks are wanted and 11 are at hand, so an even share is more than the second request wants. The last 256 IDs of
+    // each tick are left for others until the next tick.
     assert_eq!(finished, [(0, next, 4_096, None), (91, big, 100 * 4_096, None)]);
     assert_eq!(source.wait_queue().admitted_ids(), 0);
 }

@@ -24,8 +24,8 @@ pub(super) struct Supply {
 }
 
 impl Source {
-    /// Admits a request to the wait queue. The caller must advance the queue at once: a request that waits only for others
-    /// may be served already.
+    /// Admits a request to the wait queue. The caller must advance the queue at once: a request that waits only because
+    /// others wait can perhaps be served at once.
     ///
     /// # Errors
     /// Refuses at once if the positions are not available by the deadline, after all requests admitted before.
@@ -87,7 +87,7 @@ impl Source {
     }
 
     /// Returns the position that the ID clock will have reached by the deadline of a request that can be promised its
-    /// positions; `None` while the clock is unknown.
+    /// positions; `None` while the clock is unknown, and for a ticket source.
     fn promise(
         &self,
         window: &Window,

@@ -9,9 +9,10 @@
 //! lock is taken only by requests that must wait and by the wake-up of a tick. A request that is served at once only reads
 //! atomics here.
 //!
-//! Waiting requests leave a sixteenth of each tick to requests that come before the next one. Of these, one that wants no
-//! more than a share of a tick passes those that wait, as long as no promise needs the positions. So a client that asks for
-//! single IDs mostly does not wait. What no request takes is shared out with the next tick, so nothing is lost.
+//! Waiting requests leave a sixteenth of each tick to requests that arrive before the next tick, unless the burst window is
+//! too short for it. Such a request passes those that wait if it wants no more than a share of a tick, and no promise needs
+//! the positions. So a client that asks for single IDs mostly does not wait. What no request takes is shared out with the
+//! next tick, so nothing is lost.
 
 mod admission;
 mod passing;

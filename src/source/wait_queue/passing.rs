@@ -15,8 +15,8 @@ pub(in crate::source) enum Passage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::source) struct Look(pub(super) u16);
 
-/// The number of IDs that may pass, and the look that set it, in one word. If IDs were given back to a later look, more
-/// would pass than its promises allow.
+/// The number of IDs that may pass, and the look that set it, in one machine word. If IDs were given back after a later
+/// look, more would pass than the promises allow.
 #[derive(Clone, Copy)]
 pub(super) struct PassingLeft {
     pub(super) look: Look,

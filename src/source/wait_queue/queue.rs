@@ -19,7 +19,8 @@ pub(super) struct Entry {
     pub(super) spans: Vec<Span>,
     /// The grant's generation under which `spans` were claimed.
     pub(super) generation: u64,
-    /// The position that the ID clock will have reached by the deadline. `None` while the clock is unknown.
+    /// The position that the ID clock will have reached by the deadline. `None` while the clock is unknown, and for a ticket
+    /// source.
     pub(super) limit_by_due: Option<u64>,
     /// Its place in the rotation of leftover positions.
     pub(super) turn: u64,

@@ -1,7 +1,7 @@
 //! A summary of the requests that wait: the positions promised by each deadline, and the positions that all
 //! of them want.
 //!
-//! Requests are summed up in groups of neighbours. So an admission behind ten thousand requests looks at some tens of sums
+//! Requests are summed up in groups of neighbours. So an admission behind ten thousand requests looks at some hundred sums
 //! instead of each request. Sharing out a tick changes all requests, so the summary is then made again.
 
 use crate::clock::BootMicros;

@@ -93,7 +93,7 @@ fn run(source: &Source, clients: &mut [Client], to_ms: u64) {
         source.advance(after_ms(ms), &mut rng(), &Heard::default());
         let mut finished: HashMap<WaitId, Finished> =
             source.collect(0).into_iter().map(|finished| (finished.id, finished)).collect();
-        // None is always the first to ask.
+        // No client is always the first to ask.
         let first = ms as usize % clients.len();
         let (late, early) = clients.split_at_mut(first);
         for client in early.iter_mut().chain(late) {
@@ -129,7 +129,7 @@ fn beside_greedy_connections_a_modest_one_waits_a_few_ticks() {
         let modest = &clients[greedy];
         assert!(modest.took_ms.len() > 390, "{} requests", modest.took_ms.len());
         assert_eq!(modest.served_within(10), 1.0, "beside {greedy}: {:?}", modest.took_ms);
-        // What is under way at the end has not been counted.
+        // Requests that were still under way have not been checked: let them end.
         run(&source, &mut clients, 14_000);
     }
 }
@@ -146,7 +146,7 @@ fn large_and_middling_requests_leave_single_ids_to_others() {
     assert!(single.served_within(10) >= 0.99, "{} within 10 ms", single.served_within(10));
     assert!(single.took_ms.iter().all(Option::is_some), "some were refused");
     let share = total_ids(&clients) as f64 / ids_of_ticks(5_000) as f64;
-    assert!(share > 0.9, "{share} of the ceiling reached clients, and requests of a million are under way");
+    assert!(share > 0.9, "{share} of the full rate reached clients, and requests of a million are under way");
 }
 
 #[test]

@@ -19,8 +19,8 @@ use crate::protocol::{ErrorCode, Info, Next};
 pub(super) struct Call {
     pub(super) request: Request,
     pub(super) reply: PartialReply,
-    /// The caller's deadline, if another endpoint is left to ask. The client leaves a daemon that is
-    /// exhausted beyond it.
+    /// The caller's deadline, if another endpoint is left to ask. The client leaves a daemon that has no IDs
+    /// before this deadline.
     pub(super) moves_on_by: Option<Instant>,
 }
 

@@ -78,8 +78,7 @@ impl Driver {
         self.failed_in_a_row = 0;
         self.current = index;
         let end = connection.serve(&mut self.queue).await;
-        // Without this condition, a daemon that greets and then fails every call would be retried without a
-        // pause.
+        // Without this condition, the pause would not grow for a daemon that greets and then fails every call.
         if connection.has_answered() {
             self.health[index].failures = 0;
         }
@@ -103,8 +102,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the endpoint that may be tried first. If several may, returns one that is not exhausted, then the
-    /// current one or the next in the circle.
+    /// Returns the endpoint that may be tried soonest. Of several such endpoints it prefers those that are not
+    /// exhausted, and of these the current one or the next in the circle.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();

@@ -150,10 +150,16 @@ impl Client {
     }
 
     /// Returns the error of each endpoint that failed when it was last tried. An endpoint with a wrong port
-    /// shows here while another one serves.
+    /// shows here while another one serves. If calls take turns, each endpoint's own connection counts too.
     #[must_use]
     pub fn endpoint_errors(&self) -> Vec<Error> {
-        self.shared.failures()
+        let mut errors = self.shared.failures();
+        for error in self.others.lanes.iter().flat_map(|(shared, _)| shared.failures()) {
+            if !errors.contains(&error) {
+                errors.push(error);
+            }
+        }
+        errors
     }
 
     /// Returns an error in a forked child.

@@ -177,7 +177,9 @@ impl ClientOptions {
         }
         if self.min_backoff.is_zero() || self.min_backoff > self.max_backoff {
             let (min, max) = (self.min_backoff, self.max_backoff);
-            return bad(format!("the back-off is {min:?} to {max:?}; it must be above 0 and not fall"));
+            return bad(format!(
+                "the back-off is {min:?} to {max:?}; the first must be above 0, and not above the second"
+            ));
         }
         Ok(())
     }
@@ -248,7 +250,7 @@ mod tests {
         assert_eq!(ClientOptions::default().token([1; 512]).check(), Ok(()));
     }
 
-    /// It must not be passed over for the next endpoint, which may be one without encryption.
+    /// A TLS endpoint must not be passed over for the next one, which may have no encryption.
     #[cfg(not(feature = "tls"))]
     #[test]
     fn tls_endpoints_are_refused_without_the_feature() {

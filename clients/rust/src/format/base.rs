@@ -30,7 +30,7 @@ const SHUFFLED: &str = "ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEM
 /// as IDs do. Otherwise a string is as short as possible.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Base {
-    /// The name of the format: one of a preset, or the prefix of all others.
+    /// The name of the format; with a user's dictionary only its prefix, [`DICTIONARY`].
     name: &'static str,
     digits: Box<[u8]>,
     /// The value of each byte as a digit, or [`NO_DIGIT`].

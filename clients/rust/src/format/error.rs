@@ -152,8 +152,8 @@ pub enum FormatError {
 
     /// The format `alias` has no keys.
     #[error(
-        "alias needs keys, and none are given; name a file of them: a line for each version, such as 1 and 64 \
-         hexadecimal digits"
+        "alias needs keys, and none are given; name a file of them: for each version a line with its number, a \
+         blank and 64 hexadecimal digits"
     )]
     NoAliasKeys,
 

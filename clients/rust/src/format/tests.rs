@@ -157,7 +157,7 @@ fn dictionaries_have_2_to_94_distinct_characters() {
         assert!(error.contains(part), "{error}");
         assert!(error.contains("allowed: "), "{error}");
     }
-    // 95 characters have one twice, and the message stays short.
+    // A dictionary of a million characters is refused with a short message.
     let long = "x".repeat(1_000_000);
     assert!(format!("dictionary:{long}").parse::<Format>().unwrap_err().to_string().len() < 500);
 }
@@ -185,7 +185,7 @@ fn other_texts_are_refused_in_one_line() {
 
 #[test]
 fn uuids_and_object_ids_of_others_are_refused() {
-    // The published examples of RFC 9562, of the game server, and of MongoDB (2012-10-17T21:13:27Z).
+    // The published examples of RFC 9562, of a game server, and of MongoDB (2012-10-17T21:13:27Z).
     assert_eq!("21e58ba8-5c7e-4524-ae8f-079faf987b3b".len(), 36);
     refuses("uuidv7", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", &["milliseconds", "layout"]);
     refuses("uuidv7", "21e58ba8-5c7e-4524-ae8f-079faf987b3b", &["version 4", "uuidv7 is of version 7"]);

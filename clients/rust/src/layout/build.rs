@@ -20,7 +20,7 @@ impl Layout {
     /// Builds a layout from its fields, most significant first, its tick in ms and its epoch in Unix ms.
     ///
     /// # Errors
-    /// Returns the first fault that would ever make a wrong ID.
+    /// Returns an error if the layout could ever make a wrong ID: the first fault found.
     pub fn new(fields: Vec<FieldSpec>, tick_ms: u64, epoch_unix_ms: i64) -> Result<Layout, LayoutError> {
         check_names(&fields)?;
         check_roles(&fields)?;

@@ -17,8 +17,8 @@ pub(super) const MAX_UNIX_MS: i64 = 253_402_207_200_000;
 /// Microseconds since the Unix epoch, UTC.
 ///
 /// Parses from RFC 3339 (`2026-01-31T12:00:00Z`), from a date (`2026-01-31`, its first instant in UTC), or
-/// from Unix milliseconds (`1769860800000`), from the year 0000 to the end of 9999. `Display` writes RFC 3339
-/// in UTC with as many decimals as needed.
+/// from Unix milliseconds (`1769860800000`), from the year 0000 to 9999-12-30T22:00:00Z. `Display` writes RFC
+/// 3339 in UTC with as many decimals as needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct UnixMicros(pub i64);
 
@@ -36,8 +36,8 @@ impl UnixMicros {
     /// Formats as RFC 3339 in UTC with exactly `decimals` decimals (at most 9) of a second. The rest is cut
     /// off.
     ///
-    /// RFC 3339 cannot write an instant beyond the years 0000 to 9999. Such an instant is written in
-    /// microseconds.
+    /// An instant before 0000-01-01 or after 9999-12-30T22:00:00Z, which RFC 3339 cannot write in every time zone,
+    /// is written in microseconds.
     pub fn rfc3339(self, decimals: u8) -> String {
         match self.timestamp() {
             Some(timestamp) => format!("{timestamp:.0$}", usize::from(decimals.min(9))),
@@ -93,7 +93,7 @@ pub enum InstantError {
         found: String,
     },
     /// RFC 3339 cannot write the time.
-    #[error("{found:?} is beyond the years 0000 to 9999")]
+    #[error("{found:?} is not between 0000-01-01 and 9999-12-30T22:00:00Z")]
     OutOfRange {
         /// The text.
         found: String,

@@ -8,12 +8,12 @@
 //! ```
 //!
 //! An ID contains neither the epoch nor the length of a tick. They only decide when it is made. So two
-//! sources can make the same ID, at any two times, if their parts are equal modulo a common divisor of W₁ and
-//! W₂ ([`collision`]).
+//! sources can make the same ID, at any two times, if their parts are equal modulo the greatest common
+//! divisor of W₁ and W₂ ([`collision`]).
 //!
 //! This matters only for layouts that *keep pace*: their IDs grow by the same amount in the same time,
 //! because W ÷ tick is equal. IDs of other layouts are independent. For example, trade IDs in decimal digits
-//! and row IDs in bits cross like two clocks in different units.
+//! and row IDs in bits grow at different speeds, so that they meet now and then.
 //!
 //! Two layouts that keep pace from about the same epoch on are one supply of IDs in two spellings
 //! ([`concurrent_collision`]), and the daemon refuses them. Well-known layouts have epochs that are years
@@ -147,7 +147,7 @@ impl Space {
         }
         let common = gcd(self.tick_weight(), other.tick_weight());
         let weights = || [self, other].into_iter().flat_map(Space::weights);
-        // Then the larger weights do not change the remainder.
+        // If the larger weights are multiples of `common`, they do not change the remainder.
         let is_whole =
             weights().filter(|&weight| weight > common).all(|weight| weight.is_multiple_of(common));
         let mut cuts: Vec<u64> = weights().filter(|&weight| weight < common).chain([common]).collect();

@@ -27,7 +27,7 @@ pub enum Progress {
 /// A reply that breaks the protocol's promises. The daemon is at fault, and no part of the reply is usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadReply {
-    /// A frame of a kind that does not fit the request, or the reply's first frame.
+    /// A frame whose kind does not fit the request, or is not that of the reply's first frame.
     #[error("the reply has a frame of the wrong kind")]
     Kind,
     /// A run of no IDs.

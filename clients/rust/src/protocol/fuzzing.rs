@@ -8,7 +8,8 @@ use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
 /// each request asks for), then the stream itself.
 ///
 /// However the stream is cut, the same replies arrive. The IDs of a reply increase, are as many as
-/// requested, encode to the same bytes again, and take no more memory than the requested number.
+/// requested (or fewer where that is allowed), are the same after they are encoded and read again, and
+/// take at most twice the memory of the requested number.
 pub fn reply_frames(data: &[u8]) {
     let Some((&[form, piece_size, count @ ..], stream)) = data.split_first_chunk::<6>() else {
         return;

@@ -19,7 +19,7 @@ pub struct Info {
     /// The daemon's own version.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The name of the daemon within a fleet.
+    /// The name of this start of the daemon: another one after each restart.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// The most IDs that one request may ask for.

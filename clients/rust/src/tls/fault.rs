@@ -23,7 +23,7 @@ pub fn tls_error(error: &std::io::Error) -> Option<&Error> {
 pub fn describe(error: &Error, side: Side) -> String {
     let text = match (error, side) {
         (Error::InvalidMessage(_) | Error::InappropriateMessage { .. }, Side::Server) => {
-            "the peer does not speak TLS: its address needs tls: in front, or this listener none".to_owned()
+            "the peer does not speak TLS: write tls: in front of the address that it uses, or take tls: away from this listener".to_owned()
         }
         (Error::InvalidMessage(_) | Error::InappropriateMessage { .. }, Side::Client) => {
             "it answered with something that is not TLS: if it is a plain listener, leave out tls:".to_owned()
@@ -48,8 +48,8 @@ pub fn unnamed(reason: &CertificateError) -> Option<&'static str> {
     let CertificateError::Other(OtherError(reason)) = reason else { return None };
     match reason.downcast_ref()? {
         webpki::Error::CaUsedAsEndEntity => Some(
-            "is an authority's own (CA:TRUE), allowed: one that an authority signed (CA:FALSE); sign one with it, and \
-             show that",
+            "is an authority's own (CA:TRUE), allowed: one that an authority signed (CA:FALSE); sign another \
+             certificate with it, and use that",
         ),
         webpki::Error::UnsupportedCertVersion => Some(
             "is of an old version of X.509, allowed: version 3; make it with extensions (`openssl x509 -extfile`), a \
@@ -64,8 +64,8 @@ fn certificate(reason: &CertificateError, side: Side) -> String {
     let (whose, stranger) = match side {
         Side::Client => (
             "its certificate",
-            "is not of an authority in the CA certificates given (--ca), or without them in the system's: give the \
-             certificate of the authority that signed it (--ca)",
+            "is not of an authority in the CA certificates given (--ca; if none are given, the system's): \
+             give the certificate of the authority that signed it (--ca)",
         ),
         Side::Server => (
             "the peer's client certificate",

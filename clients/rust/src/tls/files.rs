@@ -206,8 +206,8 @@ pub fn pair_fault(error: &rustls::Error, certificate: &Path, key: &Path) -> File
             PemFile::Key,
             key,
             format!(
-                "found a key that is not that of the certificate {}; give the two that were made together, the \
-                 key's own certificate first in its file",
+                "found a key that is not that of the certificate {}; give the two that were made together, and \
+                 put the key's certificate first in the certificate file",
                 certificate.display()
             ),
         ),

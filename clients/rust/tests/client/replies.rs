@@ -110,7 +110,7 @@ async fn a_cancelled_call_leaves_the_others_matched() {
         peer.send_run(kept, 2_000, 7);
         peer.wait_for_close();
     });
-    // The client gives up a connection that is silent for so long.
+    // After this time of silence the client gives up a connection.
     let options = options(&[&daemon]).answer_timeout(ms(60_000));
     let client = Client::new(options).expect("a client");
     let cancelled = client.batch(7).timeout(ms(1_000)).await;

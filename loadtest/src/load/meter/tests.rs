@@ -45,7 +45,7 @@ fn in_a_closed_loop_a_request_is_due_when_it_leaves() {
     stalls.add(Stall { from_ns: 3_000_000, until_ns: 5_000_000, lost_ns: 2_000_000 });
     let mut counts = meter.finish(at(9_000_000), &to);
     counts.disturbed.settle(u64::MAX, &stalls);
-    let undisturbed = Undisturbed::of(&counts, stalls.sum(0), Duration::from_millis(10));
+    let undisturbed = Undisturbed::of(&counts, stalls.sum(), Duration::from_millis(10));
     let ms = |times: &TimeHistogram| times.at(1.0).as_millis();
     assert_eq!([ms(&counts.response), ms(&counts.service)], [7, 7]);
     assert_eq!(undisturbed.response.len(), 0, "a stall cut it off, and there is no other");
@@ -154,7 +154,7 @@ fn a_request_that_hung_before_the_announced_outage_took_at_least_until_its_begin
     meter.record_alike();
     let mut counts = meter.counts;
     counts.disturbed.settle(u64::MAX, &stalls);
-    let undisturbed = Undisturbed::of(&counts, stalls.sum(0), Duration::from_secs(5));
+    let undisturbed = Undisturbed::of(&counts, stalls.sum(), Duration::from_secs(5));
     assert_eq!((counts.requests, counts.lost), (0, 1));
     let times = [&counts.response, &undisturbed.response, &undisturbed.target];
     assert_eq!(times.map(|times| times.at(1.0).as_millis() / 10), [250; 3]);

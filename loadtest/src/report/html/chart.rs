@@ -87,7 +87,7 @@ pub(crate) enum Shape {
     Dots,
     /// A dot at each point, in addition to a line of the same ink that the legend names.
     DotsAlone,
-    /// A bar from each point down to the axis, as wide as one unit.
+    /// A bar from each point down to the axis, nearly as wide as one unit.
     Bars,
 }
 

@@ -104,7 +104,8 @@ fn one_damaged_copy_never_brings_back_a_lower_ceiling() {
     }
 }
 
-/// A write that was cut short has left the other copy alone. Its damage too leaves none, or the one that is higher.
+/// A write that was cut short leaves at most one copy torn. If the other one is damaged too, the file is refused, or what
+/// remains is as high as all that was granted.
 #[test]
 fn damage_amid_a_write_never_brings_back_a_lower_ceiling() {
     let (older, granted, next) = (slot_at(6, 600).repeat(2), slot_at(7, 700), slot_at(8, 800));

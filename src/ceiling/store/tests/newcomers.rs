@@ -74,7 +74,8 @@ fn a_newcomer_starts_above_what_is_stored_of_it() {
     assert_eq!(starts("renamed", &second), Ok(Some(at(&second, 5_000))), "its worker ID");
     let wider = numbering("twitter", "2,7");
     assert!(starts("wider", &wider).unwrap() >= Some(at(&wider, 5_000)), "one of its worker IDs");
-    // What nothing matches may be one that is gone, but not one that runs.
+    // A newcomer that no record matches may be a source that is gone, under another name, but not
+    // one that runs.
     let other = numbering("twitter", "9");
     assert!(starts("new", &other).unwrap().is_some());
     let discord = numbering("discord", "3");

@@ -63,7 +63,7 @@ fn far_bounds_are_waited_for_in_one_id_space_and_refused_in_another() {
     let records = [record("orders", "twitter", "1", 3_600_000)];
     let plan_of = |numbering: &Numbering| plan(&records, &[claimant("orders", numbering)], WALL);
     assert_eq!(plan_of(&same).unwrap().starts, [Some(at(&same, 3_600_000))]);
-    // Ten seconds later in its count: reached ten seconds later.
+    // An epoch ten seconds later reaches the bound ten seconds later, which max_ahead makes up for.
     for (epoch, expected) in
         [(1288834974657_i64 + 10_000, Err(3_600_000)), (1288834974657 - 3_600_000, Ok(0))]
     {

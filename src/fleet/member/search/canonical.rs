@@ -75,7 +75,8 @@ fn place<T: PartialEq>(known: &mut Vec<T>, found: T) -> u64 {
 }
 
 impl<'a> Form<'a> {
-    /// The next version and the next name are new, whatever they are. [`Visited`](super::Visited) compares what is left.
+    /// The next version and the next name are new, whatever they are. [`Visited`](super::Visited) compares `left`, the
+    /// faults that may still happen.
     fn server(&mut self, server: &'a Server) {
         let Server { keys, before, late, kind: _, revision: _, drawn: _, left: _ } = server;
         self.keys(keys);

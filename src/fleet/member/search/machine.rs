@@ -21,7 +21,7 @@ pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)
 /// The number that each machine is given. `None`: the coordinator picks one.
 pub(super) const GIVEN: [Option<u64>; 3] = [Some(0), Some(0), None];
 
-/// A tick is a second, and begins at its number.
+/// A tick lasts a second, and tick N begins at second N.
 pub(super) static LAYOUT: LazyLock<Layout> =
     LazyLock::new(|| Layout::resolve("time:33,worker:1,sequence:1;tick=1s").unwrap());
 pub(super) static SPACE: LazyLock<String> = LazyLock::new(|| LAYOUT.space().to_string());

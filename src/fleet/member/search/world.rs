@@ -26,7 +26,8 @@ struct Past {
     before: Option<Arc<Past>>,
 }
 
-/// Something that happens. IDs are handed out as soon as they may be: that nobody asks for them repeats none. Numbers are those of machines.
+/// Something that happens. IDs are handed out as soon as they may be, because an ID that is not handed out is never
+/// repeated. The numbers in events are those of machines.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A daemon starts, and hands out IDs at once.
@@ -221,7 +222,7 @@ impl World {
         }
     }
 
-    /// The kernels of both copies report the restore, and count alike.
+    /// The kernels of both copies report the restore, each with the same new boot number.
     fn resume_twice(&mut self, from: usize, to: usize) {
         lose(Fault::Snapshot);
         self.boots += 1;
@@ -235,8 +236,8 @@ impl World {
         self.machines[to] = Arc::clone(&self.machines[from]);
     }
 
-    /// Returns whether a failover may happen that loses no more than may be lost: what may have been used is below the
-    /// start of the machine that takes a number then.
+    /// Returns whether a failover may happen that loses no more than may be lost: all that may have been used must be below
+    /// the tick at which the next holder starts.
     fn may_fail_over(&self) -> bool {
         let can_go_back = self.server.kind == Kind::Lossy && self.server.left.has(Fault::FailOver);
         let (Some(keys), true) = (self.server.before.last(), can_go_back) else { return false };
@@ -265,7 +266,7 @@ impl fmt::Display for World {
 }
 
 impl Daemon {
-    /// Without a loss of writes, the looks after the first only end a daemon, and so does a raise.
+    /// Without a loss of writes, a look after the first can only end a daemon, and a raise would end it as well.
     fn events(&self, at: usize, left: Left) -> Vec<Event> {
         let mut events = vec![Event::Stop(at)];
         let writes = self.unsure.is_some() || self.member.sources.iter().any(|held| !held.is_claimed);

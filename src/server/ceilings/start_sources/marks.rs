@@ -62,8 +62,8 @@ impl Found {
         if !self.adopt {
             let path = self.directory.as_ref().map(|directory| directory.path().display().to_string());
             return Err(StartError::OlderState(format!(
-                "the state in {} is older than the one that served on this machine: to source {name:?} IDs were \
-                 granted until {shown} since; put the newest state directory back, or, if it is lost, start with \
+                "the state in {} is older than the one that served on this machine: since that copy, source {name:?} was \
+                 granted IDs until {shown}; put the newest state directory back, or, if it is lost, start with \
                  --adopt-state{once}",
                 path.unwrap_or_default()
             )));
@@ -72,7 +72,7 @@ impl Found {
         if wait_us > 0 {
             let wait = Duration::from_millis(wait_us.unsigned_abs().div_ceil(1_000));
             return Err(StartError::ClockBehind(format!(
-                "the state is older than the one that served on this machine: to source {name:?} IDs were granted until \
+                "the state is older than the one that served on this machine: source {name:?} was granted IDs until \
                  {shown}, and the clock gets there in {wait:?}; start with --adopt-state then"
             )));
         }

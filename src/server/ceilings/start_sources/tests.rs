@@ -82,8 +82,8 @@ fn life(
     claimed.map(|_| ceiling).ok_or(window.bound)
 }
 
-/// Whatever the tick, and wherever in it: after a first start, and over one that was no longer ahead of the clock, each killed
-/// twice at one moment.
+/// For ticks of any length, and at any point in one: a first start, and a start whose stored position is no longer ahead of
+/// the clock, are each killed twice at one moment.
 #[test]
 fn after_a_kill_the_first_id_comes_at_once_for_every_tick() {
     let of_presets = PRESETS.iter().map(|preset| Layout::resolve(preset.name).expect("a layout").tick_ms());
@@ -112,7 +112,8 @@ fn after_a_kill_the_first_id_comes_at_once_for_every_tick() {
 #[test]
 fn a_start_beyond_reach_says_how_long_the_clock_is_behind() {
     let (source, numbering) = source("max_ahead = \"10s\"");
-    // A third of a second into a tick: ten ticks on begins what the ID clock can reach, and the next in two thirds.
+    // It is a third of a second into a tick. The ID clock can now reach the tenth tick after this one, and in two thirds of a
+    // second the eleventh.
     let (reached, beyond) =
         [10, 11].map(|ahead| numbering.first_of(Tick(numbering.tick_at(NOW.wall).0 + ahead))).into();
     assert!(life(&source, &numbering, reached, NOW).is_ok());

@@ -10,8 +10,8 @@ use crate::front::Front;
 use crate::server::net::lobby::AUTHORIZED_WITHIN;
 use snowbank_client::protocol::MAX_REQUEST_SIZE;
 
-/// The bytes that a short turn reads at most: one request of any size, or 64 common ones. Turns of guests and turns without a
-/// pass of the turnstile are short.
+/// The bytes that a short turn reads at most: one request of Snowbank's own protocol of any size, or 64 common ones. Turns
+/// of guests and turns without a pass of the turnstile are short.
 pub(in super::super) const SHORT_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
 impl<F: Front> Connection<F> {

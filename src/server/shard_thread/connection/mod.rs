@@ -61,7 +61,7 @@ pub(super) struct Connection<F: Front> {
     read_at: BootMicros,
     /// The rest of a reply longer than a frame. Boxed, because hardly any connection ever has one.
     backlog: Option<Box<Backlog<F::Form>>>,
-    /// Requests in a row, up to the last, that were answered with an error.
+    /// Requests in a row, up to the last, that asked for no IDs and were answered with an error.
     errors_in_row: u16,
     place: Place,
     /// Its place in the lobby until the client has sent its token.

@@ -9,7 +9,6 @@ use super::super::thread_state::ThreadState;
 use super::super::turn_state::{INPUT_SIZE, TurnState};
 use super::super::turnstile::turn_cost;
 use super::{Connection, Turn};
-use crate::config::Protocol;
 use crate::front::{Ask, Conditions, FrameIds, Front, Reason, Step};
 use crate::numbering::Numbering;
 use crate::server::net::rejections;
@@ -48,7 +47,7 @@ impl<F: Front> Connection<F> {
                 Step::Incomplete => break Turn::Done,
                 Step::Answered { consumed, error } => {
                     at += consumed;
-                    note_answer(thread, F::PROTOCOL, error);
+                    thread.counters.note_other(F::PROTOCOL, error);
                     self.log_newcomer();
                     if self.has_only_errors(error) {
                         at = bytes.len();
@@ -70,7 +69,7 @@ impl<F: Front> Connection<F> {
                 Step::Close { error } => {
                     self.log_rejection(&bytes[at..], error);
                     at = bytes.len();
-                    note_answer(thread, F::PROTOCOL, error);
+                    thread.counters.note_other(F::PROTOCOL, error);
                     break if error == Some(ErrorCode::Unauthorized) {
                         Turn::Unauthorized
                     } else {
@@ -205,7 +204,7 @@ impl<F: Front> Connection<F> {
         state.shrink();
     }
 
-    /// Encodes a refusal of the source.
+    /// Encodes the refusal of a request for IDs.
     #[cold]
     fn refuse(
         &mut self,
@@ -304,16 +303,6 @@ impl<F: Front> Connection<F> {
         }
         self.backlog = Some(backlog);
         false
-    }
-}
-
-/// Counts an answer that needed no IDs.
-#[cold]
-fn note_answer(thread: &ThreadState, protocol: Protocol, error: Option<ErrorCode>) {
-    thread.counters.protocols[protocol as usize].requests.add(1);
-    match error {
-        Some(code) => thread.counters.note_error(protocol, code),
-        None => thread.counters.other_requests.add(1),
     }
 }
 

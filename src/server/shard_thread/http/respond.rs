@@ -208,13 +208,7 @@ impl Responder {
 
     /// Counts a reply without IDs, and returns it as a response.
     fn reply(&self, reply: Reply) -> Response<Body> {
-        match reply.error {
-            Some(code) => {
-                self.thread.counters.note_error(Protocol::Http, code);
-                self.thread.counters.protocols[Protocol::Http as usize].requests.add(1);
-            }
-            None => self.thread.counters.other_requests.add(1),
-        }
+        self.thread.counters.note_other(Protocol::Http, reply.error);
         response_of(reply)
     }
 }

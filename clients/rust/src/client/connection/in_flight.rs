@@ -15,7 +15,8 @@ pub(super) struct InFlight {
     /// As in [`Call`](crate::client::call::Call).
     pub(super) moves_on_by: Option<Instant>,
     pub(super) sent_at: Instant,
-    /// The time from which its wait counts at the latest. The daemon may read it only when it has answered those before.
+    /// The time from which the request's wait counts at the latest. The daemon may read a request only when it has
+    /// answered the earlier ones.
     pub(super) read_by: Instant,
     /// The time that the daemon may hold the request once it has read it.
     pub(super) wait: Duration,

@@ -1,9 +1,9 @@
 //! One connection: greeting, pipelining, and matching replies to calls.
 //!
-//! Replies come in the order of the requests, so the calls in flight form a queue. The tag only proves that
-//! both sides count alike. A caller that gave up leaves its entry in the queue. Its reply is read and
-//! dropped, so that later replies still match. Any other frame ends the connection, because later frames
-//! could belong to any call.
+//! Replies come in the order of the requests, so the calls in flight form a queue. The tag only proves that both sides
+//! count alike. A caller that gave up leaves its entry in the queue. Its reply is read and dropped, so that later
+//! replies still match. A frame that is not the reply due next ends the connection, because later frames could belong
+//! to any call.
 
 mod end;
 mod greeting;

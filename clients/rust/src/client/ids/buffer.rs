@@ -41,7 +41,7 @@ impl Buffer {
         self.client.check_process()
     }
 
-    /// Returns the mark that the current batch is too old.
+    /// Returns the flag that is set once the current batch is too old.
     pub(super) fn expiry(&self) -> Option<&Arc<AtomicBool>> {
         self.current.as_ref().map(|current| &current.expired)
     }

@@ -9,9 +9,9 @@ use super::fetch::{Delivery, TaskGuard};
 use super::options::IdsOptions;
 use crate::client::Batch;
 
-/// The number of IDs between two checks of the clock and of the rest. Both checks cost some 40 ns together,
-/// so at 256 IDs they hardly count. Fewer IDs would cost more. More would let a blocked runtime keep IDs for
-/// longer.
+/// The number of IDs between two checks of the clock and of how many IDs are left. Both checks cost some 40
+/// ns together, so at 256 IDs they hardly count. Fewer IDs would cost more. More would let a blocked runtime
+/// keep IDs for longer.
 pub(super) const SLICE: usize = 256;
 
 /// The most by which one fetch may exceed the one before it.

@@ -30,7 +30,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(64);
 /// common burst window: within one, a shard that is behind catches up.
 const LOWER_FOR: Duration = Duration::from_secs(1);
 
-/// The most IDs of a request after lower ones. All of them may be lower again, and be skipped.
+/// The most IDs of a request that follows a batch of lower IDs. All of them may be lower again, and be skipped.
 const RETRY_COUNT: u32 = 16;
 
 /// A fetch that is under way, or whose result was not taken yet.

@@ -152,7 +152,7 @@ fn a_balancer_whose_daemon_rode_ahead_and_went_costs_one_error_and_few_ids() {
     });
 }
 
-/// A reconnect can come to a shard, or to a clock, that is less far by a moment.
+/// A reconnect can come to a shard, or to a clock, that is behind by a moment.
 #[test]
 fn ids_that_are_lower_for_a_moment_are_waited_out() {
     simulate(async {

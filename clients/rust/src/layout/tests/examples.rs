@@ -224,7 +224,8 @@ fn ranges_know_constants_and_the_cut_tick() {
     let spec = "time:13d,region:1d:constant(4),sequence:2d,table:3d:random";
     let cut = layout(spec);
     let last = cut.last();
-    // 9223372036854775807: regions up to 7 exist in the last tick, so that of region 4 is whole.
+    // 9223372036854775807: regions up to 7 exist in the last tick, so the part of region 4 is
+    // whole.
     assert_eq!(cut.range(last, last), Ok((9223372036854400000, 9223372036854499999)));
     // Of region 8 nothing is left there.
     let earlier = layout(&spec.replace("(4)", "(8)"));

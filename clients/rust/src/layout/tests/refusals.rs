@@ -139,7 +139,7 @@ fn ticks_and_epochs() {
         refused(&format!("time:41,sequence:12;tick={tick}"), &["a tick of", "is not allowed"]);
     }
     refused("time:41,sequence:12;epoch=now", &["epoch: \"now\" is not a time"]);
-    refused("time:41,sequence:12;epoch=99999999999999999", &["epoch: ", "beyond the years"]);
+    refused("time:41,sequence:12;epoch=99999999999999999", &["epoch: ", "9999-12-30T22:00:00Z"]);
     refused("time:41,sequence:12;epoch=2010-11-04T01:42:54.6575Z", &["fraction of a millisecond"]);
     assert!(matches!(
         Layout::new(layout("twitter").fields().iter().map(|f| f.spec.clone()).collect(), 1, i64::MAX),

@@ -54,7 +54,7 @@ fn spaces_are_equal_if_ids_are() {
     assert_eq!(spaces.len(), count);
 }
 
-/// Locks are named after this text: a daemon of the last release must see that of the next.
+/// Locks are named after this text: a daemon of one release must see the lock of a daemon of the next.
 #[test]
 fn the_text_of_a_space_reads_back_and_nothing_else_does() {
     for preset in PRESETS {
@@ -215,7 +215,7 @@ proptest! {
                 prop_assert!(!is_exact || is_common == found.is_some(), "{} {} and {} {}", left, worker, right, other);
             }
         }
-        // All at once as one by one.
+        // All workers together collide if two of them do.
         let everyone = |layout: &Layout| WorkerSet::from_list(0..layout.workers()).unwrap();
         let all = collision((&left, &everyone(&left)), (&right, &everyone(&right)));
         let is_common = left_ids.iter().any(|mine| right_ids.iter().any(|theirs| !mine.is_disjoint(theirs)));
