@@ -40,8 +40,8 @@ use crate::source::Source;
 use snowbank_client::layout::Position;
 
 /// The most that the believed wall − boot may differ from the stored one. At adjtime's 0.5 ms a second, a slewed clock
-/// takes half an hour for such a change, and at chrony's fastest 12 s. It is far below the step that is held, so a start
-/// never holds a time that was believed before.
+/// takes half an hour for such a change, and at chrony's default maximum 12 s. A change of a second is far below the step
+/// that is held, so a start never holds a time that was believed before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 
 /// Decides which ceilings are written and when, and raises grants when they are durable.

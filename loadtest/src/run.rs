@@ -122,6 +122,15 @@ pub(crate) enum CannotRun {
 }
 
 impl CannotRun {
+    /// Returns true if this machine has no more open files or local ports: the target is not at fault.
+    pub(crate) fn is_limit_here(&self) -> bool {
+        match self {
+            Self::TooManyConnections { .. } => true,
+            Self::NoTarget(reason) => reason.is_limit_here(),
+            _ => false,
+        }
+    }
+
     /// Returns 1 where the target is at fault, 2 otherwise.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {

@@ -120,6 +120,8 @@ pub(crate) enum Ended {
     Broken(String),
     /// The target took no further run.
     Gone(String),
+    /// This machine took no further run: it has no more open files or local ports.
+    Hindered(String),
 }
 
 /// The results of a sweep.
@@ -254,6 +256,7 @@ impl Ended {
             Self::Interrupted => "interrupted",
             Self::Broken(_) => "broken",
             Self::Gone(_) => "gone",
+            Self::Hindered(_) => "hindered",
         }
     }
 }
@@ -280,6 +283,7 @@ impl Sweep {
             }
             Err(cannot) if self.steps.is_empty() => Err(cannot),
             Err(CannotRun::Interrupted) => Ok(Err(Ended::Interrupted)),
+            Err(cannot) if cannot.is_limit_here() => Ok(Err(Ended::Hindered(cannot.to_string()))),
             Err(cannot) => Ok(Err(Ended::Gone(cannot.to_string()))),
         }
     }
@@ -289,7 +293,7 @@ impl Sweep {
         let only_we_missed = matches!(self.finding.missed, Some((_, Limit::Generator)));
         match self.ended {
             Ended::Broken(_) | Ended::Gone(_) => 1,
-            Ended::Interrupted => 2,
+            Ended::Interrupted | Ended::Hindered(_) => 2,
             Ended::Searched if self.finding.confirmed => 0,
             Ended::Searched => 1 + u8::from(only_we_missed),
         }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
+use crate::measure::Fault;
 use crate::report::Report;
 use crate::run::{self, CannotRun, Outcome, Progress};
 use crate::scenario::Scenario;
@@ -68,15 +69,32 @@ fn until_sure(
     rounds: &mut dyn Rounds,
 ) -> Result<Trial, CannotRun> {
     let mut trial = Trial { outcome: rounds.target()?, echo: None };
-    let mut asks_for_echo = trial.report(scenario, objectives).asks_about_machine();
-    while asks_for_echo && !rounds.is_interrupted() {
-        trial.add_echo(rounds.echo());
-        let is_last = trial.outcome.rounds >= MAX_ROUNDS;
-        if is_last || rounds.is_interrupted() || !trial.report(scenario, objectives).asks_for_more() {
+    while trial.report(scenario, objectives).asks_about_machine() {
+        if !rounds.is_interrupted() {
+            trial.add_echo(rounds.echo());
+        }
+        // Without the echo, the machine's doing would count as the target's.
+        if rounds.is_interrupted() {
+            trial.outcome.collected.interrupted = true;
             break;
         }
-        trial.outcome.prolong(rounds.target()?);
-        asks_for_echo = trial.report(scenario, objectives).asks_about_machine();
+        let is_last = trial.outcome.rounds >= MAX_ROUNDS;
+        if is_last || !trial.report(scenario, objectives).asks_for_more() {
+            break;
+        }
+        match rounds.target() {
+            Ok(round) => trial.outcome.prolong(round),
+            Err(CannotRun::Interrupted) => {
+                trial.outcome.collected.interrupted = true;
+                break;
+            }
+            // What was measured is shown, with the reason.
+            Err(error) => {
+                let (is_ours, reason) = (error.is_limit_here(), error.to_string());
+                trial.outcome.collected.faults.push(Fault::NotOpened { reason, is_ours });
+                break;
+            }
+        }
     }
     Ok(trial)
 }

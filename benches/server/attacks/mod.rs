@@ -34,7 +34,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(4), Duration::from_secs(2));
     println!("\n## Hostile peers\n");
     println!(
-        "One client asks for single IDs at 1,000/s for {} s. Beside peers that ask for 1,000,000 again and again, it asks for \
+        "One client asks for single IDs at 1,000/s for {} s. Where all peers ask for 1,000,000, it asks for \
          1,000 IDs at 100/s instead. \
          It connects again after every 250 requests, with its token, which is timed apart. Admin listener: probes at 10/s. Redis (INCRBY) has \
          `maxclients 10000`, `client-output-buffer-limit normal 256kb 256kb 0`, `maxmemory-clients 128mb`. Lost: not answered \

@@ -104,6 +104,12 @@ fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
             "--stall-client leaves no connection to measure; it needs --connections 2 or more",
         ));
     }
+    if scenario.connections <= scenario.threads {
+        return Err(Failure::usage(format!(
+            "--stall-client leaves a thread no connection to measure; it needs more than --connections {} for {} threads",
+            scenario.connections, scenario.threads
+        )));
+    }
     match scenario.measured_for() {
         None => Err(Failure::usage("--stall-client needs an end by time: --for instead of --count")),
         Some(measured) if at + length >= measured => Err(Failure::usage(format!(

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::load::{Latencies, Load};
-use super::{Failure, json_text, on_interrupt, open_files, with_files, write_file};
+use super::{Failure, is_stdout, json_text, on_interrupt, open_files, with_files, write_file};
 use crate::origin::Origin;
 use crate::report::html;
-use crate::report::print;
 use crate::report::progress::Bar;
 use crate::scenario::{Drive, Length};
 use crate::sweep::progress::Live;
@@ -43,11 +42,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let settings = arguments.settings()?;
     open_files(&[&arguments.json, &arguments.html])?;
     let interrupt = on_interrupt()?;
-    let live = Live(Bar::new());
+    let is_beside = arguments.json.as_ref().is_some_and(|path| is_stdout(path));
+    let live = Live { bar: Bar::new(), is_beside };
     let swept = sweep(settings, &interrupt, &live);
-    live.0.clear();
+    live.bar.clear();
     let swept = swept.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
-    print(|out| table::end(&swept, out));
+    live.print(|out| table::end(&swept, out));
     let figures = file::File::of(&swept);
     let written = write_file(arguments.json.as_ref(), || json_text(&figures))
         .and_then(|()| write_file(arguments.html.as_ref(), || html::sweep::render(&figures).into_bytes()));

@@ -6,7 +6,7 @@ use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use snowbank_client::protocol::ErrorCode;
 
-use super::connection::Connection;
+use super::connection::{Connection, InFlight};
 use super::opener::{Opened, Opener};
 use super::worker::Worker;
 use super::{Message, Now, RECOVERY_TIMEOUT};
@@ -62,22 +62,32 @@ impl Worker<'_> {
     fn ask_others(&mut self, index: usize, now: Now) {
         let requests: Vec<_> = self.connections[index].in_flight.iter().copied().collect();
         self.let_go(index);
-        for request in requests {
-            let Some(other) = self.next_open() else { continue };
-            let due_ns = if self.is_open_loop() { request.intended_ns } else { now.ns };
-            let connection = &mut self.connections[other];
-            connection.ask(&self.shared.peers[connection.peer], request.asked.count, due_ns, false);
+        for request in &requests {
+            self.ask_another(request, now);
         }
     }
 
-    /// Returns true if a refusal means an allowed stop or start of the daemon.
-    pub(super) fn is_excused(&mut self, index: usize, code: u16, now: Now) -> bool {
+    /// Asks another target for a request whose own target has gone away.
+    pub(super) fn ask_another(&mut self, request: &InFlight, now: Now) {
+        let Some(other) = self.next_open() else { return };
+        let due_ns = if self.is_open_loop() { request.intended_ns } else { now.ns };
+        let connection = &mut self.connections[other];
+        connection.ask(&self.shared.peers[connection.peer], request.asked.count, due_ns, false);
+    }
+
+    /// Returns true if a refusal belongs to an outage that the run knows of.
+    pub(super) fn is_excused(&mut self, code: u16, now: Now) -> bool {
         let stops = code == ErrorCode::ShuttingDown.to_u16();
-        let peer = self.connections[index].peer;
-        match self.meter.open_window(now) {
-            Some(window) if stops || window.is_announced() => true,
-            _ => stops && self.shared.lose(peer, now, self.task.scenario.may_lose),
-        }
+        self.meter.open_window(now).is_some_and(|window| stops || window.is_announced())
+    }
+
+    /// Returns true if a refusal means that its target stops, and it may. Its connection takes no further requests.
+    pub(super) fn may_leave(&mut self, index: usize, code: u16, now: Now) -> bool {
+        let connection = &mut self.connections[index];
+        let leaves = code == ErrorCode::ShuttingDown.to_u16()
+            && self.shared.lose(connection.peer, now, self.task.scenario.may_lose);
+        connection.is_draining |= leaves;
+        leaves
     }
 
     /// Tries to open connections that are down.

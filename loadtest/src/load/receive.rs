@@ -96,12 +96,15 @@ impl Worker<'_> {
         if self.connections[index].check.come() > 0 {
             return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
         }
-        if self.is_excused(index, code, now) {
+        self.connections[index].in_flight.pop_front();
+        if self.is_excused(code, now) {
             self.meter.lost(request, now);
+        } else if self.may_leave(index, code, now) {
+            self.meter.lost(request, now);
+            self.ask_another(request, now);
         } else {
             self.meter.refused(request, now, code, words);
         }
-        self.connections[index].in_flight.pop_front();
         Ok(())
     }
 

@@ -237,7 +237,7 @@ impl<'a> Worker<'a> {
             if self.connections[index].is_down || !self.takes_requests(index) {
                 continue;
             }
-            if !self.is_leaving(index) {
+            if !self.is_leaving(index) && !self.connections[index].is_draining {
                 return Some(index);
             }
             leaving = Some(index);
@@ -253,7 +253,7 @@ impl<'a> Worker<'a> {
         for index in 0..self.connections.len() {
             let (excused, leaving) = (self.is_stalled(index), self.is_leaving(index));
             let connection = &mut self.connections[index];
-            if connection.is_down || connection.is_full || leaving {
+            if connection.is_down || connection.is_full || connection.is_draining || leaving {
                 continue;
             }
             while connection.in_flight.len() < depth && self.ids_left > 0 {

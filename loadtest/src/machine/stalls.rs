@@ -117,6 +117,11 @@ impl Stalls {
         run(&|from_ns, until_ns| record.fate(from_ns, until_ns))
     }
 
+    /// Returns true if a stall that ends then counts.
+    pub(super) fn counts(&self, until_ns: u64) -> bool {
+        until_ns >= self.record().counts_from_ns
+    }
+
     /// Returns the sum of the stalls that count.
     pub(crate) fn sum(&self) -> StallSum {
         let record = self.record();

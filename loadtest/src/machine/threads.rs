@@ -148,8 +148,8 @@ impl Threads {
             let most_ns = causes.target_ns.max(causes.generator_ns);
             if causes.others_ns as f64 >= waited_ns as f64 * EXCUSED_SHARE {
                 stalls.add(Stall { from_ns, until_ns: now_ns, lost_ns: waited_ns });
-            } else if is_target || most_ns < MIN_STALL_NS {
-                // The target's waits for itself are part of its time.
+            } else if is_target || most_ns < MIN_STALL_NS || !stalls.counts(now_ns) {
+                // The target's waits for itself are part of its time. Those of the warm-up do not count.
             } else if causes.target_ns == most_ns {
                 self.by_target = self.by_target.with_length(waited_ns);
             } else {

@@ -20,8 +20,10 @@ const MIN_GAIN: f64 = 1.05;
 /// Returns the number of threads with which a closed loop is fastest: 1, 2, 4 … as long as more of them help.
 pub(crate) fn fastest_threads(scenario: &Scenario, interrupt: &AtomicBool) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // Each target has at least one connection of each thread.
+    let most = cores.min(scenario.connections / scenario.addresses.len().max(1)).max(1);
     // The run itself says why it cannot be run.
-    fastest(cores.min(scenario.connections), |threads| ids_per_s(scenario, threads, interrupt))
+    fastest(most, |threads| ids_per_s(scenario, threads, interrupt))
 }
 
 fn fastest(most: usize, mut rate_of: impl FnMut(usize) -> Option<f64>) -> usize {

@@ -26,7 +26,7 @@ pub(crate) struct File {
     pub(crate) summary: String,
     /// The exit code of the process.
     pub(crate) exit_code: u8,
-    /// `searched`, `interrupted`, `broken` or `gone`.
+    /// `searched`, `interrupted`, `broken`, `gone`, or `hindered` by this machine's limits.
     pub(crate) ended: String,
     /// Each has to hold.
     pub(crate) objective: Vec<Objective>,

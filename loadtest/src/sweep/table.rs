@@ -197,6 +197,7 @@ pub(crate) fn summary(sweep: &Sweep) -> String {
         (Ended::Gone(reason), _) => {
             format!("fail: the target took no further run: {reason}; {objective} {so_far}")
         }
+        (Ended::Hindered(reason), _) => format!("no knee: {reason}; {objective} {so_far}"),
         (Ended::Interrupted, _) => format!("no knee: interrupted; {objective} {so_far}"),
         (Ended::Searched, Some(knee)) if sweep.finding.confirmed => {
             let bound = if sweep.is_lower_bound() { "at least " } else { "" };

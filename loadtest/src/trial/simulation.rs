@@ -14,6 +14,7 @@ use crate::promise::Promise;
 use crate::run::{CannotRun, Collected, Outcome};
 use crate::scenario::{Drive, Length, Scenario};
 use crate::schedule::Arrivals;
+use crate::target::NoTarget;
 use crate::value::Rate;
 use crate::verdict::{Latency, Objectives, Verdict};
 
@@ -211,6 +212,18 @@ struct Simulated {
     target: Target,
     random: fastrand::Rng,
     rounds: u32,
+    end: Option<End>,
+}
+
+/// The reason why a simulation ends early.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    /// The user interrupts the echo.
+    InEcho,
+    /// The user interrupts the second round before it has begun.
+    BeforeSecond,
+    /// The target is gone when the second round begins.
+    Gone,
 }
 
 impl Simulated {
@@ -228,15 +241,23 @@ impl Rounds for Simulated {
         let noise = self.noise_now();
         let target = if self.target.is_sound_then && self.rounds > 0 { SOUND } else { self.target };
         self.rounds += 1;
+        match self.end {
+            Some(End::BeforeSecond) if self.rounds > 1 => return Err(CannotRun::Interrupted),
+            Some(End::Gone) if self.rounds > 1 => {
+                return Err(CannotRun::NoTarget(NoTarget::Closed { address: "simulated".to_owned() }));
+            }
+            _ => {}
+        }
         Ok(round(noise, target, &mut self.random))
     }
 
     fn echo(&mut self) -> Option<Outcome> {
-        Some(round(self.noise_now(), ECHO, &mut self.random))
+        (self.end != Some(End::InEcho)).then(|| round(self.noise_now(), ECHO, &mut self.random))
     }
 
     fn is_interrupted(&self) -> bool {
-        false
+        // After the first round, so in its echo.
+        self.end == Some(End::InEcho) && self.rounds > 0
     }
 }
 
@@ -254,7 +275,8 @@ fn judge_all(noise: Noise, target: Target, wanted: u8) {
     let (scenario, latency) = (scenario(), Latency { quantile: 0.999, limit: Duration::from_millis(2) });
     let objectives = Objectives { rate: Some(Rate::STANDARD), latencies: vec![latency], errors: 0.0 };
     for seed in 0..seeds {
-        let mut simulated = Simulated { noise, target, random: fastrand::Rng::with_seed(seed), rounds: 0 };
+        let mut simulated =
+            Simulated { noise, target, random: fastrand::Rng::with_seed(seed), rounds: 0, end: None };
         let trial = until_sure(&scenario, &objectives, &mut simulated).expect("it runs");
         let report = trial.report(&scenario, &objectives);
         let (verdict, rounds) = (&report.verdict, trial.outcome.rounds);
@@ -285,6 +307,29 @@ fn a_target_that_freezes_once_for_long_fails() {
 #[test]
 fn a_target_that_takes_the_cores_fails() {
     judge_all(Noise::Quiet, BURNING, 1);
+}
+
+/// A noisy machine makes the first round of a sound target late, and further rounds would tell. Without them there is no
+/// verdict, unless the target is gone. What was measured is shown.
+#[test]
+fn a_trial_that_ends_early_blames_nobody_for_the_machine() {
+    let (scenario, latency) = (scenario(), Latency { quantile: 0.999, limit: Duration::from_millis(2) });
+    let objectives = Objectives { rate: Some(Rate::STANDARD), latencies: vec![latency], errors: 0.0 };
+    let mut ended = 0;
+    for seed in 0..8 {
+        for (end, wanted) in [(End::InEcho, 2), (End::BeforeSecond, 2), (End::Gone, 1)] {
+            let random = fastrand::Rng::with_seed(seed);
+            let noise = Noise::HiddenAtFirst;
+            let mut simulated = Simulated { noise, target: SOUND, random, rounds: 0, end: Some(end) };
+            let trial = until_sure(&scenario, &objectives, &mut simulated).expect("it was measured");
+            let report = trial.report(&scenario, &objectives);
+            if end == End::InEcho || simulated.rounds > 1 {
+                assert_eq!(report.verdict.exit_code(), wanted, "seed {seed}, {end:?}: {}", report.summary());
+                ended += 1;
+            }
+        }
+    }
+    assert!(ended > 10, "{ended} ended early");
 }
 
 #[test]

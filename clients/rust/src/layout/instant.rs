@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 /// The first instant that RFC 3339 can write, 0000-01-01T00:00:00Z, in Unix milliseconds.
 pub(super) const MIN_UNIX_MS: i64 = -62_167_219_200_000;
 
-/// The last whole second that RFC 3339 can write in every time zone, 9999-12-30T22:00:00Z, in Unix
+/// The last whole second that jiff can write in every time zone, 9999-12-30T22:00:00Z, in Unix
 /// milliseconds. It is [`Timestamp::MAX`] without its fraction, so every instant up to here can be formatted.
 pub(super) const MAX_UNIX_MS: i64 = 253_402_207_200_000;
 
@@ -36,8 +36,8 @@ impl UnixMicros {
     /// Formats as RFC 3339 in UTC with exactly `decimals` decimals (at most 9) of a second. The rest is cut
     /// off.
     ///
-    /// An instant before 0000-01-01 or after 9999-12-30T22:00:00Z, which RFC 3339 cannot write in every time zone,
-    /// is written in microseconds.
+    /// An instant that jiff cannot write in every time zone, before 0000-01-01 or a second or more after
+    /// 9999-12-30T22:00:00Z, is written in microseconds.
     pub fn rfc3339(self, decimals: u8) -> String {
         match self.timestamp() {
             Some(timestamp) => format!("{timestamp:.0$}", usize::from(decimals.min(9))),
@@ -77,7 +77,7 @@ impl fmt::Display for UnixMicros {
 /// The error for a text that is not a time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InstantError {
-    /// The text has none of the three forms.
+    /// The text has none of the three forms, or is an RFC 3339 time beyond what jiff can hold.
     #[error(
         "{found:?} is not a time: write RFC 3339 (2026-01-31T12:00:00Z), a date (2026-01-31) or Unix milliseconds \
          (1769860800000)"
@@ -92,7 +92,7 @@ pub enum InstantError {
         /// The text.
         found: String,
     },
-    /// RFC 3339 cannot write the time.
+    /// The time is before 0000-01-01 or after 9999-12-30T22:00:00Z.
     #[error("{found:?} is not between 0000-01-01 and 9999-12-30T22:00:00Z")]
     OutOfRange {
         /// The text.

@@ -26,8 +26,8 @@ struct Past {
     before: Option<Arc<Past>>,
 }
 
-/// Something that happens. IDs are handed out as soon as they may be, because an ID that is not handed out is never
-/// repeated. The numbers in events are those of machines.
+/// Something that happens. A raise hands out all IDs that it may, and a start those of one tick or all. Handing out fewer
+/// is not tried, because an ID that is not handed out is never repeated. The numbers in events are those of machines.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A daemon starts, and hands out IDs at once.
