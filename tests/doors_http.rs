@@ -323,3 +323,71 @@ fn clients_of_other_protocols_are_answered_and_logged() {
         daemon.assert_logs(found);
     }
 }
+
+/// As `printf … | nc -N` does.
+#[test]
+fn a_client_that_closes_its_sending_half_gets_its_answers() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    client.send("GET /id HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(2));
+    client.half_close();
+    for _ in 0..2 {
+        assert_eq!(Response::read(&mut client, true).status, 200);
+    }
+    assert_eq!(client.rest(), b"");
+    // One that waits for the slow source.
+    let mut client = client_of(&daemon);
+    get(&mut client, "/v1/ids?source=slow&count=16&wait=5s", "");
+    client.send("GET /v1/ids?source=slow&count=16&wait=5s HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    client.half_close();
+    assert_eq!(Response::read(&mut client, true).ids().len(), 16);
+    daemon.stop();
+}
+
+#[test]
+fn a_request_that_has_half_arrived_at_a_stop_is_answered() {
+    let mut daemon = two_sources();
+    let mut client = client_of(&daemon);
+    // The half is read together with the request before it.
+    client.send("GET /id HTTP/1.1\r\nhost: localhost\r\n\r\nGET /id HTTP/1.1\r\nhost: loc");
+    assert_eq!(Response::read(&mut client, true).status, 200);
+    daemon.signal(rustix::process::Signal::TERM);
+    daemon.assert_logs("stopping");
+    client.send("alhost\r\n\r\n");
+    assert_eq!(Response::read(&mut client, true).status, 200);
+    assert_eq!(client.rest(), b"");
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
+fn a_head_that_is_too_long_is_refused_counted_and_logged() {
+    let daemon = Setup::configured(TWO_SOURCES).door("http").admin().start();
+    let mut client = client_of(&daemon);
+    client.send(format!("GET /id HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(20_000)));
+    assert!(client.line().starts_with("HTTP/1.1 431"));
+    daemon.assert_logs("a request's head of more than");
+    let samples = support::http::scrape(&daemon);
+    let errors = support::http::sample(&samples, "snowbank_protocol_errors_total{protocol=\"http\"}");
+    assert_eq!(errors, 1.0);
+}
+
+/// Some formats end with characters that clients encode in a path.
+#[test]
+fn an_encoded_id_in_a_path_is_decoded() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    let format = "format=base32-crockford-check";
+    let mut seen = HashSet::new();
+    while seen.len() < 3 {
+        let drawn = get(&mut client, &format!("/v1/ids?count=1000&{format}"), "").body;
+        for id in drawn.split('"').filter(|text| text.ends_with(['=', '$', '*', '~'])) {
+            let (digits, last) = id.split_at(id.len() - 1);
+            for last in [last.to_owned(), format!("%{:02X}", last.as_bytes()[0])] {
+                let decoded = get(&mut client, &format!("/v1/decode/{digits}{last}?{format}"), "");
+                assert_eq!(decoded.status, 200, "{id}: {}", decoded.body);
+            }
+            seen.insert(id.as_bytes()[id.len() - 1]);
+        }
+    }
+    daemon.stop();
+}

@@ -306,6 +306,9 @@ fn a_transaction_is_answered_as_one_array_in_its_order() {
     client.asks("DISCARD\r\n", "-ERR DISCARD without MULTI\r\n");
     client.asks("MULTI\r\nFOO\r\n", "+OK\r\n-ERR unknown command 'FOO', with args beginning with: \r\n");
     client.asks("EXEC\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n");
+    client.asks("MULTI\r\n", "+OK\r\n");
+    client.asks("EXEC x\r\n", "-ERR wrong number of arguments for 'exec' command\r\n");
+    client.asks("EXEC\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n");
     client.asks("MULTI\r\nINCR fast\r\nDISCARD\r\n", "+OK\r\n+QUEUED\r\n+OK\r\n");
     client.asks("MULTI\r\nEXEC\r\n", "+OK\r\n*0\r\n");
     client.asks("MULTI\r\nHELLO 3\r\n", "+OK\r\n-ERR Command not allowed inside a transaction\r\n");
@@ -358,4 +361,18 @@ fn integers_that_javascript_cannot_read_are_warned_of() {
     };
     assert!(warned("") && !warned("resp.replies = \"string\""));
     assert!(!warned("layout = \"time:31,worker:10,sequence:12;tick=1s;epoch=2025-01-01T00:00:00Z\""));
+}
+
+/// Requests that are queued for EXEC are kept memory, so a long transaction may not stand still.
+#[test]
+fn a_long_transaction_that_stands_still_is_closed_after_the_stall_timeout() {
+    let config = format!("limits.stall_timeout = \"300ms\"\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).resp().start();
+    let (mut short, mut long) = (Client::of(&daemon), Client::of(&daemon));
+    short.asks("MULTI\r\nECHO a\r\n", "+OK\r\n+QUEUED\r\n");
+    let different: String = (0..500).map(|number| format!("ECHO {number}\r\n")).collect();
+    long.asks(&format!("MULTI\r\n{different}"), &format!("+OK\r\n{}", "+QUEUED\r\n".repeat(500)));
+    long.is_closed();
+    short.asks("EXEC\r\n", "*1\r\n$1\r\na\r\n");
+    daemon.stop();
 }

@@ -160,7 +160,11 @@ fn a_lock_file_without_worker_ids_is_not_ignored() {
     start().start().stop();
     let newer = lock("0123456789abcdef-5.lock", "process 77, worker ID 5, of a release to come");
     let holder = format!("(process {})", std::process::id());
-    start().end().assert_refusal_for_now(&["0123456789abcdef-5.lock", &holder, "does not say"]);
+    start().end().assert_refusal_for_now(&[
+        "0123456789abcdef-5.lock",
+        &holder,
+        "in a form that this release does not know",
+    ]);
     drop(newer);
     start().start().stop();
 }
@@ -257,6 +261,14 @@ fn a_variable_may_name_the_configuration_file() {
     let path = setup.path("named.toml");
     std::fs::write(&path, "worker_ids = 9\n").expect("written");
     assert_eq!(told(setup.env("SNOWBANK_CONFIG", path)).1, [9]);
+    // An empty variable names none, of any command.
+    assert_eq!(told(Setup::new().env("SNOWBANK_CONFIG", "")).1, [0]);
+    let next = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"))
+        .args(["next", "--timeout", "1ms"])
+        .env("SNOWBANK_ADDRESS", "")
+        .output()
+        .expect("it runs");
+    assert!(String::from_utf8_lossy(&next.stderr).contains("127.0.0.1:7660"), "{next:?}");
 }
 
 #[test]

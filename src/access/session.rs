@@ -157,7 +157,8 @@ impl Session {
 
     /// Takes an identity in place of the one that it had.
     fn become_identity(&mut self, identity: Option<&Arc<Identity>>) {
-        let is_same = |old: &Arc<Identity>| identity.is_some_and(|new| new.name == old.name);
+        // One that a reload removed and a later one added again has counts of its own.
+        let is_same = |old: &Arc<Identity>| identity.is_some_and(|new| Arc::ptr_eq(&new.usage, &old.usage));
         let stays = self.identity.as_ref().is_some_and(is_same);
         if let Some(identity) = identity.filter(|_| !stays) {
             identity.usage.connections.fetch_add(1, Ordering::Relaxed);

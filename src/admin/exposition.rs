@@ -154,6 +154,8 @@ impl Page<'_> {
         self.gauge("snowbank_connections_unauthorized", help, None, connections.unauthorized)?;
         let help = "Connections that gave way to newcomers before they had authorized themselves";
         self.counter("snowbank_connections_gave_way", help, None, connections.gave_way)?;
+        let help = "Connections closed because of a wrong token, or of a request without one";
+        self.counter("snowbank_unauthorized_refusals", help, None, connections.unauthorized_refusals)?;
         let help = "Connections closed because they sent no token in time";
         self.counter("snowbank_unauthorized_timeouts", help, None, connections.unauthorized_timeouts)?;
         let help = "Addresses of the last minute whose connections did not authorize themselves; 256 at most";

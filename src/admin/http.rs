@@ -101,6 +101,8 @@ impl Site {
             .header_read_timeout(HEAD_WITHIN)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
+            // A client may close its sending half behind a request.
+            .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         // An error is the peer's, and needs no answer.

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use snowbank_client::protocol::ErrorCode;
 
 pub(crate) use self::clients::{Connections, IdentityStatus, LimitedMinute, ProtocolStatus};
 pub(crate) use self::fleet::{FleetStatus, PeerStatus, PeersStatus};
@@ -220,8 +219,8 @@ impl Status {
 
     /// Returns how many connections were closed because they did not authorize themselves.
     pub(crate) fn unauthorized(&self) -> u64 {
-        let refused = self.errors.get(ErrorCode::Unauthorized.name()).copied().unwrap_or(0);
-        refused + self.connections.gave_way + self.connections.unauthorized_timeouts
+        let Connections { unauthorized_refusals, gave_way, unauthorized_timeouts, .. } = self.connections;
+        unauthorized_refusals + gave_way + unauthorized_timeouts
     }
 }
 

@@ -29,12 +29,13 @@ mod token;
 #[path = "../../packaging/pages.rs"]
 mod pages;
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::runtime::Runtime;
 
 use crate::server::StartError;
@@ -127,7 +128,9 @@ pub type Outcome = Result<(), Failure>;
 
 /// Runs the command line that the process was started with.
 pub fn main() -> ExitCode {
-    let outcome = Arguments::try_parse().map_err(wrong_use).and_then(|arguments| {
+    let arguments = without_empty_variables(Arguments::command()).try_get_matches();
+    let arguments = arguments.and_then(|matches| Arguments::from_arg_matches(&matches));
+    let outcome = arguments.map_err(wrong_use).and_then(|arguments| {
         let mut out = io::stdout().lock();
         has_descriptors().map_err(|error| StartError::no_thread(&error))?;
         run(arguments.command, &mut out)?;
@@ -144,6 +147,16 @@ pub fn main() -> ExitCode {
     reason.iter().for_each(|reason| service::log_failure(reason));
     service::end_log();
     ExitCode::from(code)
+}
+
+/// Returns the command with its subcommands, all without the environment variables that are empty: those count as not set.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let option = |argument: clap::Arg| match argument.get_env().is_some_and(is_empty) {
+        true => argument.env(None::<&'static str>),
+        false => argument,
+    };
+    command.mut_args(option).mut_subcommands(without_empty_variables)
 }
 
 /// Checks that the process may open enough files for its first reactor: tokio panics if it cannot.

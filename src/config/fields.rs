@@ -61,6 +61,7 @@ impl SourceKind {
                 "layout",
                 "worker_ids",
                 "worker_id_from",
+                "worker_count",
                 "burst_window",
                 "max_ahead",
                 "on_step_back",

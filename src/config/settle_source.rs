@@ -150,6 +150,15 @@ impl Place<'_> {
             }
             return self.of("worker_ids").is_some() && self.of("worker_id_from").is_some();
         }
+        if !source.is_lent() && source.worker_count != 1 {
+            let text = format!(
+                "found {}, allowed: 1 unless a coordinator lends the worker IDs (worker_id_from = \"coordinator\"); name \
+                 several in worker_ids, as in \"0-3\"",
+                source.worker_count
+            );
+            self.mistake("worker_count", text);
+            return false;
+        }
         if source.is_lent() && source.worker_ids.by_field.is_some() {
             let all = OpenFields::of(&source.layout, &source.worker_ids).with_all();
             source.worker_ids.by_field = Some(all);

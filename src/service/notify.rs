@@ -11,8 +11,8 @@ use sd_notify::NotifyState;
 use super::log_thread::END_PATIENCE;
 use super::outbox::{Kind, Outbox};
 
-/// The extra time that each message of a slow start or stop asks for.
-const EXTENSION: Duration = Duration::from_secs(30);
+/// The message that asks for 30 s more for a start.
+const EXTENSION: NotifyState<'static> = NotifyState::ExtendTimeoutUsec(30_000_000);
 /// The time between two such messages: several fit in each extension, so a lost one does no harm.
 pub(super) const EXTEND_EVERY: Duration = Duration::from_secs(5);
 
@@ -52,7 +52,7 @@ impl Notifier {
 
     /// Reports why the start is not over yet, and asks for [`EXTENSION`] from now.
     pub(super) fn not_ready(&self, status: &str) {
-        self.send(Kind::Starting, &[NotifyState::Status(status), extension(EXTENSION)]);
+        self.send(Kind::Starting, &[NotifyState::Status(status), EXTENSION]);
     }
 
     /// Reports that the configuration is read again. [`reloaded`](Self::reloaded) must follow, also after a failure.
@@ -80,7 +80,9 @@ impl Notifier {
     pub fn stopping(&self, within: Duration) {
         let status = NotifyState::Status("stopping: answers the requests that have arrived");
         let longest = within.saturating_add(END_PATIENCE + STOP_MARGIN);
-        self.send(Kind::Stopping, &[NotifyState::Stopping, status, extension(longest)]);
+        // systemd takes 64 bits here, the library's own form 32, which are 71 minutes.
+        let extension = format!("EXTEND_TIMEOUT_USEC={}", longest.as_micros());
+        self.send(Kind::Stopping, &[NotifyState::Stopping, status, NotifyState::Custom(&extension)]);
     }
 
     /// Reports that every thread makes progress.
@@ -130,8 +132,4 @@ impl Notifier {
 #[derive(Debug)]
 pub struct Extending {
     _guard: mpsc::Sender<()>,
-}
-
-fn extension(by: Duration) -> NotifyState<'static> {
-    NotifyState::ExtendTimeoutUsec(u32::try_from(by.as_micros()).unwrap_or(u32::MAX))
 }

@@ -7,8 +7,9 @@ use crate::secure::{Authority, Secured, tls_section, try_secure, write_secret};
 use crate::support::door::DoorClient;
 use crate::support::http::{sample, scrape};
 use crate::support::resp::Client;
-use crate::support::{self, Daemon, Setup, TWO_SOURCES, poll};
-use crate::{BILLING, ORDERS, PLAIN, configure, identity, reload, tokens};
+use crate::support::wire::EXPLICIT;
+use crate::support::{self, Ask, Daemon, Setup, TWO_SOURCES, poll};
+use crate::{BILLING, ORDERS, PLAIN, assert_revoked, configure, identity, reload, shown, tokens};
 
 /// A daemon with doors, the three tokens, and these identities.
 fn with_doors(identities: &str) -> Daemon {
@@ -169,4 +170,73 @@ fn a_certificate_that_a_reload_takes_away_closes_its_connection_over_http() {
     assert!(reload(&daemon).contains("identity \"billing\": name: \"billing\" -> none"));
     assert_eq!(of_billing.read(&mut [0; 1]).expect("an end in order"), 0);
     assert_eq!(ask(&mut of_orders, "/v1/ids?source=slow", "any").0, 200);
+}
+
+/// A reload takes the token away while a long reply is on its way: the reply comes whole, and then the end.
+#[test]
+fn a_reload_cuts_no_reply_that_has_begun() {
+    let daemon = with_doors(&(identity("billing", "") + &identity("orders", "")));
+    let mut native = shown(&daemon, BILLING);
+    native.send(&Ask::of(1_000_000).flags(EXPLICIT).wait_ms(20_000).bytes());
+    let mut redis = resp(&daemon, BILLING);
+    redis.send("SNOWBANK.NEXT fast 1000000 WAIT 20000\r\n");
+    let mut transaction = resp(&daemon, BILLING);
+    transaction.send("MULTI\r\nPING\r\nSNOWBANK.NEXT fast 1000000 WAIT 20000\r\nECHO end\r\nEXEC\r\n");
+    let mut web = DoorClient::connect(daemon.addresses[3].tcp());
+    web.send(format!(
+        "GET /v1/ids?count=1000000&wait=20s HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {BILLING}\r\n\r\n"
+    ));
+    // The first bytes of each reply have come, and nobody reads on.
+    native.tcp().peek(&mut [0]).expect("a byte");
+    redis.expect("*1000000\r\n");
+    transaction.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+PONG\r\n*1000000\r\n");
+    assert_eq!(web.line(), "HTTP/1.1 200 OK");
+    configure(&daemon, "tokens", &format!("{PLAIN}\n"));
+    configure(&daemon, "snowbank.toml", &config(""));
+    assert!(reload(&daemon).contains("other tokens"));
+    assert_eq!(native.reply().ids().len(), 1_000_000);
+    assert_revoked(&mut native);
+    (0..1_000_000).for_each(|_| drop(redis.bulk()));
+    redis.is_closed_after("no longer accepts this token");
+    (0..1_000_000).for_each(|_| drop(transaction.bulk()));
+    assert_eq!(transaction.bulk(), "end");
+    transaction.is_closed_after("no longer accepts this token");
+    // The last chunk is empty.
+    assert!(web.rest().ends_with(b"\r\n0\r\n\r\n"));
+}
+
+#[test]
+fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
+    let daemon = with_doors(&(identity("billing", "") + &identity("orders", "")));
+    let mut web = http(&daemon);
+    (0..5).for_each(|_| assert_eq!(ask(&mut web, "/v1/ids", BILLING).0, 200));
+    let samples = scrape(&daemon);
+    assert_eq!(sample(&samples, "snowbank_identity_connected_total{identity=\"billing\"}"), 1.0);
+    assert_eq!(sample(&samples, "snowbank_identity_connections{identity=\"billing\"}"), 1.0);
+    assert!(sample(&samples, "snowbank_received_bytes_total") > 300.0);
+    assert!(sample(&samples, "snowbank_sent_bytes_total") > 300.0);
+    // A token counts for its own request alone.
+    web.write_all(b"GET /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it leaves");
+    let mut rest = String::new();
+    web.read_to_string(&mut rest).expect("closed in order");
+    assert!(rest.starts_with("HTTP/1.1 401"), "{rest}");
+}
+
+/// Only connections that are closed for a missing or wrong token count as such.
+#[test]
+fn commands_before_the_token_are_no_closed_connections() {
+    let daemon = with_doors(&(identity("billing", "") + &identity("orders", "")));
+    let refusals = || sample(&scrape(&daemon), "snowbank_unauthorized_refusals_total");
+    let mut redis = Client::to(daemon.addresses[1].tcp());
+    for _ in 0..5 {
+        redis.send("INCR fast\r\n");
+        assert!(redis.line().starts_with("-NOAUTH"));
+    }
+    redis.asks(&format!("AUTH {PLAIN}\r\n"), "+OK\r\n");
+    assert_eq!(refusals(), 0.0);
+    assert_eq!(ask(&mut http(&daemon), "/v1/ids", "wrong").0, 401);
+    let mut redis = Client::to(daemon.addresses[1].tcp());
+    redis.send("AUTH wrong\r\n");
+    assert!(redis.line().starts_with("-WRONGPASS"));
+    poll("both", || (refusals() == 2.0).then_some(()));
 }

@@ -20,6 +20,11 @@ impl DoorClient {
         self.0.get_mut().write_all(bytes.as_ref()).expect("sent");
     }
 
+    /// Sends nothing more.
+    pub(crate) fn half_close(&mut self) {
+        self.0.get_mut().shutdown(std::net::Shutdown::Write).expect("it is open");
+    }
+
     /// Reads this many bytes.
     pub(crate) fn read(&mut self, size: usize) -> Vec<u8> {
         let mut bytes = vec![0; size];

@@ -82,6 +82,9 @@ pub(crate) struct Connections {
     /// Those that gave way to a newcomer before they had authorized themselves.
     #[serde(default)]
     pub(crate) gave_way: u64,
+    /// Those that were closed because of a wrong token, or of a request without one.
+    #[serde(default)]
+    pub(crate) unauthorized_refusals: u64,
     /// Those that were closed because they sent no token in time.
     #[serde(default)]
     pub(crate) unauthorized_timeouts: u64,

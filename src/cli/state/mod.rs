@@ -111,8 +111,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 
 impl Directory {
     pub(super) fn path(&self) -> Result<PathBuf, Failure> {
-        let given = self.state_dir.clone().filter(|path| !path.as_os_str().is_empty());
-        let choice = StateDirChoice::from(given);
+        let choice = StateDirChoice::from(self.state_dir.clone());
         match choice.place(|name| std::env::var_os(name)).map_err(Failure::usage)? {
             StatePlace::Directory { path, .. } => Ok(path),
             StatePlace::Nowhere => Err(Failure::usage("found --state-dir none, allowed: a directory")),
@@ -153,7 +152,10 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
         let _ = writeln!(io::stderr(), "snowbank: exported before: import it on one machine alone");
     }
     match output {
-        None => write_json(&export, out)?,
+        // A reader that left has no export, so this is no success.
+        None => write_json(&export, out)
+            .and_then(|()| out.flush())
+            .map_err(|error| Failure::no(format_args!("cannot write the export: {error}; export again")))?,
         Some((path, mut file)) => {
             let mut text = Vec::new();
             write_json(&export, &mut text)?;

@@ -93,12 +93,12 @@ fn beside(section: Section, key: &str) -> String {
     pair.map(|other| format!("{other} = \"/old/{other}\"\n")).collect()
 }
 
-/// The section that a source's setting needs: worker IDs and numbers from a coordinator need [fleet].
+/// The lines that a source's setting needs: worker IDs and numbers from a coordinator need [fleet].
 fn beside_source(row: &Row) -> &'static str {
-    if ["worker_id_from", "numbers_from"].contains(&row.key) {
-        "[fleet]\ncoordinator = \"etcd\"\n"
-    } else {
-        ""
+    match row.key {
+        "worker_id_from" | "numbers_from" => "[fleet]\ncoordinator = \"etcd\"\n",
+        "worker_count" => "worker_id_from = \"coordinator\"\n[fleet]\ncoordinator = \"etcd\"\n",
+        _ => "",
     }
 }
 

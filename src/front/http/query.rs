@@ -73,6 +73,12 @@ impl<'a> Query<'a> {
     }
 }
 
+/// Decodes a segment of a path. A plus sign is one there.
+pub(super) fn segment(text: &str) -> String {
+    let value = format!("={}", text.replace('+', "%2B").replace('&', "%26"));
+    form_urlencoded::parse(value.as_bytes()).map(|(_, value)| value.into_owned()).collect()
+}
+
 /// Refuses a request that has a mistake in it.
 pub(super) fn malformed(text: &str) -> Reply {
     Reply::refusal(ErrorCode::Malformed, 400, text, None)

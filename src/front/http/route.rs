@@ -1,7 +1,7 @@
 //! Paths and their parameters.
 
 use super::lookup;
-use super::query::{Query, malformed};
+use super::query::{Query, malformed, segment};
 use super::reply::Reply;
 use super::{Answer, Head, Listing, NumberingOf};
 use crate::config::Protocol;
@@ -53,11 +53,11 @@ fn try_answer(
         path => {
             if let Some(id) = path.strip_prefix("/v1/decode/") {
                 read_only(head)?;
-                return done(lookup::decode(id, head, facts, numbering)?);
+                return done(lookup::decode(&segment(id), head, facts, numbering)?);
             }
             let key = ["/api/snowflake/get/", "/api/segment/get/"];
             match key.iter().find_map(|prefix| path.strip_prefix(prefix)) {
-                Some(key) => leaf_get(key, head, conditions),
+                Some(key) => leaf_get(&segment(key), head, conditions),
                 None => Err(Reply::refusal(
                     ErrorCode::Unsupported,
                     404,

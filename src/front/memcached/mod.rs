@@ -128,6 +128,7 @@ impl Front for Memcached {
 
     fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {
         self.keys.clear();
+        self.keys.shrink();
         let line = words.line(words.code.name());
         match form {
             Form::Text => text::server_error(out, &line),

@@ -113,7 +113,14 @@ impl Resp {
         out: &mut Vec<u8>,
     ) -> Reply {
         if arguments.count() == 0 || commands::is_answered_at_once(arguments) {
-            return self.answer_any(arguments, conditions, out);
+            let reply = self.answer_any(arguments, conditions, out);
+            // EXEC with a wrong number of arguments, as in Redis. A nested MULTI fails alone.
+            if let (Reply::Encoded(Some(_)), Some(transaction)) = (&reply, &mut self.transaction)
+                && arguments.count() > 1
+            {
+                transaction.has_failed = true;
+            }
+            return reply;
         }
         let refused = commands::refuse_to_queue(arguments, conditions.session.is_authorized(), out);
         let Some(transaction) = self.transaction.as_mut() else {

@@ -61,9 +61,10 @@ pub(crate) struct ProtocolCounters {
 pub(crate) struct ShardCounters {
     /// One entry for each source that a daemon can have, by index.
     pub(crate) sources: [SourceCounters; SOURCES_MAX],
-    /// One entry for each protocol.
     pub(crate) protocols: [ProtocolCounters; PROTOCOLS],
     pub(crate) errors: Errors,
+    /// Connections closed because of a wrong token, or of a request without one.
+    pub(crate) unauthorized_refusals: Counter,
     /// Connections closed because their client sent no token in time.
     pub(crate) unauthorized_timeouts: Counter,
     pub(crate) received_bytes: Counter,
@@ -77,6 +78,7 @@ impl ShardCounters {
             sources: std::array::from_fn(|_| SourceCounters::default()),
             protocols: Default::default(),
             errors: Errors::default(),
+            unauthorized_refusals: Counter::default(),
             unauthorized_timeouts: Counter::default(),
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
@@ -97,10 +99,8 @@ impl ShardCounters {
     pub(crate) fn note_other(&self, protocol: Protocol, error: Option<ErrorCode>) {
         let counters = &self.protocols[protocol as usize];
         counters.requests.add(1);
-        match error {
-            Some(code) => self.note_error(protocol, code),
-            None => counters.other.add(1),
-        }
+        let Some(code) = error else { return counters.other.add(1) };
+        self.note_error(protocol, code);
     }
 
     /// Counts a request for IDs of this protocol, which was read at `read_at` and is answered now.

@@ -117,6 +117,7 @@ impl Common {
             queued_bytes_max: limits.max_queued_bytes as u64,
             unauthorized: inside as u64,
             gave_way,
+            unauthorized_refusals: metrics.shards.iter().map(|shard| shard.unauthorized_refusals.get()).sum(),
             unauthorized_timeouts: metrics.shards.iter().map(|shard| shard.unauthorized_timeouts.get()).sum(),
             unauthorized_addresses: rejections::unauthorized_addresses() as u64,
         }

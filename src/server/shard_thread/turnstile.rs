@@ -45,6 +45,11 @@ pub(super) const fn turn_cost(of_requests: usize, of_replies: usize) -> usize {
     TURN_COST + REQUEST_BYTE_COST * of_requests + of_replies / REPLY_BYTES_OF_COST
 }
 
+/// Returns the cost of reading so many bytes of a request that is not whole: about that of writing as many.
+pub(super) const fn scan_cost(bytes: usize) -> usize {
+    bytes / REPLY_BYTES_OF_COST
+}
+
 thread_local! {
     /// The number of times that this thread has looked at its sockets after it slept.
     static LOOKS: Cell<u64> = const { Cell::new(0) };

@@ -118,8 +118,7 @@ impl Client {
         call: impl Fn(Reply<T>) -> Call,
     ) -> Result<T, Error> {
         let (shared, queue) = self.lane();
-        let mut last = None;
-        let mut tries = 0;
+        let (mut last, mut tries) = (None, 0);
         let mut exhausted = Exhausted::default();
         loop {
             self.check_process()?;
@@ -137,10 +136,10 @@ impl Client {
             if is_exhausted_beyond(&error, deadline.at) {
                 let asks_next = moves_on_by.is_some() && exhausted.is_first_of_its_endpoint(&error);
                 exhausted.0.push(error.clone());
-                if asks_next {
-                    continue;
+                match asks_next {
+                    true => continue,
+                    false => return Err(exhausted.soonest().unwrap_or(error)),
                 }
-                return Err(exhausted.soonest().unwrap_or(error));
             }
             let Some(pause) = self.pause_before_retry(&error, tries) else {
                 return Err(error);

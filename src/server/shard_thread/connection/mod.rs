@@ -31,6 +31,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 pub(super) use self::authorize::SHORT_READ_BYTES_MAX;
 use self::queue::Share;
 use super::backlog::Backlog;
+use super::budget::KEPT_FREELY;
 use super::draw::{Paced, Waiting};
 use super::member::Member;
 use super::thread_state::ThreadState;
@@ -224,11 +225,17 @@ impl<F: Front> Connection<F> {
         .await
     }
 
+    /// Returns true while the reply to an earlier message is not whole.
+    fn is_amid_reply(&self) -> bool {
+        self.backlog.is_some() || self.front.has_kept_requests()
+    }
+
     /// Returns how long to wait for bytes, and the version of the configuration with that timeout.
     fn deadline(&self) -> (u64, Option<Duration>) {
         let live_config = self.member.thread.live_config.borrow();
         let limits = &live_config.limits;
-        let deadline = if self.unread.is_empty() {
+        // A long transaction that has begun is a request that has half arrived.
+        let deadline = if self.unread.is_empty() && self.front.kept_bytes() <= KEPT_FREELY {
             limits.idle_timeout
         } else {
             let late = clock::os::boot().since(self.read_at);
@@ -342,7 +349,7 @@ impl<F: Front> Connection<F> {
         let now = thread.now();
         state.shard.wake(now);
         let live_config = &thread.live_config.borrow();
-        let is_outdated = !self.session.is_of(live_config.version);
+        let is_outdated = !self.is_amid_reply() && !self.session.is_of(live_config.version);
         let last = if is_outdated { self.renew(&thread, live_config, state, now.boot) } else { None };
         let turn = last.unwrap_or_else(|| self.take(&thread, live_config, state, (&unread, now.wall)));
         let requests = &thread.counters.protocols[F::PROTOCOL as usize].requests;

@@ -7,7 +7,7 @@ use super::super::backlog::Backlog;
 use super::super::draw::{self, NotYet, Paced, Waiting};
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::{INPUT_SIZE, TurnState};
-use super::super::turnstile::turn_cost;
+use super::super::turnstile::{scan_cost, turn_cost};
 use super::{Connection, Turn};
 use crate::front::{Ask, Conditions, FrameIds, Front, Reason, Step};
 use crate::numbering::Numbering;
@@ -34,13 +34,17 @@ impl<F: Front> Connection<F> {
         let draining = thread.refuses_all.is_set() || thread.draining.get() && !self.member.is_undrained();
         let (facts, counts) = (&live_config.facts, || thread.common.metrics.counts_of(F::PROTOCOL));
         let (mut at, full_at) = (0, self.full_at());
+        // A reload never cuts a reply that has begun. The session follows it before the next request.
+        let is_outdated = !self.session.is_of(live_config.version);
         let turn = loop {
-            if self.backlog.is_some() && !self.encode_backlog(live_config, state) {
+            let is_encoded = self.backlog.is_none() || self.encode_backlog(live_config, state);
+            if !is_encoded || is_outdated && !self.is_amid_reply() {
                 break Turn::Again;
             }
             if state.output.len() >= full_at && (at < bytes.len() || self.front.has_kept_requests()) {
                 break Turn::Again;
             }
+            let answered = state.output.len();
             let session = &mut self.session;
             let mut conditions = Conditions { facts, session, draining, wall, counts: &counts };
             match self.front.step(&bytes[at..], &mut conditions, &mut state.output) {
@@ -67,19 +71,15 @@ impl<F: Front> Connection<F> {
                     }
                 }
                 Step::Close { error } => {
-                    self.log_rejection(&bytes[at..], error);
+                    let is_silent = error.is_none() && state.output.len() == answered;
+                    let turn = self.close(thread, &bytes[at..], error, is_silent);
                     at = bytes.len();
-                    thread.counters.note_other(F::PROTOCOL, error);
-                    break if error == Some(ErrorCode::Unauthorized) {
-                        Turn::Unauthorized
-                    } else {
-                        Turn::Close
-                    };
+                    break turn;
                 }
             }
         };
         keep(&mut self.unread, &bytes[at..]);
-        self.turn_cost = turn_cost(at, state.output.len());
+        self.turn_cost = turn_cost(at, state.output.len()) + scan_cost(bytes.len() - at);
         turn
     }
 
@@ -94,9 +94,31 @@ impl<F: Front> Connection<F> {
         is_one_too_many
     }
 
-    /// Logs why the connection is closed, if the bytes show an error of the peer.
+    /// Counts and logs the message at the start of `bytes`, which closes the connection. Returns the last turn. A close without
+    /// a word answers nothing.
     #[cold]
-    fn log_rejection(&self, bytes: &[u8], error: Option<ErrorCode>) {
+    fn close(
+        &self,
+        thread: &ThreadState,
+        bytes: &[u8],
+        error: Option<ErrorCode>,
+        is_silent: bool,
+    ) -> Turn<F> {
+        self.log_rejection(thread, bytes, error);
+        if !is_silent {
+            thread.counters.note_other(F::PROTOCOL, error);
+        }
+        match error {
+            Some(ErrorCode::Unauthorized) => Turn::Unauthorized,
+            _ => Turn::Close,
+        }
+    }
+
+    /// Logs why the connection is closed, if the bytes show an error of the peer.
+    fn log_rejection(&self, thread: &ThreadState, bytes: &[u8], error: Option<ErrorCode>) {
+        if error == Some(ErrorCode::Unauthorized) {
+            thread.counters.unauthorized_refusals.add(1);
+        }
         match self.front.rejection(bytes, &self.session) {
             Some(reason) if error == Some(ErrorCode::Unauthorized) => {
                 rejections::log_unauthorized(self.stream.peer(), &self.stream.origin(), &reason);

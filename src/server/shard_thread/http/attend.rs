@@ -29,6 +29,8 @@ pub(super) enum End {
     Stalled,
     /// The peer sent bytes that are no request. The library has answered it with 400.
     Stranger,
+    /// The head of a request was too long. The library has answered it with 431.
+    TooLong,
     /// The client sent no token.
     NoToken(NoToken),
     /// A reload removed the client's token or certificate.
@@ -110,17 +112,20 @@ impl<'a> Attendant<'a> {
         if let Some(guest) = &mut self.guest {
             guest.note_heard();
         }
-        // Before the next request is looked at.
-        if !self.activity.is_answering()
-            && let Err(denial) = self.responder.renew()
-        {
-            return Poll::Ready(End::Revoked(denial));
-        }
         let polled = connection.as_mut().poll(cx);
         self.member.note_kept(self.activity.kept_bytes());
         if let Poll::Ready(ended) = polled {
-            let is_stranger = ended.is_err_and(|error| error.is_parse());
-            return Poll::Ready(if is_stranger { End::Stranger } else { End::Closed });
+            return Poll::Ready(match ended {
+                Err(error) if error.is_parse_too_large() => End::TooLong,
+                Err(error) if error.is_parse() => End::Stranger,
+                _ => End::Closed,
+            });
+        }
+        // An answer that has begun is written whole.
+        if !self.activity.is_amid_answer()
+            && let Err(denial) = self.responder.renew()
+        {
+            return Poll::Ready(End::Revoked(denial));
         }
         if self.must_stop() {
             self.is_stopping = true;
@@ -140,7 +145,9 @@ impl<'a> Attendant<'a> {
         let thread = &self.member.thread;
         // A client that connected just before the stop may have sent its first request.
         let may_speak = !self.activity.has_spoken() && thread.awaits_newcomers.get();
-        thread.draining.get() && !self.is_stopping && !may_speak
+        // A request that has half arrived is answered once its rest has.
+        let awaits_rest = self.activity.awaits_rest() && self.member.is_undrained();
+        thread.draining.get() && !self.is_stopping && !may_speak && !awaits_rest
     }
 
     /// Leaves the lobby once the client has sent its token. Returns true if a newcomer needs its place before.

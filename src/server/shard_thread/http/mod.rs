@@ -30,10 +30,12 @@ use super::member::Member;
 use super::thread_state::ThreadState;
 use crate::access::Session;
 use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::config::Protocol;
 use crate::front::http::describe_stranger;
 use crate::server::net::lobby::Guest;
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
+use snowbank_client::protocol::ErrorCode;
 
 /// Serves one connection to its end. With a place in the lobby, the client owes a token. `is_loopback`: only this machine
 /// can reach the listener, without TLS.
@@ -53,10 +55,12 @@ pub(super) async fn serve(
         activity.end_answer();
         Ok::<_, Infallible>(response)
     });
-    let stream = TokioIo::new(Watched::new(stream, Rc::clone(&activity)));
+    let stream = TokioIo::new(Watched::new(stream, Rc::clone(&activity), Rc::clone(&thread)));
     let connection = http1::Builder::new()
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
+        // A client may close its sending half behind a request.
+        .half_close(true)
         .serve_connection(stream, service);
     let mut connection = pin!(connection);
     let mut attendant = Attendant::new(member, (&activity, &responder), guest);
@@ -69,7 +73,16 @@ pub(super) async fn serve(
 
 fn log_end(thread: &ThreadState, (peer, origin): &(String, String), (end, activity): (End, &Activity)) {
     match end {
-        End::Stranger => rejections::log(peer, &describe_stranger(&activity.first_bytes())),
+        End::Stranger => {
+            thread.counters.note_other(Protocol::Http, Some(ErrorCode::Malformed));
+            rejections::log(peer, &describe_stranger(&activity.first_bytes()));
+        }
+        End::TooLong => {
+            thread.counters.note_other(Protocol::Http, Some(ErrorCode::Malformed));
+            let text =
+                format!("a request's head of more than {HEAD_BYTES_MAX} bytes or {HEADERS_MAX} headers");
+            rejections::log(peer, &text);
+        }
         End::Revoked(denial) => authorization::log_revoked(peer, denial),
         End::NoToken(why) => authorization::note_no_token(thread, (peer, origin), why),
         End::Stalled | End::Closed => {}

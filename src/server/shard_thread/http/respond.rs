@@ -156,8 +156,10 @@ impl Responder {
     ///
     /// Each request brings its own token: a proxy sends requests of several clients on one connection.
     fn denial_of(&self, token: Option<&[u8]>) -> Option<String> {
-        if let Some(session) = self.session.borrow_mut().as_mut() {
-            // The token of the previous request does not count for this one.
+        // The token of the previous request does not count for this one. An unchanged identity stays connected.
+        if token.is_none()
+            && let Some(session) = self.session.borrow_mut().as_mut()
+        {
             session.forget_token(&self.thread.live_config.borrow().facts.access);
         }
         if let Err(denial) = self.renew() {
@@ -171,6 +173,7 @@ impl Responder {
         if let Some(token) = token
             && let Err(denial) = session.show_token(token, rules)
         {
+            session.forget_token(rules);
             return Some(denial.to_string());
         }
         log_newcomer(session, || self.peer.0.clone());
@@ -198,6 +201,7 @@ impl Responder {
     /// Logs a request with a wrong or missing token. Delays the client unless an earlier request was authorized.
     async fn note_unauthorized(&self, denial: Option<&str>) {
         let (peer, origin) = &self.peer;
+        self.thread.counters.unauthorized_refusals.add(1);
         rejections::log_unauthorized(peer.clone(), origin, denial.unwrap_or(NO_TOKEN));
         if !self.authorized.get() {
             self.is_delaying.set(true);

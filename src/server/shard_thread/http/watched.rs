@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::turn_cost::TurnCost;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shard_thread::budget::TLS_UNSENT_BYTES;
+use crate::server::shard_thread::thread_state::ThreadState;
 
 /// The number of bytes that show the protocol of a client.
 const FIRST_BYTES: usize = 8;
@@ -84,6 +85,16 @@ impl Activity {
     /// Returns true while a request waits for its answer.
     pub(super) fn is_answering(&self) -> bool {
         self.is_answering.get()
+    }
+
+    /// Returns true while an answer is not written whole.
+    pub(super) fn is_amid_answer(&self) -> bool {
+        self.is_answering.get() || self.has_body_to_write.get() || self.unwritten.get() > 0
+    }
+
+    /// Returns true if a head has arrived in part.
+    pub(super) fn awaits_rest(&self) -> bool {
+        self.head_since.get().is_some() && !self.is_answering.get()
     }
 
     /// Notes that a request has arrived.
@@ -178,15 +189,15 @@ impl Activity {
 }
 
 /// A stream with the notes about its peer.
-#[derive(Debug)]
 pub(super) struct Watched {
     stream: SocketStream,
     activity: Rc<Activity>,
+    thread: Rc<ThreadState>,
 }
 
 impl Watched {
-    pub(super) fn new(stream: SocketStream, activity: Rc<Activity>) -> Self {
-        Watched { stream, activity }
+    pub(super) fn new(stream: SocketStream, activity: Rc<Activity>, thread: Rc<ThreadState>) -> Self {
+        Watched { stream, activity, thread }
     }
 }
 
@@ -210,6 +221,7 @@ impl AsyncRead for Watched {
         let bytes = &buffer.filled()[before..];
         if !bytes.is_empty() {
             self.activity.note_read(bytes);
+            self.thread.counters.received_bytes.add(bytes.len() as u64);
         }
         polled
     }
@@ -222,6 +234,7 @@ impl AsyncWrite for Watched {
         activity.note_written(polled.is_pending());
         let written = if let Poll::Ready(Ok(written)) = polled { written } else { 0 };
         activity.cost.note_bytes(written);
+        self.thread.counters.sent_bytes.add(written as u64);
         let of_tls = if self.stream.has_unsent() { TLS_UNSENT_BYTES } else { 0 };
         // The library passes all that it keeps.
         activity.unwritten.set(bytes.len() - written + of_tls);
