@@ -228,6 +228,20 @@ fn a_partial_request_that_cannot_be_had_in_full_holds_nobody_up() {
     assert_eq!(ended, [(exact, None), (hog, None)]);
 }
 
+/// A request that is promised nothing more does not keep the rest of a long tick from single IDs until its deadline.
+#[test]
+fn a_partial_request_leaves_single_ids_of_a_long_tick() {
+    let rules = Rules { burst_window: Duration::from_secs(2), ..RULES };
+    let source = source("time:31,worker:10,sequence:10;tick=1s;epoch=2020-01-01", rules);
+    let partial = WaitRequest { partial: true, ..request(1_000_000, START, 500) };
+    source.admit(&source.window(START), partial).expect("some are welcome");
+    let mut rng = rng();
+    source.advance(START, &mut rng, &Heard::default());
+    let now = after_ms(1);
+    assert!(source.left(&source.window(now)) > 0, "a sixteenth of the tick");
+    assert!(source.claim(&source.window(now), 1, &mut rng).is_some());
+}
+
 #[test]
 fn what_waits_keeps_nothing_of_a_lost_grant() {
     let source = source(TWITTER, RULES);

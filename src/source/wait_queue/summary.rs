@@ -74,7 +74,10 @@ impl Group {
             self.most_wanted = self.most_wanted.max(want.wanted);
             self.first_limit = self.first_limit.min(want.limit_by_due);
             let (promised, limit) = (i128::from(self.promised), i128::from(want.limit_by_due));
-            self.laxity = self.laxity.min(limit - promised);
+            // A request that is promised nothing more needs nothing by its deadline.
+            if want.promised > 0 {
+                self.laxity = self.laxity.min(limit - promised);
+            }
             let (all, kept) = (i128::from(LEFT_OUT), i128::from(LEFT_OUT - 1));
             self.pressure = self.pressure.max(all * promised - kept * limit);
         }
@@ -186,7 +189,7 @@ impl Summary {
     pub(super) fn laxity(&self, next: u64) -> u64 {
         let mut before = 0_u64;
         let spare = self.groups.iter().map(|group| {
-            let spare = group.laxity - i128::from(before) - i128::from(next);
+            let spare = group.laxity.saturating_sub(i128::from(before) + i128::from(next));
             before = before.saturating_add(group.promised);
             positive(spare)
         });
@@ -267,6 +270,7 @@ mod tests {
         fn laxity(&self, next: u64) -> u64 {
             let spare = self
                 .promised()
+                .filter(|(_, want)| want.promised > 0)
                 .map(|(promised, want)| want.limit_by_due.saturating_sub(next).saturating_sub(promised));
             spare.min().unwrap_or(u64::MAX)
         }
@@ -283,8 +287,10 @@ mod tests {
     fn a_want() -> impl Strategy<Value = Want> {
         let limit = prop_oneof![8 => 0_u64..100_000, 1 => Just(u64::MAX)];
         let wanted = prop_oneof![1_u64..4, 1_u64..2_000];
-        (0_i64..500, wanted, any::<bool>(), limit).prop_map(|(due, wanted, is_partial, limit_by_due)| {
-            let promised = if is_partial { 1 } else { wanted };
+        // A partial request is promised one position, and none once it has that.
+        let promised = prop_oneof![Just(Some(0)), Just(Some(1)), 2 => Just(None)];
+        (0_i64..500, wanted, promised, limit).prop_map(|(due, wanted, promised, limit_by_due)| {
+            let promised = promised.unwrap_or(wanted);
             Want { due: BootMicros(due), wanted, promised, limit_by_due }
         })
     }
