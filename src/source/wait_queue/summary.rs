@@ -288,7 +288,7 @@ mod tests {
         let limit = prop_oneof![8 => 0_u64..100_000, 1 => Just(u64::MAX)];
         let wanted = prop_oneof![1_u64..4, 1_u64..2_000];
         // A partial request is promised one position, and none once it has that.
-        let promised = prop_oneof![Just(Some(0)), Just(Some(1)), 2 => Just(None)];
+        let promised = prop_oneof![1 => Just(Some(0)), 1 => Just(Some(1)), 2 => Just(None)];
         (0_i64..500, wanted, promised, limit).prop_map(|(due, wanted, promised, limit_by_due)| {
             let promised = promised.unwrap_or(wanted);
             Want { due: BootMicros(due), wanted, promised, limit_by_due }
