@@ -218,7 +218,7 @@ impl Summary {
             if is_split || group.first_limit < next {
                 return group.most_missing(before, |promised, want| {
                     let held = want.limit_by_due.saturating_sub(next);
-                    if want.due > due { promised.saturating_sub(held) } else { 0 }
+                    if want.due > due && want.promised > 0 { promised.saturating_sub(held) } else { 0 }
                 });
             }
             positive(i128::from(before) + i128::from(next) - group.laxity)
@@ -276,7 +276,7 @@ mod tests {
         }
 
         fn short_of_later(&self, count: u64, due: BootMicros, next: u64) -> u64 {
-            let later = self.promised().filter(|(_, want)| want.due > due);
+            let later = self.promised().filter(|(_, want)| want.due > due && want.promised > 0);
             let short = later.map(|(promised, want)| {
                 (count + promised).saturating_sub(want.limit_by_due.saturating_sub(next))
             });
