@@ -3,6 +3,7 @@
 mod secure;
 mod support;
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
@@ -243,5 +244,21 @@ fn clients_at_the_wrong_port_get_the_daemons_name() {
         client.is_closed_after(found);
         logs(&daemon, found);
     }
+    daemon.stop();
+}
+
+/// A client of HTTP that resets its connection leaves the wait queue, as every other.
+#[test]
+fn a_request_over_http_whose_connection_is_reset_leaves_the_wait_queue() {
+    let config = format!("limits.max_wait = \"60s\"\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).door("http").admin().start();
+    let mut gone = std::net::TcpStream::connect(daemon.addresses[1].tcp()).expect("the door is open");
+    let request = "GET /v1/ids?source=slow&count=300&wait=60s HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    gone.write_all(request.as_bytes()).expect("it leaves");
+    let waiting = || sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}");
+    poll("it waits", || (waiting() == 1.0).then_some(()));
+    socket2::SockRef::from(&gone).set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
+    drop(gone);
+    poll("the wait queue without it", || (waiting() == 0.0).then_some(()));
     daemon.stop();
 }

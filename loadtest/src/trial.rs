@@ -90,7 +90,9 @@ fn until_sure(
             }
             // What was measured is shown, with the reason.
             Err(error) => {
-                let (is_ours, reason) = (error.is_limit_here(), error.to_string());
+                let is_gone = matches!(error, CannotRun::NoTarget(_)) || error.exit_code() == 1;
+                let (is_ours, reason) = (error.is_limit_here() || !is_gone, error.to_string());
+                let reason = reason.trim_start_matches("fail: ").to_owned();
                 trial.outcome.collected.faults.push(Fault::NotOpened { reason, is_ours });
                 break;
             }

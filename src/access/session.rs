@@ -51,6 +51,8 @@ pub struct Session {
     has_named_certificate: bool,
     token: Option<Box<TokenHash>>,
     is_authorized: bool,
+    /// The reason why a reload no longer accepts its client. It draws nothing more.
+    revoked: Option<Denial>,
     /// True if its protocol has no place for a token.
     needs_no_token: bool,
     /// The digest of the authorities that last trusted its certificate.
@@ -131,6 +133,7 @@ impl Session {
             identity: None,
             token: None,
             is_authorized: rules.tokens.is_none(),
+            revoked: None,
             needs_no_token: false,
             trusted_by,
             seat,
@@ -226,7 +229,7 @@ impl Session {
     /// Updates the value that [`is_unlimited`](Self::is_unlimited) returns.
     fn note_limits(&mut self) {
         let of_identity = self.identity.as_ref().is_none_or(|identity| identity.is_unlimited());
-        self.is_unlimited = of_identity && self.pace_of_address.is_none();
+        self.is_unlimited = of_identity && self.pace_of_address.is_none() && self.revoked.is_none();
     }
 
     /// Returns whether it may ask for IDs.
@@ -244,7 +247,7 @@ impl Session {
     /// Returns whether it may draw from the source of this index.
     #[inline]
     pub fn may_draw(&self, source: usize) -> bool {
-        self.identity.as_ref().is_none_or(|identity| identity.may_draw(source))
+        self.revoked.is_none() && self.identity.as_ref().is_none_or(|identity| identity.may_draw(source))
     }
 
     /// Returns the name of its identity.
@@ -274,6 +277,11 @@ impl Session {
         Ok(())
     }
 
+    /// Returns whether this is the token that the client has shown.
+    pub fn has_shown(&self, token: &[u8]) -> bool {
+        self.token.as_ref().is_some_and(|shown| **shown == Tokens::hash(token))
+    }
+
     /// Forgets the token that the client has shown.
     pub fn forget_token(&mut self, rules: &Rules) {
         self.token = None;
@@ -290,6 +298,12 @@ impl Session {
         } else {
             "a token that is not one of auth.token_file; give the client one of its lines"
         }
+    }
+
+    /// Returns the reason why a reload no longer accepts its client, if so.
+    #[inline]
+    pub fn revoked(&self) -> Option<Denial> {
+        self.revoked
     }
 
     /// Returns whether the configuration of this version decided it.
@@ -309,6 +323,18 @@ impl Session {
         now: BootMicros,
     ) -> Result<(), Denial> {
         self.version = version;
+        let renewed = self.follow((rules, version), shown, now);
+        self.revoked = renewed.err();
+        self.note_limits();
+        renewed
+    }
+
+    fn follow(
+        &mut self,
+        (rules, version): (&Rules, u64),
+        shown: Option<Shown<'_>>,
+        now: BootMicros,
+    ) -> Result<(), Denial> {
         if let Some(shown) = shown {
             self.check_chain(rules, shown.chain)?;
         }

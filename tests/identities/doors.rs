@@ -181,7 +181,8 @@ fn a_reload_cuts_no_reply_that_has_begun() {
     let mut redis = resp(&daemon, BILLING);
     redis.send("SNOWBANK.NEXT fast 1000000 WAIT 20000\r\n");
     let mut transaction = resp(&daemon, BILLING);
-    transaction.send("MULTI\r\nPING\r\nSNOWBANK.NEXT fast 1000000 WAIT 20000\r\nECHO end\r\nEXEC\r\n");
+    transaction
+        .send("MULTI\r\nPING\r\nSNOWBANK.NEXT fast 1000000 WAIT 20000\r\nINCR fast\r\nECHO end\r\nEXEC\r\n");
     let mut web = DoorClient::connect(daemon.addresses[3].tcp());
     web.send(format!(
         "GET /v1/ids?count=1000000&wait=20s HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {BILLING}\r\n\r\n"
@@ -189,7 +190,7 @@ fn a_reload_cuts_no_reply_that_has_begun() {
     // The first bytes of each reply have come, and nobody reads on.
     native.tcp().peek(&mut [0]).expect("a byte");
     redis.expect("*1000000\r\n");
-    transaction.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+PONG\r\n*1000000\r\n");
+    transaction.expect(&format!("+OK\r\n{}*4\r\n+PONG\r\n*1000000\r\n", "+QUEUED\r\n".repeat(4)));
     assert_eq!(web.line(), "HTTP/1.1 200 OK");
     configure(&daemon, "tokens", &format!("{PLAIN}\n"));
     configure(&daemon, "snowbank.toml", &config(""));
@@ -199,6 +200,8 @@ fn a_reload_cuts_no_reply_that_has_begun() {
     (0..1_000_000).for_each(|_| drop(redis.bulk()));
     redis.is_closed_after("no longer accepts this token");
     (0..1_000_000).for_each(|_| drop(transaction.bulk()));
+    // The requests behind it are answered, and draw nothing.
+    assert!(transaction.line().contains("may not draw"));
     assert_eq!(transaction.bulk(), "end");
     transaction.is_closed_after("no longer accepts this token");
     // The last chunk is empty.

@@ -99,15 +99,12 @@ fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
     let Some(ClientStall { at, length }) = scenario.client_stall else {
         return Ok(());
     };
-    if scenario.connections < 2 {
-        return Err(Failure::usage(
-            "--stall-client leaves no connection to measure; it needs --connections 2 or more",
-        ));
-    }
     if scenario.connections <= scenario.threads {
         return Err(Failure::usage(format!(
-            "--stall-client leaves a thread no connection to measure; it needs more than --connections {} for {} threads",
-            scenario.connections, scenario.threads
+            "--stall-client leaves one of {} threads no connection to measure; it needs --connections {} or more, or fewer \
+             --threads",
+            scenario.threads,
+            scenario.threads + 1
         )));
     }
     match scenario.measured_for() {

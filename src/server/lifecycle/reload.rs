@@ -146,19 +146,18 @@ impl Reloader {
         let new = sources.into_iter().map(|source| Supply::new(source, shards));
         let supplies: Vec<Supply> = before.supplies.iter().cloned().chain(new).collect();
         // Nothing below fails, except when the daemon stops.
-        let live_config = |version, info_json, access| {
-            let facts = Facts::new(&settings, info_json, access);
+        access.supersede(&before.facts.access, clock::os::boot());
+        let live_config = |version, info_json| {
+            let facts = Facts::new(&settings, info_json, access.clone());
             LiveConfig::new(version, &settings, facts, secrets.peers.clone(), supplies.clone())
         };
         if !names.is_empty() {
             // A client that learns of a source from INFO may request its IDs from any shard. So all shards have the source
-            // before any of them names it, to identities too.
-            let (info_json, access) = (before.facts.info_json.clone(), before.facts.access.clone());
-            let unannounced = live_config(before.version + 1, info_json, access);
+            // before any of them names it.
+            let unannounced = live_config(before.version + 1, before.facts.info_json.clone());
             self.publish_joined(&before, unharmed, unannounced)?;
         }
-        access.supersede(&before.facts.access, clock::os::boot());
-        self.publish(Arc::new(live_config(before.version + 2, info_json, access)))?;
+        self.publish(Arc::new(live_config(before.version + 2, info_json)))?;
         let certificates = match (&self.common.tls, secrets.tls) {
             (Some(acceptor), Some(identity)) => acceptor.replace(identity),
             _ => false,

@@ -125,7 +125,8 @@ impl Client {
             shared.check_collision()?;
             let moves_on_by = (exhausted.0.len() + 1 < shared.names.len()).then_some(deadline.at);
             let error = match timeout_at(deadline.at, try_once(queue, &call, moves_on_by)).await {
-                Ok(Ok(answer)) => return Ok(answer),
+                // The process may have forked while the call waited.
+                Ok(Ok(answer)) => return self.check_process().map(|()| answer),
                 Ok(Err(error)) => error,
                 Err(_) => {
                     let error = exhausted.soonest();

@@ -20,7 +20,15 @@ impl<F: Front> Connection<F> {
         now: BootMicros,
     ) -> Option<Turn<F>> {
         let rules = (&live_config.facts.access, live_config.version);
-        let denial = self.session.renew(rules, self.stream.shown(), now).err()?;
+        self.session.renew(rules, self.stream.shown(), now).err()?;
+        // A reply that has begun comes whole first, without further IDs.
+        if self.is_amid_reply() { None } else { self.close_revoked(thread, state) }
+    }
+
+    /// Ends a connection whose client a reload no longer accepts. Returns the last turn, or `None` for any other.
+    #[cold]
+    pub(super) fn close_revoked(&mut self, thread: &ThreadState, state: &mut TurnState) -> Option<Turn<F>> {
+        let denial = self.session.revoked()?;
         authorization::log_revoked(&self.stream.peer(), denial);
         let words = Words { code: ErrorCode::Unauthorized, retry_after: None, message: denial.to_string() };
         self.front.farewell(&mut state.output, &words);

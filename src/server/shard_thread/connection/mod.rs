@@ -349,7 +349,7 @@ impl<F: Front> Connection<F> {
         let now = thread.now();
         state.shard.wake(now);
         let live_config = &thread.live_config.borrow();
-        let is_outdated = !self.is_amid_reply() && !self.session.is_of(live_config.version);
+        let is_outdated = !self.session.is_of(live_config.version);
         let last = if is_outdated { self.renew(&thread, live_config, state, now.boot) } else { None };
         let turn = last.unwrap_or_else(|| self.take(&thread, live_config, state, (&unread, now.wall)));
         let requests = &thread.counters.protocols[F::PROTOCOL as usize].requests;

@@ -34,12 +34,17 @@ impl<F: Front> Connection<F> {
         let draining = thread.refuses_all.is_set() || thread.draining.get() && !self.member.is_undrained();
         let (facts, counts) = (&live_config.facts, || thread.common.metrics.counts_of(F::PROTOCOL));
         let (mut at, full_at) = (0, self.full_at());
-        // A reload never cuts a reply that has begun. The session follows it before the next request.
-        let is_outdated = !self.session.is_of(live_config.version);
         let turn = loop {
             let is_encoded = self.backlog.is_none() || self.encode_backlog(live_config, state);
-            if !is_encoded || is_outdated && !self.is_amid_reply() {
+            if !is_encoded {
                 break Turn::Again;
+            }
+            if self.session.revoked().is_some()
+                && !self.is_amid_reply()
+                && let Some(last) = self.close_revoked(thread, state)
+            {
+                at = bytes.len();
+                break last;
             }
             if state.output.len() >= full_at && (at < bytes.len() || self.front.has_kept_requests()) {
                 break Turn::Again;

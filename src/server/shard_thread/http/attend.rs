@@ -121,6 +121,9 @@ impl<'a> Attendant<'a> {
                 _ => End::Closed,
             });
         }
+        if self.activity.is_over() {
+            return Poll::Ready(End::Closed);
+        }
         // An answer that has begun is written whole.
         if !self.activity.is_amid_answer()
             && let Err(denial) = self.responder.renew()

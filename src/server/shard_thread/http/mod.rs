@@ -59,8 +59,6 @@ pub(super) async fn serve(
     let connection = http1::Builder::new()
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
-        // A client may close its sending half behind a request.
-        .half_close(true)
         .serve_connection(stream, service);
     let mut connection = pin!(connection);
     let mut attendant = Attendant::new(member, (&activity, &responder), guest);

@@ -156,9 +156,9 @@ impl Responder {
     ///
     /// Each request brings its own token: a proxy sends requests of several clients on one connection.
     fn denial_of(&self, token: Option<&[u8]>) -> Option<String> {
-        // The token of the previous request does not count for this one. An unchanged identity stays connected.
-        if token.is_none()
-            && let Some(session) = self.session.borrow_mut().as_mut()
+        // Another token of the previous request does not count for this one. With the same, the identity stays connected.
+        if let Some(session) = self.session.borrow_mut().as_mut()
+            && !token.is_some_and(|token| session.has_shown(token))
         {
             session.forget_token(&self.thread.live_config.borrow().facts.access);
         }
@@ -201,13 +201,13 @@ impl Responder {
     /// Logs a request with a wrong or missing token. Delays the client unless an earlier request was authorized.
     async fn note_unauthorized(&self, denial: Option<&str>) {
         let (peer, origin) = &self.peer;
-        self.thread.counters.unauthorized_refusals.add(1);
         rejections::log_unauthorized(peer.clone(), origin, denial.unwrap_or(NO_TOKEN));
         if !self.authorized.get() {
             self.is_delaying.set(true);
             sleep(UNAUTHORIZED_DELAY).await;
             self.is_delaying.set(false);
         }
+        self.thread.counters.unauthorized_refusals.add(1);
     }
 
     /// Counts a reply without IDs, and returns it as a response.

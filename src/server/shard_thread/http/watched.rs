@@ -33,6 +33,8 @@ pub(super) struct Activity {
     is_answering: Cell<bool>,
     /// A body is being written piece by piece.
     has_body_to_write: Cell<bool>,
+    /// An answer is made, and the library has not written all of it.
+    is_unflushed: Cell<bool>,
     /// When a head began to arrive that is not whole yet.
     head_since: Cell<Option<Instant>>,
     /// The time since which the peer has read nothing of an answer.
@@ -43,6 +45,8 @@ pub(super) struct Activity {
     of_head: Cell<usize>,
     /// The last bytes that were read. They show whether more follows a whole head.
     last_bytes: Cell<[u8; HEAD_END.len()]>,
+    /// The peer has closed its sending half.
+    has_ended: Cell<bool>,
     /// The next piece of a body waits until the peer has read the written bytes.
     is_held: Cell<bool>,
     /// The connection is closed because the peer took nothing for too long.
@@ -59,11 +63,13 @@ impl Default for Activity {
             first_bytes: Cell::default(),
             is_answering: Cell::new(false),
             has_body_to_write: Cell::new(false),
+            is_unflushed: Cell::new(false),
             head_since: Cell::new(None),
             blocked_since: Cell::new(None),
             unwritten: Cell::new(0),
             of_head: Cell::new(0),
             last_bytes: Cell::new(HEAD_END),
+            has_ended: Cell::new(false),
             is_held: Cell::new(false),
             is_given_up: Cell::new(false),
             last: Cell::new(Instant::now()),
@@ -89,7 +95,7 @@ impl Activity {
 
     /// Returns true while an answer is not written whole.
     pub(super) fn is_amid_answer(&self) -> bool {
-        self.is_answering.get() || self.has_body_to_write.get() || self.unwritten.get() > 0
+        self.is_answering.get() || self.has_body_to_write.get() || self.is_unflushed.get()
     }
 
     /// Returns true if a head has arrived in part.
@@ -107,6 +113,7 @@ impl Activity {
     /// Notes that a body begins or ends that is written piece by piece.
     pub(super) fn note_body(&self, is_being_written: bool) {
         self.has_body_to_write.set(is_being_written);
+        self.is_unflushed.set(true);
         // The time of a head that has arrived in part starts when reading resumes.
         let restarted = self.head_since.get().map(|_| Instant::now());
         self.head_since.set(restarted);
@@ -116,12 +123,18 @@ impl Activity {
     /// Notes that its response is made. The library may have read a part of the next head meanwhile.
     pub(super) fn end_answer(&self) {
         self.is_answering.set(false);
+        self.is_unflushed.set(true);
         let now = Instant::now();
         self.last.set(now);
         let bytes = self.last_bytes.get();
         // A line may end with a line feed alone.
         let is_whole = bytes == HEAD_END || bytes.ends_with(b"\n\n");
         self.head_since.set(Some(now).filter(|_| !is_whole));
+    }
+
+    /// Returns true if the peer sends nothing more, and no request of it is unanswered. Holds after a turn.
+    pub(super) fn is_over(&self) -> bool {
+        self.has_ended.get() && !self.is_amid_answer()
     }
 
     /// Returns when the connection must be closed if nothing changes; `None`: it may stay.
@@ -222,6 +235,11 @@ impl AsyncRead for Watched {
         if !bytes.is_empty() {
             self.activity.note_read(bytes);
             self.thread.counters.received_bytes.add(bytes.len() as u64);
+        } else if matches!(polled, Poll::Ready(Ok(()))) {
+            // The peer has closed its sending half, and may still read. The library reads while a request waits, so that it
+            // notices a reset, and would drop the request. The attendant closes the connection after the answer.
+            self.activity.has_ended.set(true);
+            return Poll::Pending;
         }
         polled
     }
@@ -252,6 +270,7 @@ impl AsyncWrite for Watched {
         } else {
             activity.blocked_since.set(None);
             activity.unwritten.set(0);
+            activity.is_unflushed.set(false);
             if activity.is_held.take() {
                 cx.waker().wake_by_ref();
             }
