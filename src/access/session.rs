@@ -300,8 +300,7 @@ impl Session {
         }
     }
 
-    /// Returns the reason why a reload no longer accepts its client, if so.
-    #[inline]
+    /// Returns the reason why a reload no longer accepts its client.
     pub fn revoked(&self) -> Option<Denial> {
         self.revoked
     }
@@ -323,18 +322,14 @@ impl Session {
         now: BootMicros,
     ) -> Result<(), Denial> {
         self.version = version;
-        let renewed = self.follow((rules, version), shown, now);
+        let renewed = self.follow((rules, version, now), shown);
         self.revoked = renewed.err();
         self.note_limits();
         renewed
     }
 
-    fn follow(
-        &mut self,
-        (rules, version): (&Rules, u64),
-        shown: Option<Shown<'_>>,
-        now: BootMicros,
-    ) -> Result<(), Denial> {
+    fn follow(&mut self, to: (&Rules, u64, BootMicros), shown: Option<Shown<'_>>) -> Result<(), Denial> {
+        let (rules, version, now) = to;
         if let Some(shown) = shown {
             self.check_chain(rules, shown.chain)?;
         }

@@ -118,8 +118,7 @@ impl Client {
         call: impl Fn(Reply<T>) -> Call,
     ) -> Result<T, Error> {
         let (shared, queue) = self.lane();
-        let (mut last, mut tries) = (None, 0);
-        let mut exhausted = Exhausted::default();
+        let (mut last, mut tries, mut exhausted) = (None, 0, Exhausted::default());
         loop {
             self.check_process()?;
             shared.check_collision()?;

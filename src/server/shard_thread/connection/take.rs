@@ -35,16 +35,8 @@ impl<F: Front> Connection<F> {
         let (facts, counts) = (&live_config.facts, || thread.common.metrics.counts_of(F::PROTOCOL));
         let (mut at, full_at) = (0, self.full_at());
         let turn = loop {
-            let is_encoded = self.backlog.is_none() || self.encode_backlog(live_config, state);
-            if !is_encoded {
-                break Turn::Again;
-            }
-            if self.session.revoked().is_some()
-                && !self.is_amid_reply()
-                && let Some(last) = self.close_revoked(thread, state)
-            {
-                at = bytes.len();
-                break last;
+            if let Some(turn) = self.end_reply(thread, live_config, state) {
+                break turn;
             }
             if state.output.len() >= full_at && (at < bytes.len() || self.front.has_kept_requests()) {
                 break Turn::Again;
@@ -86,6 +78,21 @@ impl<F: Front> Connection<F> {
         keep(&mut self.unread, &bytes[at..]);
         self.turn_cost = turn_cost(at, state.output.len()) + scan_cost(bytes.len() - at);
         turn
+    }
+
+    /// Encodes the rest of a reply that has begun. Returns how the turn ends, unless the next request may be taken.
+    #[inline]
+    fn end_reply(
+        &mut self,
+        thread: &ThreadState,
+        live_config: &LiveConfig,
+        state: &mut TurnState,
+    ) -> Option<Turn<F>> {
+        if self.backlog.is_some() && !self.encode_backlog(live_config, state) {
+            return Some(Turn::Again);
+        }
+        let is_revoked = self.session.revoked().is_some() && !self.is_amid_reply();
+        if is_revoked { self.close_revoked(thread, state) } else { None }
     }
 
     /// Counts an answer. Returns true if so many requests in a row failed that the connection must close.
