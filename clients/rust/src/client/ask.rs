@@ -97,12 +97,14 @@ impl Client {
         source: Option<Arc<str>>,
     ) -> Result<Batch, Error> {
         let ids = |reply| Call::ids(next, source.clone(), reply);
-        match self.call(deadline, ids).await {
+        // A source's index differs from one connection to another, so all calls take the same one.
+        let lane = self.lane();
+        match self.call_on(lane, deadline, ids).await {
             // The daemon may have gained the source since the greeting. The connection learns names from
             // INFO, too.
             Err(Error::NoSuchSource { .. }) => {
-                self.call(deadline, Call::info).await?;
-                self.call(deadline, ids).await
+                self.call_on(lane, deadline, Call::info).await?;
+                self.call_on(lane, deadline, ids).await
             }
             outcome => outcome,
         }

@@ -66,6 +66,9 @@ struct Others {
     calls: AtomicUsize,
 }
 
+/// One connection of a client: what it shares with its driver, and the queue of its calls.
+type Lane<'a> = (&'a Arc<Shared>, &'a mpsc::Sender<Call>);
+
 impl Client {
     /// Creates a client on the current tokio runtime, which needs time and I/O enabled. The first call
     /// connects.
@@ -97,7 +100,7 @@ impl Client {
     }
 
     /// Returns the connection of the next call. A client that takes turns uses each endpoint in turn.
-    fn lane(&self) -> (&Arc<Shared>, &mpsc::Sender<Call>) {
+    fn lane(&self) -> Lane<'_> {
         let Others { lanes, calls } = &*self.others;
         let turn =
             if lanes.is_empty() { 0 } else { calls.fetch_add(1, Ordering::Relaxed) % (lanes.len() + 1) };

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::call::FOREVER;
 use super::error::Error;
 use super::{BadEndpoint, Endpoint};
 use crate::protocol::{DEFAULT_PORT, MAX_TOKEN_SIZE};
@@ -93,7 +94,7 @@ impl ClientOptions {
     /// next (2 s).
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.connect_timeout = timeout.min(FOREVER);
         self
     }
 
@@ -102,7 +103,7 @@ impl ClientOptions {
     /// and the client tries the next.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
-        self.answer_timeout = timeout;
+        self.answer_timeout = timeout.min(FOREVER);
         self
     }
 
@@ -110,8 +111,7 @@ impl ClientOptions {
     /// first failure. The limit doubles with each further failure, up to `max` (5 s).
     #[must_use]
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
-        self.min_backoff = min;
-        self.max_backoff = max;
+        (self.min_backoff, self.max_backoff) = (min.min(FOREVER), max.min(FOREVER));
         self
     }
 

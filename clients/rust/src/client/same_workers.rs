@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::connection::Connection;
 use super::error::Error;
@@ -20,7 +20,7 @@ use crate::protocol::info::SharedWorkerId;
 /// two for a moment, so a collision counts when two looks in a row find it.
 const CONFIRMATION: Duration = Duration::from_secs(1);
 
-/// The time between two looks while an endpoint does not answer, and the least between two checks' starts.
+/// The time between two looks while an endpoint does not answer, and the shortest between the starts of two checks.
 const REPETITION: Duration = Duration::from_secs(60);
 
 /// The check of one client. It ends when dropped.
@@ -31,13 +31,15 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Starts a check in the background, unless one is under way or was started a moment ago.
+    /// Starts a check in the background, unless one is under way. It waits if one was started a moment ago.
     pub(super) fn start(&mut self, shared: &Arc<Shared>) {
-        let is_recent = self.began.is_some_and(|began| began.elapsed() < REPETITION);
         let is_under_way = self.task.as_ref().is_some_and(|task| !task.is_finished());
-        if shared.names.len() > 1 && !is_recent && !is_under_way {
-            self.began = Some(Instant::now());
-            self.task = Some(tokio::spawn(check(Arc::clone(shared))).abort_handle());
+        if shared.names.len() > 1 && !is_under_way {
+            let now = Instant::now();
+            let begins = self.began.map_or(now, |began| now.max(began + REPETITION));
+            self.began = Some(begins);
+            let check = check(Arc::clone(shared), begins + CONFIRMATION);
+            self.task = Some(tokio::spawn(check).abort_handle());
         }
     }
 }
@@ -51,22 +53,25 @@ impl Drop for Check {
 }
 
 /// Looks until all endpoints have answered and none collide.
-async fn check(shared: Arc<Shared>) {
+async fn check(shared: Arc<Shared>, first_look: Instant) {
+    sleep_until(first_look).await;
     let mut earlier = None;
-    let mut pause = CONFIRMATION;
     loop {
-        sleep(pause).await;
         let infos = look(&shared).await;
-        let found = find(&infos);
-        if found.is_none() || found == earlier {
+        let (found, is_silent) = (find(&infos), infos.len() < shared.names.len());
+        // One that did not answer, as in a restart, may still have the same worker IDs.
+        let is_confirmed = if found.is_none() { !is_silent || earlier.is_none() } else { found == earlier };
+        if is_confirmed {
             shared.set_collision(found.clone().map(|collision| collision.error(&shared)));
         }
-        pause = match &found {
-            Some(_) => CONFIRMATION,
-            None if infos.len() < shared.names.len() => REPETITION,
-            None => return,
+        let pause = match (&found, is_silent) {
+            (Some(_), _) => CONFIRMATION,
+            (None, true) if earlier.is_some() => CONFIRMATION,
+            (None, true) => REPETITION,
+            (None, false) => return,
         };
         earlier = found;
+        sleep(pause).await;
     }
 }
 

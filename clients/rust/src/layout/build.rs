@@ -1,5 +1,7 @@
 //! Building a layout, with all checks, so that the hot path needs none.
 
+use std::collections::HashSet;
+
 use super::field::{Field, FieldSize, FieldSpec, MAX_FIELD_NAME_LEN, Role};
 use super::instant::{MAX_UNIX_MS, MIN_UNIX_MS};
 use super::{InstantError, Layout, LayoutError, UnixMicros, preset};
@@ -62,13 +64,14 @@ fn constant_part(field: &Field) -> u64 {
 }
 
 fn check_names(fields: &[FieldSpec]) -> Result<(), LayoutError> {
-    for (index, FieldSpec { name, .. }) in fields.iter().enumerate() {
+    let mut names = HashSet::new();
+    for FieldSpec { name, .. } in fields {
         let spelled = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
         let begun = name.starts_with(|first: char| first.is_ascii_lowercase());
         if !spelled || !begun || name.len() > MAX_FIELD_NAME_LEN {
             return Err(LayoutError::FieldName { name: name.clone() });
         }
-        if fields[..index].iter().any(|above| above.name == *name) {
+        if !names.insert(name) {
             return Err(LayoutError::FieldTwice { name: name.clone() });
         }
     }

@@ -204,3 +204,23 @@ async fn options_out_of_range_are_refused() {
         assert!(matches!(client.ids(options), Err(Error::BadOption(_))));
     }
 }
+
+/// The daemon allows fewer IDs a request than the buffer wants, for example since a reload.
+#[tokio::test]
+async fn a_buffer_follows_a_daemons_max_count() {
+    let daemon = FakeDaemon::start(|_, peer| {
+        peer.greet();
+        let mut next_id = 1;
+        while let Some((Asked::Next(next), tag)) = peer.read() {
+            match next.count {
+                0..=10 => peer.send_run(tag, next_id, next.count),
+                _ => peer.refuse(tag, ErrorCode::BadCount, None, "1 to 10 are allowed"),
+            };
+            next_id += u64::from(next.count.min(10));
+        }
+    });
+    let mut ids = client(&[&daemon]).ids(IdsOptions::default()).expect("IDs");
+    for _ in 0..1_000 {
+        ids.next().await.expect("an ID");
+    }
+}

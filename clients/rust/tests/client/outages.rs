@@ -274,3 +274,14 @@ async fn calls_take_turns_and_continue_if_one_endpoint_is_lost() {
         assert_eq!(client.batch(1).await.expect("one serves").endpoint(), odd.name());
     }
 }
+
+/// Deadlines without end are the usual way to say "no limit".
+#[tokio::test]
+async fn the_longest_timeouts_are_allowed() {
+    let daemon = FakeDaemon::honest(5);
+    let longest = Duration::MAX;
+    let options = options(&[&daemon]).timeout(longest).connect_timeout(longest).answer_timeout(longest);
+    let client = Client::new(options.backoff(longest, longest)).expect("a client");
+    assert_eq!(client.batch(1).await.expect("an ID").iter().next(), Some(5));
+    assert_eq!(client.batch(1).max_wait(longest).await.expect("an ID").iter().next(), Some(6));
+}

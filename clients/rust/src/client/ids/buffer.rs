@@ -11,6 +11,7 @@ use super::fetch::{Delivery, Fetch, FetchRequest};
 use super::options::IdsOptions;
 use crate::client::call::Deadline;
 use crate::client::{Client, Error};
+use crate::protocol::ErrorCode;
 
 /// The most IDs of the first fetch. The demand is not known yet, and IDs of a scarce layout are worth
 /// something.
@@ -93,7 +94,11 @@ impl Buffer {
         match self.fetch.as_mut().map(Fetch::poll) {
             Some(None) => {}
             Some(Some(Ok(delivery))) => self.keep(delivery),
-            None | Some(Some(Err(_))) => self.start_fetch(),
+            Some(Some(Err(error))) => {
+                self.asks_for_fewer(&error);
+                self.start_fetch();
+            }
+            None => self.start_fetch(),
         }
     }
 
@@ -106,7 +111,7 @@ impl Buffer {
         };
         match fetch.poll() {
             None => Ok(false),
-            Some(outcome) => self.end_fetch(outcome).map(|()| true),
+            Some(outcome) => self.end_fetch(outcome),
         }
     }
 
@@ -114,12 +119,17 @@ impl Buffer {
     pub(super) async fn fetched(&mut self) -> Result<(), Error> {
         let Some(fetch) = &mut self.fetch else { return Ok(()) };
         let outcome = fetch.ended().await;
-        self.end_fetch(outcome)
+        self.end_fetch(outcome).map(|_| ())
     }
 
-    fn end_fetch(&mut self, outcome: Result<Delivery, Error>) -> Result<(), Error> {
+    /// Takes the result of the fetch. Returns false if another fetch is under way in its place.
+    fn end_fetch(&mut self, outcome: Result<Delivery, Error>) -> Result<bool, Error> {
         match outcome {
             Ok(delivery) => self.keep(delivery),
+            Err(error) if self.asks_for_fewer(&error) => {
+                self.start_fetch();
+                return Ok(false);
+            }
             Err(error) => {
                 self.fetch = None;
                 // The caller learns of it, so the next fetch takes lower IDs.
@@ -129,7 +139,17 @@ impl Buffer {
                 return Err(error);
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Halves the fetches if a daemon's `max_count` is below them. Returns whether that may help.
+    fn asks_for_fewer(&mut self, error: &Error) -> bool {
+        let is_too_large = error.code() == Some(ErrorCode::BadCount) && self.fetch_count > 1;
+        if is_too_large {
+            self.fetch_count /= 2;
+            self.options.max_batch = self.fetch_count;
+        }
+        is_too_large
     }
 
     /// Makes the result of the fetch the next batch.
