@@ -51,7 +51,8 @@ struct Live<'a> {
 /// Runs a scenario until its verdict is sure, or `interrupt` is set.
 ///
 /// # Errors
-/// [`CannotRun`] if there is nothing to load. Faults of a target under load are in the outcome.
+/// [`CannotRun`] if the first round could not run. Faults of a target under load are in the
+/// outcome.
 pub(crate) fn run(
     scenario: &Scenario,
     objectives: &Objectives,

@@ -160,7 +160,7 @@ impl Session {
 
     /// Takes an identity in place of the one that it had.
     fn become_identity(&mut self, identity: Option<&Arc<Identity>>) {
-        // One that a reload removed and a later one added again has counts of its own.
+        // An identity that one reload removed and a later reload added again has counts of its own.
         let is_same = |old: &Arc<Identity>| identity.is_some_and(|new| Arc::ptr_eq(&new.usage, &old.usage));
         let stays = self.identity.as_ref().is_some_and(is_same);
         if let Some(identity) = identity.filter(|_| !stays) {

@@ -262,8 +262,8 @@ fn without_certificate(address: &Address) -> String {
     )
 }
 
-/// Returns why these sources must not be served at these addresses, if so. Worker 0 by default is for one machine: two that
-/// other machines can reach would hand out the same IDs.
+/// Returns why these sources must not be served at these addresses, if so. Worker 0 by default is for one machine: two
+/// daemons with it, reachable from other machines, would hand out the same IDs.
 fn exposure<'s>(
     listen: &[Address],
     mut sources: impl Iterator<Item = (usize, &'s SourceSettings)>,

@@ -63,6 +63,12 @@ pub fn is_newest(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) ->
     marks.len() == worker_ids && marks.iter().all(is_covered)
 }
 
+/// Returns whether the state is also no copy from before a clean stop, which lowers the marks below what the copy has. It
+/// releases the number, so only a state that this allows may go on without asking the coordinator.
+pub fn is_latest(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> bool {
+    is_newest(marks, worker_ids, state, stored) && marks.iter().all(|mark| mark.id_bound == stored)
+}
+
 /// Decides whether a number may be taken. `until` is the instant of the key's bound.
 ///
 /// # Errors

@@ -71,12 +71,12 @@ impl Notifier {
         }
     }
 
-    /// Reports why the daemon ends.
+    /// Reports why the daemon cannot start.
     pub fn failed(&self, reason: &str) {
         self.send(Kind::Status, &[NotifyState::Status(&format!("cannot start: {reason}"))]);
     }
 
-    /// Reports that the daemon stops, which takes at most `within` before the end of the log.
+    /// Reports that the daemon stops. That takes at most `within`; the end of the log comes on top.
     pub fn stopping(&self, within: Duration) {
         let status = NotifyState::Status("stopping: answers the requests that have arrived");
         let longest = within.saturating_add(END_PATIENCE + STOP_MARGIN);

@@ -1,4 +1,4 @@
-//! The announced outage, as one thread sees it: connections end, and are opened again.
+//! An outage that the run knows of, as one thread sees it: connections end, and are opened again.
 
 use std::io;
 

@@ -12,7 +12,7 @@ pub(crate) const MIN_STALL_NS: u64 = 500_000;
 /// by then.
 const KEPT_NS: u64 = 20_000_000_000;
 
-/// The longest queue after a stall. A longer stall leaves the run without a verdict.
+/// The time after a stall in which its queue is looked for.
 const REACH_NS: u64 = 1_000_000_000;
 
 /// A time in which the machine kept threads from running, in nanoseconds from the start of the run.

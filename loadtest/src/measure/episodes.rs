@@ -18,8 +18,8 @@ pub(crate) struct Episodes(Vec<Round>);
 #[derive(Debug, Clone, Default)]
 struct Round {
     worst_ns: BTreeMap<u64, u64>,
-    /// Windows with no worse time are not kept. Above 0 only if there were too many: then at least half of the most that
-    /// are kept were worse.
+    /// Only windows with a worse time than this are kept. It is above 0 once there were too many: it is then at least
+    /// the median of their times.
     floor_ns: u64,
 }
 
@@ -45,7 +45,7 @@ impl Round {
 }
 
 impl Episodes {
-    /// Notes the time of a request by when it was due in the first round.
+    /// Notes a request's time in the first round, in the window in which the request was due.
     pub(super) fn note(&mut self, due_ns: u64, time_ns: u64) {
         self.round(0).note(due_ns / WINDOW_NS, time_ns);
     }

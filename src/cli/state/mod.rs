@@ -66,7 +66,8 @@ Exit codes:
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Directory {
-    /// The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]
+    /// The state directory [default: as `serve`: $STATE_DIRECTORY, else $XDG_STATE_HOME/snowbank, else
+    /// ~/.local/state/snowbank]
     #[arg(long, env = "SNOWBANK_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
 }
@@ -168,8 +169,8 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// Returns the records of worker IDs that no fleet lent: this machine's locks and marks are for them alone. Another daemon may
-/// have those that were lent, and the fleet's coordinator knows their bounds.
+/// Returns the records of worker IDs that no fleet lent: an export moves only these, so only their locks are taken and
+/// marked here. Another daemon may have those that were lent, and the fleet's coordinator knows their bounds.
 fn given(records: &[Record]) -> Vec<Record> {
     records.iter().filter(|record| !record.lent).cloned().collect()
 }

@@ -38,10 +38,11 @@ struct Group {
     most_wanted: u64,
     /// The least of their limits.
     first_limit: u64,
-    /// The least difference between a limit and the positions that the group promises up to there.
+    /// The least difference between the limit of a request that is promised something and the positions that the group
+    /// promises up to there.
     laxity: i128,
-    /// The largest difference between the positions that the group promises up to a limit and the usable part of the
-    /// positions before that limit. Multiplied by [`LEFT_OUT`], so that it is an integer.
+    /// The largest difference between the positions that the group promises up to a limit and the positions before that
+    /// limit, less one in [`LEFT_OUT`]. Multiplied by [`LEFT_OUT`], so that it is an integer.
     pressure: i128,
 }
 

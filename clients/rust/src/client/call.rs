@@ -19,8 +19,8 @@ use crate::protocol::{ErrorCode, Info, Next};
 pub(super) struct Call {
     pub(super) request: Request,
     pub(super) reply: PartialReply,
-    /// The caller's deadline, if another endpoint is left to ask. The client leaves a daemon that has no IDs
-    /// before this deadline.
+    /// The caller's deadline, if another endpoint is left to ask. The client leaves a daemon whose next IDs
+    /// come only after it.
     pub(super) moves_on_by: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! The client: handles that applications hold, and one task that owns the connection.
+//! The client: handles that applications hold, and a task for each connection that owns it.
 //!
 //! ```text
 //!   Client ─┐                            ┌─ endpoint: connects
@@ -153,7 +153,8 @@ impl Client {
     }
 
     /// Returns the error of each endpoint that failed when it was last tried. An endpoint with a wrong port
-    /// shows here while another one serves. If calls take turns, each endpoint's own connection counts too.
+    /// shows here while another one serves. If calls take turns, the errors of all connections are returned,
+    /// equal ones once.
     #[must_use]
     pub fn endpoint_errors(&self) -> Vec<Error> {
         let mut errors = self.shared.failures();

@@ -36,8 +36,8 @@ impl UnixMicros {
     /// Formats as RFC 3339 in UTC with exactly `decimals` decimals (at most 9) of a second. The rest is cut
     /// off.
     ///
-    /// An instant that jiff cannot write in every time zone, before 0000-01-01 or a second or more after
-    /// 9999-12-30T22:00:00Z, is written in microseconds.
+    /// An instant before 0000-01-01, which RFC 3339 cannot write, or a second or more after
+    /// 9999-12-30T22:00:00Z, which jiff cannot, is written in microseconds.
     pub fn rfc3339(self, decimals: u8) -> String {
         match self.timestamp() {
             Some(timestamp) => format!("{timestamp:.0$}", usize::from(decimals.min(9))),

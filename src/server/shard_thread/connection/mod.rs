@@ -5,7 +5,7 @@
 //! connection owns none. The connection keeps the rest of a turn: half a request, or replies that the client does not take
 //! yet.
 //!
-//! Requests of one connection are served strictly in order. While one waits for IDs, later ones stay unread.
+//! Requests of one connection are served strictly in order. While one waits for IDs, later ones are not decoded.
 //!
 //! - `access`: the session of a connection follows reloads.
 //! - `authorize`: the time until the client has sent its token, in the lobby.
@@ -87,7 +87,7 @@ enum Turn<F: Front> {
     Close,
     /// The last reply is encoded, and leaves after a delay: the client's token is wrong, or missing.
     Unauthorized,
-    /// The peer has sent its last byte.
+    /// The connection is over: nothing more is read or written.
     End,
 }
 

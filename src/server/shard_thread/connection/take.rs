@@ -106,8 +106,8 @@ impl<F: Front> Connection<F> {
         is_one_too_many
     }
 
-    /// Counts and logs the message at the start of `bytes`, which closes the connection. Returns the last turn. A close without
-    /// a word answers nothing.
+    /// Counts and logs the message at the start of `bytes`, which closes the connection. Returns the last turn. A close
+    /// that sends nothing is not counted as an answer.
     #[cold]
     fn close(
         &self,

@@ -1,4 +1,5 @@
-//! Decides when a connection has a turn, and when it ends. The library that serves it does not.
+//! Decides when a connection has a turn, and ends those that stall, owe a token, are locked out or have nothing more to
+//! send. The library ends one only after an error.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -27,7 +28,7 @@ pub(super) enum End {
     Closed,
     /// The peer did not finish a request or a read, or was silent for too long.
     Stalled,
-    /// The peer sent bytes that are no request. The library has answered it with 400.
+    /// The peer sent bytes that are no request. The library has answered it with 400, a client of HTTP/2 with nothing.
     Stranger,
     /// The head of a request was too long. The library has answered it with 431.
     TooLong,

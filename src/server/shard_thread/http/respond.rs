@@ -156,7 +156,8 @@ impl Responder {
     ///
     /// Each request brings its own token: a proxy sends requests of several clients on one connection.
     fn denial_of(&self, token: Option<&[u8]>) -> Option<String> {
-        // Another token of the previous request does not count for this one. With the same, the identity stays connected.
+        // If the previous request had another token, that one does not count for this request. If it had the same, the
+        // identity stays connected.
         if let Some(session) = self.session.borrow_mut().as_mut()
             && !token.is_some_and(|token| session.has_shown(token))
         {
@@ -238,7 +239,7 @@ fn response_of(reply: Reply) -> Response<Body> {
     if status == StatusCode::UNAUTHORIZED {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    // An unread body would be taken for the next request.
+    // After these errors the connection serves nothing more.
     if matches!(reply.error, Some(ErrorCode::Unauthorized | ErrorCode::Malformed | ErrorCode::ShuttingDown)) {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

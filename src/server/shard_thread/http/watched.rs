@@ -120,7 +120,7 @@ impl Activity {
         self.last.set(Instant::now());
     }
 
-    /// Notes that its response is made. The library may have read a part of the next head meanwhile.
+    /// Notes that the response to the request is made. The library may have read a part of the next head meanwhile.
     pub(super) fn end_answer(&self) {
         self.is_answering.set(false);
         self.is_unflushed.set(true);
@@ -132,7 +132,8 @@ impl Activity {
         self.head_since.set(Some(now).filter(|_| !is_whole));
     }
 
-    /// Returns true if the peer sends nothing more, and no request of it is unanswered. Holds after a turn.
+    /// Returns true if the peer sends nothing more, and no request of it is unanswered. Asked after a turn, when the
+    /// library has taken all that was read.
     pub(super) fn is_over(&self) -> bool {
         self.has_ended.get() && !self.is_amid_answer()
     }
@@ -236,8 +237,9 @@ impl AsyncRead for Watched {
             self.activity.note_read(bytes);
             self.thread.counters.received_bytes.add(bytes.len() as u64);
         } else if matches!(polled, Poll::Ready(Ok(()))) {
-            // The peer has closed its sending half, and may still read. The library reads while a request waits, so that it
-            // notices a reset, and would drop the request. The attendant closes the connection after the answer.
+            // The peer has closed its sending half, and may still read. While a request waits, the library reads to notice a
+            // reset. At this end it would drop the request, so it does not learn of it: the attendant closes the connection
+            // after the answer.
             self.activity.has_ended.set(true);
             return Poll::Pending;
         }

@@ -27,7 +27,7 @@ pub(super) struct Buffer {
     fetch: Option<Fetch>,
     /// The number of IDs that the next fetch asks for.
     fetch_count: u32,
-    /// The highest ID so far, and its endpoint.
+    /// The highest ID of the newest batch, and its endpoint.
     highest: Option<(Arc<str>, u64)>,
 }
 
