@@ -218,18 +218,18 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "forget" -d 'Drop worker IDs that no source has any more, once the clock is past all IDs granted to them'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import forget help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else $XDG_STATE_HOME/snowbank, else ~/.local/state/snowbank]' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l lock-dir -d 'The directory of the machine\'s worker-ID locks, with their marks' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l json -d 'Print one JSON object'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else $XDG_STATE_HOME/snowbank, else ~/.local/state/snowbank]' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l lock-dir -d 'The directory of the machine\'s worker-ID locks, with their marks' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l output -d 'Write to this new file instead of standard output' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else $XDG_STATE_HOME/snowbank, else ~/.local/state/snowbank]' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -l lock-dir -d 'The directory of the machine\'s worker-ID locks, with their marks' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from forget" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from forget" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else $XDG_STATE_HOME/snowbank, else ~/.local/state/snowbank]' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from forget" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "export" -d 'Release all sources here, and write the file that another machine needs to continue with their worker IDs'
@@ -242,7 +242,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and not __fish
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l increment -d 'The source\'s increment. Needed if a daemon on this machine counts the same name with another offset' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l offset -d 'The source\'s offset' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l config -d 'Store it at the coordinator that this configuration names' -r -F
-complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else $XDG_STATE_HOME/snowbank, else ~/.local/state/snowbank]' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l lock-dir -d 'The directory of the machine\'s worker-ID locks, with their marks' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from help" -f -a "set" -d 'Store the highest number that was handed out: the source continues above it'
