@@ -1,4 +1,4 @@
-//! The client: handles that applications hold, and a task for each connection that owns it.
+//! The client: handles that applications hold, and for each connection a task that owns it.
 //!
 //! ```text
 //!   Client ─┐                            ┌─ endpoint: connects

@@ -21,7 +21,8 @@ impl<F: Front> Connection<F> {
     ) -> Option<Turn<F>> {
         let rules = (&live_config.facts.access, live_config.version);
         self.session.renew(rules, self.stream.shown(), now).err()?;
-        // A reply that has begun is sent whole first. What it has not drawn yet is refused.
+        // A reply that has begun is ended first. If it answers several requests, those that have not drawn yet are
+        // refused in it.
         if self.is_amid_reply() { None } else { self.close_revoked(thread, state) }
     }
 

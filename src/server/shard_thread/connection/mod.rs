@@ -87,7 +87,7 @@ enum Turn<F: Front> {
     Close,
     /// The last reply is encoded, and leaves after a delay: the client's token is wrong, or missing.
     Unauthorized,
-    /// The connection is over: nothing more is read or written.
+    /// The connection is over: nothing more is read, and no reply is added. Replies that are queued are still written.
     End,
 }
 

@@ -107,7 +107,7 @@ impl<F: Front> Connection<F> {
     }
 
     /// Counts and logs the message at the start of `bytes`, which closes the connection. Returns the last turn. A close
-    /// that sends nothing is not counted as an answer.
+    /// without an error that sends nothing is not counted.
     #[cold]
     fn close(
         &self,

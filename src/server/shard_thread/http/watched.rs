@@ -238,8 +238,8 @@ impl AsyncRead for Watched {
             self.thread.counters.received_bytes.add(bytes.len() as u64);
         } else if matches!(polled, Poll::Ready(Ok(()))) {
             // The peer has closed its sending half, and may still read. While a request waits, the library reads to notice a
-            // reset. At this end it would drop the request, so it does not learn of it: the attendant closes the connection
-            // after the answer.
+            // reset. It would take this end of the stream for one and drop the request, so it is not told: the attendant
+            // closes the connection after the answer.
             self.activity.has_ended.set(true);
             return Poll::Pending;
         }

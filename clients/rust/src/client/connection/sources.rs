@@ -9,7 +9,8 @@ use crate::layout::Layout;
 use crate::protocol::Info;
 use crate::protocol::info::Source;
 
-/// The time that a daemon holds a request without a wait of its own, unless two of the source's ticks are longer.
+/// The longest time that a daemon holds a request without a wait of its own, unless two of the source's ticks are
+/// longer.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
 /// The number of ticks that a daemon holds such a request for, if that is longer.
