@@ -68,8 +68,7 @@ fn numbering(worker: u64) -> Numbering {
 
 fn want(layout: &Layout, wall: UnixMicros) -> Want<'_> {
     let (max_ahead, horizon) = (MAX_AHEAD, HORIZON);
-    let (is_newest, is_latest) = (false, false);
-    Want { index: 0, source: "orders", layout, wall, is_newest, is_latest, max_ahead, horizon }
+    Want { index: 0, source: "orders", layout, wall, is_newest: false, max_ahead, horizon }
 }
 
 fn live(seed: u64) -> usize {

@@ -63,14 +63,6 @@ pub fn is_newest(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) ->
     marks.len() == worker_ids && marks.iter().all(is_covered)
 }
 
-/// Returns whether the state is the newest of its copies ([`is_newest`]), and the marks show that it is none from before
-/// a clean stop. The stop lowers the marks below such a copy's ceiling, and releases the number. So only a state for
-/// which this is true may go on without asking the coordinator. It is also false after a kill between the state's write
-/// and the marks.
-pub fn is_latest(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> bool {
-    is_newest(marks, worker_ids, state, stored) && marks.iter().all(|mark| mark.id_bound == stored)
-}
-
 /// Decides whether a number may be taken. `until` is the instant of the key's bound.
 ///
 /// # Errors

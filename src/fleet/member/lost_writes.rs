@@ -98,8 +98,7 @@ fn take(member: &mut Member<Forgetful>, wall: UnixMicros) -> Result<Taken, JoinE
     let layout = layout();
     let max_ahead = Duration::from_secs(10);
     let (index, source, is_newest, horizon) = (0, "orders", false, HORIZON);
-    let is_latest = is_newest;
-    let want = Want { index, source, layout: &layout, wall, is_newest, is_latest, max_ahead, horizon };
+    let want = Want { index, source, layout: &layout, wall, is_newest, max_ahead, horizon };
     member.take(want, &WorkerSet::single(5))
 }
 

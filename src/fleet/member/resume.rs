@@ -4,7 +4,7 @@
 //! above the ceiling that the coordinator has acknowledged, and every other daemon that takes the number starts at that
 //! ceiling or above. So nothing depends on what the key has become. The proof that the ceiling is this daemon's is local:
 //!
-//! - The state is the latest of its copies ([`rules::is_latest`]), the clocks have not jumped, and the machine was neither
+//! - The state is the newest of its copies ([`rules::is_newest`]), the clocks have not jumped, and the machine was neither
 //!   booted nor restored: the caller checks this. So all that was granted under the note is below the state's own ceiling.
 //! - The note is of these numbers, of this fleet, and of this directory ([`Notes`](super::Notes)). A copy that was made
 //!   together with `lock_dir` is in another directory.
@@ -41,7 +41,7 @@ impl<C: Coordinator> Member<C> {
     /// Continues with the worker IDs that this state had, while the coordinator does not answer. Returns `None` if the
     /// state had others, has no ceiling for them, or may be an older copy.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
-        let note = self.known(want).filter(|note| want.is_latest && note.covered > 0)?.clone();
+        let note = self.known(want).filter(|note| want.is_newest && note.covered > 0)?.clone();
         let numbers = want.layout.numbers_in_space(worker_ids);
         // The same worker ID is another number if a constant of the layout has changed.
         if self.own(want).as_ref() != Some(worker_ids) || note.numbers != numbers {

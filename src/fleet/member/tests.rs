@@ -143,8 +143,7 @@ pub(super) fn store(layout: &Layout) -> Store {
 }
 
 pub(super) fn want(layout: &Layout, wall: UnixMicros, is_newest: bool) -> Want<'_> {
-    let (max_ahead, horizon, is_latest) = (MAX_AHEAD, HORIZON, is_newest);
-    Want { index: 0, source: "orders", layout, wall, is_newest, is_latest, max_ahead, horizon }
+    Want { index: 0, source: "orders", layout, wall, is_newest, max_ahead: MAX_AHEAD, horizon: HORIZON }
 }
 
 pub(super) fn member(store: &Store, notes: Notes) -> Member<Store> {

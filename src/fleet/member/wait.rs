@@ -30,7 +30,6 @@ impl Waiting {
             wall,
             // The notes have no writes but those that this state may go on with.
             is_newest: true,
-            is_latest: true,
             max_ahead: self.max_ahead,
             horizon: self.horizon,
         }

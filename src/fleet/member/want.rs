@@ -21,8 +21,6 @@ pub struct Want<'a> {
     pub wall: UnixMicros,
     /// True if the state is the newest of its copies for the worker IDs that it had: [`rules::is_newest`].
     pub is_newest: bool,
-    /// True if it is also no copy from before a clean stop: [`rules::is_latest`].
-    pub is_latest: bool,
     /// The distance that IDs may be ahead of the wall clock.
     pub max_ahead: Duration,
     /// The distance that the fleet's ceiling is kept ahead.

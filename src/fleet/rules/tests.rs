@@ -65,9 +65,6 @@ fn a_state_is_the_newest_only_where_this_machine_remembers_no_more_than_it() {
     assert!(!is_newest(&[Mark { is_released: true, ..mark("state", 7) }], 7));
     let both = [mark("state", 7), mark("state", 5)];
     assert!(super::is_newest(&both, 2, "state", 7) && !super::is_newest(&both, 3, "state", 7));
-    let is_latest = |marks: &[Mark], stored| super::is_latest(marks, 1, "state", stored);
-    assert!(is_latest(&[mark("state", 7)], 7) && !is_latest(&[mark("other", 7)], 7));
-    assert!(!is_latest(&[mark("state", 6)], 7), "a copy from before a clean stop");
 }
 
 #[test]

@@ -167,10 +167,8 @@ impl Joined {
             true => self.member.own(want).filter(fits),
             false => Some(given.set.clone()),
         };
-        let unknown = Ok((false, false));
-        let (is_newest, is_latest) =
-            own.as_ref().map_or(unknown, |own| is_newest(settings, source, own, here.found))?;
-        let want = Want { is_newest, is_latest, ..want };
+        let is_newest = own.as_ref().map_or(Ok(false), |own| is_newest(settings, source, own, here.found))?;
+        let want = Want { is_newest, ..want };
         let proven = own.as_ref().filter(|_| !here.found.has_jumped(here.reading));
         if let Some(resumed) = proven.and_then(|own| self.member.resume_at_once(want, own)) {
             return Ok(resumed);
@@ -184,11 +182,10 @@ impl Joined {
         let Err(StartError::CoordinatorSilent(reason)) = asked else { return asked };
         // It may have tried to take others: a write without an answer may be done.
         let tried = self.member.own(want).filter(fits);
-        let (is_newest, is_latest) = (is_newest && tried == own, is_latest && tried == own);
+        let is_newest = is_newest && tried == own;
         match tried.or(own) {
             Some(own) => {
-                let want = Want { is_newest, is_latest, ..want };
-                self.start_unseen((want, source.is_lent()), &own, here, reason)
+                self.start_unseen((Want { is_newest, ..want }, source.is_lent()), &own, here, reason)
             }
             None => Err(StartError::CoordinatorSilent(reason)),
         }
@@ -234,27 +231,25 @@ fn want<'a>(settings: &Settings, (index, source): (usize, &'a SourceSettings), w
         layout: &source.layout,
         wall,
         is_newest: false,
-        is_latest: false,
         max_ahead: source.max_ahead,
         horizon: settings.fleet.horizon,
     }
 }
 
-/// Returns whether the state is the newest of its copies for these worker IDs, and whether it is the latest. Those that are
-/// lent may be in use here.
+/// Returns whether the state is the newest of its copies for these worker IDs. Those that are lent may be in use here.
 fn is_newest(
     settings: &Settings,
     source: &SourceSettings,
     worker_ids: &WorkerSet,
     found: &Found,
-) -> Result<(bool, bool), StartError> {
+) -> Result<bool, StartError> {
     let numbering = Numbering::new(source.layout.clone(), worker_ids.clone());
     let numbering =
         numbering.map_err(|error| StartError::WrongSetting(format!("source {:?}: {error}", source.name)))?;
     match lock_workers(&settings.lock_dir, &numbering) {
         // The start locks them again. Meanwhile only a daemon outside the fleet could take them. Then the start fails.
         Ok(locks) => Ok(found.is_newest(&numbering, &locks)?),
-        Err(error) if source.is_lent() && is_held(&error) => Ok((false, false)),
+        Err(error) if source.is_lent() && is_held(&error) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

@@ -164,19 +164,13 @@ impl Found {
     }
 
     /// Returns whether this state is the newest of its copies for these worker IDs, as far as this boot of the machine
-    /// shows, and whether it is the latest: also no copy from before a clean stop.
-    pub(crate) fn is_newest(
-        &self,
-        numbering: &Numbering,
-        locks: &WorkerLocks,
-    ) -> Result<(bool, bool), LockError> {
+    /// shows.
+    pub(crate) fn is_newest(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<bool, LockError> {
         let covers = |record: &&Record| !record.released && numbering.is_part_of(&record.numbering);
         let records = self.records.iter().filter(covers);
-        let Some(stored) = records.map(|record| record.id_bound).max() else { return Ok((false, false)) };
+        let Some(stored) = records.map(|record| record.id_bound).max() else { return Ok(false) };
         let worker_ids = numbering.numbers_in_space().len();
-        let (marks, state) = (locks.marks()?, &self.owner.state);
-        let is_newest = rules::is_newest(&marks, worker_ids, state, stored);
-        Ok((is_newest, rules::is_latest(&marks, worker_ids, state, stored)))
+        Ok(rules::is_newest(&locks.marks()?, worker_ids, &self.owner.state, stored))
     }
 
     /// Returns the believed wall clock at a moment when the worker IDs are not known yet.

@@ -41,8 +41,8 @@ struct Group {
     /// The least difference between the limit of a request that is promised something and the positions that the group
     /// promises up to there.
     laxity: i128,
-    /// The largest difference between the positions that the group promises up to a limit and those before that limit, of
-    /// which one in [`LEFT_OUT`] does not count. Multiplied by [`LEFT_OUT`], so that it is an integer.
+    /// The largest `promised − limit × (1 − 1 / LEFT_OUT)` of its requests, with `promised` as the positions promised up to
+    /// the request. Multiplied by [`LEFT_OUT`], so that it is an integer.
     pressure: i128,
 }
 

@@ -101,8 +101,7 @@ impl Machine {
         self.notes.clone()
     }
 
-    /// Compares the state with the machine's marks.
-    pub(super) fn compares(&self, number: usize, rule: fn(&[Mark], usize, &str, u64) -> bool) -> bool {
+    pub(super) fn is_newest(&self, number: usize) -> bool {
         let bound = |ceiling| bound(number, ceiling);
         let mark = |(state, ceiling): &(String, u64)| Mark {
             id_bound: bound(*ceiling),
@@ -110,7 +109,7 @@ impl Machine {
             is_released: false,
         };
         let marks: Vec<Mark> = self.marks[number].iter().map(mark).collect();
-        self.ceilings[number].is_some_and(|stored| rule(&marks, 1, &self.state, bound(stored)))
+        self.ceilings[number].is_some_and(|stored| rules::is_newest(&marks, 1, &self.state, bound(stored)))
     }
 
     /// Starts a daemon, by the rules of `join_fleet` and `start_sources`.
@@ -118,14 +117,12 @@ impl Machine {
         let notes = self.read_notes();
         let (max_ahead, horizon) = (MAX_AHEAD, HORIZON);
         let layout = &*LAYOUT;
-        let (is_newest, is_latest) = (false, false);
-        let want = Want { index: 0, source: SOURCE, layout, wall, is_newest, is_latest, max_ahead, horizon };
+        let want = Want { index: 0, source: SOURCE, layout, wall, is_newest: false, max_ahead, horizon };
         let mut member = Member::new(Wire, FLEET, (&self.state, "holder"), notes, wire::draw);
         let given = given.map(WorkerSet::single);
         let own = given.clone().or_else(|| member.own(want));
-        let compares = |rule| own.as_ref().is_some_and(|own| self.compares(own.highest() as usize, rule));
-        let (is_newest, is_latest) = (compares(rules::is_newest), compares(rules::is_latest));
-        let want = Want { is_newest, is_latest, ..want };
+        let is_newest = own.as_ref().is_some_and(|own| self.is_newest(own.highest() as usize));
+        let want = Want { is_newest, ..want };
         let resumed = own.as_ref().and_then(|own| member.resume_at_once(want, own));
         let taken = match (resumed, &given) {
             (Some(resumed), _) => Ok(resumed),

@@ -106,7 +106,7 @@ impl<F: Front> Connection<F> {
         is_one_too_many
     }
 
-    /// Counts and logs the message at the start of `bytes`, which closes the connection. Returns the last turn. A close
+    /// Counts the message at the start of `bytes`, which closes the connection, and logs it if it is an error of the peer. Returns the last turn. A close
     /// without an error that sends nothing is not counted.
     #[cold]
     fn close(

@@ -1,5 +1,6 @@
 //! Decides when a connection has a turn, and ends those that stall, owe a token, are locked out or have nothing more to
-//! send. The library ends the others: after an error, or after the last answer if a header asked for the end.
+//! send. The library ends the others: after an error, or after the last answer if the daemon stops, or if the request or
+//! the answer says that the connection ends.
 
 use std::convert::Infallible;
 use std::future::Future;
