@@ -175,7 +175,9 @@ fn a_certificate_that_a_reload_takes_away_closes_its_connection_over_http() {
 /// A reload takes the token away while a long reply is on its way: the reply comes whole, and then the end.
 #[test]
 fn a_reload_cuts_no_reply_that_has_begun() {
-    let daemon = with_doors(&(identity("billing", "") + &identity("orders", "")));
+    // The replies are read one after the other.
+    let patient = "limits.stall_timeout = \"5m\"\n";
+    let daemon = with_doors(&format!("{patient}{}{}", identity("billing", ""), identity("orders", "")));
     let mut native = shown(&daemon, BILLING);
     native.send(&Ask::of(1_000_000).flags(EXPLICIT).wait_ms(20_000).bytes());
     let mut redis = resp(&daemon, BILLING);
@@ -193,7 +195,7 @@ fn a_reload_cuts_no_reply_that_has_begun() {
     transaction.expect(&format!("+OK\r\n{}*4\r\n+PONG\r\n*1000000\r\n", "+QUEUED\r\n".repeat(4)));
     assert_eq!(web.line(), "HTTP/1.1 200 OK");
     configure(&daemon, "tokens", &format!("{PLAIN}\n"));
-    configure(&daemon, "snowbank.toml", &config(""));
+    configure(&daemon, "snowbank.toml", &config(patient));
     assert!(reload(&daemon).contains("other tokens"));
     assert_eq!(native.reply().ids().len(), 1_000_000);
     assert_revoked(&mut native);
