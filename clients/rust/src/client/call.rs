@@ -145,10 +145,10 @@ impl Client {
             if is_exhausted_beyond(&error, deadline.at) {
                 let asks_next = moves_on_by.is_some() && exhausted.is_first_of_its_endpoint(&error);
                 exhausted.0.push(error.clone());
-                match asks_next {
-                    true => continue,
-                    false => return Err(exhausted.soonest().unwrap_or(error)),
+                if asks_next {
+                    continue;
                 }
+                return Err(exhausted.soonest().unwrap_or(error));
             }
             let Some(pause) = self.pause_before_retry(&error, tries) else {
                 return Err(error);

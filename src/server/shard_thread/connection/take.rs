@@ -116,21 +116,19 @@ impl<F: Front> Connection<F> {
         error: Option<ErrorCode>,
         is_silent: bool,
     ) -> Turn<F> {
-        self.log_rejection(thread, bytes, error);
+        self.log_rejection(bytes, error);
         if !is_silent {
             thread.counters.note_other(F::PROTOCOL, error);
         }
-        match error {
-            Some(ErrorCode::Unauthorized) => Turn::Unauthorized,
-            _ => Turn::Close,
+        if error != Some(ErrorCode::Unauthorized) {
+            return Turn::Close;
         }
+        thread.counters.unauthorized_refusals.add(1);
+        Turn::Unauthorized
     }
 
     /// Logs why the connection is closed, if the bytes show an error of the peer.
-    fn log_rejection(&self, thread: &ThreadState, bytes: &[u8], error: Option<ErrorCode>) {
-        if error == Some(ErrorCode::Unauthorized) {
-            thread.counters.unauthorized_refusals.add(1);
-        }
+    fn log_rejection(&self, bytes: &[u8], error: Option<ErrorCode>) {
         match self.front.rejection(bytes, &self.session) {
             Some(reason) if error == Some(ErrorCode::Unauthorized) => {
                 rejections::log_unauthorized(self.stream.peer(), &self.stream.origin(), &reason);

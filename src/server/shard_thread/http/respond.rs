@@ -158,9 +158,9 @@ impl Responder {
     fn denial_of(&self, token: Option<&[u8]>) -> Option<String> {
         // If the previous request had another token, that one does not count for this request. If it had the same, the
         // identity stays connected.
-        if let Some(session) = self.session.borrow_mut().as_mut()
-            && !token.is_some_and(|token| session.has_shown(token))
-        {
+        let has_same = |session: &Session| token.is_some_and(|token| session.has_shown(token));
+        let is_same = self.session.borrow().as_ref().is_some_and(has_same);
+        if !is_same && let Some(session) = self.session.borrow_mut().as_mut() {
             session.forget_token(&self.thread.live_config.borrow().facts.access);
         }
         if let Err(denial) = self.renew() {
@@ -171,7 +171,8 @@ impl Responder {
         let Some(session) = session.as_mut() else {
             unreachable!("a connection has one request at a time");
         };
-        if let Some(token) = token
+        if !is_same
+            && let Some(token) = token
             && let Err(denial) = session.show_token(token, rules)
         {
             session.forget_token(rules);
