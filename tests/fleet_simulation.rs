@@ -17,6 +17,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use snowbank::fleet::rules::Proof;
 use snowbank::fleet::{Bound, Member, Notes, Raised, Want};
 use snowbank::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
@@ -68,7 +69,7 @@ fn numbering(worker: u64) -> Numbering {
 
 fn want(layout: &Layout, wall: UnixMicros) -> Want<'_> {
     let (max_ahead, horizon) = (MAX_AHEAD, HORIZON);
-    Want { index: 0, source: "orders", layout, wall, is_newest: false, max_ahead, horizon }
+    Want { index: 0, source: "orders", layout, wall, proof: Proof::None, max_ahead, horizon }
 }
 
 fn live(seed: u64) -> usize {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::lock_names::{cannot_collide, kin_paths, lock_paths};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
-use super::mark::Mark;
+use super::mark::{Mark, Since};
 use super::neighbours::check_neighbours;
 use super::store::Record;
 use super::writers::{Untrusted, Writers, open_file};
@@ -62,7 +62,16 @@ impl WorkerLocks {
     /// Some could not be marked and keep their old marks.
     pub fn mark_granted(&self, id_bound: u64) -> io::Result<()> {
         let Some(state) = &self.state else { return Ok(()) };
-        self.mark(&Mark { id_bound, state: state.clone(), is_released: false })
+        self.mark(&Mark::granted(id_bound, state))
+    }
+
+    /// Marks all of the worker IDs as granted below this ID, and returned to the fleet.
+    ///
+    /// # Errors
+    /// As [`mark_granted`](WorkerLocks::mark_granted).
+    pub fn mark_returned(&self, id_bound: u64) -> io::Result<()> {
+        let Some(state) = &self.state else { return Ok(()) };
+        self.mark(&Mark { since: Since::Returned, ..Mark::granted(id_bound, state) })
     }
 
     /// Marks all of the worker IDs.
@@ -85,8 +94,8 @@ impl WorkerLocks {
         let mut marks = own.collect::<Result<Vec<Mark>, LockError>>()?;
         // True for a counter that was moved away under another increment, and has returned under this one.
         let is_back = |moved: &Mark| {
-            let is_past = |mark: &Mark| !mark.is_released && mark.id_bound >= moved.id_bound;
-            moved.is_released && marks.iter().any(is_past)
+            let is_past = |mark: &Mark| !mark.is_released() && mark.id_bound >= moved.id_bound;
+            moved.is_released() && marks.iter().any(is_past)
         };
         let of_kin: Vec<Mark> =
             self.of_kin.iter().map(|(_, mark)| mark).filter(|mark| !is_back(mark)).cloned().collect();
@@ -314,7 +323,7 @@ mod tests {
     }
 
     fn marked(id_bound: u64, owner: &Owner) -> Mark {
-        Mark { id_bound, state: owner.state.clone(), is_released: false }
+        Mark::granted(id_bound, &owner.state)
     }
 
     #[test]

@@ -20,8 +20,25 @@ pub struct Mark {
     pub id_bound: u64,
     /// The identity of the state that granted them: [`Owner::state`](super::Owner).
     pub state: String,
-    /// True if the worker ID was moved away by `snowbank state export`.
-    pub is_released: bool,
+    /// Who may have the worker ID since.
+    pub since: Since,
+}
+
+/// Who may have a worker ID since its mark was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// The state that granted its IDs.
+    Granted,
+    /// Any daemon of the fleet: a clean stop returned the worker ID.
+    Returned,
+    /// Another machine: `snowbank state export` moved the worker ID away.
+    Released,
+}
+
+impl Since {
+    /// The words of marks. They have the same length.
+    const WORDS: [(Since, &str); 3] =
+        [(Since::Granted, "granted "), (Since::Returned, "returned"), (Since::Released, "released")];
 }
 
 /// Digits of an ID bound, and of a state's identity in hexadecimal. Every mark has the same length, so that one overwrites another.
@@ -29,14 +46,22 @@ const BOUND_DIGITS: usize = 20;
 const STATE_DIGITS: usize = 32;
 
 impl Mark {
+    /// Makes the mark of a worker ID that its state keeps.
+    pub fn granted(id_bound: u64, state: &str) -> Mark {
+        Mark { id_bound, state: state.to_owned(), since: Since::Granted }
+    }
+
+    /// Returns whether the worker ID was moved away from this machine.
+    pub fn is_released(&self) -> bool {
+        self.since == Since::Released
+    }
+
     /// Reads a mark; `None` if the text is not one.
     pub(super) fn parse(text: &str) -> Option<Mark> {
-        let (is_released, rest) = match text.strip_prefix("released") {
-            Some(rest) => (true, rest),
-            None => (false, text.strip_prefix("granted ")?),
-        };
+        let read = |(since, word)| Some((since, text.strip_prefix(word)?));
+        let (since, rest) = Since::WORDS.into_iter().find_map(read)?;
         let (bound, state) = rest.strip_prefix(" below ID ")?.strip_suffix('\n')?.split_once(" by state ")?;
-        let mark = Mark { id_bound: bound.parse().ok()?, state: state.to_owned(), is_released };
+        let mark = Mark { id_bound: bound.parse().ok()?, state: state.to_owned(), since };
         let is_identity = state.len() == STATE_DIGITS && state.bytes().all(|byte| byte.is_ascii_hexdigit());
         (is_identity && mark.to_string() == text).then_some(mark)
     }
@@ -44,9 +69,9 @@ impl Mark {
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Mark { id_bound, state, is_released } = self;
-        let end = if *is_released { "released" } else { "granted" };
-        writeln!(f, "{end:<8} below ID {id_bound:0BOUND_DIGITS$} by state {state}")
+        let Mark { id_bound, state, since } = self;
+        let word = Since::WORDS.into_iter().find(|(of, _)| of == since).map_or("", |(_, word)| word);
+        writeln!(f, "{word} below ID {id_bound:0BOUND_DIGITS$} by state {state}")
     }
 }
 
@@ -66,7 +91,7 @@ pub enum Marked {
 /// Compares a source's start with the marks of its worker IDs. `records` are its state's. A record without a state's
 /// identity may belong to any state.
 pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: &[Record]) -> Marked {
-    if marks.iter().any(|mark| mark.is_released) {
+    if marks.iter().any(Mark::is_released) {
         return Marked::Released;
     }
     let end = |mark: &Mark| numbering.position_from(mark.id_bound);
@@ -123,7 +148,7 @@ mod tests {
     }
 
     fn mark(at: Position, state: &str) -> Mark {
-        Mark { id_bound: numbering().id_bound(at), state: state.to_owned(), is_released: false }
+        Mark::granted(numbering().id_bound(at), state)
     }
 
     fn records_of(state: &str) -> Vec<Record> {
@@ -134,13 +159,10 @@ mod tests {
     #[test]
     fn a_mark_reads_back_and_nothing_else_does() {
         for id_bound in [0, 1, u64::MAX] {
-            for is_released in [false, true] {
-                let mark = Mark { id_bound, state: OURS.to_owned(), is_released };
+            for (since, _) in Since::WORDS {
+                let mark = Mark { id_bound, state: OURS.to_owned(), since };
                 let text = mark.to_string();
-                assert_eq!(
-                    text.len(),
-                    Mark { id_bound: 7, is_released: false, ..mark.clone() }.to_string().len()
-                );
+                assert_eq!(text.len(), Mark::granted(7, OURS).to_string().len());
                 assert_eq!(Mark::parse(&text), Some(mark));
                 for cut in 0..text.len() {
                     assert_eq!(Mark::parse(&text[..cut]), None);
@@ -173,7 +195,7 @@ mod tests {
         let both = [mark(at, OURS), mark(Position(at.0 + 9), THEIRS)];
         assert_eq!(compare(&both, &numbering, before, &ours), Marked::SinceThisCopy(Position(at.0 + 9)));
         assert_eq!(compare(&both, &numbering, at, &ours), Marked::ByAnother(Position(at.0 + 9)));
-        let released = Mark { is_released: true, ..mark(Position(0), THEIRS) };
+        let released = Mark { since: Since::Released, ..mark(Position(0), THEIRS) };
         assert_eq!(compare(&[released], &numbering, at, &[]), Marked::Released);
     }
 

@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(survey(&path, &numbering()), [held(0), held(1)]);
         locks.mark_for(&owner);
         locks.mark_granted(7).unwrap();
-        let mark = Mark { id_bound: 7, state: owner.state.clone(), is_released: false };
+        let mark = Mark::granted(7, &owner.state);
         let marked = |worker| Seen { worker, holder: holder.clone(), mark: Ok(Some(mark.clone())) };
         assert_eq!(survey(&path, &numbering()), [marked(0), marked(1)]);
         drop(locks);

@@ -134,7 +134,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let wanted = Record { clean: true, boot: None, ..wanted };
     let stored = records.iter().find(|record| record.key() == wanted.key());
     let marks = locks.marks().map_err(Failure::no)?;
-    if stored.is_some_and(|stored| stored.released) || marks.iter().any(|mark| mark.is_released) {
+    if stored.is_some_and(|stored| stored.released) || marks.iter().any(Mark::is_released) {
         return Err(Failure::no(format_args!(
             "source {name:?}: `snowbank state export` moved its counter away; bring it back with `snowbank state import`"
         )));
@@ -150,7 +150,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
              out, by {place}"
         )));
     }
-    let mark = Mark { id_bound: wanted.id_bound, state: owner.state.clone(), is_released: false };
+    let mark = Mark::granted(wanted.id_bound, &owner.state);
     records.retain(|record| record.key() != wanted.key());
     records.push(wanted);
     store::write(&directory, &records).map_err(Failure::no)?;

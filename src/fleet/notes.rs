@@ -10,8 +10,9 @@
 //! in the same fleet at the same endpoints.
 
 use std::fs::{self, File};
+use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ use super::key::id_bound;
 
 const FILE: &str = "fleet";
 const FORMAT: u64 = 1;
+/// Blanks fill the file up to a multiple of this, so that notes can grow on a full disk.
+const ROOM_BYTES: usize = 4096;
 
 /// The writes of one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,13 +123,44 @@ impl Notes {
         let Some(path) = &self.path else { return Ok(()) };
         let (life, fleet, notes) = (self.life.clone(), self.fleet.clone(), self.notes.clone());
         let document = Document { format: FORMAT, life, fleet, notes };
-        let temporary = path.with_extension("new");
-        let mut file = File::create(&temporary)?;
-        file.write_all(&serde_json::to_vec(&document)?)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
-        path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+        let mut text = serde_json::to_vec(&document)?;
+        text.resize(text.len().next_multiple_of(ROOM_BYTES), b' ');
+        match replace(path, &text) {
+            Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => overwrite(path, text),
+            replaced => replaced,
+        }
     }
+}
+
+/// Puts a new file in the place of the notes.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(text)?;
+        file.sync_all()
+    });
+    if written.is_err() {
+        // It would only take up room.
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
+    fs::rename(&temporary, path)?;
+    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+}
+
+/// Overwrites the notes, which needs no free block. The first byte is missing meanwhile, so that after a kill the file
+/// counts as damaged.
+fn overwrite(path: &Path, mut text: Vec<u8>) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    if text.len() > length {
+        return Err(StorageFull.into());
+    }
+    text.resize(length, b' ');
+    file.write_all_at(b" ", 0)?;
+    file.write_all_at(&text[1..], 1)?;
+    file.write_all_at(&text[..1], 0)?;
+    file.sync_data()
 }
 
 #[cfg(test)]
@@ -173,9 +207,34 @@ mod tests {
     }
 
     #[test]
+    fn notes_are_overwritten_where_the_disk_has_no_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut notes = Notes::read(Some(directory.path()), Some("boot"), "fleet");
+        notes.set(Note { writes: vec![String::from("w"); 100], ..note(7) });
+        notes.save().unwrap();
+        let path = directory.path().join(FILE);
+        let read = || Notes::read(Some(directory.path()), Some("boot"), "fleet");
+        let document = |covered| {
+            let (life, fleet, notes) = (read().life, read().fleet, vec![note(covered)]);
+            serde_json::to_vec(&Document { format: FORMAT, life, fleet, notes }).unwrap()
+        };
+        overwrite(&path, document(8)).unwrap();
+        assert_eq!(read().of("orders", "space"), Some(&note(8)));
+        let too_long = vec![b' '; ROOM_BYTES + 1];
+        assert_eq!(overwrite(&path, too_long).unwrap_err().kind(), StorageFull);
+        assert_eq!(read().of("orders", "space"), Some(&note(8)));
+    }
+
+    #[test]
     fn a_damaged_file_is_none() {
         let directory = tempfile::tempdir().unwrap();
-        for text in ["", "{}", "{\"format\":2,\"boot\":null,\"notes\":[]}", "?"] {
+        for text in [
+            "",
+            "{}",
+            " \"format\":1,\"boot\":null,\"notes\":[]}",
+            "{\"format\":2,\"boot\":null,\"notes\":[]}",
+            "?",
+        ] {
             fs::write(directory.path().join(FILE), text).unwrap();
             assert!(Notes::read(Some(directory.path()), Some("boot"), "fleet").notes.is_empty(), "{text:?}");
         }

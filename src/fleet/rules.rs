@@ -4,9 +4,9 @@
 //! Four facts keep IDs unique:
 //! - Everything that was granted under a key is below the key's bound: a bound is written before it is granted.
 //! - A daemon that takes a number starts at the key's bound. It continues below that bound only if its own state made the
-//!   key's last write, and this machine remembers that no copy of the state was granted more ([`is_newest`]).
-//! - A start that does not ask continues below the bound that was acknowledged last, on the same memory of this machine
-//!   (`member::resume`). So it has only what the daemon before it had.
+//!   key's last write, and this machine remembers that no copy of the state was granted more ([`Proof::Newest`]).
+//! - A start that does not ask continues below the bound that was acknowledged last, if this machine also remembers that no
+//!   stop has returned the number ([`Proof::Held`], `member::resume`). So it has only what the daemon before it had.
 //! - A daemon that finds a key with a write that is not its own hands out nothing more.
 //!
 //! So a number may be taken from a daemon that still runs: both have their own positions. The clock only decides when a
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::key::{KeyError, NumberKey};
 use super::{Stored, Version};
-use crate::ceiling::Mark;
+use crate::ceiling::{Mark, Since};
 use crate::clock::{self, Now};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Position, Tick, UnixMicros};
@@ -53,14 +53,32 @@ pub struct Held {
     pub free_at: UnixMicros,
 }
 
-/// Returns whether the state is the newest of its copies, for this many worker IDs. `stored` is its ceiling. `marks` are
-/// this machine's: they are written with each grant, and a copy of the state does not contain them.
+/// The proof by this machine's marks that a state may continue with the worker IDs that it had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Proof {
+    /// None: the state may be an older copy.
+    None,
+    /// Nothing above the state's ceiling was granted on this machine. But a clean stop has returned a worker ID since, so only
+    /// the coordinator knows whose it is.
+    Newest,
+    /// Nothing above the state's ceiling was granted on this machine, and the worker IDs were not returned.
+    Held,
+}
+
+/// Returns the proof for a state with this many worker IDs. `stored` is its ceiling. `marks` are this machine's: they are
+/// written with each grant, and a copy of the state does not contain them.
 ///
 /// A copy that starts on another machine finds no marks, so it starts at the key's bound, with a new write of its own. So
 /// everything granted under a noted write was granted on this machine.
-pub fn is_newest(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> bool {
-    let is_covered = |mark: &Mark| mark.state == state && !mark.is_released && mark.id_bound <= stored;
-    marks.len() == worker_ids && marks.iter().all(is_covered)
+pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Proof {
+    let is_covered = |mark: &Mark| mark.state == state && !mark.is_released() && mark.id_bound <= stored;
+    if marks.len() != worker_ids || !marks.iter().all(is_covered) {
+        return Proof::None;
+    }
+    match marks.iter().any(|mark| mark.since == Since::Returned) {
+        true => Proof::Newest,
+        false => Proof::Held,
+    }
 }
 
 /// Decides whether a number may be taken. `until` is the instant of the key's bound.

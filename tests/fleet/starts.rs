@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
+use crate::support::file_system::FileSystem;
 use crate::support::wire::CLOCK_BEHIND;
 
 /// The fleet's marker.
@@ -129,6 +130,30 @@ fn a_start_asks_if_its_configuration_names_another_fleet_or_number() {
         assert_eq!(worker_of(&draw(&daemon)), 6);
         let (_, text) = fleet(&other, &["list"]);
         assert!(text.contains("\n6: held by "), "{text}");
+    });
+}
+
+#[test]
+fn after_a_kill_on_a_full_disk_a_daemon_has_its_number_at_once() {
+    each(|at| {
+        let Some(disk) = FileSystem::mount() else { return };
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let machine = Machine::new();
+        let start = || machine.setup(&toml).env("SNOWBANK_STATE_DIR", disk.point().join("state")).start();
+        let mut daemon = start();
+        let mut runs = draw(&daemon);
+        disk.fill();
+        for _ in 0..2 {
+            let before = at.get(KEY);
+            poll("a raise", || (at.get(KEY) != before).then_some(()));
+        }
+        daemon.kill();
+        let daemon = start();
+        runs.extend(draw(&daemon));
+        daemon.stop();
+        runs.extend(draw(&start()));
+        assert_distinct(runs);
     });
 }
 

@@ -78,6 +78,28 @@ fn a_backup_that_is_put_back_in_place_does_not_go_on_once_the_locks_are_lost() {
     });
 }
 
+/// The backup is of a running daemon, so its ceiling is above the last ID that the daemon handed out.
+#[test]
+fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let (machine, other) = (Machine::new(), Machine::new());
+        let state = machine.path("state");
+        let daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        copy(&state, &machine.path("backup"));
+        daemon.stop();
+        let taker = other.start(&toml);
+        runs.extend(draw(&taker));
+        copy(&machine.path("backup/."), &state);
+        machine.setup(&toml).end().assert_refusal_for_now(&["holds worker number 5", "free from"]);
+        taker.stop();
+        runs.extend(draw(&machine.start(&toml)));
+        assert_distinct(runs);
+    });
+}
+
 /// A service manager keeps the socket, and starts the daemon again after its end.
 #[test]
 fn clients_at_a_kept_socket_are_refused_nothing_while_a_number_is_replaced() {

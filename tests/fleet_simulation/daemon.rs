@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use snowbank::ceiling::{CeilingRule, Grant, Left};
 use snowbank::clock::{Now, Remembered, StepRule, Wall};
+use snowbank::fleet::rules::Proof;
 use snowbank::fleet::{Bound, JoinError, Member, Raised, Want};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
@@ -42,8 +43,8 @@ impl World {
         let mut member = Member::new(self.link.clone(), FLEET, identity, notes, draw);
         let given = found.given.map(WorkerSet::single);
         let own = given.clone().or_else(|| member.own(want));
-        let is_newest = own.as_ref().is_some_and(|own| found.is_newest(own.highest()));
-        let want = Want { is_newest, ..want };
+        let proof = own.as_ref().map_or(Proof::None, |own| found.proof(own.highest()));
+        let want = Want { proof, ..want };
         let resumed = own.as_ref().and_then(|own| member.resume_at_once(want, own));
         let taken = match (resumed, &given) {
             (Some(resumed), _) => Ok(resumed),
@@ -53,7 +54,8 @@ impl World {
         let taken = match taken {
             Err(JoinError::NoAnswer(_)) => {
                 let tried = member.own(want);
-                let want = Want { is_newest: is_newest && tried == own, ..want };
+                let proof = if tried == own { proof } else { Proof::None };
+                let want = Want { proof, ..want };
                 tried.or(own).and_then(|own| {
                     let resumed = member.resume_unseen(want, &own);
                     resumed.or_else(|| member.wait_for(want, &own, given.is_none()))
@@ -213,7 +215,7 @@ impl World {
         let bound = |left: Left| Bound { source: left.source, id_bound: left.id_bound };
         let bounds: Vec<Bound> = daemon.keeper.seal().into_iter().map(bound).collect();
         for bound in &bounds {
-            self.machines[daemon.machine].mark(daemon.worker, bound.id_bound);
+            self.machines[daemon.machine].mark_returned(daemon.worker, bound.id_bound);
             self.machines[daemon.machine].trim(daemon.worker, bound.id_bound);
         }
         let _ = daemon.member.release(&bounds);

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use snowbank::ceiling::Mark;
-use snowbank::fleet::{Member, Notes, rules};
+use snowbank::ceiling::{Mark, Since};
+use snowbank::fleet::rules::{self, Proof};
+use snowbank::fleet::{Member, Notes};
 use snowbank_client::layout::Position;
 
 use crate::numbering;
@@ -34,16 +35,21 @@ pub(crate) struct Disk {
 }
 
 impl Machine {
-    /// Returns whether the state is the newest of its copies for a number, as `Found::is_newest` does.
-    pub(crate) fn is_newest(&self, worker: u64) -> bool {
+    /// Returns the proof that the state may continue with a number, as `Found::proof` does.
+    pub(crate) fn proof(&self, worker: u64) -> Proof {
         let marks: Vec<Mark> = self.marks.get(&worker).cloned().into_iter().collect();
         let stored = self.disk.ceilings.get(&worker);
-        stored.is_some_and(|&stored| rules::is_newest(&marks, 1, &self.disk.state, stored))
+        stored.map_or(Proof::None, |&stored| rules::proof(&marks, 1, &self.disk.state, stored))
     }
 
     pub(crate) fn mark(&mut self, worker: u64, id_bound: u64) {
-        let mark = Mark { id_bound, state: self.disk.state.clone(), is_released: false };
-        self.marks.insert(worker, mark);
+        self.marks.insert(worker, Mark::granted(id_bound, &self.disk.state));
+    }
+
+    /// Marks a number as returned to the fleet, at a clean stop.
+    pub(crate) fn mark_returned(&mut self, worker: u64, id_bound: u64) {
+        self.marks
+            .insert(worker, Mark { since: Since::Returned, ..Mark::granted(id_bound, &self.disk.state) });
     }
 
     /// Stores a local ceiling. Like the store, it never lowers one.

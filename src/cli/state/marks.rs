@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::ceiling::store::{Record, above_records};
-use crate::ceiling::{CeilingRule, Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
+use crate::ceiling::{CeilingRule, Mark, Marked, Seen, Since, beyond, compare, instant_of, latest_grant};
 use crate::config::SourceSettings;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{UnixMicros, WorkerSet};
@@ -39,6 +39,7 @@ pub(super) struct MarkShown {
 #[serde(rename_all = "snake_case")]
 enum Status {
     Granted,
+    Returned,
     Released,
     None,
     Unreadable,
@@ -139,8 +140,11 @@ fn status(mark: Option<&Mark>, is_unreadable: bool) -> Status {
     match mark {
         None if is_unreadable => Status::Unreadable,
         None => Status::None,
-        Some(mark) if mark.is_released => Status::Released,
-        Some(_) => Status::Granted,
+        Some(mark) => match mark.since {
+            Since::Granted => Status::Granted,
+            Since::Returned => Status::Returned,
+            Since::Released => Status::Released,
+        },
     }
 }
 
@@ -171,9 +175,13 @@ impl MarkShown {
             Some(false) => format!("another state ({state})"),
             None => format!("state {state}"),
         };
-        let what = if self.status == Status::Released { "released" } else { "granted" };
+        let (what, since) = match self.status {
+            Status::Released => ("released", ""),
+            Status::Returned => ("granted", ", and returned to the fleet since"),
+            _ => ("granted", ""),
+        };
         let time = self.time.as_ref().map(|time| format!(" ({time})")).unwrap_or_default();
-        writeln!(out, "{what} below ID {id}{time} by {whose}{holder}")?;
+        writeln!(out, "{what} below ID {id}{time} by {whose}{since}{holder}")?;
         let meaning = match self.next_start {
             NextStart::AboveMark => "beyond the ceiling: a start begins above it",
             NextStart::RefusedOlderCopy => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::ceiling::draw_identity;
 use crate::fleet::Marker;
+use crate::fleet::rules::Proof;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
@@ -97,8 +98,8 @@ fn member(server: &Forgetful, state: &str) -> Member<Forgetful> {
 fn take(member: &mut Member<Forgetful>, wall: UnixMicros) -> Result<Taken, JoinError> {
     let layout = layout();
     let max_ahead = Duration::from_secs(10);
-    let (index, source, is_newest, horizon) = (0, "orders", false, HORIZON);
-    let want = Want { index, source, layout: &layout, wall, is_newest, max_ahead, horizon };
+    let (index, source, proof, horizon) = (0, "orders", Proof::None, HORIZON);
+    let want = Want { index, source, layout: &layout, wall, proof, max_ahead, horizon };
     member.take(want, &WorkerSet::single(5))
 }
 

@@ -4,8 +4,9 @@
 //! above the ceiling that the coordinator has acknowledged, and every other daemon that takes the number starts at that
 //! ceiling or above. So nothing depends on what the key has become. The proof that the ceiling is this daemon's is local:
 //!
-//! - The state is the newest of its copies ([`rules::is_newest`]), the clocks have not jumped, and the machine was neither
-//!   booted nor restored: the caller checks this. So all that was granted under the note is below the state's own ceiling.
+//! - The state is the newest of its copies, and no clean stop has returned the numbers ([`Proof::Held`]). Only such a release
+//!   lowers a key's bound. The clocks have not jumped, and the machine was neither booted nor restored: the caller checks
+//!   this. So all that was granted under the note is below the state's own ceiling.
 //! - The note is of these numbers, of this fleet, and of this directory ([`Notes`](super::Notes)). A copy that was made
 //!   together with `lock_dir` is in another directory.
 //! - The ceiling was acknowledged. A raise whose outcome is unknown leaves the note as it was. Where the last write may be
@@ -19,9 +20,10 @@
 //! number forgets its ceiling before it ends, so that its next start asks.
 
 use super::{Member, Stop};
+use crate::fleet::Coordinator;
 use crate::fleet::member::take::Found;
 use crate::fleet::member::want::{JoinError, Taken, Want};
-use crate::fleet::{Coordinator, rules};
+use crate::fleet::rules::{self, Proof};
 use snowbank_client::layout::WorkerSet;
 
 /// The part of the horizon that a start must have left to go on without asking. A daemon that runs has at least half of it.
@@ -39,9 +41,9 @@ impl<C: Coordinator> Member<C> {
     }
 
     /// Continues with the worker IDs that this state had, while the coordinator does not answer. Returns `None` if the
-    /// state had others, has no ceiling for them, or may be an older copy.
+    /// state had others, has no ceiling for them, or lacks the proof.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
-        let note = self.known(want).filter(|note| want.is_newest && note.covered > 0)?.clone();
+        let note = self.known(want).filter(|note| want.proof == Proof::Held && note.covered > 0)?.clone();
         let numbers = want.layout.numbers_in_space(worker_ids);
         // The same worker ID is another number if a constant of the layout has changed.
         if self.own(want).as_ref() != Some(worker_ids) || note.numbers != numbers {

@@ -36,7 +36,7 @@ fn a_start_goes_on_at_once_while_a_quarter_of_the_horizon_is_left() {
     let store = store(&layout);
     let (first, covered) = taken(&store);
     store.set_away(true);
-    let at = |wall, is_newest| resumed(&store, first.notes(), want(&layout, wall, is_newest), &five());
+    let at = |wall, is_proven| resumed(&store, first.notes(), want(&layout, wall, is_proven), &five());
     let after = |part: u32| UnixMicros(WALL.0 + (HORIZON / 8 * part).as_micros() as i64);
     assert_eq!(at(WALL, true), Some(covered));
     assert_eq!(at(after(6), true), Some(covered));

@@ -2,7 +2,7 @@
 
 use super::want::{Busy, JoinError, Taken, Want};
 use super::{Bound, Held, Member, Note, SWAPS_MAX, Stop};
-use crate::fleet::rules::{self, Holding, Taking};
+use crate::fleet::rules::{self, Holding, Proof, Taking};
 use crate::fleet::{Cluster, Coordinator, Marker, NumberKey, Stored, Swap, Swapped};
 use crate::numbering::Numbering;
 use snowbank_client::layout::WorkerSet;
@@ -68,7 +68,7 @@ impl<C: Coordinator> Member<C> {
     /// this process, which has handed out nothing yet.
     pub(super) fn own_writes(&self, want: Want<'_>) -> Vec<String> {
         let mut writes = self.known(want).map(|note| note.writes.clone()).unwrap_or_default();
-        writes.retain(|write| want.is_newest || self.first_writes.contains(write));
+        writes.retain(|write| want.proof >= Proof::Newest || self.first_writes.contains(write));
         writes
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::fleet::Marker;
+use crate::fleet::rules::Proof;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
@@ -142,8 +143,9 @@ pub(super) fn store(layout: &Layout) -> Store {
     store
 }
 
-pub(super) fn want(layout: &Layout, wall: UnixMicros, is_newest: bool) -> Want<'_> {
-    Want { index: 0, source: "orders", layout, wall, is_newest, max_ahead: MAX_AHEAD, horizon: HORIZON }
+pub(super) fn want(layout: &Layout, wall: UnixMicros, is_proven: bool) -> Want<'_> {
+    let proof = if is_proven { Proof::Held } else { Proof::None };
+    Want { index: 0, source: "orders", layout, wall, proof, max_ahead: MAX_AHEAD, horizon: HORIZON }
 }
 
 pub(super) fn member(store: &Store, notes: Notes) -> Member<Store> {
@@ -151,7 +153,7 @@ pub(super) fn member(store: &Store, notes: Notes) -> Member<Store> {
 }
 
 /// Takes number 5 again and again, a second after each other, and returns how far ahead of the clock its bound gets.
-fn ahead_after_starts(is_newest: bool) -> Duration {
+fn ahead_after_starts(is_proven: bool) -> Duration {
     let layout = Layout::resolve("twitter").unwrap();
     let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
     let numbering = Numbering::new(layout.clone(), worker_ids.clone()).unwrap();
@@ -160,7 +162,7 @@ fn ahead_after_starts(is_newest: bool) -> Duration {
     for second in 0..2_000 {
         let wall = UnixMicros(WALL.0 + second * 1_000_000);
         let mut member = member(&store, notes.clone());
-        let Ok(taken) = member.take(want(&layout, wall, is_newest), &worker_ids) else { continue };
+        let Ok(taken) = member.take(want(&layout, wall, is_proven), &worker_ids) else { continue };
         notes = member.notes().clone();
         let until = numbering.start_of(numbering.tick_of(numbering.position_from(taken.covered)));
         furthest = furthest.max(Duration::from_micros(until.0.saturating_sub(wall.0).max(0).unsigned_abs()));
@@ -171,9 +173,9 @@ fn ahead_after_starts(is_newest: bool) -> Duration {
 #[test]
 fn starts_in_a_row_do_not_push_the_bound_away() {
     let limit = HORIZON + MAX_AHEAD + Duration::from_secs(1);
-    for is_newest in [true, false] {
-        let furthest = ahead_after_starts(is_newest);
-        assert!(furthest <= limit, "{furthest:?} ahead of the clock, is the newest: {is_newest}");
+    for is_proven in [true, false] {
+        let furthest = ahead_after_starts(is_proven);
+        assert!(furthest <= limit, "{furthest:?} ahead of the clock, is proven: {is_proven}");
     }
 }
 
@@ -291,7 +293,7 @@ fn a_copy_that_waits_for_the_coordinator_does_not_become_the_newest() {
 /// Picks this many numbers below a limit. Returns them, the reads of their keys and the lists, and the notes.
 fn picked(
     store: &Store,
-    (notes, is_newest): (Notes, bool),
+    (notes, is_proven): (Notes, bool),
     count: usize,
     below: u64,
 ) -> (String, [usize; 2], Notes) {
@@ -299,7 +301,7 @@ fn picked(
     let asked = || store.0.lock().map(|keys| [keys.reads, keys.lists]).unwrap();
     let (mut member, before) = (member(store, notes), asked());
     let all = |_: &Numbering| Ok::<bool, JoinError>(true);
-    let taken = member.pick(want(&layout, WALL, is_newest), count, |id| id < below, all).unwrap();
+    let taken = member.pick(want(&layout, WALL, is_proven), count, |id| id < below, all).unwrap();
     let now = asked();
     // The marker is read, too.
     (taken.worker_ids.to_string(), [now[0] - before[0] - 1, now[1] - before[1]], member.notes().clone())

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Bound, Member, NoAnswer, Note, Raised, Stop};
 use crate::fleet::Coordinator;
 use crate::fleet::member::want::{JoinError, Taken, Want};
+use crate::fleet::rules::Proof;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
 /// A source that waits for its numbers.
@@ -29,7 +30,7 @@ impl Waiting {
             layout: &self.layout,
             wall,
             // The notes have no writes but those that this state may go on with.
-            is_newest: true,
+            proof: Proof::Newest,
             max_ahead: self.max_ahead,
             horizon: self.horizon,
         }

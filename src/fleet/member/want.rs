@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::{self, BootMicros, Now};
-use crate::fleet::rules::{self, Taker, Taking};
+use crate::fleet::rules::{self, Proof, Taker, Taking};
 use crate::fleet::{NoAnswer, NumberKey, Stored};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
@@ -19,8 +19,8 @@ pub struct Want<'a> {
     pub layout: &'a Layout,
     /// The wall clock, as far as it is believed.
     pub wall: UnixMicros,
-    /// True if the state is the newest of its copies for the worker IDs that it had: [`rules::is_newest`].
-    pub is_newest: bool,
+    /// The proof that the state may continue with the worker IDs that it had.
+    pub proof: Proof,
     /// The distance that IDs may be ahead of the wall clock.
     pub max_ahead: Duration,
     /// The distance that the fleet's ceiling is kept ahead.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::ceiling::Since;
 use crate::clock::BootMicros;
 use snowbank_client::layout::{Layout, WorkerSet};
 
@@ -55,16 +56,25 @@ fn a_state_resumes_only_what_it_wrote_last_itself() {
 
 #[test]
 fn a_state_is_the_newest_only_where_this_machine_remembers_no_more_than_it() {
-    let mark = |state: &str, id_bound| Mark { id_bound, state: state.to_owned(), is_released: false };
-    let is_newest = |marks: &[Mark], stored| is_newest(marks, 1, "state", stored);
-    assert!(is_newest(&[mark("state", 7)], 7));
-    assert!(is_newest(&[mark("state", 7)], 8), "killed between the state's write and the mark");
-    assert!(!is_newest(&[mark("state", 7)], 6), "an older copy on the same machine");
-    assert!(!is_newest(&[], 7), "another machine, or a boot");
-    assert!(!is_newest(&[mark("other", 7)], 7));
-    assert!(!is_newest(&[Mark { is_released: true, ..mark("state", 7) }], 7));
+    let mark = |state: &str, id_bound| Mark::granted(id_bound, state);
+    let proof = |marks: &[Mark], stored| proof(marks, 1, "state", stored);
+    assert_eq!(proof(&[mark("state", 7)], 7), Proof::Held);
+    assert_eq!(proof(&[mark("state", 7)], 8), Proof::Held, "killed between the state's write and the mark");
+    assert_eq!(proof(&[mark("state", 7)], 6), Proof::None, "an older copy on the same machine");
+    assert_eq!(proof(&[], 7), Proof::None, "another machine, or a boot");
+    assert_eq!(proof(&[mark("other", 7)], 7), Proof::None);
+    let since = |since| [Mark { since, ..mark("state", 7) }];
+    assert_eq!(proof(&since(Since::Released), 7), Proof::None);
+    let returned = since(Since::Returned);
+    assert_eq!(proof(&returned, 7), Proof::Newest, "another daemon may have the number");
+    assert_eq!(
+        proof(&returned, 8),
+        Proof::Newest,
+        "an older copy, from before the stop that lowered the mark"
+    );
     let both = [mark("state", 7), mark("state", 5)];
-    assert!(super::is_newest(&both, 2, "state", 7) && !super::is_newest(&both, 3, "state", 7));
+    assert_eq!(super::proof(&both, 2, "state", 7), Proof::Held);
+    assert_eq!(super::proof(&both, 3, "state", 7), Proof::None);
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::start_sources::{Found, FromFleet};
 use crate::ceiling::store::Record;
-use crate::ceiling::{LockError, draw_identity, lock_workers};
+use crate::ceiling::{LockError, Mark, draw_identity, lock_workers};
 use crate::clock::Reading;
 use crate::config::{Settings, SourceSettings};
+use crate::fleet::rules::Proof;
 use crate::fleet::{self, Access, AnyCoordinator, Member, Notes, NumberRange, Ranged, Taken, Want};
 use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
@@ -167,8 +168,8 @@ impl Joined {
             true => self.member.own(want).filter(fits),
             false => Some(given.set.clone()),
         };
-        let is_newest = own.as_ref().map_or(Ok(false), |own| is_newest(settings, source, own, here.found))?;
-        let want = Want { is_newest, ..want };
+        let proof = own.as_ref().map_or(Ok(Proof::None), |own| proof(settings, source, own, here.found))?;
+        let want = Want { proof, ..want };
         let proven = own.as_ref().filter(|_| !here.found.has_jumped(here.reading));
         if let Some(resumed) = proven.and_then(|own| self.member.resume_at_once(want, own)) {
             return Ok(resumed);
@@ -182,11 +183,9 @@ impl Joined {
         let Err(StartError::CoordinatorSilent(reason)) = asked else { return asked };
         // It may have tried to take others: a write without an answer may be done.
         let tried = self.member.own(want).filter(fits);
-        let is_newest = is_newest && tried == own;
+        let proof = if tried == own { proof } else { Proof::None };
         match tried.or(own) {
-            Some(own) => {
-                self.start_unseen((Want { is_newest, ..want }, source.is_lent()), &own, here, reason)
-            }
+            Some(own) => self.start_unseen((Want { proof, ..want }, source.is_lent()), &own, here, reason),
             None => Err(StartError::CoordinatorSilent(reason)),
         }
     }
@@ -230,26 +229,26 @@ fn want<'a>(settings: &Settings, (index, source): (usize, &'a SourceSettings), w
         source: &source.name,
         layout: &source.layout,
         wall,
-        is_newest: false,
+        proof: Proof::None,
         max_ahead: source.max_ahead,
         horizon: settings.fleet.horizon,
     }
 }
 
-/// Returns whether the state is the newest of its copies for these worker IDs. Those that are lent may be in use here.
-fn is_newest(
+/// Returns the proof that the state may continue with these worker IDs. Those that are lent may be in use here.
+fn proof(
     settings: &Settings,
     source: &SourceSettings,
     worker_ids: &WorkerSet,
     found: &Found,
-) -> Result<bool, StartError> {
+) -> Result<Proof, StartError> {
     let numbering = Numbering::new(source.layout.clone(), worker_ids.clone());
     let numbering =
         numbering.map_err(|error| StartError::WrongSetting(format!("source {:?}: {error}", source.name)))?;
     match lock_workers(&settings.lock_dir, &numbering) {
         // The start locks them again. Meanwhile only a daemon outside the fleet could take them. Then the start fails.
-        Ok(locks) => Ok(found.is_newest(&numbering, &locks)?),
-        Err(error) if source.is_lent() && is_held(&error) => Ok(false),
+        Ok(locks) => Ok(found.proof(&numbering, &locks)?),
+        Err(error) if source.is_lent() && is_held(&error) => Ok(Proof::None),
         Err(error) => Err(error.into()),
     }
 }
@@ -267,7 +266,7 @@ fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
 /// Returns whether no other daemon of this machine has locked these worker IDs, and none was moved away from here.
 fn is_free_here(settings: &Settings, numbering: &Numbering) -> Result<bool, StartError> {
     match lock_workers(&settings.lock_dir, numbering) {
-        Ok(locks) => Ok(!locks.marks()?.iter().any(|mark| mark.is_released)),
+        Ok(locks) => Ok(!locks.marks()?.iter().any(Mark::is_released)),
         Err(error) if is_held(&error) => Ok(false),
         Err(error) => Err(error.into()),
     }

@@ -17,8 +17,8 @@ use self::worker_ids::WorkerIds;
 use super::fleet_thread::{self, Fleet, Raise};
 use super::start_sources::Durable;
 use super::storage_thread::{Done, Storage, Trim};
-use crate::ceiling::StoreError;
 use crate::ceiling::store::Record;
+use crate::ceiling::{Left, StoreError};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
 use crate::fleet::{AnyCoordinator, Bound, Member, NumberRange};
 use crate::keeper::{self, Keeper, Looked, Outcome, PERIOD, Reach, Write};
@@ -286,6 +286,12 @@ impl Ceilings {
         }
     }
 
+    /// Returns whether the worker IDs of a source are the fleet's.
+    fn is_from_fleet(&self, source: usize) -> bool {
+        let has_worker_ids = |source: &Arc<Source>| source.numbering().snowflake().is_some();
+        self.fleet.is_some() && self.sources().nth(source).is_some_and(has_worker_ids)
+    }
+
     /// Ends all claims, and lowers the ceilings to the cursors. Waits for storage.
     ///
     /// # Errors
@@ -296,10 +302,11 @@ impl Ceilings {
         let is_lost = self.keeper.lost().is_some() || self.worker_ids.still_ours().is_err();
         // The marks are lowered first, because a mark must never be above the state. Nothing above the cursor was handed
         // out.
-        let marked = sources
-            .iter()
-            .filter(|_| !is_lost)
-            .try_for_each(|left| self.worker_ids.mark(left.source, left.id_bound));
+        let mark = |left: &Left| match self.is_from_fleet(left.source) {
+            true => self.worker_ids.mark_returned(left.source, left.id_bound),
+            false => self.worker_ids.mark(left.source, left.id_bound),
+        };
+        let marked = sources.iter().filter(|_| !is_lost).try_for_each(mark);
         let bounds =
             sources.iter().map(|left| Bound { source: left.source, id_bound: left.id_bound }).collect();
         let (wall_minus_boot_us, restored) = (self.keeper.wall_minus_boot_us(), self.keeper.restored());

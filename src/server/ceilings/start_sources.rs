@@ -13,7 +13,8 @@ use crate::ceiling::store::{self, Claimant, DiskStore, Moment, Plan, Record, Sta
 use crate::ceiling::{CeilingRule, Grant, HostIdentity, LockError, Owner, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, StepRule, Wall};
 use crate::config::SourceSettings;
-use crate::fleet::{NumberRange, Taken, rules};
+use crate::fleet::rules::{self, Proof};
+use crate::fleet::{NumberRange, Taken};
 use crate::keeper::{self, ManagedSource};
 use crate::numbering::Numbering;
 use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, sorts_below};
@@ -163,14 +164,13 @@ impl Found {
         moved.map(|record| &record.numbering)
     }
 
-    /// Returns whether this state is the newest of its copies for these worker IDs, as far as this boot of the machine
-    /// shows.
-    pub(crate) fn is_newest(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<bool, LockError> {
+    /// Returns the proof that this state may continue with these worker IDs, as far as this boot of the machine shows.
+    pub(crate) fn proof(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<Proof, LockError> {
         let covers = |record: &&Record| !record.released && numbering.is_part_of(&record.numbering);
         let records = self.records.iter().filter(covers);
-        let Some(stored) = records.map(|record| record.id_bound).max() else { return Ok(false) };
+        let Some(stored) = records.map(|record| record.id_bound).max() else { return Ok(Proof::None) };
         let worker_ids = numbering.numbers_in_space().len();
-        Ok(rules::is_newest(&locks.marks()?, worker_ids, &self.owner.state, stored))
+        Ok(rules::proof(&locks.marks()?, worker_ids, &self.owner.state, stored))
     }
 
     /// Returns the believed wall clock at a moment when the worker IDs are not known yet.

@@ -142,9 +142,9 @@ impl<'a> Form<'a> {
         for mark in marks {
             match mark {
                 None => self.words.push(u64::MAX),
-                Some((state, ceiling)) => {
+                Some((state, ceiling, since)) => {
                     self.state(state);
-                    self.words.push(*ceiling);
+                    self.words.extend([*ceiling, *since as u64]);
                 }
             }
         }

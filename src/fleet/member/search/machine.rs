@@ -4,9 +4,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::wire::{self, Fault, Keys, Wire};
-use crate::ceiling::Mark;
+use crate::ceiling::{Mark, Since};
 use crate::clock::{BootMicros, Now};
-use crate::fleet::{Bound, JoinError, Member, Notes, NumberKey, Paths, Raised, Taken, Want, rules};
+use crate::fleet::rules::{self, Proof};
+use crate::fleet::{Bound, JoinError, Member, Notes, NumberKey, Paths, Raised, Taken, Want};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, Tick, UnixMicros, WorkerSet};
 
@@ -39,7 +40,7 @@ pub(super) struct Machine {
     /// The local ceilings, as ticks, by number.
     pub(super) ceilings: [Option<u64>; NUMBERS],
     /// The states that marked a number, with the marked ticks.
-    pub(super) marks: [Option<(String, u64)>; NUMBERS],
+    pub(super) marks: [Option<(String, u64, Since)>; NUMBERS],
     pub(super) boot: u64,
     pub(super) daemon: Option<Daemon>,
 }
@@ -83,7 +84,7 @@ impl Machine {
     /// Makes a local ceiling durable, and marks it.
     pub(super) fn store(&mut self, number: usize, ceiling: u64) {
         self.ceilings[number] = Some(ceiling);
-        self.marks[number] = Some((self.state.clone(), ceiling));
+        self.marks[number] = Some((self.state.clone(), ceiling, Since::Granted));
     }
 
     /// Returns the fleet's ceiling by which a start without the coordinator continues.
@@ -101,15 +102,15 @@ impl Machine {
         self.notes.clone()
     }
 
-    pub(super) fn is_newest(&self, number: usize) -> bool {
+    pub(super) fn proof(&self, number: usize) -> Proof {
         let bound = |ceiling| bound(number, ceiling);
-        let mark = |(state, ceiling): &(String, u64)| Mark {
-            id_bound: bound(*ceiling),
-            state: state.clone(),
-            is_released: false,
+        let mark = |(state, ceiling, since): &(String, u64, Since)| Mark {
+            since: *since,
+            ..Mark::granted(bound(*ceiling), state)
         };
         let marks: Vec<Mark> = self.marks[number].iter().map(mark).collect();
-        self.ceilings[number].is_some_and(|stored| rules::is_newest(&marks, 1, &self.state, bound(stored)))
+        let proof = |stored| rules::proof(&marks, 1, &self.state, bound(stored));
+        self.ceilings[number].map_or(Proof::None, proof)
     }
 
     /// Starts a daemon, by the rules of `join_fleet` and `start_sources`.
@@ -117,12 +118,12 @@ impl Machine {
         let notes = self.read_notes();
         let (max_ahead, horizon) = (MAX_AHEAD, HORIZON);
         let layout = &*LAYOUT;
-        let want = Want { index: 0, source: SOURCE, layout, wall, is_newest: false, max_ahead, horizon };
+        let want = Want { index: 0, source: SOURCE, layout, wall, proof: Proof::None, max_ahead, horizon };
         let mut member = Member::new(Wire, FLEET, (&self.state, "holder"), notes, wire::draw);
         let given = given.map(WorkerSet::single);
         let own = given.clone().or_else(|| member.own(want));
-        let is_newest = own.as_ref().is_some_and(|own| self.is_newest(own.highest() as usize));
-        let want = Want { is_newest, ..want };
+        let proof = own.as_ref().map_or(Proof::None, |own| self.proof(own.highest() as usize));
+        let want = Want { proof, ..want };
         let resumed = own.as_ref().and_then(|own| member.resume_at_once(want, own));
         let taken = match (resumed, &given) {
             (Some(resumed), _) => Ok(resumed),
@@ -145,7 +146,7 @@ impl Machine {
         let next = NUMBERINGS[number].tick_at(wall).0 + 1;
         let start = self.ceilings[number].unwrap_or(next).max(tick(number, taken.floor));
         let start = match &self.marks[number] {
-            Some((state, marked)) if *marked > start => (*state == self.state).then_some(*marked)?,
+            Some((state, marked, _)) if *marked > start => (*state == self.state).then_some(*marked)?,
             _ => start,
         };
         self.store(number, start);
@@ -183,7 +184,8 @@ impl Machine {
     /// Stops the daemon cleanly.
     pub(super) fn stop(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
-        self.store(daemon.number, daemon.cursor);
+        self.ceilings[daemon.number] = Some(daemon.cursor);
+        self.marks[daemon.number] = Some((self.state.clone(), daemon.cursor, Since::Returned));
         let _ = daemon.member.release(&[Bound { source: 0, id_bound: bound(daemon.number, daemon.cursor) }]);
         self.notes = daemon.member.notes().clone();
     }

@@ -33,6 +33,11 @@ impl WorkerIds {
         self.locks[index].mark_granted(id_bound)
     }
 
+    /// Marks the IDs of a source as granted up to this bound, and its worker IDs as returned to the fleet.
+    pub(super) fn mark_returned(&self, index: usize, id_bound: u64) -> io::Result<()> {
+        self.locks[index].mark_returned(id_bound)
+    }
+
     /// Marks, and notes a failure. A failure stops nothing, because the state has the bound as well.
     pub(super) fn note_granted(&mut self, index: usize, id_bound: u64) {
         self.unmarked[index] = self.mark(index, id_bound).err().map(|error| error.to_string());

@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(first("5", above, &[earlier, by_another.clone()]).id_bound, by_another.id_bound);
         let own_too = [by_another.clone(), record("orders", "5", above, true)];
         assert_eq!(first("5", above, &own_too).id_bound, five.id_bound(above), "its own record ends there");
-        let mark = Mark { id_bound: five.id_bound(above), state: String::new(), is_released: false };
+        let mark = Mark::granted(five.id_bound(above), "");
         let marked = FirstPosition::of(above, &five, &[by_another], &[mark]);
         assert_eq!(marked.id_bound, five.id_bound(above), "a mark ends there");
         assert_eq!(first("5", above, &[]).id_bound, five.id_bound(above), "a guard of the clock");
