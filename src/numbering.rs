@@ -234,8 +234,8 @@ impl Numbering {
     }
 
     /// Returns true if a bound of the other numbering bounds all IDs of this one: the ID space is the same, and the other
-    /// has all its worker IDs. For ticket counters of one name this is always true, because the highest number counts for
-    /// every increment and offset.
+    /// has all its worker IDs. For ticket counters of one name this is always true, because one bound holds for every
+    /// increment and offset.
     pub fn is_part_of(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {

@@ -114,7 +114,7 @@ impl ServerCertificate {
         if self.is_authority {
             return Some(String::from(
                 "the TLS certificate is an authority's own (CA:TRUE), which clients of this project and many others \
-                 refuse: sign one for this daemon with it, and give clients this one as --ca",
+                 refuse: sign another certificate for this daemon with this one, and give clients this one as --ca",
             ));
         }
         let Validity { not_before, not_after } = self.validity;

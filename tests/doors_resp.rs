@@ -56,7 +56,7 @@ fn pipelined_requests_are_answered_in_their_order_however_they_are_cut() {
 fn an_unknown_key_is_refused_with_the_names_of_the_sources() {
     let daemon = two_sources();
     let mut client = Client::of(&daemon);
-    let refusal = "-UNKNOWN_SOURCE found key 'counter', allowed: a source's name (fast, slow); or let the daemon set any_key in \
+    let refusal = "-UNKNOWN_SOURCE found key 'counter', allowed: a source's name (fast, slow); or set any_key in \
                    [resp]\r\n";
     client.asks(&array(&["INCR", "counter"]), refusal);
     client.asks("PING\r\n", "+PONG\r\n");
@@ -121,10 +121,7 @@ fn the_commands_that_clients_send_first_are_answered_as_by_redis() {
         ("CLIENT GETNAME\r\n", "$-1\r\n"),
         ("CLIENT SETNAME orders\r\n", "+OK\r\n"),
         ("CLIENT GETNAME\r\n", "$6\r\norders\r\n"),
-        (
-            "CLIENT MAINT_NOTIFICATIONS ON\r\n",
-            "-ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP.\r\n",
-        ),
+        ("CLIENT MAINT_NOTIFICATIONS ON\r\n", "-ERR unknown subcommand 'MAINT_NOTIFICATIONS'\r\n"),
         ("CLIENT SETNAME\r\n", "-ERR wrong number of arguments for 'client|setname' command\r\n"),
         ("SELECT 0\r\n", "+OK\r\n"),
         ("SELECT 1\r\n", "-ERR DB index is out of range\r\n"),
@@ -133,7 +130,7 @@ fn the_commands_that_clients_send_first_are_answered_as_by_redis() {
         ("COMMAND DOCS\r\n", "*0\r\n"),
         ("CONFIG GET save\r\n", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
         ("CONFIG GET maxmemory\r\n", "*0\r\n"),
-        ("CONFIG SET save x\r\n", "-ERR unknown subcommand 'SET'. Try CONFIG HELP.\r\n"),
+        ("CONFIG SET save x\r\n", "-ERR unknown subcommand 'SET'\r\n"),
         ("FLUSHALL now\r\n", "-ERR unknown command 'FLUSHALL', with args beginning with: 'now' \r\n"),
         ("INCR\r\n", "-ERR wrong number of arguments for 'incr' command\r\n"),
         ("HELLO 4\r\n", "-NOPROTO unsupported protocol version\r\n"),

@@ -159,7 +159,7 @@ fn a_mark_of_another_directorys_daemon_names_its_state() {
         mark["state"].as_str().unwrap(),
         daemon.id()
     );
-    for part in [&whose, "a start begins above it"] {
+    for part in [&whose, "a start begins above this mark"] {
         assert!(words.contains(part), "{part:?} is not in:\n{words}");
     }
     daemon.stop();

@@ -8,9 +8,11 @@ mod support;
 mod worker_sets;
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use support::ids::{twitter_unix_ms, unix_ms};
 use support::machine::Machine;
@@ -53,6 +55,38 @@ fn an_older_copy_repeats_nothing_once_the_clock_is_past_the_last_id() {
     let mut wire = older.connect();
     (0..20).for_each(|_| draw(&mut wire, 20_000, &mut ids));
     older.stop();
+}
+
+/// Until its lock is free, an earlier process may hand out IDs, and it leaves no mark. `burst_window` reaches back to them.
+#[test]
+fn a_start_that_waits_for_a_lock_begins_after_the_process_that_had_it() {
+    const TOML: &str = "burst_window = \"5s\"";
+    for state in ["none", "fresh"] {
+        let machine = Machine::new();
+        let start = |state| machine.setup(TOML).option("--state-dir", state).start();
+        start("none").kill();
+        let entry = fs::read_dir(machine.path("locks")).expect("it is there").next().expect("one lock");
+        let lock = File::options().append(true).open(entry.expect("an entry").path()).expect("opened");
+        lock.lock().expect("nobody has it");
+        let fresh = machine.path("fresh");
+        let state = if state == "none" { state } else { fresh.to_str().expect("text") };
+        let (released_ms, daemon) = thread::scope(|scope| {
+            let release = scope.spawn(|| {
+                thread::sleep(Duration::from_millis(25));
+                let released_ms = unix_ms();
+                drop(lock);
+                released_ms
+            });
+            let daemon = start(state);
+            (release.join().expect("it ends"), daemon)
+        });
+        let first = daemon.connect().next(Ask::of(1).wait_ms(10_000)).ids()[0];
+        assert!(
+            twitter_unix_ms(first) > released_ms,
+            "{state}: {} ms before",
+            released_ms - twitter_unix_ms(first)
+        );
+    }
 }
 
 /// A daemon without a state, under a clock that can be set.

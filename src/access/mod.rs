@@ -1,7 +1,7 @@
 //! The identities of clients, and how much each may draw.
 //!
 //! A client shows a token, a certificate or neither. A token or certificate can have an identity: a name, the sources that
-//! it may draw from, and a rate. A client without limits costs a request nothing here.
+//! it may draw from, and a rate. A request of a client without limits costs nothing here.
 //!
 //! - `pace`: a rate of IDs, a pure function of the boot clock.
 //! - `addresses`: the connections and the rate of each client's address.

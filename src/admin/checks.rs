@@ -134,7 +134,7 @@ impl Status {
             ClockState::Behind => format!("the wall clock is {by} behind IDs already handed out"),
             ClockState::Held => {
                 format!(
-                    "the wall clock stepped forward by {by}, and is not followed until the step has lasted"
+                    "the wall clock stepped forward by {by}, and is not followed until the step has lasted clock.step_hold"
                 )
             }
         };

@@ -17,8 +17,9 @@ use super::status::Status;
 use crate::config::Address;
 use snowbank_client::tls::{self, ClientFiles};
 
-/// The largest answer. It is far above the status of a daemon with the most sources, so a larger one is not a daemon's.
-const STATUS_BYTES_MAX: usize = 1 << 20;
+/// The largest answer. The status of a daemon with the most sources and identities, all with the longest names, is a third
+/// of it, so a larger one is not a daemon's.
+const STATUS_BYTES_MAX: usize = 4 << 20;
 
 /// The daemon to ask.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! The admin listener's HTTP: one connection, from its bytes to `/metrics`, `/healthz`, `/readyz`, `/status`, `/history`,
 //! `/config` and the page.
 //!
-//! Everything is read-only. All but /healthz, /history and /config is made from one [`Status`]. A client that sends or
-//! reads slowly has a deadline. An answer is made in memory at once, and no lock is held while it is sent.
+//! Everything is read-only. /metrics, /readyz and /status are each made from one [`Status`]. A client that sends or reads
+//! slowly has a deadline. An answer is made in memory at once, and no lock is held while it is sent.
 
 use std::convert::Infallible;
 use std::net::IpAddr;

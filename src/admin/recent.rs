@@ -1,9 +1,8 @@
 //! The last minute as clients experienced it: refused requests, slow requests, connections in use. It comes from samples
-//! of the counters, which cost a request nothing.
-//!
-//! A value counts as high only if it is high over the last minute and over the last ten seconds. The minute keeps a hiccup
-//! from raising an alarm. The ten seconds end the alarm soon after its cause. A level that was reached is left at a lower
-//! value than it was entered at, so that no value makes it flap.
+//! of the counters, which cost a request nothing. A share of requests counts as high only if it is high over the last
+//! minute and over the last ten seconds. The minute keeps a hiccup from raising an alarm. The ten seconds end the alarm
+//! soon after its cause. A level of a share is left at a lower value than it was entered at, so that no share makes it
+//! flap. Of connections in use only the last ten seconds count.
 
 mod thresholds;
 

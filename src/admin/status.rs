@@ -106,7 +106,7 @@ pub(crate) enum ClockState {
     Steady,
     /// It is behind the time of IDs already handed out.
     Behind,
-    /// It stepped far forward, and is not followed until the step has lasted.
+    /// It stepped far forward, and is not followed until the step has lasted `clock.step_hold`.
     Held,
 }
 

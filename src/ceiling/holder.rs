@@ -44,7 +44,7 @@ fn inode_text(file: &File) -> Option<String> {
     Some(format!("{:02x}:{:02x}:{}", rustix::fs::major(device), rustix::fs::minor(device), metadata.ino()))
 }
 
-/// Returns the process that one of some readings of the kernel's list names for a file.
+/// Reads the kernel's list up to [`LIST_READS`] times, and returns the first process that it names for a file.
 fn listed(mut read: impl FnMut() -> Option<String>, inode: &str) -> Option<u32> {
     (0..LIST_READS).find_map(|_| listed_in(&read()?, inode))
 }

@@ -126,8 +126,8 @@ pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<W
     lock_workers_but(&HashSet::new(), directory, numbering, Duration::ZERO)
 }
 
-/// Locks all worker IDs of records, by their index. A worker ID that records share is locked for the record with the
-/// highest bound.
+/// Locks all worker IDs of records. Returns the locks in the order of the records. A worker ID that records share is locked
+/// for the record with the highest bound.
 ///
 /// # Errors
 /// As [`lock_workers`].

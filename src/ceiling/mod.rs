@@ -45,7 +45,7 @@ pub struct Grant {
     generation: AtomicU64,
     /// 1 while a claim waits for the ceiling to rise.
     wanted: AtomicU64,
-    /// 1 once another process, or another copy of the machine, may hand out the same IDs: it never rises again.
+    /// 1 once another process, or another copy of the machine, may hand out the same IDs: the ceiling never rises again.
     lost: AtomicU64,
     /// Held while the grant is taken away or given back, so that the two exclude each other. Claims never take it.
     changes: Mutex<()>,
@@ -149,10 +149,10 @@ impl CeilingRule {
     /// Here m is a quarter of the uptime, at least 10 ms and at most the horizon. So a crash loop raises ceilings more
     /// slowly than the wall clock runs. Where ticks are long, each crash raises them by a tick.
     ///
-    /// That leaves no reserve while the ID clock is `max_ahead` ahead, or stands because it was further: each request
-    /// would meet the ceiling and wait for a sync. So a ceiling also reaches above ID time by a quarter of the uptime, at
-    /// most half the horizon. At half speed the ID clock needs a whole horizon to use that up. This part is rounded down
-    /// to a tick, so that repeated starts do not add to it.
+    /// That leaves no reserve while the ID clock is `max_ahead` ahead, or stands still because it was further ahead: each
+    /// request would meet the ceiling and wait for a sync. So a ceiling also reaches above ID time by a quarter of the
+    /// uptime, at most half the horizon. At half speed the ID clock needs a whole horizon to use that up. This part is
+    /// rounded down to a tick, so that repeated starts do not add to it.
     pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
         let two_ticks = self.tick.saturating_mul(2);
         let horizon = self.horizon.max(two_ticks);
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(grant.ceiling(), Position(0));
     }
 
-    /// Lets the thread that notices a restored snapshot race with the keeper's thread.
+    /// Lets two threads race: the one that notices a restored snapshot, and the keeper's.
     #[test]
     fn a_ceiling_from_before_a_loss_is_not_granted_after_it() {
         let grants: Vec<Grant> = (0..20_000).map(|_| Grant::new(Position(1))).collect();

@@ -1,9 +1,9 @@
 //! Locks of other daemons on this machine that protect the same IDs under another name.
 //!
 //! A lock is named after an ID space. Two layouts with different field widths or slightly different epochs lock different
-//! files, and may still make the same IDs. Each lock's file names its worker ID and space. A daemon that has locked its
-//! own reads all others that are held. If two start at once, each writes its own before it reads, so at least one of them
-//! sees the other.
+//! files, and may still make the same IDs. Each lock's file names its worker ID and space. A daemon first locks its own
+//! files. Then it reads the others that are held, except those that cannot collide by their names. If two start at once,
+//! each writes its own before it reads, so at least one of them sees the other.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;

@@ -19,7 +19,7 @@ const ROOT: u32 = 0;
 /// The users who may write the files of a directory, apart from root and this process's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writers {
-    /// This user, who owns the directory.
+    /// The directory's owner, by user ID.
     Owner(u32),
     /// The members of this group.
     Group(u32),

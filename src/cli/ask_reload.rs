@@ -1,5 +1,6 @@
 //! `snowbank reload`: asks a daemon of this machine to reload its configuration, and fails if the daemon refuses.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,9 +32,14 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     })?;
     let result = ReloadResult::open(&directory).map_err(|error| {
         let directory = directory.display();
-        Failure::usage(format!(
-            "cannot wait for the result in {directory}: {error}; run this as the daemon's user"
-        ))
+        match error.kind() {
+            ErrorKind::ResourceBusy => Failure::usage(format!(
+                "another `snowbank reload` waits for its result in {directory}; run this when it has ended"
+            )),
+            _ => Failure::usage(format!(
+                "cannot wait for the result in {directory}: {error}; run this as the daemon's user"
+            )),
+        }
     })?;
     let pid = Pid::from_raw(arguments.pid).filter(|_| arguments.pid > 0);
     let pid =

@@ -93,12 +93,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Wraps anything that can be printed as wrong use.
+    /// Returns wrong use, for a reason that can be printed.
     pub fn usage(reason: impl fmt::Display) -> Self {
         Failure::Usage(reason.to_string())
     }
 
-    /// Wraps anything that can be printed as a "no".
+    /// Returns a "no", for a reason that can be printed.
     pub fn no(reason: impl fmt::Display) -> Self {
         Failure::No(reason.to_string())
     }

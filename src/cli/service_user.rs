@@ -1,4 +1,4 @@
-//! The files of a configuration that the packaged service's user cannot read. Root, who writes them, reads everything.
+//! The files of a configuration that the packaged service's user cannot read. Root, who writes them, can read everything.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,6 +22,11 @@ pub(super) fn warnings(config: &Path, settings: &Settings) -> Vec<String> {
         ("tls.certificate", &settings.tls.certificate),
         ("tls.key", &settings.tls.key),
         ("tls.client_ca", &settings.tls.client_ca),
+        ("fleet.ca", &settings.fleet.ca),
+        ("fleet.certificate", &settings.fleet.certificate),
+        ("fleet.key", &settings.fleet.key),
+        ("fleet.password_file", &settings.fleet.password_file),
+        ("fleet.peers_token_file", &settings.fleet.peers_token_file),
     ];
     let named = named.into_iter().filter_map(|(key, file)| match file {
         Some(FileRef::Path(path)) => Some((key, path.clone())),

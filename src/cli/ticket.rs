@@ -120,8 +120,6 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let directory = StateDir::lock(&path).map_err(Failure::no)?;
     let mut records = directory.read().map_err(Failure::no)?;
     refuse_foreign(&records, &path)?;
-    // The configuration may have another increment and offset: the source then starts above the value as well. With the
-    // default increment of 1, every value has a position.
     let counter = TicketCounter::new(name, *increment, *offset).map_err(Failure::usage)?;
     let numbering = Numbering::Ticket(counter);
     // Held until it is durable: no daemon of this machine has the counter meanwhile.
@@ -130,8 +128,9 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let ceiling = numbering.position_from(value + 1);
     refuse_last(name, *value, &numbering)?;
     let wanted = Record::new(name, &numbering, ceiling, &owner, &HostIdentity::here());
-    // It records no time, because a record of this boot would be taken for a daemon's belief of the clock.
-    let wanted = Record { clean: true, boot: None, ..wanted };
+    // The bound is not rounded up to a number of this increment and offset: the configuration may have others. It records no
+    // time, because a record of this boot would be taken for a daemon's belief of the clock.
+    let wanted = Record { clean: true, boot: None, ..wanted.below(value + 1) };
     let stored = records.iter().find(|record| record.key() == wanted.key());
     let marks = locks.marks().map_err(Failure::no)?;
     if stored.is_some_and(|stored| stored.released) || marks.iter().any(Mark::is_released) {

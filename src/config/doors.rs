@@ -92,7 +92,8 @@ pub struct Door<'s> {
     pub protocol: Protocol,
     /// The source of a request that names none; `None`: the first.
     pub source: Option<&'s str>,
-    /// The source of a request that names an unknown one; `None`: such requests are refused.
+    /// The source of a request that names an unknown one. `None`: such requests are refused, but memcached's door answers
+    /// them with IDs of `source`.
     pub any_key: Option<&'s str>,
 }
 

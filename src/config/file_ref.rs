@@ -30,8 +30,9 @@ impl FromStr for FileRef {
         };
         let fits =
             (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains('/') && ![".", ".."].contains(&name);
-        fits.then(|| FileRef::Credential(name.to_owned()))
-            .ok_or("\"credential:\" and the name of a credential of systemd's, which is that of a file")
+        fits.then(|| FileRef::Credential(name.to_owned())).ok_or(
+            "\"credential:\" and the name of a systemd credential, which must be a file name without a slash",
+        )
     }
 }
 

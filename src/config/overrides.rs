@@ -57,7 +57,7 @@ const OPTIONS: [(&str, &str, &str, &str); 14] = [
         "state-dir",
         "DIR",
         "Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else \
-         ~/.local/state/snowbank",
+         $XDG_STATE_HOME/snowbank, else ~/.local/state/snowbank",
     ),
     (
         "lock_dir",

@@ -55,7 +55,7 @@ pub(super) struct Row {
     pub(super) change: Change,
     /// Reads a value into its field.
     pub(super) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), Refusal>,
-    /// Returns the value of its field, as it would be written in the file: two are equal if these are.
+    /// Returns the value of its field, as it would be written in the file. Two values are equal if their texts are.
     pub(super) show: fn(&Settings, usize) -> String,
 }
 

@@ -99,8 +99,9 @@ settings! {
         /// tick.
         ///
         /// Ten milliseconds hold 40,000 IDs of the twitter layout, and clocks of different machines are further apart
-        /// anyway. With ticks of 1ms, a window below 3ms loses IDs at full load, because a thread can wake up too late
-        /// for a tick: about half of them at "0". The daemon then promises only half of the rate to requests that wait.
+        /// anyway. With ticks of 1ms, a window below 3ms loses IDs at full load, because a thread can wake up too late for
+        /// a tick: about half of them at "0". With such a window the daemon promises only half of the rate to requests that
+        /// wait.
         burst_window: Duration = r#""10ms""# in Source, Restart(CLAIMS),
             |value| value.duration(Duration::ZERO..=DURATION_MAX);
 

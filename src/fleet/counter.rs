@@ -179,7 +179,7 @@ impl Counter {
         self.trying.take().map(|(claim, _)| self.take(claim.range))
     }
 
-    /// Returns the loss of a key that was the newest value.
+    /// Returns the loss, after a write showed that this text is the key's newest value.
     pub(super) fn went_back(&self, text: &str) -> CounterLoss {
         let found = CounterKey::parse(text);
         found.map_or_else(CounterLoss::Unreadable, |key| CounterLoss::WentBack(key.next, self.floor))

@@ -216,7 +216,8 @@ impl<S: Session> Line<S> {
         Ok(Line { access, runtime, current: 0, session, opened: 0, cluster, patience: Patience::long() })
     }
 
-    /// Uses only sessions of this cluster from now on. The open one has shown that it belongs to it. The first call counts.
+    /// Uses only sessions of this cluster from now on. The open one has shown that it belongs to it. Only the first call
+    /// has an effect.
     pub(super) fn stay_in(&mut self, cluster: Cluster) {
         self.cluster.get_or_insert(cluster);
     }

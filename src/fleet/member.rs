@@ -64,7 +64,7 @@ pub struct Bound {
 /// The end of a call that needed the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Raised {
-    /// The keys are this daemon's, and a write is done.
+    /// The keys are this daemon's, and what had to be written is written.
     Done,
     /// Nothing is known of the outcome.
     NoAnswer(NoAnswer),
@@ -83,7 +83,7 @@ struct Read {
     id_bound: u64,
 }
 
-/// Why a chunk of keys was not written.
+/// Why a call ends early: the coordinator did not answer, or a number or a counter is lost.
 enum Stop {
     NoAnswer(NoAnswer),
     Lost(String),
@@ -189,8 +189,8 @@ impl<C: Coordinator> Member<C> {
         Raised::from(result)
     }
 
-    /// Returns for each of these stretches of a source's numbers whether the coordinator holds its bound at all their keys.
-    /// All are false for a source that went on without asking.
+    /// Takes groups of numbers, each with a bound. Returns for each group whether the coordinator holds the bound at all
+    /// keys of the group. All are false for a source that went on without asking.
     ///
     /// # Errors
     /// The coordinator did not answer.
@@ -206,7 +206,7 @@ impl<C: Coordinator> Member<C> {
             let key = found.next().flatten().and_then(|stored| NumberKey::parse(&stored.text).ok());
             rules::holds(key.as_ref(), id_bound)
         };
-        // No short cut: each stretch uses up all its keys.
+        // No short cut: each group uses up all its keys.
         let all = |(numbers, id_bound): &(Vec<u64>, u64)| {
             numbers.iter().fold(true, |held, _| is_held(*id_bound) && held)
         };

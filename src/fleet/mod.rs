@@ -133,14 +133,14 @@ pub trait Coordinator: Send {
     /// The coordinator did not answer.
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer>;
 
-    /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints that do not answer soon are
-    /// left out. None: there is one endpoint, or the client compares clusters itself.
+    /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints that do not answer soon
+    /// are left out. Returns no answers if there is one endpoint, or if the client compares clusters itself.
     fn read_at_each(&mut self, _key: &str) -> Vec<(String, Option<Stored>)> {
         Vec::new()
     }
 
-    /// From now on, uses a new connection only if it leads to this cluster. The connection that is open has shown it. The
-    /// first call counts. A simulated coordinator is one cluster, and does nothing.
+    /// From now on, uses a new connection only if it leads to this cluster. The connection that is open has shown it. Only
+    /// the first call has an effect. A simulated coordinator is one cluster, and does nothing.
     fn stay_in(&mut self, _cluster: Cluster) {}
 
     /// Reads all keys that begin with a prefix.

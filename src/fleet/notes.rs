@@ -1,10 +1,10 @@
 //! The file `fleet` in the state directory: a daemon's own writes at the coordinator.
 //!
 //! A write is noted before it is tried. So after a restart, a key whose last write is noted belongs to this state or to a
-//! copy of it. Notes count only in the boot that wrote them, because the machine does not remember for longer which copy
-//! is the newest. They count only in the directory that they were written in: a copy of it may have been made together with
-//! the locks that show which copy is the newest. A missing or damaged file only costs time: the daemon then starts like any
-//! other.
+//! copy of it. Writes and ceilings count only in the boot that noted them, because the machine does not remember for longer
+//! which copy is the newest. They count only in the directory that they were written in: a copy of it may have been made
+//! together with the locks that show which copy is the newest. A missing or damaged file only costs time: the daemon then
+//! starts like any other.
 //!
 //! A ceiling is noted once the coordinator has acknowledged it. A start may go on below it without asking, so it counts only
 //! in the same fleet at the same endpoints.

@@ -45,7 +45,7 @@ pub struct Entry {
     pub since_unix_s: i64,
     /// The lowest ID that was not granted.
     pub id_bound: String,
-    /// The instant of that ID.
+    /// The instant of that ID; a horizon later if the coordinator may lose writes.
     pub until: String,
 }
 
@@ -137,7 +137,7 @@ impl Operator<'_> {
         Ok(entries)
     }
 
-    /// Returns the instant from which others may take a number whose holder does not run.
+    /// Returns the instant at which a number's ceiling has passed; a horizon later if the coordinator may lose writes.
     fn until(&self, layout: &Layout, key: &NumberKey) -> UnixMicros {
         let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
         let Ok(numbering) = numbering else { return UnixMicros(i64::MAX) };

@@ -43,7 +43,7 @@ const SWAP: &str = "local all, fits = {}, true \
     for i = 1, #ARGV, 3 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 2]) end \
     return {ok = redis.sha1hex(ARGV[3])}";
 
-/// The digits of a version: 60 bits, which Lua and JSON carry as text.
+/// The digits of a version: 60 bits, which the scripts carry as text.
 const VERSION_DIGITS: usize = 15;
 
 /// A client of Redis. Its calls block.

@@ -81,7 +81,7 @@ pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Pro
     }
 }
 
-/// Decides whether a number may be taken. `until` is the instant of the key's bound.
+/// Decides whether a number may be taken. `until` is the instant of the key's bound, with the [`margin`].
 ///
 /// # Errors
 /// Another daemon holds the number, and the clock has not come near its bound.

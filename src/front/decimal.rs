@@ -6,7 +6,7 @@ const DIGITS_MAX: usize = 20;
 /// The digits of a group.
 const GROUP: usize = 4;
 
-/// The end of the digits, behind a byte for the kind of a line.
+/// The end of the digits in the text. The byte before them is for the type of a RESP line, such as `:`.
 const END: usize = 1 + DIGITS_MAX;
 
 const _: () = assert!(DIGITS_MAX.is_multiple_of(GROUP));

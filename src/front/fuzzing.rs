@@ -107,8 +107,8 @@ fn serve<'a, F: Front>(
     (asks, out)
 }
 
-/// Checks that a message which is served with an earlier one asks the same. `alike` has the number of those that are left, and
-/// the step of the first.
+/// Checks that a message which is served with an earlier one asks the same. `left` is the number of such messages that are
+/// still to come, and `first` is the step of the earlier one.
 fn check_alike<F: Front>(
     (left, first): &mut (usize, Option<String>),
     front: &F,

@@ -110,7 +110,7 @@ impl Reservation {
     /// eighth of [`LASTS`] while no reservation is due.
     pub(super) fn half_used_in(&self, cursor: Position, ceiling: Position) -> Duration {
         let left = ceiling.0.saturating_sub(cursor.0).saturating_sub(self.size / 2);
-        // The size is the rate times `lasts`, or more.
+        // The size is the rate times `lasts` or more, unless `RESERVATION_MAX` or the doubling in `look` keeps it lower.
         self.lasts.mul_f64(left as f64 / self.size as f64)
     }
 }

@@ -23,7 +23,7 @@ pub struct TicketCounter {
 /// The reason why an increment and an offset make no counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CounterError {
-    /// The increment is 0, or too large for a second ID.
+    /// The increment is 0, or above [`LAST_ID`].
     #[error("found increment {0}, allowed: from 1 to {LAST_ID}")]
     Increment(u64),
     /// The offset is not from 1 to the increment.

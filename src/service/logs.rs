@@ -75,7 +75,7 @@ pub fn log_failure(reason: &str) {
         // Without a thread the reason goes to standard error, which leads to the journal too.
         let _ = Logs::start(LogSettings::default());
     }
-    // Lines that wait make room for this one.
+    // First the lines that wait are written, so that there is room for this one.
     end_log();
     let line = format!("snowbank: {reason}\n");
     match DESTINATION.get() {

@@ -53,9 +53,12 @@ impl ReloadResult {
     /// Opens the socket to which the daemon of this runtime directory reports.
     ///
     /// # Errors
-    /// The directory cannot be written.
+    /// The directory cannot be written, or another process waits for a result.
     pub fn open(directory: &Path) -> io::Result<ReloadResult> {
         let path = directory.join(NAME);
+        if UnixDatagram::unbound()?.connect(&path).is_ok() {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
         // A process that was killed has left it.
         let _ = std::fs::remove_file(&path);
         Ok(ReloadResult { socket: UnixDatagram::bind(&path)?, path })
@@ -100,6 +103,7 @@ mod tests {
         // Left behind by one that was killed.
         drop(UnixDatagram::bind(directory.path().join(NAME)).unwrap());
         let result = ReloadResult::open(directory.path()).unwrap();
+        assert_eq!(ReloadResult::open(directory.path()).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
         let send = |text| send_now(directory.path().join(NAME).as_os_str(), text).unwrap();
         for text in ["an earlier reason", BEGUN, "found 0\nfound 1"] {
             send(text);

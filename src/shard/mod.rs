@@ -1,5 +1,5 @@
-//! One core's generator. For each source it has a current run and a ring of blocks claimed ahead. It claims more when both
-//! are used up.
+//! One core's generator. For each source it has a current run and a ring of blocks claimed ahead. While it is busy it
+//! claims ahead. If both are used up, a request claims directly.
 //!
 //! A [`Shard`] belongs to one thread. Only its rings are shared: siblings take from them when a source has no more to
 //! claim. A shard does no I/O. Its thread passes a reading of the clock to [`Shard::wake`], then takes IDs, and calls

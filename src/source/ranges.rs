@@ -31,7 +31,7 @@ impl Range {
 pub(super) struct SharedCounter {
     /// The range after the present one.
     next: Mutex<Option<Range>>,
-    /// The positions between ranges, over which the cursor moved. They are no demand.
+    /// The positions between ranges, over which the cursor moved. They do not count as demand.
     skipped: AtomicU64,
 }
 

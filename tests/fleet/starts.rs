@@ -226,7 +226,7 @@ fn a_restart_without_the_coordinator_after_a_clock_step_waits_and_logs_it() {
         daemon.kill();
         machine.clock().step(-20_000);
         let daemon = setup().start();
-        daemon.assert_logs("the wall clock stands, was set, or the machine was restored");
+        daemon.assert_logs("the wall clock was set or stood still, or the machine was restored");
         at.run();
         daemon.stop();
     });

@@ -13,7 +13,7 @@ const TIME_STEPS_S = [60, 120, 300, 600, 1200, 1800];
 const TIME_WIDTH = 64;
 // How often the daemon's own history is fetched: as often as it grows.
 const HISTORY_PERIOD_S = 30;
-// The seconds whose requests percentiles are computed from.
+// Percentiles are computed from the requests of this many seconds.
 const LATENCY_S = 5;
 const LINES_MAX = 8;
 
@@ -74,7 +74,7 @@ function moments() {
   return [...past.filter((one) => one.at_s < before_s), ...live].filter((one) => one.at_s >= from_s);
 }
 
-// Takes the daemon's history. Of a daemon before the last restart, what this page has seen stays.
+// Takes the daemon's history. Points from before the daemon's last restart stay, as far as this page has them.
 function takeHistory(history) {
   const last = seen.at(-1);
   if (!last) return;

@@ -198,7 +198,7 @@ mod tests {
             .prop_map(|records| Export { snowbank_state_format: FORMAT, records })
     }
 
-    /// The starts by records, for each of these sources alone: `None` where it refuses.
+    /// Returns where these records let each of these sources start, if it is the only one. `None`: the start is refused.
     fn starts(records: &[Record], sources: &[Configured]) -> Vec<Option<Option<Position>>> {
         let start = |Configured(name, layout, workers): &Configured| {
             let numbering = numbering(layout, workers);
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(import(&[], left_in("another", 0, 5)), (None, 0));
         assert_eq!(import(&[left_in("an earlier one", 0, 3)], left_in("another", 0, 5)), (None, 0));
         assert_eq!(import(&[], left_in("this boot", 0, 5)), of_this_boot(5), "moved within one machine");
-        // The record that it replaces had it.
+        // The stored record knew the offset of this boot.
         assert_eq!(import(&[left_in("this boot", 0, 3)], left_in("another", 0, 5)), of_this_boot(3));
         assert_eq!(import(&[left_in("this boot", 7, 3)], left_in("another", 0, 5)), of_this_boot(3));
     }

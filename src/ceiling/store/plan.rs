@@ -191,11 +191,13 @@ fn by_name(layout: &Layout) -> String {
 ///
 /// A record of the same ID space and other worker IDs is not needed for uniqueness. It binds the order of IDs, and only as
 /// far as a catch-up can follow it: a worker ID that was never used starts at the clock, however far ahead another one
-/// was. It binds nothing above those worker IDs' ID clock, whatever was granted ([`Record::order_ceiling`]).
+/// was. Nor does such a record bind anything above the ID clock of its worker IDs, whatever was granted
+/// ([`Record::order_ceiling`]).
 ///
 /// Worker IDs that a fleet lends belong to the fleet once their source has others. Their record is dropped once another
-/// record of the source is as high. So without the fleet, a record of lent worker IDs binds its source, whatever worker
-/// IDs the source has now. In the fleet the coordinator knows the bound of each number, also of exported ones.
+/// record of the source is as high, or has their bound as its `lent_bound`. So without the fleet, a record with such a
+/// bound binds its source, whatever worker IDs the source has now. In the fleet the coordinator knows the bound of each
+/// number, also of exported ones.
 ///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
 /// without such a record, because no clock shows where it may continue. It does not start either after the machine was
@@ -266,7 +268,8 @@ pub fn plan_beside<'a>(
     Ok(Plan { starts, passed_over, retired })
 }
 
-/// Returns the first position above all records that can make the same IDs. No start is below it, whatever its name.
+/// Returns the first position above all records that can make the same IDs. No source with this numbering starts below it,
+/// whatever the source's name.
 pub fn above_records(records: &[Record], numbering: &Numbering) -> Position {
     let sharing = records.iter().filter(|record| is_bound(record, numbering));
     sharing.map(|record| numbering.position_from(record.id_bound)).max().unwrap_or(Position(0))

@@ -100,7 +100,7 @@ fn what_others_do_to_the_file_is_noticed() {
     fs::write(&path, &after).unwrap();
     assert_eq!(store.still_ours(), Ok(()));
 
-    // One copy alone, and found before the next write if not sooner.
+    // Somebody changes one copy alone. The daemon notices that before its next write, if not sooner.
     let half = after.len() / 2;
     fs::write(&path, [&after[..half], &before[half..]].concat()).unwrap();
     assert!(store.still_ours().unwrap_err().to_string().contains("somebody else"));
@@ -173,7 +173,7 @@ fn a_file_of_an_older_program_is_refused() {
     fs::write(&older, "redb").unwrap();
     let refused = read(directory.path()).unwrap_err().to_string();
     assert!(refused.contains(older.to_str().unwrap()) && refused.contains("state export"), "{refused}");
-    // Left behind by an import: what counts is there.
+    // An import left the older file behind. What counts is in the new file.
     StateFile::of(directory.path()).write([&record("orders", "twitter", "0", 0)]).unwrap();
     assert_eq!(read(directory.path()).unwrap().len(), 1);
 }

@@ -183,7 +183,7 @@ impl MarkShown {
         let time = self.time.as_ref().map(|time| format!(" ({time})")).unwrap_or_default();
         writeln!(out, "{what} below ID {id}{time} by {whose}{since}{holder}")?;
         let meaning = match self.next_start {
-            NextStart::AboveMark => "beyond the ceiling: a start begins above it",
+            NextStart::AboveMark => "beyond the ceiling: a start begins above this mark",
             NextStart::RefusedOlderCopy => {
                 "beyond the ceiling: this state is an older copy, and a start is refused; put the newest back, or, if it is \
                  lost, start once with --adopt-state when the clock is past that time"

@@ -225,13 +225,13 @@ impl<'a> Shown<'a> {
         };
         let end = match (self.released, self.clean) {
             _ if self.restored => {
-                "restored from a snapshot, or shared in a fleet: refused as a counter of its own until `snowbank ticket set`"
+                "restored from a snapshot, or shared in a fleet: a source that counts alone is refused until `snowbank ticket set`"
             }
             _ if self.is_set() => "set by `snowbank ticket set`, or imported: no daemon has counted since",
             (true, _) if self.lent => "exported: the fleet lends its worker IDs, here too",
             (true, _) => "released: its worker IDs were moved away, and are not used here",
             _ if self.retired && self.lent => {
-                "retired: it goes once the fleet's coordinator holds its ceiling"
+                "retired: it is dropped once the fleet's coordinator holds its ceiling"
             }
             _ if self.retired => {
                 "retired: `snowbank state forget` drops it once the clock is past its ceiling"

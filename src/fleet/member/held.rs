@@ -16,7 +16,7 @@ pub(super) struct Held {
     /// The place of its ID space in the marker.
     pub(super) place: usize,
     pub(super) numbers: Vec<(u64, Holding)>,
-    /// False until this process has written its keys: it went on without asking.
+    /// False if this process went on without asking, until it has written the keys.
     pub(super) is_claimed: bool,
     /// The instant since which it has them, for people.
     pub(super) since_unix_s: i64,

@@ -1,4 +1,4 @@
-//! Looks at the keys, and the writes that follow from them.
+//! A *look* checks a daemon's keys, and writes those that need it.
 //!
 //! A look writes the keys of a source once after each new connection, under an identity that was drawn on it. Two copies of
 //! one memory cannot share a connection, so at least one connects again, also if nothing shows that the machine was restored.
@@ -26,7 +26,7 @@ impl<C: Coordinator> Member<C> {
         for source in 0..self.sources.len() {
             let found = self.read(source, false)?;
             let held = &self.sources[source];
-            // An unknown outcome is no loss: the key may have the write before.
+            // While the outcome of a write is unknown, nothing is lost: the key may still have the previous write.
             let is_behind = found.is_behind && held.trying.is_none();
             let is_due = !held.is_claimed || is_behind || held.drawn_on != self.coordinator.connections();
             // With an old answer the bound that the keys have is not known, and it must not sink.
@@ -38,7 +38,8 @@ impl<C: Coordinator> Member<C> {
         Ok(due)
     }
 
-    /// Writes the keys of a source under an identity of its own, with the bound that they have. No bound sinks.
+    /// Writes the keys of a source with the bound that they have. The write has a new identity, unless an earlier one is
+    /// still being tried. No bound sinks.
     fn write_again(&mut self, found: Bound) -> Result<(), Stop> {
         if self.sources[found.source].trying.is_none() {
             self.draw_write(found.source);

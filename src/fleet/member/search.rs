@@ -17,7 +17,8 @@ use std::thread;
 use self::wire::{Kind, Left};
 use self::world::World;
 
-/// The most states that are visited for one kind of coordinator. The last ones are in memory in whole, a kilobyte each.
+/// The most states that are visited for one kind of coordinator. Those of the last layer are in memory in full, a kilobyte
+/// each; of the others only the hash is kept.
 const STATES_MAX: usize = 20_000_000;
 /// The states that are taken together, so that what follows from them fits the memory.
 const CHUNK: usize = 20_000;

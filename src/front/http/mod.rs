@@ -1,5 +1,5 @@
-//! HTTP as a front-end: the head of a request to what is asked, and IDs and refusals to a reply. The library that parses the
-//! bytes is the server's: `server/shard_thread/http`.
+//! HTTP as a front-end: it turns the head of a request into what is asked, and IDs and refusals into a reply. The library
+//! that parses the bytes is the server's: `server/shard_thread/http`.
 //!
 //! - `route`: paths and their parameters, Snowbank's own (`/v1/…`), katsubushi's and Leaf's. `query`: the parameters.
 //! - `listing`: IDs as a body. `reply`: every other body, and refusals.

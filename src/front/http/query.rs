@@ -73,7 +73,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Decodes a segment of a path. A plus sign is one there.
+/// Decodes a segment of a path. In a path, a plus sign stands for itself and not for a blank.
 pub(super) fn segment(text: &str) -> String {
     let value = format!("={}", text.replace('+', "%2B").replace('&', "%26"));
     form_urlencoded::parse(value.as_bytes()).map(|(_, value)| value.into_owned()).collect()

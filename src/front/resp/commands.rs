@@ -218,7 +218,7 @@ impl Resp {
         match Name::of(subcommand).get() {
             b"count" => encode::integer(out, COMMANDS.len() as u64),
             b"docs" => encode::map(out, self.version, 0),
-            _ => return refuse_subcommand(out, "COMMAND", subcommand),
+            _ => return refuse_subcommand(out, subcommand),
         }
         None
     }
@@ -227,7 +227,7 @@ impl Resp {
     fn config(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
         let [get, names @ ..] = operands else { return None };
         if !get.eq_ignore_ascii_case(b"get") || names.is_empty() {
-            return refuse_subcommand(out, "CONFIG", get);
+            return refuse_subcommand(out, get);
         }
         let known = [("save", ""), ("appendonly", "no")];
         let is_asked =
@@ -262,8 +262,8 @@ fn refuse(out: &mut Vec<u8>, text: &str) -> Option<ErrorCode> {
     Some(ErrorCode::Malformed)
 }
 
-fn refuse_subcommand(out: &mut Vec<u8>, command: &str, found: &[u8]) -> Option<ErrorCode> {
-    encode::error(out, &format!("ERR unknown subcommand '{}'. Try {command} HELP.", shown(found)));
+fn refuse_subcommand(out: &mut Vec<u8>, found: &[u8]) -> Option<ErrorCode> {
+    encode::error(out, &format!("ERR unknown subcommand '{}'", shown(found)));
     Some(ErrorCode::Unsupported)
 }
 

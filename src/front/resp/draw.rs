@@ -30,8 +30,8 @@ pub(super) fn answer(name: &[u8], operands: &[&[u8]], facts: &Facts, out: &mut V
 /// The reason why a request for IDs is refused: its code, and the error that the client gets.
 type Refused = (ErrorCode, String);
 
-/// INCRBY: one ID if the number is 1. A ticket counter gives that many consecutive numbers, and the reply is the last of
-/// them.
+/// INCRBY: one ID if the number is 1. A ticket counter with increment 1 gives that many numbers, and the reply is the
+/// last of them. Other sources refuse any other number.
 fn increase(key: &[u8], by: &[u8], facts: &Facts) -> Result<Reply, Refused> {
     let source = source_of(key, facts)?;
     match parse::number(by) {
@@ -123,7 +123,7 @@ fn source_of(key: &[u8], facts: &Facts) -> Result<usize, Refused> {
 fn unknown_key(key: &[u8], facts: &Facts) -> Refused {
     let (found, names) = (shown(key), facts.sources.join(", "));
     let text = format!(
-        "UNKNOWN_SOURCE found key '{found}', allowed: a source's name ({names}); or let the daemon set any_key in [resp]"
+        "UNKNOWN_SOURCE found key '{found}', allowed: a source's name ({names}); or set any_key in [resp] of the daemon's configuration"
     );
     (ErrorCode::UnknownSource, text)
 }

@@ -179,7 +179,7 @@ impl Front for Resp {
 fn count_equal(bytes: &[u8], size: usize, most: usize) -> usize {
     let (message, later) = bytes.split_at(size);
     let most = most.min(later.len() / size);
-    // All are, if each byte equals the one a message earlier.
+    // All of them equal the first if each byte equals the byte one message earlier.
     if later[..most * size] == bytes[..most * size] {
         return most;
     }

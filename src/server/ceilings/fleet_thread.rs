@@ -62,7 +62,7 @@ pub(super) enum Done {
     /// Ok if the keys are this daemon's. After an error nothing is known.
     Looked(Result<(), NoAnswer>),
     Released(Result<(), String>),
-    /// A number is another daemon's.
+    /// A worker number or a shared counter is lost.
     Lost(TakenOver),
 }
 

@@ -46,8 +46,8 @@ pub(crate) struct Ceilings {
     state_dir: Option<PathBuf>,
     /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
-    /// The time at which the last raise or look was sent. `None`: not yet. A start may have gone on without asking the
-    /// coordinator.
+    /// The time at which the last raise or look was sent. `None`: none was sent yet, so a look is sent at once, because
+    /// the start may have gone on without asking the coordinator.
     fleet_asked_at: Option<BootMicros>,
     /// The stored records that belong to no running source. They bind sources that join.
     retired: Vec<Record>,
@@ -156,7 +156,8 @@ impl Ceilings {
                 wake_ups.wake_all_shards();
             }
             if let Ok(request) = join_requests.try_recv() {
-                self.begin_join(request, reading);
+                // Read again: the request has locks that an earlier process may have had until now.
+                self.begin_join(request, clock::os::read());
                 continue;
             }
             // The pause counts from look to look, because ceilings that are raised less often must reach further.

@@ -47,7 +47,7 @@ impl Health {
         StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(TRIM_TIMEOUT) }
     }
 
-    /// Completes when another daemon of the fleet has a worker number of this one.
+    /// Completes when a worker number or a shared counter of the fleet is lost.
     pub async fn await_loss(&self) {
         self.common.await_loss().await;
     }

@@ -192,9 +192,10 @@ fn readiness_line(status: &Status) -> Line {
     let failing: Vec<String> =
         status.checks.iter().filter(|check| check.makes_unready()).map(Check::full_name).collect();
     match failing.as_slice() {
-        [] => {
-            Line(Level::Ok, String::from("ready again: /readyz answers 200, no check fails that decides it"))
-        }
+        [] => Line(
+            Level::Ok,
+            String::from("ready again: /readyz answers 200, because no check that decides readiness fails"),
+        ),
         [first] => Line(Level::Fail, format!("not ready: /readyz answers 503, because of {first}")),
         [first, others @ ..] => Line(
             Level::Fail,

@@ -47,7 +47,7 @@ pub(super) fn refuse_shared(
     let found = judge(info_json, answers);
     match found.iter().find_map(|peer| peer.shared.as_ref().map(|shared| (peer, shared))) {
         Some((peer, shared)) => Err(StartError::WorkerIdHeld(format!(
-            "{} has {shared} too, by fleet.peers: both would hand out the same IDs; give this daemon a worker ID of its \
+            "{}, a peer in fleet.peers, has {shared} too: both would hand out the same IDs; give this daemon a worker ID of its \
              own (worker_ids), or stop the other one",
             peer.name()
         ))),

@@ -244,7 +244,7 @@ impl Reloader {
     }
 }
 
-/// Gives the sources that run the worker IDs that were picked for them at the start.
+/// Gives each running source the worker IDs that were picked for it at the start.
 ///
 /// # Errors
 /// A source would join a daemon in a fleet. Only a start takes worker numbers.

@@ -72,6 +72,8 @@ impl Server {
         if let Some(access) = &secrets.peers {
             refuse_shared(access, &describe(settings, &instance)?, &inherited.addresses())?;
         }
+        // Read again: until its locks were free, an earlier process may have handed out IDs of later ticks.
+        let reading = clock::os::read();
         let rule = settings.clock.step_rule();
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
         let now = wall.believe(reading);

@@ -11,7 +11,8 @@ use crate::tls::{Acceptor, Authorities, HandshakeFailure};
 /// alert, and returns `None`.
 pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Option<SocketStream> {
     let peer = socket.peer_addr();
-    // Read first: after a reload in between, the session checks the certificate again.
+    // Read before the handshake. If a reload changes the authorities during it, the session checks the
+    // certificate again.
     let checked_by = acceptor.identity().authorities().map_or(0, Authorities::digest);
     match acceptor.accept(socket).await {
         Ok(stream) => Some(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),

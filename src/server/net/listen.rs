@@ -99,7 +99,8 @@ fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
 fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
     if at.is_ipv6() {
-        // "[::]" is IPv6 alone. An operator who wants both configures both: "[::]" for both would block a second listener.
+        // "[::]" is IPv6 alone. An operator who wants IPv4 too also configures "0.0.0.0". If "[::]" took both, that second
+        // listener could not be opened.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;

@@ -1,5 +1,5 @@
-//! The lobby: connections that have not proved yet that they are clients. They shake hands over TLS, have not sent their
-//! token, or have not sent the head of an admin request.
+//! The lobby: connections that have not proved yet that they are clients. They shake hands over TLS, or have not sent their
+//! token. Connections of the admin listener are guests of a lobby to their end.
 //!
 //! A lobby has a limited number of places. When these run out, the guest whose peer has been silent for longest gives way
 //! to a newcomer. A guest whose bytes wait for the daemon is not silent, and one that has just connected may be about to

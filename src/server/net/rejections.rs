@@ -13,8 +13,8 @@ use crate::server::health::rate_limited_log::RateLimited;
 /// each connection, so all further reasons share one limit.
 const REASONS_MAX: usize = 32;
 
-/// The number of addresses that are limited one by one, each with each of a few reasons. All further ones share one limit, so
-/// that an attack from a whole network fills neither memory nor log.
+/// The number of pairs of an address and a reason that are limited one by one. All further ones share one limit, so that an
+/// attack from a whole network fills neither memory nor log.
 const ADDRESSES_MAX: usize = 256;
 
 /// Ends the address in a name like `address reason`.

@@ -37,7 +37,7 @@ pub(crate) struct KernelLog {
 }
 
 impl KernelLog {
-    /// Opens the log at its end. Looks for an earlier announcement if `looks_back`. None can fall between the two.
+    /// Opens the log at its end. Looks for an earlier announcement if `looks_back`. No announcement is missed in between.
     pub(crate) fn open(looks_back: bool) -> KernelLog {
         let (way, log) = kernel_log::find();
         let last = log.as_ref().ok().filter(|_| looks_back).and_then(kernel_log::last_announcement);

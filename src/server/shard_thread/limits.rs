@@ -33,8 +33,8 @@ impl Drop for Held {
     }
 }
 
-/// Permits a request that was read at `now` and is due by `due`. Returns the permit, the request with the number of IDs that
-/// it has now, and the time from which it may draw them.
+/// Permits a request that was read at `now` and is due by `due`. Returns the permit, the request with the number of IDs
+/// that it may draw, and the time from which it may draw them.
 ///
 /// # Errors
 /// The reason why it gets none.

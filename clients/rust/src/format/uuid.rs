@@ -81,8 +81,16 @@ impl Version {
         let uuid = parse(text).ok_or_else(|| FormatError::shape(text, self.format(), shape))?;
         let version = uuid >> 76 & 15;
         if version != self.number() || uuid & VARIANT_MASK != VARIANT {
-            let found =
-                format!("it is of version {version}, and {} is of version {}", self.format(), self.number());
+            let found = match version == self.number() {
+                true => String::from("its variant is not that of RFC 9562"),
+                false => {
+                    format!(
+                        "it is of version {version}, and {} is of version {}",
+                        self.format(),
+                        self.number()
+                    )
+                }
+            };
             return Err(FormatError::other_maker(text, self.format(), found));
         }
         let id = self.id(uuid);

@@ -45,7 +45,7 @@ fn a_newcomer_that_cannot_be_stored_leaves_all_as_it_was() {
     let long = "n".repeat(64 * 1024);
     let refused = store.add(1, &[newcomer(&long, &second, 700)], 2).unwrap_err();
     assert!(refused.to_string().contains("ceilings.new"), "{refused}");
-    // The file that is there is used on: it needs no other.
+    // The store continues with the file that it has: this write fits into it.
     store.raise(&[(0, Position(600))], 3).unwrap();
     assert_eq!(store.still_ours(), Ok(()));
     let stored = read(directory.path()).unwrap();

@@ -102,7 +102,7 @@ fn a_name_binds_the_order_as_far_as_the_id_clock_can_ride() {
     assert!(start.is_some_and(|start| start >= at(&both, 3_600_000)), "one of them was used");
     assert_eq!(passed_over, None);
 
-    // Of two records the one that is within reach binds, and a source that is gone binds no further than a name.
+    // Of two records the one within reach binds. The same is true for a source that was renamed.
     let records = [record("orders", "twitter", "1", 3_600_000), record("orders", "twitter", "3", 5_000)];
     let found = plan(&records, &[claimant("orders", &unused)], WALL).unwrap();
     assert_eq!(found.starts, [Some(unused.position_from(records[1].id_bound))]);

@@ -1,4 +1,5 @@
-//! The sameness of states: names of writes, versions and boots are replaced by the order in which they are met.
+//! The sameness of states: names of writes, states and boots are replaced by the order in which they are met, and versions
+//! by their order.
 //!
 //! The patterns name every field of a machine and its daemon, so that a new one does not compile until it is added, or left
 //! out for a reason. Left out is the value that all states share, what only people read, and a copy of another field.

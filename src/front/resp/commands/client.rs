@@ -116,7 +116,7 @@ impl Resp {
                 let name = String::from_utf8_lossy(name.get()).into_owned();
                 return refuse(out, &format!("ERR wrong number of arguments for 'client|{name}' command"));
             }
-            _ => return refuse_subcommand(out, "CLIENT", operands[0]),
+            _ => return refuse_subcommand(out, operands[0]),
         }
         None
     }

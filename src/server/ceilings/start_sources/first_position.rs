@@ -14,8 +14,9 @@ use snowbank_client::layout::{Position, Tick};
 /// Returns the lowest start of worker IDs of which the state has no record: the next tick, because an earlier process,
 /// perhaps on another machine, may have used the current one. It is 0 if the state has records of all of them.
 ///
-/// Records of other worker IDs do not count: they bind the order of IDs, and do not show which IDs these have handed out.
-/// A ticket counter without a record does not start at all, unless the fleet's coordinator has it.
+/// Records of other worker IDs do not count: they only bind the order of IDs, and do not show which IDs the source's own
+/// worker IDs have handed out. A ticket counter without a record does not start at all, unless the fleet's coordinator
+/// has it.
 pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Position {
     if numbering.is_ticket() {
         return Position(0);

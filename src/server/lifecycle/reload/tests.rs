@@ -38,7 +38,8 @@ fn granted(name: &str, numbering: Numbering) -> Arc<Source> {
     Arc::new(Source::new(name.to_owned(), numbering, rules, grant, Position(0), NOW))
 }
 
-/// A reload that adds a source, to a daemon without shards. `meanwhile` happens once that has its first ceiling.
+/// A reload that adds a source, to a daemon without shards. `meanwhile` is called once the new source has its
+/// first ceiling.
 fn add(name: &str, meanwhile: impl FnOnce(&LiveConfig, &Common) + Send) -> Arc<Source> {
     let locks = tempfile::tempdir().expect("a directory");
     let before = settings(locks.path(), &["first"]);

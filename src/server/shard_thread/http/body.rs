@@ -68,7 +68,7 @@ impl Body {
     ) -> Body {
         let rng = thread.turn.borrow_mut().rng.fork();
         let (thread, activity) = (Rc::clone(thread), Rc::clone(activity));
-        // Once, because other threads change it.
+        // Read only once, because other threads change the budget.
         let limit = piece(&thread);
         let backlog = Backlog::new(index, (), source.numbering(), runs);
         let mut listed =
