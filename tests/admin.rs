@@ -137,7 +137,7 @@ fn counts_of_all_shards_add_up_under_load() {
 fn a_request_that_waits_is_counted_and_timed() {
     let daemon = with_admin(TWO_SOURCES);
     let mut wire = daemon.connect();
-    // More than three ticks of a second have, so that it waits for two seconds at least.
+    // More IDs than three ticks of one second have, so that the request waits for two seconds at least.
     wire.next(Ask::of(16).source(1));
     wire.send(&Ask::of(64).source(1).wait_ms(9_000).bytes());
     poll("a request that waits", || {

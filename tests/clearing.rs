@@ -10,8 +10,8 @@ use support::machine::Machine;
 use support::postgres::Postgres;
 use support::{Daemon, Setup};
 
-/// The clearing house's three kinds of IDs in one daemon. Its code's layout makes 1,000 IDs per second and machine
-/// number, so ten machine numbers make the promised 10,000.
+/// The clearing house's three kinds of IDs in one daemon. `clearing-code`, the layout of the house's program, makes 1,000
+/// IDs per second and machine number, so ten machine numbers make the promised 10,000.
 const SOURCES: &str = r#"
 [[sources]]
 name = "trades"

@@ -69,7 +69,7 @@ impl Scene {
 fn catches_up_after_steps_back(toml: &str, loads: &[Load]) -> Option<Testimony> {
     let scene = Scene::begin(toml, loads)?;
     let (clock, witness) = (scene.clock(), &scene.witness);
-    // Long enough that the ride of the start lies far behind: nothing but the step's own is to serve.
+    // Long enough that the catch-up of the start lies far behind: only the one that the step begins can yield IDs.
     witness.await_time(Duration::from_millis(4_000));
     let most = clock.step(-10_000);
     witness.await_time(Duration::from_millis(1_500));
@@ -227,7 +227,7 @@ fn a_frozen_clock_does_not_stop_the_ids() {
     let Some(machine) = Machine::with_clock() else { return };
     let clock = machine.clock();
     let (daemon, few) = watch(&machine, "", &[SPARSE]);
-    // Long enough that the ride of the start lies too far behind to serve in time.
+    // Long enough that the catch-up of the start lies too far behind to yield IDs in time.
     few.await_time(Duration::from_millis(5_000));
     let (stop, stands_at) = clock.stop();
     let many = Witness::of(&daemon, &[FLOOD, MIXED, MIXED]);
@@ -256,7 +256,8 @@ fn on_step_back_wait_refuses_until_the_clock_has_caught_up() {
     const BACK_MS: i64 = 2_500;
     let Some(scene) = Scene::begin("on_step_back = \"wait\"", &[MIXED, SPARSE]) else { return };
     let (clock, witness) = (scene.clock(), &scene.witness);
-    // A start may ride. The keeper has seen that this is over; the line that it left would reach the IDs before the clock.
+    // A start may begin a catch-up, even with "wait". By now the keeper has ended it. Otherwise it would reach the IDs
+    // before the wall clock does.
     witness.await_time(Duration::from_millis(4_000));
     let step = clock.step(-BACK_MS);
     witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());

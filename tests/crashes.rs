@@ -38,8 +38,9 @@ fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u
     for round in 0..ROUNDS {
         let started = Instant::now();
         let mut daemon = machine.start(toml);
-        // Above all that was handed out before. While the horizon is ahead, the first ceiling of a ride is close, and it may
-        // have to be raised first: so long as a busy machine needs for that, and no longer than the horizon.
+        // The first ID lies above all that was handed out before. While a start is ahead of the wall clock, its first ceiling is
+        // only a few ms above it, and may have to be raised before the first ID comes. The request waits as long as a busy
+        // machine may need for that.
         let asked = Instant::now();
         let first = daemon.connect().next(Ask::of(1).wait_ms(1_000)).ids()[0];
         assert!(first > highest, "round {round}: {first} after {highest} of the life before");
@@ -104,7 +105,7 @@ fn a_suspended_daemon_hands_out_nothing_old() {
         witness.await_time(Duration::from_millis(100));
         daemon.signal(Signal::STOP);
         std::thread::sleep(Duration::from_millis(suspended_ms));
-        // Requests sent by now are read after it continues.
+        // Requests that are sent from now on are read after it continues.
         woken.push(Instant::now());
         daemon.signal(Signal::CONT);
     }
@@ -130,7 +131,7 @@ fn a_suspended_daemon_hands_out_nothing_old() {
     }
 }
 
-/// Two sources: one whose ticks are of the clock's time, and one whose tick is half over, and longer than the test.
+/// Two sources: one with ticks of 1 ms, and one whose tick is half over and longer than the test.
 fn clean() -> String {
     let slow = long_tick(3_600);
     format!("[[sources]]\nname = \"fast\"\nworker_ids = 1\n{slow}worker_ids = 1\n")
@@ -150,7 +151,8 @@ fn stopped_and_started_a_hundred_times_nothing_is_lost_or_ahead() {
             let answered = Instant::now();
             assert!(of_reply[0].first > highest, "round {round}: {of_reply:?} after {highest}");
             highest = of_reply[of_reply.len() - 1].last();
-            // The very first start is a guard ahead of the clock.
+            // The very first start is ahead of the clock by a tick, because an earlier process may have used the current
+            // one.
             let guard_ms = if round == 0 { 1.0 } else { 0.0 };
             let ahead_ms = tick(highest) - true_unix_ms(answered) - guard_ms;
             assert!(ahead_ms <= TOLERANCE_MS, "round {round}: {ahead_ms} ms ahead of the clock");
@@ -222,7 +224,7 @@ fn two_daemons_with_one_worker_id_are_refused_whatever_their_directories() {
     machine.setup("worker_ids = 6").env("SNOWBANK_STATE_DIR", machine.path("other")).start().stop();
 }
 
-/// Returns each lock's file and its name in messages.
+/// Returns the file of the machine's only lock.
 fn lock_of(machine: &Machine) -> std::path::PathBuf {
     let locks = std::fs::read_dir(machine.path("locks")).expect("it holds locks");
     let mut locks: Vec<_> = locks.map(|entry| entry.expect("readable").path()).collect();

@@ -267,7 +267,7 @@ fn libmemcached() {
         let refused = refused.arg(&servers).args(["slow"; 40]).output().expect("it runs");
         let error = String::from_utf8_lossy(&refused.stderr);
         assert!(!refused.status.success() && error.contains("exhausted retry_after_ms="), "{error}");
-        // libmemcached reads the version first, and takes an ID of 0 for a failure.
+        // libmemcached reads the version first, and takes one that begins with 0 for a failure.
         let stats = output_of(Command::new("memcstat").arg(&servers));
         assert!(stats.contains("get_hits: "), "{stats}");
         if let Some(is_clean) = is_clean {

@@ -38,7 +38,7 @@ impl Response {
         Response { status, head, body: String::from_utf8(body).expect("text") }
     }
 
-    /// Returns the quoted texts that are IDs.
+    /// Returns all numbers in the body.
     fn ids(&self) -> Vec<u64> {
         self.body.split(|byte: char| !byte.is_ascii_digit()).filter_map(|text| text.parse().ok()).collect()
     }

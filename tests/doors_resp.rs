@@ -57,7 +57,7 @@ fn an_unknown_key_is_refused_with_the_names_of_the_sources() {
     let daemon = two_sources();
     let mut client = Client::of(&daemon);
     let refusal = "-UNKNOWN_SOURCE found key 'counter', allowed: a source's name (fast, slow); or set any_key in \
-                   [resp]\r\n";
+                   [resp] of the daemon's configuration\r\n";
     client.asks(&array(&["INCR", "counter"]), refusal);
     client.asks("PING\r\n", "+PONG\r\n");
     daemon.stop();
@@ -234,7 +234,8 @@ fn no_request_overtakes_a_waiting_one_of_its_connection() {
     daemon.stop();
 }
 
-/// Equal requests are drawn for together. Each has its own reply in its place, up to the first that gets no ID.
+/// The IDs of equal requests in a row are drawn together, up to the first request that gets no ID. Each request
+/// still has its own reply, in its place.
 #[test]
 fn equal_requests_in_a_row_are_answered_one_by_one() {
     let config = format!("limits.max_wait = 0\n{TWO_SOURCES}");
@@ -360,7 +361,7 @@ fn integers_that_javascript_cannot_read_are_warned_of() {
     assert!(!warned("layout = \"time:31,worker:10,sequence:12;tick=1s;epoch=2025-01-01T00:00:00Z\""));
 }
 
-/// Requests that are queued for EXEC are kept memory, so a long transaction may not stand still.
+/// Requests that are queued for EXEC keep memory in use, so a long transaction may not stand still.
 #[test]
 fn a_long_transaction_that_stands_still_is_closed_after_the_stall_timeout() {
     let config = format!("limits.stall_timeout = \"300ms\"\n{TWO_SOURCES}");

@@ -1,7 +1,8 @@
 //! One cause, one exit code: 2 if an operator must change something, 3 if the cause may pass by itself.
 //!
-//! Each test is a row of the table "Exit codes" in docs/operations.md. Other effects of a cause are tested
-//! elsewhere: states in state.rs, marks in marks.rs, addresses in listeners.rs, settings in serve_cli.rs.
+//! Each test belongs to a row of a table in "Exit codes" of docs/operations.md. Other effects of a cause
+//! are tested elsewhere: states in state.rs, marks in marks.rs, addresses in listeners.rs, settings in
+//! serve_cli.rs.
 
 mod support;
 
@@ -240,7 +241,8 @@ fn a_full_disk_is_3_wherever_it_strikes() {
 
 #[test]
 fn too_few_file_descriptors_are_3() {
-    // The limit rises from the first descriptor that the program opens to the shards' reactors.
+    // The lowest limit stops the program at its first descriptor, the highest one at the shards'
+    // reactors.
     for files in 4..16 {
         let limit = format!("ulimit -n {files}; exec \"$@\"");
         let ended = setup().through("sh", &["-c", &limit, "sh"]).end();

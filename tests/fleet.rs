@@ -231,7 +231,8 @@ fn a_paused_daemon_whose_number_was_taken_hands_out_no_id_and_ends() {
 fn a_short_outage_is_not_noticed_and_a_long_one_ends_by_itself() {
     each(|at| {
         let proxy = at.proxy();
-        // Half of it is left at any time, and longer than a busy machine keeps a request waiting.
+        // At least half of the horizon is left at any time, which is longer than a busy machine keeps a request
+        // waiting.
         let toml = toml_at(at, &proxy.url(), Some(5), "8s");
         init(&toml);
         let machine = Machine::new();

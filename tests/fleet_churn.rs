@@ -28,7 +28,7 @@ const HORIZON: &str = "2s";
 /// The longest pause or cut.
 const FAULT_MS_MAX: u64 = 4_000;
 
-/// The events at the end of a life and before it, in order.
+/// The faults of lives, one in each life, in this order. The end of a life is drawn at random.
 const FAULTS: [Fault; 6] =
     [Fault::None, Fault::Pause, Fault::Cut, Fault::Hang, Fault::Swallow, Fault::CutThenPause];
 
@@ -59,7 +59,7 @@ struct Site {
 }
 
 impl Site {
-    /// Four sites have two fixed numbers; sixteen are lent one of fourteen.
+    /// Four sites share two fixed numbers; each of sixteen is lent one of fourteen.
     fn new(at: &dyn Coordinator, index: usize) -> Site {
         let proxy = at.proxy();
         let worker_ids = match index {

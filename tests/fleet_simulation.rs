@@ -5,7 +5,7 @@
 //! daemons run, and older copies are put back. There are more daemons than numbers, so that they collide. Those whose number
 //! the coordinator picks keep one record, as `DiskStore` does.
 //!
-//! One promise is checked: no ID is handed out twice. A second test sees that the fleet hands out IDs at all.
+//! One promise is checked: no ID is handed out twice. The tests also check that the fleet hands out IDs at all.
 //!
 //! [`world`] draws what happens. [`server`] is the coordinator, [`failover`] loses its last writes. [`machine`] is a
 //! machine, [`daemon`] the life of a daemon, and [`copies`] copies memories and disks.

@@ -201,7 +201,7 @@ fn a_client_that_never_reads_costs_bounded_memory_and_is_closed() {
     let at_rest_kib = daemon.resident_kib();
 
     let mut deaf = daemon.connect();
-    // Replies of 800 MB, in requests of 16 KB.
+    // 16 KB of requests, for 800 MB of replies.
     let requests: Vec<u8> =
         (0..1_000).flat_map(|tag| Ask::of(100_000).tag(tag).flags(EXPLICIT).bytes()).collect();
     deaf.send(&requests);

@@ -214,7 +214,7 @@ fn clients_that_close_while_they_wait_leave_the_wait_queue() {
         assert_eq!(gone.reply(), Reply::Pong(1, vec![]));
     }
     // The request is refused while they wait, and for ever if their share stays counted.
-    poll("the whole line", || daemon.connect().next(Ask::of(128).wait_ms(1_000)).id_count());
+    poll("the wait queue without them", || daemon.connect().next(Ask::of(128).wait_ms(1_000)).id_count());
 }
 
 /// A client that has shut down its writing side may still read. One that resets its connection is gone.
@@ -230,7 +230,7 @@ fn a_connection_that_is_reset_leaves_the_wait_queue_at_once() {
     assert!(refused.id_count().is_none(), "{refused:?}");
     socket2::SockRef::from(gone.tcp()).set_linger(Some(Duration::ZERO)).expect("a socket");
     drop(gone);
-    poll("the line without it", || daemon.connect().next(Ask::of(60).wait_ms(5_000)).id_count());
+    poll("the wait queue without it", || daemon.connect().next(Ask::of(60).wait_ms(5_000)).id_count());
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn an_unfinished_frame_closes_only_its_own_connection() {
         assert!(matches!(wire.reply(), Reply::Pong(..)));
         wire.assert_closed();
     }
-    // Nor does a frame that comes one byte at a time.
+    // A frame that comes one byte at a time closes its connection, too.
     let mut wire = daemon.connect();
     let slow = request.iter().all(|byte| {
         thread::sleep(Duration::from_millis(20));
@@ -283,7 +283,8 @@ fn an_unfinished_frame_closes_only_its_own_connection() {
     other.assert_open();
 }
 
-/// Each write ends within a frame, so the server never sees the end of one. No single frame takes long.
+/// Each write ends within a frame, so the server always has half a frame. No single frame takes
+/// long.
 #[test]
 fn the_time_of_a_frame_counts_from_its_own_first_byte() {
     let daemon = Setup::configured("[limits]\nstall_timeout = \"6s\"").start();
@@ -327,7 +328,7 @@ fn silence_is_allowed_unless_idle_timeout_is_set() {
     let mut spoke = daemon.connect();
     spoke.assert_open();
     let mut waits = daemon.connect();
-    // Silent for longer than the timeout, but because the server has not answered yet.
+    // This connection is silent for longer than the timeout, because it waits for the server's answer.
     waits.send(&Ask::of(64).source(1).wait_ms(10_000).bytes());
     never_spoke.assert_closed();
     spoke.assert_closed();

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use support::ids::twitter_worker;
 use support::{Ask, Daemon, Setup, poll};
 
-/// A line that this daemon logs at its start.
+/// Waits until this daemon's log has the text.
 fn assert_logged(daemon: &Daemon, part: &str) {
     poll(part, || daemon.log().contains(part).then_some(()));
 }
@@ -137,13 +137,13 @@ fn check_picks_the_number_of_this_machine_and_prints_it() {
         "{text}"
     );
     assert!(text.contains("warning: source \"default\": worker IDs are the low 10 bits"), "{text}");
-    // Another machine may lack an address that this one has.
+    // This machine may lack a file that the daemon's machine has, so that is a warning.
     let (code, text) = check("worker_id_from = \"file:absent\"\nlisten = \"0.0.0.0:7660\"\n", &[]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("worker picked at the start (file:"), "{text}");
     assert!(text.contains("warning: `serve` would not start on this machine: "), "{text}");
     assert!(text.contains("snowbank.toml:1: worker_id_from: "), "{text}");
-    // No machine has it.
+    // These are mistakes on every machine.
     for (toml, part) in [
         ("worker_id_from = \"hostname\"\nworker_ids = 5\n", "worker_ids: found worker IDs beside"),
         ("worker_id_from = \"hostname\"\nworker_ids = \"datacenter=1,worker=5\"\n", "worker IDs beside"),

@@ -110,7 +110,7 @@ fn a_full_disk_stops_a_first_start() {
     let ballast = disk.fill();
     on(&disk).end().assert_refusal_for_now(&["No space left on device"]);
     assert!(!disk.point().join("state/ceilings.new").exists());
-    // Without a lock directory there is no space for its lock either.
+    // In a new state directory there is no space for the lock file either.
     let other = || Setup::new().env("SNOWBANK_STATE_DIR", disk.point().join("other"));
     other().end().assert_refusal_for_now(&[
         "cannot lock the state directory",

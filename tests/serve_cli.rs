@@ -77,7 +77,7 @@ fn a_worker_id_out_of_range_is_refused() {
 
 #[test]
 fn a_layout_that_does_not_fit_is_refused_with_one_that_does() {
-    // The game servers wanted 73 bits, and a tick that lasts 4.35 years.
+    // The game servers wanted 73 bits, and a time field that lasts 4.35 years.
     let layout = "time:37,server:20,sequence:16";
     refuses(&["--layout", layout], &["--layout", "73", "63", "4.35 years", "game"]);
 }
@@ -108,12 +108,12 @@ fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
     let process = format!("process {}", daemon.id());
     other(&["--worker-id", "5"]).end().assert_refusal_for_now(&["worker ID 5", "another daemon", &process]);
     other(&["--worker-id", "0-4"]).end().assert_refusal_for_now(&["worker ID 4"]);
-    // The same IDs under another source name.
+    // The same layout in another form, and with other names of fields.
     let spelled = "time:41,datacenter:5,worker:5,sequence:12;epoch=2010-11-04T01:42:54.657Z";
     other(&["--worker-id", "6", "--layout", spelled]).end().assert_refusal_for_now(&["worker ID 6"]);
     let renamed = "time:41,dc:5,host:5,sequence:12;epoch=1288834974657";
     other(&["--worker-id", "6", "--layout", renamed]).end().assert_refusal_for_now(&["worker ID 6"]);
-    // A constant instead of a worker ID's digit.
+    // A constant instead of some bits of the worker ID.
     let folded = "time:41,zero:7:constant(0),host:3,sequence:12;epoch=1288834974657";
     other(&["--worker-id", "6", "--layout", folded]).end().assert_refusal_for_now(&[
         "worker ID 6",
@@ -261,7 +261,7 @@ fn a_variable_may_name_the_configuration_file() {
     let path = setup.path("named.toml");
     std::fs::write(&path, "worker_ids = 9\n").expect("written");
     assert_eq!(told(setup.env("SNOWBANK_CONFIG", path)).1, [9]);
-    // An empty variable names none, of any command.
+    // An empty variable counts as not set, for every command.
     assert_eq!(told(Setup::new().env("SNOWBANK_CONFIG", "")).1, [0]);
     let next = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"))
         .args(["next", "--timeout", "1ms"])

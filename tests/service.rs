@@ -260,7 +260,7 @@ fn json_logs_have_one_object_a_line_also_for_a_refused_start() {
     assert!(lines.iter().all(|line| line["level"].is_string() && line["message"].is_string()), "{lines:?}");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
-    // The configuration may have been read by then, or be the error.
+    // A start may be refused after the configuration was read, or because of it.
     for options in [["--listen", &address], ["--shards", "0"]] {
         let ended = Setup::bare().args(options).args(["--log-format", "json"]).end();
         let lines = parse(&ended.stderr);

@@ -152,7 +152,7 @@ fn boot_with_a_slow_clock(seed: u64) {
         world.stop();
     }
     world.reboot();
-    // The machine may have been wrong for as long as the largest step that is believed at once.
+    // Up to 55 s pass before the start: less than the largest step that is believed at once.
     world.machine.true_us += world.rng.i64(0..55 * SECOND);
     world.machine.wall_offset_us = -3_600 * SECOND;
     world.start();

@@ -223,7 +223,7 @@ fn after_a_clock_that_was_ahead_an_unused_worker_id_starts_at_once() {
         assert_eq!(status["clock"]["state"], "steady", "{status}");
         daemon.stop();
     }
-    // The worker IDs that were used stay bound when they come back.
+    // The worker IDs of that record are still refused when they come back.
     for used in ["1", "2"] {
         let daemon = machine.setup(&format!("worker_ids = {used}")).admin().start();
         assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);

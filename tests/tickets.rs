@@ -111,7 +111,7 @@ fn a_counter_only_moves_up() {
     let err = refused("99");
     assert!(err.contains("allowed: from 100 on") && err.contains(&state), "{err}");
     assert_eq!(next(&machine.start(ORDERS), 1), [101]);
-    // That could not be undone.
+    // The last number of all could not be undone, so it is refused.
     let last = ("9223372036854775807", "up to 9223372036854775806, because the source has no number above");
     for (value, part) in
         [last, ("-1", "from 0 to"), ("9223372036854775808", "from 0 to"), ("many", "from 0 to")]

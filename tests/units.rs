@@ -189,7 +189,7 @@ fn the_units_fit_the_daemon() {
         // For 50,000 connections and the daemon's own files.
         let files: usize = setting(name, "LimitNOFILE").parse().expect("a number");
         assert!(files >= 50_000 + 2_000, "{files}");
-        // The daemon needs 400 MiB, and the kernel buffers for ten thousand peers that read nothing.
+        // The daemon needs 400 MiB. The rest is for the kernel's buffers for ten thousand peers that read nothing.
         assert_eq!(setting(name, "MemoryMax"), "2G");
         // Above that the daemon is killed, and not another process in its place.
         assert!(!text(name).contains("OOMScoreAdjust"), "{name}");

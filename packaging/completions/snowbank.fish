@@ -205,7 +205,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -l log-level -d 'The least severe messages to log: error, warn, info, debug or trace [default: info] [env: SNOWBANK_LOG_LEVEL]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -l source -d 'The source whose layout the number is of, where the configuration has several' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -l json -d 'Print JSON'
-complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -l force -d 'Even if its daemon may still run: it stops within seconds after it notices'
+complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -l force -d 'Even if its daemon may still run: it notices within seconds, and ends'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from release" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "init" -d 'Prepare the coordinator for a new fleet: once, before its first daemon'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from help" -f -a "list" -d 'List the worker numbers that were ever used: who holds which, until when'

@@ -20,25 +20,25 @@ pub struct Mark {
     pub id_bound: u64,
     /// The identity of the state that granted them: [`Owner::state`](super::Owner).
     pub state: String,
-    /// Who may have the worker ID since.
-    pub since: Since,
+    /// The standing of the worker ID on this machine.
+    pub standing: Standing,
 }
 
-/// Who may have a worker ID since its mark was written.
+/// The standing of a worker ID on this machine, since its mark was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
-    /// The state that granted its IDs.
+pub enum Standing {
+    /// The state that granted its IDs has it.
     Granted,
-    /// Any daemon of the fleet: a clean stop returned the worker ID.
+    /// A clean stop returned it to the fleet: any daemon of the fleet may have it.
     Returned,
-    /// Another machine: `snowbank state export` moved the worker ID away.
+    /// `snowbank state export` moved it away: another machine may have it.
     Released,
 }
 
-impl Since {
+impl Standing {
     /// The words of marks. They have the same length.
-    const WORDS: [(Since, &str); 3] =
-        [(Since::Granted, "granted "), (Since::Returned, "returned"), (Since::Released, "released")];
+    const WORDS: [(Standing, &str); 3] =
+        [(Standing::Granted, "granted "), (Standing::Returned, "returned"), (Standing::Released, "released")];
 }
 
 /// Digits of an ID bound, and of a state's identity in hexadecimal. Every mark has the same length, so that one overwrites another.
@@ -48,20 +48,20 @@ const STATE_DIGITS: usize = 32;
 impl Mark {
     /// Makes the mark of a worker ID that its state keeps.
     pub fn granted(id_bound: u64, state: &str) -> Mark {
-        Mark { id_bound, state: state.to_owned(), since: Since::Granted }
+        Mark { id_bound, state: state.to_owned(), standing: Standing::Granted }
     }
 
     /// Returns whether the worker ID was moved away from this machine.
     pub fn is_released(&self) -> bool {
-        self.since == Since::Released
+        self.standing == Standing::Released
     }
 
     /// Reads a mark; `None` if the text is not one.
     pub(super) fn parse(text: &str) -> Option<Mark> {
-        let read = |(since, word)| Some((since, text.strip_prefix(word)?));
-        let (since, rest) = Since::WORDS.into_iter().find_map(read)?;
+        let read = |(standing, word)| Some((standing, text.strip_prefix(word)?));
+        let (standing, rest) = Standing::WORDS.into_iter().find_map(read)?;
         let (bound, state) = rest.strip_prefix(" below ID ")?.strip_suffix('\n')?.split_once(" by state ")?;
-        let mark = Mark { id_bound: bound.parse().ok()?, state: state.to_owned(), since };
+        let mark = Mark { id_bound: bound.parse().ok()?, state: state.to_owned(), standing };
         let is_identity = state.len() == STATE_DIGITS && state.bytes().all(|byte| byte.is_ascii_hexdigit());
         (is_identity && mark.to_string() == text).then_some(mark)
     }
@@ -69,8 +69,8 @@ impl Mark {
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Mark { id_bound, state, since } = self;
-        let word = Since::WORDS.into_iter().find(|(of, _)| of == since).map_or("", |(_, word)| word);
+        let Mark { id_bound, state, standing } = self;
+        let word = Standing::WORDS.into_iter().find(|(of, _)| of == standing).map_or("", |(_, word)| word);
         writeln!(f, "{word} below ID {id_bound:0BOUND_DIGITS$} by state {state}")
     }
 }
@@ -159,8 +159,8 @@ mod tests {
     #[test]
     fn a_mark_reads_back_and_nothing_else_does() {
         for id_bound in [0, 1, u64::MAX] {
-            for (since, _) in Since::WORDS {
-                let mark = Mark { id_bound, state: OURS.to_owned(), since };
+            for (standing, _) in Standing::WORDS {
+                let mark = Mark { id_bound, state: OURS.to_owned(), standing };
                 let text = mark.to_string();
                 assert_eq!(text.len(), Mark::granted(7, OURS).to_string().len());
                 assert_eq!(Mark::parse(&text), Some(mark));
@@ -195,7 +195,7 @@ mod tests {
         let both = [mark(at, OURS), mark(Position(at.0 + 9), THEIRS)];
         assert_eq!(compare(&both, &numbering, before, &ours), Marked::SinceThisCopy(Position(at.0 + 9)));
         assert_eq!(compare(&both, &numbering, at, &ours), Marked::ByAnother(Position(at.0 + 9)));
-        let released = Mark { since: Since::Released, ..mark(Position(0), THEIRS) };
+        let released = Mark { standing: Standing::Released, ..mark(Position(0), THEIRS) };
         assert_eq!(compare(&[released], &numbering, at, &[]), Marked::Released);
     }
 

@@ -79,7 +79,7 @@ struct ReleaseArguments {
     /// The source whose layout the number is of, where the configuration has several
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// Even if its daemon may still run: it stops within seconds after it notices
+    /// Even if its daemon may still run: it notices within seconds, and ends
     #[arg(long)]
     force: bool,
 }

@@ -51,10 +51,10 @@ settings! {
         /// fleet name share their worker IDs, and have the same layouts.
         name: String = r#""default""# in Table("fleet"), Restart(HELD), |value| value.name();
 
-        /// The longest time that a daemon serves while the coordinator is out of reach, 1s to 24h, and the time after which
-        /// another daemon may take the worker ID of one that was killed. At least four times max_ahead. The daemon raises
-        /// its ceiling there when half of this time is used up (at Redis a quarter), so at least half is left when an
-        /// outage begins.
+        /// The longest time that a daemon serves while the coordinator is out of reach, 1s to 24h, and at least four times
+        /// max_ahead. After this time at most (at Redis after twice this time), another daemon may take the worker ID of one
+        /// that was killed. The daemon raises its ceiling there when half of this time is used up (at Redis a quarter), so
+        /// at least half is left when an outage begins.
         ///
         /// Five minutes outlast the restart of a coordinator, and a fleet of 1,000 numbers then writes seven times a
         /// second.

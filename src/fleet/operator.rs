@@ -41,7 +41,7 @@ pub struct Entry {
     pub holder: String,
     /// The source that uses it.
     pub source: String,
-    /// Since when.
+    /// Standing when.
     pub since_unix_s: i64,
     /// The lowest ID that was not granted.
     pub id_bound: String,
@@ -194,8 +194,8 @@ impl Operator<'_> {
         {
             let highest = next - 1;
             return Err(refused(format!(
-                "found {value}, allowed: from {highest} on, because numbers up to {highest} may have been handed out, by \
-                 the coordinator (key {key})"
+                "found {value}, allowed: from {highest} on, because the coordinator's key {key} shows that numbers up to \
+                 {highest} may have been handed out"
             )));
         }
         let identity = found.as_ref().map_or(write, |(_, counter)| &counter.counter);
@@ -245,7 +245,7 @@ impl Operator<'_> {
         let until = self.until(layout, &held);
         if until > now && !is_forced {
             return Err(refused(format!(
-                "{} may still run: its ceiling lies ahead, at {}; stop it, or release its number with --force, and it \
+                "{} may still run: its number is not free before {}; stop it, or release its number with --force, and it \
                  stops when it notices",
                 held.holder,
                 until.rfc3339(0)

@@ -120,8 +120,8 @@ fn error_of(answer: &Answer) -> Result<i32, Fault> {
     let mut reader = Reader(&answer.body);
     let mut errors = || {
         let mut errors = vec![answer.error];
-        // Nothing else is read of a transaction that was done. Otherwise each result is an error code: 0 if another
-        // operation failed.
+        // If the transaction was done, its first result is no error, and reading ends there. If not, each result is an error
+        // code: 0 for the operations before the one that failed.
         while reader.int()? == ERROR && !reader.boolean()? {
             let [_, error] = [reader.int()?, reader.int()?];
             errors.push(error);

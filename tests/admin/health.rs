@@ -64,7 +64,7 @@ fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
     disk.works();
     await_failing(&daemon, 200, &[]);
     wire.next(Ask::of(1).wait_ms(10_000));
-    // Another program's file in place of the state.
+    // The state directory is removed under the daemon.
     std::fs::remove_dir_all(&state).expect("it can be removed");
     await_failing(&daemon, 503, &["worker_ids", "ceiling of default"]);
     assert_eq!(sample(&scrape(&daemon), "snowbank_worker_ids_held"), 0.0);

@@ -42,7 +42,7 @@ def take(body):
 
 
 async def ask(reader, writer, tag):
-    """One batch. False if the daemon said that it stops."""
+    """One batch. False if the daemon said that it stops, or if the reply was wrong."""
     writer.write(next_frame(BATCH, tag))
     more = True
     while more:

@@ -21,8 +21,8 @@ if libc.ptrace(PTRACE_ATTACH, thread, None, None) != 0:
     sys.exit(f"cannot stop thread {name}: {os.strerror(ctypes.get_errno())}")
 os.waitpid(thread, WALL)
 print(f"{name} stands still", flush=True)
-# Signals that would make it go on stay unanswered. Only its end is reported otherwise, and has to be waited for: until
-# then the process would stay as a zombie.
+# The thread is never continued, so signals do not wake it: each is reported here as a stop. Its end must be waited for, or
+# the process would stay as a zombie.
 while True:
     _, status = os.waitpid(thread, WALL)
     if not os.WIFSTOPPED(status):

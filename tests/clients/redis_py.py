@@ -53,7 +53,7 @@ def until_it_works(work):
             time.sleep(0.05)
 
 
-# Its pool has one connection then. A `single_connection_client` takes another one for pipelines.
+# With one thread the client's pool has one connection. With `single_connection_client` it would take another one for pipelines.
 client = redis.Redis(port=int(sys.argv[1]), client_name="orders")
 client.ping()
 draw(client)

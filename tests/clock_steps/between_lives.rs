@@ -73,7 +73,8 @@ fn after_a_clock_set_back_between_two_lives_ids_catch_up_from_the_ceiling() {
         let Some(machine) = Machine::with_clock() else { return };
         let (daemon, mut testimony, gap) =
             restart(&machine, "", |machine| _ = machine.clock().step(by_ms), clean);
-        // The first one at once, where catching up would take longer: it may wait for its ceiling to be raised, no more.
+        // The first ID comes at once, although the wall clock needs longer to catch up. It may wait for its ceiling to
+        // be raised, and for nothing else.
         let first = daemon.connect().next(Ask::of(1).wait_ms(1_000)).ids()[0];
         let answered = Instant::now();
         let highest = testimony.samples().filter_map(Sample::ids).map(|(_, last)| last).max().unwrap_or(0);

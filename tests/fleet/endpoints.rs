@@ -13,7 +13,7 @@ fn toml_of(at: &dyn Coordinator, urls: &[&str], horizon: &str) -> String {
     toml_at(at, &urls.join("\", \""), Some(5), horizon)
 }
 
-/// It connects, and hangs in its first answer or, except at etcd, after it.
+/// The endpoint accepts the connection and sends no answer; or, except at etcd, one answer and no more.
 #[test]
 fn an_endpoint_that_hangs_delays_a_start_briefly_and_is_asked_once() {
     each(|at| {
@@ -47,8 +47,8 @@ fn stays_at(at: &mut dyn Coordinator, other: &dyn Coordinator, daemon: &Daemon) 
     runs
 }
 
-/// It was away at the start, so it was not compared. At ZooKeeper and Redis it even has the daemon's key, as if it had been
-/// prepared beside an older copy.
+/// The other cluster was away at the start, so it was not compared. At ZooKeeper and Redis it even has the daemon's key, as
+/// if it had begun as a copy of the daemon's own cluster.
 #[test]
 fn a_daemon_does_not_move_to_another_cluster_when_its_own_goes_away() {
     each(|at| {

@@ -49,7 +49,8 @@ fn a_daemon_that_connects_again_writes_its_key_and_keeps_its_ceiling() {
     });
 }
 
-/// Requests that may wait for less than an answer get their IDs through several raises of the ceiling.
+/// Requests whose wait is shorter than one answer of the coordinator get their IDs while the ceiling is raised several
+/// times.
 #[test]
 fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
     /// Half of this horizon is twice as long as the five answers that a raise may wait for on Redis: a look under way, two

@@ -199,7 +199,7 @@ fn a_restart_without_the_coordinator_continues_or_waits_for_it() {
         let mut runs = draw(&daemon);
         at.kill();
         daemon.kill();
-        // The ceiling may still cover it or not.
+        // The clock may still be below the stored ceiling, or not.
         let daemon = machine.start(&toml);
         runs.extend(draw_until(&daemon, NO_CEILING));
         at.run();

@@ -1,6 +1,6 @@
 //! Failovers of a coordinator that may lose its last writes, within the limits of Snowbank's promise
 //! (docs/fleet.md, "What Redis does not cover"). A replica may lack raises of less than a horizon, or the last
-//! raise of any size. It never lacks a whole claim of a number that was used.
+//! raise of any size. It never lacks the write by which a daemon took a number that was used.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -13,7 +13,8 @@ use crate::support::{Ask, Daemon, Reply, Setup, poll};
 
 const MIB: f64 = 1_048_576.0;
 
-/// The budget of the daemon, and the excess that connections may cause: each a few requests and a small frame.
+/// The daemon's budget, the number of clients that do not read, and the bytes by which each of them may exceed the
+/// budget: a few requests and a small frame.
 const BUDGET: f64 = 4.0 * MIB;
 const DEAF: usize = 300;
 const STEP: f64 = 32.0 * 1_024.0;
@@ -66,7 +67,7 @@ fn clients_that_never_read_share_a_budget_that_is_released_when_they_close() {
     );
 }
 
-/// Nothing but requests on a connection that is open follows. They allocate nothing.
+/// After the connections are closed, only requests on a connection that stays open follow. They allocate nothing.
 #[test]
 fn the_memory_of_closed_connections_goes_back_to_the_system() {
     let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 134217728\nstall_timeout = \"1h\"\n";

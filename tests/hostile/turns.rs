@@ -146,8 +146,8 @@ impl Peer {
     }
 }
 
-/// Returns the most requests of a flood that were served after those that were served before a stop, and before a request of
-/// another client that arrived during the stop.
+/// Stops the daemon several times. Each time a request of another client arrives during the stop. Returns the most requests
+/// of the flood that were served between a stop and that request.
 fn most_served_before(flood: Door, (count, unanswered): (u32, usize), modest: Door) -> usize {
     let setup = Setup::bare()
         .config("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\nlimits.stall_timeout = \"1h\"\n");
@@ -197,8 +197,9 @@ fn a_native_flood_delays_no_client_over_http_by_a_turn_of_each_connection() {
     assert!(served < 200 * PEERS, "{served} requests were served before");
 }
 
-/// Returns how many requests behind those that waited were served before the one of another client behind its own that waited.
-/// `None` if the requests did not all wait: the machine was too busy.
+/// Each peer of the flood, and another client, has a request that waits and requests behind it. Returns how many of the
+/// flood's later requests were served before the other client's. `None` if the requests did not all wait: the machine was
+/// too busy.
 ///
 /// The ceiling is not raised for six seconds. When it is, all get their IDs at the same time, the other client as the last.
 fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<usize> {
@@ -219,7 +220,7 @@ fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<us
         last_before = if is_reached { last_before } else { probe.last_answer() };
         is_reached.then_some(())
     });
-    // From its second copy on it is fast again.
+    // Only the sync under way is slow: from the second copy of the ceilings on, the disk is fast again.
     disk.works();
     peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
     let begun = Instant::now();

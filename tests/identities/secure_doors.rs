@@ -68,7 +68,7 @@ const DOORS: [Door; 4] = [
     },
 ];
 
-/// Reads until there are as many IDs, or to the end.
+/// Reads until there are as many IDs. Panics if the stream ends before.
 fn read_ids(door: &Door, stream: &mut impl Read, count: usize) -> Vec<u64> {
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
     loop {

@@ -1,5 +1,5 @@
 //! The scrape, the table of metrics in docs/monitoring.md, the alerts and the dashboard agree. Real parsers read
-//! them, and each metric that one names is in the others.
+//! them. The table has the metrics of the scrape, and each one that the alerts and the dashboard name.
 
 #[path = "../secure/mod.rs"]
 mod secure;

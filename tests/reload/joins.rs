@@ -180,7 +180,8 @@ fn after_a_joining_sources_write_failed_a_new_file_is_raised() {
     disk.order(&format!("sync lie {ENOSPC}"));
     assert_refused(&daemon, &format!("{old}{}", source("new", 2)), &[&["durable", "No space"]]);
     disk.works();
-    // For longer than the ceilings of that moment last, so the file under the name must have been raised.
+    // For longer than the ceilings of that moment last. So the new file, which now has the name `ceilings`, must
+    // have been raised.
     let until = Instant::now() + Duration::from_secs(5);
     let mut last = 0;
     while Instant::now() < until {

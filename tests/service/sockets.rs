@@ -85,7 +85,7 @@ fn systemd_hands_over_several_sockets() {
     daemon.stop();
 }
 
-/// Connects again and again, with one request each time. Returns the number of connections and their replies.
+/// Connects again and again, with one request each time. Returns the IDs.
 fn ask_again_and_again(address: &Address, until: &AtomicBool) -> Vec<u64> {
     let mut ids = Vec::new();
     while !until.load(Ordering::Relaxed) {

@@ -7,7 +7,7 @@ use crate::MS;
 use crate::world::World;
 
 impl World {
-    /// The lowest time that IDs may have, because they are no older than the burst window was at a moment.
+    /// Checks that no ID is older than the burst window allowed at this wall time.
     pub(crate) fn check_age(&self, runs: &[Run], wall_us: i64) {
         let oldest = wall_us - self.rules.burst_window.as_micros() as i64;
         let oldest = self.numbering.first_of(self.numbering.tick_at(UnixMicros(oldest)));

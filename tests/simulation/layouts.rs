@@ -15,7 +15,7 @@ const PLENTY: [&str; 4] = ["12", "3d", "=1000", "=5000"];
 /// The longest tick with a scarce sequence, in milliseconds.
 const SCARCE_TICK_MAX_MS: u64 = 10;
 
-/// Fields that may be between.
+/// Constant fields that a layout may also have, in any place.
 const OTHERS: [&str; 3] = ["region:3:constant(5)", "zone:1d:constant(7)", "spare:1:constant(0)"];
 
 /// The lowest age of a layout's epoch: 400 days.

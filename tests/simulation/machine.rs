@@ -23,7 +23,7 @@ impl Machine {
         Reading { wall: UnixMicros(self.wall()), boot: BootMicros(self.true_us - self.boot_at_us) }
     }
 
-    /// A reading during which the thread lost the processor for up to 2 ms between the clocks.
+    /// A reading between whose two clocks the thread lost the processor for up to 1 ms.
     pub(crate) fn read_torn(&mut self, rng: &mut fastrand::Rng) -> Reading {
         let boot = self.read().boot;
         if rng.u8(..8) == 0 {

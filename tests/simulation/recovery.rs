@@ -115,7 +115,7 @@ impl World {
             // The last looks are a second apart.
             let step_us = (within_us / 8).min(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
             self.pass(step_us.min((until_us - self.machine.true_us - 2 * SECOND).max(SECOND)));
-            // The raise ends after its reading, and before the ID clock has left the grant.
+            // By then the write that the keeper has just started has ended, and the ID clock is still below the ceiling.
             self.machine.true_us += 3 * MS;
             self.take_outcomes();
             self.take();

@@ -116,7 +116,8 @@ impl World {
         self.take_within(index, now, count, None);
     }
 
-    /// Takes IDs, or lets the request wait: until a deadline, perhaps for fewer, or as long as it likes.
+    /// Takes IDs, or lets the request wait until a deadline, perhaps for fewer IDs. Without `wait` both are
+    /// drawn at random.
     fn take_within(&mut self, index: usize, now: Now, count: u64, wait: Option<(BootMicros, bool)>) {
         let Some(daemon) = &mut self.daemon else {
             return;

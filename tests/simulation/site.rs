@@ -155,7 +155,7 @@ impl Site {
         other.is_some_and(|process| of(process).iter().any(|theirs| collide(theirs, source)))
     }
 
-    /// Sometimes: a start waits a moment, in real time, for a lock of another process.
+    /// Returns true sometimes only, because a start waits a moment in real time for the lock of another process.
     fn tries_what_is_held(&mut self) -> bool {
         self.rng.u8(..40) == 0
     }
@@ -203,8 +203,8 @@ impl Site {
             Err(StartError::WrongSetting(reason)) => {
                 assert!(is_changed, "seed {seed}: refused as it ran before: {reason}");
             }
-            // Nor for marks that are far ahead of a clock that stepped back, or too high to adopt an older copy
-            // yet.
+            // The previous configuration is refused only while marks are far ahead of a clock that stepped back, or too
+            // high to adopt an older copy.
             Err(StartError::ClockBehind(reason)) => {
                 let is_behind = reading.wall.0 < self.highest_wall_us;
                 let is_held = self.machine.true_us < self.set_at_us.saturating_add(STEP_HOLD_US);
@@ -300,8 +300,8 @@ impl Site {
                 assert!(self.handed_out.insert((space, id)), "seed {seed}: {id} of {name} again");
             }
         }
-        // A changed ID space always lies above; other worker IDs of the same space only as far as the ID clock can
-        // catch up.
+        // IDs of a changed ID space always lie above the earlier ones. IDs of other worker IDs in the same space do so only
+        // if the ID clock can catch up with the earlier ones.
         let (first, last) = (runs[0].first, runs.iter().map(|run| run.last()).max().expect("a run"));
         let settings = &process.settings.sources[source];
         let (before, highest) = known.highest.entry(name.clone()).or_insert_with(|| (settings.clone(), 0));

@@ -11,7 +11,7 @@ use snowbank_client::layout::Position;
 use crate::disk::{Failure, StateFile};
 use crate::{MS, SECOND};
 
-/// The contents of a state directory and of what the other writer keeps, and a backup of them.
+/// The contents of a state directory, and of what the other writer keeps. A backup of them has this type, too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     /// By writer.
@@ -42,7 +42,7 @@ pub(crate) struct Storage {
     pub(crate) fails_one_in: u32,
     /// One in this many writes takes long; 0: none.
     pub(crate) is_slow_one_in: u32,
-    /// The time that each other write takes.
+    /// The time that a write takes otherwise.
     pub(crate) usual_us: Range<i64>,
     pub(crate) under_way: Vec<UnderWay>,
 }

@@ -17,14 +17,14 @@ use snowbank_client::layout::{Position, Tick, UnixMicros};
 const TICK_US: i64 = 3_600_000_000;
 const STEP_RULE: StepRule =
     StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
-/// The node above the sequence, and below it: the last ID of a tick belongs to one worker ID, or each has one in
-/// turn.
+/// With the node above the sequence, the last IDs of a tick belong to one worker ID. With the node below it, worker IDs
+/// alternate.
 const LAYOUTS: [&str; 2] = [
     "time:30,worker:4,sequence:8;tick=3600s;epoch=2020-01-01",
     "time:30,sequence:8,worker:4;tick=3600s;epoch=2020-01-01",
 ];
 
-/// A third of a tick after its start, and that long after the first start.
+/// The clocks this many seconds after the first start, which is a third of a tick after the start of a tick.
 fn after(elapsed_s: u64) -> Reading {
     let elapsed_us = elapsed_s.cast_signed() * 1_000_000;
     Reading {

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Machine {
-    /// Copies the state as a backup does, one file after another, while its daemon may write.
+    /// Copies the state file while its daemon may write: reads it until two readings are equal.
     fn back_up(&self) -> Vec<u8> {
         poll("a whole copy", || {
             let bytes = fs::read(self.file()).expect("the state is there");

@@ -15,7 +15,7 @@ use super::output::{Lines, Text};
 use super::wire::Wire;
 use super::{DEADLINE, poll};
 
-/// The addresses on which a daemon listens, by its own lines.
+/// An address on which a daemon listens, as a line of its output names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Tcp(SocketAddr),

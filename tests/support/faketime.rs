@@ -106,8 +106,8 @@ pub(crate) fn sweep(process: u32) {
     }
 }
 
-/// Returns the right time at a moment, in Unix ms. Its two clocks are read together once, so that all moments are
-/// on one scale.
+/// Returns the right time at a moment, in Unix ms. `Instant` and the system's clock are read together once, so that
+/// all moments are on one scale.
 pub(crate) fn true_unix_ms(moment: Instant) -> f64 {
     static ORIGIN: std::sync::LazyLock<(Instant, f64)> = std::sync::LazyLock::new(|| {
         let tightest = (0..100).map(|_| {

@@ -26,8 +26,8 @@ impl FrozenThread {
         FrozenThread { thaw: Some(thaw), tracer: Some(tracer) }
     }
 
-    /// Stops it where `holds` says that it is noticed. A keeper may be stopped while it waits for storage, which excuses it:
-    /// then it goes on, and is stopped again.
+    /// Stops the thread, and asks `holds` whether the daemon notices that. A keeper that is stopped while it waits for
+    /// storage is excused: then the thread continues and is stopped again, five times at most.
     pub(crate) fn once<T>(process: u32, name: &str, holds: impl Fn() -> (bool, T)) -> (FrozenThread, T) {
         let mut tries_left = 5;
         loop {

@@ -18,8 +18,7 @@ pub(crate) fn twitter_worker(id: u64) -> u64 {
     id >> 12 & 0x3FF
 }
 
-/// Returns the number of IDs that one worker can make from the first to the last of Twitter's layout, both
-/// included.
+/// Returns how many IDs one worker of Twitter's layout can make from `first` to `last`, both included.
 pub(crate) fn twitter_ids_between(first: u64, last: u64) -> u64 {
     ((last >> 22) - (first >> 22)) * TWITTER_IDS_PER_MS + (last & 0xFFF) + 1 - (first & 0xFFF)
 }

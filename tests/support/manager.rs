@@ -13,7 +13,7 @@ use super::{DEADLINE, Setup};
 pub(crate) struct Message(Vec<String>);
 
 impl Message {
-    /// Returns whether it has this assignment, `READY=1`.
+    /// Returns whether it has this assignment, such as `READY=1`.
     pub(crate) fn says(&self, assignment: &str) -> bool {
         self.0.iter().any(|found| found == assignment)
     }

@@ -65,7 +65,7 @@ impl Relay {
         let draws = || self.bytes.load(Ordering::Relaxed) - before >= 100_000;
         poll("the client's replies", || draws().then_some(()));
         let done = act();
-        // The relay may have ended because its connections were closed.
+        // The client may have ended already, because its connections were closed.
         let _ = client.kill();
         client.wait().expect("it ends");
         (done, self.take_ids())

@@ -96,7 +96,8 @@ done
 fact "dmesg_restrict: $(cat /proc/sys/kernel/dmesg_restrict)"
 "#;
 
-/// The lines that it must log: the same sandbox for both, and the log for one of them.
+/// The facts that the console must show: the same sandbox for both services, and the kernel's log for one of them
+/// alone.
 const EXPECTED: &[&str] = &[
     "snowbank: active, user snowbank",
     "snowbank: drop-ins: /run/systemd/generator/snowbank.service.d/10-kernel-log.conf",

@@ -176,7 +176,7 @@ fn check_notice(said: &Said, name: &str) -> Result<(), String> {
         .filter(|reply| reply.asked_us >= noticed_us)
         .min_by_key(|reply| reply.answered_us);
     let first = first.ok_or_else(|| format!("{name}: no IDs after the notice"))?;
-    // It was logged after the syncs: subtract the time that the guest needs to log.
+    // The notice is logged after the syncs have begun: subtract the time that the guest may need to log it.
     let silence_us = 2 * guest::SYNC_US - guest::SYNC_US / 4;
     let waited_us = first.answered_us - noticed_us;
     check(waited_us >= silence_us, &format!("{name}: an ID {waited_us} us after the notice: {first:?}"))?;

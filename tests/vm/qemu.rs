@@ -22,7 +22,7 @@ pub(crate) struct Machine {
     pub(crate) has_network: bool,
     /// The kernel's options.
     pub(crate) arguments: &'static str,
-    /// The line that it prints once it is up.
+    /// The lines that it must print once it is up.
     pub(crate) facts: &'static [&'static str],
 }
 

@@ -1,6 +1,7 @@
 //! A ticket source on a machine that is restored: the client that draws from it, and the lines that its console
-//! must show. No clock shows a copy which numbers another copy has handed out. So its counter stops at the notice,
-//! stays refused over a restart of the daemon, and continues once `snowbank ticket set` gives its start.
+//! must show. From no clock can a copy learn the numbers that another copy has handed out. So its counter stops at
+//! the notice, stays refused over a restart of the daemon, and continues once `snowbank ticket set` gives its
+//! start.
 
 use std::fs;
 use std::thread;

@@ -22,7 +22,7 @@ struct Keys {
     is_mute: bool,
     /// True if it answers reads alone, and does no writes.
     is_read_only: bool,
-    /// True if the next write is done twice: its first answer is lost on a connection, so that it is refused on another.
+    /// True if the next write is sent twice: the first answer is lost with its connection, and the second try is refused.
     repeats: bool,
     reads: usize,
     lists: usize,
@@ -215,8 +215,8 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     assert!(member(&store, notes).resume_unseen(newest, &worker_ids).is_some());
 }
 
-/// A daemon that was killed before it stored its start finds an old ceiling in its state. By what the machine shows, the
-/// state may be an older copy, but no copy has made this write.
+/// A daemon that was killed before it stored its start finds an old ceiling in its state. So nothing proves that its state is
+/// the newest. But no copy of the state can have made the write of this start.
 #[test]
 fn a_first_start_whose_write_was_repeated_has_its_number() {
     let layout = Layout::resolve("twitter").unwrap();
@@ -375,7 +375,7 @@ fn daemons_that_start_together_soon_have_different_numbers() {
     let mut waiting: Vec<_> = states.iter().map(daemon).collect();
     for tried in 0.. {
         assert!(tried < 10, "{} daemons have no number yet", waiting.len());
-        // All list the keys before one of them writes.
+        // All read the keys before one of them writes.
         let found: Vec<_> =
             waiting.iter_mut().map(|daemon| daemon.free(want, 0, |_| true, (1, tried)).unwrap()).collect();
         let mut found = found.into_iter();

@@ -17,8 +17,9 @@ use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
 /// The reason why the state's own numbers need the coordinator after a jump of the clocks.
-const AFTER_A_JUMP: &str = "the wall clock stands, was set, or the machine was restored from a snapshot since this state was \
-                            last written, so only the coordinator knows whether these worker IDs are still this daemon's";
+const AFTER_A_JUMP: &str = "since this state was last written, the wall clock was set or stood still, or the machine was \
+                            restored from a snapshot, so only the coordinator knows whether these worker IDs are still \
+                            this daemon's";
 
 /// The machine and the state as a start finds them.
 #[derive(Clone, Copy)]

@@ -1,4 +1,5 @@
-# Steps of tests/booted/run: what is refused. Each is one line in the journal, with what to do, and no restart loop.
+# Steps of tests/booted/run: what is refused. Each is one line in the journal, with what to do. What needs an operator is not
+# started again; what may pass is tried again, slower and slower.
 
 # The daemon has said one line since the journal was last read, and it says this.
 expect_line() {
@@ -10,7 +11,7 @@ expect_line() {
     daemon_lines | grep -q -- "$1" || fail "the line does not say: $1"
 }
 
-# Starts (or restarts) a unit that must refuse to: expect_refusal UNIT CODE PATTERN [restart]
+# Starts (or restarts) a unit whose start must be refused. Usage: expect_refusal UNIT CODE PATTERN [restart]
 expect_refusal() {
     local unit=$1 code=$2 pattern=$3
     read_journal
@@ -115,7 +116,7 @@ refused_starts() {
     say "a mistake in the configuration while the socket unit is in place"
     inside sh -c 'echo "shadrs = 3" >>/etc/snowbank/snowbank.toml'
     show_as_user snowbank check --config /etc/snowbank/snowbank.toml || true
-    # Clients that connect meanwhile, too.
+    # Clients connect meanwhile.
     inside python3 /root/client.py 127.0.0.1:7660 4 >/dev/null 2>&1 &
     sleep 1
     expect_refusal snowbank.service 2 'shadrs' restart

@@ -157,7 +157,7 @@ fn is_write(piece: &[u8]) -> bool {
     WRITES.iter().any(|part| piece.windows(part.len()).any(|window| window == *part))
 }
 
-/// Copies of each piece the first bytes, as many as `passes` allows.
+/// Copies the first bytes of each piece, as many as `passes` allows.
 fn copy(mut from: TcpStream, mut to: TcpStream, passes: impl Fn(&[u8]) -> usize) {
     let mut piece = [0; 65_536];
     while let Ok(size @ 1..) = from.read(&mut piece) {

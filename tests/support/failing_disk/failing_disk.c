@@ -7,8 +7,9 @@
  *     CALL  WHAT  NUMBER
  *
  * CALL is write (write, pwrite, writev, pwritev), sync (fsync, fdatasync), name (fsync of a directory), truncate
- * (ftruncate), rename, open (of files to write), read (read, pread), or any. Wherever these are, kernel is the opening of the
- * kernel's log, which a service manager may refuse, and listen is what adds a listening socket to a reactor. WHAT is
+ * (ftruncate), rename, open (of files to write), read (read, pread), or any. Two more do not depend on the
+ * directory: kernel, the opening of the kernel's log, which a service manager may refuse; and listen, the call that adds
+ * a listening socket to a reactor. WHAT is
  *     fail    with this errno, and do nothing
  *     lie     do it, and fail with this errno all the same
  *     short   write at most this many bytes (other calls: do nothing special)

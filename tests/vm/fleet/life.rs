@@ -79,7 +79,7 @@ impl Life {
         [IDS, TICKETS].iter().all(|&source| self.drawn(source, since_us).count() >= ENOUGH)
     }
 
-    /// Returns when it asked for the first ID that it got under another number than its first one.
+    /// Returns when it asked for the first ID that has another worker number than the IDs before.
     pub(super) fn moved_us(&self) -> i64 {
         let worker = |draw: &Draw| twitter_worker(draw.first);
         let first = self.drawn(IDS, 0).map(|draw| worker(&draw)).next();

@@ -78,7 +78,11 @@ fn life(
     managed.grant(ceiling);
     let window = managed.source().window(now);
     let claimed = managed.source().claim(&window, 1, &mut fastrand::Rng::with_seed(1));
-    assert_eq!(claimed.is_some(), managed.source().stands_for(now).is_zero(), "it says so in both ways");
+    assert_eq!(
+        claimed.is_some(),
+        managed.source().stands_for(now).is_zero(),
+        "a claim fails if, and only if, the source says that the clock is behind"
+    );
     claimed.map(|_| ceiling).ok_or(window.bound)
 }
 
