@@ -122,6 +122,16 @@ fn a_counter_only_moves_up() {
 }
 
 #[test]
+fn a_value_is_not_rounded_up_to_a_number_of_the_offset() {
+    let machine = Machine::new();
+    for offset in ["500", "5"] {
+        let command = format!("ticket set orders 0 --increment 1000 --offset {offset}");
+        assert_eq!(machine.run(&command.split(' ').collect::<Vec<_>>()).0, Some(0), "{command}");
+    }
+    assert_eq!(next(&machine.start(ORDERS), 1), [1]);
+}
+
+#[test]
 fn kills_skip_numbers_and_never_repeat_one() {
     let machine = counted_from("0");
     let mut random = Random::seeded(7);
