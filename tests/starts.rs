@@ -57,7 +57,8 @@ fn an_older_copy_repeats_nothing_once_the_clock_is_past_the_last_id() {
     older.stop();
 }
 
-/// Until its lock is free, an earlier process may hand out IDs, and it leaves no mark. `burst_window` reaches back to them.
+/// An earlier process may hand out IDs until it frees its lock. Without a state it leaves no mark, and `burst_window`
+/// reaches back to those IDs.
 #[test]
 fn a_start_that_waits_for_a_lock_begins_after_the_process_that_had_it() {
     const TOML: &str = "burst_window = \"5s\"";

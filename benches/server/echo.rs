@@ -27,7 +27,8 @@ struct Peer {
     begun: usize,
 }
 
-/// Serves until standard input ends, and with it the process that started this one. `of_incr`: clients speak Redis' protocol.
+/// Serves until standard input ends, as it does when the process that started this one ends. `of_incr`: clients speak
+/// Redis' protocol.
 pub(crate) fn serve(of_incr: bool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;

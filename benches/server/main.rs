@@ -78,7 +78,7 @@ enum Table {
     Burst,
     /// Wake-ups and memory without requests
     Idle,
-    /// From exec to the first ID
+    /// From before the fork to the first ID
     Start,
     /// Large, streaming and single requests at once
     Fairness,

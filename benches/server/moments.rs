@@ -41,7 +41,7 @@ pub(crate) fn burst(effort: &Effort) -> io::Result<()> {
 
 const TICKETS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 
-/// From exec to the first ID over TCP.
+/// From before the fork to the first ID over TCP.
 pub(crate) fn start(effort: &Effort) -> io::Result<()> {
     println!("\n## Start\n");
     println!(

@@ -11,8 +11,8 @@
 //!   within a run. To this spread is added how far whole runs are known to differ even if their seconds
 //!   agree. A figure that a single second does not resolve is left open.
 //!
-//! A ratio below [`ALWAYS_SAME`] is no difference, and an interval wider than [`CAN_TELL`] is not called the
-//! same.
+//! A ratio nearer to 1 than [`ALWAYS_SAME`] is no difference, and an interval wider than [`CAN_TELL`] is not
+//! called the same.
 //!
 //! - [`spread`]: intervals. [`figures`]: the figures and their values. [`alike`]: whether the runs may be
 //!   compared.
@@ -54,7 +54,7 @@ pub(crate) enum Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
-    /// No figure differs, and at least one is known not to.
+    /// No figure differs, and at least one of response time is known not to.
     Equal,
     /// Some figures are worse and none is better.
     Worse,
@@ -62,7 +62,7 @@ pub(crate) enum Verdict {
     Better,
     /// Both.
     Mixed,
-    /// No figure carries an answer.
+    /// No figure is known to differ, and none of response time is known to be the same.
     CannotTell,
 }
 

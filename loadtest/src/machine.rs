@@ -5,8 +5,8 @@
 //!
 //! - A sleeper on each core notes timers that fire late. A sleeper that woke late although it did not wait for
 //!   its core shows that the core itself had stopped.
-//! - If a thread of the generator or of the target waited for a core, something else used it, apart from
-//!   what these threads used themselves. See [`threads`].
+//! - If a thread of the generator or of the target waited for a core, something else used that core.
+//!   What these threads used themselves does not count. See [`threads`].
 //!
 //! A request counts for the target only while no stall touches it. A target that takes the cores for itself
 //! has no such excuse, because its own processor time is subtracted.

@@ -123,7 +123,7 @@ pub(crate) enum Fault {
     TooManyInFlight { bound: usize },
     /// A socket took no more bytes: the target does not read.
     FullSocket,
-    /// After the announced outage, connections were not back and answered within that time.
+    /// After an announced outage connections were not back, or a stalled one had not caught up, within that time.
     NotRecovered { waited: Duration },
     /// A new connection was not opened. `is_ours` if this machine has no more files or ports.
     NotOpened { reason: String, is_ours: bool },
@@ -186,8 +186,8 @@ pub(crate) struct Counts {
     pub(crate) response: TimeHistogram,
     /// From the sending to the receipt.
     pub(crate) service: TimeHistogram,
-    /// The least that the target took: service time without the time for which the generator, to its own
-    /// knowledge, may have left the answer unread.
+    /// The least that the target took: service time without the generator's own part, as far as it knows: the
+    /// answer unread, or the request behind others that left late.
     pub(crate) target: TimeHistogram,
     /// From the intended instant to the sending.
     pub(crate) slip: TimeHistogram,

@@ -28,8 +28,8 @@ use form::{Form, Space};
 use network::Wire;
 use swept::Swept;
 
-/// The resident memory of a daemon under load: 7 to 8 MiB. It has 5 MiB when idle.
-const RESIDENT_BYTES: u64 = 8 << 20;
+/// The resident memory of a daemon, idle or under load: 9 MiB, rounded up.
+const RESIDENT_BYTES: u64 = 10 << 20;
 
 /// The bytes that an idle connection adds, as measured.
 const CONNECTION_BYTES: u64 = 807;
@@ -46,7 +46,7 @@ pub(crate) struct Wanted {
     /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1 [default: the sweep's]
     #[arg(long, value_name = "N|MIX", allow_hyphen_values = true)]
     pub(crate) batch: Option<Mix>,
-    /// Unused share of a daemon's limit. Half: peaks may double, and a daemon whose ID clock catches up after
+    /// Unused share of a daemon's limit. The default is half: peaks may double, and a daemon whose ID clock catches up after
     /// a crash has half of its full rate
     #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
     pub(crate) headroom: Share,

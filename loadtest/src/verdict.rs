@@ -44,16 +44,16 @@ pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// long has another reason.
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A generator that is later than this with more than one request in a hundred did not offer the load. Few
-/// objectives allow as much, so this decides only where an objective would not see the difference.
+/// A generator that is later than this with more than one request in a hundred did not offer the load. Under
+/// most objectives late requests alone decide that. This decides under those few that allow delays of 10 ms.
 pub(crate) const MAX_P99_SLIP: Duration = Duration::from_millis(10);
 
 /// The share of requests behind [`MAX_P99_SLIP`].
 const MAX_LATE_SHARE: f64 = 0.01;
 
-/// A closed loop is as fast as its own threads if one of them uses a core for more of the time than this: the
-/// target may be able to do more. So a rate is not missed while a thread used a core, or waited for one, for so
-/// long.
+/// A closed loop is as fast as its own threads if one of them uses a core for more of the time than this: the target
+/// may be able to do more. So if a thread used a core, or waited for one, for so long, the target is not blamed for
+/// a missed rate.
 pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
 /// The share of a core from which a thread of the target is busy, and can do no more.
@@ -118,7 +118,7 @@ pub(crate) struct Evidence<'a> {
     pub(crate) per_second: Option<u64>,
     /// True if a closed loop is faster with fewer generator threads.
     pub(crate) has_too_many_threads: bool,
-    /// Runs of the same length, one after the other, that were prolonged into one.
+    /// The number of runs of the same length, one after the other, that count as one.
     pub(crate) rounds: u32,
     /// True if the run cannot be prolonged: one round has to do.
     pub(crate) is_single: bool,

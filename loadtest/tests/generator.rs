@@ -25,7 +25,7 @@ fn a_generator_thread_stopped_for_half_a_second_gives_no_verdict() {
     }
 }
 
-/// Stops a generator for half a second while it measures, by the requests that have come until then. A machine that is too
+/// Stops a generator for half a second while it measures, which the number of its requests shows. A machine that is too
 /// busy to stop it in time tries again.
 fn stopped_in_its_measurement(objective: &str) -> Ran {
     loop {

@@ -79,7 +79,7 @@ fn a_sound_target_has_its_verdict_on_a_noisy_machine() {
         let run = ran.json();
         let machine = &run["machine"];
         assert!(machine["stalls"].as_u64() > Some(0), "{ran:?}");
-        // If all requests were in time, the verdict is a pass. Otherwise the echo process shows that the machine
+        // If all requests were in time, the verdict is a pass. Otherwise the bare echo shows that the machine
         // was late.
         assert!(machine["holds"].is_boolean(), "{ran:?}");
         let is_late = ran.is_late(OBJECTIVE_MS);

@@ -36,7 +36,7 @@ fn a_stalled_client_recovers_and_only_the_others_are_judged() {
             "{ran:?}"
         );
         if more.is_empty() {
-            // An eighth of the requests of a second at least: more than a bound may leave by the other connections.
+            // At least an eighth of a second's requests: more than the load test may excuse on the other connections.
             assert!(figures["excused"].as_u64() >= Some(120), "{ran:?}");
             assert_eq!(
                 run["requests"].as_u64().zip(figures["excused"].as_u64()).map(|(n, m)| n + m),
@@ -46,8 +46,8 @@ fn a_stalled_client_recovers_and_only_the_others_are_judged() {
     }
 }
 
-/// One that closes a connection by its number, and by the time since the first request. The target cannot see who does not
-/// read; that it closes is what matters.
+/// A target that closes a connection, depending on its number and on the time since the first request. The target cannot
+/// see who does not read; that it closes is what matters.
 fn closes_one(closes_when: impl Fn(usize, Duration) -> bool + Send + Sync + 'static) -> FakeDaemon {
     let (ids, began) = (Ids::default(), OnceLock::new());
     FakeDaemon::start(move |accepted, peer| {

@@ -226,7 +226,7 @@ fn a_generator_that_stands_still_finds_no_knee() {
     let sweep = start(
         &[&QUICK[..], &["--address", &address, "--for", "10s", "--tries", "1", "--p99.9", "20s"]].concat(),
     );
-    // The warm-up has 20, and the measurement seconds left.
+    // The warm-up has 20 requests. The measurement then has seconds left.
     await_requests(&asked, 50);
     sweep.signal(Signal::STOP);
     std::thread::sleep(Duration::from_millis(300));

@@ -115,7 +115,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand swee
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l from -d 'A file that `sweep --json FILE` wrote' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l rate -d 'IDs per second of all clients together, at their peak' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1 [default: the sweep\'s]' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l headroom -d 'Unused share of a daemon\'s limit. Half: peaks may double, and a daemon whose ID clock catches up after a crash has half of its full rate' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l headroom -d 'Unused share of a daemon\'s limit. The default is half: peaks may double, and a daemon whose ID clock catches up after a crash has half of its full rate' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l spare -d 'Daemons beyond those that carry the rate, so that as many may be down' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l worker-ids -d 'Worker IDs of each daemon [default: as many as in the sweep]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l connections -d 'Connections that one daemon may have to carry [default: as many as in the sweep]' -r

@@ -27,7 +27,7 @@ impl Process {
     }
 }
 
-/// Counts the open files. Standing Linux 6.2 the directory's size is their number. Before, they must be listed, which is slow
+/// Counts the open files. Since Linux 6.2 the directory's size is their number. Before, they must be listed, which is slow
 /// for tens of thousands.
 fn open_files() -> Option<u64> {
     const FILES: &str = "/proc/self/fd";

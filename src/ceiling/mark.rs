@@ -20,18 +20,18 @@ pub struct Mark {
     pub id_bound: u64,
     /// The identity of the state that granted them: [`Owner::state`](super::Owner).
     pub state: String,
-    /// The standing of the worker ID on this machine.
+    /// The holder that the worker ID may have next.
     pub standing: Standing,
 }
 
-/// The standing of a worker ID on this machine, since its mark was written.
+/// The holder that a worker ID may have next, as its mark shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The state that granted its IDs has it.
+    /// The state that granted its IDs.
     Granted,
-    /// A clean stop returned it to the fleet: any daemon of the fleet may have it.
+    /// Any daemon of the fleet, because a clean stop returned the worker ID.
     Returned,
-    /// `snowbank state export` moved it away: another machine may have it.
+    /// Another machine, because `snowbank state export` moved the worker ID away.
     Released,
 }
 

@@ -128,8 +128,8 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let ceiling = numbering.position_from(value + 1);
     refuse_last(name, *value, &numbering)?;
     let wanted = Record::new(name, &numbering, ceiling, &owner, &HostIdentity::here());
-    // The bound is not rounded up to a number of this increment and offset: the configuration may have others. It records no
-    // time, because a record of this boot would be taken for a daemon's belief of the clock.
+    // The bound is not rounded up to a number of this increment and offset: the configuration may have others. The record has
+    // no time, because a record of this boot would be taken for a daemon's belief of the clock.
     let wanted = Record { clean: true, boot: None, ..wanted.below(value + 1) };
     let stored = records.iter().find(|record| record.key() == wanted.key());
     let marks = locks.marks().map_err(Failure::no)?;

@@ -41,7 +41,7 @@ pub struct Entry {
     pub holder: String,
     /// The source that uses it.
     pub source: String,
-    /// Standing when.
+    /// Since when.
     pub since_unix_s: i64,
     /// The lowest ID that was not granted.
     pub id_bound: String,
@@ -245,7 +245,7 @@ impl Operator<'_> {
         let until = self.until(layout, &held);
         if until > now && !is_forced {
             return Err(refused(format!(
-                "{} may still run: its number is not free before {}; stop it, or release its number with --force, and it \
+                "{} may still run: its number counts as held until {}; stop it, or release its number with --force, and it \
                  stops when it notices",
                 held.holder,
                 until.rfc3339(0)

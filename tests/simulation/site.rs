@@ -203,8 +203,8 @@ impl Site {
             Err(StartError::WrongSetting(reason)) => {
                 assert!(is_changed, "seed {seed}: refused as it ran before: {reason}");
             }
-            // The previous configuration is refused only while marks are far ahead of a clock that stepped back, or too
-            // high to adopt an older copy.
+            // The previous configuration is refused only while marks are far ahead of a clock that stepped back or whose
+            // forward step is held, or too high to adopt an older copy.
             Err(StartError::ClockBehind(reason)) => {
                 let is_behind = reading.wall.0 < self.highest_wall_us;
                 let is_held = self.machine.true_us < self.set_at_us.saturating_add(STEP_HOLD_US);

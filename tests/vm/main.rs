@@ -1,5 +1,5 @@
-//! A machine whose saved state is resumed twice: the shipped daemon in a virtual machine (qemu, emulated), a client beside it
-//! that keeps every ID, and copies of the machine that go on from one moment under other VM generation IDs.
+//! A machine whose saved state is resumed several times: the shipped daemon in a virtual machine (qemu, emulated), a client
+//! beside it that keeps every ID, and copies of the machine that go on from one moment under other VM generation IDs.
 //!
 //! - `guest`: the client, what its console shows, and a machine that has little but the daemon, which root runs.
 //! - `booted`: a Debian that systemd has booted, with the daemon as its packaged service.

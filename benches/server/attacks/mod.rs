@@ -36,7 +36,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!(
         "One client asks for single IDs at 1,000/s for {} s. Where all peers ask for 1,000,000, it asks for \
          1,000 IDs at 100/s instead. \
-         It connects again after every 250 requests, with its token, which is timed apart. Admin listener: probes at 10/s. Redis (INCRBY) has \
+         After every 250 requests it connects again with its token; that has a column of its own. Admin listener: probes at 10/s. Redis (INCRBY) has \
          `maxclients 10000`, `client-output-buffer-limit normal 256kb 256kb 0`, `maxmemory-clients 128mb`. Lost: not answered \
          within a second, refused, or no connection. Without bounds: the same client in an earlier build. {} Waited: how long \
          the server's threads waited for that core, per second.\n",

@@ -16,7 +16,8 @@ pub(crate) struct Asked {
     pub(crate) above: u64,
 }
 
-/// The bounds of an ID's time, kept apart from the reply because they hold for all IDs of a frame.
+/// The receipt of a reply, and how well the clocks agree: together they bound the time of its IDs. Kept
+/// apart from the reply, because it holds for all IDs of a frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
     /// The wall clock when the reply was received, in Unix microseconds.

@@ -104,8 +104,8 @@ impl Figure {
         let mut seconds = run.whole_seconds();
         seconds.retain(|second| !run.is_outage(second.second));
         let knows = |second: &&&SecondFigures| second.answered as f64 * (1.0 - quantile) >= MIN_ABOVE;
-        // One second in five may have few answers. If more seconds had, the quantile would be the maximum in
-        // some of them.
+        // One second in five may have few answers. If more seconds had few, the quantile would be the
+        // maximum in some of them.
         if seconds.iter().filter(knows).count() * 5 < seconds.len() * 4 {
             return Err("too few requests in a second");
         }

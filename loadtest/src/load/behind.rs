@@ -2,16 +2,17 @@
 //!
 //! A server that answers requests in turn finishes each one late by at most the largest slip up to it. That
 //! holds while the server is never idle, so the estimate returns to 0 when nothing is in flight. And no
-//! request waits for earlier ones longer than the whole queue takes, which the next answer shows. The rest is
-//! an upper bound of the generator's part, and so a lower bound of the target's.
+//! request waits for earlier ones longer than the whole queue takes, which the next answer shows. So the
+//! estimate is an upper bound of the generator's part. What is left is a lower bound of the target's.
 
 /// Lateness that requests still to be sent may suffer from, in nanoseconds.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
-    /// The largest slip before the mark.
+    /// The largest slip before `mark_ns`.
     old_ns: u64,
-    /// The largest slip since.
+    /// The largest slip since `mark_ns`.
     fresh_ns: u64,
+    /// The last answer to a request that was sent after the mark before it.
     mark_ns: u64,
     in_flight: usize,
 }

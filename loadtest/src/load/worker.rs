@@ -227,8 +227,8 @@ impl<'a> Worker<'a> {
         Ok(true)
     }
 
-    /// Connections in turn, without those that are down or, being stalled, full; those that are about to be replaced
-    /// only where there is no other.
+    /// Returns the next connection in turn. It skips those that are down, and a stalled one that is full. It takes
+    /// one that is about to be replaced only if there is no other.
     pub(super) fn next_open(&mut self) -> Option<usize> {
         let mut leaving = None;
         for _ in 0..self.connections.len() {

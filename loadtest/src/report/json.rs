@@ -98,7 +98,7 @@ pub(crate) struct Run {
     pub(crate) elapsed_s: f64,
     /// IDs per second of the measurement outside the announced outage.
     pub(crate) ids_per_s: f64,
-    /// True if a closed loop shows only a lower bound: the target was not busy.
+    /// True if a closed loop shows only a lower bound: nothing shows that the target could not do more.
     #[serde(default)]
     pub(crate) at_least: bool,
     /// The largest share of a core that one thread of the target used; `None` on another machine.

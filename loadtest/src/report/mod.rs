@@ -197,7 +197,7 @@ impl<'a> Report<'a> {
 
 fn undisturbed(outcome: &Outcome) -> Undisturbed {
     let counts = &outcome.collected.counts;
-    // A quota stops this process alone, as a stall of the machine would.
+    // A quota looks like a stall of the machine, but stops this process alone.
     match counts.throttled_share > MAX_THROTTLED_SHARE {
         true => Undisturbed::with_all(counts),
         false => Undisturbed::of(counts, outcome.stalls, outcome.elapsed),

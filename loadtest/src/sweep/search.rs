@@ -8,7 +8,7 @@
 //! A rate that holds does not prove that lower ones do, and the climb ends at the first rate that misses, even if a
 //! higher one would hold: an operator needs every rate up to the knee. One run that misses may be the machine's noise,
 //! so a miss counts when `tries` runs in a row miss. A knee counts when a run of its own confirms it at the first try.
-//! A run without a verdict, because the generator was the bottleneck, is repeated up to `tries` times as well.
+//! A rate whose run has no verdict, because the generator was the bottleneck, is tried up to `tries` times as well.
 
 use serde::{Deserialize, Serialize};
 

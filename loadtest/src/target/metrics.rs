@@ -11,7 +11,7 @@ use super::{Access, Conversation, NoTarget};
 use crate::door;
 use crate::scenario::Protocol;
 
-/// The path without one in the URL.
+/// The path if the URL has none.
 const PATH: &str = "/metrics";
 
 /// The time limit of an answer: a figure that comes later belongs to another second.

@@ -50,8 +50,9 @@ enum Noise {
 #[derive(Debug, Clone, Copy)]
 struct Target {
     work_ns: u64,
-    /// The length of its stalls, and the number of requests from one to the next.
+    /// The number of requests from one stall to the next.
     stalls_once_in: Option<u64>,
+    /// The length of a stall.
     stall_ns: u64,
     /// True if it stalls in the first round alone.
     is_sound_then: bool,
@@ -300,7 +301,7 @@ fn a_target_that_stalls_once_in_a_thousand_requests_fails_on_every_machine() {
 
 #[test]
 fn a_target_that_freezes_once_for_long_fails() {
-    // Where the machine stalls every few milliseconds, nothing shows how long the target did.
+    // Where the machine stalls every few milliseconds, nothing shows how long the target stalled.
     [Noise::Quiet, Noise::HiddenAtFirst].into_iter().for_each(|noise| judge_all(noise, FREEZING_ONCE, 1));
 }
 

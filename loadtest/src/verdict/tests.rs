@@ -197,8 +197,8 @@ fn quantiles_have_their_usual_names() {
     assert_eq!(names, ["p50", "p90", "p99", "p99.9", "p99.99", "max"]);
 }
 
-/// Nearly all requests are quick. This many of the others were late; the target was on time if the generator
-/// slipped.
+/// Nearly all requests are quick; `late` more came late. The target took what the generator's slip does not
+/// explain.
 fn with_late(late: u64, late_us: u64, slip_us: u64) -> Counts {
     let mut all = counts(300, 50);
     for (times, us) in

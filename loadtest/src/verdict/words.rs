@@ -87,7 +87,7 @@ pub(crate) fn describe(fault: &Fault, promise: &Promise) -> String {
             format!("the target fell behind: {bound} in flight on one connection, which is the limit")
         }
         Fault::NotRecovered { waited } => {
-            format!("the target did not recover within {waited:?} of the announced outage")
+            format!("the target did not recover within {waited:?}")
         }
         Fault::NotOpened { reason, .. } => format!("the target took no new connection: {reason}"),
         Fault::FullSocket => "the target fell behind: a socket took no more requests".to_owned(),

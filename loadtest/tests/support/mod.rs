@@ -173,7 +173,8 @@ impl Ran {
     }
 }
 
-/// Returns the path of the daemon. Tests of the workspace have built it; tests of this package alone have not.
+/// Returns whether the daemon's binary is there. Tests of the workspace have built it; tests of this package alone have
+/// not.
 pub(crate) fn has_daemon() -> bool {
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
     let found = program.with_file_name("snowbank").is_file();

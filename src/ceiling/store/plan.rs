@@ -195,9 +195,9 @@ fn by_name(layout: &Layout) -> String {
 /// ([`Record::order_ceiling`]).
 ///
 /// Worker IDs that a fleet lends belong to the fleet once their source has others. Their record is dropped once another
-/// record of the source is as high, or has their bound as its `lent_bound`. So without the fleet, a record with such a
-/// bound binds its source, whatever worker IDs the source has now. In the fleet the coordinator knows the bound of each
-/// number, also of exported ones.
+/// record of the source is above all IDs that they handed out. That record has their bound as its `lent_bound`. So without
+/// the fleet, a record with such a bound binds its source, whatever worker IDs the source has now. In the fleet the
+/// coordinator knows the bound of each number, also of exported ones.
 ///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
 /// without such a record, because no clock shows where it may continue. It does not start either after the machine was

@@ -13,7 +13,8 @@ use snowbank_client::layout::{Position, Tick, UnixMicros};
 /// The ceiling of one source and what it means: all IDs that were ever handed out under it are below `id_bound`.
 ///
 /// Invariant: `ceiling` is the first position whose ID is at least `id_bound`; the file's reader checks it. The bound may
-/// lie between the IDs of two positions, if a clean stop kept the bound of other worker IDs.
+/// lie between the IDs of two positions, if a clean stop kept the bound of other worker IDs, or if `snowbank ticket set`
+/// stored it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Line", into = "Line")]
 pub struct Record {

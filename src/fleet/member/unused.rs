@@ -45,8 +45,8 @@ pub(super) fn search<E>(
         let places = places(&window);
         let unused = are_unused(&places)?;
         let is_unused = |at: &usize| unused.get(*at) == Some(&true);
-        // These places follow each other without a gap, and the first of them follows the last used place that was read
-        // before.
+        // These places follow each other without a gap. In a later window the first of them directly follows a place that
+        // was read before.
         let in_row = if places.len() == window.len() { places.len() } else { FIRST };
         found.extend((0..in_row).filter(is_unused).map(|at| places[at]));
         let sample = (in_row..places.len()).find(is_unused);

@@ -293,7 +293,7 @@ impl Ceilings {
         self.fleet.is_some() && self.sources().nth(source).is_some_and(has_worker_ids)
     }
 
-    /// Ends all claims, and lowers the ceilings to the cursors. Waits for storage.
+    /// Ends all claims, and lowers the ceilings to the cursors. Waits for storage and the coordinator.
     ///
     /// # Errors
     /// The ceilings could not be trimmed. The next start begins above the old ones.

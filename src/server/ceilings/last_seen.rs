@@ -40,7 +40,7 @@ pub(crate) struct LastSeen {
     pub(crate) ranges_last: Vec<Option<Duration>>,
     /// Why another process may have the worker IDs or the state.
     pub(crate) lost: Option<String>,
-    /// Standing when a write is under way, and after how long it is slow.
+    /// Since when a write is under way, and after how long it is slow.
     pub(crate) write_under_way_since: Option<BootMicros>,
     pub(crate) slow_write: Duration,
     /// When a step was last looked for, and wall − boot then.

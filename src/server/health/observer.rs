@@ -81,7 +81,7 @@ impl Line {
 #[derive(Debug)]
 struct Logged {
     level: Level,
-    /// Standing when the check is better than that.
+    /// Since when the check is better than that.
     better_since: Option<Instant>,
     /// The last level that was logged because it was worse, and when.
     worsened: Option<(Level, Instant)>,

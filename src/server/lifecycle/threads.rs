@@ -107,7 +107,8 @@ impl KeeperThread {
         Ok(KeeperThread { thread, stopping, trimmed })
     }
 
-    /// Seals the sources and trims their ceilings. Waits for storage until `drained_by` and [`TRIM_TIMEOUT`] more.
+    /// Seals the sources and trims their ceilings. Waits for storage and the coordinator until `drained_by` and
+    /// [`TRIM_TIMEOUT`] more.
     pub(super) fn stop(self, drained_by: Instant) -> Result<(), RunError> {
         self.stopping.store(true, Ordering::Release);
         self.thread.thread().unpark();

@@ -1,4 +1,4 @@
-//! The kernel's log. Standing 5.18 Linux logs that it has drawn new randomness because its machine was restored.
+//! The kernel's log. Since 5.18 Linux logs that it has drawn new randomness because its machine was restored.
 //!
 //! A hardened service may not open the log. Its service manager then opens the log and hands it over as standard input.
 

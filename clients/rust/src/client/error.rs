@@ -26,12 +26,12 @@ pub enum Error {
     /// Every endpoint failed. The errors are in the endpoints' order, at least two.
     #[error("{}", joined(.0))]
     EveryEndpoint(Arc<[Error]>),
-    /// The client cannot resolve the endpoint, or cannot connect to it.
+    /// The client cannot resolve the endpoint, cannot connect to it, or gets no greeting from it in time.
     #[error("cannot reach {endpoint}: {reason}")]
     Unreachable {
         /// The endpoint.
         endpoint: Arc<str>,
-        /// The operating system's reason.
+        /// The operating system's reason, or what the client waited for in vain.
         reason: Arc<str>,
     },
     /// The connection ended before the reply was complete. IDs of that reply are skipped.
@@ -115,7 +115,7 @@ pub struct Refusal {
     /// The code's number. A later version may have further ones; [`Error::code`] returns the known ones.
     pub code: u16,
     /// The time after which the same call may succeed, if the daemon named one. For `exhausted`, `None` means
-    /// never at this size: ask for fewer IDs.
+    /// never within this wait: ask for fewer IDs, or wait for longer.
     pub retry_after: Option<Duration>,
     /// A line for a person, without control characters.
     pub message: String,

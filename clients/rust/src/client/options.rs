@@ -99,8 +99,8 @@ impl ClientOptions {
     }
 
     /// Sets the time for a connected daemon to answer, beyond the wait that the request allows (1 s). The wait
-    /// counts once earlier requests of the connection are answered. After that the daemon counts as stalled,
-    /// and the client tries the next.
+    /// counts once earlier requests of the connection are answered. A daemon that takes longer counts as stalled,
+    /// and the client tries the next one.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout.min(FOREVER);

@@ -12,7 +12,8 @@ pub(super) const ID_LIMIT: u64 = 1 << 63;
 /// The limit of IDs of 19 decimal digits, before they are cut at [`ID_LIMIT`].
 const DECIMAL_LIMIT: u128 = 10_u128.pow(19);
 
-/// The longest tick, a day. Longer ticks would hardly sort, and its microseconds stay far from overflow.
+/// The longest tick, a day. IDs of longer ticks would hardly be sorted, and the microseconds of a day stay
+/// far from overflow.
 pub(super) const MAX_TICK_MS: u64 = 86_400_000;
 
 /// An average year, 365.25 days.

@@ -216,8 +216,8 @@ impl Space {
         })
     }
 
-    /// Returns whether both make a common ID at about the same time: they keep pace, and their epochs are
-    /// less than a year apart.
+    /// Returns whether both come to an ID that they share at about the same time: they keep pace, and their
+    /// epochs are less than a year apart.
     pub fn runs_beside(&self, other: &Space) -> bool {
         self.epoch_unix_ms.abs_diff(other.epoch_unix_ms) < YEAR_MS && self.keeps_pace_with(other)
     }

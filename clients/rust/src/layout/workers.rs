@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::{Field, Layout, LayoutError, Role};
 
-/// The most worker IDs of one daemon. Each costs some memory and a record in the coordinator. Twitter's
-/// layout has 1,024 in all.
+/// The most worker IDs of one daemon. Each costs some memory and a number key at the coordinator. Twitter's layout has
+/// 1,024 in all.
 pub const MAX_WORKER_IDS: usize = 4096;
 
 /// The most characters of a number that a message repeats.

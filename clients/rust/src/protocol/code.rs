@@ -18,13 +18,14 @@ pub enum ErrorCode {
     Unauthorized = 5,
     /// The IDs are not available within the wait, or the client's rate does not allow them.
     Exhausted = 6,
-    /// The daemon's clock is too far behind the source's IDs.
+    /// The daemon's clock is too far behind the source's IDs, or has not reached the first tick of a
+    /// source that keeps no state.
     ClockBehind = 7,
     /// The daemon could not make the ceiling durable, or has lost its worker ID.
     NoCeiling = 8,
     /// The daemon is draining.
     ShuttingDown = 9,
-    /// A limit of connections is reached, the daemon's or the address's.
+    /// A limit of connections is reached: the daemon's, or that for one client address.
     TooBusy = 10,
 }
 
@@ -72,8 +73,9 @@ impl ErrorCode {
         }
     }
 
-    /// Returns whether the daemon closes the connection after this code. `malformed` closes it only after a
-    /// bad length ([`Parsed::BadLength`](super::Parsed::BadLength)), so this returns false for it.
+    /// Returns whether the daemon closes the connection after this code. After `malformed` it does so only
+    /// if the length was bad ([`Parsed::BadLength`](super::Parsed::BadLength)), so this returns false for
+    /// it. It also closes the connection after a thousand errors in a row, of any code.
     #[must_use]
     pub fn closes(self) -> bool {
         matches!(self, Self::Unauthorized | Self::ShuttingDown | Self::TooBusy)

@@ -70,7 +70,7 @@ pub struct ErrorReply<'a> {
     /// The code's number; see [`ErrorCode::from_u16`].
     pub code: u16,
     /// The time after which to try again, or `None` if the daemon names none. For `exhausted`, `None` means
-    /// never.
+    /// never within this wait.
     pub retry_after: Option<Duration>,
     /// A message for a person. It may not be UTF-8.
     pub message: &'a [u8],
@@ -212,7 +212,8 @@ pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) 
     Ok(())
 }
 
-/// Appends a RUNS frame, or nothing if it fails. Most frames have one run, and need not be looked through.
+/// Appends a RUNS frame, or nothing if it fails. A frame of one run, the most common, does not come here: it
+/// needs no loop.
 fn encode_many_runs(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
     if runs.is_empty() {
         return Err(Unencodable::Empty);

@@ -10,8 +10,8 @@ use crate::scenario::{Cause, ClientStall, Outage};
 /// The machine that the generator ran on, and its verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MachineFigures {
-    /// Runs of the length asked for, prolonged into one because stalls of the machine left open what the target
-    /// does.
+    /// The number of runs of the length asked for that became this one, because stalls of the machine left open what
+    /// the target does.
     #[serde(default)]
     pub(crate) rounds: u32,
     /// True if the machine holds the objectives, with the target or without one; null if that was not

@@ -166,7 +166,8 @@ proptest! {
         is_sound(bounds, &steps, found)?;
         let at = found.knee.expect("a knee");
         prop_assert!(found.confirmed && at <= knee * 1.1, "{found:?}");
-        // A descent may pass the lowest knee of any run by the length of one step, the fourth at most.
+        // A descent may end below the lowest knee of any run, by one step: its fourth at most, which
+        // is the longest.
         prop_assert!(at >= knee * 0.9 / 1.05 / 1.4, "{found:?}");
     }
 

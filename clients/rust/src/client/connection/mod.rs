@@ -39,8 +39,8 @@ use crate::protocol::collect::{BadReply, Progress};
 use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
 use crate::protocol::{Parsed, request};
 
-/// The most requests that are sent ahead of their replies. A daemon answers all that it has read in one turn. Any
-/// beyond one turn would only wait there.
+/// The most requests that are sent ahead of their replies. A daemon reads some 500 requests in a turn, so more than two
+/// turns' requests would only wait there.
 const MAX_IN_FLIGHT: usize = 1_024;
 
 /// The free space for a read, in bytes. A longer reply frame takes several reads.
