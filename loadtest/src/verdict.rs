@@ -44,8 +44,9 @@ pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// long has another reason.
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A generator that is later than this with more than one request in a hundred did not offer the load. Under
-/// most objectives late requests alone decide that. This decides under those few that allow delays of 10 ms.
+/// A generator that is later than this with more than one request in a hundred did not offer the load. Most
+/// objectives do not allow a delay of 10 ms, so there the delay itself prevents a pass. This limit matters only for the few
+/// that do.
 pub(crate) const MAX_P99_SLIP: Duration = Duration::from_millis(10);
 
 /// The share of requests behind [`MAX_P99_SLIP`].

@@ -36,7 +36,7 @@ fn a_stalled_client_recovers_and_only_the_others_are_judged() {
             "{ran:?}"
         );
         if more.is_empty() {
-            // At least an eighth of a second's requests: more than the load test may excuse on the other connections.
+            // At least an eighth of a second's requests: the load test did not send them on the other connections instead.
             assert!(figures["excused"].as_u64() >= Some(120), "{ran:?}");
             assert_eq!(
                 run["requests"].as_u64().zip(figures["excused"].as_u64()).map(|(n, m)| n + m),

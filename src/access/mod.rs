@@ -18,5 +18,5 @@ mod usage;
 pub use addresses::{Address, Addresses, Full, Seat};
 pub use pace::TooFast;
 pub use rules::{Identity, Rules};
-pub use session::{Denial, Limit, Permit, Session, Shown};
+pub use session::{Denial, Limit, NO_TOKEN, Permit, Session, Shown};
 pub use usage::Usage;

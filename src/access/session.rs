@@ -13,6 +13,9 @@ use crate::config::{ANONYMOUS, TokenHash, Tokens};
 use crate::tls::Authorities;
 use snowbank_client::tls::names;
 
+/// The rejection of a client that has shown no token, for the log.
+pub const NO_TOKEN: &str = "no token, and auth.token_file asks for one; give the client one of its lines";
+
 /// Why a connection must be closed, in the words that its client reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {

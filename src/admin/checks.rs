@@ -358,7 +358,7 @@ pub(super) mod tests {
         finds(
             "authorization",
             Level::Warn,
-            "11,000 connections closed in the last minute, from 3",
+            "11,000 requests or connections refused in the last minute, from 3",
             |status| {
                 status.last_minute.authorization_level = Level::Warn;
                 status.last_minute.unauthorized = 11_000;

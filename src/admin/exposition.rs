@@ -154,11 +154,12 @@ impl Page<'_> {
         self.gauge("snowbank_connections_unauthorized", help, None, connections.unauthorized)?;
         let help = "Connections that gave way to newcomers before they had authorized themselves";
         self.counter("snowbank_connections_gave_way", help, None, connections.gave_way)?;
-        let help = "Connections closed because of a wrong token, or of a request without one";
+        let help =
+            "Requests and connections refused for a wrong token or none, and TLS handshakes that failed";
         self.counter("snowbank_unauthorized_refusals", help, None, connections.unauthorized_refusals)?;
         let help = "Connections closed because they sent no token in time";
         self.counter("snowbank_unauthorized_timeouts", help, None, connections.unauthorized_timeouts)?;
-        let help = "Addresses of the last minute whose connections did not authorize themselves; 256 at most";
+        let help = "Addresses of the last minute whose clients did not authorize themselves; 256 at most";
         self.gauge("snowbank_unauthorized_addresses", help, None, connections.unauthorized_addresses)
     }
 

@@ -34,6 +34,8 @@ struct Sample {
     addresses: LimitedMinute,
     latency: Latency,
     connections_refused: u64,
+    answers: u64,
+    errors: u64,
     unauthorized: u64,
     /// The highest share of connections in use since the sample before.
     most_open: f64,
@@ -61,6 +63,8 @@ struct Window {
     addresses: LimitedMinute,
     latency: Latency,
     connections_refused: u64,
+    answers: u64,
+    errors: u64,
     unauthorized: u64,
     over_s: f64,
 }
@@ -103,8 +107,8 @@ impl Recent {
 
     /// Fills in the figures of the last minute, and the levels of the last look.
     pub(crate) fn fill(&self, status: &mut Status) {
-        let Window { sources, identities, addresses, latency, connections_refused, unauthorized, over_s } =
-            self.window(status, MINUTE_S);
+        let window = self.window(status, MINUTE_S);
+        let Window { sources, identities, addresses, latency, .. } = window;
         for (identity, minute) in status.identities.iter_mut().zip(identities) {
             let level = self.identities.get(&identity.name).copied().unwrap_or_default();
             identity.last_minute = LimitedMinute { level, ..minute };
@@ -114,10 +118,12 @@ impl Recent {
             source.last_minute = SourceMinute { level, ..minute };
         }
         status.last_minute = LastMinute {
-            over_s,
+            over_s: window.over_s,
             p99_us: latency.quantile_us(0.99),
-            connections_refused,
-            unauthorized,
+            connections_refused: window.connections_refused,
+            answers: window.answers,
+            errors: window.errors,
+            unauthorized: window.unauthorized,
             latency_level: self.latency,
             connections_level: self.connections,
             authorization_level: self.authorization,
@@ -159,6 +165,8 @@ impl Recent {
             addresses: status.connections.counted().since(before.addresses),
             latency: status.latency.since(&before.latency),
             connections_refused: status.connections.refused.saturating_sub(before.connections_refused),
+            answers: status.answers().saturating_sub(before.answers),
+            errors: status.answers_with_errors().saturating_sub(before.errors),
             unauthorized: status.unauthorized().saturating_sub(before.unauthorized),
             over_s: status.uptime_s - before.at_s,
         }
@@ -183,6 +191,8 @@ impl Recent {
             addresses: status.connections.counted(),
             latency: status.latency.clone(),
             connections_refused: status.connections.refused,
+            answers: status.answers(),
+            errors: status.answers_with_errors(),
             unauthorized: status.unauthorized(),
             most_open: std::mem::take(&mut self.most_open),
         });

@@ -82,7 +82,7 @@ impl Status {
 
     /// Checks that connections authorize themselves.
     pub(super) fn check_authorization(&self) -> Check {
-        let closed = Grouped(self.last_minute.unauthorized);
+        let refused = Grouped(self.last_minute.unauthorized);
         let addresses = Grouped(self.connections.unauthorized_addresses);
         let message = match self.last_minute.authorization_level {
             Level::Ok => format!(
@@ -90,9 +90,9 @@ impl Status {
                 Grouped(self.connections.unauthorized)
             ),
             _ => format!(
-                "{closed} connections closed in the last minute, from {addresses} addresses, that did not authorize \
-                 themselves (a wrong token, none in time, an unfinished handshake): the log names the addresses; give \
-                 those clients a token, or keep them out"
+                "{refused} requests or connections refused in the last minute, from {addresses} addresses, because clients \
+                 did not authorize themselves (a wrong token or none, a TLS handshake that failed): the log names the \
+                 addresses; give those clients a token or a certificate, or keep them out"
             ),
         };
         about_daemon(AUTHORIZATION, (self.last_minute.authorization_level, message))

@@ -198,7 +198,12 @@ pub(crate) struct LastMinute {
     /// The time within which 99 % of requests were answered. `None`: there were no requests.
     pub(crate) p99_us: Option<f64>,
     pub(crate) connections_refused: u64,
-    /// Connections that were closed because they did not authorize themselves.
+    /// All answers, with IDs and without, and those with an error.
+    #[serde(default)]
+    pub(crate) answers: u64,
+    #[serde(default)]
+    pub(crate) errors: u64,
+    /// Requests and connections that were refused because clients did not authorize themselves.
     #[serde(default)]
     pub(crate) unauthorized: u64,
     pub(crate) latency_level: Level,
@@ -217,7 +222,17 @@ impl Status {
         self.sources.iter().map(|source| source.default_wait_s / 2.0).fold(0.0, f64::max)
     }
 
-    /// Returns how many connections were closed because they did not authorize themselves.
+    /// Returns the number of answers, with IDs and without.
+    pub(crate) fn answers(&self) -> u64 {
+        self.protocols.iter().map(|protocol| protocol.requests).sum()
+    }
+
+    /// Returns the number of answers with an error.
+    pub(crate) fn answers_with_errors(&self) -> u64 {
+        self.protocols.iter().map(|protocol| protocol.errors).sum()
+    }
+
+    /// Returns how many requests and connections were refused because clients did not authorize themselves.
     pub(crate) fn unauthorized(&self) -> u64 {
         let Connections { unauthorized_refusals, gave_way, unauthorized_timeouts, .. } = self.connections;
         unauthorized_refusals + gave_way + unauthorized_timeouts

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::lock_names::{cannot_collide, kin_paths, lock_paths};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
-use super::mark::{Mark, Standing};
+use super::mark::{Fate, Mark};
 use super::neighbours::check_neighbours;
 use super::store::Record;
 use super::writers::{Untrusted, Writers, open_file};
@@ -71,7 +71,7 @@ impl WorkerLocks {
     /// As [`mark_granted`](WorkerLocks::mark_granted).
     pub fn mark_returned(&self, id_bound: u64) -> io::Result<()> {
         let Some(state) = &self.state else { return Ok(()) };
-        self.mark(&Mark { standing: Standing::Returned, ..Mark::granted(id_bound, state) })
+        self.mark(&Mark { fate: Fate::Returned, ..Mark::granted(id_bound, state) })
     }
 
     /// Marks all of the worker IDs.

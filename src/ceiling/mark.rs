@@ -20,25 +20,25 @@ pub struct Mark {
     pub id_bound: u64,
     /// The identity of the state that granted them: [`Owner::state`](super::Owner).
     pub state: String,
-    /// The holder that the worker ID may have next.
-    pub standing: Standing,
+    /// The fate of the worker ID.
+    pub fate: Fate,
 }
 
-/// The holder that a worker ID may have next, as its mark shows.
+/// The fate of a worker ID, as its mark shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// The state that granted its IDs.
+pub enum Fate {
+    /// The state that granted its IDs has it, or had it last.
     Granted,
-    /// Any daemon of the fleet, because a clean stop returned the worker ID.
+    /// A clean stop returned it to the fleet: any daemon of the fleet may have it.
     Returned,
-    /// Another machine, because `snowbank state export` moved the worker ID away.
+    /// `snowbank state export` moved it away: another machine may have it.
     Released,
 }
 
-impl Standing {
+impl Fate {
     /// The words of marks. They have the same length.
-    const WORDS: [(Standing, &str); 3] =
-        [(Standing::Granted, "granted "), (Standing::Returned, "returned"), (Standing::Released, "released")];
+    const WORDS: [(Fate, &str); 3] =
+        [(Fate::Granted, "granted "), (Fate::Returned, "returned"), (Fate::Released, "released")];
 }
 
 /// Digits of an ID bound, and of a state's identity in hexadecimal. Every mark has the same length, so that one overwrites another.
@@ -48,20 +48,20 @@ const STATE_DIGITS: usize = 32;
 impl Mark {
     /// Makes the mark of a worker ID that its state keeps.
     pub fn granted(id_bound: u64, state: &str) -> Mark {
-        Mark { id_bound, state: state.to_owned(), standing: Standing::Granted }
+        Mark { id_bound, state: state.to_owned(), fate: Fate::Granted }
     }
 
     /// Returns whether the worker ID was moved away from this machine.
     pub fn is_released(&self) -> bool {
-        self.standing == Standing::Released
+        self.fate == Fate::Released
     }
 
     /// Reads a mark; `None` if the text is not one.
     pub(super) fn parse(text: &str) -> Option<Mark> {
-        let read = |(standing, word)| Some((standing, text.strip_prefix(word)?));
-        let (standing, rest) = Standing::WORDS.into_iter().find_map(read)?;
+        let read = |(fate, word)| Some((fate, text.strip_prefix(word)?));
+        let (fate, rest) = Fate::WORDS.into_iter().find_map(read)?;
         let (bound, state) = rest.strip_prefix(" below ID ")?.strip_suffix('\n')?.split_once(" by state ")?;
-        let mark = Mark { id_bound: bound.parse().ok()?, state: state.to_owned(), standing };
+        let mark = Mark { id_bound: bound.parse().ok()?, state: state.to_owned(), fate };
         let is_identity = state.len() == STATE_DIGITS && state.bytes().all(|byte| byte.is_ascii_hexdigit());
         (is_identity && mark.to_string() == text).then_some(mark)
     }
@@ -69,8 +69,8 @@ impl Mark {
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Mark { id_bound, state, standing } = self;
-        let word = Standing::WORDS.into_iter().find(|(of, _)| of == standing).map_or("", |(_, word)| word);
+        let Mark { id_bound, state, fate } = self;
+        let word = Fate::WORDS.into_iter().find(|(of, _)| of == fate).map_or("", |(_, word)| word);
         writeln!(f, "{word} below ID {id_bound:0BOUND_DIGITS$} by state {state}")
     }
 }
@@ -159,8 +159,8 @@ mod tests {
     #[test]
     fn a_mark_reads_back_and_nothing_else_does() {
         for id_bound in [0, 1, u64::MAX] {
-            for (standing, _) in Standing::WORDS {
-                let mark = Mark { id_bound, state: OURS.to_owned(), standing };
+            for (fate, _) in Fate::WORDS {
+                let mark = Mark { id_bound, state: OURS.to_owned(), fate };
                 let text = mark.to_string();
                 assert_eq!(text.len(), Mark::granted(7, OURS).to_string().len());
                 assert_eq!(Mark::parse(&text), Some(mark));
@@ -195,7 +195,7 @@ mod tests {
         let both = [mark(at, OURS), mark(Position(at.0 + 9), THEIRS)];
         assert_eq!(compare(&both, &numbering, before, &ours), Marked::SinceThisCopy(Position(at.0 + 9)));
         assert_eq!(compare(&both, &numbering, at, &ours), Marked::ByAnother(Position(at.0 + 9)));
-        let released = Mark { standing: Standing::Released, ..mark(Position(0), THEIRS) };
+        let released = Mark { fate: Fate::Released, ..mark(Position(0), THEIRS) };
         assert_eq!(compare(&[released], &numbering, at, &[]), Marked::Released);
     }
 

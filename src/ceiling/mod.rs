@@ -21,7 +21,7 @@ pub use container::lock_dir_is_a_containers;
 pub use errors::{LockError, StateError};
 pub use identity::{HostIdentity, Owner, draw_identity};
 pub use lock::{WorkerLocks, lock_records, lock_workers, lock_workers_at_once};
-pub use mark::{Mark, Marked, Standing, beyond, compare, instant_of, latest_grant};
+pub use mark::{Fate, Mark, Marked, beyond, compare, instant_of, latest_grant};
 pub use survey::{Seen, survey};
 
 use std::fmt;

@@ -1,12 +1,16 @@
 //! `snowbank reload`: asks a daemon of this machine to reload its configuration, and fails if the daemon refuses.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Failure, Outcome};
+use crate::config::first_directory;
 use crate::service::{self, ReloadResult};
 
 /// The time for a reload, 2 s less than its waits together: 10 s for storage and 10 s for each of two changes of the
@@ -44,6 +48,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let pid = Pid::from_raw(arguments.pid).filter(|_| arguments.pid > 0);
     let pid =
         pid.ok_or_else(|| Failure::usage(format!("found --pid {}, allowed: above 0", arguments.pid)))?;
+    check_daemon(pid, &directory)?;
     kill_process(pid, Signal::HUP)
         .map_err(|error| Failure::usage(format!("cannot signal process {pid}: {error}")))?;
     match result.wait(WITHIN) {
@@ -53,4 +58,36 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             "the reload has not ended within {WITHIN:?}; the daemon's log has its result"
         ))),
     }
+}
+
+/// Refuses a process that SIGHUP would end, and one that reports to another runtime directory.
+fn check_daemon(pid: Pid, directory: &Path) -> Outcome {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let status = fs::read_to_string(process.join("status"))
+        .map_err(|error| Failure::usage(format!("cannot find process {pid}: {error}")))?;
+    if !catches_hangup(&status) {
+        return Err(Failure::usage(format!(
+            "process {pid} does not catch SIGHUP, so it is no daemon that serves: name the daemon's process with --pid"
+        )));
+    }
+    // Another user's environment cannot be read. Then the wait shows it.
+    let Ok(environment) = fs::read(process.join("environ")) else { return Ok(()) };
+    let own = environment.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"RUNTIME_DIRECTORY="));
+    let own = own.and_then(|own| first_directory(OsStr::from_bytes(own)));
+    let is_same = |own: &PathBuf| fs::canonicalize(own).ok() == fs::canonicalize(directory).ok();
+    if own.as_ref().is_some_and(is_same) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "found the runtime directory {}, and process {pid} reports to {}: name the one that its RUNTIME_DIRECTORY names",
+        directory.display(),
+        own.map_or_else(|| String::from("none"), |own| own.display().to_string()),
+    )))
+}
+
+/// Returns whether a process handles SIGHUP, by the text of `/proc/PID/status`.
+fn catches_hangup(status: &str) -> bool {
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << (Signal::HUP.as_raw() - 1) != 0)
 }

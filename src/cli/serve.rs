@@ -13,7 +13,7 @@ use super::reload::{self, Requests};
 use super::stop::{Stops, catch};
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{Machine, Overrides, Protocol, Settings, StatePlace};
+use crate::config::{Machine, Overrides, Protocol, Settings, SourceSettings, StatePlace};
 use crate::server::{self, Inherited, Note, RunError, Server, StartError, State};
 use crate::service::{Logs, Notifier, Retries};
 use snowbank_client::layout::UnixMicros;
@@ -109,7 +109,11 @@ fn serve(
     let of_stop = health.clone();
     let stop = async {
         // A program that reads these lines may connect or send a signal from then on. A closed pipe stops nothing.
-        let _ = announce(out, &addresses);
+        if let Err(error) = announce(out, &addresses)
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            tracing::warn!("cannot write the addresses to standard output: {error}");
+        }
         stops.run(notifier, &of_stop, is_probed, arguments.stop_at_stdin_eof, beside).await;
     };
     server.run(stop).map_err(|error| match error {
@@ -178,6 +182,10 @@ fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
     }
     match place {
         StatePlace::Directory { .. } => tracing::info!("{place}"),
+        // The coordinator has all that shared counters need.
+        StatePlace::Nowhere if settings.sources.iter().all(SourceSettings::is_shared_counter) => {
+            tracing::info!("state nowhere (state_dir is none)");
+        }
         StatePlace::Nowhere => tracing::warn!("{place}"),
     }
 }

@@ -208,7 +208,7 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
         Grouped(connections.open),
         Grouped(connections.max),
         Grouped(connections.accepted),
-        Grouped(connections.refused)
+        Grouped(connections.refused + connections.address_refused)
     )?;
     for protocol in status.protocols.iter().filter(|_| status.protocols.len() > 1) {
         writeln!(
@@ -231,11 +231,10 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
         out,
         "requests     {requests}{per_second}; half within {half}, 99 % within {most}, 99.9 % within {nearly_all}"
     )?;
-    let lately = |of: fn(&SourceStatus) -> u64| status.sources.iter().map(of).sum();
     let p99 = status.last_minute.p99_us.map_or_else(|| "–".to_owned(), |us| seconds(us / 1e6));
-    let asked = counted(lately(|source| source.last_minute.requests), "request");
-    let refused = Grouped(lately(|source| source.last_minute.refused));
-    writeln!(out, "last minute  {refused} of {asked} refused; 99 % within {p99}")?;
+    let answers = counted(status.last_minute.answers, "request");
+    let errors = Grouped(status.last_minute.errors);
+    writeln!(out, "last minute  {errors} of {answers} answered with an error; 99 % within {p99}")?;
     let errors = status.errors.iter().filter(|(_, count)| **count > 0);
     let errors: Vec<String> = errors.map(|(code, count)| format!("{code} {}", Grouped(*count))).collect();
     let errors = if errors.is_empty() { String::from("none") } else { errors.join(", ") };

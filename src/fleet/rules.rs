@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::key::{KeyError, NumberKey};
 use super::{Stored, Version};
-use crate::ceiling::{Mark, Standing};
+use crate::ceiling::{Fate, Mark};
 use crate::clock::{self, Now};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Position, Tick, UnixMicros};
@@ -75,7 +75,7 @@ pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Pro
     if marks.len() != worker_ids || !marks.iter().all(is_covered) {
         return Proof::None;
     }
-    match marks.iter().any(|mark| mark.standing == Standing::Returned) {
+    match marks.iter().any(|mark| mark.fate == Fate::Returned) {
         true => Proof::Newest,
         false => Proof::Held,
     }

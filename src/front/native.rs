@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::words::{STOPPING, Words};
 use super::{Ask, Conditions, Facts, FrameIds, FrameLimit, Front, Step, stranger};
-use crate::access::Session;
+use crate::access::{NO_TOKEN, Session};
 use crate::config::Protocol;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME, Unencodable};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
@@ -152,9 +152,7 @@ impl Front for Native {
             Parsed::Frame { content: Ok(Request::Next(_) | Request::Info), .. }
                 if !session.is_authorized() =>
             {
-                Some(String::from(
-                    "no token, and auth.token_file asks for one; give the client one of its lines",
-                ))
+                Some(String::from(NO_TOKEN))
             }
             _ => None,
         }

@@ -4,7 +4,7 @@
 
 use super::words::Words;
 use super::{Ask, Conditions, Facts, FrameIds, FrameLimit, Front, Step, stranger};
-use crate::access::Session;
+use crate::access::{NO_TOKEN, Session};
 use crate::config::Protocol;
 use snowbank_client::protocol::ErrorCode;
 
@@ -88,6 +88,7 @@ impl Front for Noeqd {
             return Some(stranger::describe(bytes, Protocol::Noeqd));
         }
         match bytes {
+            [first, ..] if *first > 0 && !session.is_authorized() => Some(NO_TOKEN.to_owned()),
             _ if !session.is_authorized() => Some(session.rejection().to_owned()),
             [0, ..] => Some(String::from(
                 "a count of 0, or a token that nobody asks for; give the client no token, or set auth.token_file",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use snowbank::ceiling::{Mark, Standing};
+use snowbank::ceiling::{Fate, Mark};
 use snowbank::fleet::rules::{self, Proof};
 use snowbank::fleet::{Member, Notes};
 use snowbank_client::layout::Position;
@@ -48,10 +48,7 @@ impl Machine {
 
     /// Marks a number as returned to the fleet, at a clean stop.
     pub(crate) fn mark_returned(&mut self, worker: u64, id_bound: u64) {
-        self.marks.insert(
-            worker,
-            Mark { standing: Standing::Returned, ..Mark::granted(id_bound, &self.disk.state) },
-        );
+        self.marks.insert(worker, Mark { fate: Fate::Returned, ..Mark::granted(id_bound, &self.disk.state) });
     }
 
     /// Stores a local ceiling. Like the store, it never lowers one.

@@ -227,9 +227,9 @@ fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
     assert!(rest.starts_with("HTTP/1.1 401"), "{rest}");
 }
 
-/// Only connections that are closed for a missing or wrong token count as such.
+/// A Redis client without a token may connect anew for each request, and close the connection itself.
 #[test]
-fn commands_before_the_token_are_no_closed_connections() {
+fn every_request_without_a_token_is_counted_and_logged() {
     let daemon = with_doors(&(identity("billing", "") + &identity("orders", "")));
     let refusals = || sample(&scrape(&daemon), "snowbank_unauthorized_refusals_total");
     let mut redis = Client::to(daemon.addresses[1].tcp());
@@ -238,10 +238,11 @@ fn commands_before_the_token_are_no_closed_connections() {
         assert!(redis.line().starts_with("-NOAUTH"));
     }
     redis.asks(&format!("AUTH {PLAIN}\r\n"), "+OK\r\n");
-    assert_eq!(refusals(), 0.0);
+    assert_eq!(refusals(), 5.0);
+    daemon.assert_logs("refused a request: no token, and auth.token_file asks for one");
     assert_eq!(ask(&mut http(&daemon), "/v1/ids", "wrong").0, 401);
     let mut redis = Client::to(daemon.addresses[1].tcp());
     redis.send("AUTH wrong\r\n");
     assert!(redis.line().starts_with("-WRONGPASS"));
-    poll("both", || (refusals() == 2.0).then_some(()));
+    poll("all", || (refusals() == 7.0).then_some(()));
 }

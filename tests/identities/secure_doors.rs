@@ -4,8 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::secure::{Authority, Secured, shake, tls_section, try_secure, write_secret};
+use crate::support::http::{sample, scrape};
 use crate::support::relay::ids_of;
-use crate::support::{self, Daemon, Setup, TWO_SOURCES};
+use crate::support::{self, Daemon, Setup, TWO_SOURCES, poll};
 use crate::{BILLING, ORDERS, PLAIN, identity, tokens};
 
 /// A door: its protocol's requests and replies.
@@ -106,7 +107,7 @@ fn daemon_of(authority: &Authority, door: &Door) -> Daemon {
     write_secret(&setup.path("tokens"), &tokens());
     let auth = "auth.token_file = \"tokens\"\nmemcached.tokens = false\n";
     let others = identity("orders", "") + &identity("anonymous", "");
-    setup.config(&format!("{auth}{billing}{others}{TWO_SOURCES}{tls}")).start()
+    setup.config(&format!("{auth}{billing}{others}{TWO_SOURCES}{tls}")).admin().start()
 }
 
 #[test]
@@ -180,6 +181,8 @@ fn a_client_without_tls_at_a_door_with_it_and_the_other_way_round_is_closed_and_
         let found = read_words(&mut plain, "");
         assert!((door.ids)(found.as_bytes()).is_empty(), "{}: {found}", door.protocol);
         daemon.assert_logs("no TLS: ");
+        let refusals = || sample(&scrape(&daemon), "snowbank_unauthorized_refusals_total");
+        poll("the refusal", || (refusals() >= 1.0).then_some(()));
         daemon.stop();
 
         let daemon = Setup::configured(TWO_SOURCES).door(door.protocol).start();

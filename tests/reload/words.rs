@@ -46,6 +46,31 @@ fn the_result_of_a_reload_is_an_exit_code_and_shows_in_status_metrics_and_config
     assert!(!daemon.path("run/reload.sock").exists());
 }
 
+/// SIGHUP would end a process that does not catch it, and a daemon reports to its own runtime directory alone.
+#[test]
+fn a_process_that_is_no_daemon_is_sent_no_signal() {
+    let setup = Setup::configured("");
+    for name in ["run", "other"] {
+        std::fs::create_dir(setup.path(name)).expect("a runtime directory");
+    }
+    let run = setup.path("run");
+    let daemon = setup.env("RUNTIME_DIRECTORY", run).start();
+    let reload = |id: u32, directory: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        command.args(["reload", "--pid", &id.to_string(), "--runtime-dir"]).arg(daemon.path(directory));
+        let output = command.stdin(Stdio::null()).output().expect("the program runs");
+        (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+    };
+    let mut sleep = Command::new("sleep").arg("60").spawn().expect("it runs");
+    let (code, said) = reload(sleep.id(), "run");
+    assert!(code == Some(2) && said.contains("does not catch SIGHUP"), "{code:?}, {said}");
+    assert!(sleep.try_wait().expect("a status").is_none(), "it still runs");
+    sleep.kill().and_then(|()| sleep.wait()).expect("it ends");
+    let (code, said) = reload(daemon.id(), "other");
+    assert!(code == Some(2) && said.contains("reports to "), "{code:?}, {said}");
+    assert_eq!(reload(daemon.id(), "run"), (Some(0), String::new()));
+}
+
 #[test]
 fn options_still_override_a_reloaded_file() {
     let setup = Setup::configured("shards = 1\nworker_ids = 9\n").option("--worker-id", "3");

@@ -12,7 +12,7 @@ pub(super) struct Behind {
     old_ns: u64,
     /// The largest slip since `mark_ns`.
     fresh_ns: u64,
-    /// The last answer to a request that was sent after the mark before it.
+    /// The instant of the last such answer: one to a request that was sent after the previous `mark_ns`.
     mark_ns: u64,
     in_flight: usize,
 }

@@ -13,8 +13,8 @@ const CLOSE_TO_ALL: f64 = 0.9;
 /// The share beyond the finest quantile of the options. The maximum needs as many requests.
 const FINEST_SHARE: f64 = 1e-4;
 
-/// The number of clean requests that the objective must allow to be late. If it allows fewer, only a target that is late for
-/// certain has missed it.
+/// The number of clean requests that the objective must allow to be late. If it allows fewer, and stalls touched others, only
+/// a target that is late for certain has missed it.
 const LEAST_BEYOND: f64 = 1.0;
 
 /// The factor by which late requests without a known cause may exceed those that the objective allows.

@@ -330,9 +330,9 @@ function drawTiles(moment) {
   // A ticket counter has no full rate.
   const most = status.sources.reduce((total, source) => total + (source.ids_per_second ?? Infinity), 0);
   const waiting = status.sources.reduce((total, source) => total + source.waiting_requests, 0);
-  const { open, max, refused } = status.connections;
-  const lately = (what) => status.sources.reduce((total, source) => total + source.last_minute[what], 0);
-  const [asked, refusedLately] = [lately("requests"), lately("refused")];
+  const { open, max } = status.connections;
+  const refused = status.connections.refused + status.connections.address_refused;
+  const { answers: asked, errors: refusedLately } = status.last_minute;
   const known = moment.requests !== null;
   const percent = (100 * ids) / most;
   const tiles = [

@@ -82,13 +82,13 @@ pub(crate) struct Connections {
     /// Those that gave way to a newcomer before they had authorized themselves.
     #[serde(default)]
     pub(crate) gave_way: u64,
-    /// Those that were closed because of a wrong token, or of a request without one.
+    /// Requests and connections refused because of a wrong token or none, and TLS handshakes that failed.
     #[serde(default)]
     pub(crate) unauthorized_refusals: u64,
     /// Those that were closed because they sent no token in time.
     #[serde(default)]
     pub(crate) unauthorized_timeouts: u64,
-    /// The addresses of the last minute whose connections were closed because they did not authorize themselves.
+    /// The addresses of the last minute whose clients did not authorize themselves.
     #[serde(default)]
     pub(crate) unauthorized_addresses: u64,
 }

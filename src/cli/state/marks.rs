@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::ceiling::store::{Record, above_records};
-use crate::ceiling::{CeilingRule, Mark, Marked, Seen, Standing, beyond, compare, instant_of, latest_grant};
+use crate::ceiling::{CeilingRule, Fate, Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
 use crate::config::SourceSettings;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{UnixMicros, WorkerSet};
@@ -140,10 +140,10 @@ fn status(mark: Option<&Mark>, is_unreadable: bool) -> Status {
     match mark {
         None if is_unreadable => Status::Unreadable,
         None => Status::None,
-        Some(mark) => match mark.standing {
-            Standing::Granted => Status::Granted,
-            Standing::Returned => Status::Returned,
-            Standing::Released => Status::Released,
+        Some(mark) => match mark.fate {
+            Fate::Granted => Status::Granted,
+            Fate::Returned => Status::Returned,
+            Fate::Released => Status::Released,
         },
     }
 }

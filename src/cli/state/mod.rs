@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::layout::write_json;
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Export, Record, StateDir};
-use crate::ceiling::{HostIdentity, Mark, Owner, Standing, WorkerLocks, lock_records};
+use crate::ceiling::{Fate, HostIdentity, Mark, Owner, WorkerLocks, lock_records};
 use crate::config::{Settings, StateDirChoice, StatePlace};
 use crate::numbering::Numbering;
 
@@ -144,7 +144,7 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     })?;
     let again = records.iter().all(|record| record.released);
     let export = store::export(&directory, records).map_err(Failure::no)?;
-    if let Err(error) = mark(&given, &owner.state, &locks, Standing::Released) {
+    if let Err(error) = mark(&given, &owner.state, &locks, Fate::Released) {
         // The state itself is released, durably; but an older copy of it would be accepted.
         let _ = writeln!(io::stderr(), "snowbank: cannot mark the worker IDs' locks: {error}");
     }
@@ -214,9 +214,9 @@ fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcom
 }
 
 /// Marks the locks of these records' worker IDs as granted or released up to the records' ceilings.
-fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], standing: Standing) -> io::Result<()> {
+fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> io::Result<()> {
     records.iter().zip(locks).try_for_each(|(record, locks)| {
-        locks.mark(&Mark { id_bound: record.id_bound, state: state.to_owned(), standing })
+        locks.mark(&Mark { id_bound: record.id_bound, state: state.to_owned(), fate })
     })
 }
 
@@ -240,7 +240,7 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
     let merged = store::merge(stored, export, &owner, &HostIdentity::here()).map_err(Failure::no)?;
     store::write(&directory, &merged).map_err(Failure::no)?;
-    mark(&arriving, &owner.state, &locks, Standing::Granted).map_err(|error| {
+    mark(&arriving, &owner.state, &locks, Fate::Granted).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; import again"))
     })?;
     Ok(out.write_all(&answer)?)

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ceiling::Standing;
+use crate::ceiling::Fate;
 use crate::clock::BootMicros;
 use snowbank_client::layout::{Layout, WorkerSet};
 
@@ -63,9 +63,9 @@ fn a_state_is_the_newest_only_where_this_machine_remembers_no_more_than_it() {
     assert_eq!(proof(&[mark("state", 7)], 6), Proof::None, "an older copy on the same machine");
     assert_eq!(proof(&[], 7), Proof::None, "another machine, or a boot");
     assert_eq!(proof(&[mark("other", 7)], 7), Proof::None);
-    let standing = |standing| [Mark { standing, ..mark("state", 7) }];
-    assert_eq!(proof(&standing(Standing::Released), 7), Proof::None);
-    let returned = standing(Standing::Returned);
+    let fate = |fate| [Mark { fate, ..mark("state", 7) }];
+    assert_eq!(proof(&fate(Fate::Released), 7), Proof::None);
+    let returned = fate(Fate::Returned);
     assert_eq!(proof(&returned, 7), Proof::Newest, "another daemon may have the number");
     assert_eq!(
         proof(&returned, 8),

@@ -56,6 +56,8 @@ pub(crate) struct Ceilings {
     lost_in_fleet: Option<String>,
     /// When the storage thread last had a job.
     stored_at: BootMicros,
+    /// True once the ceilings are trimmed at a stop.
+    is_trimmed: Arc<AtomicBool>,
 }
 
 impl Ceilings {
@@ -104,6 +106,7 @@ impl Ceilings {
             pending: None,
             lost_in_fleet: None,
             stored_at,
+            is_trimmed: Arc::default(),
         })
     }
 
@@ -117,6 +120,11 @@ impl Ceilings {
                 Err(error)
             }
         }
+    }
+
+    /// Returns a flag that is set once the ceilings are trimmed at a stop.
+    pub(crate) fn is_trimmed(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_trimmed)
     }
 
     /// The sources, by their index.
@@ -316,6 +324,7 @@ impl Ceilings {
         let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trim));
         marked.map_err(|error| StoreError::new(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
+        self.is_trimmed.store(true, Ordering::Release);
         // The fleet is lowered after the state, because the state must never be above the fleet's bound.
         if let Some(fleet) = self.fleet.filter(|_| !is_lost)
             && let Err(reason) = fleet.end(bounds)

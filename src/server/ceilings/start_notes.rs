@@ -10,9 +10,16 @@ use crate::server::shared::note::Note;
 
 /// Returns the note of a source of which nothing is stored.
 pub(super) fn first_time(source: &SourceSettings) -> Note {
+    // A fleet knows the bounds of the worker IDs that it lends.
+    let advice = match source.is_lent() {
+        true => "",
+        false => {
+            "; if its worker IDs were in use before, on another machine or with another state directory, move that state here \
+             first"
+        }
+    };
     Note::Info(format!(
-        "source {:?} starts for the first time with this state, at the current time; if its worker IDs were in use before, \
-         on another machine or with another state directory, move that state here first",
+        "source {:?} starts for the first time with this state, at the current time{advice}",
         source.name
     ))
 }

@@ -63,7 +63,7 @@ pub(crate) struct ShardCounters {
     pub(crate) sources: [SourceCounters; SOURCES_MAX],
     pub(crate) protocols: [ProtocolCounters; PROTOCOLS],
     pub(crate) errors: Errors,
-    /// Connections closed because of a wrong token, or of a request without one.
+    /// Requests and connections refused because of a wrong token or none, and TLS handshakes that failed.
     pub(crate) unauthorized_refusals: Counter,
     /// Connections closed because their client sent no token in time.
     pub(crate) unauthorized_timeouts: Counter,

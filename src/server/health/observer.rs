@@ -25,9 +25,17 @@ const SETTLED: Duration = Duration::from_secs(5);
 /// a stored state begins with the next tick.
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
-/// The codes of refusals by the daemon. The other codes are mistakes of a client, whose error names them.
-const REFUSALS: [ErrorCode; 4] =
-    [ErrorCode::Exhausted, ErrorCode::ClockBehind, ErrorCode::NoCeiling, ErrorCode::ShuttingDown];
+/// The codes of refused requests. `unauthorized` and `too_busy` have log lines of their own, with the peers' addresses.
+const REFUSALS: [ErrorCode; 8] = [
+    ErrorCode::Exhausted,
+    ErrorCode::ClockBehind,
+    ErrorCode::NoCeiling,
+    ErrorCode::ShuttingDown,
+    ErrorCode::UnknownSource,
+    ErrorCode::BadCount,
+    ErrorCode::Unsupported,
+    ErrorCode::Malformed,
+];
 /// The number of sources that a line names.
 const NAMED_MAX: usize = 3;
 
@@ -381,14 +389,17 @@ mod tests {
         }
         let texts: Vec<&str> = lines.iter().map(|(_, line)| line.as_str()).collect();
         assert_eq!(lines.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [5, 65, 125]);
-        assert_eq!(texts[0], "refused 31 of 100 requests in the last 1.0 s: exhausted 30, no_ceiling 1");
+        assert_eq!(
+            texts[0],
+            "refused 32 of 101 requests in the last 1.0 s: exhausted 30, no_ceiling 1, bad_count 1"
+        );
         assert_eq!(
             texts[1],
-            "refused 1,860 of 6,000 requests in the last 60 s: exhausted 1,800, no_ceiling 60"
+            "refused 1,920 of 6,060 requests in the last 60 s: exhausted 1,800, no_ceiling 60, bad_count 60"
         );
         assert_eq!(
             texts[2],
-            "refused 1,054 of 3,400 requests in the last 60 s: exhausted 1,020, no_ceiling 34"
+            "refused 1,088 of 3,434 requests in the last 60 s: exhausted 1,020, no_ceiling 34, bad_count 34"
         );
         // A stop refuses requests before it looks at their source.
         status.sources[0].requests += 3;

@@ -83,7 +83,8 @@ impl ShardThreads {
 pub(super) struct KeeperThread {
     thread: JoinHandle<()>,
     stopping: Arc<AtomicBool>,
-    trimmed: std_mpsc::Receiver<Result<(), StoreError>>,
+    is_trimmed: Arc<AtomicBool>,
+    sealed: std_mpsc::Receiver<Result<(), StoreError>>,
 }
 
 impl KeeperThread {
@@ -94,7 +95,8 @@ impl KeeperThread {
         join_requests: std_mpsc::Receiver<JoinRequest>,
     ) -> io::Result<KeeperThread> {
         let stopping = Arc::new(AtomicBool::new(false));
-        let (send_end, trimmed) = std_mpsc::channel();
+        let (send_end, sealed) = std_mpsc::channel();
+        let is_trimmed = ceilings.is_trimmed();
         let keep = {
             let (common, stopping) = (Arc::clone(common), Arc::clone(&stopping));
             move || {
@@ -104,7 +106,7 @@ impl KeeperThread {
         };
         let thread = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         common.wake_ups.set_keeper(thread.thread().clone());
-        Ok(KeeperThread { thread, stopping, trimmed })
+        Ok(KeeperThread { thread, stopping, is_trimmed, sealed })
     }
 
     /// Seals the sources and trims their ceilings. Waits for storage and the coordinator until `drained_by` and
@@ -113,12 +115,15 @@ impl KeeperThread {
         self.stopping.store(true, Ordering::Release);
         self.thread.thread().unpark();
         let drain_left = drained_by.saturating_duration_since(Instant::now());
-        match self.trimmed.recv_timeout(drain_left + TRIM_TIMEOUT) {
+        match self.sealed.recv_timeout(drain_left + TRIM_TIMEOUT) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the ceilings could not be trimmed; the next start goes on above them");
             }
             // The thread ends with the process, as by kill -9: durable ceilings stay durable.
+            Err(RecvTimeoutError::Timeout) if self.is_trimmed.load(Ordering::Acquire) => tracing::warn!(
+                "the coordinator did not answer in time; the worker numbers of the fleet may stay taken until their ceilings have passed"
+            ),
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
                 "storage did not answer in time; the ceilings are not trimmed, and the next start goes on above them"
             ),

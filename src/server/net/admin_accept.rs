@@ -75,7 +75,7 @@ async fn serve_one(
     let stream = match (stream, tls) {
         (SocketStream::Tcp(socket), Some(acceptor)) => {
             match tokio::time::timeout(HEAD_WITHIN, handshake::shake(socket, &acceptor)).await {
-                Ok(Some(stream)) => stream,
+                Ok(Ok(stream)) => stream,
                 _ => return,
             }
         }

@@ -3,29 +3,31 @@
 use tokio::net::TcpStream;
 
 use super::rejections;
-use super::socket_stream::SocketStream;
+use super::socket_stream::{SocketStream, network_of};
 use super::tls_stream::TlsStream;
 use crate::tls::{Acceptor, Authorities, HandshakeFailure};
 
-/// Shakes hands within the time that the acceptor allows. If that fails, logs the reason, lets the peer read the
-/// alert, and returns `None`.
-pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Option<SocketStream> {
+/// Shakes hands within the time that the acceptor allows. If that fails, logs the reason and lets the peer read the alert.
+///
+/// # Errors
+/// The reason.
+pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<SocketStream, HandshakeFailure> {
     let peer = socket.peer_addr();
     // Read before the handshake. If a reload changes the authorities during it, the session checks the
     // certificate again.
     let checked_by = acceptor.identity().authorities().map_or(0, Authorities::digest);
     match acceptor.accept(socket).await {
-        Ok(stream) => Some(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),
+        Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),
         Err((failure, socket)) => {
             if failure != HandshakeFailure::Left
                 && let Ok(peer) = peer
             {
-                rejections::log(peer, &format!("no TLS: {failure}"));
+                rejections::log_unauthorized(peer, &network_of(peer.ip()), &format!("no TLS: {failure}"));
             }
             if let Some(socket) = socket {
                 SocketStream::Tcp(socket).linger(|| ()).await;
             }
-            None
+            Err(failure)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Log lines about peers whose connections were closed because of the peer's error. A peer can repeat its error without
+//! Log lines about peers whose connections were closed, or whose requests were refused, because of the peer's error. A peer can repeat its error without
 //! end, so each reason is rate-limited. Peers that did not authorize themselves are rate-limited one by one.
 
 use std::collections::BTreeMap;
@@ -53,12 +53,23 @@ impl Rejections {
 
 /// Logs that a connection was closed for an error of its peer.
 pub(crate) fn log(peer: impl fmt::Display, text: &str) {
-    write(&REASONS, text, peer, text);
+    let count = count(&REASONS, text);
+    log_closed(count, peer, text);
 }
 
 /// Logs that a connection was closed because its peer did not authorize itself. `origin` is the peer's address without port.
 pub(crate) fn log_unauthorized(peer: impl fmt::Display, origin: &str, text: &str) {
-    write(&ADDRESSES, &format!("{origin}{ORIGIN_END}{text}"), peer, text);
+    let count = count(&ADDRESSES, &format!("{origin}{ORIGIN_END}{text}"));
+    log_closed(count, peer, text);
+}
+
+/// Logs that a request was refused because its peer has not authorized itself. The connection stays open.
+pub(crate) fn log_refused(peer: impl fmt::Display, origin: &str, text: &str) {
+    match count(&ADDRESSES, &format!("{origin}{ORIGIN_END}{text}")) {
+        Some(1) => tracing::warn!(%peer, "refused a request: {text}"),
+        Some(count) => tracing::warn!(%peer, count, "refused requests, this one the last: {text}"),
+        None => {}
+    }
 }
 
 /// Returns the number of addresses from which unauthorized connections came in the last minute; at most [`ADDRESSES_MAX`].
@@ -71,8 +82,11 @@ pub(crate) fn unauthorized_addresses() -> usize {
     origins.len()
 }
 
-fn write(rejections: &Mutex<Rejections>, name: &str, peer: impl fmt::Display, text: &str) {
-    let count = rejections.lock().unwrap_or_else(PoisonError::into_inner).count(name, Instant::now());
+fn count(rejections: &Mutex<Rejections>, name: &str) -> Option<u64> {
+    rejections.lock().unwrap_or_else(PoisonError::into_inner).count(name, Instant::now())
+}
+
+fn log_closed(count: Option<u64>, peer: impl fmt::Display, text: &str) {
     match count {
         Some(1) => tracing::warn!(%peer, "closed a connection: {text}"),
         Some(count) => tracing::warn!(%peer, count, "closed connections, this one the last: {text}"),

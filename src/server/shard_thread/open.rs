@@ -20,6 +20,7 @@ use crate::server::net::lobby::Guest;
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::{SocketStream, network_of};
 use crate::tls::Acceptor;
+use crate::tls::HandshakeFailure;
 
 /// Spawns the task that shakes hands on a connection, or the one that serves it.
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
@@ -131,6 +132,11 @@ async fn shake_hands(
             }
             None
         }
-        shaken = shaken => shaken,
+        shaken = shaken => {
+            if matches!(&shaken, Err(failure) if *failure != HandshakeFailure::Left) {
+                thread.counters.unauthorized_refusals.add(1);
+            }
+            shaken.ok()
+        }
     }
 }

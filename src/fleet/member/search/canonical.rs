@@ -143,9 +143,9 @@ impl<'a> Form<'a> {
         for mark in marks {
             match mark {
                 None => self.words.push(u64::MAX),
-                Some((state, ceiling, standing)) => {
+                Some((state, ceiling, fate)) => {
                     self.state(state);
-                    self.words.extend([*ceiling, *standing as u64]);
+                    self.words.extend([*ceiling, *fate as u64]);
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::wire::{self, Fault, Keys, Wire};
-use crate::ceiling::{Mark, Standing};
+use crate::ceiling::{Fate, Mark};
 use crate::clock::{BootMicros, Now};
 use crate::fleet::rules::{self, Proof};
 use crate::fleet::{Bound, JoinError, Member, Notes, NumberKey, Paths, Raised, Taken, Want};
@@ -40,7 +40,7 @@ pub(super) struct Machine {
     /// The local ceilings, as ticks, by number.
     pub(super) ceilings: [Option<u64>; NUMBERS],
     /// The states that marked a number, with the marked ticks.
-    pub(super) marks: [Option<(String, u64, Standing)>; NUMBERS],
+    pub(super) marks: [Option<(String, u64, Fate)>; NUMBERS],
     pub(super) boot: u64,
     pub(super) daemon: Option<Daemon>,
 }
@@ -84,7 +84,7 @@ impl Machine {
     /// Makes a local ceiling durable, and marks it.
     pub(super) fn store(&mut self, number: usize, ceiling: u64) {
         self.ceilings[number] = Some(ceiling);
-        self.marks[number] = Some((self.state.clone(), ceiling, Standing::Granted));
+        self.marks[number] = Some((self.state.clone(), ceiling, Fate::Granted));
     }
 
     /// Returns the fleet's ceiling by which a start without the coordinator continues.
@@ -104,8 +104,8 @@ impl Machine {
 
     pub(super) fn proof(&self, number: usize) -> Proof {
         let bound = |ceiling| bound(number, ceiling);
-        let mark = |(state, ceiling, standing): &(String, u64, Standing)| Mark {
-            standing: *standing,
+        let mark = |(state, ceiling, fate): &(String, u64, Fate)| Mark {
+            fate: *fate,
             ..Mark::granted(bound(*ceiling), state)
         };
         let marks: Vec<Mark> = self.marks[number].iter().map(mark).collect();
@@ -185,7 +185,7 @@ impl Machine {
     pub(super) fn stop(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
         self.ceilings[daemon.number] = Some(daemon.cursor);
-        self.marks[daemon.number] = Some((self.state.clone(), daemon.cursor, Standing::Returned));
+        self.marks[daemon.number] = Some((self.state.clone(), daemon.cursor, Fate::Returned));
         let _ = daemon.member.release(&[Bound { source: 0, id_bound: bound(daemon.number, daemon.cursor) }]);
         self.notes = daemon.member.notes().clone();
     }

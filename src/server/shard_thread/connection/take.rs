@@ -9,6 +9,7 @@ use super::super::thread_state::ThreadState;
 use super::super::turn_state::{INPUT_SIZE, TurnState};
 use super::super::turnstile::{scan_cost, turn_cost};
 use super::{Connection, Turn};
+use crate::access::NO_TOKEN;
 use crate::front::{Ask, Conditions, FrameIds, Front, Reason, Step};
 use crate::numbering::Numbering;
 use crate::server::net::rejections;
@@ -49,6 +50,9 @@ impl<F: Front> Connection<F> {
                 Step::Answered { consumed, error } => {
                     at += consumed;
                     thread.counters.note_other(F::PROTOCOL, error);
+                    if error == Some(ErrorCode::Unauthorized) {
+                        self.note_refusal(thread);
+                    }
                     self.log_newcomer();
                     if self.has_only_errors(error) {
                         at = bytes.len();
@@ -125,6 +129,13 @@ impl<F: Front> Connection<F> {
         }
         thread.counters.unauthorized_refusals.add(1);
         Turn::Unauthorized
+    }
+
+    /// Counts and logs a request that is refused because the client has not shown a token. The connection stays open.
+    #[cold]
+    fn note_refusal(&self, thread: &ThreadState) {
+        thread.counters.unauthorized_refusals.add(1);
+        rejections::log_refused(self.stream.peer(), &self.stream.origin(), NO_TOKEN);
     }
 
     /// Logs why the connection is closed, if the bytes show an error of the peer.
