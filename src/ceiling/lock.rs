@@ -31,8 +31,10 @@ const MARK_BYTES_MAX: usize = 128;
 #[derive(Debug)]
 pub struct WorkerLocks {
     files: Vec<LockedFile>,
-    /// The marks that counters of the same name with another increment or offset have left.
+    /// The marks of other locks whose IDs can be the same: counters of the same name with another increment or offset, and
+    /// worker IDs of another layout.
     of_kin: Vec<(PathBuf, Mark)>,
+    is_counter: bool,
     /// The state whose grants are marked. `None`: grants are not marked.
     state: Option<String>,
 }
@@ -40,7 +42,7 @@ pub struct WorkerLocks {
 impl WorkerLocks {
     /// Returns no locks, for a source whose numbers the daemons of a fleet share.
     pub fn none() -> Self {
-        WorkerLocks { files: Vec::new(), of_kin: Vec::new(), state: None }
+        WorkerLocks { files: Vec::new(), of_kin: Vec::new(), is_counter: true, state: None }
     }
 
     /// Checks that this process still holds all of them.
@@ -85,17 +87,24 @@ impl WorkerLocks {
         marked.fold(Ok(()), Result::and)
     }
 
-    /// Returns the marks of the worker IDs, of all states.
+    /// Returns the marks in the locks of the worker IDs themselves.
     ///
     /// # Errors
     /// A mark cannot be read, so it is unknown how far IDs were granted.
+    pub fn own_marks(&self) -> Result<Vec<Mark>, LockError> {
+        self.files.iter().filter_map(|locked| mark_of(locked).transpose()).collect()
+    }
+
+    /// Returns all marks that count for the worker IDs, of all states.
+    ///
+    /// # Errors
+    /// As [`own_marks`](WorkerLocks::own_marks).
     pub fn marks(&self) -> Result<Vec<Mark>, LockError> {
-        let own = self.files.iter().filter_map(|locked| mark_of(locked).transpose());
-        let mut marks = own.collect::<Result<Vec<Mark>, LockError>>()?;
+        let mut marks = self.own_marks()?;
         // True for a counter that was moved away under another increment, and has returned under this one.
         let is_back = |moved: &Mark| {
             let is_past = |mark: &Mark| !mark.is_released() && mark.id_bound >= moved.id_bound;
-            moved.is_released() && marks.iter().any(is_past)
+            self.is_counter && moved.is_released() && marks.iter().any(is_past)
         };
         let of_kin: Vec<Mark> =
             self.of_kin.iter().map(|(_, mark)| mark).filter(|mark| !is_back(mark)).cloned().collect();
@@ -164,12 +173,14 @@ fn lock_workers_but(
     let own: HashSet<&Path> =
         files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
     let cannot_collide = cannot_collide(numbering);
-    check_neighbours(directory, &|path| own.contains(path) || cannot_collide(path), numbering)?;
-    let is_free = |path: &PathBuf| !own.contains(&**path);
-    let kin: Vec<PathBuf> = kin_paths(directory, numbering)?.into_iter().filter(is_free).collect();
+    let skip = |path: &Path| own.contains(path) || cannot_collide(path);
+    let mut kin = check_neighbours(directory, &skip, numbering)?;
+    kin.extend(kin_paths(directory, numbering)?);
+    kin.retain(|path| !own.contains(&**path));
     let of_kin = kin.into_iter().filter_map(|path| free_mark(path, writers).transpose());
     let of_kin = of_kin.collect::<Result<_, _>>()?;
-    Ok(WorkerLocks { files, of_kin, state: None })
+    let is_counter = numbering.is_ticket();
+    Ok(WorkerLocks { files, of_kin, is_counter, state: None })
 }
 
 /// Returns the part of a holder's line that names the IDs.
@@ -254,134 +265,4 @@ pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-    use crate::ceiling::HostIdentity;
-    use snowbank_client::layout::{Layout, WorkerSet};
-
-    fn numbering() -> Numbering {
-        Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap()
-    }
-
-    fn only_lock(directory: &Path) -> PathBuf {
-        fs::read_dir(directory).unwrap().next().unwrap().unwrap().path()
-    }
-
-    #[test]
-    fn a_removed_or_replaced_lock_is_noticed() {
-        let directory = tempfile::tempdir().unwrap();
-        let locks = lock_workers(directory.path(), &numbering()).unwrap();
-        assert_eq!(locks.still_ours(), Ok(()));
-        let path = only_lock(directory.path());
-        fs::remove_file(&path).unwrap();
-        let lost = locks.still_ours().unwrap_err();
-        assert!(lost.to_string().contains("was removed"), "{lost}");
-        let _other = lock_workers(directory.path(), &numbering()).unwrap();
-        let lost = locks.still_ours().unwrap_err();
-        assert!(lost.to_string().contains("was replaced"), "{lost}");
-    }
-
-    /// A lock file that every user can write is removed under its lock. So a thread may lock a removed file whose name
-    /// another thread's new file already has.
-    #[test]
-    fn an_open_lock_file_is_made_again_and_held_once() {
-        let directory = tempfile::tempdir().unwrap();
-        for _ in 0..20 {
-            drop(lock_workers(directory.path(), &numbering()).unwrap());
-            let open = fs::Permissions::from_mode(0o666);
-            fs::set_permissions(only_lock(directory.path()), open).unwrap();
-            let all_begin = std::sync::Barrier::new(4);
-            let locked = std::thread::scope(|threads| {
-                let lock = || {
-                    all_begin.wait();
-                    lock_workers(directory.path(), &numbering()).ok()
-                };
-                let threads: Vec<_> = (0..4).map(|_| threads.spawn(lock)).collect();
-                threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-            });
-            assert!(locked.len() <= 1, "{locked:?}");
-            assert!(locked.iter().all(|locks| locks.still_ours().is_ok()), "{locked:?}");
-        }
-    }
-
-    /// In time a machine has a lock for each number that a fleet lent it.
-    #[test]
-    fn locks_of_other_worker_ids_of_its_space_are_not_read() {
-        let directory = tempfile::tempdir().unwrap();
-        let [beside, other_space] = ["twitter", "sonyflake"].map(|layout| {
-            let other = Numbering::new(Layout::resolve(layout).unwrap(), WorkerSet::single(5)).unwrap();
-            lock_workers(directory.path(), &other).unwrap()
-        });
-        let make_unreadable = |locks: &WorkerLocks| fs::write(locks.furthest(), "held\n").unwrap();
-        make_unreadable(&beside);
-        drop(lock_workers(directory.path(), &numbering()).unwrap());
-        make_unreadable(&other_space);
-        let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
-        assert!(matches!(refused, LockError::UnknownHeld { .. }), "{refused}");
-    }
-
-    fn marked(id_bound: u64, owner: &Owner) -> Mark {
-        Mark::granted(id_bound, &owner.state)
-    }
-
-    #[test]
-    fn a_mark_outlives_its_holders_and_comes_down_when_told() {
-        let directory = tempfile::tempdir().unwrap();
-        let owner = Owner::new();
-        let lock = || lock_workers(directory.path(), &numbering()).unwrap();
-        let mut locks = lock();
-        assert_eq!(locks.marks().unwrap(), []);
-        locks.mark_granted(7).unwrap();
-        assert_eq!(locks.marks().unwrap(), [], "a daemon without a state leaves none");
-        for id_bound in [7, u64::MAX, 3] {
-            locks.mark_for(&owner);
-            locks.mark_granted(id_bound).unwrap();
-            drop(locks);
-            locks = lock();
-            assert_eq!(locks.marks().unwrap(), [marked(id_bound, &owner)]);
-        }
-        let text = fs::read_to_string(only_lock(directory.path())).unwrap();
-        assert_eq!(text.lines().count(), 2, "{text}");
-    }
-
-    #[test]
-    fn records_that_share_worker_ids_are_locked_and_marked_by_the_furthest() {
-        let directory = tempfile::tempdir().unwrap();
-        let owner = Owner::new();
-        let record = |name: &str, workers: &str, tick: u64| {
-            let layout = Layout::resolve("twitter").unwrap();
-            let numbering = Numbering::new(layout, workers.parse().unwrap()).unwrap();
-            let ceiling = numbering.first_of(snowbank_client::layout::Tick(tick));
-            Record::new(name, &numbering, ceiling, &owner, &HostIdentity::default())
-        };
-        let records = [record("old", "0-2", 500), record("new", "2-3", 900), record("older", "1,2", 100)];
-        let locks = lock_records(directory.path(), &records).unwrap();
-        let counts: Vec<usize> = locks.iter().map(|locks| locks.files.len()).collect();
-        assert_eq!(counts, [2, 2, 0]);
-        for (record, locks) in records.iter().zip(&locks) {
-            locks.mark(&marked(record.id_bound, &owner)).unwrap();
-        }
-        drop(locks);
-        let marks = lock_workers(directory.path(), &records[2].numbering).unwrap().marks().unwrap();
-        assert_eq!(marks, [marked(records[0].id_bound, &owner), marked(records[1].id_bound, &owner)]);
-    }
-
-    #[test]
-    fn a_holders_line_has_room_for_the_longest_id_space() {
-        let fields: String = (0..30).map(|at| format!(",r{at}:1:random,c{at}:1:constant(1)")).collect();
-        let layout = format!("time:1,sequence:1{fields};tick=86400000ms;epoch=-9000000000000");
-        let space = Layout::resolve(&layout).unwrap().space();
-        let longest = format!("process {}, worker ID {}, {space}\n", u32::MAX, u64::MAX);
-        assert!(longest.len() > 512 && longest.len() <= HOLDER_BYTES as usize, "{}", longest.len());
-    }
-
-    #[test]
-    fn a_held_lock_names_its_holder() {
-        let directory = tempfile::tempdir().unwrap();
-        let _locks = lock_workers(directory.path(), &numbering()).unwrap();
-        let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
-        assert!(refused.to_string().contains(&format!("(process {})", std::process::id())), "{refused}");
-    }
-}
+mod tests;

@@ -2,12 +2,13 @@
 //!
 //! A lock is named after an ID space. Two layouts with different field widths or slightly different epochs lock different
 //! files, and may still make the same IDs. Each lock's file names its worker ID and space. A daemon first locks its own
-//! files. Then it reads the others that are held, except those that cannot collide by their names. If two start at once,
-//! each writes its own before it reads, so at least one of them sees the other.
+//! files. Then it reads the others, except those that cannot collide by their names. One that collides refuses the start
+//! while it is held; afterwards its mark counts. If two start at once, each writes its own before it reads, so at least
+//! one of them sees the other.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::LockError;
 use super::holder::{holder, line};
@@ -17,18 +18,32 @@ use snowbank_client::layout::{Layout, Space, WorkerSet};
 
 /// Checks that no held lock in this directory, except those to `skip`, protects IDs that this numbering can make.
 ///
+/// Returns the free locks of worker IDs that can make the same IDs under another layout. Their marks count for this numbering.
+///
 /// # Errors
 /// The first lock that does, or that cannot be read.
 pub(super) fn check_neighbours(
     directory: &Path,
     skip: &dyn Fn(&Path) -> bool,
     numbering: &Numbering,
-) -> Result<(), LockError> {
-    let held = held_locks(directory, skip)?;
+) -> Result<Vec<PathBuf>, LockError> {
+    let Locks { held, free } = neighbours(directory, skip)?;
     match numbering {
-        Numbering::Snowflake(numbering) => check_workers(held, numbering.layout(), numbering.workers()),
-        Numbering::Ticket(counter) => check_counter(held, counter),
+        Numbering::Snowflake(numbering) => {
+            check_workers(held, numbering.layout(), numbering.workers())?;
+            Ok(colliding(free, numbering.layout(), numbering.workers()))
+        }
+        Numbering::Ticket(counter) => check_counter(held, counter).map(|()| Vec::new()),
     }
+}
+
+/// Returns the free locks whose worker IDs can make the same IDs.
+fn colliding(free: Vec<Free>, layout: &Layout, workers: &WorkerSet) -> Vec<PathBuf> {
+    let (space, numbers) = (layout.space(), layout.numbers_in_space(workers));
+    let collides = |(number, other, _): &Free| {
+        space.runs_beside(other) && space.collision(&numbers, other, &[*number]).is_some()
+    };
+    free.into_iter().filter(collides).map(|(_, _, path)| path).collect()
 }
 
 fn check_workers(held: Vec<Held>, layout: &Layout, workers: &WorkerSet) -> Result<(), LockError> {
@@ -69,6 +84,15 @@ enum HeldIds {
 
 /// A held lock: its IDs, and its file.
 type Held = (HeldIds, File);
+/// A free lock of a worker ID: its number, its space, and its path.
+type Free = (u64, Space, PathBuf);
+
+/// The locks of a directory.
+#[derive(Default)]
+struct Locks {
+    held: Vec<Held>,
+    free: Vec<Free>,
+}
 
 fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, File)>)> {
     let mut spaces: Vec<(Space, Vec<(u64, File)>)> = Vec::new();
@@ -82,7 +106,7 @@ fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, File)>)> {
     spaces
 }
 
-fn held_locks(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>, LockError> {
+fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Locks, LockError> {
     let refused = |path: &Path| {
         let path = path.to_owned();
         move |error| match is_obstructed(&path, &error) {
@@ -90,21 +114,23 @@ fn held_locks(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Vec<Held
             false => LockError::NotLocked { path, error },
         }
     };
-    let mut held = Vec::new();
+    let mut locks = Locks::default();
     for entry in fs::read_dir(directory).map_err(refused(directory))? {
         let path = entry.map_err(refused(directory))?.path();
         if !is_lock(&path) || skip(&path) {
             continue;
         }
-        let Some((line, file)) = read_if_held(&path).map_err(refused(&path))? else { continue };
-        match read_line(&line) {
-            Some(ids) => held.push((ids, file)),
+        let Some((line, file, is_held)) = read_lock(&path).map_err(refused(&path))? else { continue };
+        match (read_line(&line), is_held) {
+            (Some(HeldIds::Worker(number, space)), false) => locks.free.push((number, space, path)),
+            (_, false) => {}
+            (Some(ids), true) => locks.held.push((ids, file)),
             // Its holder is writing it at this moment, and reads our locks next.
-            None if !line.contains('\n') => {}
-            None => return Err(LockError::UnknownHeld { path, holder: holder(&file) }),
+            (None, true) if !line.contains('\n') => {}
+            (None, true) => return Err(LockError::UnknownHeld { path, holder: holder(&file) }),
         }
     }
-    Ok(held)
+    Ok(locks)
 }
 
 /// Returns true for `0123456789abcdef-5.lock`, a worker ID's, and for `0123456789abcdef-2-1.lock`, a ticket counter's. The
@@ -118,8 +144,8 @@ fn is_lock(path: &Path) -> bool {
     })
 }
 
-/// Returns the line of a held lock, and its file; `None` if it is free.
-fn read_if_held(path: &Path) -> io::Result<Option<(String, File)>> {
+/// Returns the line of a lock, its file, and whether it is held; `None` if it is no file.
+fn read_lock(path: &Path) -> io::Result<Option<(String, File, bool)>> {
     // No daemon holds a lock through a link, or on a pipe.
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
         return Ok(None);
@@ -129,12 +155,12 @@ fn read_if_held(path: &Path) -> io::Result<Option<(String, File)>> {
         opened => opened?,
     };
     // Dropping the file releases a lock that was free.
-    match file.try_lock_shared() {
-        Ok(()) => return Ok(None),
-        Err(TryLockError::WouldBlock) => {}
+    let is_held = match file.try_lock_shared() {
+        Ok(()) => false,
+        Err(TryLockError::WouldBlock) => true,
         Err(TryLockError::Error(error)) => return Err(error),
-    }
-    Ok(Some((line(&file)?, file)))
+    };
+    Ok(Some((line(&file)?, file, is_held)))
 }
 
 /// Returns the IDs that a holder's line names.

@@ -10,7 +10,7 @@ use super::findings::Findings;
 use super::identities;
 use super::mistake::Mistakes;
 use super::reader::Reader;
-use super::settle_source::{check_overlaps, label, settle_source};
+use super::settle_source::{check_open_overlaps, check_overlaps, label, settle_source};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use super::units::Plain;
@@ -48,6 +48,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     let sound: Vec<_> = sound.into_iter().map(|index| (index, &settings.sources[index])).collect();
     let given: Vec<_> = sound.iter().copied().filter(|(_, source)| source.has_worker_ids()).collect();
     check_overlaps(&given, &mut findings);
+    check_open_overlaps(&sound, &mut findings);
     for (protocol, addresses) in settings.listeners() {
         if let Some(text) = exposure(addresses, sound.iter().copied()) {
             findings.mistake_of(protocol.listen_key(), text);

@@ -9,7 +9,7 @@ use super::key::{Marker, NumberKey, Paths};
 use super::{Coordinator, KeyError, NoAnswer, Stored, Swap, Swapped, Version, rules};
 use crate::clock;
 use crate::numbering::Numbering;
-use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, Space, UnixMicros, WorkerSet};
 
 /// The reason why an operator's command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,6 +91,7 @@ impl Operator<'_> {
                 new.join(", ")
             )));
         }
+        self.refuse_colliding(&all, &new, spaces)?;
         all.extend(new);
         let identity = known.map_or_else(|| identity.to_owned(), |marker| marker.identity);
         let expected = found.map(|stored| stored.version);
@@ -101,6 +102,30 @@ impl Operator<'_> {
                 "another command changed the fleet at the same time; try again",
             ))),
         }
+    }
+
+    /// Refuses new ID spaces whose IDs could be those of numbers that are in use in another space of the fleet. Spaces of one
+    /// configuration were compared when it was read.
+    fn refuse_colliding(
+        &mut self,
+        known: &[String],
+        new: &[String],
+        configured: &[String],
+    ) -> Result<(), OperatorError> {
+        for (place, other) in known.iter().enumerate().filter(|(_, other)| !configured.contains(other)) {
+            let Some(space) = new.iter().find(|space| collides(space, other)) else { continue };
+            let listed = self.coordinator.list(&Paths::of(self.name).space(place))?;
+            let is_held = |text: &str| NumberKey::parse(text).is_ok_and(|key| !key.released);
+            let held = listed.iter().filter(|(_, stored)| is_held(&stored.text)).count();
+            if held > 0 {
+                return Err(OperatorError::Refused(format!(
+                    "IDs of the ID space {space} could be those of {other}, of which {held} numbers are held: stop their \
+                     daemons, release the numbers of those that are gone (`snowbank fleet release`), and start none with that \
+                     layout again; or choose another fleet.name and a layout whose epoch is years apart"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the fleet's ID spaces.
@@ -251,13 +276,31 @@ impl Operator<'_> {
                 until.rfc3339(0)
             )));
         }
-        let released = NumberKey { write: write.to_owned(), released: true, ..held.clone() };
+        // At a coordinator that may lose writes the holder may have been granted more than its key shows.
+        let id_bound = held.id_bound.max(bound_at(layout, until));
+        let released = NumberKey { write: write.to_owned(), released: true, id_bound, ..held.clone() };
         let swap = Swap { key, expected: Some(stored.version), text: released.text() };
         match self.coordinator.swap(&[swap])? {
             Swapped::Done(_) => Ok(held),
             Swapped::Refused(_) => Err(refused(String::from("its key has just changed: its holder runs"))),
         }
     }
+}
+
+/// The most numbers of an ID space that are compared: as many as a daemon picks from.
+const COMPARED_MAX: u64 = 1 << 16;
+
+/// Returns whether numbers of two ID spaces can make the same IDs at about the same time.
+fn collides(one: &str, other: &str) -> bool {
+    let (Ok(one), Ok(other)) = (one.parse::<Space>(), other.parse::<Space>()) else { return false };
+    let numbers = |space: &Space| (0..space.numbers().min(COMPARED_MAX)).collect::<Vec<_>>();
+    one.runs_beside(&other) && one.collision(&numbers(&one), &other, &numbers(&other)).is_some()
+}
+
+/// Returns the bound of the IDs before an instant.
+fn bound_at(layout: &Layout, instant: UnixMicros) -> u64 {
+    let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
+    numbering.map_or(u64::MAX, |numbering| numbering.id_bound(numbering.first_of(numbering.tick_at(instant))))
 }
 
 fn entry(

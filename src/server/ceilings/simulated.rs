@@ -89,7 +89,8 @@ impl Ceilings {
         let running: Vec<_> = self.keeper.sources().cloned().collect();
         let joining = vec![Joining { settings, numbering, locks }];
         let state_dir = self.store.as_ref().map(DiskStore::path);
-        let planned = start_sources::plan_joining(&running, &self.retired, joining, state_dir, now)?;
+        let believed = (now, now.held_step(reading));
+        let planned = start_sources::plan_joining(&running, &self.retired, joining, state_dir, believed)?;
         let Planned { sources, locks, .. } = planned;
         self.keeper.join(sources, now).map_err(|_| String::from("an earlier one is still written"))?;
         self.locks.extend(locks);

@@ -170,7 +170,7 @@ impl Found {
         let records = self.records.iter().filter(covers);
         let Some(stored) = records.map(|record| record.id_bound).max() else { return Ok(Proof::None) };
         let worker_ids = numbering.numbers_in_space().len();
-        Ok(rules::proof(&locks.marks()?, worker_ids, &self.owner.state, stored))
+        Ok(rules::proof(&locks.own_marks()?, worker_ids, &self.owner.state, stored))
     }
 
     /// Returns the believed wall clock at a moment when the worker IDs are not known yet.

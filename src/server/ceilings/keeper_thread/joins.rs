@@ -32,6 +32,7 @@ impl Ceilings {
     pub(super) fn begin_join(&mut self, request: JoinRequest, reading: Reading) {
         let JoinRequest { joining, reply } = request;
         let now = self.keeper.believe(reading);
+        let now = (now, now.held_step(reading));
         let running: Vec<_> = self.keeper.sources().cloned().collect();
         let planned =
             start_sources::plan_joining(&running, &self.retired, joining, self.state_dir.as_deref(), now);
@@ -39,7 +40,7 @@ impl Ceilings {
             if let Some(taken_over) = self.keeper.lost() {
                 return Err(taken_over.to_string());
             }
-            self.keeper.join(sources, now).map_err(|_| {
+            self.keeper.join(sources, now.0).map_err(|_| {
                 String::from("storage has not answered an earlier reload yet; reload again later")
             })?;
             Ok((locks, joined))

@@ -52,7 +52,7 @@ pub(crate) fn plan_joining(
     retired: &[Record],
     joining: Vec<Joining>,
     state_dir: Option<&Path>,
-    now: Now,
+    (now, held): (Now, Duration),
 ) -> Result<Planned, String> {
     // How far a running source may be ahead was decided when it started.
     let (max_ahead, catch_up, in_fleet) = (Duration::ZERO, Duration::ZERO, false);
@@ -67,6 +67,7 @@ pub(crate) fn plan_joining(
     let mut planned = Planned { sources: Vec::new(), locks: Vec::new(), joined: Joined::default() };
     let starts = plan.starts.into_iter().zip(plan.passed_over);
     for (Joining { settings, numbering, locks }, (start, passed_over)) in joining.into_iter().zip(starts) {
+        check_step((&settings.name, &numbering), retired, held, now)?;
         planned.joined.notes.extend(sorts_below((&passed_over, &settings)));
         if start.is_none() && is_kept {
             planned.joined.notes.push(first_time(&settings));
@@ -79,6 +80,25 @@ pub(crate) fn plan_joining(
         planned.locks.push(locks);
     }
     Ok(planned)
+}
+
+/// Refuses worker IDs that the state does not know while a forward step of the clock is held: the believed clock is then
+/// behind, so its next tick proves nothing.
+///
+/// A start cannot wait for the step, because only a daemon that runs measures how long it lasts.
+fn check_step(
+    (name, numbering): (&str, &Numbering),
+    records: &[Record],
+    held: Duration,
+    now: Now,
+) -> Result<(), String> {
+    if held.is_zero() || guard(numbering, records, now) == Position(0) {
+        return Ok(());
+    }
+    Err(format!(
+        "source {name:?}: the wall clock stepped forward by {held:?}, which is not believed yet, so nothing shows which IDs \
+         of its worker IDs were handed out elsewhere; reload again when the step has lasted clock.step_hold"
+    ))
 }
 
 /// Returns where a source starts: above its stored bounds, and above the marks of its worker IDs.
