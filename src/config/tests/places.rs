@@ -1,0 +1,81 @@
+//! Mistakes between settings: they have the place of a setting that was given, and advice that can be followed.
+
+use super::*;
+
+#[test]
+fn a_mistake_between_two_settings_has_the_place_of_one_that_was_given() {
+    for (text, expected) in [
+        (
+            "worker_id_from = \"coordinator\"",
+            "1: worker_id_from: found \"coordinator\" and none in [fleet]; set fleet.coordinator",
+        ),
+        (
+            "worker_id_from = \"coordinator\"\n[[sources]]\nname = \"a\"",
+            "1: worker_id_from: found \"coordinator\" and none in [fleet]; set fleet.coordinator",
+        ),
+        (
+            "[fleet]\ncoordinator = \"etcd\"\npassword_file = \"pw\"",
+            "3: fleet.password_file: fleet.user and fleet.password_file belong together; set both or none",
+        ),
+        (
+            "[fleet]\ncoordinator = \"etcd\"\nuser = \"a\"",
+            "3: fleet.user: fleet.user and fleet.password_file belong together; set both or none",
+        ),
+        (
+            "max_ahead = \"2m\"\n[fleet]\ncoordinator = \"etcd\"",
+            "1: max_ahead: found a max_ahead of \"2m\", allowed with a fleet.horizon of \"5m\": at most a quarter of it, \
+             \"1m 15s\"; or set fleet.horizon to at least \"8m\"",
+        ),
+        (
+            "[fleet]\ncoordinator = \"etcd\"\n[[sources]]\nname = \"a\"\nlayout = \"time:20,worker:4,sequence:8;tick=60s;epoch=2026-06-01\"",
+            "5: sources[0].layout: found a max_ahead of \"4m\", allowed with a fleet.horizon of \"5m\": at most a \
+             quarter of it, \"1m 15s\"; or set fleet.horizon to at least \"16m\"",
+        ),
+    ] {
+        assert_eq!(mistake(text), expected);
+    }
+}
+
+#[test]
+fn a_max_ahead_that_no_horizon_outlasts_is_what_is_refused() {
+    let fleet = "[fleet]\ncoordinator = \"etcd\"\nhorizon = \"24h\"";
+    assert_eq!(
+        mistake(&format!("max_ahead = \"96h\"\n{fleet}")),
+        "1: max_ahead: found a max_ahead of \"96h\", allowed with a fleet.horizon of \"24h\": at most a quarter of it, \
+         \"6h\""
+    );
+    settings(&format!("max_ahead = \"6h\"\n{fleet}"));
+    assert!(
+        mistake(&format!("max_ahead = \"5m\"\n{}", fleet.replace("24h", "30h"))).contains("found \"30h\"")
+    );
+}
+
+#[test]
+fn settings_of_a_coordinator_need_one() {
+    let expected = |key| {
+        format!(
+            "2: {key}: found {key} without fleet.coordinator, so that none keeps the worker IDs of machines apart; name \
+             one (\"etcd\", \"zookeeper\" or \"redis\"), or remove {key}"
+        )
+    };
+    for (key, value) in [
+        ("endpoints", "\"http://a:1\""),
+        ("name", "\"payments\""),
+        ("horizon", "\"1h\""),
+        ("user", "\"a\""),
+        ("password_file", "\"a\""),
+    ] {
+        let text = format!("[fleet]\n{key} = {value}");
+        assert_eq!(mistake(&text), expected(format!("fleet.{key}")));
+        assert!(mistakes(&format!("{text}\npeers = \"a:1\"")).contains(&expected(format!("fleet.{key}"))));
+        settings(&format!("{text}\ncoordinator = \"none\""));
+    }
+    // Peers use these too.
+    for key in ["ca", "certificate", "key"] {
+        let text = format!("[fleet]\n{key} = \"a\"");
+        assert_eq!(mistake(&text), expected(format!("fleet.{key}")));
+    }
+    settings("[fleet]\nca = \"a\"\ncertificate = \"a\"\nkey = \"a\"\npeers = \"tls:a:1\"");
+    // A default says nothing.
+    settings("[fleet]\nname = \"default\"\nhorizon = \"5m\"\nclock_tolerance = \"2s\"");
+}
