@@ -79,3 +79,29 @@ fn settings_of_a_coordinator_need_one() {
     // A default says nothing.
     settings("[fleet]\nname = \"default\"\nhorizon = \"5m\"\nclock_tolerance = \"2s\"");
 }
+
+#[test]
+fn a_table_that_is_not_known_is_told_the_sections() {
+    let sections = "not known, allowed here: [limits], [clock], [auth], [tls], [resp], [memcached], [noeqd], [http], \
+                    [admin], [fleet], [log], [[sources]], [[identities]]";
+    assert_eq!(mistake("[authentication]\na = 1"), format!("1: authentication: {sections}"));
+    assert_eq!(mistake("[[authentication]]\na = 1"), format!("1: authentication: {sections}"));
+    // In a section there are only settings.
+    assert_eq!(mistake("[auth.zzz]\na = 1"), "1: auth.zzz: not known, allowed here: token_file");
+}
+
+#[test]
+fn names_of_sources_that_were_refused_are_not_offered() {
+    let sources = "[[sources]]\nname = \"Orders\"\n[[sources]]\nworker_ids = 1\n";
+    let users = "[resp]\nsource = \"nosuch\"\n[[identities]]\nname = \"a\"\nsources = [\"nosuch\"]\n";
+    let last = "[[sources]]\nname = \"t\"\nworker_ids = 2\n";
+    assert_eq!(
+        mistakes(&format!("{sources}{last}{users}"))[2..],
+        [
+            "9: resp.source: found \"nosuch\", allowed: the name of a source: t",
+            "12: identities[0].sources: found \"nosuch\", which is no source, allowed: \"t\""
+        ]
+    );
+    // Without any name there is nothing to compare with.
+    assert_eq!(mistakes(&format!("{sources}{users}")).len(), 2);
+}
