@@ -105,3 +105,29 @@ fn names_of_sources_that_were_refused_are_not_offered() {
     // Without any name there is nothing to compare with.
     assert_eq!(mistakes(&format!("{sources}{users}")).len(), 2);
 }
+
+#[test]
+fn addresses_of_the_admin_listener_are_shown_its_port() {
+    for (text, expected) in [
+        (
+            "[9669, \"localhost:1\"]",
+            "2: admin.listen: found 9669, allowed: an address, as in \"127.0.0.1:9660\"",
+        ),
+        ("[]", "2: admin.listen: found an array, allowed: at least one address, as in [\"127.0.0.1:9660\"]"),
+    ] {
+        assert_eq!(mistake(&format!("[admin]\nlisten = {text}")), expected);
+    }
+}
+
+#[test]
+fn options_and_variables_are_not_told_to_use_quotes() {
+    for (key, text, allowed) in [
+        ("limits.max_wait", "5", "a duration from \"0\" to \"1h\", with its unit (ms, s, m or h)"),
+        ("unix_mode", "9", "octal permission bits, from \"0000\" to \"0777\""),
+        ("state_dir", "\t", "a path, without control characters"),
+    ] {
+        let given = Override { key: key.into(), texts: vec![text.into()], origin: "SNOWBANK_X".into() };
+        let mistakes = load_text("", &Overrides(vec![given])).expect_err(key);
+        assert_eq!(mistakes.to_string(), format!("SNOWBANK_X: found {text:?}, allowed: {allowed}"));
+    }
+}
