@@ -169,7 +169,7 @@ fn mistakes_in_options_and_variables_are_reported_under_their_names() {
         out,
         "--worker-id: worker ID 1024 does not fit the layout: it has worker IDs 0 to 1023\n\
          SNOWBANK_LIMITS_MAX_WAIT: found \"2h\", allowed: a duration from \"0\" to \"1h\", with its unit (ms, s, m or \
-         h) and in quotes\n\
+         h)\n\
          SNOWBANK_SHARDS: found \"0\", allowed: a number from 1 to 256, or \"auto\"\n"
     );
     assert_eq!(err, "snowbank: snowbank.toml: 3 mistakes\n");

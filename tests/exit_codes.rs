@@ -80,10 +80,10 @@ fn paths_that_cannot_be_used_are_2() {
         let path = setup.path(path);
         setup.option(option, path).end()
     };
-    somebody_must_change_something(
-        &setup_with("--state-dir", "file/state"),
-        &["state directory", "file/state"],
-    );
+    for path in ["file", "file/state"] {
+        let parts = ["state directory", path, "file is not a directory; choose another (--state-dir DIR)"];
+        somebody_must_change_something(&setup_with("--state-dir", path), &parts);
+    }
     somebody_must_change_something(&setup_with("--lock-dir", "file/locks"), &["worker IDs at", "file/locks"]);
     let socket = Setup::bare().option("--listen", "unix:/no/such/directory/socket").end();
     somebody_must_change_something(&socket, &["/no/such/directory/socket", "directory must exist"]);

@@ -44,6 +44,17 @@ pub enum StateError {
         /// Its mode.
         mode: u32,
     },
+    /// Its name, or one above it, is that of something else.
+    #[error(
+        "cannot use the state directory {}: {found}; choose another (--state-dir DIR), or do without (--state-dir none)",
+        directory.display()
+    )]
+    NoDirectory {
+        /// The state directory.
+        directory: PathBuf,
+        /// The finding.
+        found: io::Error,
+    },
     /// The system refuses to make it.
     #[error(
         "cannot create the state directory or make its name durable: {}: {error}; make it writable, make room if it is \

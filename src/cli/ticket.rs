@@ -156,5 +156,5 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     locks.mark(&mark).map_err(|error| {
         Failure::no(format_args!("cannot mark the counter's lock: {error}; run the command again"))
     })?;
-    Ok(writeln!(out, "source {name:?} goes on above {value}")?)
+    Ok(writeln!(out, "source {name:?} goes on above {value}, in the state directory {}", path.display())?)
 }

@@ -14,6 +14,9 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
+/// The longest [`horizon`](FleetSettings::horizon).
+pub(super) const HORIZON_MAX: Duration = DAY;
+
 /// The coordinators, with their names in a configuration. `None`: this machine's locks and state alone keep worker IDs
 /// apart.
 const COORDINATORS: [(&str, Option<CoordinatorKind>); 4] = [
@@ -58,7 +61,7 @@ settings! {
         ///
         /// Five minutes outlast the restart of a coordinator, and a fleet of 1,000 numbers then writes seven times a
         /// second.
-        horizon: Duration = r#""5m""# in Table("fleet"), Restart(HELD), |value| value.duration(SECOND..=DAY);
+        horizon: Duration = r#""5m""# in Table("fleet"), Restart(HELD), |value| value.duration(SECOND..=HORIZON_MAX);
 
         /// The user name at the coordinator. Empty: the coordinator requires none.
         user: String = r#""""# in Table("fleet"), Restart(HELD), |value| value.text();

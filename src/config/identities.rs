@@ -48,6 +48,7 @@ pub(super) fn check(
     findings: &mut Findings,
 ) {
     let (mut names, mut certificates) = (BTreeMap::new(), BTreeMap::new());
+    let known = names_of(sources);
     for (index, identity) in identities.iter().enumerate() {
         let name = &identity.name;
         if let Some(earlier) = names.insert(name, index).filter(|_| !name.is_empty()) {
@@ -75,11 +76,16 @@ pub(super) fn check(
             }
         }
         for source in identity.sources.iter().flatten() {
-            if !sources.iter().any(|known| known.name == *source) {
-                let known: Vec<_> = sources.iter().map(|source| format!("{:?}", source.name)).collect();
+            if !known.is_empty() && !known.contains(&source.as_str()) {
+                let known: Vec<_> = known.iter().map(|name| format!("{name:?}")).collect();
                 let text = format!("found {source:?}, which is no source, allowed: {}", known.join(", "));
                 findings.mistake_of(&format!("identities[{index}].sources"), text);
             }
         }
     }
+}
+
+/// Returns the names of sources; not of those whose name was refused or is missing.
+pub(super) fn names_of(sources: &[SourceSettings]) -> Vec<&str> {
+    sources.iter().map(|source| &*source.name).filter(|name| !name.is_empty()).collect()
 }

@@ -233,16 +233,19 @@ fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String 
     let is_here = |row: &&Row| here.contains(&row.section);
     let sections = tables().into_iter().map(|table| (table, format!("[{table}]")));
     let sections = sections.chain(["sources", "identities"].map(|list| (list, format!("[[{list}]]"))));
+    let sections_here: Vec<_> = sections.filter(|_| here.contains(&Section::Top)).collect();
     let elsewhere = rows_of_file()
         .filter(|row| !is_section || row.key != name)
         .map(|row| (row.key, format!("`{}`, {}", row.key, row.section.place())));
     let known_here = rows_of_file().filter(is_here).map(|row| (row.key, format!("`{}`", row.key)));
-    let sections_here = sections.filter(|_| here.contains(&Section::Top));
-    match nearest(name, elsewhere.chain(known_here).chain(sections_here)) {
+    match nearest(name, elsewhere.chain(known_here).chain(sections_here.iter().cloned())) {
         Some(meant) => format!("not known; did you mean {meant}?"),
         None => {
-            let known = rows_of_file().filter(is_here).map(|row| row.key);
-            format!("not known, allowed here: {}", known.collect::<Vec<_>>().join(", "))
+            let known: Vec<String> = match (is_section || value.as_table().is_some(), &sections_here[..]) {
+                (true, [_, ..]) => sections_here.into_iter().map(|(_, section)| section).collect(),
+                _ => rows_of_file().filter(is_here).map(|row| row.key.to_owned()).collect(),
+            };
+            format!("not known, allowed here: {}", known.join(", "))
         }
     }
 }

@@ -7,10 +7,12 @@ use super::Settings;
 use super::daemon::TlsSettings;
 use super::doors::{Door, Purpose};
 use super::findings::Findings;
+use super::fleet::{FleetSettings, HORIZON_MAX};
 use super::identities;
 use super::mistake::Mistakes;
 use super::reader::Reader;
-use super::settle_source::{check_open_overlaps, check_overlaps, label, settle_source};
+use super::setting::Row;
+use super::settle_source::{Place, check_open_overlaps, check_overlaps, label, settle_source};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use super::units::Plain;
@@ -146,7 +148,10 @@ fn check_tokens(settings: &Settings, findings: &mut Findings) {
 
 /// Checks that the sources that doors name exist.
 fn check_doors(settings: &Settings, findings: &mut Findings) {
-    let names: Vec<&str> = settings.sources.iter().map(|source| &*source.name).collect();
+    let names = identities::names_of(&settings.sources);
+    if names.is_empty() {
+        return;
+    }
     for Door { protocol, source, any_key } in settings.doors() {
         for (key, wanted) in [("source", source), ("any_key", any_key)] {
             let Some(wanted) = wanted.filter(|wanted| !names.contains(wanted)) else { continue };
@@ -159,20 +164,15 @@ fn check_doors(settings: &Settings, findings: &mut Findings) {
 /// Checks that the settings of a fleet fit each other, and those of the sources fit them.
 fn check_fleet(settings: &Settings, findings: &mut Findings) {
     let fleet = &settings.fleet;
-    let lent = settings.sources.iter().position(SourceSettings::is_lent);
-    match (fleet.coordinator, lent) {
-        (Some(kind), _) => {
+    match fleet.coordinator {
+        Some(kind) => {
             for endpoint in fleet.endpoints.iter().filter(|endpoint| endpoint.kind() != kind) {
                 let allowed = kind.allowed();
                 let text = format!("found \"{endpoint}\", allowed with this fleet.coordinator: {allowed}");
                 findings.mistake_of("fleet.endpoints", text);
             }
         }
-        (None, Some(index)) => {
-            let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
-            findings.mistake_of(&format!("sources[{index}].worker_id_from"), String::from(text));
-        }
-        (None, None) => {}
+        None => check_no_coordinator(settings, findings),
     }
     check_shared_counters(settings, findings);
     if fleet.coordinator.is_none() && fleet.peers.is_empty() {
@@ -191,7 +191,36 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
     }
     if fleet.user.is_empty() != fleet.password_file.is_none() {
         let text = "fleet.user and fleet.password_file belong together; set both or none";
-        findings.mistake_of("fleet.user", String::from(text));
+        let given = if fleet.user.is_empty() { "fleet.password_file" } else { "fleet.user" };
+        findings.mistake_of(given, String::from(text));
+    }
+}
+
+/// Checks that no source and no setting of `[fleet]` needs a coordinator where none is named.
+fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
+    if let Some(index) = settings.sources.iter().position(SourceSettings::is_lent) {
+        let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
+        return Place { index, findings }.mistake("worker_id_from", String::from(text));
+    }
+    let is_given = |key: &str| findings.origins.of(key).is_some();
+    // A coordinator of "none" and peers = [] are choices, and no line that was forgotten.
+    if is_given("fleet.coordinator") {
+        return;
+    }
+    let defaults = Settings::default();
+    let is_unused = |row: &&Row| match row.key {
+        "endpoints" | "name" | "horizon" | "user" | "password_file" => true,
+        "ca" | "certificate" | "key" => !is_given("fleet.peers"),
+        _ => false,
+    };
+    let is_set = |row: &&Row| (row.show)(settings, 0) != (row.show)(&defaults, 0);
+    if let Some(row) = FleetSettings::ROWS.iter().filter(is_unused).find(is_set) {
+        let key = row.full_key(None);
+        let text = format!(
+            "found {key} without fleet.coordinator, so that none keeps the worker IDs of machines apart; name one \
+             (\"etcd\", \"zookeeper\" or \"redis\"), or remove {key}"
+        );
+        findings.mistake_of(&key, text);
     }
 }
 
@@ -213,15 +242,33 @@ fn check_shared_counters(settings: &Settings, findings: &mut Findings) {
 /// Checks that the horizon is long enough for a running daemon to keep its worker IDs: others may take them
 /// once its ceiling is within their `max_ahead`.
 fn check_horizon(settings: &Settings, findings: &mut Findings) {
-    let least = 4 * settings.sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
-    if settings.fleet.is_used() && settings.fleet.horizon < least {
-        let (found, least) = (Plain(settings.fleet.horizon), Plain(least));
+    let (horizon, sources) = (settings.fleet.horizon, settings.sources.iter().enumerate());
+    let longest = sources.map(|(index, source)| (source.max_ahead, index)).max();
+    let short = longest.filter(|&(max_ahead, _)| settings.fleet.is_used() && horizon < 4 * max_ahead);
+    let Some((max_ahead, index)) = short.filter(|_| !findings.is_refused("fleet.horizon")) else { return };
+    let can_be_longer = 4 * max_ahead <= HORIZON_MAX;
+    let (found, least) = (Plain(horizon), Plain(4 * max_ahead));
+    if can_be_longer && findings.origins.of("fleet.horizon").is_some() {
         let text = format!(
             "found \"{found}\", allowed: at least four times the longest max_ahead, \"{least}\", so that a daemon that \
              lives keeps its worker IDs"
         );
-        findings.mistake_of("fleet.horizon", text);
+        return findings.mistake_of("fleet.horizon", text);
     }
+    let (longest, or) = match can_be_longer {
+        true => (horizon, format!("; or set fleet.horizon to at least \"{least}\"")),
+        false => (HORIZON_MAX, String::new()),
+    };
+    let text = format!(
+        "found a max_ahead of \"{}\", allowed with a fleet.horizon of \"{}\": at most a quarter of it, \"{}\"{or}",
+        Plain(max_ahead),
+        Plain(longest),
+        Plain(longest / 4)
+    );
+    let mut place = Place { index, findings };
+    // The default is four ticks of the layout.
+    let key = if place.is_given("max_ahead") { "max_ahead" } else { "layout" };
+    place.mistake(key, text);
 }
 
 /// Checks that a ticket source has a state: without one it would begin again at its first number.

@@ -48,9 +48,9 @@ pub(super) fn settle_source(
 }
 
 /// The place of the mistakes of one source.
-struct Place<'f> {
-    index: usize,
-    findings: &'f mut Findings,
+pub(super) struct Place<'f> {
+    pub(super) index: usize,
+    pub(super) findings: &'f mut Findings,
 }
 
 impl Place<'_> {
@@ -66,12 +66,12 @@ impl Place<'_> {
     }
 
     /// Returns whether a setting was given, and not refused.
-    fn is_given(&self, key: &str) -> bool {
+    pub(super) fn is_given(&self, key: &str) -> bool {
         self.of(key).is_some_and(|(full, _)| self.findings.origins.of(&full).is_some())
     }
 
     /// Reports a mistake of a setting, unless it was refused before.
-    fn mistake(&mut self, key: &str, text: String) {
+    pub(super) fn mistake(&mut self, key: &str, text: String) {
         if let Some((full, origin)) = self.of(key) {
             self.findings.mistake(origin, full, text);
         }

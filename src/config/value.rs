@@ -62,6 +62,9 @@ pub(super) fn excerpt(text: &str) -> String {
     }
 }
 
+/// An address where clients connect, as a message shows it.
+const CLIENTS: &str = "127.0.0.1:7660";
+
 /// The names that a source can have, in words.
 pub(crate) const SOURCE_NAME: &str = "1 to 64 of the characters a-z 0-9 . _ -, not all digits";
 
@@ -93,6 +96,11 @@ impl<'v> Value<'v> {
     /// Refuses this value, and says what was found and what is allowed.
     fn refuse(self, allowed: impl std::fmt::Display) -> Refusal {
         Refusal::from(format!("found {}, allowed: {allowed}", self.found()))
+    }
+
+    /// Returns advice for a value of the file. The text of an option or a variable has no span, and takes no quotes.
+    fn in_file(self, advice: &str) -> &str {
+        if self.0.span().is_empty() { "" } else { advice }
     }
 
     fn integer(self) -> Option<i128> {
@@ -130,7 +138,8 @@ impl<'v> Value<'v> {
         duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| {
             let (least, most) = (Plain(*allowed.start()), Plain(*allowed.end()));
             self.refuse(format_args!(
-                "a duration from \"{least}\" to \"{most}\", with its unit (ms, s, m or h) and in quotes"
+                "a duration from \"{least}\" to \"{most}\", with its unit (ms, s, m or h){}",
+                self.in_file(" and in quotes")
             ))
         })
     }
@@ -173,7 +182,10 @@ impl<'v> Value<'v> {
         match self.0.get_ref().as_str() {
             Some("") => Ok(None),
             Some(path) if !path.contains(char::is_control) => Ok(Some(PathBuf::from(path))),
-            _ => Err(self.refuse("a path in quotes, without control characters")),
+            _ => {
+                let quotes = self.in_file(" in quotes");
+                Err(self.refuse(format_args!("a path{quotes}, without control characters")))
+            }
         }
     }
 
@@ -201,15 +213,16 @@ impl<'v> Value<'v> {
             }
             _ => None,
         };
-        mode.filter(|&mode| mode <= 0o777)
-            .map(FileMode)
-            .ok_or_else(|| self.refuse("octal permission bits in quotes, from \"0000\" to \"0777\""))
+        mode.filter(|&mode| mode <= 0o777).map(FileMode).ok_or_else(|| {
+            let quotes = self.in_file(" in quotes");
+            self.refuse(format_args!("octal permission bits{quotes}, from \"0000\" to \"0777\""))
+        })
     }
 
     /// Reads one address or an array of them. Right ones are kept even if others are wrong, so that mistakes
     /// between settings are found in the same pass.
     pub(super) fn addresses(self) -> Reading<Vec<Address>> {
-        self.addresses_by(str::parse)
+        self.addresses_by(str::parse, CLIENTS)
     }
 
     /// Reads [`addresses`](Self::addresses); an empty text is none.
@@ -220,18 +233,22 @@ impl<'v> Value<'v> {
     /// Reads [`addresses`](Self::addresses) to connect to; an empty text or array is none.
     pub(super) fn peers(self) -> Reading<Vec<Address>> {
         let is_empty = self.is_word("") || self.0.get_ref().as_array().is_some_and(|items| items.is_empty());
-        if is_empty { Ok(Vec::new()).into() } else { self.addresses_by(Address::parse_remote) }
+        if is_empty { Ok(Vec::new()).into() } else { self.addresses_by(Address::parse_remote, CLIENTS) }
     }
 
-    fn addresses_by(self, parse: fn(&str) -> Result<Address, AddressError>) -> Reading<Vec<Address>> {
+    fn addresses_by(
+        self,
+        parse: fn(&str) -> Result<Address, AddressError>,
+        example: &str,
+    ) -> Reading<Vec<Address>> {
         let items = match self.0.get_ref() {
             DeValue::Array(items) if !items.is_empty() => items.iter().map(Value).collect(),
             DeValue::String(_) => vec![self],
-            _ => return Err(self.refuse("at least one address, as in [\"127.0.0.1:7660\"]")).into(),
+            _ => return Err(self.refuse(format_args!("at least one address, as in [{example:?}]"))).into(),
         };
         let (mut addresses, mut problems) = (Vec::new(), Vec::new());
         for item in items {
-            match item.address(parse, &addresses) {
+            match item.address(parse, example, &addresses) {
                 Ok(address) => addresses.push(address),
                 Err(text) => problems.push(Problem { text, span: Some(item.0.span()) }),
             }
@@ -241,13 +258,14 @@ impl<'v> Value<'v> {
 
     /// Reads [`addresses`](Self::addresses); a port alone is one of 127.0.0.1, and an empty text is none.
     pub(super) fn admin_addresses(self) -> Reading<Vec<Address>> {
+        let example = "127.0.0.1:9660";
         let port = match self.0.get_ref() {
             DeValue::String(text) if text.is_empty() => return Ok(Vec::new()).into(),
             DeValue::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.to_string(),
             DeValue::Integer(_) => self.integer().map_or_else(String::new, |port| port.to_string()),
-            _ => return self.addresses_by(Address::of_admin),
+            _ => return self.addresses_by(Address::of_admin, example),
         };
-        let allowed = "a port from 0 to 65535, or an address, as in \"127.0.0.1:9660\"";
+        let allowed = format!("a port from 0 to 65535, or an address, as in {example:?}");
         Address::of_admin(&port).map(|address| vec![address]).map_err(|_| self.refuse(allowed)).into()
     }
 
@@ -274,10 +292,11 @@ impl<'v> Value<'v> {
     fn address(
         self,
         parse: fn(&str) -> Result<Address, AddressError>,
+        example: &str,
         earlier: &[Address],
     ) -> Result<Address, String> {
         let Some(text) = self.0.get_ref().as_str() else {
-            return Err(format!("found {}, allowed: an address, as in \"127.0.0.1:7660\"", self.found()));
+            return Err(format!("found {}, allowed: an address, as in {example:?}", self.found()));
         };
         let address = parse(text).map_err(|error| error.to_string())?;
         // Each port 0 becomes a port of its own.

@@ -41,6 +41,7 @@ impl Ticket {
             return Some(Ticket::Named);
         }
         if let Some(value) = line.strip_prefix("source \"orders\" goes on above ") {
+            let (value, _directory) = value.split_once(',')?;
             return value.parse().ok().map(Ticket::Set);
         }
         if let Some(code) = line.strip_prefix("TICKETS the daemon ended with ") {

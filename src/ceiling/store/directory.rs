@@ -40,7 +40,12 @@ impl StateDir {
     /// Another process has it, or the system refuses.
     pub fn lock(path: &Path) -> Result<StateDir, StateError> {
         let directory = path.to_owned();
-        make(path).map_err(|error| StateError::NotMade { directory: directory.clone(), error })?;
+        make(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotADirectory => {
+                StateError::NoDirectory { directory: path.to_owned(), found: error }
+            }
+            _ => StateError::NotMade { directory: path.to_owned(), error },
+        })?;
         let writers = writers_of(path)?;
         let locked = LockedFile::lock(&path.join(LOCK_NAME), writers, "state directory", PAUSE);
         let locked = locked.map_err(|error| match error {
@@ -138,6 +143,10 @@ fn make(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         // Another daemon made it at the same time.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let text = format!("{} is not a directory", path.display());
+            Err(io::Error::new(io::ErrorKind::NotADirectory, text))
+        }
         made => made,
     }
 }

@@ -76,7 +76,8 @@ fn other(row: &Row) -> &'static str {
     other.unwrap_or_else(|| panic!("{key} is new: add another value of it")).1
 }
 
-/// Further settings that one of this section needs: a certificate and its key, or the kind of a ticket source.
+/// Further settings that one of this section needs: a certificate and its key, the kind of a ticket source, or the choice of
+/// no coordinator.
 fn beside(section: Section, key: &str) -> String {
     match (section, key) {
         (Section::SourceAlone, "kind") => return String::from("name = \"default\"\n"),
@@ -85,6 +86,9 @@ fn beside(section: Section, key: &str) -> String {
         }
         (Section::SourceAlone, "offset") => {
             return String::from("name = \"default\"\nkind = \"ticket\"\nincrement = 9\n");
+        }
+        (Section::Table("fleet"), _) if key != "coordinator" => {
+            return String::from("coordinator = \"none\"\n");
         }
         _ => {}
     }

@@ -4,6 +4,7 @@ mod diff;
 mod mistakes;
 mod overrides;
 mod pick;
+mod places;
 mod reference;
 mod settings;
 mod sources;

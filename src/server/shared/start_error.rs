@@ -127,7 +127,9 @@ impl From<StateError> for StartError {
         let reason = error.to_string();
         match error {
             StateError::InUse { .. } => StartError::StateInUse(reason),
-            StateError::NotOurs { .. } | StateError::OpenToAll { .. } => StartError::WrongSetting(reason),
+            StateError::NotOurs { .. } | StateError::NoDirectory { .. } | StateError::OpenToAll { .. } => {
+                StartError::WrongSetting(reason)
+            }
             StateError::NotMade { error, .. }
             | StateError::NotLocked { error, .. }
             | StateError::NotRead { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
