@@ -119,9 +119,9 @@ impl Operator<'_> {
             let held = listed.iter().filter(|(_, stored)| is_held(&stored.text)).count();
             if held > 0 {
                 return Err(OperatorError::Refused(format!(
-                    "IDs of the ID space {space} could be those of {other}, of which {held} numbers are held: stop their \
-                     daemons, release the numbers of those that are gone (`snowbank fleet release`), and start none with that \
-                     layout again; or choose another fleet.name and a layout whose epoch is years apart"
+                    "IDs of the ID space {space} could be those of {other}, where daemons hold numbers ({held}): stop them, \
+                     release the numbers of those that are gone (`snowbank fleet release`), and start none with that layout \
+                     again; or choose another fleet.name and a layout whose epoch is years apart"
                 )));
             }
         }

@@ -132,6 +132,24 @@ fn a_number_that_does_not_exist_or_may_be_of_several_spaces_is_refused() {
     assert!(lines[2].starts_with("time,") && lines[3].starts_with("5: held"), "{text}");
 }
 
+#[test]
+fn an_id_space_that_collides_is_added_once_no_number_of_the_other_is_held() {
+    each(|at| {
+        let before = toml(at, Some(5), LONG);
+        init(&before);
+        let machine = Machine::new();
+        let daemon = machine.start(&before);
+        let wide = "layout = \"time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657\"\n";
+        let after = format!("{wide}{before}");
+        let (code, text) = fleet(&after, &["init", "--add"]);
+        assert!(code == Some(1) && text.contains("where daemons hold numbers (1)"), "{code:?}, {text}");
+        daemon.stop();
+        let (code, text) = fleet(&after, &["init", "--add"]);
+        assert_eq!(code, Some(0), "{text}");
+        draw(&machine.start(&after));
+    });
+}
+
 /// No other number is allowed, so it waits until its clock is near the number's bound.
 #[test]
 fn a_given_number_that_was_released_comes_back_at_its_bound() {

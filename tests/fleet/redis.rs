@@ -61,6 +61,26 @@ fn a_failover_that_loses_the_last_raise_repeats_nothing() {
     assert_distinct(runs);
 }
 
+/// A holder that still runs may have been granted a horizon more than the key shows, if a failover lost its last raises.
+#[test]
+fn a_number_that_an_operator_releases_starts_a_horizon_later() {
+    let Some(redis) = Redis::start() else { return };
+    let toml = redis_toml(&[redis.url()]);
+    init(&toml);
+    let machine = Machine::new();
+    machine.start(&toml).kill();
+    let bound = || {
+        let text = redis.get(KEY);
+        let key = &text[text.find('{').expect("an object")..];
+        let key: serde_json::Value = serde_json::from_str(key).expect("JSON");
+        key["id_bound"].as_str().expect("text").parse::<u64>().expect("a number")
+    };
+    let before = bound();
+    release_by_force(&toml, "5");
+    // A tick has 8 bits below it.
+    assert!(bound() >= before + (16 << 8), "{before} to {}", bound());
+}
+
 #[test]
 fn a_daemon_follows_its_sentinel_to_the_next_master() {
     let Some(mut watched) = Watched::start(2) else { return };

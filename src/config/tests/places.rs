@@ -50,6 +50,28 @@ fn a_max_ahead_that_no_horizon_outlasts_is_what_is_refused() {
     );
 }
 
+/// Another machine may get any of the worker IDs.
+#[test]
+fn sources_whose_picked_worker_ids_can_collide_are_refused() {
+    let two = |layout: &str, worker_ids: &str| {
+        format!(
+            "worker_id_from = \"coordinator\"\n[fleet]\ncoordinator = \"etcd\"\n[[sources]]\nname = \"a\"\n\
+             layout = \"twitter\"\nworker_ids = \"0-511\"\n[[sources]]\nname = \"b\"\nlayout = \"{layout}\"\n{worker_ids}"
+        )
+    };
+    let epoch = "tick=1ms;epoch=1288834974657";
+    let wide = two(&format!("time:41,worker:9,sequence:13;{epoch}"), "");
+    let constant = |value| two(&format!("time:41,half:1:constant({value}),worker:8,sequence:13;{epoch}"), "");
+    for colliding in [&wide, &constant(0)] {
+        let text = mistake(colliding);
+        assert!(text.contains("can make the same IDs: their layouts differ"), "{text}");
+    }
+    settings(&constant(1));
+    settings(&two("twitter", ""));
+    settings(&two(&format!("time:41,worker:9,sequence:13;{epoch}"), "worker_ids = \"256-511\"\n"));
+    settings(&two("sonyflake", ""));
+}
+
 #[test]
 fn settings_of_a_coordinator_need_one() {
     let expected = |key| {
