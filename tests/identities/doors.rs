@@ -227,7 +227,7 @@ fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
     assert!(rest.starts_with("HTTP/1.1 401"), "{rest}");
 }
 
-/// A Redis client without a token may connect anew for each request, and close the connection itself.
+/// A Redis client without a token may connect again for each request, and close the connection itself.
 #[test]
 fn every_request_without_a_token_is_counted_and_logged() {
     let daemon = with_doors(&(identity("billing", "") + &identity("orders", "")));

@@ -1,0 +1,150 @@
+use super::*;
+use crate::admin::healthy;
+
+/// A log that is written to once a second.
+struct Log {
+    changes: Changes,
+    refusals: Refusals,
+    now: Instant,
+}
+
+impl Log {
+    fn new() -> Log {
+        Log { changes: Changes::default(), refusals: Refusals::default(), now: Instant::now() }
+    }
+
+    /// The lines of a second in which the status is like this.
+    fn second(&mut self, change: impl FnOnce(&mut Status)) -> Vec<String> {
+        self.now += Duration::from_secs(1);
+        let mut status = healthy();
+        change(&mut status);
+        status.check();
+        self.changes.lines(&status, self.now).into_iter().map(|Line(_, text)| text).collect()
+    }
+
+    fn quiet_seconds(&mut self, seconds: u32, change: impl Fn(&mut Status)) {
+        for second in 0..seconds {
+            assert_eq!(self.second(&change), [""; 0], "second {second}");
+        }
+    }
+}
+
+fn reached(status: &mut Status) {
+    status.ceilings.failing = Some(String::from("disk full"));
+    status.first_snowflake().headroom_s = 0.0;
+}
+
+#[test]
+fn each_change_of_a_check_and_of_readiness_is_one_line_with_its_reason_both_ways() {
+    let mut log = Log::new();
+    log.quiet_seconds(10, |_| ());
+    let lines = log.second(|status| status.ceilings.failing = Some(String::from("disk full")));
+    assert!(lines.len() == 1 && lines[0].contains("ceiling of orders warns: cannot be raised: disk full"));
+    let lines = log.second(reached);
+    assert!(lines[0].contains("check ceiling of orders fails: reached, and cannot be raised: disk full"));
+    assert_eq!(lines[1], "not ready: /readyz answers 503, because of ceiling of orders");
+    log.quiet_seconds(100, reached);
+    log.quiet_seconds(5, |_| ());
+    let lines = log.second(|_| ());
+    assert_eq!(lines[0], "check ceiling of orders is ok again: durable for 2.5 s ahead");
+    assert!(lines[1].starts_with("ready again: /readyz answers 200"), "{lines:?}");
+    log.quiet_seconds(100, |_| ());
+}
+
+#[test]
+fn a_start_is_judged_from_its_first_tick_on() {
+    for (uptime_s, stands_s, lines) in [(0.1, 0.1, 0), (1.9, 1.0, 0), (0.1, 60.0, 2), (2.0, 0.1, 2)] {
+        let logged = Log::new().second(|status| {
+            (status.uptime_s, status.first_snowflake().stands_s) = (uptime_s, stands_s);
+        });
+        assert_eq!(logged.len(), lines, "{uptime_s}, {stands_s}: {logged:?}");
+    }
+}
+
+#[test]
+fn a_check_that_flaps_has_two_lines() {
+    let mut log = Log::new();
+    assert_eq!(log.second(reached).len(), 2);
+    for _ in 0..20 {
+        log.quiet_seconds(4, |_| ());
+        log.quiet_seconds(1, reached);
+    }
+    log.quiet_seconds(5, |_| ());
+    assert_eq!(log.second(|_| ()).len(), 2);
+}
+
+#[test]
+fn load_that_comes_and_goes_has_a_line_a_minute_both_ways() {
+    let slowed = |status: &mut Status| status.last_minute.addresses.level = Level::Warn;
+    let mut log = Log::new();
+    let mut lines = Vec::new();
+    for _ in 0..6 {
+        lines.extend((0..10).flat_map(|_| log.second(slowed)));
+        lines.extend((0..10).flat_map(|_| log.second(|_| ())));
+    }
+    // Each 20 seconds for two minutes.
+    let warns = lines.iter().filter(|line| line.contains("check client_limits warns: ")).count();
+    assert_eq!((warns, lines.len()), (2, 4), "{lines:?}");
+}
+
+#[test]
+fn sources_that_fail_together_share_a_line() {
+    let lines = Log::new().second(|status| {
+        reached(status);
+        let more = (0..5).map(|index| {
+            let source = status.sources[0].clone();
+            crate::admin::SourceStatus { name: format!("s{index}"), ..source }
+        });
+        let more: Vec<_> = more.collect();
+        status.sources.extend(more);
+    });
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with("check ceiling of orders, s0, s1 and 3 more fails: "), "{lines:?}");
+    assert!(lines[1].ends_with("because of ceiling of orders and 5 more"), "{lines:?}");
+}
+
+#[test]
+fn a_stop_is_logged_elsewhere() {
+    let mut log = Log::new();
+    log.quiet_seconds(10, |status| status.draining = true);
+}
+
+#[test]
+fn refusals_are_logged_with_number_and_code_at_most_once_a_minute() {
+    let mut log = Log::new();
+    let mut lines = Vec::new();
+    let mut status = healthy();
+    status.sources[0].requests = 0;
+    for second in 1..=130_u64 {
+        log.now += Duration::from_secs(1);
+        status.uptime_s = second as f64;
+        if (5..100).contains(&second) {
+            status.sources[0].requests += 100;
+            status.sources[0].refused += 31;
+            *status.errors.entry(String::from("exhausted")).or_default() += 30;
+            *status.errors.entry(String::from("no_ceiling")).or_default() += 1;
+            *status.errors.entry(String::from("bad_count")).or_default() += 1;
+        }
+        lines.extend(log.refusals.line(&status, log.now).map(|line| (second, line)));
+    }
+    let texts: Vec<&str> = lines.iter().map(|(_, line)| line.as_str()).collect();
+    assert_eq!(lines.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [5, 65, 125]);
+    assert_eq!(
+        texts[0],
+        "refused 32 of 101 requests in the last 1.0 s: exhausted 30, no_ceiling 1, bad_count 1"
+    );
+    assert_eq!(
+        texts[1],
+        "refused 1,920 of 6,060 requests in the last 60 s: exhausted 1,800, no_ceiling 60, bad_count 60"
+    );
+    assert_eq!(
+        texts[2],
+        "refused 1,088 of 3,434 requests in the last 60 s: exhausted 1,020, no_ceiling 34, bad_count 34"
+    );
+    // A stop refuses requests before it looks at their source.
+    status.sources[0].requests += 3;
+    status.uptime_s += 1.0;
+    status.errors.insert(String::from("shutting_down"), 500);
+    let last = "refused 500 of 503 requests in the last 6.0 s: shutting_down 500";
+    assert_eq!(log.refusals.rest(&status).as_deref(), Some(last));
+}
