@@ -44,7 +44,7 @@ pub enum StateError {
         /// Its mode.
         mode: u32,
     },
-    /// Its name, or one above it, is that of something else.
+    /// Its name, or one above it in the path, is that of something that is no directory.
     #[error(
         "cannot use the state directory {}: {found}; choose another (--state-dir DIR), or do without (--state-dir none)",
         directory.display()

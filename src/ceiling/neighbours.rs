@@ -2,9 +2,9 @@
 //!
 //! A lock is named after an ID space. Two layouts with different field widths or slightly different epochs lock different
 //! files, and may still make the same IDs. Each lock's file names its worker ID and space. A daemon first locks its own
-//! files. Then it reads the others, except those that cannot collide by their names. One that collides refuses the start
-//! while it is held; afterwards its mark counts. If two start at once, each writes its own before it reads, so at least
-//! one of them sees the other.
+//! files. Then it reads the others, except those that cannot collide by their names. If one that can make the same IDs is
+//! held, the daemon does not start. If it is free, its mark counts. If two start at once, each writes its own before it
+//! reads, so at least one of them sees the other.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -21,7 +21,7 @@ use snowbank_client::layout::{Layout, Space, WorkerSet};
 /// Returns the free locks of worker IDs that can make the same IDs under another layout. Their marks count for this numbering.
 ///
 /// # Errors
-/// The first lock that does, or that cannot be read.
+/// The first held lock that protects such IDs, or the first lock that cannot be read.
 pub(super) fn check_neighbours(
     directory: &Path,
     skip: &dyn Fn(&Path) -> bool,

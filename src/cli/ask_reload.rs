@@ -70,18 +70,22 @@ fn check_daemon(pid: Pid, directory: &Path) -> Outcome {
             "process {pid} does not catch SIGHUP, so it is no daemon that serves: name the daemon's process with --pid"
         )));
     }
-    // Another user's environment cannot be read. Then the wait shows it.
+    // Another user's environment cannot be read. If the directory is wrong, no result comes within [`WITHIN`].
     let Ok(environment) = fs::read(process.join("environ")) else { return Ok(()) };
     let own = environment.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"RUNTIME_DIRECTORY="));
-    let own = own.and_then(|own| first_directory(OsStr::from_bytes(own)));
-    let is_same = |own: &PathBuf| fs::canonicalize(own).ok() == fs::canonicalize(directory).ok();
-    if own.as_ref().is_some_and(is_same) {
+    let Some(own) = own.and_then(|own| first_directory(OsStr::from_bytes(own))) else {
+        return Err(Failure::usage(format!(
+            "process {pid} has no RUNTIME_DIRECTORY, so it reports no result: start the daemon with one, or reload with \
+             `kill -HUP {pid}` and read its log"
+        )));
+    };
+    if fs::canonicalize(&own).ok() == fs::canonicalize(directory).ok() {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "found the runtime directory {}, and process {pid} reports to {}: name the one that its RUNTIME_DIRECTORY names",
+        "found the runtime directory {}, and process {pid} reports to {}; name that one",
         directory.display(),
-        own.map_or_else(|| String::from("none"), |own| own.display().to_string()),
+        own.display(),
     )))
 }
 

@@ -203,7 +203,7 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
         return Place { index, findings }.mistake("worker_id_from", String::from(text));
     }
     let is_given = |key: &str| findings.origins.of(key).is_some();
-    // A coordinator of "none" and peers = [] are choices, and no line that was forgotten.
+    // With coordinator = "none" or peers = [] the operator has chosen: no line was forgotten.
     if is_given("fleet.coordinator") {
         return;
     }
@@ -266,7 +266,7 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
         Plain(longest / 4)
     );
     let mut place = Place { index, findings };
-    // The default is four ticks of the layout.
+    // A default that is too long is four ticks of the layout.
     let key = if place.is_given("max_ahead") { "max_ahead" } else { "layout" };
     place.mistake(key, text);
 }

@@ -252,5 +252,5 @@ fn a_directory_that_cannot_be_made_is_refused() {
     fs::write(machine.path("file"), "").expect("written");
     let below = machine.path("file").join("state");
     let ended = machine.setup().env("SNOWBANK_STATE_DIR", &below).end();
-    ended.assert_refusal(&["cannot create the state directory", below.to_str().unwrap(), "--state-dir none"]);
+    ended.assert_refusal(&["is not a directory", below.to_str().unwrap(), "--state-dir none"]);
 }
