@@ -112,10 +112,17 @@ impl WorkerLocks {
         Ok(marks)
     }
 
-    /// Returns the lock file with the highest mark.
+    /// Returns the lock file with the highest mark that counts for the worker IDs.
     pub fn furthest(&self) -> &Path {
-        let bound = |file: &&LockedFile| mark_of(file).ok().flatten().map(|mark| mark.id_bound);
-        self.files.iter().max_by_key(bound).map_or(Path::new(""), |file| &file.path)
+        let bound = |file: &LockedFile| mark_of(file).ok().flatten().map(|mark| mark.id_bound);
+        let own = self.files.iter().map(|file| (bound(file), &*file.path));
+        let of_kin = self.of_kin.iter().map(|(path, mark)| (Some(mark.id_bound), &**path));
+        own.chain(of_kin).max_by_key(|(bound, _)| *bound).map_or(Path::new(""), |(_, path)| path)
+    }
+
+    /// Returns whether this lock file is of IDs of another increment or layout.
+    pub fn is_of_kin(&self, path: &Path) -> bool {
+        self.of_kin.iter().any(|(kin, _)| kin == path)
     }
 }
 
@@ -179,8 +186,7 @@ fn lock_workers_but(
     kin.retain(|path| !own.contains(&**path));
     let of_kin = kin.into_iter().filter_map(|path| free_mark(path, writers).transpose());
     let of_kin = of_kin.collect::<Result<_, _>>()?;
-    let is_counter = numbering.is_ticket();
-    Ok(WorkerLocks { files, of_kin, is_counter, state: None })
+    Ok(WorkerLocks { files, of_kin, is_counter: numbering.is_ticket(), state: None })
 }
 
 /// Returns the part of a holder's line that names the IDs.

@@ -198,16 +198,19 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
     }
 }
 
-/// The most worker IDs of a source that are compared before one is picked: as many as a coordinator picks from.
+/// The most worker IDs of a source that are compared before one is picked, so that a layout with millions delays no
+/// start.
 const COMPARED_MAX: usize = 1 << 16;
 
-/// Checks that no two sources can hand out the same ID if a coordinator picks worker IDs of one of them: another
+/// Checks that no two sources can hand out the same ID if the worker IDs of one of them are picked: another
 /// machine with this configuration may get any of those. Worker IDs of one ID space are not compared,
-/// because a coordinator gives each of them once.
+/// because all machines may have different ones.
 pub(super) fn check_open_overlaps(sources: &[(usize, &SourceSettings)], findings: &mut Findings) {
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {
-            let is_open = source.is_lent() || earlier.is_lent();
+            let is_picked =
+                |it: &SourceSettings| it.is_lent() || it.is_of_machine() && it.worker_ids.by_field.is_none();
+            let is_open = is_picked(source) || is_picked(earlier);
             let (space, other) = (source.layout.space(), earlier.layout.space());
             let has_ticket = source.is_ticket() || earlier.is_ticket();
             if !is_open || has_ticket || space == other || !space.runs_beside(&other) {
@@ -218,8 +221,8 @@ pub(super) fn check_open_overlaps(sources: &[(usize, &SourceSettings)], findings
             }
             let (one, two) = (label(earlier_index, earlier), label(index, source));
             let text = format!(
-                "{one} and {two} can make the same IDs: their layouts differ, but the IDs grow alike, and a coordinator \
-                 picks the worker IDs; give both the same layout, or name worker IDs to pick from that cannot collide"
+                "{one} and {two} can make the same IDs: their layouts differ, but the IDs grow alike, and worker IDs are \
+                 picked; give both the same layout, or name worker IDs to pick from that cannot collide"
             );
             let place = Place { index, findings };
             if let Some((key, origin)) = place.full("worker_id_from").or_else(|| place.full("layout")) {
@@ -231,7 +234,7 @@ pub(super) fn check_open_overlaps(sources: &[(usize, &SourceSettings)], findings
 
 /// Returns the numbers of the worker IDs that a source has, or may get.
 fn possible_numbers(source: &SourceSettings) -> Vec<u64> {
-    if source.has_worker_ids() || source.worker_ids.are_given {
+    if source.has_worker_ids() || source.is_lent() && source.worker_ids.are_given {
         return source.layout.numbers_in_space(&source.worker_ids.set);
     }
     let all = 0..source.layout.workers();

@@ -45,7 +45,7 @@ pub struct Entry {
     pub since_unix_s: i64,
     /// The lowest ID that was not granted.
     pub id_bound: String,
-    /// The instant of that ID; a horizon later if the coordinator may lose writes.
+    /// The instant of that ID; a horizon later if the coordinator may lose writes, unless the number was released.
     pub until: String,
 }
 
@@ -64,7 +64,7 @@ impl Operator<'_> {
     /// does not have. Returns whether anything was written.
     ///
     /// # Errors
-    /// Another fleet has the name, or the coordinator did not answer.
+    /// Another fleet has the name, numbers of a colliding ID space are in use, or the coordinator did not answer.
     pub fn init(
         &mut self,
         spaces: &[String],
@@ -121,7 +121,7 @@ impl Operator<'_> {
                 return Err(OperatorError::Refused(format!(
                     "IDs of the ID space {space} could be those of {other}, where daemons hold numbers ({held}): stop them, \
                      release the numbers of those that are gone (`snowbank fleet release`), and start none with that layout \
-                     again; or choose another fleet.name and a layout whose epoch is years apart"
+                     again; or choose a layout whose epoch is at least a year apart"
                 )));
             }
         }
@@ -162,7 +162,8 @@ impl Operator<'_> {
         Ok(entries)
     }
 
-    /// Returns the instant at which a number's ceiling has passed; a horizon later if the coordinator may lose writes.
+    /// Returns the instant at which a number's ceiling has passed; a horizon later if the coordinator may lose writes,
+    /// unless the number was released.
     fn until(&self, layout: &Layout, key: &NumberKey) -> UnixMicros {
         let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
         let Ok(numbering) = numbering else { return UnixMicros(i64::MAX) };
@@ -287,7 +288,7 @@ impl Operator<'_> {
     }
 }
 
-/// The most numbers of an ID space that are compared: as many as a daemon picks from.
+/// The most numbers of an ID space that are compared, so that a layout with millions of workers delays no command.
 const COMPARED_MAX: u64 = 1 << 16;
 
 /// Returns whether numbers of two ID spaces can make the same IDs at about the same time.

@@ -202,7 +202,12 @@ pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
 /// Refuses records whose ceilings are below the marks of this machine: they are an older copy.
 fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcome {
     for (record, locks) in records.iter().zip(locks) {
-        let marks = locks.marks().map_err(Failure::no)?;
+        // A start is above the marks of another layout in any case.
+        let marks = match record.numbering.is_ticket() {
+            true => locks.marks(),
+            false => locks.own_marks(),
+        };
+        let marks = marks.map_err(Failure::no)?;
         let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
         return Err(Failure::no(format_args!(
             "{what} is older than the state that served on this machine: for source {:?} it ends at ID {}, and its worker \

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::start_sources::{Found, FromFleet};
+use super::start_sources::{Found, FromFleet, rule_of};
 use crate::ceiling::store::Record;
-use crate::ceiling::{LockError, Mark, draw_identity, lock_workers};
+use crate::ceiling::{LockError, Mark, beyond, draw_identity, latest_grant, lock_workers};
 use crate::clock::Reading;
 use crate::config::{Settings, SourceSettings};
 use crate::fleet::rules::Proof;
@@ -14,7 +14,7 @@ use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
 
 /// The reason why the state's own numbers need the coordinator after a jump of the clocks.
 const AFTER_A_JUMP: &str = "since this state was last written, the wall clock was set or stood still, or the machine was \
@@ -176,7 +176,7 @@ impl Joined {
             return Ok(resumed);
         }
         let asked = if source.is_lent() {
-            let lock = |numbering: &Numbering| is_free_here(settings, numbering);
+            let lock = |numbering: &Numbering| is_free_here((settings, source), numbering, wall);
             self.member.pick(want, source.worker_count, allowed, lock)
         } else {
             self.member.take(want, &given.set).map_err(StartError::from)
@@ -264,10 +264,19 @@ fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
     one.is_ok_and(|one| one.shares_ids_with(numbering))
 }
 
-/// Returns whether no other daemon of this machine has locked these worker IDs, and none was moved away from here.
-fn is_free_here(settings: &Settings, numbering: &Numbering) -> Result<bool, StartError> {
+/// Returns whether this machine allows a start with these worker IDs: no other daemon has locked them, none was moved away
+/// from here, and no mark is too far ahead of the clock.
+fn is_free_here(
+    (settings, source): (&Settings, &SourceSettings),
+    numbering: &Numbering,
+    wall: UnixMicros,
+) -> Result<bool, StartError> {
     match lock_workers(&settings.lock_dir, numbering) {
-        Ok(locks) => Ok(!locks.marks()?.iter().any(Mark::is_released)),
+        Ok(locks) => {
+            let (marks, latest) = (locks.marks()?, latest_grant(&rule_of(source, numbering), wall));
+            let is_beyond = beyond(&marks, numbering, Position(0), latest).is_some();
+            Ok(!is_beyond && !marks.iter().any(Mark::is_released))
+        }
         Err(error) if is_held(&error) => Ok(false),
         Err(error) => Err(error.into()),
     }

@@ -324,7 +324,8 @@ fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claiman
     Claimant { name: &source.name, numbering, max_ahead: source.max_ahead, catch_up, in_fleet: false }
 }
 
-fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {
+/// Returns the rule of a source's ceilings.
+pub(super) fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {
     let tick = Duration::from_millis(numbering.tick_ms());
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }

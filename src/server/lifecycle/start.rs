@@ -62,9 +62,9 @@ impl Server {
         // Opened first, because a ceiling that became durable before the machine was restored no longer counts.
         let kernel_log = KernelLog::open(fleet.is_some());
         let found = Found::open(state)?;
-        let reading = clock::os::read();
+        let first = clock::os::read();
         let mut settings = settings.clone();
-        let here = Here { found: &found, reading, kernel_log: &kernel_log };
+        let here = Here { found: &found, reading: first, kernel_log: &kernel_log };
         let fleet = fleet.map(|access| Joined::join(&mut settings, access, here)).transpose()?;
         let settings = &settings;
         let (numberings, locks) = number_and_lock(settings)?;
@@ -76,6 +76,8 @@ impl Server {
         let reading = clock::os::read();
         let rule = settings.clock.step_rule();
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
+        // A jump since the coordinator was asked is one for the keeper.
+        wall.note_seen(first);
         let now = wall.believe(reading);
         let from_fleet = fleet.as_ref().map(Joined::answers).unwrap_or_default();
         let Granted { durable, owner, mut notes } =

@@ -6,8 +6,8 @@
 //! - `handshake`: the start of a TLS connection.
 //! - `lobby`: the places of connections that have not authorized themselves.
 //! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS one.
-//! - `rejections`: rate-limited log lines about peers whose connections were closed because of the peer's
-//!   error.
+//! - `rejections`: rate-limited log lines about connections that were closed and requests that were refused
+//!   because of the peer's error.
 
 pub(crate) mod accept;
 pub(crate) mod admin_accept;

@@ -72,7 +72,8 @@ pub(crate) fn log_refused(peer: impl fmt::Display, origin: &str, text: &str) {
     }
 }
 
-/// Returns the number of addresses from which unauthorized connections came in the last minute; at most [`ADDRESSES_MAX`].
+/// Returns the number of addresses whose connections or requests were refused as unauthorized in the last minute; at most
+/// [`ADDRESSES_MAX`].
 pub(crate) fn unauthorized_addresses() -> usize {
     let (addresses, now) = (ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
     let recent = addresses.by_name.iter().filter(|(_, limit)| limit.is_recent(now));

@@ -82,8 +82,8 @@ pub(crate) fn plan_joining(
     Ok(planned)
 }
 
-/// Refuses worker IDs that the state does not know while a forward step of the clock is held: the believed clock is then
-/// behind, so its next tick proves nothing.
+/// While a forward step of the clock is held, refuses worker IDs that the state does not know. The believed clock may
+/// then be behind, so IDs of its next tick may have been handed out elsewhere.
 ///
 /// A start cannot wait for the step, because only a daemon that runs measures how long it lasts.
 fn check_step(
@@ -120,7 +120,7 @@ fn first_position(
     let start = match ceiling::compare(&marks, numbering, start, &[]) {
         Marked::Below => start,
         Marked::ByAnother(end) | Marked::SinceThisCopy(end) => end,
-        Marked::Released => return Err(moved_away(&claimant(settings, numbering)).to_string()),
+        Marked::Released => return Err(moved_away(&claimant(settings, numbering), locks).to_string()),
     };
     Ok(FirstPosition::of(start, numbering, retired, &marks))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Found;
 use crate::ceiling::store::{Claimant, PlanError};
-use crate::ceiling::{self, CeilingRule, Marked, WorkerLocks};
+use crate::ceiling::{self, CeilingRule, Mark, Marked, WorkerLocks};
 use crate::clock::Now;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
@@ -33,7 +33,7 @@ impl Found {
         }
         match ceiling::compare(&marks, numbering, *start, &self.records) {
             Marked::Below => Ok(None),
-            Marked::Released => Err(moved_away(claimant).into()),
+            Marked::Released => Err(moved_away(claimant, locks)),
             Marked::SinceThisCopy(end) if !is_lent => {
                 let note = self.adopt_older(claimant, end, now)?;
                 *start = end;
@@ -83,8 +83,16 @@ impl Found {
     }
 }
 
-pub(super) fn moved_away(claimant: &Claimant<'_>) -> PlanError {
-    PlanError::Released { name: claimant.name.to_owned(), numbering: Box::new(claimant.numbering.clone()) }
+/// Returns the refusal of worker IDs that were moved away, or of those that can make the same IDs as such.
+pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartError {
+    let Claimant { name, numbering, .. } = *claimant;
+    if numbering.is_ticket() || locks.own_marks().is_ok_and(|marks| marks.iter().any(Mark::is_released)) {
+        return PlanError::Released { name: name.to_owned(), numbering: Box::new(numbering.clone()) }.into();
+    }
+    StartError::ReleasedWorkerId(format!(
+        "source {name:?}: `snowbank state export` moved a worker ID of another layout away that can make the same IDs; use \
+         other worker IDs, or bring that one back with `snowbank state import`"
+    ))
 }
 
 /// Returns the refusal of a mark that no daemon with this clock can have written.
@@ -97,6 +105,14 @@ pub(super) fn too_far(
     let Claimant { name, numbering, .. } = *claimant;
     let decimals = numbering.snowflake().map_or(0, |(layout, _)| layout.decimals());
     let shown = |instant: UnixMicros| instant.rfc3339(decimals);
+    if locks.is_of_kin(locks.furthest()) {
+        return format!(
+            "source {name:?}: the mark in {} is of a worker ID of another layout that can make the same IDs, until {}; use \
+             other worker IDs, or a layout whose epoch is at least a year apart",
+            locks.furthest().display(),
+            shown(ceiling::instant_of(numbering, end)),
+        );
+    }
     format!(
         "source {name:?}: the mark in {} is of IDs until {}, and by this clock none can have been granted after {}; set the \
          clock right, give the source worker IDs that were never used, or wait; if no daemon's clock was ever so far ahead, \
