@@ -114,5 +114,5 @@ fn the_marks_of_a_colliding_layout_bind_a_start_and_no_export() {
     assert!(draw(&daemon) > last);
     daemon.stop();
     state(&machine, &["export"]);
-    start_wide().end().assert_refusal(&["moved a worker ID of another layout away", "state import"]);
+    start_wide().end().assert_refusal(&["a worker ID of another layout", "was moved away", "state import"]);
 }

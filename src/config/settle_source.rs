@@ -202,9 +202,10 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
 /// start.
 const COMPARED_MAX: usize = 1 << 16;
 
-/// Checks that no two sources can hand out the same ID if the worker IDs of one of them are picked: another
-/// machine with this configuration may get any of those. Worker IDs of one ID space are not compared,
-/// because all machines may have different ones.
+/// Checks that no two sources can hand out the same ID if the worker IDs of one of them are picked: another machine
+/// with this configuration may get any of those. Two sources of one ID space are not compared here: a coordinator
+/// gives each worker ID once, and those from the machine are compared when they are picked. So are sources whose
+/// `worker_ids` sets some of the fields and leaves the others to the machine.
 pub(super) fn check_open_overlaps(sources: &[(usize, &SourceSettings)], findings: &mut Findings) {
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {
@@ -222,7 +223,7 @@ pub(super) fn check_open_overlaps(sources: &[(usize, &SourceSettings)], findings
             let (one, two) = (label(earlier_index, earlier), label(index, source));
             let text = format!(
                 "{one} and {two} can make the same IDs: their layouts differ, but the IDs grow alike, and worker IDs are \
-                 picked; give both the same layout, or name worker IDs to pick from that cannot collide"
+                 picked; give both the same layout, or restrict worker_ids so that they cannot collide"
             );
             let place = Place { index, findings };
             if let Some((key, origin)) = place.full("worker_id_from").or_else(|| place.full("layout")) {
@@ -232,7 +233,7 @@ pub(super) fn check_open_overlaps(sources: &[(usize, &SourceSettings)], findings
     }
 }
 
-/// Returns the numbers of the worker IDs that a source has, or may get.
+/// Returns the numbers of the worker IDs that a source has, or may get: at most [`COMPARED_MAX`] of a layout.
 fn possible_numbers(source: &SourceSettings) -> Vec<u64> {
     if source.has_worker_ids() || source.is_lent() && source.worker_ids.are_given {
         return source.layout.numbers_in_space(&source.worker_ids.set);

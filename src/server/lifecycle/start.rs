@@ -76,7 +76,8 @@ impl Server {
         let reading = clock::os::read();
         let rule = settings.clock.step_rule();
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
-        // A jump since the coordinator was asked is one for the keeper.
+        // So that the keeper also notices a jump of the clocks since the first reading, with which the coordinator was
+        // asked.
         wall.note_seen(first);
         let now = wall.believe(reading);
         let from_fleet = fleet.as_ref().map(Joined::answers).unwrap_or_default();

@@ -83,19 +83,20 @@ impl Found {
     }
 }
 
-/// Returns the refusal of worker IDs that were moved away, or of those that can make the same IDs as such.
+/// Returns the refusal of worker IDs that were moved away, or that can make the same IDs as others that were.
 pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartError {
     let Claimant { name, numbering, .. } = *claimant;
     if numbering.is_ticket() || locks.own_marks().is_ok_and(|marks| marks.iter().any(Mark::is_released)) {
         return PlanError::Released { name: name.to_owned(), numbering: Box::new(numbering.clone()) }.into();
     }
     StartError::ReleasedWorkerId(format!(
-        "source {name:?}: `snowbank state export` moved a worker ID of another layout away that can make the same IDs; use \
-         other worker IDs, or bring that one back with `snowbank state import`"
+        "source {name:?}: a worker ID of another layout, which can make the same IDs, was moved away by `snowbank state \
+         export`; use other worker IDs, or bring that one back with `snowbank state import`"
     ))
 }
 
-/// Returns the refusal of a mark that no daemon with this clock can have written.
+/// Returns the refusal of a mark that lies further ahead than a daemon with this clock and layout can have been granted
+/// IDs.
 pub(super) fn too_far(
     claimant: &Claimant<'_>,
     end: Position,
@@ -107,8 +108,8 @@ pub(super) fn too_far(
     let shown = |instant: UnixMicros| instant.rfc3339(decimals);
     if locks.is_of_kin(locks.furthest()) {
         return format!(
-            "source {name:?}: the mark in {} is of a worker ID of another layout that can make the same IDs, until {}; use \
-             other worker IDs, or a layout whose epoch is at least a year apart",
+            "source {name:?}: the mark in {} is of a worker ID of another layout, which was granted IDs that this layout makes \
+             until {}; use other worker IDs, or a layout whose epoch is at least a year apart",
             locks.furthest().display(),
             shown(ceiling::instant_of(numbering, end)),
         );
