@@ -87,6 +87,21 @@ impl WorkerLocks {
         marked.fold(Ok(()), Result::and)
     }
 
+    /// Marks a counter's other increments and offsets, as far as they were moved away, as this one: the counter is back. Their
+    /// locks are free, and this one's lock keeps them so.
+    ///
+    /// # Errors
+    /// As [`mark`](WorkerLocks::mark).
+    pub fn mark_kin_back(&self, mark: &Mark) -> io::Result<()> {
+        let text = mark.to_string();
+        let moved = self.of_kin.iter().filter(|(_, mark)| mark.is_released());
+        let marked = moved.map(|(path, _)| {
+            let file = open_file(path, OpenOptions::new().write(true))?;
+            file.write_all_at(text.as_bytes(), HOLDER_BYTES)
+        });
+        marked.fold(Ok(()), Result::and)
+    }
+
     /// Returns the marks in the locks of the worker IDs themselves.
     ///
     /// # Errors
@@ -101,9 +116,9 @@ impl WorkerLocks {
     /// As [`own_marks`](WorkerLocks::own_marks).
     pub fn marks(&self) -> Result<Vec<Mark>, LockError> {
         let mut marks = self.own_marks()?;
-        // True for a counter that was moved away under another increment, and has returned under this one.
+        // True for a counter that was moved away under another increment, and has counted under this one since it returned.
         let is_back = |moved: &Mark| {
-            let is_past = |mark: &Mark| !mark.is_released() && mark.id_bound >= moved.id_bound;
+            let is_past = |mark: &Mark| !mark.is_released() && mark.id_bound > moved.id_bound;
             self.is_counter && moved.is_released() && marks.iter().any(is_past)
         };
         let of_kin: Vec<Mark> =

@@ -204,8 +204,9 @@ const COMPARED_MAX: usize = 1 << 16;
 
 /// Checks that no two sources can hand out the same ID if the worker IDs of one of them are picked: another machine
 /// with this configuration may get any of those. Two sources of one ID space are not compared here: a coordinator
-/// gives each worker ID once, and those from the machine are compared when they are picked. So are sources whose
-/// `worker_ids` sets some of the fields and leaves the others to the machine.
+/// gives each worker ID once, and those from the machine are compared when they are picked. So are two sources whose
+/// `worker_ids` sets some of the fields and leaves the others to the machine. Beside other picked ones, such a source
+/// counts with all worker IDs of its layout.
 pub(super) fn check_open_overlaps(sources: &[(usize, &SourceSettings)], findings: &mut Findings) {
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {

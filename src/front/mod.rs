@@ -165,6 +165,11 @@ pub trait Front {
         false
     }
 
+    /// Returns the bytes of the kept requests that were answered so far, a repeated one each time. 0 if there are none.
+    fn executed_bytes(&self) -> usize {
+        0
+    }
+
     /// Returns the reason for the log if the message at the start of `bytes`, which closed the connection, is a rejection.
     fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String>;
 

@@ -2,6 +2,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 use crate::ceiling::HostIdentity;
+use crate::numbering::TicketCounter;
 use snowbank_client::layout::{Layout, WorkerSet};
 
 fn numbering() -> Numbering {
@@ -146,4 +147,26 @@ fn a_held_lock_names_its_holder() {
     let _locks = lock_workers(directory.path(), &numbering()).unwrap();
     let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
     assert!(refused.to_string().contains(&format!("(process {})", std::process::id())), "{refused}");
+}
+
+/// A daemon with the other increment may have counted up to the same bound before the counter was moved away.
+#[test]
+fn a_counter_that_was_moved_away_is_back_once_it_has_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let owner = Owner::new();
+    let counter = |increment, offset| {
+        let counter = TicketCounter::new("orders", increment, offset).unwrap();
+        let mut locks = lock_workers(directory.path(), &Numbering::Ticket(counter)).unwrap();
+        locks.mark_for(&owner);
+        locks
+    };
+    counter(2, 2).mark_granted(7).unwrap();
+    counter(1, 1).mark(&Mark { fate: Fate::Released, ..marked(7, &owner) }).unwrap();
+    assert!(counter(2, 2).marks().unwrap().iter().any(Mark::is_released));
+    // An import brings it back, also at the same bound.
+    counter(2, 2).mark_kin_back(&marked(7, &owner)).unwrap();
+    assert!(!counter(2, 2).marks().unwrap().iter().any(Mark::is_released));
+    counter(1, 1).mark(&Mark { fate: Fate::Released, ..marked(7, &owner) }).unwrap();
+    counter(2, 2).mark_granted(9).unwrap();
+    assert!(!counter(2, 2).marks().unwrap().iter().any(Mark::is_released));
 }

@@ -179,7 +179,8 @@ impl DiskStore {
         let joins = |newcomer: &Newcomer<'_>| {
             let Newcomer { name, numbering, ceiling } = *newcomer;
             let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
-            let record = Record { wall_minus_boot_us, id_minus_boot_us, ..record };
+            let lent_bound = self.lent_bound_of(numbering);
+            let record = Record { wall_minus_boot_us, id_minus_boot_us, lent_bound, ..record };
             StoredSource { record, replaced: Vec::new() }
         };
         let mut joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
@@ -193,6 +194,14 @@ impl DiskStore {
         }
         self.sources.extend(joining);
         Ok(())
+    }
+
+    /// Returns the bound of all IDs of an ID space that were made under worker IDs that a fleet lent. `None`: there are none.
+    fn lent_bound_of(&self, numbering: &Numbering) -> Option<u64> {
+        let own = self.sources.iter().map(|source| &source.record);
+        let of_space = own.chain(&self.retired).chain(&self.let_go);
+        let of_space = of_space.filter(|record| record.numbering.is_of_space(numbering));
+        of_space.filter_map(Record::bound_of_lent).max()
     }
 
     /// Makes the ceilings durable for the sources of these indices, all in one write. On success, and only then, positions

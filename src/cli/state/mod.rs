@@ -144,10 +144,10 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     })?;
     let again = records.iter().all(|record| record.released);
     let export = store::export(&directory, records).map_err(Failure::no)?;
-    if let Err(error) = mark(&given, &owner.state, &locks, Fate::Released) {
-        // The state itself is released, durably; but an older copy of it would be accepted.
-        let _ = writeln!(io::stderr(), "snowbank: cannot mark the worker IDs' locks: {error}");
-    }
+    // The state itself is released, durably; but an older copy of it would be accepted.
+    mark(&given, &owner.state, &locks, Fate::Released).map_err(|error| {
+        Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; export again"))
+    })?;
     if again {
         // Standard error may be closed; the help says the same.
         let _ = writeln!(io::stderr(), "snowbank: exported before: import it on one machine alone");
@@ -220,9 +220,14 @@ fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcom
 
 /// Marks the locks of these records' worker IDs as granted or released up to the records' ceilings.
 fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> io::Result<()> {
-    records.iter().zip(locks).try_for_each(|(record, locks)| {
-        locks.mark(&Mark { id_bound: record.id_bound, state: state.to_owned(), fate })
-    })
+    let marked = records.iter().zip(locks).map(|(record, locks)| {
+        let mark = Mark { id_bound: record.id_bound, state: state.to_owned(), fate };
+        let is_back = fate == Fate::Granted && record.numbering.is_ticket();
+        let of_kin = if is_back { locks.mark_kin_back(&mark) } else { Ok(()) };
+        locks.mark(&mark).and(of_kin)
+    });
+    // A failure of one does not keep the others from being marked.
+    marked.fold(Ok(()), Result::and)
 }
 
 fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {

@@ -120,6 +120,10 @@ impl Front for Resp {
         self.executing.is_some()
     }
 
+    fn executed_bytes(&self) -> usize {
+        self.executing.as_ref().map_or(0, |executing| executing.executed_bytes())
+    }
+
     fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
         let mut arguments = Arguments::NONE;
         match parse::parse(bytes, &mut arguments) {

@@ -58,6 +58,8 @@ pub(super) struct Executing {
     at: usize,
     /// The index of the next request in `repeats`.
     index: usize,
+    /// The bytes of the requests that were returned, repeated ones each time.
+    executed_bytes: usize,
 }
 
 impl Executing {
@@ -66,10 +68,16 @@ impl Executing {
         self.transaction.kept_bytes()
     }
 
+    /// Returns the bytes of the requests that it has returned.
+    pub(super) fn executed_bytes(&self) -> usize {
+        self.executed_bytes
+    }
+
     /// Returns the next request. `None` after the last.
     fn next(&mut self) -> Option<&[u8]> {
         let (size, times) = self.transaction.repeats.get_mut(self.index)?;
         let request = self.at..self.at + *size as usize;
+        self.executed_bytes += request.len();
         *times -= 1;
         if *times == 0 {
             (self.at, self.index) = (request.end, self.index + 1);
@@ -167,7 +175,8 @@ impl Resp {
         let count = transaction.count();
         encode::array(out, count);
         if count > 0 {
-            self.executing = Some(Box::new(Executing { transaction: *transaction, at: 0, index: 0 }));
+            self.executing =
+                Some(Box::new(Executing { transaction: *transaction, at: 0, index: 0, executed_bytes: 0 }));
         }
         None
     }
@@ -179,5 +188,22 @@ impl Resp {
         }
         encode::simple(out, "OK");
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Equal requests in a row are kept once.
+    #[test]
+    fn a_request_of_an_exec_counts_each_time_it_is_answered() {
+        let mut transaction = Transaction::default();
+        for request in [&b"CLIENT ID\r\n"[..], b"CLIENT ID\r\n", b"PING\r\n"] {
+            assert!(transaction.push(request));
+        }
+        let mut executing = Executing { transaction, at: 0, index: 0, executed_bytes: 0 };
+        while executing.next().is_some() {}
+        assert_eq!(executing.executed_bytes(), 28);
     }
 }

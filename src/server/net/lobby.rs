@@ -38,6 +38,9 @@ pub(crate) struct Lobby {
     guests: Mutex<Guests>,
     /// Signalled when a guest falls silent or leaves.
     changed: Arc<Notify>,
+    /// True if a guest owes a token. Then its first silence counts, so that a guest that sends everything but its token holds
+    /// no place for longer. In a handshake each message brings a guest forward.
+    is_for_tokens: bool,
 }
 
 #[derive(Debug, Default)]
@@ -132,7 +135,7 @@ impl Lobby {
             return Err(room);
         }
         guests.inside += 1;
-        Ok(Guest { lobby: Arc::clone(self), end: Arc::default(), stage: Stage::Heard })
+        Ok(Guest { lobby: Arc::clone(self), end: Arc::default(), stage: Stage::Heard, silence: None })
     }
 
     pub(crate) fn occupancy(&self) -> Occupancy {
@@ -157,8 +160,10 @@ pub(crate) struct Lobbies {
 impl Default for Lobbies {
     fn default() -> Self {
         let changed: Arc<Notify> = Arc::default();
-        let lobby = || Arc::new(Lobby { changed: Arc::clone(&changed), ..Lobby::default() });
-        Lobbies { handshakes: lobby(), tokens: lobby() }
+        let lobby = |is_for_tokens| {
+            Arc::new(Lobby { changed: Arc::clone(&changed), is_for_tokens, ..Lobby::default() })
+        };
+        Lobbies { handshakes: lobby(false), tokens: lobby(true) }
     }
 }
 
@@ -210,6 +215,8 @@ pub(crate) struct Guest {
     /// Signalled when it must give way.
     end: Arc<Notify>,
     stage: Stage,
+    /// Its silence that counts: its number in the order of silence, and its start.
+    silence: Option<(u64, Instant)>,
 }
 
 impl Guest {
@@ -225,10 +232,12 @@ impl Guest {
     pub(crate) fn note_silent(&mut self) {
         if self.stage == Stage::Heard {
             let mut guests = self.lobby.lock();
-            let number = guests.next;
-            guests.next += 1;
-            guests.silent.insert(number, Silent { since: Instant::now(), end: Arc::clone(&self.end) });
+            let earlier = self.silence.filter(|_| self.lobby.is_for_tokens);
+            let (number, since) = earlier.unwrap_or((guests.next, Instant::now()));
+            guests.next = guests.next.max(number + 1);
+            guests.silent.insert(number, Silent { since, end: Arc::clone(&self.end) });
             drop(guests);
+            self.silence = Some((number, since));
             self.stage = Stage::Silent(number);
             self.lobby.changed.notify_waiters();
         }
@@ -290,6 +299,18 @@ mod tests {
         assert!(!must_go(&enter(&lobby, 3, later)));
         drop((guests, newcomer));
         assert_eq!(lobby.occupancy(), Occupancy { inside: 0, leaving: 0, gave_way: 2 });
+    }
+
+    #[test]
+    fn a_guest_that_talks_without_a_token_gives_way_like_a_silent_one() {
+        let (lobby, start) = (Arc::clone(&Lobbies::default().tokens), Instant::now());
+        let mut guests: Vec<Guest> = (0..2).map(|_| enter(&lobby, 2, start)).collect();
+        guests.iter_mut().for_each(Guest::note_silent);
+        guests[0].note_heard();
+        guests[0].note_silent();
+        let later = Instant::now() + SILENT_FOR;
+        let _newcomer = enter(&lobby, 2, later);
+        assert_eq!(guests.iter().map(must_go).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]

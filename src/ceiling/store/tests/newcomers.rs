@@ -95,3 +95,19 @@ fn a_newcomer_starts_above_what_is_stored_of_it() {
     assert!(stored.contains(&Record { retired: true, ..retired[0].clone() }), "{stored:?}");
     assert_eq!(stored.len(), 4);
 }
+
+#[test]
+fn a_newcomer_keeps_the_bound_of_lent_worker_ids() {
+    let directory = tempfile::tempdir().unwrap();
+    let (running, new) = (numbering("discord", "1"), numbering("twitter", "2"));
+    let lent = lent("9", 5_000);
+    let bound = Some(lent.id_bound);
+    let home = StateDir::lock(directory.path()).unwrap();
+    let orders = [first_record(&running, Position(100))];
+    let mut store = DiskStore::new(home, orders, vec![lent], &Owner::new(), &HostIdentity::here());
+    store.raise(&[(0, Position(500))], 1).unwrap();
+    store.add(1, &[newcomer("new", &new, 700)], 2).unwrap();
+    let stored = read(directory.path()).unwrap();
+    let record = stored.iter().find(|record| record.name == "new").unwrap();
+    assert_eq!(record.lent_bound, bound);
+}

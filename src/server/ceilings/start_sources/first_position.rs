@@ -64,8 +64,7 @@ impl FirstPosition {
         records: &[Record],
     ) -> FirstRecord<'a> {
         let of_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
-        let bound = |record: &Record| record.lent_bound.max(record.lent.then_some(record.id_bound));
-        let lent_bound = of_space.filter_map(bound).max();
+        let lent_bound = of_space.filter_map(Record::bound_of_lent).max();
         let (name, is_lent) = (source.name.as_str(), source.is_lent());
         FirstRecord { name, numbering, start: self.position, is_lent, lent_bound }
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::super::backlog::Backlog;
 use super::super::draw::{self, NotYet, Paced, Waiting};
 use super::super::thread_state::ThreadState;
-use super::super::turn_state::{INPUT_SIZE, TurnState};
+use super::super::turn_state::{INPUT_SIZE, READ_BYTES_MAX, TurnState};
 use super::super::turnstile::{scan_cost, turn_cost};
 use super::{Connection, Turn};
 use crate::access::NO_TOKEN;
@@ -35,11 +35,15 @@ impl<F: Front> Connection<F> {
         let draining = thread.refuses_all.is_set() || thread.draining.get() && !self.member.is_undrained();
         let (facts, counts) = (&live_config.facts, || thread.common.metrics.counts_of(F::PROTOCOL));
         let (mut at, full_at) = (0, self.full_at());
+        // Requests of an EXEC were read in earlier turns. They cost as much as others.
+        let (executed_before, mut executed) = (self.front.executed_bytes(), 0);
         let turn = loop {
             if let Some(turn) = self.end_reply(thread, live_config, state) {
                 break turn;
             }
-            if state.output.len() >= full_at && (at < bytes.len() || self.front.has_kept_requests()) {
+            executed = self.front.executed_bytes().saturating_sub(executed_before).max(executed);
+            let is_full = state.output.len() >= full_at || executed >= READ_BYTES_MAX;
+            if is_full && (at < bytes.len() || self.front.has_kept_requests()) {
                 break Turn::Again;
             }
             let answered = state.output.len();
@@ -49,11 +53,7 @@ impl<F: Front> Connection<F> {
                 Step::Incomplete => break Turn::Done,
                 Step::Answered { consumed, error } => {
                     at += consumed;
-                    thread.counters.note_other(F::PROTOCOL, error);
-                    if error == Some(ErrorCode::Unauthorized) {
-                        self.note_refusal(thread);
-                    }
-                    self.log_newcomer();
+                    self.note_answer(thread, error);
                     if self.has_only_errors(error) {
                         at = bytes.len();
                         break Turn::Close;
@@ -80,7 +80,7 @@ impl<F: Front> Connection<F> {
             }
         };
         keep(&mut self.unread, &bytes[at..]);
-        self.turn_cost = turn_cost(at, state.output.len()) + scan_cost(bytes.len() - at);
+        self.turn_cost = turn_cost(at + executed, state.output.len()) + scan_cost(bytes.len() - at);
         turn
     }
 
@@ -131,11 +131,14 @@ impl<F: Front> Connection<F> {
         Turn::Unauthorized
     }
 
-    /// Counts and logs a request that is refused because the client has not shown a token. The connection stays open.
-    #[cold]
-    fn note_refusal(&self, thread: &ThreadState) {
-        thread.counters.unauthorized_refusals.add(1);
-        rejections::log_refused(self.stream.peer(), &self.stream.origin(), NO_TOKEN);
+    /// Counts an answer without IDs. Logs it if the client has not shown a token; the connection stays open.
+    fn note_answer(&mut self, thread: &ThreadState, error: Option<ErrorCode>) {
+        thread.counters.note_other(F::PROTOCOL, error);
+        if error == Some(ErrorCode::Unauthorized) {
+            thread.counters.unauthorized_refusals.add(1);
+            rejections::log_refused(self.stream.peer(), &self.stream.origin(), NO_TOKEN);
+        }
+        self.log_newcomer();
     }
 
     /// Logs why the connection is closed, if the bytes show an error of the peer.
