@@ -147,7 +147,7 @@ fn missing_credentials_refuse_a_start_and_are_skipped_by_check() {
     ended.assert_refusal(&["auth.token_file", "/token: No such file"]);
     for wrong in ["credential:", "credential:..", "credential:../etc/shadow", "credential:/etc/shadow"] {
         let ended = Setup::configured(&format!("auth.token_file = \"{wrong}\"")).end();
-        ended.assert_refusal(&["allowed: \"credential:\" and the name of a credential"]);
+        ended.assert_refusal(&["allowed: \"credential:\" and the name of a systemd credential"]);
     }
 
     let path = directory.path().join("snowbank.toml");

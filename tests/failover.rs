@@ -26,7 +26,7 @@ fn options(daemons: &[&Daemon]) -> ClientOptions {
 async fn ids_continue_while_daemons_die_and_come_back() {
     let port = Port::take();
     let mut first = start("1", &port);
-    let second = Setup::new().args(["--worker-id", "2"]).start();
+    let mut second = Setup::new().args(["--worker-id", "2"]).start();
     let client = Client::new(options(&[&first, &second])).expect("a runtime is there");
     let mut ids = client.ids(IdsOptions::default().max_batch(64)).expect("options fit");
     let mut seen = HashSet::new();
@@ -43,6 +43,7 @@ async fn ids_continue_while_daemons_die_and_come_back() {
     let third = start("3", &port);
     second.signal(Signal::TERM);
     draw(1_000, &mut seen).await;
+    assert_eq!(second.wait(), Some(0), "{}", second.log());
     assert_eq!(client.batch(10).await.expect("the one that came back").endpoint(), third.tcp().to_string());
 }
 

@@ -87,8 +87,8 @@ impl WorkerLocks {
         marked.fold(Ok(()), Result::and)
     }
 
-    /// Marks a counter's other increments and offsets, as far as they were moved away, as this one: the counter is back. Their
-    /// locks are free, and this one's lock keeps them so.
+    /// Writes this mark into the locks of the counter's other increments and offsets that were moved away: the counter is
+    /// back. Those locks are free, and no daemon can keep one while this lock is held.
     ///
     /// # Errors
     /// As [`mark`](WorkerLocks::mark).

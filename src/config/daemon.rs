@@ -148,8 +148,8 @@ settings! {
     pub struct Limits at (limits) {
         /// Connections open at once, 1 to 1,000,000. The daemon answers the next one with too_busy and closes it.
         ///
-        /// If tokens are required, connections without one may use an eighth of this number, and 64 at least. So may
-        /// TLS handshakes. If there are more, or all connections are in use, the one among them that has been silent
+        /// If tokens are required, connections without one may use an eighth of this number, and 64 at least. So may TLS
+        /// handshakes. If there are more, or all connections are in use, the one among them for which the daemon has waited
         /// for longest is closed.
         ///
         /// 10,000 idle connections fit in 20 MiB, and in the 20,000 open files that many systems allow.

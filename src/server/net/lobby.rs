@@ -3,7 +3,7 @@
 //!
 //! A lobby has a limited number of places. When these run out, the guest whose peer has been silent for longest gives way
 //! to a newcomer. A guest whose bytes wait for the daemon is not silent, and one that has just connected may be about to
-//! send: newcomers wait for these.
+//! send: newcomers wait for these. The silence of a guest that owes a token counts from its first beginning.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,14 +38,15 @@ pub(crate) struct Lobby {
     guests: Mutex<Guests>,
     /// Signalled when a guest falls silent or leaves.
     changed: Arc<Notify>,
-    /// True if a guest owes a token. Then its first silence counts, so that a guest that sends everything but its token holds
-    /// no place for longer. In a handshake each message brings a guest forward.
+    /// True if the guests owe a token. Then the silence of each counts from its first beginning, whatever it sends in
+    /// between, so that it holds its place no longer than a silent one. In a handshake, silence begins again after each
+    /// message.
     is_for_tokens: bool,
 }
 
 #[derive(Debug, Default)]
 struct Guests {
-    /// The guests whose peers are silent, in the order in which they fell silent.
+    /// The guests whose peers are silent, in the order of the silences that count.
     silent: BTreeMap<u64, Silent>,
     /// The next number in that order.
     next: u64,

@@ -131,7 +131,7 @@ impl<F: Front> Connection<F> {
         Turn::Unauthorized
     }
 
-    /// Counts an answer without IDs. Logs it if the client has not shown a token; the connection stays open.
+    /// Counts an answer without IDs. Logs it if it refuses a client that has shown no token; the connection stays open.
     fn note_answer(&mut self, thread: &ThreadState, error: Option<ErrorCode>) {
         thread.counters.note_other(F::PROTOCOL, error);
         if error == Some(ErrorCode::Unauthorized) {
