@@ -64,7 +64,7 @@
 //! | Who raises ceilings, and when? | `keeper.rs` decides, `server/ceilings/keeper_thread.rs` runs it |
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
 //! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout`; over HTTP `server/shard_thread/http/attend.rs` |
-//! | Who is closed when connections run out? | `server/net/lobby.rs`: of those without a token or a handshake, the one silent for longest |
+//! | Who is closed when connections run out? | `server/net/lobby.rs`: of those without a token or a handshake, the one that the daemon has waited for longest |
 //! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in the tables of `config/`, the files of tokens and certificates, and added sources |
 //! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |

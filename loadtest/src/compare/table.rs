@@ -51,7 +51,7 @@ fn spread_words(from: SpreadFrom) -> &'static str {
     match from {
         SpreadFrom::Seconds => {
             "that of the seconds within each run, whose typical second is compared.\n        \
-             Only several runs on a side show the true spread: A1 A2 A3 --with B1 B2 B3"
+             Only several runs a side show the true spread: A1 A2 A3 --with B1 B2 B3"
         }
         SpreadFrom::Runs => "that of the runs on each side",
     }
