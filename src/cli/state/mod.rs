@@ -53,7 +53,7 @@ their source goes on.
 
 Exit codes:
   0  exported
-  1  no state, in use, an older copy, or the marks or the export cannot be written
+  1  no state, in use, an older copy, or a mark or the export cannot be written
   2  wrong use";
 
 const IMPORT_HELP: &str = "\
