@@ -227,7 +227,7 @@ pub(super) fn check_open_overlaps(sources: &[(usize, &SourceSettings)], findings
                  picked; give both the same layout, or restrict worker_ids so that they cannot collide"
             );
             let place = Place { index, findings };
-            if let Some((key, origin)) = place.full("worker_id_from").or_else(|| place.full("layout")) {
+            if let Some((key, origin)) = place.full("worker_id_from") {
                 findings.mistake(origin, key, text);
             }
         }

@@ -301,7 +301,7 @@ fn collides(one: &str, other: &str) -> bool {
 /// Returns the bound of the IDs before an instant.
 fn bound_at(layout: &Layout, instant: UnixMicros) -> u64 {
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
-    numbering.map_or(u64::MAX, |numbering| numbering.id_bound(numbering.first_of(numbering.tick_at(instant))))
+    numbering.map_or(u64::MAX, |numbering| rules::bound_at(&numbering, instant))
 }
 
 fn entry(

@@ -109,6 +109,11 @@ pub fn margin(may_lose_writes: bool, key: &NumberKey, horizon: Duration) -> Dura
     if may_lose_writes && !key.released { horizon } else { Duration::ZERO }
 }
 
+/// Returns the bound of the IDs before an instant.
+pub fn bound_at(numbering: &Numbering, instant: UnixMicros) -> u64 {
+    numbering.id_bound(numbering.first_of(numbering.tick_at(instant)))
+}
+
 /// Returns the fleet's ceiling to write for a source: its horizon ahead of the wall clock and of its newest ID.
 pub fn ceiling(numbering: &Numbering, now: Now, id_time: UnixMicros, horizon: Duration) -> Position {
     let reach = now.wall.max(id_time).0.saturating_add(clock::micros(horizon));

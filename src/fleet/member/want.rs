@@ -84,7 +84,7 @@ impl Want<'_> {
         let taker = Taker { writes, wall: self.wall, max_ahead: self.max_ahead };
         rules::take(key.as_ref(), until, taker)
             .map(|taking| match taking {
-                Taking::Above(bound) => Taking::Above(bound.max(first_bound_at(numbering, until))),
+                Taking::Above(bound) => Taking::Above(bound.max(rules::bound_at(numbering, until))),
                 taking => taking,
             })
             .map_err(Busy::Held)
@@ -125,9 +125,4 @@ pub(super) enum Busy {
 /// Returns the instant at which the clock is past all IDs below a bound.
 fn instant(numbering: &Numbering, bound: u64) -> UnixMicros {
     numbering.start_of(numbering.tick_of(numbering.position_from(bound)))
-}
-
-/// Returns the bound of the IDs before an instant.
-fn first_bound_at(numbering: &Numbering, instant: UnixMicros) -> u64 {
-    numbering.id_bound(numbering.first_of(numbering.tick_at(instant)))
 }
