@@ -89,7 +89,9 @@ impl Shared {
         };
         match stage {
             Stage::Serving(index) => return Ok(Arc::clone(&self.names[index])),
-            Stage::Idle => {}
+            Stage::Idle => {
+                (0..self.names.len()).for_each(|index| pending(index, "the client had no time to connect"))
+            }
             Stage::Connecting(index) if self.options.endpoints[index].is_tls() => {
                 pending(index, "it has not finished the TLS handshake, or not accepted the connection");
             }
@@ -124,5 +126,17 @@ mod tests {
             assert!(longest <= ms(limit) && longest > ms(limit) / 2, "{failures}: {longest:?}");
         }
         assert_ne!(shared.backoff(9), shared.backoff(9));
+    }
+
+    #[test]
+    fn a_client_that_had_no_time_to_connect_names_its_endpoints() {
+        let endpoints = ["ids-1:7660", "ids-2:7660"].map(|endpoint| endpoint.parse().expect("an endpoint"));
+        let shared = Shared::new(ClientOptions::to(endpoints));
+        let failure =
+            |shared: &Shared| shared.endpoint_or_failure().err().flatten().expect("a failure").to_string();
+        let untried = "cannot reach ids-2:7660: the client had no time to connect";
+        assert_eq!(failure(&shared), format!("{}; {untried}", untried.replace('2', "1")));
+        shared.fail(0, Error::Lost { endpoint: "ids-1:7660".into(), reason: "it ended".into() });
+        assert_eq!(failure(&shared), format!("lost the connection to ids-1:7660: it ended; {untried}"));
     }
 }
