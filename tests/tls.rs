@@ -3,6 +3,8 @@
 
 #[path = "tls/certificates.rs"]
 mod certificates;
+#[path = "tls/key_changes.rs"]
+mod key_changes;
 #[path = "tls/peers.rs"]
 mod peers;
 mod secure;

@@ -2,6 +2,7 @@
 
 use tokio::net::TcpStream;
 
+use super::counted_socket::CountedSocket;
 use super::rejections;
 use super::socket_stream::{SocketStream, network_of};
 use super::tls_stream::TlsStream;
@@ -16,7 +17,7 @@ pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Sock
     // Read before the handshake. If a reload changes the authorities during it, the session checks the
     // certificate again.
     let checked_by = acceptor.identity().authorities().map_or(0, Authorities::digest);
-    match acceptor.accept(socket).await {
+    match acceptor.accept(CountedSocket::new(socket)).await {
         Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),
         Err((failure, socket)) => {
             if failure != HandshakeFailure::Left
@@ -25,7 +26,7 @@ pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Sock
                 rejections::log_unauthorized(peer, &network_of(peer.ip()), &format!("no TLS: {failure}"));
             }
             if let Some(socket) = socket {
-                SocketStream::Tcp(socket).linger(|| ()).await;
+                SocketStream::Tcp(socket.tcp).linger(|| ()).await;
             }
             Err(failure)
         }

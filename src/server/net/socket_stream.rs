@@ -67,6 +67,15 @@ impl SocketStream {
         ready.err().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
 
+    /// Returns the number of TLS records that have begun to come since the last call. Each costs time, also one without a byte for
+    /// the reader. Without TLS it is 0.
+    pub(crate) fn take_records(&mut self) -> usize {
+        match self {
+            SocketStream::Tcp(_) | SocketStream::Unix(_) => 0,
+            SocketStream::Tls(stream) => stream.take_records(),
+        }
+    }
+
     /// Returns true while TLS keeps bytes that were accepted for writing. [`poll_send`](Self::poll_send) sends them.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
@@ -96,7 +105,7 @@ impl SocketStream {
         // If this fails, the kernel frees the memory later.
         let _ = match self {
             SocketStream::Tcp(stream) => SockRef::from(stream).set_linger(now),
-            SocketStream::Tls(stream) => SockRef::from(stream.inner.get_ref().0).set_linger(now),
+            SocketStream::Tls(stream) => SockRef::from(stream.tcp()).set_linger(now),
             SocketStream::Unix(_) => Ok(()),
         };
     }
@@ -145,7 +154,7 @@ impl SocketStream {
         half_closed();
         let (mut discarded, mut bytes) = ([0; 1_024], 0);
         let discard = async {
-            while let Ok(size @ 1..) = self.read(&mut discarded).await {
+            while let Ok(size @ 1..) = self.discard(&mut discarded).await {
                 bytes += size;
                 // A peer that sends on keeps no other connection waiting.
                 if bytes < LINGER_BYTES { yield_now().await } else { sleep(LINGER_PAUSE).await }
@@ -153,6 +162,14 @@ impl SocketStream {
         };
         // The connection is over, whatever the result.
         let _ = timeout(LINGER, discard).await;
+    }
+
+    /// Reads bytes that nobody needs. With TLS they stay encrypted.
+    async fn discard(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            SocketStream::Tls(stream) => stream.inner.get_mut().0.tcp.read(buffer).await,
+            SocketStream::Tcp(_) | SocketStream::Unix(_) => self.read(buffer).await,
+        }
     }
 }
 
@@ -186,7 +203,7 @@ impl AsyncRead for SocketStream {
         match self.get_mut() {
             SocketStream::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
             SocketStream::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
-            SocketStream::Tls(stream) => Pin::new(&mut stream.inner).poll_read(cx, buffer),
+            SocketStream::Tls(stream) => stream.poll_read(cx, buffer),
         }
     }
 }

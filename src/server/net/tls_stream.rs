@@ -8,22 +8,23 @@ use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncWrite, Interest, Ready};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::TcpStream;
 
+use super::counted_socket::{CountedSocket, RECORD_OVERHEAD};
 use crate::access::Shown;
 use crate::tls::ServerStream;
 
 /// A connection whose handshake is over.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
-    pub(super) inner: ServerStream<TcpStream>,
+    pub(super) inner: ServerStream<CountedSocket>,
     /// The digest of the authorities that the client's certificate was checked against.
     checked_by: u64,
 }
 
 impl TlsStream {
-    pub(crate) fn new(inner: ServerStream<TcpStream>, checked_by: u64) -> Self {
+    pub(crate) fn new(inner: ServerStream<CountedSocket>, checked_by: u64) -> Self {
         TlsStream { inner, checked_by }
     }
 
@@ -36,7 +37,7 @@ impl TlsStream {
     /// Works as `SocketStream::is_readable`. Bytes that were decrypted before count too.
     pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
         let (socket, session) = self.inner.get_ref();
-        !session.wants_read() || socket.poll_read_ready(cx).is_ready()
+        !session.wants_read() || socket.tcp.poll_read_ready(cx).is_ready()
     }
 
     pub(crate) fn has_unsent(&self) -> bool {
@@ -48,8 +49,8 @@ impl TlsStream {
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         while self.has_unsent() {
             let (socket, session) = self.inner.get_mut();
-            ready!(socket.poll_write_ready(cx))?;
-            match session.write_tls(&mut Room(socket)) {
+            ready!(socket.tcp.poll_write_ready(cx))?;
+            match session.write_tls(&mut Room(&socket.tcp)) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Ok(_) => return Poll::Ready(Ok(0)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -59,13 +60,41 @@ impl TlsStream {
         if bytes.is_empty() { Poll::Ready(Ok(0)) } else { Pin::new(&mut self.inner).poll_write(cx, bytes) }
     }
 
+    /// Works as `SocketStream::poll_read`. Once it has bytes for the reader, it takes hardly more encrypted ones than fit
+    /// `buffer`: the library would fill the buffer, however many records it takes.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            self.inner.get_mut().0.left = buffer.remaining() + RECORD_OVERHEAD;
+            let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
+            // Part of a record, or records without bytes for the reader. The library allows few of them in a row.
+            let is_over = polled.is_ready() || self.inner.get_ref().0.left > 0;
+            if is_over {
+                return polled;
+            }
+        }
+    }
+
+    /// Returns the number of records that have begun to come since the last call.
+    pub(crate) fn take_records(&mut self) -> usize {
+        self.inner.get_mut().0.records.take()
+    }
+
+    /// Returns the socket beneath.
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        &self.inner.get_ref().0.tcp
+    }
+
     pub(crate) fn peer_addr(&self) -> io::Result<std::net::SocketAddr> {
-        self.inner.get_ref().0.peer_addr()
+        self.tcp().peer_addr()
     }
 
     /// Waits until the socket beneath is ready for any of `interest`.
     pub(crate) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
-        self.inner.get_ref().0.ready(interest).await
+        self.tcp().ready(interest).await
     }
 }
 
@@ -75,7 +104,7 @@ impl Drop for TlsStream {
         let (socket, session) = self.inner.get_mut();
         session.send_close_notify();
         // If it does not fit, the peer does not read.
-        let _ = session.write_tls(&mut Room(socket));
+        let _ = session.write_tls(&mut Room(&socket.tcp));
     }
 }
 
@@ -105,7 +134,7 @@ mod tests {
     use rustls::pki_types::{PrivateKeyDer, ServerName};
     use rustls::{ClientConfig, RootCertStore, ServerConfig};
     use snowbank_client::tls::provider;
-    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -130,7 +159,8 @@ mod tests {
         let (acceptor, connector) =
             (TlsAcceptor::from(Arc::new(server)), TlsConnector::from(Arc::new(client)));
         let name = ServerName::try_from("localhost").expect("a name");
-        let (server, client) = tokio::join!(acceptor.accept(accepted), connector.connect(name, socket));
+        let (server, client) =
+            tokio::join!(acceptor.accept(CountedSocket::new(accepted)), connector.connect(name, socket));
         (client.expect("it shakes hands"), TlsStream::new(server.expect("it shakes hands"), 0))
     }
 

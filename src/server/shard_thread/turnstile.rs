@@ -45,6 +45,14 @@ pub(super) const fn turn_cost(of_requests: usize, of_replies: usize) -> usize {
     TURN_COST + REQUEST_BYTE_COST * of_requests + of_replies / REPLY_BYTES_OF_COST
 }
 
+/// The cost of a TLS record beside that of its bytes: 2 µs. One of a request costs less, and one that changes the keys 3.6 µs.
+const RECORD_COST: usize = TURN_COST / 2;
+
+/// Returns the cost of so many TLS records. One is part of the cost of a turn.
+pub(super) const fn records_cost(records: usize) -> usize {
+    records.saturating_sub(1) * RECORD_COST
+}
+
 /// Returns the cost of reading so many bytes of a request that is not whole: about that of writing as many.
 pub(super) const fn scan_cost(bytes: usize) -> usize {
     bytes / REPLY_BYTES_OF_COST

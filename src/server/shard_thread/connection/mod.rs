@@ -36,7 +36,7 @@ use super::draw::{Paced, Waiting};
 use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turn_state::TurnState;
-use super::turnstile::{Place, TURN_COST};
+use super::turnstile::{Place, TURN_COST, records_cost};
 use crate::access::Session;
 use crate::clock::{self, BootMicros};
 use crate::front::Front;
@@ -260,9 +260,10 @@ impl<F: Front> Connection<F> {
         state.input = input;
         if polled.is_pending() {
             self.note_silent();
-            if self.place.has_pass() {
-                // A part of a TLS record was read.
-                thread.turnstile.end_turn(&mut self.place, TURN_COST);
+            let of_records = records_cost(self.stream.take_records());
+            if self.place.has_pass() || of_records > 0 {
+                // A part of a TLS record was read, or records without bytes for the reader.
+                thread.turnstile.end_turn(&mut self.place, TURN_COST + of_records);
             }
         }
         match polled {

@@ -8,7 +8,9 @@ use std::cell::Cell;
 use std::task::{Context, Poll};
 
 use crate::server::shard_thread::connection::SHORT_READ_BYTES_MAX;
-use crate::server::shard_thread::turnstile::{FULL_TURN_COST, REPLY_BYTES_OF_COST, TURN_COST, turn_cost};
+use crate::server::shard_thread::turnstile::{
+    FULL_TURN_COST, REPLY_BYTES_OF_COST, TURN_COST, records_cost, turn_cost,
+};
 
 /// The cost of a request: 4 µs, nearly all of it for the system call that writes its response. The library makes one for each.
 const REQUEST_COST: usize = TURN_COST;
@@ -35,6 +37,11 @@ impl TurnCost {
     /// Notes bytes that were read or written.
     pub(super) fn note_bytes(&self, bytes: usize) {
         self.spent.set(self.spent.get() + bytes / REPLY_BYTES_OF_COST);
+    }
+
+    /// Notes TLS records that were read.
+    pub(super) fn note_records(&self, records: usize) {
+        self.spent.set(self.spent.get() + records_cost(records));
     }
 
     /// Ready if the turn has room for a request.
@@ -79,8 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn a_body_ends_its_turn_too() {
+    fn tls_records_and_a_body_end_their_turn_too() {
         let (cost, cx) = (TurnCost::default(), Context::from_waker(Waker::noop()));
+        cost.begin(true);
+        cost.note_records(1);
+        assert!(cost.spent() == TURN_COST && cost.poll_room(&cx).is_ready());
+        cost.note_records(100);
+        assert!(cost.poll_room(&cx).is_pending());
         cost.begin(true);
         let pieces = std::iter::repeat_with(|| {
             cost.note_bytes(30_000);

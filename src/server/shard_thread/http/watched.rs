@@ -232,6 +232,8 @@ impl AsyncRead for Watched {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let records = self.stream.take_records();
+        self.activity.cost.note_records(records);
         let bytes = &buffer.filled()[before..];
         if !bytes.is_empty() {
             self.activity.note_read(bytes);

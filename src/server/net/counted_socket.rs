@@ -1,0 +1,118 @@
+//! The socket beneath TLS, which counts the records that come.
+//!
+//! Each record must be decrypted, or changes the keys, and may have no byte for the reader. So the bytes that a turn reads do
+//! not tell what they cost.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// The bytes of a record's header: its type, two bytes for the version, and the length of the rest (RFC 8446, 5.1).
+const HEADER_BYTES: usize = 5;
+
+/// The bytes that TLS 1.3 adds to a record's contents: the header, the type of the contents, and the tag of 16 bytes.
+pub(super) const RECORD_OVERHEAD: usize = HEADER_BYTES + 1 + 16;
+
+/// A socket, and the number of TLS records that were read from it.
+#[derive(Debug)]
+pub(crate) struct CountedSocket {
+    pub(super) tcp: TcpStream,
+    pub(super) records: RecordCount,
+    /// The bytes that may still be read. At 0 a read is pending, and nothing wakes its task.
+    pub(super) left: usize,
+}
+
+impl CountedSocket {
+    pub(super) fn new(tcp: TcpStream) -> Self {
+        CountedSocket { tcp, records: RecordCount::default(), left: usize::MAX }
+    }
+}
+
+impl AsyncRead for CountedSocket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.left == 0 {
+            return Poll::Pending;
+        }
+        let size_max = self.left.min(buffer.remaining());
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(size_max));
+        let polled = Pin::new(&mut self.tcp).poll_read(cx, &mut part);
+        self.records.note(part.filled());
+        let size = part.filled().len();
+        self.left -= size;
+        buffer.advance(size);
+        polled
+    }
+}
+
+impl AsyncWrite for CountedSocket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}
+
+/// Counts the records of a stream that comes in pieces.
+#[derive(Debug, Default)]
+pub(super) struct RecordCount {
+    /// The last two bytes of the header so far: its length field, once the header is whole.
+    length: [u8; 2],
+    of_header: usize,
+    /// Bytes of the record that have not come.
+    rest: usize,
+    begun: usize,
+}
+
+impl RecordCount {
+    /// Returns the number of records that have begun since the last call.
+    pub(super) fn take(&mut self) -> usize {
+        std::mem::take(&mut self.begun)
+    }
+
+    fn note(&mut self, mut bytes: &[u8]) {
+        while let Some((&first, behind)) = bytes.split_first() {
+            if self.rest > 0 {
+                let size = self.rest.min(bytes.len());
+                self.rest -= size;
+                bytes = &bytes[size..];
+                continue;
+            }
+            self.length = [self.length[1], first];
+            self.of_header += 1;
+            bytes = behind;
+            if self.of_header == HEADER_BYTES {
+                (self.of_header, self.rest) = (0, u16::from_be_bytes(self.length).into());
+                self.begun += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_counted_in_whatever_pieces_they_come() {
+        let record = |size: u16| [&[23, 3, 3][..], &size.to_be_bytes(), &vec![0xff; size.into()]].concat();
+        let stream = [record(300), record(0), record(22), record(1)].concat();
+        for size in 1..=stream.len() {
+            let mut count = RecordCount::default();
+            stream.chunks(size).for_each(|piece| count.note(piece));
+            assert_eq!((count.take(), count.take()), (4, 0), "in pieces of {size}");
+        }
+    }
+}
