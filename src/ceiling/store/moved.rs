@@ -128,11 +128,16 @@ pub fn merge(
         let takes_place_of =
             |record: &Record| arrived.says_all_of(record) && (record.released || record.name == arrived.name);
         let is_higher = |record: &Record| record.key() == arrived.key() && record.id_bound > arrived.id_bound;
-        if arrived.lent && merged.iter().any(is_higher) {
+        if arrived.lent
+            && let Some(higher) = merged.iter_mut().find(|record| is_higher(record))
+        {
+            higher.lent_bound = higher.lent_bound.max(arrived.lent_bound);
             continue;
         }
-        merged.retain(|record| !takes_place_of(record));
-        merged.push(arrived);
+        let replaced = merged.extract_if(.., |record| takes_place_of(record));
+        // What a fleet lent before is known to no other record.
+        let lent_bound = replaced.filter_map(|record| record.lent_bound).max().max(arrived.lent_bound);
+        merged.push(Record { lent_bound, ..arrived });
     }
     Ok(merged)
 }
@@ -287,6 +292,22 @@ mod tests {
         };
         assert_eq!(merged(3, 5), (1, true));
         assert_eq!(merged(5, 3), (1, true), "the fleet lent them here again since");
+    }
+
+    #[test]
+    fn an_import_keeps_the_bound_of_all_that_a_fleet_lent_before() {
+        let own = |ahead_ms, lent_bound| Record { lent_bound, ..record("orders", "twitter", "7", ahead_ms) };
+        let lent = |ahead_ms, lent_bound| Record { lent: true, ..own(ahead_ms, lent_bound) };
+        let bound_after = |stored: Record, arriving: Record| {
+            let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
+            let merged = import(&[stored], &export).expect("it is not lower");
+            assert_eq!(merged.len(), 1);
+            merged[0].lent_bound
+        };
+        assert_eq!(bound_after(own(3, Some(9)), own(5, None)), Some(9));
+        assert_eq!(bound_after(own(3, Some(9)), own(5, Some(8))), Some(9));
+        assert_eq!(bound_after(own(3, None), own(5, Some(8))), Some(8));
+        assert_eq!(bound_after(lent(5, Some(0)), lent(3, Some(8))), Some(8), "the stored one stays");
     }
 
     proptest! {
