@@ -5,10 +5,10 @@ use super::*;
 const PEERS: usize = 40;
 
 /// The requests of each peer.
-const REQUESTS: usize = 64;
+const REQUESTS: usize = 100;
 
-/// The key changes before each request. The TLS library closes a connection that sends 33 without a byte between them.
-const KEY_CHANGES: usize = 30;
+/// The key changes before each request. With two more the daemon could close the connection.
+const KEY_CHANGES: usize = 15;
 
 /// Returns requests for an ID each, encrypted, with key changes before each.
 fn requests(peer: &mut secure::Secured) -> Vec<u8> {

@@ -1,9 +1,9 @@
-//! The socket beneath TLS, which counts the records that come.
+//! The socket beneath TLS, which counts the records that come, and reads no more bytes than it may.
 //!
-//! Each record must be decrypted, or changes the keys, and may have no byte for the reader. So the bytes that a turn reads do
+//! Each record must be decrypted, or changes the keys, and may have no byte for the reader. So the bytes that a turn decodes do
 //! not tell what they cost.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -16,18 +16,27 @@ const HEADER_BYTES: usize = 5;
 /// The bytes that TLS 1.3 adds to a record's contents: the header, the type of the contents, and the tag of 16 bytes.
 pub(super) const RECORD_OVERHEAD: usize = HEADER_BYTES + 1 + 16;
 
-/// A socket, and the number of TLS records that were read from it.
+/// What was read from a TLS socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TlsRead {
+    /// The records that began.
+    pub(crate) records: usize,
+    /// The bytes, encrypted.
+    pub(crate) bytes: usize,
+}
+
+/// A socket, and what was read from it.
 #[derive(Debug)]
 pub(crate) struct CountedSocket {
     pub(super) tcp: TcpStream,
-    pub(super) records: RecordCount,
+    pub(super) count: RecordCount,
     /// The bytes that may still be read. At 0 a read is pending, and nothing wakes its task.
     pub(super) left: usize,
 }
 
 impl CountedSocket {
     pub(super) fn new(tcp: TcpStream) -> Self {
-        CountedSocket { tcp, records: RecordCount::default(), left: usize::MAX }
+        CountedSocket { tcp, count: RecordCount::default(), left: usize::MAX }
     }
 }
 
@@ -43,7 +52,7 @@ impl AsyncRead for CountedSocket {
         let size_max = self.left.min(buffer.remaining());
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(size_max));
         let polled = Pin::new(&mut self.tcp).poll_read(cx, &mut part);
-        self.records.note(part.filled());
+        self.count.note(part.filled());
         let size = part.filled().len();
         self.left -= size;
         buffer.advance(size);
@@ -54,6 +63,18 @@ impl AsyncRead for CountedSocket {
 impl AsyncWrite for CountedSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.tcp).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -72,17 +93,23 @@ pub(super) struct RecordCount {
     length: [u8; 2],
     of_header: usize,
     /// Bytes of the record that have not come.
-    rest: usize,
-    begun: usize,
+    pub(super) rest: usize,
+    read: TlsRead,
 }
 
 impl RecordCount {
-    /// Returns the number of records that have begun since the last call.
-    pub(super) fn take(&mut self) -> usize {
-        std::mem::take(&mut self.begun)
+    /// Returns what was read since the last take.
+    pub(super) fn so_far(&self) -> TlsRead {
+        self.read
+    }
+
+    /// Returns what was read since the last call.
+    pub(super) fn take(&mut self) -> TlsRead {
+        std::mem::take(&mut self.read)
     }
 
     fn note(&mut self, mut bytes: &[u8]) {
+        self.read.bytes += bytes.len();
         while let Some((&first, behind)) = bytes.split_first() {
             if self.rest > 0 {
                 let size = self.rest.min(bytes.len());
@@ -95,7 +122,7 @@ impl RecordCount {
             bytes = behind;
             if self.of_header == HEADER_BYTES {
                 (self.of_header, self.rest) = (0, u16::from_be_bytes(self.length).into());
-                self.begun += 1;
+                self.read.records += 1;
             }
         }
     }
@@ -112,7 +139,8 @@ mod tests {
         for size in 1..=stream.len() {
             let mut count = RecordCount::default();
             stream.chunks(size).for_each(|piece| count.note(piece));
-            assert_eq!((count.take(), count.take()), (4, 0), "in pieces of {size}");
+            let all = TlsRead { records: 4, bytes: stream.len() };
+            assert_eq!((count.take(), count.take()), (all, TlsRead::default()), "in pieces of {size}");
         }
     }
 }

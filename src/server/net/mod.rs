@@ -6,13 +6,13 @@
 //! - `handshake`: the start of a TLS connection.
 //! - `lobby`: the places of connections that have not authorized themselves.
 //! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS one. `counted_socket`: the
-//!   socket beneath it.
+//!   socket beneath it, which counts its records.
 //! - `rejections`: rate-limited log lines about connections that were closed and requests that were refused
 //!   because of the peer's error.
 
 pub(crate) mod accept;
 pub(crate) mod admin_accept;
-mod counted_socket;
+pub(crate) mod counted_socket;
 pub(crate) mod handshake;
 pub(crate) mod inherited;
 pub(crate) mod listen;

@@ -12,6 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
+use super::counted_socket::TlsRead;
 use super::tls_stream::TlsStream;
 use crate::access::Shown;
 
@@ -67,12 +68,12 @@ impl SocketStream {
         ready.err().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
 
-    /// Returns the number of TLS records that have begun to come since the last call. Each costs time, also one without a byte for
-    /// the reader. Without TLS it is 0.
-    pub(crate) fn take_records(&mut self) -> usize {
+    /// Returns what TLS has read since the last call. Each record costs time, also one without a byte for the reader. Without
+    /// TLS there is none.
+    pub(crate) fn take_tls_read(&mut self) -> TlsRead {
         match self {
-            SocketStream::Tcp(_) | SocketStream::Unix(_) => 0,
-            SocketStream::Tls(stream) => stream.take_records(),
+            SocketStream::Tcp(_) | SocketStream::Unix(_) => TlsRead::default(),
+            SocketStream::Tls(stream) => stream.take_read(),
         }
     }
 

@@ -11,9 +11,13 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::TcpStream;
 
-use super::counted_socket::{CountedSocket, RECORD_OVERHEAD};
+use super::counted_socket::{CountedSocket, RECORD_OVERHEAD, TlsRead};
 use crate::access::Shown;
 use crate::tls::ServerStream;
+
+/// The records without a byte for the reader that one read takes: changes of the keys, or empty ones. The library allows 32 of
+/// each in a row, and any number if they alternate. Clients that only serve themselves send one now and then.
+const RECORDS_WITHOUT_BYTES_MAX: usize = 16;
 
 /// A connection whose handshake is over.
 #[derive(Debug)]
@@ -24,7 +28,9 @@ pub(crate) struct TlsStream {
 }
 
 impl TlsStream {
-    pub(crate) fn new(inner: ServerStream<CountedSocket>, checked_by: u64) -> Self {
+    pub(crate) fn new(mut inner: ServerStream<CountedSocket>, checked_by: u64) -> Self {
+        // The records of the handshake are no work of the first turn.
+        inner.get_mut().0.count.take();
         TlsStream { inner, checked_by }
     }
 
@@ -62,25 +68,40 @@ impl TlsStream {
 
     /// Works as `SocketStream::poll_read`. Once it has bytes for the reader, it takes hardly more encrypted ones than fit
     /// `buffer`: the library would fill the buffer, however many records it takes.
+    ///
+    /// # Errors
+    /// Also if the peer sends many records without a byte for the reader.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = self.socket().count.so_far().records;
         loop {
-            self.inner.get_mut().0.left = buffer.remaining() + RECORD_OVERHEAD;
+            let socket = self.socket();
+            // A record that has begun is needed whole.
+            socket.left = (buffer.remaining() + RECORD_OVERHEAD).max(socket.count.rest);
             let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
-            // Part of a record, or records without bytes for the reader. The library allows few of them in a row.
-            let is_over = polled.is_ready() || self.inner.get_ref().0.left > 0;
-            if is_over {
+            let socket = self.socket();
+            if polled.is_ready() || socket.left > 0 {
                 return polled;
+            }
+            if socket.count.so_far().records - before > RECORDS_WITHOUT_BYTES_MAX {
+                return Poll::Ready(Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "records without a byte",
+                )));
             }
         }
     }
 
-    /// Returns the number of records that have begun to come since the last call.
-    pub(crate) fn take_records(&mut self) -> usize {
-        self.inner.get_mut().0.records.take()
+    /// Returns what was read since the last call.
+    pub(crate) fn take_read(&mut self) -> TlsRead {
+        self.socket().count.take()
+    }
+
+    fn socket(&mut self) -> &mut CountedSocket {
+        self.inner.get_mut().0
     }
 
     /// Returns the socket beneath.
@@ -162,6 +183,30 @@ mod tests {
         let (server, client) =
             tokio::join!(acceptor.accept(CountedSocket::new(accepted)), connector.connect(name, socket));
         (client.expect("it shakes hands"), TlsStream::new(server.expect("it shakes hands"), 0))
+    }
+
+    #[test]
+    fn a_peer_that_sends_many_records_without_a_byte_is_given_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        // The library alone allows both.
+        for (changes, is_given_up) in [(12, false), (24, true)] {
+            runtime.block_on(async {
+                let (mut client, mut server) = connect().await;
+                let (socket, session) = client.get_mut();
+                let mut records = Vec::new();
+                for _ in 0..changes {
+                    session.refresh_traffic_keys().expect("TLS 1.3");
+                    session.write_tls(&mut records).expect("memory");
+                }
+                session.writer().write_all(b"x").expect("memory");
+                session.write_tls(&mut records).expect("memory");
+                socket.write_all(&records).await.expect("they leave");
+                let mut byte = [0; 1];
+                let read = poll_fn(|cx| server.poll_read(cx, &mut ReadBuf::new(&mut byte))).await;
+                assert_eq!((read.is_err(), byte), (is_given_up, if is_given_up { [0] } else { *b"x" }));
+                assert!(server.take_read().records > 12);
+            });
+        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ use super::draw::{Paced, Waiting};
 use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turn_state::TurnState;
-use super::turnstile::{Place, TURN_COST, records_cost};
+use super::turnstile::{Place, TURN_COST, tls_cost};
 use crate::access::Session;
 use crate::clock::{self, BootMicros};
 use crate::front::Front;
@@ -69,7 +69,7 @@ pub(super) struct Connection<F: Front> {
     guest: Option<Box<Guest>>,
     /// Its share of the budget for kept bytes, as of its last turn.
     share: Share,
-    /// The cost of its turn so far.
+    /// The cost of its turn so far, without that of TLS.
     turn_cost: usize,
 }
 
@@ -260,10 +260,10 @@ impl<F: Front> Connection<F> {
         state.input = input;
         if polled.is_pending() {
             self.note_silent();
-            let of_records = records_cost(self.stream.take_records());
-            if self.place.has_pass() || of_records > 0 {
+            let of_tls = tls_cost(self.stream.take_tls_read());
+            if self.place.has_pass() || of_tls > 0 {
                 // A part of a TLS record was read, or records without bytes for the reader.
-                thread.turnstile.end_turn(&mut self.place, TURN_COST + of_records);
+                thread.turnstile.end_turn(&mut self.place, TURN_COST + of_tls);
             }
         }
         match polled {

@@ -9,7 +9,7 @@ use tokio::io::AsyncWrite;
 
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::TurnState;
-use super::super::turnstile::records_cost;
+use super::super::turnstile::tls_cost;
 use super::{Connection, Turn};
 use crate::front::Front;
 
@@ -38,8 +38,8 @@ impl<F: Front> Connection<F> {
         self.unwritten.extend_from_slice(&state.output[written..]);
         state.output.clear();
         state.shard.top_up();
-        let of_records = records_cost(self.stream.take_records());
-        thread.turnstile.end_turn(&mut self.place, self.turn_cost + of_records);
+        let of_tls = tls_cost(self.stream.take_tls_read());
+        thread.turnstile.end_turn(&mut self.place, self.turn_cost + of_tls);
         turn
     }
 

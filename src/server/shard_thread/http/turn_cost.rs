@@ -7,25 +7,31 @@
 use std::cell::Cell;
 use std::task::{Context, Poll};
 
+use crate::server::net::counted_socket::TlsRead;
 use crate::server::shard_thread::connection::SHORT_READ_BYTES_MAX;
 use crate::server::shard_thread::turnstile::{
-    FULL_TURN_COST, REPLY_BYTES_OF_COST, TURN_COST, records_cost, turn_cost,
+    FULL_TURN_COST, RECORD_COST, REPLY_BYTES_OF_COST, TURN_COST, tls_cost, turn_cost,
 };
 
 /// The cost of a request: 4 µs, nearly all of it for the system call that writes its response. The library makes one for each.
 const REQUEST_COST: usize = TURN_COST;
+
+/// The TLS records of a turn after which it reads no more: their cost is that of a full turn.
+const RECORDS_MAX: usize = FULL_TURN_COST / RECORD_COST;
 
 /// The cost of the turn under way, and the cost from which it must end.
 #[derive(Debug, Default)]
 pub(super) struct TurnCost {
     spent: Cell<usize>,
     most: Cell<usize>,
+    records: Cell<usize>,
 }
 
 impl TurnCost {
     /// Begins a turn. One without a pass must be short.
     pub(super) fn begin(&self, has_pass: bool) {
         self.spent.set(0);
+        self.records.set(0);
         self.most.set(if has_pass { FULL_TURN_COST } else { turn_cost(SHORT_READ_BYTES_MAX, 0) });
     }
 
@@ -39,9 +45,15 @@ impl TurnCost {
         self.spent.set(self.spent.get() + bytes / REPLY_BYTES_OF_COST);
     }
 
-    /// Notes TLS records that were read.
-    pub(super) fn note_records(&self, records: usize) {
-        self.spent.set(self.spent.get() + records_cost(records));
+    /// Notes what TLS has read.
+    pub(super) fn note_tls(&self, read: TlsRead) {
+        self.spent.set(self.spent.get() + tls_cost(read));
+        self.records.set(self.records.get() + read.records);
+    }
+
+    /// Ready if the turn may read more TLS records. The library would read on until a head is whole.
+    pub(super) fn poll_read(&self, cx: &Context<'_>) -> Poll<()> {
+        poll_if(self.records.get() < RECORDS_MAX, cx)
     }
 
     /// Ready if the turn has room for a request.
@@ -49,14 +61,19 @@ impl TurnCost {
         self.poll_room(cx).map(|()| self.spent.set(self.spent.get() + REQUEST_COST))
     }
 
-    /// Ready if the turn has room for more. If not, the connection has another turn.
+    /// Ready if the turn has room for more.
     pub(super) fn poll_room(&self, cx: &Context<'_>) -> Poll<()> {
-        if self.spent.get() < self.most.get() {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        poll_if(self.spent.get() < self.most.get(), cx)
     }
+}
+
+/// Ready if the turn goes on. If not, the connection has another turn.
+fn poll_if(goes_on: bool, cx: &Context<'_>) -> Poll<()> {
+    if goes_on {
+        return Poll::Ready(());
+    }
+    cx.waker().wake_by_ref();
+    Poll::Pending
 }
 
 #[cfg(test)]
@@ -89,10 +106,12 @@ mod tests {
     fn tls_records_and_a_body_end_their_turn_too() {
         let (cost, cx) = (TurnCost::default(), Context::from_waker(Waker::noop()));
         cost.begin(true);
-        cost.note_records(1);
-        assert!(cost.spent() == TURN_COST && cost.poll_room(&cx).is_ready());
-        cost.note_records(100);
-        assert!(cost.poll_room(&cx).is_pending());
+        cost.note_tls(TlsRead { records: 1, bytes: 100 });
+        assert!(cost.poll_room(&cx).is_ready() && cost.poll_read(&cx).is_ready());
+        cost.note_tls(TlsRead { records: RECORDS_MAX, bytes: 5_000 });
+        assert!(cost.poll_room(&cx).is_pending() && cost.poll_read(&cx).is_pending());
+        cost.begin(true);
+        assert!(cost.poll_read(&cx).is_ready());
         cost.begin(true);
         let pieces = std::iter::repeat_with(|| {
             cost.note_bytes(30_000);

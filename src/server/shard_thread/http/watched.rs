@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -230,10 +230,11 @@ impl AsyncRead for Watched {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        ready!(self.activity.cost.poll_read(cx));
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        let records = self.stream.take_records();
-        self.activity.cost.note_records(records);
+        let read = self.stream.take_tls_read();
+        self.activity.cost.note_tls(read);
         let bytes = &buffer.filled()[before..];
         if !bytes.is_empty() {
             self.activity.note_read(bytes);
