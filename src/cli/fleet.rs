@@ -179,8 +179,9 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
              source",
         ));
     }
-    let spaces: Vec<String> = layouts(sources).iter().map(|layout| layout.space().to_string()).collect();
-    let is_new = operator.init(&spaces, &draw_identity(), arguments.add)?;
+    let layouts = layouts(sources);
+    let is_new = operator.init(&layouts, &draw_identity(), (arguments.add, now))?;
+    let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
     if arguments.common.json {
         let prepared = Prepared { fleet: operator.name, is_new, spaces: &spaces };
         return write_json(&prepared, out).map_err(Failure::from);

@@ -9,6 +9,9 @@ pub(super) const FORMAT: u64 = 1;
 /// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far shorter.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
+/// What stands in a marker before an ID space that a colliding one has replaced.
+const REPLACED: &str = "replaced ";
+
 /// The value at a worker number's key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberKey {
@@ -67,7 +70,8 @@ pub struct Marker {
     format: u64,
     /// 128 bits, drawn when the fleet was prepared: two clusters that were each prepared have different ones.
     pub identity: String,
-    /// The ID spaces, in the order of their first use: a space's place is part of its keys.
+    /// The ID spaces, in the order of their first use: a space's place is part of its keys. One that a colliding one has
+    /// replaced keeps its place, with a word before it: no daemon finds it.
     pub spaces: Vec<String>,
 }
 
@@ -83,6 +87,32 @@ impl Marker {
     /// The text is no marker, or a later release wrote it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         parse(text)
+    }
+
+    /// Returns the ID spaces that daemons may use. None of them collide.
+    pub fn active(&self) -> Vec<&str> {
+        self.spaces.iter().map(String::as_str).filter(|space| !space.starts_with(REPLACED)).collect()
+    }
+
+    /// Returns the place of an ID space that daemons may use.
+    pub fn place_of(&self, space: &str) -> Option<usize> {
+        self.spaces.iter().position(|known| known == space)
+    }
+
+    /// Adds an ID space, or restores it where it was, in the place of those that collide with it. Returns the places of those.
+    pub(super) fn add(&mut self, space: &str, collides: impl Fn(&str) -> bool) -> Vec<usize> {
+        let replaced = |space: &str| format!("{REPLACED}{space}");
+        let in_way = |(_, known): &(usize, &mut String)| collides(known);
+        let places = self.spaces.iter_mut().enumerate().filter(in_way).map(|(place, known)| {
+            *known = replaced(known);
+            place
+        });
+        let places = places.collect();
+        match self.spaces.iter_mut().find(|known| **known == replaced(space)) {
+            Some(known) => *known = space.to_owned(),
+            None => self.spaces.push(space.to_owned()),
+        }
+        places
     }
 
     /// Reads a marker's identity.
@@ -188,6 +218,22 @@ mod tests {
         assert_eq!(NumberKey::parse(&key().text()), Ok(key()));
         let marker = Marker::new("1f", vec![String::from("a"), String::from("b")]);
         assert_eq!(Marker::parse(&marker.text()), Ok(marker));
+    }
+
+    #[test]
+    fn a_colliding_space_takes_the_place_of_others_until_they_come_back() {
+        let mut marker = Marker::new("1f", ["a", "b", "c"].map(String::from).to_vec());
+        assert_eq!(marker.add("d", |space| ["a", "c"].contains(&space)), [0, 2]);
+        assert_eq!(
+            (marker.active(), marker.place_of("a"), marker.place_of("d")),
+            (vec!["b", "d"], None, Some(3))
+        );
+        assert_eq!(marker.add("a", |space| space == "d"), [3]);
+        assert_eq!(
+            (marker.active(), marker.place_of("a"), marker.place_of("d")),
+            (vec!["a", "b"], Some(0), None)
+        );
+        assert_eq!(marker.spaces.len(), 4, "keys keep their places");
     }
 
     #[test]

@@ -361,6 +361,8 @@ impl<C: Coordinator> Member<C> {
 #[cfg(test)]
 mod lost_writes;
 #[cfg(test)]
+mod replaced;
+#[cfg(test)]
 mod resumed;
 #[cfg(test)]
 mod search;

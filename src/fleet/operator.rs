@@ -60,79 +60,99 @@ pub struct Operator<'c> {
 }
 
 impl Operator<'_> {
-    /// Writes the marker with these ID spaces. A new one gets this identity. `is_growing` adds those that an existing marker
-    /// does not have. Returns whether anything was written.
+    /// Writes the marker with the ID spaces of these layouts. A new one gets this identity. `is_growing` adds those that an
+    /// existing marker does not have: each takes the place of those that collide with it. Returns whether anything was written.
     ///
     /// # Errors
-    /// Another fleet has the name, numbers of a colliding ID space are in use, or the coordinator did not answer.
+    /// Another fleet has the name, a colliding ID space is in use, or the coordinator did not answer.
     pub fn init(
         &mut self,
-        spaces: &[String],
+        layouts: &[&Layout],
         identity: &str,
-        is_growing: bool,
+        (is_growing, now): (bool, UnixMicros),
     ) -> Result<bool, OperatorError> {
         let key = Paths::of(self.name).marker();
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let known = found.as_ref().map(|stored| Marker::parse(&stored.text)).transpose();
         let known = known.map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
-        let mut all = known.as_ref().map(|marker| marker.spaces.clone()).unwrap_or_default();
-        let new: Vec<String> = spaces.iter().filter(|space| !all.contains(space)).cloned().collect();
-        let is_new = !new.is_empty();
+        let mut marker = known.clone().unwrap_or_else(|| Marker::new(identity, Vec::new()));
+        let is_missing = |layout: &&&Layout| marker.place_of(&layout.space().to_string()).is_none();
+        let new: Vec<&Layout> = layouts.iter().filter(is_missing).copied().collect();
         // An earlier write may have failed because no replica had it. It is confirmed by the same write.
-        if !is_new && !self.coordinator.may_lose_writes() {
+        if new.is_empty() && !self.coordinator.may_lose_writes() {
             return Ok(false);
         }
-        if is_new && known.is_some() && !is_growing {
-            return Err(OperatorError::Refused(format!(
-                "the fleet {:?} has other ID spaces: found {}, this configuration has {} besides; choose another \
-                 fleet.name, or add them with --add",
-                self.name,
-                all.join(", "),
-                new.join(", ")
-            )));
+        if let Some(known) = known.filter(|_| !new.is_empty() && !is_growing) {
+            return Err(self.other_spaces(&known, &new));
         }
-        self.refuse_colliding(&all, &new, spaces)?;
-        all.extend(new);
-        let identity = known.map_or_else(|| identity.to_owned(), |marker| marker.identity);
+        // Those of one configuration were compared when it was read.
+        let is_configured = |space: &str| layouts.iter().any(|layout| layout.space().to_string() == space);
+        let mut replaced = Vec::new();
+        for layout in &new {
+            let space = layout.space().to_string();
+            let places = marker.add(&space, |known| !is_configured(known) && collides(&space, known));
+            replaced.extend(places.into_iter().map(|place| (place, *layout)));
+        }
+        self.refuse_in_use(&replaced, now)?;
+        let before = found.as_ref().map(|stored| stored.text.clone());
         let expected = found.map(|stored| stored.version);
-        let swap = Swap { key, expected, text: Marker::new(&identity, all).text() };
+        let written = self.write_marker(Swap { key: key.clone(), expected, text: marker.text() })?;
+        // A daemon may have taken a number meanwhile. Those that come later read the marker after their write.
+        if let (Err(error), Some(text)) = (self.refuse_in_use(&replaced, now), before) {
+            self.write_marker(Swap { key, expected: Some(written), text })?;
+            return Err(error);
+        }
+        Ok(!new.is_empty())
+    }
+
+    fn write_marker(&mut self, swap: Swap) -> Result<Version, OperatorError> {
         match self.coordinator.swap(&[swap])? {
-            Swapped::Done(_) => Ok(is_new),
+            Swapped::Done(version) => Ok(version),
             Swapped::Refused(_) => Err(OperatorError::Refused(String::from(
                 "another command changed the fleet at the same time; try again",
             ))),
         }
     }
 
-    /// Refuses new ID spaces whose IDs could be those of numbers that are in use in another space of the fleet. Spaces of one
-    /// configuration were compared when it was read.
-    fn refuse_colliding(
-        &mut self,
-        known: &[String],
-        new: &[String],
-        configured: &[String],
-    ) -> Result<(), OperatorError> {
-        for (place, other) in known.iter().enumerate().filter(|(_, other)| !configured.contains(other)) {
-            let Some(space) = new.iter().find(|space| collides(space, other)) else { continue };
-            let listed = self.coordinator.list(&Paths::of(self.name).space(place))?;
-            let is_held = |text: &str| NumberKey::parse(text).is_ok_and(|key| !key.released);
+    fn other_spaces(&self, known: &Marker, new: &[&Layout]) -> OperatorError {
+        let new: Vec<String> = new.iter().map(|layout| layout.space().to_string()).collect();
+        OperatorError::Refused(format!(
+            "the fleet {:?} has other ID spaces: found {}, this configuration has {} besides; choose another fleet.name, \
+             or add them with --add",
+            self.name,
+            known.active().join(", "),
+            new.join(", ")
+        ))
+    }
+
+    /// Refuses layouts that take these places of the marker while numbers are held there, or while IDs were handed out that the
+    /// layout can make from now on.
+    fn refuse_in_use(&mut self, replaced: &[(usize, &Layout)], now: UnixMicros) -> Result<(), OperatorError> {
+        for (place, layout) in replaced {
+            let (space, from) = (layout.space(), bound_at(layout, now));
+            let listed = self.coordinator.list(&Paths::of(self.name).space(*place))?;
+            let key = |text: &str| NumberKey::parse(text).ok();
+            let is_held = |text: &str| key(text).is_none_or(|key| !key.released);
             let held = listed.iter().filter(|(_, stored)| is_held(&stored.text)).count();
             if held > 0 {
                 return Err(OperatorError::Refused(format!(
-                    "IDs of the ID space {space} could be those of {other}, where daemons hold numbers ({held}): stop them, \
-                     release the numbers of those that are gone (`snowbank fleet release`), and start none with that layout \
-                     again; or choose a layout whose epoch is at least a year apart"
+                    "IDs of the ID space {space} could be those of another one of the fleet, where daemons hold numbers \
+                     ({held}): stop them, and release the numbers of those that are gone (`snowbank fleet release`); or \
+                     choose a layout whose epoch is at least a year apart"
+                )));
+            }
+            let is_ahead = |text: &str| key(text).is_some_and(|key| key.id_bound > from);
+            if listed.iter().any(|(_, stored)| is_ahead(&stored.text)) {
+                return Err(OperatorError::Refused(format!(
+                    "IDs of the ID space {space} could be those of another one of the fleet, which are ahead of the clock: \
+                     wait until it is past them, and try again; or choose a layout whose epoch is at least a year apart"
                 )));
             }
         }
         Ok(())
     }
 
-    /// Returns the fleet's ID spaces.
-    ///
-    /// # Errors
-    /// There is no fleet of this name, or the coordinator did not answer.
-    pub fn spaces(&mut self) -> Result<Vec<String>, OperatorError> {
+    fn marker(&mut self) -> Result<Marker, OperatorError> {
         let key = Paths::of(self.name).marker();
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let stored = found.ok_or_else(|| {
@@ -141,8 +161,7 @@ impl Operator<'_> {
                 "no fleet {name:?} at the coordinator (key {key}): `snowbank fleet init` makes one"
             ))
         })?;
-        let marker = Marker::parse(&stored.text);
-        Ok(marker.map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?.spaces)
+        Marker::parse(&stored.text).map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))
     }
 
     /// Lists the numbers of a layout's ID space that were ever used.
@@ -173,9 +192,9 @@ impl Operator<'_> {
     }
 
     fn place(&mut self, layout: &Layout) -> Result<(usize, String), OperatorError> {
-        let (spaces, space) = (self.spaces()?, layout.space().to_string());
-        let place = spaces.iter().position(|known| *known == space).ok_or_else(|| {
-            let (name, known) = (self.name, spaces.join(", "));
+        let (marker, space) = (self.marker()?, layout.space().to_string());
+        let place = marker.place_of(&space).ok_or_else(|| {
+            let (name, known) = (self.name, marker.active().join(", "));
             OperatorError::Refused(format!(
                 "the fleet {name:?} has other ID spaces: found {space}, allowed: {known}"
             ))

@@ -32,11 +32,11 @@ impl<C: Coordinator> Member<C> {
         let unreadable = |error| JoinError::Refused(format!("key {key}: {error}"));
         let marker = Marker::parse(&stored.text).map_err(unreadable)?;
         self.stay_in(Cluster::of(&key, &stored.text, Marker::identity_in).map_err(unreadable)?);
-        marker.spaces.iter().position(|known| known == space).ok_or_else(|| {
+        marker.place_of(space).ok_or_else(|| {
             JoinError::Refused(format!(
                 "the fleet has other ID spaces (key {key}): found {space}, allowed: {}; correct the layout, or choose \
                  another fleet.name",
-                marker.spaces.join(", ")
+                marker.active().join(", ")
             ))
         })
     }
@@ -109,6 +109,8 @@ impl<C: Coordinator> Member<C> {
         let _ = self.notes.save();
         self.sources.push(held);
         self.confirm(covered)?;
+        // Meanwhile an operator may have replaced the ID space by one that collides with it.
+        self.place_of(&want.layout.space().to_string())?;
         Ok(Some(Taken { worker_ids: worker_ids.clone(), floor, covered }))
     }
 

@@ -30,6 +30,8 @@ struct Keys {
     stale: Option<Stored>,
     /// A write that is done after the next read.
     late: Option<(String, String)>,
+    /// A write that is done after the next list.
+    late_of_list: Option<(String, String)>,
 }
 
 /// A client of the store, and the connections that it has opened.
@@ -79,6 +81,11 @@ impl Store {
         self.0.lock().unwrap().late = Some((key.to_owned(), text.to_owned()));
     }
 
+    /// Writes a key after the next list.
+    pub(super) fn put_after_list(&self, key: &str, text: &str) {
+        self.0.lock().unwrap().late_of_list = Some((key.to_owned(), text.to_owned()));
+    }
+
     pub(super) fn remove(&self, key: &str) {
         self.0.lock().unwrap().found.remove(key);
     }
@@ -109,7 +116,11 @@ impl Coordinator for Store {
         let mut store = self.0.lock().unwrap();
         store.lists += 1;
         let found = store.found.iter().filter(|(key, _)| key.starts_with(prefix));
-        Ok(found.map(|(key, stored)| (key.clone(), stored.clone())).collect())
+        let listed = found.map(|(key, stored)| (key.clone(), stored.clone())).collect();
+        let late = store.late_of_list.take();
+        drop(store);
+        late.into_iter().for_each(|(key, text)| self.put(&key, &text));
+        Ok(listed)
     }
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
@@ -303,8 +314,8 @@ fn picked(
     let all = |_: &Numbering| Ok::<bool, JoinError>(true);
     let taken = member.pick(want(&layout, WALL, is_proven), count, |id| id < below, all).unwrap();
     let now = asked();
-    // The marker is read, too.
-    (taken.worker_ids.to_string(), [now[0] - before[0] - 1, now[1] - before[1]], member.notes().clone())
+    // The marker is read, too: before the numbers, and once they are taken.
+    (taken.worker_ids.to_string(), [now[0] - before[0] - 2, now[1] - before[1]], member.notes().clone())
 }
 
 #[test]
