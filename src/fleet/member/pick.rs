@@ -221,3 +221,6 @@ fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> JoinError {
         want.source
     ))
 }
+
+#[cfg(test)]
+mod tests;
