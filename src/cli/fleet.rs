@@ -64,7 +64,7 @@ struct Common {
 struct InitArguments {
     #[command(flatten)]
     common: Common,
-    /// Add this configuration's ID spaces to those that the fleet has
+    /// Add this configuration's ID spaces; those that collide with them give way
     #[arg(long)]
     add: bool,
 }
