@@ -168,6 +168,8 @@ struct Prepared<'a> {
     /// False if it was prepared before.
     is_new: bool,
     spaces: &'a [String],
+    /// The ID spaces that gave way.
+    replaced: Vec<String>,
 }
 
 fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
@@ -180,14 +182,21 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         ));
     }
     let layouts = layouts(sources);
-    let is_new = operator.init(&layouts, &draw_identity(), (arguments.add, now))?;
+    let added = operator.init(&layouts, &draw_identity(), arguments.add)?;
     let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
     if arguments.common.json {
-        let prepared = Prepared { fleet: operator.name, is_new, spaces: &spaces };
+        let (is_new, replaced) = (added.is_some(), added.map(|added| added.replaced).unwrap_or_default());
+        let prepared = Prepared { fleet: operator.name, is_new, spaces: &spaces, replaced };
         return write_json(&prepared, out).map_err(Failure::from);
     }
-    let done = if is_new { "prepared" } else { "was prepared before" };
+    let done = if added.is_some() { "prepared" } else { "was prepared before" };
     writeln!(out, "fleet {:?} {done}: {}", operator.name, spaces.join(", "))?;
+    for space in added.into_iter().flat_map(|added| added.replaced) {
+        writeln!(
+            out,
+            "replaced, because IDs could be the same: {space}; daemons with that layout are refused now"
+        )?;
+    }
     Ok(())
 }
 

@@ -50,7 +50,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     let sound: Vec<_> = sound.into_iter().map(|index| (index, &settings.sources[index])).collect();
     let given: Vec<_> = sound.iter().copied().filter(|(_, source)| source.has_worker_ids()).collect();
     check_overlaps(&given, &mut findings);
-    check_open_overlaps(&sound, &mut findings);
+    check_open_overlaps(&sound, settings.fleet.coordinator.is_some(), &mut findings);
     for (protocol, addresses) in settings.listeners() {
         if let Some(text) = exposure(addresses, sound.iter().copied()) {
             findings.mistake_of(protocol.listen_key(), text);

@@ -207,27 +207,42 @@ const COMPARED_MAX: usize = 1 << 16;
 /// gives each worker ID once, and those from the machine are compared when they are picked. So are two sources whose
 /// `worker_ids` sets some of the fields and leaves the others to the machine. Beside other picked ones, such a source
 /// counts with all worker IDs of its layout.
-pub(super) fn check_open_overlaps(sources: &[(usize, &SourceSettings)], findings: &mut Findings) {
+///
+/// In a fleet, all worker IDs of both layouts count: other daemons have other configurations.
+pub(super) fn check_open_overlaps(
+    sources: &[(usize, &SourceSettings)],
+    in_fleet: bool,
+    findings: &mut Findings,
+) {
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {
             let is_picked =
                 |it: &SourceSettings| it.is_lent() || it.is_of_machine() && it.worker_ids.by_field.is_none();
-            let is_open = is_picked(source) || is_picked(earlier);
+            let is_open = in_fleet || is_picked(source) || is_picked(earlier);
             let (space, other) = (source.layout.space(), earlier.layout.space());
             let has_ticket = source.is_ticket() || earlier.is_ticket();
             if !is_open || has_ticket || space == other || !space.runs_beside(&other) {
                 continue;
             }
-            if space.collision(&possible_numbers(source), &other, &possible_numbers(earlier)).is_none() {
+            let numbers = |source| if in_fleet { all_numbers(source) } else { possible_numbers(source) };
+            if space.collision(&numbers(source), &other, &numbers(earlier)).is_none() {
                 continue;
             }
             let (one, two) = (label(earlier_index, earlier), label(index, source));
+            let why = match in_fleet {
+                true => {
+                    "other daemons of the fleet may have other worker IDs; give both the same layout, or epochs that are at \
+                     least a year apart"
+                }
+                false => {
+                    "worker IDs are picked; give both the same layout, or restrict worker_ids so that they cannot collide"
+                }
+            };
             let text = format!(
-                "{one} and {two} can make the same IDs: their layouts differ, but the IDs grow alike, and worker IDs are \
-                 picked; give both the same layout, or restrict worker_ids so that they cannot collide"
+                "{one} and {two} can make the same IDs: their layouts differ, but the IDs grow alike, and {why}"
             );
             let place = Place { index, findings };
-            if let Some((key, origin)) = place.full("worker_id_from") {
+            if let Some((key, origin)) = place.full(if in_fleet { "layout" } else { "worker_id_from" }) {
                 findings.mistake(origin, key, text);
             }
         }
@@ -236,9 +251,14 @@ pub(super) fn check_open_overlaps(sources: &[(usize, &SourceSettings)], findings
 
 /// Returns the numbers of the worker IDs that a source has, or may get: at most [`COMPARED_MAX`] of a layout.
 fn possible_numbers(source: &SourceSettings) -> Vec<u64> {
-    if source.has_worker_ids() || source.is_lent() && source.worker_ids.are_given {
+    if source.has_worker_ids() {
         return source.layout.numbers_in_space(&source.worker_ids.set);
     }
+    all_numbers(source)
+}
+
+/// Returns the numbers of all worker IDs of a source's layout, at most [`COMPARED_MAX`].
+fn all_numbers(source: &SourceSettings) -> Vec<u64> {
     let all = 0..source.layout.workers();
     all.take(COMPARED_MAX).map(|worker| source.layout.number_in_space(worker)).collect()
 }

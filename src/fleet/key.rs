@@ -1,5 +1,7 @@
 //! The values at the coordinator: the marker of a fleet, and the key of each worker number.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -73,12 +75,29 @@ pub struct Marker {
     /// The ID spaces, in the order of their first use: a space's place is part of its keys. One that a colliding one has
     /// replaced keeps its place, with a word before it: no daemon finds it.
     pub spaces: Vec<String>,
+    /// For an ID space that has replaced others: the bound of the IDs that were made in those. Text, as all bounds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    floors: BTreeMap<String, String>,
+}
+
+/// An ID space in the marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its index, which is part of its keys.
+    pub index: usize,
+    /// The lowest ID that its numbers may make.
+    pub floor: u64,
+}
+
+/// Returns the name of an ID space of the marker.
+fn name_of(known: &str) -> &str {
+    known.strip_prefix(REPLACED).unwrap_or(known)
 }
 
 impl Marker {
     /// Returns the marker of a fleet with these ID spaces.
     pub fn new(identity: &str, spaces: Vec<String>) -> Self {
-        Marker { format: FORMAT, identity: identity.to_owned(), spaces }
+        Marker { format: FORMAT, identity: identity.to_owned(), spaces, floors: BTreeMap::new() }
     }
 
     /// Reads a marker.
@@ -95,24 +114,55 @@ impl Marker {
     }
 
     /// Returns the place of an ID space that daemons may use.
-    pub fn place_of(&self, space: &str) -> Option<usize> {
-        self.spaces.iter().position(|known| known == space)
+    pub fn place_of(&self, space: &str) -> Option<Place> {
+        let index = self.spaces.iter().position(|known| known == space)?;
+        Some(Place { index, floor: self.floor(space) })
     }
 
-    /// Adds an ID space, or restores it where it was, in the place of those that collide with it. Returns the places of those.
-    pub(super) fn add(&mut self, space: &str, collides: impl Fn(&str) -> bool) -> Vec<usize> {
-        let replaced = |space: &str| format!("{REPLACED}{space}");
-        let in_way = |(_, known): &(usize, &mut String)| collides(known);
-        let places = self.spaces.iter_mut().enumerate().filter(in_way).map(|(place, known)| {
-            *known = replaced(known);
-            place
-        });
-        let places = places.collect();
-        match self.spaces.iter_mut().find(|known| **known == replaced(space)) {
-            Some(known) => *known = space.to_owned(),
+    /// Returns the ID space of an index.
+    pub(super) fn name_at(&self, index: usize) -> &str {
+        name_of(&self.spaces[index])
+    }
+
+    /// Returns the index of an ID space, also of one that was replaced.
+    pub(super) fn index_of(&self, space: &str) -> Option<usize> {
+        self.spaces.iter().position(|known| name_of(known) == space)
+    }
+
+    /// Returns the indices of the ID spaces that are so, also of those that were replaced.
+    pub(super) fn indices(&self, is_so: impl Fn(&str) -> bool) -> Vec<usize> {
+        (0..self.spaces.len()).filter(|&index| is_so(name_of(&self.spaces[index]))).collect()
+    }
+
+    /// Replaces ID spaces. Returns those that daemons could use until now.
+    pub(super) fn replace(&mut self, indices: &[usize]) -> Vec<String> {
+        let mut replaced = Vec::new();
+        for &index in indices {
+            let known = &mut self.spaces[index];
+            if !known.starts_with(REPLACED) {
+                replaced.push(known.clone());
+                *known = format!("{REPLACED}{known}");
+            }
+        }
+        replaced
+    }
+
+    /// Adds an ID space, or puts it back where it was. Its numbers start at `floor` at least.
+    pub(super) fn put(&mut self, space: &str, floor: u64) {
+        match self.index_of(space) {
+            Some(index) => self.spaces[index] = space.to_owned(),
             None => self.spaces.push(space.to_owned()),
         }
-        places
+        let floor = floor.max(self.floor(space));
+        if floor > 0 {
+            self.floors.insert(space.to_owned(), floor.to_string());
+        }
+    }
+
+    /// Returns the lowest ID that numbers of an ID space may make: those of colliding spaces made the IDs below.
+    pub(super) fn floor(&self, space: &str) -> u64 {
+        // A text that is no number is nothing that Snowbank wrote.
+        self.floors.get(space).map_or(0, |floor| floor.parse().unwrap_or(u64::MAX))
     }
 
     /// Reads a marker's identity.
@@ -221,19 +271,21 @@ mod tests {
     }
 
     #[test]
-    fn a_colliding_space_takes_the_place_of_others_until_they_come_back() {
+    fn a_space_that_was_replaced_keeps_its_index_and_comes_back_above_the_others() {
         let mut marker = Marker::new("1f", ["a", "b", "c"].map(String::from).to_vec());
-        assert_eq!(marker.add("d", |space| ["a", "c"].contains(&space)), [0, 2]);
+        assert_eq!(marker.replace(&marker.indices(|space| space != "b")), ["a", "c"]);
+        marker.put("d", 7);
+        assert_eq!((marker.active(), marker.place_of("a")), (vec!["b", "d"], None));
+        assert_eq!(marker.place_of("d"), Some(Place { index: 3, floor: 7 }));
+        let others = marker.indices(|space| ["c", "d"].contains(&space));
+        assert_eq!((marker.replace(&others), others), (vec![String::from("d")], vec![2, 3]));
+        marker.put("a", 9);
+        let marker = Marker::parse(&marker.text()).expect("a marker");
         assert_eq!(
-            (marker.active(), marker.place_of("a"), marker.place_of("d")),
-            (vec!["b", "d"], None, Some(3))
+            (marker.active(), marker.place_of("d"), marker.index_of("d")),
+            (vec!["a", "b"], None, Some(3))
         );
-        assert_eq!(marker.add("a", |space| space == "d"), [3]);
-        assert_eq!(
-            (marker.active(), marker.place_of("a"), marker.place_of("d")),
-            (vec!["a", "b"], Some(0), None)
-        );
-        assert_eq!(marker.spaces.len(), 4, "keys keep their places");
+        assert_eq!(marker.place_of("a"), Some(Place { index: 0, floor: 9 }));
     }
 
     #[test]

@@ -36,11 +36,11 @@ use std::io;
 pub use cluster::Cluster;
 pub use counter::{CounterKey, NumberRange};
 pub use endpoint::{CoordinatorKind, Endpoint, WrongEndpoint};
-pub use key::{KeyError, Marker, NumberKey, Paths};
+pub use key::{KeyError, Marker, NumberKey, Paths, Place};
 pub use line::{ANSWER_MIN, Access};
 pub use member::{Bound, JoinError, Member, Raised, Ranged, Taken, Want};
 pub use notes::{Note, Notes};
-pub use operator::{Entry, Operator, OperatorError};
+pub use operator::{Added, Entry, Operator, OperatorError};
 
 /// The version of a key. It changes with each new text. At a coordinator that may lose writes, an earlier version may come
 /// back, with its text.

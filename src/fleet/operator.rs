@@ -49,6 +49,13 @@ pub struct Entry {
     pub until: String,
 }
 
+/// What was added to a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// The ID spaces that gave way, because they collide with the added ones.
+    pub replaced: Vec<String>,
+}
+
 /// A fleet as an operator sees it.
 pub struct Operator<'c> {
     /// The coordinator.
@@ -61,95 +68,118 @@ pub struct Operator<'c> {
 
 impl Operator<'_> {
     /// Writes the marker with the ID spaces of these layouts. A new one gets this identity. `is_growing` adds those that an
-    /// existing marker does not have: each takes the place of those that collide with it. Returns whether anything was written.
+    /// existing marker does not have: each replaces those that collide with it. `None`: the marker had all of them.
     ///
     /// # Errors
-    /// Another fleet has the name, a colliding ID space is in use, or the coordinator did not answer.
+    /// Another fleet has the name, numbers of a colliding ID space are held, or the coordinator did not answer.
     pub fn init(
         &mut self,
         layouts: &[&Layout],
         identity: &str,
-        (is_growing, now): (bool, UnixMicros),
-    ) -> Result<bool, OperatorError> {
+        is_growing: bool,
+    ) -> Result<Option<Added>, OperatorError> {
         let key = Paths::of(self.name).marker();
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let known = found.as_ref().map(|stored| Marker::parse(&stored.text)).transpose();
         let known = known.map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
-        let mut marker = known.clone().unwrap_or_else(|| Marker::new(identity, Vec::new()));
-        let is_missing = |layout: &&&Layout| marker.place_of(&layout.space().to_string()).is_none();
-        let new: Vec<&Layout> = layouts.iter().filter(is_missing).copied().collect();
+        let is_known = known.is_some();
+        let mut marker = known.unwrap_or_else(|| Marker::new(identity, Vec::new()));
+        let spaces = layouts.iter().map(|layout| layout.space().to_string());
+        let new: Vec<String> = spaces.filter(|space| marker.place_of(space).is_none()).collect();
         // An earlier write may have failed because no replica had it. It is confirmed by the same write.
         if new.is_empty() && !self.coordinator.may_lose_writes() {
-            return Ok(false);
+            return Ok(None);
         }
-        if let Some(known) = known.filter(|_| !new.is_empty() && !is_growing) {
-            return Err(self.other_spaces(&known, &new));
+        if is_known && !new.is_empty() && !is_growing {
+            return Err(OperatorError::Refused(format!(
+                "the fleet {:?} has other ID spaces: found {}, this configuration has {} besides; choose another \
+                 fleet.name, or add them with --add",
+                self.name,
+                marker.active().join(", "),
+                new.join(", ")
+            )));
         }
-        // Those of one configuration were compared when it was read.
-        let is_configured = |space: &str| layouts.iter().any(|layout| layout.space().to_string() == space);
+        let mut version = found.map(|stored| stored.version);
         let mut replaced = Vec::new();
-        for layout in &new {
-            let space = layout.space().to_string();
-            let places = marker.add(&space, |known| !is_configured(known) && collides(&space, known));
-            replaced.extend(places.into_iter().map(|place| (place, *layout)));
+        for space in &new {
+            let floor = self.replace(&mut marker, &mut version, space, &mut replaced)?;
+            marker.put(space, floor);
         }
-        self.refuse_in_use(&replaced, now)?;
-        let before = found.as_ref().map(|stored| stored.text.clone());
-        let expected = found.map(|stored| stored.version);
-        let written = self.write_marker(Swap { key: key.clone(), expected, text: marker.text() })?;
-        // A daemon may have taken a number meanwhile. Those that come later read the marker after their write.
-        if let (Err(error), Some(text)) = (self.refuse_in_use(&replaced, now), before) {
-            self.write_marker(Swap { key, expected: Some(written), text })?;
-            return Err(error);
-        }
-        Ok(!new.is_empty())
+        self.write_marker(&marker, &mut version)?;
+        Ok((!new.is_empty()).then_some(Added { replaced }))
     }
 
-    fn write_marker(&mut self, swap: Swap) -> Result<Version, OperatorError> {
+    /// Replaces the ID spaces that collide with a new one. Returns the bound of the IDs that were made in them.
+    ///
+    /// The marker is written before the new space is in it. From then on no daemon takes a number in the others: each reads
+    /// the marker again after its write. So those that have one show in a list, and none has a number of the new space yet.
+    fn replace(
+        &mut self,
+        marker: &mut Marker,
+        version: &mut Option<Version>,
+        space: &str,
+        replaced: &mut Vec<String>,
+    ) -> Result<u64, OperatorError> {
+        let colliding = marker.indices(|known| collides(space, known));
+        let floor = self.bound_unless_held(marker, &colliding, space)?;
+        let before = marker.clone();
+        let names = marker.replace(&colliding);
+        if names.is_empty() {
+            return Ok(floor);
+        }
+        self.write_marker(marker, version)?;
+        match self.bound_unless_held(marker, &colliding, space) {
+            Ok(floor) => {
+                replaced.extend(names);
+                Ok(floor)
+            }
+            Err(error) => {
+                self.write_marker(&before, version)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn write_marker(&mut self, marker: &Marker, version: &mut Option<Version>) -> Result<(), OperatorError> {
+        let swap = Swap { key: Paths::of(self.name).marker(), expected: *version, text: marker.text() };
         match self.coordinator.swap(&[swap])? {
-            Swapped::Done(version) => Ok(version),
+            Swapped::Done(written) => {
+                *version = Some(written);
+                Ok(())
+            }
             Swapped::Refused(_) => Err(OperatorError::Refused(String::from(
                 "another command changed the fleet at the same time; try again",
             ))),
         }
     }
 
-    fn other_spaces(&self, known: &Marker, new: &[&Layout]) -> OperatorError {
-        let new: Vec<String> = new.iter().map(|layout| layout.space().to_string()).collect();
-        OperatorError::Refused(format!(
-            "the fleet {:?} has other ID spaces: found {}, this configuration has {} besides; choose another fleet.name, \
-             or add them with --add",
-            self.name,
-            known.active().join(", "),
-            new.join(", ")
-        ))
-    }
-
-    /// Refuses layouts that take these places of the marker while numbers are held there, or while IDs were handed out that the
-    /// layout can make from now on.
-    fn refuse_in_use(&mut self, replaced: &[(usize, &Layout)], now: UnixMicros) -> Result<(), OperatorError> {
-        for (place, layout) in replaced {
-            let (space, from) = (layout.space(), bound_at(layout, now));
-            let listed = self.coordinator.list(&Paths::of(self.name).space(*place))?;
-            let key = |text: &str| NumberKey::parse(text).ok();
-            let is_held = |text: &str| key(text).is_none_or(|key| !key.released);
-            let held = listed.iter().filter(|(_, stored)| is_held(&stored.text)).count();
-            if held > 0 {
-                return Err(OperatorError::Refused(format!(
-                    "IDs of the ID space {space} could be those of another one of the fleet, where daemons hold numbers \
-                     ({held}): stop them, and release the numbers of those that are gone (`snowbank fleet release`); or \
-                     choose a layout whose epoch is at least a year apart"
-                )));
-            }
-            let is_ahead = |text: &str| key(text).is_some_and(|key| key.id_bound > from);
-            if listed.iter().any(|(_, stored)| is_ahead(&stored.text)) {
-                return Err(OperatorError::Refused(format!(
-                    "IDs of the ID space {space} could be those of another one of the fleet, which are ahead of the clock: \
-                     wait until it is past them, and try again; or choose a layout whose epoch is at least a year apart"
-                )));
+    /// Returns the highest bound of the numbers of these ID spaces. Refuses if one of them is held.
+    fn bound_unless_held(
+        &mut self,
+        marker: &Marker,
+        indices: &[usize],
+        space: &str,
+    ) -> Result<u64, OperatorError> {
+        let mut bound = 0;
+        for &index in indices {
+            let name = marker.name_at(index);
+            bound = bound.max(marker.floor(name));
+            for (key, stored) in self.coordinator.list(&Paths::of(self.name).space(index))? {
+                let number = NumberKey::parse(&stored.text)
+                    .map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
+                if !number.released {
+                    return Err(OperatorError::Refused(format!(
+                        "IDs of the ID space {space} could be those of {name}, where {} holds a number ({key}): stop all \
+                         daemons with that layout, release the numbers of those that are gone (`snowbank fleet release`, \
+                         with a configuration that has it), and try again; or choose a layout whose epoch is at least a \
+                         year apart",
+                        number.holder
+                    )));
+                }
+                bound = bound.max(number.id_bound);
             }
         }
-        Ok(())
+        Ok(bound)
     }
 
     fn marker(&mut self) -> Result<Marker, OperatorError> {
@@ -169,7 +199,8 @@ impl Operator<'_> {
     /// # Errors
     /// The fleet does not have the space, or the coordinator did not answer.
     pub fn list(&mut self, layout: &Layout, now: UnixMicros) -> Result<Vec<Entry>, OperatorError> {
-        let (place, space) = self.place(layout)?;
+        let in_use = |marker: &Marker, space: &str| Some(marker.place_of(space)?.index);
+        let (place, space) = self.place(layout, in_use)?;
         let prefix = Paths::of(self.name).space(place);
         let listed = self.coordinator.list(&prefix)?;
         let number = |key: &str| key.strip_prefix(&prefix)?.parse::<u64>().ok();
@@ -191,9 +222,13 @@ impl Operator<'_> {
         UnixMicros(bound.0.saturating_add(clock::micros(margin)))
     }
 
-    fn place(&mut self, layout: &Layout) -> Result<(usize, String), OperatorError> {
+    fn place(
+        &mut self,
+        layout: &Layout,
+        find: impl Fn(&Marker, &str) -> Option<usize>,
+    ) -> Result<(usize, String), OperatorError> {
         let (marker, space) = (self.marker()?, layout.space().to_string());
-        let place = marker.place_of(&space).ok_or_else(|| {
+        let place = find(&marker, &space).ok_or_else(|| {
             let (name, known) = (self.name, marker.active().join(", "));
             OperatorError::Refused(format!(
                 "the fleet {name:?} has other ID spaces: found {space}, allowed: {known}"
@@ -278,7 +313,7 @@ impl Operator<'_> {
         (write, now): (&str, UnixMicros),
         is_forced: bool,
     ) -> Result<NumberKey, OperatorError> {
-        let (place, _) = self.place(layout)?;
+        let (place, _) = self.place(layout, Marker::index_of)?;
         let key = Paths::of(self.name).number(place, number);
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let refused = |text: String| OperatorError::Refused(format!("worker number {number}: {text}"));

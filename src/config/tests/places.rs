@@ -52,24 +52,35 @@ fn a_max_ahead_that_no_horizon_outlasts_is_what_is_refused() {
 
 /// Another machine may get any of the worker IDs.
 #[test]
-fn sources_whose_picked_worker_ids_can_collide_are_refused() {
-    let two = |layout: &str, worker_ids: &str| {
+fn sources_whose_worker_ids_can_collide_in_a_fleet_are_refused() {
+    let two = |worker_ids: [&str; 2], layout: &str| {
+        let [one, other] = worker_ids;
         format!(
-            "worker_id_from = \"coordinator\"\n[fleet]\ncoordinator = \"etcd\"\n[[sources]]\nname = \"a\"\n\
-             layout = \"twitter\"\nworker_ids = \"0-511\"\n[[sources]]\nname = \"b\"\nlayout = \"{layout}\"\n{worker_ids}"
+            "[fleet]\ncoordinator = \"etcd\"\n[[sources]]\nname = \"a\"\nlayout = \"twitter\"\n{one}\n\
+             [[sources]]\nname = \"b\"\nlayout = \"{layout}\"\n{other}"
         )
     };
     let epoch = "tick=1ms;epoch=1288834974657";
-    let wide = two(&format!("time:41,worker:9,sequence:13;{epoch}"), "");
-    let constant = |value| two(&format!("time:41,half:1:constant({value}),worker:8,sequence:13;{epoch}"), "");
-    for colliding in [&wide, &constant(0)] {
-        let text = mistake(colliding);
-        assert!(text.contains("can make the same IDs: their layouts differ"), "{text}");
+    let wide = format!("time:41,worker:9,sequence:13;{epoch}");
+    let constant = format!("time:41,half:1:constant(1),worker:8,sequence:13;{epoch}");
+    let picked = "worker_id_from = \"coordinator\"";
+    // Another daemon of the fleet may have any others.
+    let given = ["worker_ids = 3", "worker_ids = 200"];
+    let restricted = ["0-255", "200-255"].map(|ids| format!("{picked}\nworker_ids = \"{ids}\""));
+    for worker_ids in [[picked; 2], given, restricted.each_ref().map(String::as_str)] {
+        for colliding in [&wide, &constant] {
+            let text = mistake(&two(worker_ids, colliding));
+            assert!(
+                text.contains("layout: sources[0] (\"a\") and sources[1] (\"b\") can make the same IDs"),
+                "{text}"
+            );
+        }
     }
-    settings(&constant(1));
-    settings(&two("twitter", ""));
-    settings(&two(&format!("time:41,worker:9,sequence:13;{epoch}"), "worker_ids = \"256-511\"\n"));
-    settings(&two("sonyflake", ""));
+    settings(&two([picked; 2], "twitter"));
+    settings(&two([picked; 2], "sonyflake"));
+    settings(&two(given, "sonyflake"));
+    // On one machine the numbers are known.
+    settings(&two(given, &wide).replace("etcd", "none"));
 }
 
 #[test]

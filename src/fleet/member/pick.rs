@@ -29,7 +29,7 @@ impl<C: Coordinator> Member<C> {
         let mut busy: Vec<u64> = Vec::new();
         for tried in 0..TRIES_MAX {
             let is_allowed = |id: u64| allowed(id) && !busy.contains(&id);
-            let found = self.free(want, place, is_allowed, (count, tried))?;
+            let found = self.free(want, place.index, is_allowed, (count, tried))?;
             let ids: Vec<u64> = found.iter().map(|(id, _)| *id).collect();
             let refused = |error: LayoutError| JoinError::Refused(error.to_string());
             let worker_ids = WorkerSet::from_list(ids.iter().copied()).map_err(refused)?;

@@ -3,18 +3,24 @@
 use super::tests::{HORIZON, Store, WALL, member, store, want};
 use super::*;
 use crate::fleet::{Marker, Operator};
-use snowbank_client::layout::{Layout, WorkerSet};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
 fn before() -> Layout {
     Layout::resolve("twitter").unwrap()
 }
 
+fn after() -> Layout {
+    Layout::resolve("time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657").unwrap()
+}
+
 /// Adds a layout that collides with that of the store's fleet. Returns the error.
-fn replace(store: &Store) -> Result<bool, String> {
-    let after = Layout::resolve("time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657").unwrap();
+fn replace(store: &Store) -> Result<Vec<String>, String> {
+    let after = after();
     let mut coordinator = store.clone();
     let mut operator = Operator { coordinator: &mut coordinator, name: "f", horizon: HORIZON };
-    operator.init(&[&after], "1f", (true, WALL)).map_err(|error| error.to_string())
+    let added = operator.init(&[&after], "1f", true).map_err(|error| error.to_string())?;
+    Ok(added.expect("it is new").replaced)
 }
 
 fn active(store: &Store) -> Vec<String> {
@@ -30,10 +36,13 @@ fn number_key(id_bound: u64, released: bool) -> String {
 fn a_number_of_a_space_that_was_replaced_meanwhile_is_of_no_use() {
     let (layout, store) = (before(), store(&before()));
     let mut marker = Marker::new("1f", vec![layout.space().to_string()]);
-    marker.add("another", |_| true);
+    marker.replace(&[0]);
     store.put_late(&Paths::of("f").marker(), &marker.text());
-    let taken = member(&store, Notes::default()).take(want(&layout, WALL, false), &WorkerSet::single(5));
+    let mut member = member(&store, Notes::default());
+    let taken = member.take(want(&layout, WALL, false), &WorkerSet::single(5));
     assert!(matches!(taken, Err(JoinError::Refused(_))), "{taken:?}");
+    let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
+    assert_eq!(note.covered, 0, "the next start asks first");
 }
 
 #[test]
@@ -41,19 +50,37 @@ fn a_space_whose_number_was_taken_meanwhile_is_not_replaced() {
     let store = store(&before());
     store.put_after_list(&Paths::of("f").number(0, 5), &number_key(7, false));
     let error = replace(&store).expect_err("a daemon holds a number");
-    assert!(error.contains("where daemons hold numbers (1)"), "{error}");
+    assert!(error.contains("holder holds a number (/snowbank/f/space-0/5)"), "{error}");
     assert_eq!(active(&store), [before().space().to_string()], "as it was");
 }
 
+/// An earlier command may have ended between its writes.
 #[test]
-fn a_space_is_not_replaced_while_its_ids_are_ahead_of_the_clock() {
+fn a_space_that_is_replaced_already_must_have_no_held_number_either() {
     let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
-    store.put(&key, &number_key(u64::MAX >> 1, true));
-    let error = replace(&store).expect_err("they are ahead");
-    assert!(error.contains("ahead of the clock"), "{error}");
-    store.put(&key, "of a newer release");
-    assert!(replace(&store).is_err(), "nobody knows who holds it");
+    let mut marker = Marker::new("1f", vec![before().space().to_string()]);
+    marker.replace(&[0]);
+    store.put(&Paths::of("f").marker(), &marker.text());
+    for text in [number_key(7, false), String::from("of a newer release")] {
+        store.put(&key, &text);
+        assert!(replace(&store).is_err(), "{text}");
+    }
     store.put(&key, &number_key(7, true));
-    assert_eq!(replace(&store), Ok(true));
-    assert_ne!(active(&store), [before().space().to_string()]);
+    assert_eq!(replace(&store), Ok(Vec::new()));
+    assert_eq!(active(&store), [after().space().to_string()]);
+}
+
+/// Its clock may be behind that of those whose layout was replaced.
+#[test]
+fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
+    let (layout, store, key) = (before(), store(&before()), Paths::of("f").number(0, 5));
+    let numbering = Numbering::new(layout.clone(), WorkerSet::single(5)).unwrap();
+    let bound = numbering.id_bound(numbering.first_of(numbering.tick_at(WALL)));
+    store.put(&key, &number_key(bound, true));
+    assert_eq!(replace(&store), Ok(vec![layout.space().to_string()]));
+    let behind = UnixMicros(WALL.0 - 30_000_000);
+    let mut member = member(&store, Notes::default());
+    let after = after();
+    let taken = member.take(want(&after, behind, false), &WorkerSet::single(9)).unwrap();
+    assert_eq!(taken.floor, bound);
 }

@@ -63,7 +63,7 @@ impl<C: Coordinator> Member<C> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
         let (space, noted) = (held.space.clone(), held.place);
         match self.place_of(&space) {
-            Ok(place) if place == noted => Ok(()),
+            Ok(place) if place.index == noted => Ok(()),
             Ok(_) => Err(Stop::Lost(format!(
                 "the fleet was prepared again: its marker has the ID space {space} in another place"
             ))),

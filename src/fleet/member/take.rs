@@ -3,7 +3,7 @@
 use super::want::{Busy, JoinError, Taken, Want};
 use super::{Bound, Held, Member, Note, SWAPS_MAX, Stop};
 use crate::fleet::rules::{self, Holding, Proof, Taking};
-use crate::fleet::{Cluster, Coordinator, Marker, NumberKey, Stored, Swap, Swapped};
+use crate::fleet::{Cluster, Coordinator, Marker, NoAnswer, NumberKey, Place, Stored, Swap, Swapped};
 use crate::numbering::Numbering;
 use snowbank_client::layout::WorkerSet;
 
@@ -14,11 +14,11 @@ pub(super) const TRIES_MAX: usize = 100;
 pub(super) type Found = (u64, Option<Stored>);
 
 impl<C: Coordinator> Member<C> {
-    /// Checks that the fleet's marker has an ID space, and returns the space's place in it.
+    /// Checks that the fleet's marker has an ID space, and returns its place.
     ///
     /// # Errors
     /// There is no marker, it has other spaces, or the endpoints are of two clusters.
-    pub(super) fn place_of(&mut self, space: &str) -> Result<usize, JoinError> {
+    pub(super) fn place_of(&mut self, space: &str) -> Result<Place, JoinError> {
         let key = self.paths.marker();
         // First, because it connects to an endpoint that answers.
         self.compare_endpoints()?;
@@ -50,7 +50,8 @@ impl<C: Coordinator> Member<C> {
         let numbers = want.layout.numbers_in_space(worker_ids);
         let numbering = want.numbering(worker_ids)?;
         for _ in 0..TRIES_MAX {
-            let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
+            let keys: Vec<String> =
+                numbers.iter().map(|&number| self.paths.number(place.index, number)).collect();
             let found: Vec<Found> = numbers.iter().copied().zip(self.coordinator.read(&keys)?).collect();
             if let Some(taken) = self.try_take(want, place, (worker_ids, &numbering), found)? {
                 return Ok(taken);
@@ -76,15 +77,16 @@ impl<C: Coordinator> Member<C> {
     pub(super) fn try_take(
         &mut self,
         want: Want<'_>,
-        place: usize,
+        place: Place,
         (worker_ids, numbering): (&WorkerSet, &Numbering),
         found: Vec<Found>,
     ) -> Result<Option<Taken>, JoinError> {
         let writes = self.own_writes(want);
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
         let (floor, lowest) = self.bounds_of((want, numbering), &found, &writes)?;
+        let floor = floor.max(place.floor);
         let covered = want.first_bound(numbering, floor, lowest);
-        let mut held = self.held(want, place, worker_ids, &found, writes);
+        let mut held = self.held(want, place.index, worker_ids, &found, writes);
         // Until this write is done, the key's last write may be an earlier one of this state, with another floor.
         held.floor = floor.max(noted_floor);
         // The writes before the one that was found cannot be done any more.
@@ -100,6 +102,11 @@ impl<C: Coordinator> Member<C> {
         if !self.swap_all(&mut held, &found, (&write, &text))? {
             return Ok(None);
         }
+        // An operator may have replaced the ID space by one that collides with it. The notes have no ceiling so far, so no
+        // later start goes on without asking.
+        if self.place_of(&want.layout.space().to_string())? != place {
+            return Err(JoinError::NoAnswer(NoAnswer::passing("the marker of the fleet has just changed")));
+        }
         (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
         held.is_claimed = true;
         if self.may_lose_writes() {
@@ -109,8 +116,6 @@ impl<C: Coordinator> Member<C> {
         let _ = self.notes.save();
         self.sources.push(held);
         self.confirm(covered)?;
-        // Meanwhile an operator may have replaced the ID space by one that collides with it.
-        self.place_of(&want.layout.space().to_string())?;
         Ok(Some(Taken { worker_ids: worker_ids.clone(), floor, covered }))
     }
 

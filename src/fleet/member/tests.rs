@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
-use crate::fleet::Marker;
 use crate::fleet::rules::Proof;
+use crate::fleet::{Marker, Place};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
@@ -340,7 +340,9 @@ fn daemons_that_start_together_soon_have_different_numbers() {
             let (id, stored) = found.next().unwrap().remove(0);
             let worker_ids = WorkerSet::single(id);
             let numbering = Numbering::new(layout.clone(), worker_ids.clone()).unwrap();
-            let taken = daemon.try_take(want, 0, (&worker_ids, &numbering), vec![(id, stored)]).unwrap();
+            let taken = daemon
+                .try_take(want, Place { index: 0, floor: 0 }, (&worker_ids, &numbering), vec![(id, stored)])
+                .unwrap();
             taken.is_none()
         });
         if waiting.is_empty() {
