@@ -127,7 +127,7 @@ fn a_client_certificate_is_required_if_clients_need_one() {
 
 #[test]
 fn both_sides_report_a_failed_handshake() {
-    let house = House::with("[limits]\nstall_timeout = \"1500ms\"");
+    let house = House::with("");
     let at = house.admin().tcp();
     // Plain text to a TLS listener.
     assert_unasked(&status(&["--admin", &at.to_string()]), &format!("if it speaks TLS, write tls:{at}"));
@@ -144,13 +144,19 @@ fn both_sides_report_a_failed_handshake() {
         &status(&["--admin", &format!("tls:{}", plain.addresses[1])]),
         "answered with something that is not TLS",
     );
-    // A peer that sends nothing for longer than a handshake may take.
-    let mut silent = TcpStream::connect(at).expect("a connection");
+    assert!(house.status(&[]).status.success());
+    assert_eq!(ask(&plain.addresses[1], "GET", "/healthz", "").code, 200);
+}
+
+#[test]
+fn a_peer_that_sends_nothing_for_longer_than_a_handshake_may_take_is_reported() {
+    let house = House::with("[limits]\nstall_timeout = \"1500ms\"");
+    let mut silent = TcpStream::connect(house.admin().tcp()).expect("a connection");
     silent.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
     assert_eq!(silent.read(&mut [0; 8]).expect("an end"), 0);
     house.says("the handshake was not over within 1.5s");
-    assert!(house.status(&[]).status.success());
-    assert_eq!(ask(&plain.addresses[1], "GET", "/healthz", "").code, 200);
+    // On a busy machine, another handshake may take as long.
+    poll("the status", || house.status(&[]).status.success().then_some(()));
 }
 
 #[test]

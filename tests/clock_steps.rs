@@ -113,25 +113,27 @@ fn steps_back_keep_strict_order() {
 
 #[test]
 fn a_step_back_beyond_max_ahead_is_refused_until_the_clock_is_near() {
+    /// Long enough that a busy machine sees a refusal.
+    const BACK_MS: i64 = 7_000;
     let Some(scene) = Scene::begin("max_ahead = \"1s\"", &[MIXED, SPARSE]) else {
         return;
     };
     let (clock, witness) = (scene.clock(), &scene.witness);
-    let step = clock.step(-1_600);
+    let step = clock.step(-BACK_MS);
     witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
     witness.await_ids();
     witness.await_time(Duration::from_millis(300));
     let (testimony, end) = scene.end();
 
     let base = Base::of_step(&testimony, step, 0);
-    testimony.assert_refusals(|sample, code, wait_ms| base.allows(sample, code, wait_ms, -1_600, 1_000.0));
+    testimony.assert_refusals(|sample, code, wait_ms| base.allows(sample, code, wait_ms, -BACK_MS, 1_000.0));
     let samples = testimony.between(step.after, end);
     // Once IDs are handed out again, the lead shrinks at half speed.
     let with_ids = testimony.between(step.after, end).filter(|sample| sample.ids().is_some());
     let flows_since = with_ids.map(|sample| sample.answered).min().expect("IDs flow again");
     let most_ahead = |answered| 1_000.0 - ms_between(flows_since, answered).max(0.0) / 2.0;
-    assert_ticks("ahead", samples, |_| 0.0, |answered| wall(-1_600, answered) + most_ahead(answered));
-    base.assert_catches_up("then", testimony.between(step.after, end), -1_600);
+    assert_ticks("ahead", samples, |_| 0.0, |answered| wall(-BACK_MS, answered) + most_ahead(answered));
+    base.assert_catches_up("then", testimony.between(step.after, end), -BACK_MS);
 }
 
 #[test]
@@ -172,8 +174,9 @@ fn a_far_step_forward_that_is_taken_back_is_never_followed() {
     assert_follows("the old time", testimony.between(start, end), 0);
 }
 
-const QUICK_HOLD: &str = "[clock]\nstep_hold = \"2s\"";
-const HOLD: Duration = Duration::from_secs(2);
+/// Long enough that a busy machine sees IDs of the old time.
+const QUICK_HOLD: &str = "[clock]\nstep_hold = \"6s\"";
+const HOLD: Duration = Duration::from_secs(6);
 
 #[test]
 fn a_far_step_forward_that_lasts_is_followed() {
@@ -253,7 +256,8 @@ fn a_frozen_clock_does_not_stop_the_ids() {
 
 #[test]
 fn on_step_back_wait_refuses_until_the_clock_has_caught_up() {
-    const BACK_MS: i64 = 2_500;
+    /// Long enough that a busy machine sees a refusal.
+    const BACK_MS: i64 = 8_000;
     let Some(scene) = Scene::begin("on_step_back = \"wait\"", &[MIXED, SPARSE]) else { return };
     let (clock, witness) = (scene.clock(), &scene.witness);
     // A start may begin a catch-up, even with "wait". By now the keeper has ended it. Otherwise it would reach the IDs

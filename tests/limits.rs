@@ -149,7 +149,16 @@ fn a_request_that_no_wait_can_satisfy_is_refused_for_ever() {
     // The default wait is a second: ten ticks and those that have started.
     let (code, retry_after_ms, _) = wire.call(&Ask::of(12 * 16 + 1).bytes()).error();
     assert_eq!((code, retry_after_ms), (EXHAUSTED, 0));
-    assert_eq!(wire.next(Ask::of(9 * 16)).id_count(), Some(9 * 16));
+    // A daemon that was paused misses ticks. Then this ends as a refusal, but not for ever.
+    poll("nine ticks", || {
+        let reply = wire.next(Ask::of(9 * 16));
+        if reply.id_count() == Some(9 * 16) {
+            return Some(());
+        }
+        let (code, retry_after_ms, message) = reply.error();
+        assert!(code == EXHAUSTED && retry_after_ms > 0, "{message}");
+        None
+    });
 }
 
 #[test]
@@ -198,7 +207,8 @@ fn a_refusal_comes_at_once_while_an_admitted_request_waits() {
 
 #[test]
 fn partial_gets_the_ids_of_its_wait_when_it_ends() {
-    let daemon = Setup::new().args(["--layout", TENTHS]).start();
+    // With this window, a daemon that is paused loses none of these ticks.
+    let daemon = Setup::configured("burst_window = \"1s\"").args(["--layout", TENTHS]).start();
     let count = daemon.connect().next(Ask::of(1_000).wait_ms(400).flags(PARTIAL)).id_count();
     // At least three whole ticks. There is no upper limit: a daemon that was paused at the end of the wait finds
     // more afterwards.
@@ -274,11 +284,11 @@ fn an_unfinished_frame_closes_only_its_own_connection() {
     // A frame that comes one byte at a time closes its connection, too.
     let mut wire = daemon.connect();
     let slow = request.iter().all(|byte| {
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(100));
         wire.try_send(&[*byte]).is_ok()
     });
     let end = wire.try_reply();
-    assert!(!slow || !matches!(end, Ok(Some(_))), "a frame that took 1.4 s was answered: {end:?}");
+    assert!(!slow || !matches!(end, Ok(Some(_))), "a frame that took 7 s was answered: {end:?}");
     // The idle connection stays open.
     other.assert_open();
 }
@@ -323,16 +333,17 @@ fn an_arrived_request_is_not_late_while_other_connections_have_their_turn() {
 
 #[test]
 fn silence_is_allowed_unless_idle_timeout_is_set() {
-    let daemon = Setup::configured(&format!("{}{TWO_SOURCES}", "[limits]\nidle_timeout = \"2s\"\n")).start();
+    let limits = "[limits]\nidle_timeout = \"6s\"\nmax_wait = \"30s\"\n";
+    let daemon = Setup::configured(&format!("{limits}{TWO_SOURCES}")).start();
     let mut never_spoke = daemon.connect();
     let mut spoke = daemon.connect();
     spoke.assert_open();
     let mut waits = daemon.connect();
     // This connection is silent for longer than the timeout, because it waits for the server's answer.
-    waits.send(&Ask::of(64).source(1).wait_ms(10_000).bytes());
+    waits.send(&Ask::of(128).source(1).wait_ms(30_000).bytes());
     never_spoke.assert_closed();
     spoke.assert_closed();
-    assert_eq!(waits.reply().id_count(), Some(64));
+    assert_eq!(waits.reply().id_count(), Some(128));
     waits.assert_closed();
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use secure::{Authority, tls_section, write_secret};
 use support::coordinators::Proxy;
+use support::daemon::Ended;
 use support::http::{get, sample, scrape};
 use support::machine::Machine;
 use support::{Daemon, Setup, poll};
@@ -37,12 +38,20 @@ fn await_log(daemon: &Daemon, part: &str) {
     poll(part, || daemon.log().contains(part).then_some(()));
 }
 
+/// Checks that a start is refused for now. It asks its peers for a second. If the machine delays the answer, it starts
+/// without it, and is repeated.
+#[track_caller]
+fn assert_refused(toml: &str, parts: &[&str]) {
+    let mut daemon = poll("a refusal", || Machine::new().setup(toml).try_start().err());
+    Ended { code: daemon.wait(), stdout: String::new(), stderr: daemon.log() }.assert_refusal_for_now(parts);
+}
+
 #[test]
 fn a_daemon_does_not_start_with_the_worker_id_of_a_peer() {
     let first = Setup::configured(&toml(5, &[])).start();
     let address = first.tcp().to_string();
     let parts = [&format!("peer {address} ("), "has worker ID 5 of source \"default\" too", "worker_ids"];
-    Machine::new().setup(&toml(5, &[&address])).end().assert_refusal_for_now(&parts);
+    assert_refused(&toml(5, &[&address]), &parts);
     // The same number in another ID space makes other IDs.
     let other_space = format!("layout = \"sonyflake\"\n{}", toml(5, &[&address]));
     drop(Setup::configured(&other_space).start());
@@ -123,5 +132,5 @@ fn a_peer_is_asked_over_tls_and_with_a_token() {
     let message = await_check(&daemon, "peers", "warn");
     assert!(message.contains("asks for a token"), "{message}");
     let toml = format!("{without}peers_{}", token_file(&at("tokens")));
-    Machine::new().setup(&toml).end().assert_refusal_for_now(&["has worker ID 5"]);
+    assert_refused(&toml, &["has worker ID 5"]);
 }

@@ -13,9 +13,10 @@ fn on(disk: &FileSystem) -> Setup {
     Setup::new().env("SNOWBANK_STATE_DIR", disk.point().join("state"))
 }
 
-/// Draws a batch, all of which must lie above `highest`, and returns its last ID.
+/// Draws a batch, all of which must lie above `highest`, and returns its last ID. A raise may be late on a busy
+/// machine.
 fn draw(daemon: &Daemon, highest: u64) -> u64 {
-    let runs = daemon.connect().next(Ask::of(1_000)).runs();
+    let runs = daemon.connect().next(Ask::of(1_000).wait_ms(9_000)).runs();
     assert!(runs[0].first > highest, "{} after {highest}", runs[0].first);
     runs[runs.len() - 1].last()
 }

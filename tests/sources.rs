@@ -129,8 +129,8 @@ fn random_digits_spread_and_ids_stay_distinct() {
 fn batch_ids_are_runs_of_stride_100() {
     let daemon = Setup::new().args(["--layout", "clearing-batch", "--worker-id", "99"]).start();
     let mut wire = daemon.connect();
-    let listed = wire.next(Ask::of(50).flags(EXPLICIT)).ids();
-    let runs = wire.next(Ask::of(500)).runs();
+    let listed = wire.next(Ask::of(50).flags(EXPLICIT).wait_ms(10_000)).ids();
+    let runs = wire.next(Ask::of(500).wait_ms(10_000)).runs();
     assert!(runs.iter().any(|run| run.count > 1));
     assert!(runs.iter().all(|run| run.count == 1 || run.stride == 100));
     let ids: Vec<u64> = runs.iter().copied().flat_map(wire::Run::ids).collect();

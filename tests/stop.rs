@@ -2,7 +2,8 @@
 
 mod support;
 
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
+use std::sync::mpsc;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::Signal;
@@ -10,7 +11,7 @@ use support::failing_disk::FailingDisk;
 use support::http::get;
 use support::machine::Machine;
 use support::wire::{self, SHUTTING_DOWN};
-use support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
+use support::{Ask, DEADLINE, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 
 /// Sends requests until the daemon has noticed the signal.
 fn ask_until_refused(wire: &mut Wire, ask: Ask) -> Reply {
@@ -72,13 +73,22 @@ fn an_unread_log_delays_nothing() {
     reader.read_to_string(&mut log).expect("the daemon has ended");
 
     // A reader that starts late gets all lines.
-    let (mut reader, writer) = full_pipe();
+    let (reader, writer) = full_pipe();
     let mut daemon = Setup::new().stderr(writer).start();
+    let (came, first) = mpsc::channel();
     let whole = std::thread::spawn(move || {
         let mut log = String::new();
-        reader.read_to_string(&mut log).expect("text");
+        for line in BufReader::new(reader).lines() {
+            log.push_str(&line.expect("text"));
+            if log.contains("listens on") {
+                // The test waits for the first time only.
+                let _ = came.send(());
+            }
+        }
         log
     });
+    // The daemon's end does not wait long for a reader.
+    first.recv_timeout(DEADLINE).expect("the first line is read");
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0));
     drop(daemon);

@@ -39,7 +39,7 @@ fn counted_from(value: &str) -> Machine {
 }
 
 fn next(daemon: &Daemon, count: u32) -> Vec<u64> {
-    daemon.connect().next(Ask::of(count)).ids()
+    daemon.connect().next(Ask::of(count).wait_ms(9_000)).ids()
 }
 
 fn copy_state(machine: &Machine, to: &str) {

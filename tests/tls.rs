@@ -131,8 +131,9 @@ fn a_stop_answers_arrived_requests_and_sends_close_notify() {
     // A peer that has not started its handshake does not delay the stop.
     let silent = TcpStream::connect(daemon.tcp()).expect("it listens");
     idle.assert_open();
-    busy.send(&Ask::of(64).wait_ms(5_000).bytes());
-    busy.assert_waits_a_moment();
+    // The PONG shows that the request has arrived.
+    busy.send(&[wire::ping(1, b""), Ask::of(64).wait_ms(5_000).bytes()].concat());
+    assert_eq!(busy.reply(), Reply::Pong(1, vec![]));
     daemon.signal(Signal::TERM);
     match busy.reply() {
         Reply::Error { code, .. } => assert_eq!(code, SHUTTING_DOWN),

@@ -11,7 +11,7 @@ use support::{Ran, loadtest, until_judged};
 
 fn load(address: &str, more: &[&str]) -> Ran {
     let options =
-        ["--rate", "2000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "900ms", "--connections", "4"];
+        ["--rate", "2000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "5s", "--connections", "4"];
     loadtest(&[&options[..], &["--address", address], more].concat())
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use support::port::Port;
 use support::{Ran, has_daemon, loadtest, until_judged};
 
-const LOAD: [&str; 8] = ["--rate", "2000", "--for", "1s", "--warm-up", "200ms", "--p99.9", "900ms"];
+const LOAD: [&str; 8] = ["--rate", "2000", "--for", "1s", "--warm-up", "200ms", "--p99.9", "5s"];
 
 fn load(more: &[&str]) -> Ran {
     loadtest(&[&LOAD, more].concat())

@@ -29,7 +29,7 @@ fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
         "2",
     ];
     if !more.iter().any(|option| option.starts_with("--p99")) {
-        options.extend(["--p99.9", "900ms"]);
+        options.extend(["--p99.9", "5s"]);
     }
     options.extend(more);
     loadtest(&options)

@@ -39,7 +39,7 @@ fn sound_admin() -> String {
 }
 
 fn load(address: &str, more: &[&str]) -> Ran {
-    let options = ["--rate", "500", "--for", "3s", "--warm-up", "200ms", "--p99.9", "900ms"];
+    let options = ["--rate", "500", "--for", "3s", "--warm-up", "200ms", "--p99.9", "5s"];
     loadtest(&[&options[..], &["--address", address], more].concat())
 }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use support::port::Port;
 use support::scripted::fake_daemon::{Asked, FakeDaemon};
 use support::scripted::{INFO, Ids};
-use support::{Ran, has_daemon, loadtest, until_judged, until_seen};
+use support::{Ran, directory_in_memory, has_daemon, loadtest, until_judged, until_seen};
 
 #[test]
 fn an_announced_outage_is_measured_and_not_a_failure() {
@@ -22,8 +22,7 @@ fn an_announced_outage_is_measured_and_not_a_failure() {
         return;
     }
     for option in ["--restart-daemon-at", "--kill-daemon-at"] {
-        let options =
-            ["--rate", "2000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "900ms", option, "1s"];
+        let options = ["--rate", "2000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "5s", option, "1s"];
         // A busy machine may add another gap to the outage's own.
         let is_longest = |run: &Value| {
             let [gap, length] = ["longest_gap_us", "length_us"].map(|name| run["outage"][name].as_f64());
@@ -82,18 +81,8 @@ fn with_outage(down_ms: std::ops::Range<u64>, more: &[&'static str]) -> Ran {
     loop {
         let (ids, lives) = (Arc::new(Ids::default()), Arc::new(AtomicU64::new(0)));
         let address = restarted(&ids, &lives).name();
-        let load = [
-            "--rate",
-            "1000",
-            "--for",
-            "4s",
-            "--warm-up",
-            "100ms",
-            "--p99.9",
-            "900ms",
-            "--address",
-            &address,
-        ];
+        let load =
+            ["--rate", "1000", "--for", "4s", "--warm-up", "100ms", "--p99.9", "5s", "--address", &address];
         let running = support::start(&[&load[..], more].concat());
         let started = Instant::now();
         while ids.0.lock().map(|next_id| *next_id == 0).unwrap_or(false) {
@@ -148,10 +137,10 @@ fn after_a_restart_the_new_process_is_measured() {
         return;
     }
     let ran = until_judged(|| {
-        let (port, directory) = (Port::take(), tempfile::tempdir().expect("a directory"));
+        let (port, directory) = (Port::take(), directory_in_memory());
         let address = port.address().to_string();
         let service = start_service(&address, directory.path());
-        let load = ["--rate", "1000", "--for", "14s", "--warm-up", "100ms", "--p99.9", "900ms"];
+        let load = ["--rate", "1000", "--for", "14s", "--warm-up", "100ms", "--p99.9", "5s"];
         let running = support::start(&[&load[..], &["--outage", "11s@1s", "--address", &address]].concat());
         // Some seconds after its begin, and many before its end.
         std::thread::sleep(Duration::from_millis(4_000));

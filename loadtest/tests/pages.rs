@@ -23,7 +23,7 @@ fn short_run(directory: &Path, more: &[&str]) -> (Ran, PathBuf) {
     let page = directory.join("run.html");
     let file = page.to_str().expect("UTF-8");
     let mut options =
-        vec!["--rate", "1000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "900ms", "--html", file];
+        vec!["--rate", "1000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "5s", "--html", file];
     options.extend(more);
     (loadtest(&options), page)
 }
@@ -146,7 +146,7 @@ fn a_sweep_has_a_page_and_its_json_matches_the_schema() {
     let file = |name: &str| directory.path().join(name);
     let (figures, page) = (file("sweep.json"), file("sweep.html"));
     let options =
-        ["sweep", "--start", "100", "--limit", "200", "--for", "1s", "--warm-up", "100ms", "--p99", "900ms"];
+        ["sweep", "--start", "100", "--limit", "200", "--for", "1s", "--warm-up", "100ms", "--p99", "5s"];
     let files = ["--address", &target.name(), "--json", path(&figures), "--html", path(&page)];
     let ran = support::command(&[&options[..], &files[..]].concat());
     assert!(ran.code != 1, "{ran:?}");

@@ -56,7 +56,7 @@ fn a_redis_is_loaded_and_checked_like_a_daemon() {
         "--batch",
         "1:9,50:1",
         "--p99.9",
-        "900ms",
+        "5s",
     ];
     let ran = until_judged(|| loadtest(&options));
     assert_eq!(ran.code, 0, "{ran:?}");

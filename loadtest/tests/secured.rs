@@ -40,7 +40,7 @@ fn secured() -> Served {
 }
 
 fn load(more: &[String]) -> Ran {
-    let options = ["--rate=1000", "--for=1s", "--warm-up=200ms", "--p99.9=900ms"].map(str::to_owned);
+    let options = ["--rate=1000", "--for=1s", "--warm-up=200ms", "--p99.9=5s"].map(str::to_owned);
     let all = [&options[..], more].concat();
     loadtest(&all.iter().map(String::as_str).collect::<Vec<_>>())
 }

@@ -152,7 +152,8 @@ fn refusals_for_lack_of_ids_are_reported_as_the_layouts_limit() {
             peer.send_run(tag, number + 1, next.count)
         })
     };
-    let ran = until_the_target_limits(|| sweep(&scarce().name(), &[]));
+    // A target that the machine stops for a moment is late, but its latency is not the limit.
+    let ran = until_the_target_limits(|| sweep(&scarce().name(), &["--p99.9", "5s"]));
     assert_eq!((ran.code, &ran.json()["limit"]), (0, &"layout".into()), "{ran:?}");
     assert!(ran.json()["knee"].as_f64() <= Some(1_150.0), "{ran:?}");
     let steps = ran.json()["steps"].to_string();
@@ -180,7 +181,7 @@ fn an_id_repeated_in_another_step_is_a_failure() {
             }
         }
     });
-    let ran = sweep(&repeats.name(), &["--p99.9", "900ms"]);
+    let ran = sweep(&repeats.name(), &["--p99.9", "5s"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.last_line().starts_with("fail: ") && ran.last_line().contains("twice"), "{ran:?}");
     assert_eq!(ran.json()["ended"], "broken");
@@ -198,7 +199,7 @@ fn a_target_that_goes_away_is_a_failure() {
             peer.answer(&asked, tag, &mut next_id);
         }
     });
-    let ran = sweep(&leaves.name(), &["--p99.9", "900ms"]);
+    let ran = sweep(&leaves.name(), &["--p99.9", "5s"]);
     assert_eq!((ran.code, &ran.json()["ended"]), (1, &"gone".into()), "{ran:?}");
     assert!(ran.last_line().starts_with("fail: the target took no further run: "), "{ran:?}");
 }
@@ -242,7 +243,7 @@ fn a_real_daemon_is_swept() {
     if !has_daemon() {
         return;
     }
-    let options = ["--batch", "10", "--start", "2000", "--limit", "5000", "--p99.9", "900ms"];
+    let options = ["--batch", "10", "--start", "2000", "--limit", "5000", "--p99.9", "5s"];
     let ran = until_the_target_limits(|| loadtest(&[&QUICK[..], &options].concat()));
     assert_eq!(ran.code, 0, "{ran:?}");
     let file = ran.json();

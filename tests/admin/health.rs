@@ -22,12 +22,17 @@ fn await_failing(daemon: &Daemon, code: u16, names: &[&str]) {
     });
 }
 
+/// The ceiling is about ten seconds ahead with this layout, which is long enough to show a warning for some seconds before
+/// it is reached.
+const LONG_TICKS: &str = "time:31,worker:10,sequence:20;tick=4s;epoch=2025-01-01T00:00:00Z";
+
 #[test]
 fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
     let setup = Setup::new();
     let state = setup.path("state");
     let disk = FailingDisk::new(&state, setup.path("disk"));
-    let mut daemon = disk.under(setup).admin().start();
+    let setup = disk.under(setup).option("--layout", LONG_TICKS).config("max_ahead = \"2m\"");
+    let mut daemon = setup.admin().start();
     assert_eq!(checks_at(&daemon, "fail"), (200, vec![]));
     let mut wire = daemon.connect();
     wire.next(Ask::of(1));
@@ -163,9 +168,7 @@ fn a_full_connection_limit_is_a_warning_and_the_daemon_stays_ready() {
 fn hanging_storage_is_a_warning_while_ids_last_then_a_failure_even_without_requests() {
     let setup = Setup::new();
     let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
-    // A horizon that is long enough to show the warning for some seconds.
-    let layout = "time:31,worker:10,sequence:20;tick=4s;epoch=2025-01-01T00:00:00Z";
-    let setup = disk.under(setup).option("--layout", layout).config("max_ahead = \"2m\"");
+    let setup = disk.under(setup).option("--layout", LONG_TICKS).config("max_ahead = \"2m\"");
     let daemon = setup.admin().start();
     daemon.connect().next(Ask::of(1));
     disk.order("sync stall 100000");

@@ -9,7 +9,7 @@ use super::support::ids::{assert_distinct, twitter_unix_ms, unix_ms};
 use super::support::machine::Machine;
 use super::support::wire::{Ask, Run};
 use super::support::{Daemon, Setup};
-use super::{LONG, draw, init, toml, worker_of};
+use super::{LONG, draw, init, start_once_released, toml, worker_of};
 
 /// Returns the configuration of a daemon that may be lent this number alone.
 fn lent(at: &dyn Coordinator, number: u64) -> String {
@@ -79,7 +79,7 @@ fn a_number_comes_back_after_another_daemon_of_the_machine_had_it() {
             draw_above(&daemon, number, &mut runs);
             daemon.stop();
         }
-        let daemon = beside(&machine, &lent(at, 5)).start();
+        let daemon = start_once_released(|| beside(&machine, &lent(at, 5)));
         runs.extend(draw(&daemon));
         let (code, export, errors) = machine.run(&["state", "export"]);
         assert_eq!(code, Some(0), "{errors}");
@@ -88,10 +88,10 @@ fn a_number_comes_back_after_another_daemon_of_the_machine_had_it() {
         let exported: Vec<_> = records.iter().map(|record| &record["worker_ids"]).collect();
         assert_eq!(exported, ["6"], "the number that it has");
         daemon.stop();
-        let daemon = machine.start(&lent(at, 5));
+        let daemon = start_once_released(|| machine.setup(&lent(at, 5)));
         draw_above(&daemon, 5, &mut runs);
         daemon.stop();
-        let daemon = beside(&machine, &lent(at, 6)).start();
+        let daemon = start_once_released(|| beside(&machine, &lent(at, 6)));
         runs.extend(draw(&daemon));
         assert_distinct(runs);
     });
@@ -109,13 +109,13 @@ fn a_number_that_was_exported_is_lent_again_and_its_export_comes_back() {
         daemon.stop();
         assert_eq!(machine.run(&["state", "export", "--output", &export]).0, Some(0));
         // Another daemon of the machine gets it, and is not refused either.
-        let daemon = beside(&machine, &lent(at, 5)).start();
+        let daemon = start_once_released(|| beside(&machine, &lent(at, 5)));
         runs.extend(draw(&daemon));
         assert_eq!(machine.run(&["state", "export"]).0, Some(0), "again");
         daemon.stop();
         let without_fleet = "worker_ids = 5\nmax_ahead = \"400ms\"\n";
         machine.setup(without_fleet).end().assert_refusal(&["moved worker ID 5", "away"]);
-        let daemon = machine.start(&lent(at, 5));
+        let daemon = start_once_released(|| machine.setup(&lent(at, 5)));
         draw_above(&daemon, 5, &mut runs);
         daemon.stop();
         let (code, out, errors) = machine.run(&["state", "import", &export]);

@@ -95,7 +95,7 @@ fn a_daemon_that_went_on_ends_if_another_has_its_number_and_then_it_asks() {
         again.assert_logs("a worker number is lost");
         first.setup(&toml).end().assert_refusal_for_now(&["holds worker number 5", "free from"]);
         taker.stop();
-        let mut waits = first.start(&toml);
+        let mut waits = start_once_released(|| first.setup(&toml));
         assert!(draw_until(&waits, CLOCK_BEHIND).is_empty());
         waits.kill();
     });

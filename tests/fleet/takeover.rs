@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use super::*;
-use crate::support::{Setup, Wire};
+use crate::support::Wire;
 
 #[test]
 fn a_daemon_without_requests_keeps_its_number() {
@@ -90,12 +90,12 @@ fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
         let mut runs = draw(&daemon);
         copy(&state, &machine.path("backup"));
         daemon.stop();
-        let taker = other.start(&toml);
+        let taker = start_once_released(|| other.setup(&toml));
         runs.extend(draw(&taker));
         copy(&machine.path("backup/."), &state);
         machine.setup(&toml).end().assert_refusal_for_now(&["holds worker number 5", "free from"]);
         taker.stop();
-        runs.extend(draw(&machine.start(&toml)));
+        runs.extend(draw(&start_once_released(|| machine.setup(&toml))));
         assert_distinct(runs);
     });
 }

@@ -121,10 +121,11 @@ fn while_the_disk_fails_no_source_joins_and_the_others_serve_on() {
     }
     disk.order(&format!("sync lie {ENOSPC}"));
     assert_refused(&daemon, &both, &[&["durable", "No space"]]);
+    // The present ceilings last for a few seconds, which a start and a stop may take.
+    disk.works();
     // The refused reload has released the worker ID: another daemon may have it.
     Setup::configured(&source("x", 2)).env("SNOWBANK_LOCK_DIR", &locks).start().stop();
     assert_eq!(sources_of(&daemon), ["old"]);
-    disk.works();
     assert_reloaded(&daemon, &both, &["limits.max_count: 500 -> 600", "source \"new\" added"]);
     daemon.connect().next(Ask::of(600).source(1)).ids();
     // A slow disk delays only the reload.

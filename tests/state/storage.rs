@@ -13,7 +13,8 @@ fn failing_syncs_stop_the_ids_at_the_ceiling_until_storage_works() {
     ] {
         let machine = Machine::new();
         let disk = machine.disk();
-        let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
+        // Far enough that a second of the ceiling is left, also on a busy machine.
+        let daemon = disk.under(machine.setup().config("max_ahead = \"2002ms\"")).start();
         let mut wire = daemon.connect();
         let mut ids = BTreeSet::from([one(&mut wire)]);
         let inode = || fs::metadata(machine.file()).expect("the file is there").ino();
@@ -119,8 +120,11 @@ fn nothing_is_granted_before_both_copies_are_on_the_disk() {
     let disk = machine.disk();
     let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
     let mut wire = daemon.connect();
+    // No sync may come between the order and the count.
+    daemon.stand_still();
     disk.order("sync stall 6000");
     let before = disk.calls().len();
+    daemon.signal(Signal::CONT);
     let syncs = || disk.calls()[before..].iter().filter(|call| *call == "sync ceilings").count();
     poll("the second copy's sync", || (syncs() == 2).then_some(()));
     // The first copy already has a higher ceiling, which may not be used: requests meet the earlier ceiling.
@@ -214,11 +218,13 @@ fn a_file_whose_name_may_not_be_durable_is_not_used_on_a_full_disk() {
 fn slow_syncs_delay_no_request() {
     let machine = Machine::new();
     let disk = machine.disk();
-    let daemon = disk.under(machine.setup()).start();
+    // Two ticks of this layout are 8 s, and so is its horizon. So a busy machine has seconds for a raise.
+    let layout = "layout = \"time:30,worker:10,sequence:20;tick=4s\"";
+    let daemon = disk.under(machine.setup().config(layout)).start();
     let mut wire = daemon.connect();
-    let mut ids = BTreeSet::new();
-    disk.order("sync stall 500");
-    let deadline = Instant::now() + Duration::from_secs(6);
+    let mut ids = BTreeSet::from([one(&mut wire)]);
+    disk.order("sync stall 1000");
+    let deadline = Instant::now() + Duration::from_secs(16);
     while Instant::now() < deadline {
         // No wait is allowed, for twice the horizon.
         for id in wire.next(Ask::of(1).wait_ms(0)).ids() {

@@ -27,7 +27,7 @@ fn snowbank() -> Command {
 
 /// A directory for a daemon: its configuration, state and locks.
 pub(crate) fn directory(config: &str) -> TempDir {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = super::directory_in_memory();
     std::fs::write(directory.path().join("snowbank.toml"), config).expect("written");
     directory
 }

@@ -83,13 +83,14 @@ async fn a_request_behind_one_that_waits_may_wait_as_long_again() {
         peer.greet();
         for first in [10, 20] {
             let (next, tag) = peer.read_next();
-            std::thread::sleep(ms(600));
+            std::thread::sleep(ms(4_000));
             peer.send_run(tag, first, next.count);
         }
         peer.wait_for_close();
     });
-    let client = Client::new(options(&[&daemon]).answer_timeout(ms(500))).expect("a client");
-    let ask = || client.batch(1).max_wait(ms(600)).timeout(ms(20_000));
+    // The second answer comes after 8 s. A request that waits alone would be late after 7.5 s.
+    let client = Client::new(options(&[&daemon]).answer_timeout(ms(3_500))).expect("a client");
+    let ask = || client.batch(1).max_wait(ms(4_000)).timeout(ms(30_000));
     let (first, second) = tokio::join!(ask(), ask());
     assert!(first.is_ok() && second.is_ok(), "{first:?}, {second:?}");
     assert_eq!(daemon.connections(), 1);
