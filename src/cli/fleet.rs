@@ -169,6 +169,7 @@ struct Prepared<'a> {
     is_new: bool,
     spaces: &'a [String],
     /// The ID spaces that gave way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     replaced: Vec<String>,
 }
 
@@ -182,7 +183,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         ));
     }
     let layouts = layouts(sources);
-    let added = operator.init(&layouts, &draw_identity(), arguments.add)?;
+    let added = operator.init(&layouts, draw_identity, arguments.add)?;
     let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
     if arguments.common.json {
         let (is_new, replaced) = (added.is_some(), added.map(|added| added.replaced).unwrap_or_default());

@@ -72,6 +72,9 @@ pub struct Marker {
     format: u64,
     /// 128 bits, drawn when the fleet was prepared: two clusters that were each prepared have different ones.
     pub identity: String,
+    /// The identity of this write, as in [`NumberKey`]. Without it, an earlier text could come back.
+    #[serde(default)]
+    pub(super) write: String,
     /// The ID spaces, in the order of their first use: a space's place is part of its keys. One that a colliding one has
     /// replaced keeps its place, with a word before it: no daemon finds it.
     pub spaces: Vec<String>,
@@ -97,7 +100,8 @@ fn name_of(known: &str) -> &str {
 impl Marker {
     /// Returns the marker of a fleet with these ID spaces.
     pub fn new(identity: &str, spaces: Vec<String>) -> Self {
-        Marker { format: FORMAT, identity: identity.to_owned(), spaces, floors: BTreeMap::new() }
+        let (format, identity, write, floors) = (FORMAT, identity.to_owned(), String::new(), BTreeMap::new());
+        Marker { format, identity, write, spaces, floors }
     }
 
     /// Reads a marker.
@@ -106,6 +110,12 @@ impl Marker {
     /// The text is no marker, or a later release wrote it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         parse(text)
+    }
+
+    /// Returns the ID spaces that daemons may use, for people.
+    pub fn shown(&self) -> String {
+        let active = self.active();
+        if active.is_empty() { String::from("none") } else { active.join(", ") }
     }
 
     /// Returns the ID spaces that daemons may use. None of them collide.
@@ -117,6 +127,11 @@ impl Marker {
     pub fn place_of(&self, space: &str) -> Option<Place> {
         let index = self.spaces.iter().position(|known| known == space)?;
         Some(Place { index, floor: self.floor(space) })
+    }
+
+    /// Returns true if daemons may use the ID space of an index.
+    pub(super) fn is_active(&self, index: usize) -> bool {
+        !self.spaces[index].starts_with(REPLACED)
     }
 
     /// Returns the ID space of an index.

@@ -67,15 +67,16 @@ pub struct Operator<'c> {
 }
 
 impl Operator<'_> {
-    /// Writes the marker with the ID spaces of these layouts. A new one gets this identity. `is_growing` adds those that an
-    /// existing marker does not have: each replaces those that collide with it. `None`: the marker had all of them.
+    /// Writes the marker with the ID spaces of these layouts. `draw` gives the identity of a new one, and of each write.
+    /// `is_growing` adds those that an existing marker does not have: they replace others that collide with them. `None`:
+    /// nothing was missing.
     ///
     /// # Errors
     /// Another fleet has the name, numbers of a colliding ID space are held, or the coordinator did not answer.
     pub fn init(
         &mut self,
         layouts: &[&Layout],
-        identity: &str,
+        draw: fn() -> String,
         is_growing: bool,
     ) -> Result<Option<Added>, OperatorError> {
         let key = Paths::of(self.name).marker();
@@ -83,74 +84,100 @@ impl Operator<'_> {
         let known = found.as_ref().map(|stored| Marker::parse(&stored.text)).transpose();
         let known = known.map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
         let is_known = known.is_some();
-        let mut marker = known.unwrap_or_else(|| Marker::new(identity, Vec::new()));
-        let spaces = layouts.iter().map(|layout| layout.space().to_string());
-        let new: Vec<String> = spaces.filter(|space| marker.place_of(space).is_none()).collect();
-        // An earlier write may have failed because no replica had it. It is confirmed by the same write.
-        if new.is_empty() && !self.coordinator.may_lose_writes() {
-            return Ok(None);
-        }
+        let mut marker = known.unwrap_or_else(|| Marker::new(&draw(), Vec::new()));
+        let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
+        let new: Vec<&String> = spaces.iter().filter(|space| marker.place_of(space).is_none()).collect();
         if is_known && !new.is_empty() && !is_growing {
+            let missing: Vec<&str> = new.iter().map(|space| space.as_str()).collect();
             return Err(OperatorError::Refused(format!(
                 "the fleet {:?} has other ID spaces: found {}, this configuration has {} besides; choose another \
                  fleet.name, or add them with --add",
                 self.name,
-                marker.active().join(", "),
-                new.join(", ")
+                marker.shown(),
+                missing.join(", ")
             )));
         }
+        let is_new = !new.is_empty();
         let mut version = found.map(|stored| stored.version);
         let mut replaced = Vec::new();
-        for space in &new {
-            let floor = self.replace(&mut marker, &mut version, space, &mut replaced)?;
-            marker.put(space, floor);
+        let has_rivals = spaces.iter().any(|space| {
+            let rivals = in_way(&marker, space, &spaces);
+            rivals.iter().any(|&index| marker.is_active(index))
+        });
+        if is_growing && (is_new || has_rivals) {
+            replaced = self.replace(&mut marker, &mut version, &spaces, draw)?;
         }
-        self.write_marker(&marker, &mut version)?;
-        Ok((!new.is_empty()).then_some(Added { replaced }))
+        // An earlier write may have failed because no replica had it. It is confirmed by another one.
+        let is_changed = is_new || !replaced.is_empty();
+        if !is_changed && !self.coordinator.may_lose_writes() {
+            return Ok(None);
+        }
+        for space in spaces.iter().filter(|_| is_changed) {
+            marker.put(space, self.bound_unless_held(&marker, &in_way(&marker, space, &spaces), space)?);
+        }
+        self.write_marker(&mut marker, &mut version, draw)?;
+        Ok(is_changed.then_some(Added { replaced }))
     }
 
-    /// Replaces the ID spaces that collide with a new one. Returns the bound of the IDs that were made in them.
+    /// Replaces the ID spaces that collide with these ones. Returns those that daemons could use until now.
     ///
-    /// The marker is written before the new space is in it. From then on no daemon takes a number in the others: each reads
-    /// the marker again after its write. So those that have one show in a list, and none has a number of the new space yet.
+    /// The marker is written before the new spaces are in it. From then on no daemon takes a number in the others: each reads
+    /// the marker again after its write. So those that have one show in a list, and none has a number of the new spaces yet.
     fn replace(
         &mut self,
         marker: &mut Marker,
         version: &mut Option<Version>,
-        space: &str,
-        replaced: &mut Vec<String>,
-    ) -> Result<u64, OperatorError> {
-        let colliding = marker.indices(|known| collides(space, known));
-        let floor = self.bound_unless_held(marker, &colliding, space)?;
-        let before = marker.clone();
-        let names = marker.replace(&colliding);
-        if names.is_empty() {
-            return Ok(floor);
+        spaces: &[String],
+        draw: fn() -> String,
+    ) -> Result<Vec<String>, OperatorError> {
+        let colliding: Vec<(Vec<usize>, &String)> =
+            spaces.iter().map(|space| (in_way(marker, space, spaces), space)).collect();
+        let mut before = marker.clone();
+        self.refuse_held(marker, &colliding)?;
+        let replaced: Vec<String> =
+            colliding.iter().flat_map(|(indices, _)| marker.replace(indices)).collect();
+        if replaced.is_empty() {
+            return Ok(replaced);
         }
-        self.write_marker(marker, version)?;
-        match self.bound_unless_held(marker, &colliding, space) {
-            Ok(floor) => {
-                replaced.extend(names);
-                Ok(floor)
-            }
-            Err(error) => {
-                self.write_marker(&before, version)?;
-                Err(error)
-            }
+        self.write_marker(marker, version, draw)?;
+        if let Err(error) = self.refuse_held(marker, &colliding) {
+            self.write_marker(&mut before, version, draw)?;
+            return Err(error);
         }
+        Ok(replaced)
     }
 
-    fn write_marker(&mut self, marker: &Marker, version: &mut Option<Version>) -> Result<(), OperatorError> {
-        let swap = Swap { key: Paths::of(self.name).marker(), expected: *version, text: marker.text() };
-        match self.coordinator.swap(&[swap])? {
-            Swapped::Done(written) => {
-                *version = Some(written);
-                Ok(())
+    fn refuse_held(
+        &mut self,
+        marker: &Marker,
+        colliding: &[(Vec<usize>, &String)],
+    ) -> Result<(), OperatorError> {
+        let mut all = colliding.iter();
+        all.try_for_each(|(indices, space)| self.bound_unless_held(marker, indices, space).map(drop))
+    }
+
+    fn write_marker(
+        &mut self,
+        marker: &mut Marker,
+        version: &mut Option<Version>,
+        draw: fn() -> String,
+    ) -> Result<(), OperatorError> {
+        marker.write = draw();
+        let text = marker.text();
+        let swap = Swap { key: Paths::of(self.name).marker(), expected: *version, text: text.clone() };
+        let written = match self.coordinator.swap(&[swap])? {
+            Swapped::Done(version) => Some(version),
+            // It was done before: its answer was lost.
+            Swapped::Refused(found) => {
+                found.into_iter().flatten().find(|stored| stored.text == text).map(|stored| stored.version)
             }
-            Swapped::Refused(_) => Err(OperatorError::Refused(String::from(
+        };
+        *version = Some(written.ok_or_else(|| {
+            OperatorError::Refused(String::from(
                 "another command changed the fleet at the same time; try again",
-            ))),
-        }
+            ))
+        })?);
+        Ok(())
     }
 
     /// Returns the highest bound of the numbers of these ID spaces. Refuses if one of them is held.
@@ -229,7 +256,7 @@ impl Operator<'_> {
     ) -> Result<(usize, String), OperatorError> {
         let (marker, space) = (self.marker()?, layout.space().to_string());
         let place = find(&marker, &space).ok_or_else(|| {
-            let (name, known) = (self.name, marker.active().join(", "));
+            let (name, known) = (self.name, marker.shown());
             OperatorError::Refused(format!(
                 "the fleet {name:?} has other ID spaces: found {space}, allowed: {known}"
             ))
@@ -344,6 +371,12 @@ impl Operator<'_> {
 
 /// The most numbers of an ID space that are compared, so that a layout with millions of workers delays no command.
 const COMPARED_MAX: u64 = 1 << 16;
+
+/// Returns the indices of the ID spaces that collide with one, also of those that were replaced. Those of one configuration
+/// were compared when it was read.
+fn in_way(marker: &Marker, space: &str, configured: &[String]) -> Vec<usize> {
+    marker.indices(|known| !configured.iter().any(|space| space == known) && collides(space, known))
+}
 
 /// Returns whether numbers of two ID spaces can make the same IDs at about the same time.
 fn collides(one: &str, other: &str) -> bool {

@@ -14,13 +14,17 @@ fn after() -> Layout {
     Layout::resolve("time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657").unwrap()
 }
 
-/// Adds a layout that collides with that of the store's fleet. Returns the error.
-fn replace(store: &Store) -> Result<Vec<String>, String> {
-    let after = after();
+/// Adds a layout to the store's fleet. `None`: it was there.
+fn add(store: &Store, layout: &Layout) -> Result<Option<Vec<String>>, String> {
     let mut coordinator = store.clone();
     let mut operator = Operator { coordinator: &mut coordinator, name: "f", horizon: HORIZON };
-    let added = operator.init(&[&after], "1f", true).map_err(|error| error.to_string())?;
-    Ok(added.expect("it is new").replaced)
+    let added = operator.init(&[layout], || fastrand::u64(..).to_string(), true);
+    Ok(added.map_err(|error| error.to_string())?.map(|added| added.replaced))
+}
+
+/// Adds a layout that collides with that of the store's fleet.
+fn replace(store: &Store) -> Result<Vec<String>, String> {
+    add(store, &after()).map(|replaced| replaced.expect("it is new"))
 }
 
 fn active(store: &Store) -> Vec<String> {
@@ -83,4 +87,27 @@ fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
     let after = after();
     let taken = member.take(want(&after, behind, false), &WorkerSet::single(9)).unwrap();
     assert_eq!(taken.floor, bound);
+}
+
+#[test]
+fn a_space_comes_back_whatever_its_own_numbers_are() {
+    let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
+    let first = store.text(&Paths::of("f").marker());
+    replace(&store).unwrap();
+    // Of a daemon that was refused after its write.
+    store.put(&key, &number_key(7, false));
+    assert_eq!(add(&store, &after()), Ok(None), "nothing is missing");
+    assert_eq!(add(&store, &before()), Ok(Some(vec![after().space().to_string()])));
+    assert_eq!(active(&store), [before().space().to_string()]);
+    assert_ne!(store.text(&Paths::of("f").marker()), first, "no text comes back");
+}
+
+/// A marker of an earlier release may have both.
+#[test]
+fn a_space_replaces_one_that_was_beside_it() {
+    let store = store(&before());
+    let both = [before(), after()].map(|layout| layout.space().to_string());
+    store.put(&Paths::of("f").marker(), &Marker::new("1f", both.to_vec()).text());
+    assert_eq!(replace(&store), Ok(vec![both[0].clone()]));
+    assert_eq!(active(&store), [both[1].clone()]);
 }

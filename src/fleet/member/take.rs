@@ -3,7 +3,7 @@
 use super::want::{Busy, JoinError, Taken, Want};
 use super::{Bound, Held, Member, Note, SWAPS_MAX, Stop};
 use crate::fleet::rules::{self, Holding, Proof, Taking};
-use crate::fleet::{Cluster, Coordinator, Marker, NoAnswer, NumberKey, Place, Stored, Swap, Swapped};
+use crate::fleet::{Cluster, Coordinator, Marker, NumberKey, Place, Stored, Swap, Swapped};
 use crate::numbering::Numbering;
 use snowbank_client::layout::WorkerSet;
 
@@ -36,7 +36,7 @@ impl<C: Coordinator> Member<C> {
             JoinError::Refused(format!(
                 "the fleet has other ID spaces (key {key}): found {space}, allowed: {}; correct the layout, or choose \
                  another fleet.name",
-                marker.active().join(", ")
+                marker.shown()
             ))
         })
     }
@@ -105,7 +105,10 @@ impl<C: Coordinator> Member<C> {
         // An operator may have replaced the ID space by one that collides with it. The notes have no ceiling so far, so no
         // later start goes on without asking.
         if self.place_of(&want.layout.space().to_string())? != place {
-            return Err(JoinError::NoAnswer(NoAnswer::passing("the marker of the fleet has just changed")));
+            return Err(JoinError::Held(format!(
+                "source {:?}: the fleet's marker has just changed",
+                want.source
+            )));
         }
         (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
         held.is_claimed = true;

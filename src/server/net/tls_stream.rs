@@ -16,7 +16,7 @@ use crate::access::Shown;
 use crate::tls::ServerStream;
 
 /// The records without a byte for the reader that one read takes: changes of the keys, or empty ones. The library allows 32 of
-/// each in a row, and any number if they alternate. Clients that only serve themselves send one now and then.
+/// each in a row, and any number if they alternate. Other clients send one now and then.
 const RECORDS_WITHOUT_BYTES_MAX: usize = 16;
 
 /// A connection whose handshake is over.
