@@ -113,7 +113,7 @@ fn steps_back_keep_strict_order() {
 
 #[test]
 fn a_step_back_beyond_max_ahead_is_refused_until_the_clock_is_near() {
-    /// Long enough that a busy machine sees a refusal.
+    /// Long enough to see a refusal on busy machines.
     const BACK_MS: i64 = 7_000;
     let Some(scene) = Scene::begin("max_ahead = \"1s\"", &[MIXED, SPARSE]) else {
         return;
@@ -174,7 +174,7 @@ fn a_far_step_forward_that_is_taken_back_is_never_followed() {
     assert_follows("the old time", testimony.between(start, end), 0);
 }
 
-/// Long enough that a busy machine sees IDs of the old time.
+/// Long enough to see IDs of the old time on busy machines.
 const QUICK_HOLD: &str = "[clock]\nstep_hold = \"6s\"";
 const HOLD: Duration = Duration::from_secs(6);
 
@@ -256,7 +256,7 @@ fn a_frozen_clock_does_not_stop_the_ids() {
 
 #[test]
 fn on_step_back_wait_refuses_until_the_clock_has_caught_up() {
-    /// Long enough that a busy machine sees a refusal.
+    /// Long enough to see a refusal on busy machines.
     const BACK_MS: i64 = 8_000;
     let Some(scene) = Scene::begin("on_step_back = \"wait\"", &[MIXED, SPARSE]) else { return };
     let (clock, witness) = (scene.clock(), &scene.witness);

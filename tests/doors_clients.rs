@@ -68,8 +68,8 @@ impl Restarted {
     }
 }
 
-/// Draws from both sources for a second, after which their ceilings are seconds ahead. The first ones after a kill end soon,
-/// and a busy machine may raise them later than a request may wait.
+/// Draws from sources 0 and 1 for a second; then their ceilings are seconds ahead. After a kill the first ceilings
+/// are low, and a busy machine may raise them after a request's wait.
 fn await_far_ceilings(daemon: &Daemon) {
     let (mut wire, began) = (daemon.connect(), Instant::now());
     poll("IDs of both sources", || {

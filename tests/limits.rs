@@ -149,7 +149,7 @@ fn a_request_that_no_wait_can_satisfy_is_refused_for_ever() {
     // The default wait is a second: ten ticks and those that have started.
     let (code, retry_after_ms, _) = wire.call(&Ask::of(12 * 16 + 1).bytes()).error();
     assert_eq!((code, retry_after_ms), (EXHAUSTED, 0));
-    // A daemon that was paused misses ticks. Then this ends as a refusal, but not for ever.
+    // A daemon that was paused misses ticks: it may refuse this, but gives a time to retry.
     poll("nine ticks", || {
         let reply = wire.next(Ask::of(9 * 16));
         if reply.id_count() == Some(9 * 16) {

@@ -38,8 +38,8 @@ fn await_log(daemon: &Daemon, part: &str) {
     poll(part, || daemon.log().contains(part).then_some(()));
 }
 
-/// Checks that a start is refused for now. It asks its peers for a second. If the machine delays the answer, it starts
-/// without it, and is repeated.
+/// Checks that a start is refused for now. A daemon waits a second for its peers. If the answer is late, it starts,
+/// and this tries again.
 #[track_caller]
 fn assert_refused(toml: &str, parts: &[&str]) {
     let mut daemon = poll("a refusal", || Machine::new().setup(toml).try_start().err());

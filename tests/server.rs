@@ -283,7 +283,7 @@ fn explicit_lists_and_runs_carry_the_same_ids() {
         assert!(matches!(listed, Reply::List(..)));
         let (listed, runs) = (listed.ids(), wire.next(Ask::of(count)).runs());
         assert!(listed[listed.len() - 1] < runs[0].first);
-        // A batch of one tick is one run. On a busy machine a batch may skip ticks, and leave one unfinished.
+        // A tick gives one run. On a busy machine a batch may skip ticks, and one tick may give two runs.
         let ticks: BTreeSet<u64> = runs.iter().map(|run| twitter_unix_ms(run.first)).collect();
         assert!(runs.len() <= ticks.len() + 1, "{} runs of {count} in {} ticks", runs.len(), ticks.len());
     }

@@ -58,7 +58,7 @@ fn an_older_copy_repeats_nothing_once_the_clock_is_past_the_last_id() {
 }
 
 /// Starts a daemon whose lock is held, and frees the lock a moment later. Returns the time at which it was freed, in
-/// Unix ms; `None` if a busy machine freed it too late: a start tries a held lock for a few ms only.
+/// Unix ms; `None` if a busy machine freed it too late: a start tries a held lock for 40 ms only.
 fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
     const TOML: &str = "burst_window = \"5s\"";
     let machine = Machine::new();

@@ -316,13 +316,13 @@ fn lost_answers_skip_a_range_at_most() {
 fn endpoints_of_two_clusters_are_refused() {
     let (Some(one), Some(other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
     let both = toml_at(&one, &format!("{}\", \"{}", one.url(), other.url()), "");
-    // A start compares the answers that come within a second. If one is late, it listens, and is repeated.
+    // A start compares the answers that come within a second. If one is late, the daemon starts: try again.
     let refused = |parts: &[&str]| {
         let mut daemon = poll("a refusal", || Machine::new().setup(&both).try_start().err());
         Ended { code: daemon.wait(), stdout: String::new(), stderr: daemon.log() }.assert_refusal(parts);
     };
     set(&toml(&one), "0");
-    // The first answer of a Java program takes longer than the next ones.
+    // Warms ZooKeeper up: its first answer takes longer than the next ones.
     other.put("/asked", "");
     refused(&["two clusters", "none at "]);
     set(&toml(&other), "0");

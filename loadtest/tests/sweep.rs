@@ -152,7 +152,7 @@ fn refusals_for_lack_of_ids_are_reported_as_the_layouts_limit() {
             peer.send_run(tag, number + 1, next.count)
         })
     };
-    // A target that the machine stops for a moment is late, but its latency is not the limit.
+    // With this bound, a pause of the machine does not make latency the limit.
     let ran = until_the_target_limits(|| sweep(&scarce().name(), &["--p99.9", "5s"]));
     assert_eq!((ran.code, &ran.json()["limit"]), (0, &"layout".into()), "{ran:?}");
     assert!(ran.json()["knee"].as_f64() <= Some(1_150.0), "{ran:?}");

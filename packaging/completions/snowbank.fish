@@ -152,7 +152,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from init" -l log-format -d 'The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there [default: auto] [env: SNOWBANK_LOG_FORMAT]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from init" -l log-level -d 'The least severe messages to log: error, warn, info, debug or trace [default: info] [env: SNOWBANK_LOG_LEVEL]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from init" -l json -d 'Print JSON'
-complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from init" -l add -d 'Add this configuration\'s ID spaces; those that collide with them give way'
+complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from init" -l add -d 'Add this configuration\'s ID spaces, and replace those that collide with them'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from init" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from list" -l config -d 'The configuration, in TOML' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand fleet; and __fish_seen_subcommand_from list" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r

@@ -64,7 +64,7 @@ struct Common {
 struct InitArguments {
     #[command(flatten)]
     common: Common,
-    /// Add this configuration's ID spaces; those that collide with them give way
+    /// Add this configuration's ID spaces, and replace those that collide with them
     #[arg(long)]
     add: bool,
 }
@@ -168,7 +168,7 @@ struct Prepared<'a> {
     /// False if it was prepared before.
     is_new: bool,
     spaces: &'a [String],
-    /// The ID spaces that gave way.
+    /// The ID spaces that were replaced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     replaced: Vec<String>,
 }
@@ -195,7 +195,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
     for space in added.into_iter().flat_map(|added| added.replaced) {
         writeln!(
             out,
-            "replaced, because IDs could be the same: {space}; daemons with that layout are refused now"
+            "replaced {space}, which could make the same IDs; daemons with that layout are now refused"
         )?;
     }
     Ok(())

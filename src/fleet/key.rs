@@ -11,7 +11,7 @@ pub(super) const FORMAT: u64 = 1;
 /// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far shorter.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
-/// What stands in a marker before an ID space that a colliding one has replaced.
+/// The text in a marker before an ID space that a colliding one has replaced.
 const REPLACED: &str = "replaced ";
 
 /// The value at a worker number's key.
@@ -76,7 +76,7 @@ pub struct Marker {
     #[serde(default)]
     pub(super) write: String,
     /// The ID spaces, in the order of their first use: a space's place is part of its keys. One that a colliding one has
-    /// replaced keeps its place, with a word before it: no daemon finds it.
+    /// replaced keeps its place, with `REPLACED` before it: no daemon finds it.
     pub spaces: Vec<String>,
     /// For an ID space that has replaced others: the bound of the IDs that were made in those. Text, as all bounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -144,9 +144,9 @@ impl Marker {
         self.spaces.iter().position(|known| name_of(known) == space)
     }
 
-    /// Returns the indices of the ID spaces that are so, also of those that were replaced.
-    pub(super) fn indices(&self, is_so: impl Fn(&str) -> bool) -> Vec<usize> {
-        (0..self.spaces.len()).filter(|&index| is_so(name_of(&self.spaces[index]))).collect()
+    /// Returns the indices of the ID spaces whose names match, including those that were replaced.
+    pub(super) fn indices(&self, matches: impl Fn(&str) -> bool) -> Vec<usize> {
+        (0..self.spaces.len()).filter(|&index| matches(name_of(&self.spaces[index]))).collect()
     }
 
     /// Replaces ID spaces. Returns those that daemons could use until now.

@@ -6,7 +6,7 @@ use super::*;
 /// or without a step.
 #[test]
 fn on_step_back_wait_also_waits_for_a_clock_set_back_between_two_lives() {
-    // Far enough back that a busy machine sees a refusal.
+    // Far enough back to see a refusal on busy machines.
     for (clean, back_ms, most_ahead_ms) in [(true, 8_000, 0.0), (false, 8_000, 3_003.0)] {
         let Some(machine) = Machine::with_clock() else { return };
         let toml = "on_step_back = \"wait\"";

@@ -130,8 +130,8 @@ pub(super) fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
     }
 }
 
-/// Returns the end of a start that compares its endpoints. One that answers late, as on a busy machine, is not compared:
-/// then the start succeeds, or is refused for another reason.
+/// Starts daemons until one is refused because its endpoints are of two clusters. An endpoint that answers late is
+/// not compared: then the start succeeds, or fails for another reason.
 fn end_of_compared(toml: &str) -> Ended {
     for _ in 0..TRIES {
         match Machine::new().setup(toml).try_start() {

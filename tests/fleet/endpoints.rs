@@ -8,8 +8,8 @@ use super::*;
 /// The time that a start has for one answer: far above the time in which all endpoints are compared.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most starts of a test that wants the answers of all endpoints that work within the time of the comparison. A busy
-/// machine may be too slow for some of them.
+/// The number of times that a test starts a daemon until all working endpoints answer before their comparison ends.
+/// On a busy machine, some may answer too late.
 pub(super) const TRIES: usize = 5;
 
 /// Returns a configuration with these endpoints.

@@ -144,19 +144,17 @@ fn an_id_space_that_collides_is_added_once_no_number_of_the_other_is_held() {
         let (code, text) = fleet(&after, &["init", "--add"]);
         assert!(code == Some(1) && text.contains("holds a number"), "{code:?}, {text}");
         daemon.stop();
-        // Its last IDs may be a moment ahead of the clock.
-        poll("the other space has the place", || {
-            (fleet(&after, &["init", "--add"]).0 == Some(0)).then_some(())
-        });
+        // The release may reach the coordinator late.
+        poll("the new layout is added", || (fleet(&after, &["init", "--add"]).0 == Some(0)).then_some(()));
         let daemon = machine.start(&after);
         let mut runs = draw(&daemon);
-        // One that still has the layout of before must not start, and does not take the place back.
+        // A daemon with the old layout cannot start, and `init --add` cannot bring that layout back.
         let late = Machine::new();
         late.setup(&before).end().assert_refusal(&["other ID spaces", "found ", "allowed: "]);
         let (code, text) = fleet(&before, &["init", "--add"]);
         assert!(code == Some(1) && text.contains("holds a number"), "{code:?}, {text}");
         daemon.stop();
-        poll("the first space is back", || (fleet(&before, &["init", "--add"]).0 == Some(0)).then_some(()));
+        poll("the old layout is back", || (fleet(&before, &["init", "--add"]).0 == Some(0)).then_some(()));
         machine.setup(&after).end().assert_refusal(&["other ID spaces"]);
         runs.extend(draw(&late.start(&before)));
         assert_distinct(runs);

@@ -4,10 +4,10 @@ use super::*;
 use crate::secure::Authority;
 use crate::support::daemon::Ended;
 
-/// The reason of a start whose handshake a busy machine delays for too long.
+/// A part of the log line if a handshake took too long, as on busy machines.
 const TOO_LATE: &str = "not connected within";
 
-/// Starts a daemon whose handshakes are in time.
+/// Starts a daemon, again after a late handshake.
 fn start_in_time(machine: &Machine, toml: &str) -> Daemon {
     poll("a handshake in time", || match machine.setup(toml).try_start() {
         Ok(daemon) => Some(daemon),
@@ -19,7 +19,7 @@ fn start_in_time(machine: &Machine, toml: &str) -> Daemon {
     })
 }
 
-/// Returns the end of a start that the coordinator refuses, and whose handshakes are in time.
+/// Returns the end of a start that fails for another reason than a late handshake.
 fn end_in_time(toml: &str) -> Ended {
     poll("a handshake in time", || {
         let ended = Machine::new().setup(toml).end();

@@ -13,7 +13,7 @@ fn failing_syncs_stop_the_ids_at_the_ceiling_until_storage_works() {
     ] {
         let machine = Machine::new();
         let disk = machine.disk();
-        // Far enough that a second of the ceiling is left, also on a busy machine.
+        // Leaves a second until the ceiling is reached, even on a busy machine.
         let daemon = disk.under(machine.setup().config("max_ahead = \"2002ms\"")).start();
         let mut wire = daemon.connect();
         let mut ids = BTreeSet::from([one(&mut wire)]);

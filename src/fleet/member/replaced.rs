@@ -74,7 +74,7 @@ fn a_space_that_is_replaced_already_must_have_no_held_number_either() {
     assert_eq!(active(&store), [after().space().to_string()]);
 }
 
-/// Its clock may be behind that of those whose layout was replaced.
+/// The clock of a new daemon may be behind those of the replaced ones.
 #[test]
 fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
     let (layout, store, key) = (before(), store(&before()), Paths::of("f").number(0, 5));
@@ -94,7 +94,7 @@ fn a_space_comes_back_whatever_its_own_numbers_are() {
     let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
     let first = store.text(&Paths::of("f").marker());
     replace(&store).unwrap();
-    // Of a daemon that was refused after its write.
+    // Left by a daemon that was refused after its write.
     store.put(&key, &number_key(7, false));
     assert_eq!(add(&store, &after()), Ok(None), "nothing is missing");
     assert_eq!(add(&store, &before()), Ok(Some(vec![after().space().to_string()])));

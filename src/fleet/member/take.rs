@@ -102,8 +102,8 @@ impl<C: Coordinator> Member<C> {
         if !self.swap_all(&mut held, &found, (&write, &text))? {
             return Ok(None);
         }
-        // An operator may have replaced the ID space by one that collides with it. The notes have no ceiling so far, so no
-        // later start goes on without asking.
+        // An operator may have replaced the ID space by one that collides with it. The notes have no ceiling yet, so the next
+        // start asks the coordinator first.
         if self.place_of(&want.layout.space().to_string())? != place {
             return Err(JoinError::Held(format!(
                 "source {:?}: the fleet's marker has just changed",

@@ -1,7 +1,7 @@
 //! The socket beneath TLS, which counts the records that come, and reads no more bytes than it may.
 //!
-//! Each record must be decrypted, or changes the keys, and may have no byte for the reader. So the bytes that a turn decodes do
-//! not tell what they cost.
+//! Each record costs a decryption or a key change, even if it has no byte for the reader. So a turn's decoded bytes do not show
+//! its cost.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,7 +16,7 @@ const HEADER_BYTES: usize = 5;
 /// The bytes that TLS 1.3 adds to a record's contents: the header, the type of the contents, and the tag of 16 bytes.
 pub(super) const RECORD_OVERHEAD: usize = HEADER_BYTES + 1 + 16;
 
-/// What was read from a TLS socket.
+/// The bytes and records that were read from a TLS socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsRead {
     /// The records that began.

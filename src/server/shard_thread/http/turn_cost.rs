@@ -67,7 +67,7 @@ impl TurnCost {
     }
 }
 
-/// Ready if the turn goes on. If not, the connection has another turn.
+/// Ready if the turn goes on. Otherwise wakes the task for another turn.
 fn poll_if(goes_on: bool, cx: &Context<'_>) -> Poll<()> {
     if goes_on {
         return Poll::Ready(());
