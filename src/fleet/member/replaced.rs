@@ -93,7 +93,7 @@ fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
 fn a_space_comes_back_whatever_its_own_numbers_are() {
     let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
     let mut markers = Vec::new();
-    for _ in 0..2 {
+    for _ in 0..3 {
         replace(&store).unwrap();
         // Left by a daemon that was refused after its write.
         store.put(&key, &number_key(7, false));
@@ -103,7 +103,8 @@ fn a_space_comes_back_whatever_its_own_numbers_are() {
         store.put(&key, &number_key(7, true));
         markers.push(store.text(&Paths::of("f").marker()));
     }
-    assert_ne!(markers[0], markers[1], "no text comes back");
+    // From the second on, they have the same floors.
+    assert_ne!(markers[1], markers[2], "no text comes back");
 }
 
 /// A marker of an earlier release may have both.
