@@ -69,7 +69,7 @@ impl Restarted {
 }
 
 /// Draws from sources 0 and 1 for a second; then their ceilings are seconds ahead. After a kill the first ceilings
-/// are low, and a busy machine may raise them after a request's wait.
+/// are low, and a busy machine may raise them too late.
 fn await_far_ceilings(daemon: &Daemon) {
     let (mut wire, began) = (daemon.connect(), Instant::now());
     poll("IDs of both sources", || {

@@ -11,7 +11,7 @@ pub(super) const FORMAT: u64 = 1;
 /// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far shorter.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
-/// The text in a marker before an ID space that a colliding one has replaced.
+/// The prefix, in a marker, of an ID space that a colliding one has replaced.
 const REPLACED: &str = "replaced ";
 
 /// The value at a worker number's key.
@@ -72,7 +72,7 @@ pub struct Marker {
     format: u64,
     /// 128 bits, drawn when the fleet was prepared: two clusters that were each prepared have different ones.
     pub identity: String,
-    /// The identity of this write, as in [`NumberKey`]. Without it, an earlier text could come back.
+    /// The identity of this write, as in [`NumberKey`]. So no two writes have equal texts.
     #[serde(default)]
     pub(super) write: String,
     /// The ID spaces, in the order of their first use: a space's place is part of its keys. One that a colliding one has
@@ -174,9 +174,9 @@ impl Marker {
         }
     }
 
-    /// Returns the lowest ID that numbers of an ID space may make: those of colliding spaces made the IDs below.
+    /// Returns the lowest ID that an ID space may make: colliding spaces may have made those below.
     pub(super) fn floor(&self, space: &str) -> u64 {
-        // A text that is no number is nothing that Snowbank wrote.
+        // Snowbank wrote no such text: then no ID is allowed.
         self.floors.get(space).map_or(0, |floor| floor.parse().unwrap_or(u64::MAX))
     }
 

@@ -148,7 +148,7 @@ fn an_id_space_that_collides_is_added_once_no_number_of_the_other_is_held() {
         poll("the new layout is added", || (fleet(&after, &["init", "--add"]).0 == Some(0)).then_some(()));
         let daemon = machine.start(&after);
         let mut runs = draw(&daemon);
-        // A daemon with the old layout cannot start, and `init --add` cannot bring that layout back.
+        // While this daemon runs, none with the old layout starts, and `init --add` cannot restore it.
         let late = Machine::new();
         late.setup(&before).end().assert_refusal(&["other ID spaces", "found ", "allowed: "]);
         let (code, text) = fleet(&before, &["init", "--add"]);

@@ -135,7 +135,7 @@ pub fn merge(
             continue;
         }
         let replaced = merged.extract_if(.., |record| takes_place_of(record));
-        // What a fleet lent before is known to no other record.
+        // Only these records know what a fleet lent before.
         let lent_bound = replaced.filter_map(|record| record.lent_bound).max().max(arrived.lent_bound);
         merged.push(Record { lent_bound, ..arrived });
     }

@@ -1,4 +1,4 @@
-//! The ID spaces of a fleet: its marker is written, and spaces replace those that collide with them.
+//! The ID spaces of a fleet: writes the marker, and replaces colliding spaces.
 
 use super::{Operator, OperatorError};
 use crate::fleet::key::{Marker, NumberKey, Paths};
@@ -16,7 +16,7 @@ pub struct Added {
 const COMPARED_MAX: u64 = 1 << 16;
 
 impl Operator<'_> {
-    /// Writes the marker with the ID spaces of these layouts. `draw` gives the identity of a new one, and of each write.
+    /// Writes the marker with the ID spaces of these layouts. `draw` gives the identities: a new marker's, and each write's.
     /// `is_growing` adds those that an existing marker does not have, and replaces others that collide with them. `None`:
     /// nothing was changed.
     ///
@@ -64,9 +64,8 @@ impl Operator<'_> {
 
     /// Replaces the ID spaces that collide with these ones. Returns those that daemons could use until now.
     ///
-    /// First writes the marker without the colliding spaces and without the new ones. From then on no daemon can start in
-    /// either: each reads the marker again after its write. So a list shows all holders. If there are any, the marker is
-    /// restored.
+    /// If none is held, writes the marker without colliding spaces or new ones. From then on no daemon can start in those: each
+    /// reads the marker again after its write. So a list shows all holders. If there are any, the marker is restored.
     fn replace(
         &mut self,
         marker: &mut Marker,
@@ -154,8 +153,8 @@ impl Operator<'_> {
     }
 }
 
-/// Returns the indices of the ID spaces that collide with one, also of those that were replaced. Those of one configuration
-/// were compared when it was read.
+/// Returns the indices of the ID spaces, also replaced ones, that collide with this one. Those of one configuration were
+/// compared when it was read.
 fn in_way(marker: &Marker, space: &str, configured: &[String]) -> Vec<usize> {
     marker.indices(|known| !configured.iter().any(|space| space == known) && collides(space, known))
 }

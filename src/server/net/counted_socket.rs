@@ -19,7 +19,7 @@ pub(super) const RECORD_OVERHEAD: usize = HEADER_BYTES + 1 + 16;
 /// The bytes and records that were read from a TLS socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsRead {
-    /// The records that began.
+    /// The records whose headers are whole.
     pub(crate) records: usize,
     /// The bytes, encrypted.
     pub(crate) bytes: usize,

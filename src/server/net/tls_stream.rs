@@ -16,7 +16,7 @@ use crate::access::Shown;
 use crate::tls::ServerStream;
 
 /// The records (key changes, or empty ones) above which a read without any byte fails. The library allows 32 of each in a row,
-/// and any number if they alternate. Other clients send one now and then.
+/// and any number if they alternate. Honest clients send one now and then.
 const RECORDS_WITHOUT_BYTES_MAX: usize = 16;
 
 /// A connection whose handshake is over.
@@ -66,8 +66,8 @@ impl TlsStream {
         if bytes.is_empty() { Poll::Ready(Ok(0)) } else { Pin::new(&mut self.inner).poll_write(cx, bytes) }
     }
 
-    /// Works as `SocketStream::poll_read`. It takes hardly more encrypted bytes than fit `buffer`: the library alone would go
-    /// on until `buffer` is full, however many records that takes.
+    /// Works as `SocketStream::poll_read`. It reads `buffer`'s size plus overhead, or the rest of a record that has begun, at a
+    /// time. Alone, the library would read until `buffer` is full.
     ///
     /// # Errors
     /// Also if the peer sends many records without a byte for the reader.
