@@ -176,7 +176,7 @@ impl Marker {
 
     /// Returns the lowest ID that an ID space may make: colliding spaces may have made those below.
     pub(super) fn floor(&self, space: &str) -> u64 {
-        // Snowbank wrote no such text: then no ID is allowed.
+        // A floor that is no number allows no ID.
         self.floors.get(space).map_or(0, |floor| floor.parse().unwrap_or(u64::MAX))
     }
 

@@ -135,7 +135,7 @@ pub fn merge(
             continue;
         }
         let replaced = merged.extract_if(.., |record| takes_place_of(record));
-        // Only these records know what a fleet lent before.
+        // The replaced records may know what a fleet lent.
         let lent_bound = replaced.filter_map(|record| record.lent_bound).max().max(arrived.lent_bound);
         merged.push(Record { lent_bound, ..arrived });
     }

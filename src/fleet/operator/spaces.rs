@@ -65,7 +65,7 @@ impl Operator<'_> {
     /// Replaces the ID spaces that collide with these ones. Returns those that daemons could use until now.
     ///
     /// If none is held, writes the marker without colliding spaces or new ones. From then on no daemon can start in those: each
-    /// reads the marker again after its write. So a list shows all holders. If there are any, the marker is restored.
+    /// reads the marker again after its write. So a second check sees all holders. If there are any, it restores the marker.
     fn replace(
         &mut self,
         marker: &mut Marker,
