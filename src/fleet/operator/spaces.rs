@@ -43,26 +43,26 @@ impl Operator<'_> {
                 new.join(", ")
             )));
         }
-        let is_new = !new.is_empty();
-        let mut replaced = Vec::new();
-        let rivals = spaces.iter().flat_map(|space| in_way(&marker, space, &spaces));
-        let has_rivals = rivals.into_iter().any(|index| marker.is_active(index));
-        if is_growing && (is_new || has_rivals) {
-            replaced = self.replace(&mut marker, &mut version, &spaces, draw)?;
-        }
+        let rivals: Vec<(&String, Vec<usize>)> =
+            spaces.iter().map(|space| (space, in_way(&marker, space, &spaces))).collect();
+        let has_rivals = rivals.iter().flat_map(|(_, indices)| indices).any(|&index| marker.is_active(index));
+        let is_changed = !new.is_empty() || is_growing && has_rivals;
         // An earlier write may have failed because no replica had it. It is confirmed by another one.
-        let is_changed = is_new || !replaced.is_empty();
         if !is_changed && !self.coordinator.may_lose_writes() {
             return Ok(None);
         }
-        for space in spaces.iter().filter(|_| is_changed) {
-            marker.put(space, self.bound_unless_held(&marker, &in_way(&marker, space, &spaces), space)?);
+        let mut replaced = Vec::new();
+        if is_changed {
+            let floors;
+            (replaced, floors) = self.replace(&mut marker, &mut version, &rivals, draw)?;
+            spaces.iter().zip(floors).for_each(|(space, floor)| marker.put(space, floor));
         }
         self.write_marker(&mut marker, &mut version, draw)?;
         Ok(is_changed.then_some(Added { replaced }))
     }
 
-    /// Replaces the ID spaces that collide with these ones. Returns those that daemons could use until now.
+    /// Replaces the rivals of ID spaces. Returns those that daemons could use until now, and for each space the bound of the IDs
+    /// that were made in its rivals.
     ///
     /// If none is held, writes the marker without colliding spaces or new ones. From then on no daemon can start in those: each
     /// reads the marker again after its write. So a second check sees all holders. If there are any, it restores the marker.
@@ -70,33 +70,32 @@ impl Operator<'_> {
         &mut self,
         marker: &mut Marker,
         version: &mut Option<Version>,
-        spaces: &[String],
+        rivals: &[(&String, Vec<usize>)],
         draw: fn() -> String,
-    ) -> Result<Vec<String>, OperatorError> {
-        let colliding: Vec<(Vec<usize>, &String)> =
-            spaces.iter().map(|space| (in_way(marker, space, spaces), space)).collect();
+    ) -> Result<(Vec<String>, Vec<u64>), OperatorError> {
         let mut before = marker.clone();
-        self.refuse_held(marker, &colliding)?;
-        let replaced: Vec<String> =
-            colliding.iter().flat_map(|(indices, _)| marker.replace(indices)).collect();
+        let floors = self.bounds_unless_held(marker, rivals)?;
+        let replaced: Vec<String> = rivals.iter().flat_map(|(_, indices)| marker.replace(indices)).collect();
         if replaced.is_empty() {
-            return Ok(replaced);
+            return Ok((replaced, floors));
         }
         self.write_marker(marker, version, draw)?;
-        if let Err(error) = self.refuse_held(marker, &colliding) {
-            self.write_marker(&mut before, version, draw)?;
-            return Err(error);
+        match self.bounds_unless_held(marker, rivals) {
+            Ok(floors) => Ok((replaced, floors)),
+            Err(error) => {
+                self.write_marker(&mut before, version, draw)?;
+                Err(error)
+            }
         }
-        Ok(replaced)
     }
 
-    fn refuse_held(
+    /// Returns for each ID space the highest bound of its rivals' numbers. Refuses if one of them is held.
+    fn bounds_unless_held(
         &mut self,
         marker: &Marker,
-        colliding: &[(Vec<usize>, &String)],
-    ) -> Result<(), OperatorError> {
-        let mut all = colliding.iter();
-        all.try_for_each(|(indices, space)| self.bound_unless_held(marker, indices, space).map(drop))
+        rivals: &[(&String, Vec<usize>)],
+    ) -> Result<Vec<u64>, OperatorError> {
+        rivals.iter().map(|(space, indices)| self.bound_unless_held(marker, indices, space)).collect()
     }
 
     fn write_marker(

@@ -168,7 +168,7 @@ impl SocketStream {
     /// Reads bytes that nobody needs. With TLS they stay encrypted.
     async fn discard(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            SocketStream::Tls(stream) => stream.inner.get_mut().0.tcp.read(buffer).await,
+            SocketStream::Tls(stream) => stream.socket().tcp.read(buffer).await,
             SocketStream::Tcp(_) | SocketStream::Unix(_) => self.read(buffer).await,
         }
     }

@@ -100,7 +100,7 @@ impl TlsStream {
         self.socket().count.take()
     }
 
-    fn socket(&mut self) -> &mut CountedSocket {
+    pub(super) fn socket(&mut self) -> &mut CountedSocket {
         self.inner.get_mut().0
     }
 
