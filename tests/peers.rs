@@ -42,8 +42,8 @@ fn await_log(daemon: &Daemon, part: &str) {
 /// and this tries again.
 #[track_caller]
 fn assert_refused(toml: &str, parts: &[&str]) {
-    let mut daemon = poll("a refusal", || Machine::new().setup(toml).try_start().err());
-    Ended { code: daemon.wait(), stdout: String::new(), stderr: daemon.log() }.assert_refusal_for_now(parts);
+    let daemon = poll("a refusal", || Machine::new().setup(toml).try_start().err());
+    Ended::of(*daemon).assert_refusal_for_now(parts);
 }
 
 #[test]

@@ -318,8 +318,8 @@ fn endpoints_of_two_clusters_are_refused() {
     let both = toml_at(&one, &format!("{}\", \"{}", one.url(), other.url()), "");
     // A start compares the answers that come within a second. If one is late, the daemon starts: try again.
     let refused = |parts: &[&str]| {
-        let mut daemon = poll("a refusal", || Machine::new().setup(&both).try_start().err());
-        Ended { code: daemon.wait(), stdout: String::new(), stderr: daemon.log() }.assert_refusal(parts);
+        let daemon = poll("a refusal", || Machine::new().setup(&both).try_start().err());
+        Ended::of(*daemon).assert_refusal(parts);
     };
     set(&toml(&one), "0");
     // Warms ZooKeeper up: its first answer takes longer than the next ones.

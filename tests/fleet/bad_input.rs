@@ -136,9 +136,8 @@ fn end_of_compared(toml: &str) -> Ended {
     for _ in 0..TRIES {
         match Machine::new().setup(toml).try_start() {
             Ok(daemon) => drop(daemon.stop()),
-            Err(mut daemon) => {
-                let code = daemon.wait();
-                let ended = Ended { code, stdout: String::new(), stderr: daemon.log() };
+            Err(daemon) => {
+                let ended = Ended::of(*daemon);
                 if ended.stderr.contains("allowed: members of one cluster") {
                     return ended;
                 }

@@ -83,9 +83,8 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
         daemon.kill();
         let bound = machine.marked();
         machine.restore(&copy);
-        let mut refused = adopted(&machine).try_start().err()?;
-        let ended = Ended { code: refused.wait(), stdout: String::new(), stderr: refused.log() };
-        ended.assert_refusal_for_now(&["the clock gets there in ", "--adopt-state then"]);
+        let refused = adopted(&machine).try_start().err()?;
+        Ended::of(*refused).assert_refusal_for_now(&["the clock gets there in ", "--adopt-state then"]);
         Some((machine, copy, last, bound))
     });
     machine.assert_older_is_refused();

@@ -221,6 +221,11 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    /// Waits for the end of a start that printed no listener.
+    pub(crate) fn of(mut daemon: Daemon) -> Ended {
+        Ended { code: daemon.wait(), stdout: String::new(), stderr: daemon.log() }
+    }
+
     /// Checks that this is a lasting refusal to start: exit code 2, and one line on standard error that has all of
     /// `parts`.
     #[track_caller]
