@@ -66,8 +66,8 @@ impl TlsStream {
         if bytes.is_empty() { Poll::Ready(Ok(0)) } else { Pin::new(&mut self.inner).poll_write(cx, bytes) }
     }
 
-    /// Works as `SocketStream::poll_read`. Each round reads at most the larger of `buffer`'s room plus overhead and the rest of
-    /// a record that has begun. Alone, the library would read until `buffer` is full.
+    /// Works as `SocketStream::poll_read`. Each round reads at most `buffer`'s room plus overhead, or the rest of a record that
+    /// has begun if that is more. Alone, the library would read until `buffer` is full.
     ///
     /// # Errors
     /// Also if the peer sends many records without a byte for the reader.
