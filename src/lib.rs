@@ -70,7 +70,7 @@
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
 //! | When does a check turn yellow or red, and back? | `admin/recent.rs` for recent refusals and latencies, `admin/checks.rs` for the rest |
 //! | Who logs that requests are refused? | `server/health/observer.rs` |
-//! | What happens after a start that failed? | `service/retry.rs`, for causes that may pass by themselves |
+//! | What happens after a start that failed? | the exit code decides (`server/shared/start_error.rs`), and the unit's `Restart=` |
 //! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |
 #![forbid(unsafe_code)]
 

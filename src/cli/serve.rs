@@ -15,7 +15,7 @@ use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{Machine, Overrides, Protocol, Settings, SourceSettings, StatePlace};
 use crate::server::{self, Inherited, Note, RunError, Server, StartError, State};
-use crate::service::{Logs, Notifier, Retries};
+use crate::service::{Logs, Notifier};
 use snowbank_client::layout::UnixMicros;
 
 const HELP: &str = "\
@@ -48,14 +48,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     // After this a hang-up requests a reload, once the daemon serves. A daemon outlives the terminal that started it.
     let hangups = catch(SignalKind::hangup())?;
     let notifier = Notifier::from_environment();
-    let retries = Retries::wait(&notifier);
     let outcome = start_and_serve(arguments, inherited, hangups, &notifier, out);
     if let Err(Failure::Start(error)) = &outcome {
-        let reason = error.to_string();
-        notifier.failed(&reason);
-        if error.may_pass() {
-            retries.note_failure(&reason);
-        }
+        notifier.failed(&error.to_string());
     }
     outcome
 }

@@ -291,8 +291,7 @@ settings! {
     #[derive(Copy)]
     pub struct LogSettings at (log) {
         /// The form of log messages: "text" writes lines to standard error, with colours on a terminal; "json" a JSON
-        /// object on each line; "journald" sends to the journal, with priorities and a field for each part (journalctl
-        /// -o verbose).
+        /// object on each line; "journald" starts each line with its priority, which journald reads.
         ///
         /// "auto" is journald where standard error leads to the journal, as a systemd service's does, else text.
         format: LogFormat = r#""auto""# in Table("log"), Restart("the log was opened at the start"),

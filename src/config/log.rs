@@ -3,11 +3,11 @@
 /// The form of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// To the journal where standard error leads there, else as text.
+    /// For the journal where standard error leads there, else as text.
     Auto,
     /// Lines for people, with colours on a terminal.
     Text,
-    /// To the journal, with a priority and a field for each part.
+    /// Lines that start with the priority, as journald reads them from a service.
     Journald,
     /// A JSON object on each line.
     Json,

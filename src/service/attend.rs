@@ -9,7 +9,7 @@ use crate::admin::Status;
 use crate::config::Grouped;
 use crate::server::Health;
 
-/// The shortest time between two status messages. Pending messages are retried as often.
+/// The shortest time between two status messages. Lost messages are repeated as often.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
 /// The longest time between two checks of a daemon that is not ready, so that a corrected clock is noticed soon.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -58,18 +58,19 @@ async fn feed(notifier: &Notifier, health: &Health) {
     }
 }
 
-/// Sends the status when it has changed, and retries pending messages.
+/// Sends the status when it has changed, and readiness again if a message was lost.
 async fn send_status(notifier: &Notifier, health: &Health, mut before: Status, mut sent: String) {
     loop {
         sleep(STATUS_EVERY).await;
-        notifier.retry();
         let now = health.status();
         let status = status_line(Some(&before), &now);
         before = now;
-        if status != sent {
+        if notifier.take_lost() {
+            notifier.ready(&status);
+        } else if status != sent {
             notifier.status(&status);
-            sent = status;
         }
+        sent = status;
     }
 }
 

@@ -1,101 +1,96 @@
-//! The thread `log`: writes events to their destination, however slow that is. No other thread waits for it, because an
-//! unread pipe or a busy journal must not delay clients.
+//! The thread `log`: writes the lines of the log, however slow their destination is. No other thread waits for it,
+//! because a pipe that is not read must not delay clients.
+//!
+//! `tracing-appender` has such a thread too. It is not used: it panics if the system has no thread left, it prints to
+//! standard output when the log's end takes too long, and a flush ends it.
 
-use std::io;
+use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, Sender, bounded};
 
 /// The thread's name.
 pub(super) const NAME: &str = "log";
-/// The most events that wait for their destination. Usual ones have less than 300 bytes, and they come in bursts of some tens.
-const EVENTS_MAX: usize = 1_024;
+/// The most lines that wait for their destination. Usual ones have less than 300 bytes, and they come in bursts of some tens.
+const LINES_MAX: usize = 1_024;
 /// The longest wait for the destination when the process ends.
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The way to the thread.
+/// Writes lines through the thread. Takes one event's line per write.
 #[derive(Clone, Debug)]
-pub(super) struct LogQueue<T> {
-    events: SyncSender<T>,
-    progress: Arc<Progress>,
+pub(super) struct LogWriter {
+    messages: Sender<Message>,
+    /// Lines that found no room, and that no line reports yet.
+    dropped: Arc<AtomicU64>,
 }
 
-/// The numbers of events of a [`LogQueue`].
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    queued: AtomicU64,
-    /// Events for which there was no room, and which no event reports yet.
-    lost: AtomicU64,
-    written: Mutex<u64>,
-    moved: Condvar,
+#[derive(Debug)]
+enum Message {
+    Line(Vec<u8>),
+    /// Disconnected once all lines before it are written.
+    Flush(Sender<()>),
 }
 
-impl<T: Send + 'static> LogQueue<T> {
-    /// Starts the thread, which calls `write` for each event.
+impl LogWriter {
+    /// Starts the thread.
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(super) fn start(write: impl FnMut(T) + Send + 'static) -> io::Result<LogQueue<T>> {
-        let (events, received) = sync_channel(EVENTS_MAX);
-        let progress = Arc::new(Progress::default());
-        let of_thread = Arc::clone(&progress);
-        let run = move || run(&received, &of_thread, write);
-        thread::Builder::new().name(String::from(NAME)).spawn(run)?;
-        Ok(LogQueue { events, progress })
+    pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<LogWriter> {
+        let (messages, received) = bounded(LINES_MAX);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let of_thread = Arc::clone(&dropped);
+        thread::Builder::new().name(String::from(NAME)).spawn(move || run(&received, &of_thread, out))?;
+        Ok(LogWriter { messages, dropped })
     }
 
-    /// Hands over an event. If there is no room it is lost, and a later line counts it.
-    pub(super) fn send(&self, event: T) {
-        // Before the thread can have written it.
-        self.progress.queued.fetch_add(1, Ordering::Relaxed);
-        if self.events.try_send(event).is_err() {
-            self.progress.queued.fetch_sub(1, Ordering::Relaxed);
-            self.progress.lost.fetch_add(1, Ordering::Relaxed);
+    /// Waits until all lines so far are written, and the line that reports dropped ones, but at most [`END_PATIENCE`].
+    pub(super) fn flush(&self) {
+        let deadline = Instant::now() + END_PATIENCE;
+        // The first flush makes the thread report dropped lines; the second waits for that report.
+        for _ in 0..2 {
+            let (flushed, wait) = bounded(0);
+            if self.messages.send_deadline(Message::Flush(flushed), deadline).is_ok() {
+                // Disconnected or too late: both end the wait.
+                let _ = wait.recv_deadline(deadline);
+            }
         }
     }
+}
 
-    /// The progress of the thread.
-    pub(super) fn progress(&self) -> &Arc<Progress> {
-        &self.progress
+impl Write for LogWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.messages.try_send(Message::Line(line.to_vec())).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
-impl Progress {
-    /// Waits until all events so far are written, but not longer than [`END_PATIENCE`].
-    pub(super) fn flush(&self) {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        // A destination that takes nothing must not keep the process from its end.
-        drop(self.moved.wait_timeout_while(written, END_PATIENCE, |written| {
-            *written < self.queued.load(Ordering::Relaxed) || self.lost.load(Ordering::Relaxed) > 0
-        }));
-    }
-
-    fn note_written(&self) {
-        *self.written.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.moved.notify_all();
-    }
-}
-
-fn run<T>(events: &Receiver<T>, progress: &Progress, mut write: impl FnMut(T)) {
-    loop {
-        let event = match events.try_recv() {
-            Ok(event) => event,
-            Err(TryRecvError::Disconnected) => return,
-            Err(TryRecvError::Empty) => {
-                // The destination has taken all that waited, so there is room for this.
-                let lost = progress.lost.load(Ordering::Relaxed);
-                if lost > 0 {
-                    tracing::error!(lost, "lines of the log are lost, because nothing took them in time");
-                    progress.lost.fetch_sub(lost, Ordering::Relaxed);
-                }
-                let Ok(event) = events.recv() else { return };
-                event
+fn run(messages: &Receiver<Message>, dropped: &AtomicU64, mut out: impl Write) {
+    for message in messages {
+        // Dropped at the end of this round, after the report of dropped lines is queued.
+        let _flushed = match message {
+            Message::Line(line) => {
+                // A closed log or a full disk must not end the daemon.
+                let _ = out.write_all(&line);
+                None
             }
+            Message::Flush(flushed) => Some(flushed),
         };
-        write(event);
-        progress.note_written();
+        if messages.is_empty() {
+            let lines = dropped.swap(0, Ordering::Relaxed);
+            if lines > 0 {
+                tracing::error!(lines, "log lines dropped: output is blocked");
+            }
+        }
     }
 }
 
@@ -105,34 +100,53 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_destination_that_takes_nothing_holds_nobody_up() {
-        let (let_pass, may_pass) = mpsc::channel::<()>();
-        let (write, written) = mpsc::channel();
-        let queue = LogQueue::start(move |event| {
-            may_pass.recv().expect("the test lets it pass");
-            write.send(event).expect("the test reads");
-        });
-        let queue = queue.unwrap();
-        // The first may be with the thread by then.
-        let all = EVENTS_MAX + 100;
-        (0..all).for_each(|event| queue.send(event));
-        let lost = queue.progress.lost.load(Ordering::Relaxed) as usize;
-        assert!((99..=100).contains(&lost), "{lost}");
-        for event in 0..all - lost {
-            let_pass.send(()).unwrap();
-            assert_eq!(written.recv().unwrap(), event, "in order");
+    /// Writes each line once the test allows it.
+    struct Gate {
+        may_pass: mpsc::Receiver<()>,
+        written: mpsc::Sender<Vec<u8>>,
+    }
+
+    impl Write for Gate {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.may_pass.recv().map_err(io::Error::other)?;
+            self.written.send(line.to_vec()).map_err(io::Error::other)?;
+            Ok(line.len())
         }
-        queue.progress.flush();
-        assert_eq!(*queue.progress.written.lock().unwrap() as usize, all - lost);
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
     }
 
     #[test]
-    fn the_end_of_the_process_does_not_wait_for_it_for_ever() {
-        let (_kept, never) = mpsc::channel::<()>();
-        let queue = LogQueue::start(move |()| _ = never.recv()).unwrap();
-        queue.send(());
-        queue.progress.flush();
-        assert_eq!(*queue.progress.written.lock().unwrap(), 0);
+    fn blocked_output_delays_no_writer_and_is_reported() {
+        let (let_pass, may_pass) = mpsc::channel();
+        let (written, lines) = mpsc::channel();
+        let (messages, received) = bounded(LINES_MAX);
+        let writer = LogWriter { messages, dropped: Arc::default() };
+        let (reports, dropped) = (writer.clone(), Arc::clone(&writer.dropped));
+        // As `start` does, with a subscriber that no other test writes to.
+        thread::spawn(move || {
+            let subscriber = tracing_subscriber::fmt().with_writer(move || reports.clone()).with_ansi(false);
+            let run = || run(&received, &dropped, Gate { may_pass, written });
+            tracing::subscriber::with_default(subscriber.finish(), run);
+        });
+        // The first line may be with the thread by then.
+        let all = LINES_MAX + 100;
+        for number in 0..all {
+            writer.clone().write_all(number.to_string().as_bytes()).unwrap();
+        }
+        let dropped = writer.dropped.load(Ordering::Relaxed) as usize;
+        assert!((99..=100).contains(&dropped), "{dropped}");
+        // Nothing is written: the flush ends by its own deadline.
+        LogWriter::flush(&writer);
+        for number in 0..all - dropped {
+            let_pass.send(()).unwrap();
+            assert_eq!(lines.recv().unwrap(), number.to_string().as_bytes(), "in order");
+        }
+        let_pass.send(()).unwrap();
+        let report = String::from_utf8(lines.recv().unwrap()).unwrap();
+        let expected = format!("log lines dropped: output is blocked lines={dropped}\n");
+        assert!(report.contains("ERROR") && report.ends_with(&expected), "{report}");
     }
 }

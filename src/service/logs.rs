@@ -3,27 +3,38 @@
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal, Write};
 use std::panic::{self, PanicHookInfo};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::thread;
 
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
-use super::journal::Journal;
-use super::log_thread::{self, LogQueue, Progress};
+use super::log_thread::{self, LogWriter};
 use crate::config::{LogFormat, LogLevel, LogSettings};
 
 /// Set once events have a destination.
-static DESTINATION: OnceLock<Destination> = OnceLock::new();
+static OUTPUT: OnceLock<Output> = OnceLock::new();
 
 /// The destination of this process's events.
 #[derive(Debug)]
-struct Destination {
-    progress: Arc<Progress>,
-    /// The way to standard error, if it gets plain text.
-    text: Option<LogQueue<Vec<u8>>>,
+struct Output {
+    writer: LogWriter,
+    form: Form,
+}
+
+/// The form of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Text,
+    /// Text that starts with its priority.
+    Journald,
+    Json,
 }
 
 /// The log of this process, with its level.
@@ -33,8 +44,6 @@ pub struct Logs {
     level: reload::Handle<LevelFilter, Registry>,
 }
 
-type Sink<S> = Box<dyn Layer<S> + Send + Sync>;
-
 impl Logs {
     /// Starts to write events and messages of panics, for as long as the process runs. The first call decides the
     /// destination.
@@ -43,10 +52,17 @@ impl Logs {
     /// The system has no thread left.
     pub fn start(settings: LogSettings) -> io::Result<Logs> {
         let (level, handle) = reload::Layer::new(filter(settings.level));
-        let (sink, destination) = sink(settings.format)?;
+        let form = match settings.format {
+            LogFormat::Auto if leads_to_journal() => Form::Journald,
+            LogFormat::Auto | LogFormat::Text => Form::Text,
+            LogFormat::Journald => Form::Journald,
+            LogFormat::Json => Form::Json,
+        };
+        let writer = LogWriter::start(io::stderr())?;
+        let lines = layer(form, writer.clone());
         // Fails only if the process has a subscriber already, which then gets the events.
-        let _ = tracing_subscriber::registry().with(level).with(sink).try_init();
-        let _ = DESTINATION.set(destination);
+        let _ = tracing_subscriber::registry().with(level).with(lines).try_init();
+        let _ = OUTPUT.set(Output { writer, form });
         log_panics();
         Ok(Logs { chosen: settings.level, level: handle })
     }
@@ -71,25 +87,25 @@ impl Logs {
 
 /// Logs the reason why the program ends, in one line.
 pub fn log_failure(reason: &str) {
-    if DESTINATION.get().is_none() && leads_to_journal() {
-        // Without a thread the reason goes to standard error, which leads to the journal too.
-        let _ = Logs::start(LogSettings::default());
-    }
     // First the lines that wait are written, so that there is room for this one.
     end_log();
-    let line = format!("snowbank: {reason}\n");
-    match DESTINATION.get() {
-        Some(Destination { text: Some(queue), .. }) => queue.send(line.into_bytes()),
-        Some(_) => tracing::error!("{reason}"),
+    let Some(Output { writer, form }) = OUTPUT.get() else {
+        let begin = if leads_to_journal() { "<3>" } else { "snowbank: " };
         // If standard error is closed, only the exit code is left.
-        None => _ = io::stderr().write_all(line.as_bytes()),
+        let _ = io::stderr().write_all(format!("{begin}{reason}\n").as_bytes());
+        return;
+    };
+    match form {
+        // Writing to the queue does not fail.
+        Form::Text => _ = writer.clone().write_all(format!("snowbank: {reason}\n").as_bytes()),
+        Form::Journald | Form::Json => tracing::error!("{reason}"),
     }
 }
 
 /// Waits a moment for the destination of the events so far, before the process ends.
 pub fn end_log() {
-    if let Some(destination) = DESTINATION.get() {
-        destination.progress.flush();
+    if let Some(output) = OUTPUT.get() {
+        LogWriter::flush(&output.writer);
     }
 }
 
@@ -133,45 +149,54 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// Returns the writer of events, and where it leads.
-fn sink<S>(format: LogFormat) -> io::Result<(Sink<S>, Destination)>
+/// Returns the layer that writes events in this form.
+fn layer<S>(form: Form, writer: LogWriter) -> Box<dyn Layer<S> + Send + Sync>
 where
-    S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
+    S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let to_journal = match format {
-        LogFormat::Auto => leads_to_journal(),
-        LogFormat::Journald => true,
-        LogFormat::Text | LogFormat::Json => false,
-    };
-    if to_journal && let Ok(journal) = Journal::open() {
-        let destination = Destination { progress: Arc::clone(journal.progress()), text: None };
-        return Ok((journal.boxed(), destination));
+    let lines = fmt::layer().with_writer(move || writer.clone()).log_internal_errors(false);
+    match form {
+        Form::Text => lines.with_ansi(wants_colours()).with_target(false).boxed(),
+        Form::Journald => lines.with_ansi(false).event_format(ForJournald::default()).boxed(),
+        Form::Json => lines.json().flatten_event(true).boxed(),
     }
-    // A closed log or a full disk must not end the daemon.
-    let queue = LogQueue::start(|line: Vec<u8>| _ = io::stderr().write_all(&line))?;
-    let destination = |text| Destination { progress: Arc::clone(queue.progress()), text };
-    let lines = queue.clone();
-    let lines = fmt::layer().with_writer(move || Line(lines.clone())).log_internal_errors(false);
-    Ok(match format {
-        LogFormat::Json => (lines.json().flatten_event(true).boxed(), destination(None)),
-        _ => {
-            let text = lines.with_ansi(wants_colours()).with_target(false);
-            (text.boxed(), destination(Some(queue.clone())))
-        }
-    })
 }
 
-/// Takes one event's line, which comes in one piece.
-struct Line(LogQueue<Vec<u8>>);
+/// Writes an event as journald reads it from a service's standard error: each line starts with `<N>`, its priority
+/// (sd-daemon(3)). The journal has its time.
+struct ForJournald(Format<Full, ()>);
 
-impl Write for Line {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.send(line.to_vec());
-        Ok(line.len())
+impl Default for ForJournald {
+    fn default() -> Self {
+        ForJournald(fmt::format().without_time().with_level(false).with_target(false))
     }
+}
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+impl<S, N> FormatEvent<S, N> for ForJournald
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let mut text = String::new();
+        self.0.format_event(context, Writer::new(&mut text), event)?;
+        let priority = priority(*event.metadata().level());
+        text.lines().try_for_each(|line| writeln!(writer, "<{priority}>{line}"))
+    }
+}
+
+/// The priorities of syslog(3).
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        Level::DEBUG | Level::TRACE => 7,
     }
 }
 
@@ -190,6 +215,7 @@ fn wants_colours() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::process::Command;
 
     use super::*;
@@ -204,6 +230,24 @@ mod tests {
         (0..LINES).for_each(|line| tracing::info!(line, "{}", "waits ".repeat(50)));
         let panics = thread::Builder::new().name(String::from("shard-7")).spawn(panic_at_once);
         panics.unwrap().join().unwrap_err();
+    }
+
+    #[test]
+    fn lines_for_journald_start_with_their_priority() {
+        let (mut reader, pipe) = io::pipe().unwrap();
+        let writer = LogWriter::start(pipe).unwrap();
+        let subscriber = tracing_subscriber::registry().with(layer(Form::Journald, writer.clone()));
+        let error = io::Error::other("two\nlines");
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(address = "[::1]:7", %error, "cannot accept");
+            tracing::info!("goes on");
+        });
+        LogWriter::flush(&writer);
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        let first = "<4>cannot accept address=\"[::1]:7\" error=two\n<4>lines\n";
+        assert_eq!(text, format!("{first}<6>goes on\n"));
     }
 
     fn panic_at_once() {

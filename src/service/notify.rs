@@ -1,5 +1,13 @@
 //! Messages to the service manager, by the protocol of sd_notify(3). Without `$NOTIFY_SOCKET` nothing is sent.
+//!
+//! Sending never blocks. A message that does not fit the manager's socket is lost, and [`attend`](super::attend) then
+//! repeats readiness and status until they arrive. The messages of a slow start and of the watchdog repeat anyway.
 
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -9,7 +17,6 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 
 use super::log_thread::END_PATIENCE;
-use super::outbox::{Kind, Outbox};
 
 /// The message that asks for 30 s more for a start.
 const EXTENSION: NotifyState<'static> = NotifyState::ExtendTimeoutUsec(30_000_000);
@@ -20,60 +27,63 @@ pub(super) const EXTEND_EVERY: Duration = Duration::from_secs(5);
 /// because after it the manager gives up on a process that a hanging disk keeps from ending.
 const STOP_MARGIN: Duration = Duration::from_secs(2);
 
-/// A handle to the service manager. Its clones share one outbox.
+/// A handle to the service manager.
 #[derive(Clone, Debug)]
 pub struct Notifier {
-    outbox: Option<Arc<Outbox>>,
+    /// The value of `$NOTIFY_SOCKET`: a path, or `@` and an abstract name.
+    socket: Option<OsString>,
     is_ready: Arc<AtomicBool>,
+    /// A message did not fit the manager's socket.
+    has_lost: Arc<AtomicBool>,
 }
 
 impl Notifier {
     /// Finds the service manager in the environment, if there is one.
     pub fn from_environment() -> Notifier {
         let socket = std::env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty());
-        Notifier { outbox: socket.map(|socket| Arc::new(Outbox::new(socket))), is_ready: Arc::default() }
+        Notifier { socket, is_ready: Arc::default(), has_lost: Arc::default() }
     }
 
     /// Returns whether a service manager wants messages.
     pub fn is_wanted(&self) -> bool {
-        self.outbox.is_some()
+        self.socket.is_some()
     }
 
     /// Reports that IDs are available.
     pub fn ready(&self, status: &str) {
         self.is_ready.store(true, Ordering::Relaxed);
-        self.send(Kind::Ready, &[NotifyState::Ready, NotifyState::Status(status)]);
+        self.send(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
     /// Sends a line for `systemctl status`.
     pub fn status(&self, status: &str) {
-        self.send(Kind::Status, &[NotifyState::Status(status)]);
+        self.send(&[NotifyState::Status(status)]);
     }
 
     /// Reports why the start is not over yet, and asks for [`EXTENSION`] from now.
     pub(super) fn not_ready(&self, status: &str) {
-        self.send(Kind::Starting, &[NotifyState::Status(status), EXTENSION]);
+        self.send(&[NotifyState::Status(status), EXTENSION]);
     }
 
     /// Reports that the configuration is read again. [`reloaded`](Self::reloaded) must follow, also after a failure.
     pub fn reloading(&self) {
         // Does not fail on Linux. Without the time, the message is still useful.
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => self.send(Kind::Reloading, &[NotifyState::Reloading, now]),
-            Err(_) => self.send(Kind::Reloading, &[NotifyState::Reloading]),
+            Ok(now) => self.send(&[NotifyState::Reloading, now]),
+            Err(_) => self.send(&[NotifyState::Reloading]),
         }
     }
 
     /// Reports the end of [`reloading`](Self::reloading): ready again, unless the daemon was not ready before.
     pub fn reloaded(&self) {
         if self.is_ready.load(Ordering::Relaxed) {
-            self.send(Kind::Reloaded, &[NotifyState::Ready]);
+            self.send(&[NotifyState::Ready]);
         }
     }
 
     /// Reports why the daemon cannot start.
     pub fn failed(&self, reason: &str) {
-        self.send(Kind::Status, &[NotifyState::Status(&format!("cannot start: {reason}"))]);
+        self.send(&[NotifyState::Status(&format!("cannot start: {reason}"))]);
     }
 
     /// Reports that the daemon stops. That takes at most `within`; the end of the log comes on top.
@@ -82,19 +92,17 @@ impl Notifier {
         let longest = within.saturating_add(END_PATIENCE + STOP_MARGIN);
         // systemd takes 64 bits here, the library's own form 32, which are 71 minutes.
         let extension = format!("EXTEND_TIMEOUT_USEC={}", longest.as_micros());
-        self.send(Kind::Stopping, &[NotifyState::Stopping, status, NotifyState::Custom(&extension)]);
+        self.send(&[NotifyState::Stopping, status, NotifyState::Custom(&extension)]);
     }
 
     /// Reports that every thread makes progress.
     pub(super) fn alive(&self) {
-        self.send(Kind::Alive, &[NotifyState::Watchdog]);
+        self.send(&[NotifyState::Watchdog]);
     }
 
-    /// Sends pending messages if the service manager reads again.
-    pub(super) fn retry(&self) {
-        if let Some(outbox) = &self.outbox {
-            outbox.retry();
-        }
+    /// Returns whether a message was lost since the last call.
+    pub(super) fn take_lost(&self) -> bool {
+        self.has_lost.swap(false, Ordering::Relaxed)
     }
 
     /// Returns the watchdog's period, if the service manager has one for this process.
@@ -120,12 +128,30 @@ impl Notifier {
         Extending { _guard: guard }
     }
 
-    /// Sends without waiting: see [`Outbox`].
-    fn send(&self, kind: Kind, states: &[NotifyState<'_>]) {
-        if let Some(outbox) = &self.outbox {
-            outbox.send(kind, states.iter().map(|state| format!("{state}\n")).collect());
+    /// Sends without waiting.
+    fn send(&self, states: &[NotifyState<'_>]) {
+        let Some(socket) = &self.socket else { return };
+        let message: String = states.iter().map(|state| format!("{state}\n")).collect();
+        match send_now(socket, &message) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.has_lost.store(true, Ordering::Relaxed);
+            }
+            // Nobody is at the other end: the daemon serves on.
+            Err(error) => tracing::debug!(%error, "cannot notify the service manager"),
         }
     }
+}
+
+/// Sends a datagram without waiting.
+pub(super) fn send_now(to: &OsStr, message: &str) -> io::Result<()> {
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    let address = match to.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(to)?,
+    };
+    socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }
 
 /// The guard of [`Notifier::extend_start`]. Ends the extension when dropped.

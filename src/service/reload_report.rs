@@ -9,7 +9,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::outbox::send_now;
+use super::notify::send_now;
 use crate::config::first_directory;
 
 const NAME: &str = "reload.sock";

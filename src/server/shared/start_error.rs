@@ -82,11 +82,6 @@ impl StartError {
         }
     }
 
-    /// Returns true if the cause may pass by itself, so that a later start can succeed.
-    pub fn may_pass(&self) -> bool {
-        self.exit_code() == EXIT_AGAIN
-    }
-
     /// Returns the error for an operation that the system refused. `reason` is its line.
     pub(crate) fn of_system(attempt: Attempt, error: &io::Error, reason: String) -> Self {
         Self::of_cause(cause_of(attempt, error), reason)
