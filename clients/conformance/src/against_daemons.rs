@@ -1,0 +1,189 @@
+//! Two real daemons that are killed, stopped and started while the client's test draws IDs.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, stdin};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::report;
+
+/// The number of daemons. Their worker IDs count from 1.
+const DAEMONS: usize = 2;
+
+/// The time for a daemon to listen or to end, on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// The time from the last fault to the end of standard input.
+const CALM_LIMIT: Duration = Duration::from_secs(60);
+
+/// The time between two faults, in milliseconds.
+const PAUSES_MS: std::ops::Range<u64> = 200..700;
+
+/// The time that a daemon stays away or stopped, in milliseconds.
+const OUTAGES_MS: std::ops::Range<u64> = 50..1_500;
+
+/// One daemon.
+struct Daemon {
+    program: PathBuf,
+    config: PathBuf,
+    address: SocketAddr,
+    child: Child,
+}
+
+impl Daemon {
+    async fn start(program: &Path, directory: &Path, worker_id: usize) -> Result<Self, String> {
+        let address = free_address()?;
+        let config = directory.join(format!("daemon-{worker_id}.toml"));
+        let [state, locks] = ["state", "locks"].map(|name| directory.join(format!("{name}-{worker_id}")));
+        let text = format!(
+            "listen = [\"{address}\"]\nstate_dir = {state:?}\nlock_dir = {locks:?}\nworker_ids = \"{worker_id}\"\n"
+        );
+        std::fs::write(&config, text).map_err(|error| error.to_string())?;
+        let child = spawn(program, &config)?;
+        let mut daemon = Self { program: program.to_owned(), config, address, child };
+        daemon.wait_until_it_listens().await?;
+        Ok(daemon)
+    }
+
+    async fn wait_until_it_listens(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + START_LIMIT;
+        while TcpStream::connect(self.address).await.is_err() {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("the daemon on {} ended: {status}", self.address));
+            }
+            if Instant::now() > deadline {
+                return Err(format!("no daemon listens on {} after {START_LIMIT:?}", self.address));
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // A child that has ended is a zombie until it is waited for: the ID is no other process's.
+        let _ = pid.map(|pid| kill_process(pid, signal));
+    }
+
+    /// Waits for the process's end, and starts it again.
+    async fn restart(&mut self, outage: Duration) -> Result<(), String> {
+        let deadline = Instant::now() + START_LIMIT;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                return Err(format!("the daemon on {} did not end within {START_LIMIT:?}", self.address));
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        sleep(outage).await;
+        self.child = spawn(&self.program, &self.config)?;
+        self.wait_until_it_listens().await
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn spawn(program: &Path, config: &Path) -> Result<Child, String> {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SNOWBANK_") {
+            command.env_remove(name);
+        }
+    }
+    command.arg("serve").arg("--config").arg(config);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().map_err(|error| format!("{}: {error}", program.display()))
+}
+
+/// Returns an address of a port that outgoing connections do not take while a daemon is away.
+fn free_address() -> Result<SocketAddr, String> {
+    let candidates =
+        std::iter::repeat_with(|| SocketAddr::from(([127, 0, 0, 1], fastrand::u16(20_000..32_000))));
+    candidates
+        .take(200)
+        .find(|address| std::net::TcpListener::bind(address).is_ok())
+        .ok_or_else(|| "no port of the loopback address is free".to_owned())
+}
+
+/// The options of the subcommand.
+struct Options {
+    daemon: PathBuf,
+    lasts: Duration,
+}
+
+fn options(arguments: &[&str]) -> Result<Options, String> {
+    let (mut daemon, mut seconds) = (None, 20);
+    for pair in arguments.chunks(2) {
+        match *pair {
+            ["--daemon", path] => daemon = Some(PathBuf::from(path)),
+            ["--seconds", text] => seconds = text.parse().map_err(|_| format!("{text} is no number"))?,
+            _ => return Err(format!("{pair:?}: --daemon PATH and --seconds N are known")),
+        }
+    }
+    let daemon = daemon.ok_or("--daemon PATH is missing: the snowbank program")?;
+    Ok(Options { daemon, lasts: Duration::from_secs(seconds) })
+}
+
+/// Starts the daemons, prints their endpoints, makes faults, prints the event `calm`, and ends with standard input.
+pub(crate) async fn run(arguments: &[&str]) -> Result<(), String> {
+    let Options { daemon: program, lasts } = options(arguments)?;
+    let directory = TempDir::new().map_err(|error| error.to_string())?;
+    let mut daemons = Vec::new();
+    for worker_id in 1..=DAEMONS {
+        daemons.push(Daemon::start(&program, directory.path(), worker_id).await?);
+    }
+    let endpoints: Vec<String> = daemons.iter().map(|daemon| daemon.address.to_string()).collect();
+    report::print(&json!({ "endpoints": endpoints, "seconds": lasts.as_secs() }));
+    let mut input = Vec::new();
+    let mut stdin = stdin();
+    let mut ended = std::pin::pin!(stdin.read_to_end(&mut input));
+    tokio::select! {
+        _ = &mut ended => return Ok(()),
+        made = make_faults(&mut daemons, lasts) => made?,
+    }
+    report::print(&json!({ "event": "calm" }));
+    timeout(CALM_LIMIT, ended)
+        .await
+        .map(drop)
+        .map_err(|_| format!("standard input was not closed within {CALM_LIMIT:?}"))
+}
+
+/// Disturbs one daemon after the other. The other one is well meanwhile.
+async fn make_faults(daemons: &mut [Daemon], lasts: Duration) -> Result<(), String> {
+    let end = Instant::now() + lasts;
+    while Instant::now() < end {
+        sleep(Duration::from_millis(fastrand::u64(PAUSES_MS))).await;
+        let index = fastrand::usize(..daemons.len());
+        let daemon = &mut daemons[index];
+        let outage = Duration::from_millis(fastrand::u64(OUTAGES_MS));
+        let fault = ["SIGKILL", "SIGSTOP", "SIGTERM"][fastrand::usize(..3)];
+        report::print(&json!({ "event": fault, "daemon": index, "for_ms": outage.as_millis() as u64 }));
+        match fault {
+            "SIGSTOP" => {
+                daemon.signal(Signal::STOP);
+                sleep(outage).await;
+                daemon.signal(Signal::CONT);
+            }
+            "SIGTERM" => {
+                daemon.signal(Signal::TERM);
+                daemon.restart(outage).await?;
+            }
+            _ => {
+                daemon.signal(Signal::KILL);
+                daemon.restart(outage).await?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! The cases of `cases.json`. README.md describes the format.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The file of cases, as it is beside this program's source.
+const CASES: &str = include_str!("../cases.json");
+
+/// One case: the script of its daemons, and what the client's test does meanwhile.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) about: String,
+    /// The needs: abilities of a client. A test skips a case with a need that its language cannot meet.
+    #[serde(default)]
+    pub(crate) needs: Vec<String>,
+    /// Options for the client.
+    #[serde(default)]
+    pub(crate) options: Map<String, Value>,
+    pub(crate) daemons: Vec<DaemonScript>,
+    /// Steps for the test. This program passes them on.
+    pub(crate) steps: Vec<Value>,
+}
+
+/// One endpoint of a case.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DaemonScript {
+    #[serde(default)]
+    pub(crate) listen: Listen,
+    /// The endpoint's lives, one after the other. The test's `life` steps lead from one to the next.
+    pub(crate) lives: Vec<Life>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Listen {
+    #[default]
+    Tcp,
+    Unix,
+    Tls,
+    /// TLS that asks for a client's certificate.
+    MutualTls,
+}
+
+/// The behaviour of an endpoint until its next life.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Life {
+    pub(crate) is: Kind,
+    /// The first ID of answers without a script. They count up.
+    pub(crate) first: u64,
+    /// Members of INFO that replace those of an ordinary daemon.
+    pub(crate) info: Map<String, Value>,
+    /// The token that the daemon asks for.
+    pub(crate) token: Option<String>,
+    /// The answers to the first NEXT requests. Later ones are answered as an ordinary daemon does.
+    pub(crate) next: Vec<Answer>,
+    /// The number of NEXT requests that the daemon reads from a connection before it answers the first.
+    pub(crate) gather: usize,
+    /// The most connections that the client may make.
+    pub(crate) max_connections: Option<usize>,
+    /// The most NEXT requests that the client may send.
+    pub(crate) max_next: Option<usize>,
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        Self {
+            is: Kind::Daemon,
+            first: 1,
+            info: Map::new(),
+            token: None,
+            next: Vec::new(),
+            gather: 1,
+            max_connections: None,
+            max_next: None,
+        }
+    }
+}
+
+/// The kinds of servers behind an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    Daemon,
+    /// Nothing listens.
+    Down,
+    /// A stopped process: connections stay open, and nobody answers. Those of the life before stop too.
+    Frozen,
+    /// Accepts and closes.
+    Closes,
+    /// Refuses each connection with `too_busy` before it reads, and closes.
+    TooBusy,
+    /// A web server.
+    Http,
+    /// A Redis, which answers a line's end.
+    Redis,
+    /// A server that speaks first, in text.
+    Ssh,
+    /// A TLS listener, where the client speaks plainly.
+    TlsAlert,
+}
+
+/// The answer to one NEXT request.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Answer {
+    /// The required members of the request. One that is missing is not looked at.
+    pub(crate) expect: Expect,
+    /// The frames of the reply. Without any, an ordinary daemon's.
+    pub(crate) frames: Vec<FrameSpec>,
+    /// Waits for the test's `release`, after the event `held`.
+    pub(crate) hold: bool,
+    /// Sends only the first bytes.
+    pub(crate) cut: Option<usize>,
+    /// Sends byte after byte, each in a packet of its own.
+    pub(crate) trickle: bool,
+    pub(crate) then: Then,
+    /// The number of requests that get this answer, 1 without it.
+    pub(crate) times: Option<usize>,
+}
+
+/// The step after an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Then {
+    #[default]
+    GoOn,
+    Close,
+    /// Answers nothing more on this connection.
+    Silence,
+}
+
+/// The required members of a NEXT request. One that is missing is not looked at.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Expect {
+    pub(crate) count: Option<u32>,
+    pub(crate) source: Option<u16>,
+    pub(crate) max_wait_ms: Option<u64>,
+    pub(crate) explicit: Option<bool>,
+    pub(crate) partial: Option<bool>,
+}
+
+/// One frame of a reply.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum FrameSpec {
+    /// Runs of first, count and stride. Another frame of the reply follows.
+    RunsMore(Vec<[u64; 3]>),
+    Runs(Vec<[u64; 3]>),
+    ListMore(Vec<u64>),
+    List(Vec<u64>),
+    Error(ErrorSpec),
+    /// A reply of tests/vectors by its name, with the request's tag.
+    Vector(String),
+    /// The frame inside, with a tag that no request has.
+    WrongTag(Box<FrameSpec>),
+    /// The frame inside, with tag 0: it answers no request.
+    Untagged(Box<FrameSpec>),
+    /// Bytes in hex.
+    Bytes(String),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ErrorSpec {
+    pub(crate) code: Code,
+    #[serde(default)]
+    pub(crate) retry_after_ms: u32,
+    #[serde(default)]
+    pub(crate) message: String,
+}
+
+/// An error's code: its name, or the number of a later version's.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Code {
+    Number(u16),
+    Name(String),
+}
+
+/// Reads all cases.
+pub(crate) fn all() -> Result<Vec<Case>, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        cases: Vec<Case>,
+    }
+    let file: File = serde_json::from_str(CASES).map_err(|error| format!("cases.json: {error}"))?;
+    Ok(file.cases)
+}
+
+/// Returns the case of that name.
+pub(crate) fn find(name: &str) -> Result<Case, String> {
+    all()?
+        .into_iter()
+        .find(|case| case.name == name)
+        .ok_or_else(|| format!("no case is named {name}; `snowbank-conformance list` lists them"))
+}

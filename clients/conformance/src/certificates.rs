@@ -1,0 +1,98 @@
+//! Files of a case: certificates that are made when it starts, and sockets.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+/// The directory of a case, with the authority of its TLS endpoints.
+pub(crate) struct Certificates {
+    directory: TempDir,
+    authority: Authority,
+}
+
+struct Authority {
+    params: CertificateParams,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new(name: &str) -> Result<Self, rcgen::Error> {
+        let mut params = params(name)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Ok(Self { issuer: Issuer::new(params.clone(), KeyPair::generate()?), params })
+    }
+
+    fn certificate(&self) -> Result<rcgen::Certificate, rcgen::Error> {
+        self.params.self_signed(self.issuer.key())
+    }
+}
+
+fn params(name: &str) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    Ok(params)
+}
+
+impl Certificates {
+    pub(crate) fn new() -> Result<Self, String> {
+        let directory = TempDir::new().map_err(|error| error.to_string())?;
+        let authority = Authority::new("authority").map_err(|error| error.to_string())?;
+        Ok(Self { directory, authority })
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Writes the files that a client may need: the authority, the client's certificate and key, and those of
+    /// an authority that no daemon knows. Returns their paths by name.
+    pub(crate) fn write(&self) -> Result<Map<String, Value>, String> {
+        let made = |error: rcgen::Error| error.to_string();
+        let other = Authority::new("another authority").map_err(made)?;
+        let client = KeyPair::generate().map_err(made)?;
+        let params = params("client").map_err(made)?;
+        let certificate = params.signed_by(&client, &self.authority.issuer).map_err(made)?;
+        let other_certificate = params.signed_by(&client, &other.issuer).map_err(made)?;
+        let files = [
+            ("ca_file", self.authority.certificate().map_err(made)?.pem()),
+            ("cert_file", certificate.pem()),
+            ("key_file", client.serialize_pem()),
+            ("other_ca_file", other.certificate().map_err(made)?.pem()),
+            ("other_cert_file", other_certificate.pem()),
+        ];
+        let mut paths = Map::new();
+        for (name, text) in files {
+            let path: PathBuf = self.directory().join(name).with_extension("pem");
+            std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+            paths.insert(name.to_owned(), json!(path));
+        }
+        Ok(paths)
+    }
+
+    /// Returns the configuration of a TLS endpoint.
+    pub(crate) fn server(&self, asks_for_certificate: bool) -> Result<Arc<ServerConfig>, String> {
+        let made = |error: rcgen::Error| error.to_string();
+        let key = KeyPair::generate().map_err(made)?;
+        let certificate = params("daemon").map_err(made)?.signed_by(&key, &self.authority.issuer);
+        let chain = vec![certificate.map_err(made)?.der().clone()];
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let builder = ServerConfig::builder();
+        let builder = if asks_for_certificate {
+            let mut roots = RootCertStore::empty();
+            let authority = self.authority.certificate().map_err(made)?;
+            roots.add(authority.der().clone()).map_err(|error| error.to_string())?;
+            let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| error.to_string())?)
+        } else {
+            builder.with_no_client_auth()
+        };
+        let config = builder.with_single_cert(chain, key).map_err(|error| error.to_string())?;
+        Ok(Arc::new(config))
+    }
+}

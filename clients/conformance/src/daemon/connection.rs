@@ -1,0 +1,200 @@
+//! One connection, seen from the daemon.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::frames;
+use super::life::LifeState;
+use crate::case::{Answer, Then};
+
+/// The body of the PING that a connection begins with.
+const GREETING: &[u8] = b"\r\n\r\n";
+
+/// Both directions of a connection.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// A connection to a daemon.
+pub(super) struct Connection {
+    life: Arc<LifeState>,
+    stream: Box<dyn Stream>,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    greeted: bool,
+    authorized: bool,
+    knows_sources: bool,
+    /// Requests that are answered once the life's number of them is gathered.
+    gathered: Vec<(Next, u16)>,
+    is_silent: bool,
+}
+
+/// The fate of the connection after a request.
+#[derive(PartialEq, Eq)]
+enum Outcome {
+    Goes,
+    Ends,
+}
+
+impl Connection {
+    pub(super) fn new(life: Arc<LifeState>, stream: Box<dyn Stream>) -> Self {
+        let authorized = life.token.is_none();
+        Self {
+            life,
+            stream,
+            input: Vec::new(),
+            output: Vec::new(),
+            greeted: false,
+            authorized,
+            knows_sources: false,
+            gathered: Vec::new(),
+            is_silent: false,
+        }
+    }
+
+    /// Serves requests until either side ends the connection.
+    pub(super) async fn serve(mut self) -> io::Result<()> {
+        loop {
+            self.wait_while_frozen().await;
+            match request::parse(&self.input) {
+                Parsed::Incomplete => {
+                    self.flush().await?;
+                    if self.stream.read_buf(&mut self.input).await? == 0 {
+                        return Ok(());
+                    }
+                }
+                Parsed::BadLength(length) => {
+                    self.life.fault(&format!("a request with a length of {length} came"));
+                    return Ok(());
+                }
+                Parsed::Frame { content: Err(fault), .. } => {
+                    self.life.fault(&format!("a wrong request came: {fault}"));
+                    return Ok(());
+                }
+                Parsed::Frame { tag, consumed, .. } => {
+                    let frame: Vec<u8> = self.input.drain(..consumed).collect();
+                    let Parsed::Frame { content: Ok(request), .. } = request::parse(&frame) else {
+                        return Ok(());
+                    };
+                    if self.handle(&request, tag).await? == Outcome::Ends {
+                        self.flush().await?;
+                        return self.stream.shutdown().await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn handle(&mut self, request: &Request<'_>, tag: u16) -> io::Result<Outcome> {
+        if self.is_silent {
+            return Ok(Outcome::Goes);
+        }
+        if !std::mem::replace(&mut self.greeted, true) && *request != Request::Ping(GREETING) {
+            self.life.fault(&format!("a PING with CR LF CR LF was expected first, and {request:?} came"));
+        }
+        match request {
+            Request::Ping(body) => self.output.extend(frames::pong(tag, body)),
+            Request::Auth(token) => {
+                self.authorized |= self.life.token.as_ref().is_some_and(|wanted| wanted.as_bytes() == *token);
+                if !self.authorized {
+                    return Ok(self.refuse_for_good(tag));
+                }
+                self.output.extend(frames::ok(tag));
+            }
+            _ if !self.authorized => return Ok(self.refuse_for_good(tag)),
+            Request::Info => {
+                self.knows_sources = true;
+                self.output.extend(frames::info(tag, self.life.info.to_string().as_bytes()));
+            }
+            Request::Next(next) => {
+                if !self.knows_sources {
+                    self.life.fault("INFO was expected before the first NEXT of a connection");
+                }
+                self.gathered.push((*next, tag));
+                if self.gathered.len() >= self.life.gather {
+                    return self.answer_gathered().await;
+                }
+            }
+        }
+        Ok(Outcome::Goes)
+    }
+
+    fn refuse_for_good(&mut self, tag: u16) -> Outcome {
+        self.output.extend(frames::refusal(tag, ErrorCode::Unauthorized, "no valid token"));
+        Outcome::Ends
+    }
+
+    async fn answer_gathered(&mut self) -> io::Result<Outcome> {
+        for (next, tag) in std::mem::take(&mut self.gathered) {
+            let answer = self.life.answer(&next).unwrap_or_default();
+            if self.answer(&next, tag, &answer).await? == Outcome::Ends {
+                return Ok(Outcome::Ends);
+            }
+        }
+        Ok(Outcome::Goes)
+    }
+
+    async fn answer(&mut self, next: &Next, tag: u16, answer: &Answer) -> io::Result<Outcome> {
+        if answer.hold {
+            self.flush().await?;
+            self.life.held();
+            self.life.release.notified().await;
+        }
+        let mut bytes = Vec::new();
+        for frame in &answer.frames {
+            bytes.extend(frames::scripted(frame, tag).map_err(io::Error::other)?);
+        }
+        let says_nothing = answer.then != Then::GoOn && answer.cut.is_none();
+        if answer.frames.is_empty() && !says_nothing {
+            bytes = self.ordinary_answer(next, tag);
+        }
+        bytes.truncate(answer.cut.unwrap_or(bytes.len()));
+        if answer.trickle {
+            self.flush().await?;
+            for byte in bytes {
+                self.stream.write_all(&[byte]).await?;
+                self.stream.flush().await?;
+                tokio::task::yield_now().await;
+            }
+        } else {
+            self.output.extend(bytes);
+        }
+        self.is_silent = answer.then == Then::Silence;
+        Ok(if answer.then == Then::Close { Outcome::Ends } else { Outcome::Goes })
+    }
+
+    /// Returns the reply of a daemon that has an ID for everybody.
+    fn ordinary_answer(&self, next: &Next, tag: u16) -> Vec<u8> {
+        let max_count = self.life.info["max_count"].as_u64().unwrap_or_default();
+        let sources = self.life.info["sources"].as_array();
+        let knows =
+            sources.is_some_and(|sources| sources.iter().any(|source| source["index"] == next.source));
+        if !knows {
+            let message = format!("source {}", next.source);
+            return frames::refusal(tag, ErrorCode::UnknownSource, &message);
+        }
+        if next.count == 0 || u64::from(next.count) > max_count {
+            let message = format!("count {}; 1 to {max_count} are allowed", next.count);
+            return frames::refusal(tag, ErrorCode::BadCount, &message);
+        }
+        let first = self.life.take(next.count);
+        if next.explicit { frames::list(tag, first, next.count) } else { frames::run(tag, first, next.count) }
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.stream.write_all(&self.output).await?;
+        self.output.clear();
+        self.stream.flush().await
+    }
+
+    /// Waits for ever once the daemon is frozen: its next life ends the connection.
+    async fn wait_while_frozen(&mut self) {
+        if self.life.frozen.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    }
+}

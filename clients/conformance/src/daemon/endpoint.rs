@@ -1,0 +1,120 @@
+//! The address of a scripted daemon, which stays the same over all of its lives.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::time::sleep;
+use tokio_rustls::TlsAcceptor;
+
+use super::connection::Stream;
+use crate::case::Listen;
+use crate::certificates::Certificates;
+
+/// Ports below those that kernels give to outgoing connections. A port that is closed for a while stays free.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// The number of ports, or of tries with a port that is in use.
+const TRIES: usize = 200;
+
+/// The pause between two tries to listen on the port of a life that has ended.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// One endpoint.
+#[derive(Clone)]
+pub(super) struct Endpoint {
+    place: Place,
+    tls: Option<Arc<ServerConfig>>,
+}
+
+#[derive(Clone)]
+enum Place {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// A listening socket.
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Endpoint {
+    pub(super) fn new(index: usize, listen: Listen, certificates: &Certificates) -> Result<Self, String> {
+        let place = match listen {
+            Listen::Unix => Place::Unix(certificates.directory().join(format!("socket-{index}"))),
+            Listen::Tcp | Listen::Tls | Listen::MutualTls => Place::Tcp(free_port()?),
+        };
+        let tls = match listen {
+            Listen::Tcp | Listen::Unix => None,
+            Listen::Tls => Some(certificates.server(false)?),
+            Listen::MutualTls => Some(certificates.server(true)?),
+        };
+        Ok(Self { place, tls })
+    }
+
+    pub(super) fn address(&self) -> String {
+        match (&self.place, &self.tls) {
+            (Place::Tcp(address), None) => address.to_string(),
+            (Place::Tcp(address), Some(_)) => format!("tls:{address}"),
+            (Place::Unix(path), _) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// Listens. The connections of an earlier life may still be closing.
+    pub(super) async fn bind(&self) -> Result<Listener, String> {
+        for _ in 0..TRIES {
+            match self.try_bind().await {
+                Ok(listener) => return Ok(listener),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => sleep(PAUSE).await,
+                Err(error) => return Err(format!("{}: {error}", self.address())),
+            }
+        }
+        Err(format!("{} stays in use", self.address()))
+    }
+
+    async fn try_bind(&self) -> io::Result<Listener> {
+        match &self.place {
+            Place::Tcp(address) => TcpListener::bind(address).await.map(Listener::Tcp),
+            Place::Unix(path) => {
+                drop(std::fs::remove_file(path));
+                UnixListener::bind(path).map(Listener::Unix)
+            }
+        }
+    }
+
+    /// Shakes hands if the endpoint is one of TLS.
+    pub(super) async fn secure(&self, stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
+        match &self.tls {
+            None => Ok(stream),
+            Some(tls) => Ok(Box::new(TlsAcceptor::from(Arc::clone(tls)).accept(stream).await?)),
+        }
+    }
+}
+
+impl Listener {
+    pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(Box::new(stream))
+            }
+            Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),
+        }
+    }
+}
+
+fn free_port() -> Result<SocketAddr, String> {
+    for _ in 0..TRIES {
+        let address = SocketAddr::from(([127, 0, 0, 1], fastrand::u16(PORTS)));
+        if std::net::TcpListener::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+    Err("no port of the loopback address is free".to_owned())
+}

@@ -1,0 +1,131 @@
+//! The bytes of replies, wrong ones too.
+
+use snowbank_client::protocol::ErrorCode;
+
+use crate::case::{Code, ErrorSpec, FrameSpec};
+
+const RUNS: u8 = 0x81;
+const LIST: u8 = 0x82;
+const INFO: u8 = 0x83;
+const PONG: u8 = 0x84;
+const OK: u8 = 0x85;
+const ERROR: u8 = 0xFF;
+
+/// The largest body of a reply frame, in bytes.
+const MAX_BODY_SIZE: usize = 65_532;
+
+/// The reply frames that docs/protocol.md shows.
+const VECTORS: &str = include_str!("../../../../tests/vectors/replies.txt");
+
+/// A tag that no client of the suite comes to: they count up from a small number.
+const STRANGE_TAG: u16 = 0xEEEE;
+
+fn frame(kind: u8, more: bool, tag: u16, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
+    let mut bytes = length.to_le_bytes().to_vec();
+    bytes.extend([kind, u8::from(more)]);
+    bytes.extend(tag.to_le_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+pub(super) fn pong(tag: u16, body: &[u8]) -> Vec<u8> {
+    frame(PONG, false, tag, body)
+}
+
+pub(super) fn ok(tag: u16) -> Vec<u8> {
+    frame(OK, false, tag, &[])
+}
+
+/// Returns an INFO reply, in as many frames as it needs.
+pub(super) fn info(tag: u16, json: &[u8]) -> Vec<u8> {
+    let parts: Vec<&[u8]> = json.chunks(MAX_BODY_SIZE).collect();
+    let last = parts.len() - 1;
+    parts.iter().enumerate().flat_map(|(index, part)| frame(INFO, index < last, tag, part)).collect()
+}
+
+pub(super) fn error(tag: u16, code: u16, retry_after_ms: u32, message: &str) -> Vec<u8> {
+    let mut body = code.to_le_bytes().to_vec();
+    body.extend([0; 2]);
+    body.extend(retry_after_ms.to_le_bytes());
+    body.extend(message.as_bytes());
+    frame(ERROR, false, tag, &body)
+}
+
+pub(super) fn refusal(tag: u16, code: ErrorCode, message: &str) -> Vec<u8> {
+    error(tag, code.to_u16(), 0, message)
+}
+
+/// Returns the IDs `first`, `first` + 1, … as one run.
+pub(super) fn run(tag: u16, first: u64, count: u32) -> Vec<u8> {
+    runs(tag, false, &[[first, u64::from(count), 1]])
+}
+
+/// Returns the IDs `first`, `first` + 1, … one by one.
+pub(super) fn list(tag: u16, first: u64, count: u32) -> Vec<u8> {
+    let ids: Vec<u64> = (first..first + u64::from(count)).collect();
+    let parts: Vec<&[u64]> = ids.chunks(MAX_BODY_SIZE / 8).collect();
+    let last = parts.len() - 1;
+    parts.iter().enumerate().flat_map(|(index, part)| list_frame(tag, index < last, part)).collect()
+}
+
+fn list_frame(tag: u16, more: bool, ids: &[u64]) -> Vec<u8> {
+    let body: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+    frame(LIST, more, tag, &body)
+}
+
+fn runs(tag: u16, more: bool, runs: &[[u64; 3]]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for [first, count, stride] in runs {
+        body.extend(first.to_le_bytes());
+        body.extend((*count as u32).to_le_bytes());
+        body.extend((*stride as u32).to_le_bytes());
+    }
+    frame(RUNS, more, tag, &body)
+}
+
+/// Returns the bytes of a frame of a script.
+pub(super) fn scripted(spec: &FrameSpec, tag: u16) -> Result<Vec<u8>, String> {
+    Ok(match spec {
+        FrameSpec::Runs(list) => runs(tag, false, list),
+        FrameSpec::RunsMore(list) => runs(tag, true, list),
+        FrameSpec::List(ids) => list_frame(tag, false, ids),
+        FrameSpec::ListMore(ids) => list_frame(tag, true, ids),
+        FrameSpec::Error(ErrorSpec { code, retry_after_ms, message }) => {
+            error(tag, number(code)?, *retry_after_ms, message)
+        }
+        FrameSpec::Vector(name) => vector(name, tag)?,
+        FrameSpec::WrongTag(inside) => scripted(inside, STRANGE_TAG)?,
+        FrameSpec::Untagged(inside) => scripted(inside, 0)?,
+        FrameSpec::Bytes(hex) => bytes(hex)?,
+    })
+}
+
+fn number(code: &Code) -> Result<u16, String> {
+    match code {
+        Code::Number(number) => Ok(*number),
+        Code::Name(name) => ErrorCode::ALL
+            .into_iter()
+            .find(|code| code.name() == name)
+            .map(ErrorCode::to_u16)
+            .ok_or_else(|| format!("no error is named {name}")),
+    }
+}
+
+/// Returns a reply of the vectors, with another tag.
+fn vector(name: &str, tag: u16) -> Result<Vec<u8>, String> {
+    let line = VECTORS.lines().find(|line| line.split(" | ").next() == Some(name));
+    let hex = line.and_then(|line| line.split(" | ").nth(2)).ok_or(format!("no vector is named {name}"))?;
+    let mut bytes = bytes(hex)?;
+    bytes[6..8].copy_from_slice(&tag.to_le_bytes());
+    Ok(bytes)
+}
+
+fn bytes(hex: &str) -> Result<Vec<u8>, String> {
+    let digits: String = hex.split_whitespace().collect();
+    (0..digits.len())
+        .step_by(2)
+        .map(|at| digits.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()))
+        .collect::<Option<_>>()
+        .ok_or_else(|| format!("{hex} is no hex"))
+}

@@ -1,0 +1,161 @@
+//! The memory of a daemon in one life, shared by its connections.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+use snowbank_client::protocol::Next;
+use tokio::sync::Notify;
+
+use crate::case::{Answer, Expect, Kind, Life};
+use crate::report::{self, Report};
+
+/// One life of one daemon.
+#[derive(Debug)]
+pub(super) struct LifeState {
+    /// The daemon's index and its life's number, for messages.
+    pub(super) daemon: usize,
+    number: usize,
+    pub(super) kind: Kind,
+    pub(super) token: Option<String>,
+    pub(super) gather: usize,
+    /// The body of INFO.
+    pub(super) info: Value,
+    max_connections: Option<usize>,
+    max_next: Option<usize>,
+    seen: Mutex<Seen>,
+    pub(super) release: Notify,
+    /// True once the daemon is frozen.
+    pub(super) frozen: AtomicBool,
+    report: Arc<Report>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    connections: usize,
+    next_requests: usize,
+    next_id: u64,
+    answers: VecDeque<Answer>,
+}
+
+impl LifeState {
+    pub(super) fn new(daemon: usize, number: usize, life: &Life, report: Arc<Report>) -> Self {
+        let mut answers = VecDeque::new();
+        for answer in &life.next {
+            answers.extend(std::iter::repeat_n(answer, answer.times.unwrap_or(1)).cloned());
+        }
+        Self {
+            daemon,
+            number,
+            kind: life.is,
+            token: life.token.clone(),
+            gather: life.gather,
+            info: info(daemon, number, life),
+            max_connections: life.max_connections,
+            max_next: life.max_next,
+            seen: Mutex::new(Seen { connections: 0, next_requests: 0, next_id: life.first, answers }),
+            release: Notify::new(),
+            frozen: AtomicBool::new(life.is == Kind::Frozen),
+            report,
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a fault of the client in this life.
+    pub(super) fn fault(&self, text: &str) {
+        self.report.fault(format!("daemon {}, life {}: {text}", self.daemon, self.number));
+    }
+
+    pub(super) fn connected(&self) {
+        let connections = {
+            let mut seen = self.seen();
+            seen.connections += 1;
+            seen.connections
+        };
+        if self.max_connections.is_some_and(|max| connections > max) {
+            self.fault(&format!("connection {connections} came"));
+        }
+    }
+
+    /// Returns the scripted answer to a NEXT request, or `None` for an ordinary daemon's.
+    pub(super) fn answer(&self, next: &Next) -> Option<Answer> {
+        let (answer, requests) = {
+            let mut seen = self.seen();
+            seen.next_requests += 1;
+            (seen.answers.pop_front(), seen.next_requests)
+        };
+        if self.max_next.is_some_and(|max| requests > max) {
+            self.fault(&format!("request {requests} for IDs came: {next:?}"));
+        }
+        if let Some(mismatch) = answer.as_ref().and_then(|answer| mismatch(&answer.expect, next)) {
+            self.fault(&format!("request {requests} for IDs: {mismatch}"));
+        }
+        answer
+    }
+
+    /// Takes the first of `count` IDs in a row.
+    pub(super) fn take(&self, count: u32) -> u64 {
+        let mut seen = self.seen();
+        let first = seen.next_id;
+        seen.next_id += u64::from(count);
+        first
+    }
+
+    /// Prints that an answer waits for the test.
+    pub(super) fn held(&self) {
+        report::print(&json!({ "event": "held", "daemon": self.daemon }));
+    }
+
+    /// Notes the part of the script that was not played.
+    pub(super) fn end(&self) {
+        let left = self.seen().answers.len();
+        if left > 0 {
+            self.fault(&format!("{left} more requests for IDs were expected"));
+        }
+    }
+}
+
+/// Returns the first member of the request that is not as expected.
+fn mismatch(expect: &Expect, next: &Next) -> Option<String> {
+    let wait_ms = next.wait.limit().map_or(u64::from(u16::MAX), |limit| limit.as_millis() as u64);
+    let members = [
+        ("count", expect.count.map(u64::from), u64::from(next.count)),
+        ("source", expect.source.map(u64::from), u64::from(next.source)),
+        ("max_wait_ms", expect.max_wait_ms, wait_ms),
+        ("explicit", expect.explicit.map(u64::from), u64::from(next.explicit)),
+        ("partial", expect.partial.map(u64::from), u64::from(next.partial)),
+    ];
+    members.iter().find_map(|(name, wanted, found)| {
+        let wanted = (*wanted)?;
+        (wanted != *found).then(|| format!("{name} {wanted} was expected, and {found} came"))
+    })
+}
+
+/// Returns the INFO of an ordinary daemon, with the life's own members.
+fn info(daemon: usize, number: usize, life: &Life) -> Value {
+    let mut info = json!({
+        "protocol": 1,
+        "version": "0.1.0",
+        "instance": format!("daemon-{daemon}-life-{number}"),
+        "max_count": 1_000_000,
+        "order": "relaxed",
+        "burst_window_ms": 10,
+        "max_ahead_ms": 10_000,
+        "sources": [{
+            "index": 0,
+            "name": "default",
+            "kind": "snowflake",
+            "layout": "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657",
+            "worker_ids": [daemon],
+            "per_second": 4_096_000,
+        }],
+    });
+    if let Value::Object(members) = &mut info {
+        members.extend(life.info.clone());
+    }
+    info
+}

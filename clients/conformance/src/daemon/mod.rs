@@ -1,0 +1,160 @@
+//! A scripted daemon: one endpoint, and what is behind it in each of its lives.
+//!
+//! ```text
+//!   endpoint ─▶ life 0 ─▶ life 1 ─▶ …      a task each; its end closes all of its connections
+//!                 └─ a connection: a task of the life
+//! ```
+
+mod connection;
+mod endpoint;
+mod frames;
+mod life;
+mod stranger;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+use snowbank_client::protocol::ErrorCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::case::{DaemonScript, Kind, Life};
+use crate::certificates::Certificates;
+use crate::report::{self, Report};
+use connection::{Connection, Stream};
+use endpoint::{Endpoint, Listener};
+use life::LifeState;
+
+/// The time for which a server of another protocol, or one that refuses, waits for the client's end.
+const LINGER: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// One scripted daemon.
+pub(crate) struct Daemon {
+    index: usize,
+    endpoint: Endpoint,
+    script: DaemonScript,
+    begun: usize,
+    current: Option<Running>,
+    report: Arc<Report>,
+}
+
+/// The life that is being lived.
+struct Running {
+    state: Arc<LifeState>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Daemon {
+    /// Begins the daemon's first life.
+    pub(crate) async fn start(
+        index: usize,
+        script: DaemonScript,
+        certificates: &Certificates,
+        report: Arc<Report>,
+    ) -> Result<Self, String> {
+        let endpoint = Endpoint::new(index, script.listen, certificates)?;
+        let mut daemon = Self { index, endpoint, script, begun: 0, current: None, report };
+        daemon.next_life().await?;
+        Ok(daemon)
+    }
+
+    /// Returns the address for the client.
+    pub(crate) fn address(&self) -> String {
+        self.endpoint.address()
+    }
+
+    /// Ends the current life, with all of its connections, and begins the next.
+    pub(crate) async fn next_life(&mut self) -> Result<(), String> {
+        let number = self.begun;
+        if number == self.script.lives.len() {
+            return Err(format!("daemon {} has no life {number}", self.index));
+        }
+        let mut tasks = self.end_life(self.script.lives[number].is);
+        self.begun += 1;
+        let life = &self.script.lives[number];
+        let state = Arc::new(LifeState::new(self.index, number, life, Arc::clone(&self.report)));
+        if let (true, Some(first)) = (tasks.is_empty(), bind(&self.endpoint, life).await?) {
+            tasks.push(tokio::spawn(accept(first, self.endpoint.clone(), Arc::clone(&state))).abort_handle());
+        }
+        self.current = Some(Running { state, tasks });
+        if number > 0 {
+            report::print(&json!({ "event": "life", "daemon": self.index, "life": number }));
+        }
+        Ok(())
+    }
+
+    /// Ends the current life. A daemon that freezes keeps its connections: their tasks are returned.
+    fn end_life(&mut self, next: Kind) -> Vec<AbortHandle> {
+        let Some(Running { state, tasks }) = self.current.take() else { return Vec::new() };
+        state.end();
+        if next == Kind::Frozen {
+            state.frozen.store(true, Ordering::Relaxed);
+            return tasks;
+        }
+        for task in tasks {
+            task.abort();
+        }
+        Vec::new()
+    }
+
+    /// Lets the answer that is held go.
+    pub(crate) fn release(&self) {
+        if let Some(running) = &self.current {
+            running.state.release.notify_one();
+        }
+    }
+
+    /// Notes what the test has not played.
+    pub(crate) fn end(&self) {
+        if let Some(running) = &self.current {
+            running.state.end();
+        }
+        if self.begun < self.script.lives.len() {
+            self.report.fault(format!("daemon {}: life {} was not begun", self.index, self.begun));
+        }
+    }
+}
+
+async fn bind(endpoint: &Endpoint, life: &Life) -> Result<Option<Listener>, String> {
+    match life.is {
+        Kind::Down => Ok(None),
+        _ => endpoint.bind().await.map(Some),
+    }
+}
+
+/// Accepts connections until the task is aborted, which ends them all.
+async fn accept(listener: Listener, endpoint: Endpoint, life: Arc<LifeState>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(stream) = listener.accept().await else { return };
+        life.connected();
+        let (endpoint, life) = (endpoint.clone(), Arc::clone(&life));
+        connections.spawn(async move {
+            // A client may close at any time. What it did wrong is in the report.
+            drop(attend(stream, &endpoint, life).await);
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn attend(stream: Box<dyn Stream>, endpoint: &Endpoint, life: Arc<LifeState>) -> std::io::Result<()> {
+    match life.kind {
+        Kind::Closes | Kind::Down => Ok(()),
+        Kind::Daemon | Kind::Frozen => {
+            let stream = endpoint.secure(stream).await?;
+            Connection::new(life, stream).serve().await
+        }
+        Kind::TooBusy => {
+            let mut stream = endpoint.secure(stream).await?;
+            let refusal = frames::refusal(0, ErrorCode::TooBusy, "1 connection");
+            stream.write_all(&refusal).await?;
+            stream.shutdown().await?;
+            // A close with unread bytes would reset the connection, and the refusal could be lost.
+            let mut rest = Vec::new();
+            drop(tokio::time::timeout(LINGER, stream.read_to_end(&mut rest)).await);
+            Ok(())
+        }
+        Kind::Http | Kind::Redis | Kind::Ssh | Kind::TlsAlert => stranger::attend(stream, life.kind).await,
+    }
+}

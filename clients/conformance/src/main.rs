@@ -1,0 +1,49 @@
+//! Scripted daemons that every client of Snowbank is tested against. README.md says how to use this program.
+//!
+//! ```text
+//!   cases.json ─▶ play ─▶ daemon (one or two) ◀─ connections ─ the client under test
+//!                  ▲ │
+//!      its words   │ ▼   JSON lines, exit code
+//!                the client's own test
+//! ```
+
+mod against_daemons;
+mod case;
+mod certificates;
+mod daemon;
+mod play;
+mod report;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: snowbank-conformance list | CASE | against_daemons --daemon PATH [--seconds N]";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("{}", text.replace('\n', " "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["list"] => {
+            for case in case::all()? {
+                println!("{}", case.name);
+            }
+            Ok(())
+        }
+        ["against_daemons", ref options @ ..] => runtime.block_on(against_daemons::run(options)),
+        [name] if !name.starts_with('-') => runtime.block_on(play::play(case::find(name)?)),
+        _ => Err(USAGE.to_owned()),
+    };
+    // Reading standard input blocks a thread, which must not keep the program.
+    runtime.shutdown_background();
+    result
+}

@@ -1,0 +1,91 @@
+//! One case: daemons, the line that describes them, and the test's words until it closes standard input.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
+use tokio::time::timeout;
+
+use crate::case::{Case, DaemonScript};
+use crate::certificates::Certificates;
+use crate::daemon::Daemon;
+use crate::report::{self, Report};
+
+/// The longest life of a case.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Plays a case. The error says what was expected and what came.
+pub(crate) async fn play(case: Case) -> Result<(), String> {
+    let certificates = Certificates::new()?;
+    let files = certificates.write()?;
+    let report = Arc::new(Report::default());
+    let Case { name, about, needs, options, daemons: scripts, steps } = case;
+    let mut daemons = Vec::new();
+    for (index, script) in scripts.into_iter().enumerate() {
+        daemons.push(start(index, script, &certificates, &report).await?);
+    }
+    let endpoints: Vec<String> = daemons.iter().map(Daemon::address).collect();
+    report::print(&json!({
+        "name": name,
+        "about": about,
+        "needs": needs,
+        "endpoints": endpoints,
+        "options": with_files(Value::Object(with_defaults(options)), &files),
+        "steps": with_files(Value::Array(steps), &files),
+    }));
+    let mut words = BufReader::new(stdin()).lines();
+    timeout(LONGEST, listen(&mut words, &mut daemons))
+        .await
+        .map_err(|_| format!("standard input was not closed within {LONGEST:?}"))??;
+    daemons.iter().for_each(Daemon::end);
+    report.first().map_or(Ok(()), Err)
+}
+
+async fn start(
+    index: usize,
+    script: DaemonScript,
+    certificates: &Certificates,
+    report: &Arc<Report>,
+) -> Result<Daemon, String> {
+    Daemon::start(index, script, certificates, Arc::clone(report)).await
+}
+
+/// Follows the test's words: `life N` and `release N`, where N is a daemon's index.
+async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> Result<(), String> {
+    while let Some(line) = words.next_line().await.map_err(|error| error.to_string())? {
+        let unknown = || format!("{line:?} came on standard input; `life N` and `release N` are known");
+        let (word, index) = line.trim().split_once(' ').ok_or_else(unknown)?;
+        let index: usize = index.parse().map_err(|_| unknown())?;
+        let daemon = daemons.get_mut(index).ok_or_else(unknown)?;
+        match word {
+            "life" => daemon.next_life().await?,
+            "release" => daemon.release(),
+            _ => return Err(unknown()),
+        }
+    }
+    Ok(())
+}
+
+/// Adds the options of every case: limits that a busy machine keeps.
+fn with_defaults(options: Map<String, Value>) -> Map<String, Value> {
+    let mut all =
+        Map::from_iter([("timeout_ms".to_owned(), json!(20_000)), ("max_age_ms".to_owned(), json!(60_000))]);
+    all.extend(options);
+    all
+}
+
+/// Replaces each text that is the name of a file, such as `$ca_file`, by its path.
+fn with_files(value: Value, files: &Map<String, Value>) -> Value {
+    match value {
+        Value::String(text) => {
+            let file = text.strip_prefix('$').and_then(|name| files.get(name));
+            file.cloned().unwrap_or(Value::String(text))
+        }
+        Value::Array(items) => items.into_iter().map(|item| with_files(item, files)).collect(),
+        Value::Object(members) => {
+            members.into_iter().map(|(name, member)| (name, with_files(member, files))).collect()
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,30 @@
+//! The output of this program while it plays a case: lines of JSON, and the verdict.
+
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+/// The faults of the client that the daemons noticed.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    faults: Mutex<Vec<String>>,
+}
+
+impl Report {
+    /// Notes a fault: what was expected, and what came.
+    pub(crate) fn fault(&self, text: String) {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// Returns the first fault.
+    pub(crate) fn first(&self) -> Option<String> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
+    }
+}
+
+/// Prints one line on standard output. A test that does not read it any more has ended.
+pub(crate) fn print(line: &Value) {
+    let mut out = std::io::stdout().lock();
+    drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+}
