@@ -198,17 +198,11 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
     }
 }
 
-/// The most worker IDs of a source that are compared before one is picked, so that a layout with millions delays no
-/// start.
-const COMPARED_MAX: usize = 1 << 16;
-
-/// Checks that no two sources can hand out the same ID if the worker IDs of one of them are picked: another machine
-/// with this configuration may get any of those. Two sources of one ID space are not compared here: a coordinator
-/// gives each worker ID once, and those from the machine are compared when they are picked. So are two sources whose
-/// `worker_ids` sets some of the fields and leaves the others to the machine. Beside other picked ones, such a source
-/// counts with all worker IDs of its layout.
-///
-/// In a fleet, all worker IDs of both layouts count: other daemons have other configurations.
+/// Checks that no two sources can hand out the same ID if worker IDs are picked, or if the daemon belongs to a fleet: other
+/// daemons may get any number of either layout. So two different ID spaces that run beside each other are refused,
+/// whatever their constants and worker IDs. Two sources of one ID space pass: a coordinator gives each number once,
+/// and those from the machine are compared when they are picked. A source whose `worker_ids` sets some of the fields
+/// and leaves the others to the machine has its own check.
 pub(super) fn check_open_overlaps(
     sources: &[(usize, &SourceSettings)],
     in_fleet: bool,
@@ -216,30 +210,18 @@ pub(super) fn check_open_overlaps(
 ) {
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {
-            let is_picked =
-                |it: &SourceSettings| it.is_lent() || it.is_of_machine() && it.worker_ids.by_field.is_none();
             let is_open = in_fleet || is_picked(source) || is_picked(earlier);
-            let (space, other) = (source.layout.space(), earlier.layout.space());
             let has_ticket = source.is_ticket() || earlier.is_ticket();
+            let (space, other) = (source.layout.space(), earlier.layout.space());
             if !is_open || has_ticket || space == other || !space.runs_beside(&other) {
                 continue;
             }
-            let numbers = |source| if in_fleet { all_numbers(source) } else { possible_numbers(source) };
-            if space.collision(&numbers(source), &other, &numbers(earlier)).is_none() {
-                continue;
-            }
             let (one, two) = (label(earlier_index, earlier), label(index, source));
-            let why = match in_fleet {
-                true => {
-                    "other daemons of the fleet may have other worker IDs; give both the same layout, or epochs that are at \
-                     least a year apart"
-                }
-                false => {
-                    "worker IDs are picked; give both the same layout, or restrict worker_ids so that they cannot collide"
-                }
-            };
+            let why =
+                if in_fleet { "other daemons of the fleet may have" } else { "other machines may pick" };
             let text = format!(
-                "{one} and {two} can make the same IDs: their layouts differ, but the IDs grow alike, and {why}"
+                "{one} and {two} can make the same IDs: their layouts differ, but the IDs grow alike, and {why} other \
+                 worker IDs; give both the same layout, or epochs that are at least a year apart"
             );
             let place = Place { index, findings };
             if let Some((key, origin)) = place.full(if in_fleet { "layout" } else { "worker_id_from" }) {
@@ -249,18 +231,9 @@ pub(super) fn check_open_overlaps(
     }
 }
 
-/// Returns the numbers of the worker IDs that a source has, or may get: at most [`COMPARED_MAX`] of a layout.
-fn possible_numbers(source: &SourceSettings) -> Vec<u64> {
-    if source.has_worker_ids() {
-        return source.layout.numbers_in_space(&source.worker_ids.set);
-    }
-    all_numbers(source)
-}
-
-/// Returns the numbers of all worker IDs of a source's layout, at most [`COMPARED_MAX`].
-fn all_numbers(source: &SourceSettings) -> Vec<u64> {
-    let all = 0..source.layout.workers();
-    all.take(COMPARED_MAX).map(|worker| source.layout.number_in_space(worker)).collect()
+/// Returns true if other machines with this configuration may get any worker ID of the source's layout.
+fn is_picked(source: &SourceSettings) -> bool {
+    source.is_lent() || source.is_of_machine() && source.worker_ids.by_field.is_none()
 }
 
 /// Describes two sources that can make the same ID with these worker IDs.

@@ -52,7 +52,7 @@ fn a_max_ahead_that_no_horizon_outlasts_is_what_is_refused() {
 
 /// Another machine may get any of the worker IDs.
 #[test]
-fn sources_whose_worker_ids_can_collide_in_a_fleet_are_refused() {
+fn two_spaces_that_run_beside_each_other_in_a_fleet_are_refused() {
     let two = |worker_ids: [&str; 2], layout: &str| {
         let [one, other] = worker_ids;
         format!(
@@ -76,6 +76,20 @@ fn sources_whose_worker_ids_can_collide_in_a_fleet_are_refused() {
             );
         }
     }
+    // No number of one makes an ID of the other, but the first one's space is that of a layout without the constant.
+    let halves = [
+        "time:41,half:1:constant(0),worker:9,sequence:12",
+        "time:41,half:1:constant(1),worker:8,sequence:13",
+    ];
+    let [low, high] = halves.map(|layout| format!("{layout};{epoch}"));
+    let text = mistake(&two([picked; 2], &high).replace("\"twitter\"", &format!("{low:?}")));
+    assert!(text.contains("can make the same IDs"), "{text}");
+    // More worker IDs than any comparison of single ones would look at.
+    let seconds =
+        ["time:32,worker:18,sequence:13;tick=1s", "time:32,kind:2:constant(3),worker:15,sequence:14;tick=1s"];
+    let origins = ["worker_id_from = \"ipv4\"", picked];
+    let text = mistake(&two(origins, seconds[1]).replace("\"twitter\"", &format!("{:?}", seconds[0])));
+    assert!(text.contains("can make the same IDs"), "{text}");
     settings(&two([picked; 2], "twitter"));
     settings(&two([picked; 2], "sonyflake"));
     settings(&two(given, "sonyflake"));
