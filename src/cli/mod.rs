@@ -200,8 +200,6 @@ fn wrong_use(error: clap::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use clap::CommandFactory;
 
     use super::{Arguments, pages};
@@ -225,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packaged_pages_are_those_of_this_command_line() {
-        pages::check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging"), Arguments::command());
+    fn pages_for_the_package_are_written() {
+        pages::write(Arguments::command());
     }
 }
