@@ -28,7 +28,6 @@ pub use ranges::{WantedRange, add_range};
 pub use reservation::RESERVATION_MIN as FIRST_RANGE;
 pub use writer::{Outcome, Write};
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,7 +69,6 @@ impl Keeper {
         let writer = |&reach| Writer {
             reach,
             durable: sources.iter().map(|managed| managed.first(reach)).collect(),
-            unsure: BTreeMap::new(),
             wall_minus_boot_us: wall.carried_us(),
             writes: 0,
             under_way: None,
@@ -258,21 +256,13 @@ impl Keeper {
             return None;
         }
         let sources = || self.sources[..self.running].iter().zip(&writer.durable).enumerate();
-        // Ceilings rise when half of one of these distances is left.
-        let (granted, newest) =
-            if writer.is_lossy() { (horizon / 2, horizon * 3 / 2) } else { (horizon, horizon) };
-        let is_due = sources().any(|(index, (managed, durable))| {
-            let unsure = writer.unsure.get(&index);
-            managed.needs_fleet(now, *durable, granted)
-                || managed.needs_fleet(now, *unsure.unwrap_or(durable), newest)
-        });
+        let is_due = sources().any(|(_, (managed, durable))| managed.needs_fleet(now, *durable, horizon));
         if !is_due {
             (writer.due, writer.failure) = (None, None);
             return None;
         }
         let next = |(index, (managed, durable)): (usize, (&ManagedSource, &Durable))| {
-            let newest = writer.unsure.get(&index).unwrap_or(durable);
-            (index, managed.fleet_ceiling(now, horizon).max(newest.ceiling))
+            (index, managed.fleet_ceiling(now, horizon).max(durable.ceiling))
         };
         let ceilings = sources().filter(|(_, (_, durable))| !durable.is_exempt()).map(next).collect();
         writer.due = Some(now.boot.after(PERIOD));
@@ -282,7 +272,7 @@ impl Keeper {
     /// Returns the ceilings that a writer raises now. All sources are raised together, when that is due or when one needs
     /// it.
     fn next_ceilings(&mut self, index: usize, now: Now) -> Option<Vec<(usize, Position)>> {
-        if let Reach::Fleet(horizon) | Reach::LossyFleet(horizon) = self.writers[index].reach {
+        if let Reach::Fleet(horizon) = self.writers[index].reach {
             return self.next_fleet_ceilings(index, now, horizon);
         }
         let writer = &mut self.writers[index];

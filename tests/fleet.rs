@@ -11,8 +11,6 @@ mod numbers;
 mod operator;
 #[path = "fleet/outages.rs"]
 mod outages;
-#[path = "fleet/redis.rs"]
-mod redis;
 mod secure;
 #[path = "fleet/shown.rs"]
 mod shown;

@@ -1,14 +1,14 @@
 //! A deterministic simulation of a fleet: the shipped rules, members, keepers and sources over a simulated coordinator.
-//! Answers are lost, writes are done late, reads are old, leaders change, a failover loses the last writes, the coordinator
-//! is away or loses its data. Clocks of machines differ by minutes and step. Daemons are killed, stopped, paused for longer
-//! than their ceilings reach, and resumed twice from one memory snapshot. Disks are copied to other machines while their
-//! daemons run, and older copies are put back. There are more daemons than numbers, so that they collide. Those whose number
-//! the coordinator picks keep one record, as `DiskStore` does.
+//! Answers are lost, writes are done late, reads are old, leaders change, the coordinator is away or loses its data. Clocks of
+//! machines differ by minutes and step. Daemons are killed, stopped, paused for longer than their ceilings reach, and resumed
+//! twice from one memory snapshot. Disks are copied to other machines while their daemons run, and older copies are put back.
+//! There are more daemons than numbers, so that they collide. Those whose number the coordinator picks keep one record, as
+//! `DiskStore` does.
 //!
 //! One promise is checked: no ID is handed out twice. The tests also check that the fleet hands out IDs at all.
 //!
-//! [`world`] draws what happens. [`server`] is the coordinator, [`failover`] loses its last writes. [`machine`] is a
-//! machine, [`daemon`] the life of a daemon, and [`copies`] copies memories and disks.
+//! [`world`] draws what happens. [`server`] is the coordinator, [`machine`] a machine, [`daemon`] the life of a daemon, and
+//! [`copies`] copies memories and disks.
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test fleet_simulation` replays it alone.
 //! `SNOWBANK_SEEDS=100000 cargo test --release --test fleet_simulation no_id` runs longer.
@@ -28,8 +28,6 @@ use world::World;
 mod copies;
 #[path = "fleet_simulation/daemon.rs"]
 mod daemon;
-#[path = "fleet_simulation/failover.rs"]
-mod failover;
 #[path = "fleet_simulation/machine.rs"]
 mod machine;
 #[path = "support/seeds.rs"]

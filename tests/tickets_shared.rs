@@ -389,10 +389,6 @@ fn what_a_counter_at_the_coordinator_needs_is_checked() {
     let refused = |toml: &str, parts: &[&str]| Machine::new().setup(toml).end().assert_refusal(parts);
     let source = source("orders");
     refused(&source, &["sources[0].numbers_from", "set fleet.coordinator"]);
-    refused(
-        &format!("[fleet]\ncoordinator = \"redis\"\n{source}"),
-        &["sources[0].numbers_from", "Redis", "allowed: with etcd or ZooKeeper"],
-    );
     refused(&source.replace("ticket", "snowflake"), &["numbers_from", "of kind \"ticket\""]);
     let (code, text) = run(&source.replace("coordinator", "state"), &["ticket", "set", "orders", "1"]);
     assert!(code == Some(2) && text.contains("no coordinator"), "{text}");

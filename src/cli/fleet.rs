@@ -133,10 +133,7 @@ impl Fleet {
     /// Returns an operator, and the sources of the configuration.
     pub(super) fn operator(&mut self) -> (Operator<'_>, &[SourceSettings]) {
         let Settings { fleet, sources, .. } = &self.settings;
-        (
-            Operator { coordinator: self.coordinator.as_mut(), name: &fleet.name, horizon: fleet.horizon },
-            sources,
-        )
+        (Operator { coordinator: self.coordinator.as_mut(), name: &fleet.name }, sources)
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::file_ref::FileRef;
 use super::setting::{Change::Reload, Change::Restart, Section::Table};
+use super::value::{Refusal, Value};
 use crate::fleet::{CoordinatorKind, Endpoint};
 use snowbank_client::address::Address;
 
@@ -19,34 +20,42 @@ pub(super) const HORIZON_MAX: Duration = DAY;
 
 /// The coordinators, with their names in a configuration. `None`: this machine's locks and state alone keep worker IDs
 /// apart.
-const COORDINATORS: [(&str, Option<CoordinatorKind>); 4] = [
-    ("none", None),
-    ("etcd", Some(CoordinatorKind::Etcd)),
-    ("zookeeper", Some(CoordinatorKind::ZooKeeper)),
-    ("redis", Some(CoordinatorKind::Redis)),
-];
+const COORDINATORS: [(&str, Option<CoordinatorKind>); 3] =
+    [("none", None), ("etcd", Some(CoordinatorKind::Etcd)), ("zookeeper", Some(CoordinatorKind::ZooKeeper))];
 
 /// Returns the name of a coordinator in a configuration.
 pub(super) fn name_of(coordinator: Option<CoordinatorKind>) -> &'static str {
     COORDINATORS.iter().find(|(_, kind)| *kind == coordinator).map_or("none", |(name, _)| name)
 }
 
+/// Reads the kind of a coordinator. A refusal of Redis says why, because katsubushi keeps its worker IDs there.
+fn read_coordinator(value: Value<'_>) -> Result<Option<CoordinatorKind>, Refusal> {
+    value.choice(&COORDINATORS).map_err(|mut refusal| {
+        if value.is_word("redis") {
+            refusal.0.iter_mut().for_each(|problem| {
+                problem.text += "; a Redis can lose what it has acknowledged, and two daemons then have one worker ID; \
+                                 docs/coming-from.md (katsubushi) says what to use instead";
+            });
+        }
+        refusal
+    })
+}
+
 settings! {
     /// The coordinator of daemons on several machines. docs/fleet.md shows how to set one up.
     pub struct FleetSettings at (fleet) {
-        /// The store that all daemons of the fleet share: "etcd" (3.4 or later), "zookeeper" (3.5 or later),
-        /// "redis" (6 or later), or "none". Each worker ID then has a key there, with its holder and the bound of the IDs
-        /// that the holder may hand out. A daemon whose worker ID another one holds does not start. `snowbank fleet init`
-        /// prepares the store. docs/fleet.md compares the three, and says what Redis does not cover.
+        /// The store that all daemons of the fleet share: "etcd" (3.4 or later), "zookeeper" (3.5 or later), or "none".
+        /// Each worker ID then has a key there, with its holder and the bound of the IDs that the holder may hand out. A
+        /// daemon whose worker ID another one holds does not start. `snowbank fleet init` prepares the store.
+        /// docs/fleet.md compares the two.
         ///
         /// "none": two machines with the same worker ID hand out the same IDs. `peers` report it.
         coordinator: Option<CoordinatorKind> = r#""none""# in Table("fleet"), Restart(HELD),
-            |value| value.choice(&COORDINATORS);
+            read_coordinator;
 
         /// The coordinator's members, as "http://HOST:PORT" or "https://HOST:PORT" for etcd, "zookeeper://HOST:PORT" or
-        /// "zookeepers://HOST:PORT", "redis://HOST:PORT" or "rediss://HOST:PORT". The second form of each is over TLS.
-        /// All must be of one cluster. If one does not answer, the daemon asks the next. For Redis they may be the
-        /// sentinels. Empty: this machine. The default ports are 2379, 2181 and 6379.
+        /// "zookeepers://HOST:PORT" for ZooKeeper. The second form of each is over TLS. All must be of one cluster. If one
+        /// does not answer, the daemon asks the next. Empty: this machine. The default ports are 2379 and 2181.
         endpoints: Vec<Endpoint> = "[]" in Table("fleet"), Restart(HELD),
             |value| value.endpoints();
 
@@ -55,9 +64,8 @@ settings! {
         name: String = r#""default""# in Table("fleet"), Restart(HELD), |value| value.name();
 
         /// The longest time that a daemon serves while the coordinator is out of reach, 1s to 24h, and at least four times
-        /// max_ahead. After this time at most (at Redis after twice this time), another daemon may take the worker ID of one
-        /// that was killed. The daemon raises its ceiling there when half of this time is used up (at Redis a quarter), so
-        /// at least half is left when an outage begins.
+        /// max_ahead. After this time at most, another daemon may take the worker ID of one that was killed. The daemon
+        /// raises its ceiling there when half of this time is used up, so at least half is left when an outage begins.
         ///
         /// Five minutes outlast the restart of a coordinator, and a fleet of 1,000 numbers then writes seven times a
         /// second.

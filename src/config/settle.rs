@@ -16,7 +16,6 @@ use super::settle_source::{Place, check_open_overlaps, check_overlaps, label, se
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use super::units::Plain;
-use crate::fleet::CoordinatorKind;
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;
 
@@ -218,22 +217,18 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
         let key = row.full_key(None);
         let text = format!(
             "found {key} without fleet.coordinator, so that none keeps the worker IDs of machines apart; name one \
-             (\"etcd\", \"zookeeper\" or \"redis\"), or remove {key}"
+             (\"etcd\" or \"zookeeper\"), or remove {key}"
         );
         findings.mistake_of(&key, text);
     }
 }
 
-/// Checks that shared counters have a coordinator that keeps what it acknowledged. No margin of time covers a lost range.
+/// Checks that shared counters have a coordinator.
 fn check_shared_counters(settings: &Settings, findings: &mut Findings) {
-    let text = match settings.fleet.coordinator {
-        Some(CoordinatorKind::Etcd | CoordinatorKind::ZooKeeper) => return,
-        Some(CoordinatorKind::Redis) => {
-            "found \"coordinator\" and Redis in [fleet], allowed: with etcd or ZooKeeper; a failover of Redis may lose the \
-             last range, and its numbers would come twice"
-        }
-        None => "found \"coordinator\" and none in [fleet]; set fleet.coordinator",
-    };
+    if settings.fleet.is_used() {
+        return;
+    }
+    let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
     for (index, _) in settings.sources.iter().enumerate().filter(|(_, source)| source.is_shared_counter()) {
         findings.mistake_of(&format!("sources[{index}].numbers_from"), String::from(text));
     }

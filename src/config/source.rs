@@ -59,7 +59,7 @@ settings! {
         /// ZooKeeper. All daemons of the fleet with a source of this name then share one counter: each takes ranges of
         /// numbers that no other has. A range lasts for fleet.horizon at the present rate, and has 1,000 to 10 million
         /// numbers. A stop or a crash skips the rest of it. `snowbank ticket set NAME VALUE --config FILE` prepares the
-        /// counter. Redis is refused, because a failover could lose the last range.
+        /// counter.
         numbers_from: NumbersFrom = r#""state""# in SourceAlone, Restart(MADE_OF),
             |value| value.choice(&[NumbersFrom::State, NumbersFrom::Coordinator].map(|choice| (choice.name(), choice)));
 

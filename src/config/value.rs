@@ -109,7 +109,7 @@ impl<'v> Value<'v> {
     }
 
     /// Returns whether the value is this word, which means something outside the setting's range.
-    fn is_word(self, word: &str) -> bool {
+    pub(super) fn is_word(self, word: &str) -> bool {
         self.0.get_ref().as_str() == Some(word)
     }
 

@@ -6,11 +6,9 @@
 //!   of the cluster has it too, and a coordinator that was restored from a copy is not covered (docs/fleet.md).
 //! - The daemon reads the identity before its first write, and keeps the connection that it read it on.
 //! - A later connection is asked for the identity before anything else. A server of etcd or ZooKeeper is a member of one
-//!   cluster for as long as it runs. A Redis can become another one's replica, and with it get other data, while a connection
-//!   is open. There the swap protects: it is done only where the key still has the text that was read.
-//! - The answer is as new as the cluster has it: etcd's reads are linearizable, a ZooKeeper catches up with its leader first
-//!   (SYNC), and of Redis only masters are asked. A master that lacks the marker lacks all that was written after it, so it
-//!   counts as another cluster.
+//!   cluster for as long as it runs.
+//! - The answer is as new as the cluster has it: etcd's reads are linearizable, and a ZooKeeper catches up with its leader
+//!   first (SYNC).
 //!
 //! etcd also names its cluster in each answer, which needs no permission. But that name is a hash of the members' addresses, so
 //! two clusters that were set up alike share it.

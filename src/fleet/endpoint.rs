@@ -10,8 +10,6 @@ pub enum CoordinatorKind {
     Etcd,
     /// ZooKeeper 3.5 or later.
     ZooKeeper,
-    /// Redis 6 or later, or what speaks its protocol.
-    Redis,
 }
 
 impl CoordinatorKind {
@@ -20,7 +18,6 @@ impl CoordinatorKind {
         match self {
             CoordinatorKind::Etcd => 2379,
             CoordinatorKind::ZooKeeper => 2181,
-            CoordinatorKind::Redis => 6379,
         }
     }
 
@@ -29,7 +26,6 @@ impl CoordinatorKind {
         match self {
             CoordinatorKind::Etcd => ["http", "https"],
             CoordinatorKind::ZooKeeper => ["zookeeper", "zookeepers"],
-            CoordinatorKind::Redis => ["redis", "rediss"],
         }
     }
 
@@ -52,8 +48,8 @@ pub struct Endpoint {
 /// A text is no endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "found {0:?}, allowed: \"http://HOST:PORT\" or \"https://HOST:PORT\" for etcd, \"zookeeper://\" or \"zookeepers://\", \
-     \"redis://\" or \"rediss://\""
+    "found {0:?}, allowed: \"http://HOST:PORT\" or \"https://HOST:PORT\" for etcd, \"zookeeper://HOST:PORT\" or \
+     \"zookeepers://HOST:PORT\" for ZooKeeper"
 )]
 pub struct WrongEndpoint(String);
 
@@ -61,8 +57,7 @@ impl FromStr for Endpoint {
     type Err = WrongEndpoint;
 
     fn from_str(text: &str) -> Result<Self, WrongEndpoint> {
-        const KINDS: [CoordinatorKind; 3] =
-            [CoordinatorKind::Etcd, CoordinatorKind::ZooKeeper, CoordinatorKind::Redis];
+        const KINDS: [CoordinatorKind; 2] = [CoordinatorKind::Etcd, CoordinatorKind::ZooKeeper];
         let wrong = || WrongEndpoint(text.to_owned());
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
         let kind = KINDS.into_iter().find(|kind| kind.schemes().contains(&scheme)).ok_or_else(wrong)?;
@@ -84,11 +79,6 @@ impl Endpoint {
     /// Returns the endpoint of a coordinator on this machine, at its kind's own port.
     pub fn local(kind: CoordinatorKind) -> Self {
         Endpoint { kind, is_tls: false, host: String::from("127.0.0.1"), port: kind.port() }
-    }
-
-    /// Returns another member, which is reached in the same way.
-    pub(super) fn beside(&self, host: &str, port: u16) -> Self {
-        Endpoint { host: host.to_owned(), port, ..*self }
     }
 
     /// Returns the coordinator's kind.
@@ -133,8 +123,6 @@ mod tests {
             ("https://etcd-1.example/", "https://etcd-1.example:2379"),
             ("http://[::1]:79", "http://[::1]:79"),
             ("http://[::1]", "http://[::1]:2379"),
-            ("redis://a", "redis://a:6379"),
-            ("rediss://a:7", "rediss://a:7"),
             ("zookeeper://a", "zookeeper://a:2181"),
             ("zookeepers://[::1]:7", "zookeepers://[::1]:7"),
         ] {
@@ -148,7 +136,7 @@ mod tests {
             "http://a:x",
             "ftp://a",
             "http://a/b",
-            "redis://a/0",
+            "redis://a",
         ] {
             assert!(wrong.parse::<Endpoint>().is_err(), "{wrong}");
         }

@@ -75,8 +75,6 @@ pub enum Raised {
 /// The keys of a source, as they were read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Read {
-    /// True if one of them has lost its last write.
-    is_behind: bool,
     /// True if an answer about one of them was older than an earlier one.
     is_stale: bool,
     /// The highest bound in newer answers.
@@ -139,11 +137,6 @@ impl<C: Coordinator> Member<C> {
     /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].
     pub fn hurry(&mut self) {
         self.coordinator.hurry();
-    }
-
-    /// Returns whether its coordinator may lose the last writes.
-    pub fn may_lose_writes(&self) -> bool {
-        self.coordinator.may_lose_writes()
     }
 
     /// Returns the notes of its writes, as they are durable.
@@ -251,7 +244,6 @@ impl<C: Coordinator> Member<C> {
             let Some(at) = held.numbers.iter().position(|(held, _)| held == number) else { continue };
             match held.numbers[at].1.see(stored.as_ref(), is_current) {
                 Seen::Ours(key) => {
-                    read.is_behind |= held.numbers[at].1.is_behind(&key);
                     read.id_bound = read.id_bound.max(key.id_bound);
                 }
                 Seen::Stale => read.is_stale = true,
@@ -271,15 +263,10 @@ impl<C: Coordinator> Member<C> {
         for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {
             id_bound = id_bound.min(self.write_chunk(bound, from, is_release)?);
         }
-        let may_lose_writes = self.coordinator.may_lose_writes();
         let held = &mut self.sources[bound.source];
         (held.trying, held.is_claimed) = (None, true);
-        let before = std::mem::replace(&mut held.acknowledged, id_bound);
-        held.covered = match is_release {
-            true => 0,
-            false if may_lose_writes => before.min(id_bound),
-            false => id_bound,
-        };
+        held.acknowledged = id_bound;
+        held.covered = if is_release { 0 } else { id_bound };
         // Without the note a later start needs the coordinator's answer. Nothing else is lost.
         let _ = self.note(bound.source);
         Ok(())
@@ -338,8 +325,7 @@ impl<C: Coordinator> Member<C> {
         found: &[Option<Stored>],
         write: &str,
     ) -> Result<bool, Stop> {
-        // A write whose answer was lost may be lost itself: it is done again.
-        let mut is_done = !self.coordinator.may_lose_writes();
+        let mut is_done = true;
         let held = &mut self.sources[bound.source];
         for (at, stored) in (from..).zip(found) {
             match held.numbers[at].1.see(stored.as_ref(), true) {
@@ -358,8 +344,6 @@ impl<C: Coordinator> Member<C> {
     }
 }
 
-#[cfg(test)]
-mod lost_writes;
 #[cfg(test)]
 mod replaced;
 #[cfg(test)]

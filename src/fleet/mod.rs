@@ -8,7 +8,7 @@
 //! - `key`: the values at the coordinator. `rules`: which daemon may take a number, and the meaning of each answer. Both
 //!   are pure.
 //! - `counter`: the key of a shared ticket counter, and its rules. Pure too.
-//! - `Coordinator`: what a coordinator can do. `etcd`, `redis` and `zookeeper` implement it.
+//! - `Coordinator`: what a coordinator can do. `etcd` and `zookeeper` implement it.
 //! - `line`: the connection to a coordinator, and `endpoint`: the places of its members. `cluster`: the check that new
 //!   connections lead to the same cluster.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases them.
@@ -26,7 +26,6 @@ mod member;
 mod notes;
 mod operator;
 pub mod peers;
-mod redis;
 pub mod rules;
 mod zookeeper;
 
@@ -42,8 +41,7 @@ pub use member::{Bound, JoinError, Member, Raised, Ranged, Taken, Want};
 pub use notes::{Note, Notes};
 pub use operator::{Added, Entry, Operator, OperatorError};
 
-/// The version of a key. It changes with each new text. At a coordinator that may lose writes, an earlier version may come
-/// back, with its text.
+/// The version of a key. It rises with each write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
@@ -160,13 +158,6 @@ pub trait Coordinator: Send {
     fn reads_are_current(&self) -> bool {
         false
     }
-
-    /// Returns true if the last writes may be lost after they were acknowledged, as in a failover of Redis. A bound is
-    /// then granted only when the write after it is acknowledged, and a daemon that takes a number starts a whole horizon
-    /// above its bound.
-    fn may_lose_writes(&self) -> bool {
-        false
-    }
 }
 
 impl Coordinator for AnyCoordinator {
@@ -198,10 +189,6 @@ impl Coordinator for AnyCoordinator {
         (**self).reads_are_current()
     }
 
-    fn may_lose_writes(&self) -> bool {
-        (**self).may_lose_writes()
-    }
-
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         (**self).swap(swaps)
     }
@@ -214,7 +201,6 @@ impl Coordinator for AnyCoordinator {
 pub fn open(access: Access) -> io::Result<AnyCoordinator> {
     Ok(match access.kind {
         CoordinatorKind::Etcd => Box::new(etcd::Etcd::new(access)?),
-        CoordinatorKind::Redis => Box::new(redis::Redis::new(access)?),
         CoordinatorKind::ZooKeeper => Box::new(zookeeper::ZooKeeper::new(access)?),
     })
 }

@@ -2,14 +2,11 @@
 
 mod spaces;
 
-use std::time::Duration;
-
 use serde::Serialize;
 
 use super::counter::CounterKey;
 use super::key::{Marker, NumberKey, Paths};
-use super::{Coordinator, KeyError, NoAnswer, Stored, Swap, Swapped, Version, rules};
-use crate::clock;
+use super::{Coordinator, KeyError, NoAnswer, Stored, Swap, Swapped, Version};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
@@ -49,7 +46,7 @@ pub struct Entry {
     pub since_unix_s: i64,
     /// The lowest ID that was not granted.
     pub id_bound: String,
-    /// The instant of that ID; a horizon later if the coordinator may lose writes, unless the number was released.
+    /// The instant of that ID.
     pub until: String,
 }
 
@@ -59,8 +56,6 @@ pub struct Operator<'c> {
     pub coordinator: &'c mut dyn Coordinator,
     /// The fleet's name.
     pub name: &'c str,
-    /// The distance that its daemons keep their ceilings ahead.
-    pub horizon: Duration,
 }
 
 impl Operator<'_> {
@@ -90,22 +85,11 @@ impl Operator<'_> {
         let prefix = Paths::of(self.name).space(place);
         let listed = self.coordinator.list(&prefix)?;
         let number = |key: &str| key.strip_prefix(&prefix)?.parse::<u64>().ok();
-        let until = |key: &NumberKey| self.until(layout, key);
         let entry =
-            |(key, stored): &(String, Stored)| Some(entry(&space, number(key)?, &stored.text, until, now));
+            |(key, stored): &(String, Stored)| Some(entry(&space, number(key)?, &stored.text, layout, now));
         let mut entries: Vec<Entry> = listed.iter().filter_map(entry).collect();
         entries.sort_by_key(|entry| entry.number);
         Ok(entries)
-    }
-
-    /// Returns the instant at which a number's ceiling has passed; a horizon later if the coordinator may lose writes,
-    /// unless the number was released.
-    fn until(&self, layout: &Layout, key: &NumberKey) -> UnixMicros {
-        let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
-        let Ok(numbering) = numbering else { return UnixMicros(i64::MAX) };
-        let bound = numbering.start_of(numbering.tick_of(numbering.position_from(key.id_bound)));
-        let margin = rules::margin(self.coordinator.may_lose_writes(), key, self.horizon);
-        UnixMicros(bound.0.saturating_add(clock::micros(margin)))
     }
 
     fn place(
@@ -149,11 +133,6 @@ impl Operator<'_> {
         (write, writer): (&str, &str),
     ) -> Result<(), OperatorError> {
         let refused = |text: String| OperatorError::Refused(format!("source {source:?}: {text}"));
-        if self.coordinator.may_lose_writes() {
-            return Err(refused(String::from(
-                "this coordinator may lose its last writes, and keeps no counter",
-            )));
-        }
         let (key, found) = self.read_counter(source)?;
         if let Some((_, CounterKey { next, .. })) =
             found.as_ref().filter(|(_, counter)| counter.next > value + 1)
@@ -208,7 +187,7 @@ impl Operator<'_> {
         if held.released {
             return Err(refused(format!("it is released already ({})", held.holder)));
         }
-        let until = self.until(layout, &held);
+        let until = until(layout, &held);
         if until > now && !is_forced {
             return Err(refused(format!(
                 "{} may still run: its number counts as held until {}; stop it, or release its number with --force, and it \
@@ -217,9 +196,7 @@ impl Operator<'_> {
                 until.rfc3339(0)
             )));
         }
-        // At a coordinator that may lose writes the holder may have been granted more than its key shows.
-        let id_bound = held.id_bound.max(bound_at(layout, until));
-        let released = NumberKey { write: write.to_owned(), released: true, id_bound, ..held.clone() };
+        let released = NumberKey { write: write.to_owned(), released: true, ..held.clone() };
         let swap = Swap { key, expected: Some(stored.version), text: released.text() };
         match self.coordinator.swap(&[swap])? {
             Swapped::Done(_) => Ok(held),
@@ -228,23 +205,18 @@ impl Operator<'_> {
     }
 }
 
-/// Returns the bound of the IDs before an instant.
-fn bound_at(layout: &Layout, instant: UnixMicros) -> u64 {
+/// Returns the instant at which a number's ceiling has passed.
+fn until(layout: &Layout, key: &NumberKey) -> UnixMicros {
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
-    numbering.map_or(u64::MAX, |numbering| rules::bound_at(&numbering, instant))
+    let Ok(numbering) = numbering else { return UnixMicros(i64::MAX) };
+    numbering.start_of(numbering.tick_of(numbering.position_from(key.id_bound)))
 }
 
-fn entry(
-    space: &str,
-    number: u64,
-    text: &str,
-    until: impl Fn(&NumberKey) -> UnixMicros,
-    now: UnixMicros,
-) -> Entry {
+fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros) -> Entry {
     let space = space.to_owned();
     match NumberKey::parse(text) {
         Ok(key) => {
-            let until = until(&key);
+            let until = until(layout, &key);
             let state = match key.released {
                 true => "released",
                 false if until > now => "held",

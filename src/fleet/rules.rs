@@ -81,7 +81,7 @@ pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Pro
     }
 }
 
-/// Decides whether a number may be taken. `until` is the instant of the key's bound, with the [`margin`].
+/// Decides whether a number may be taken. `until` is the instant of the key's bound.
 ///
 /// # Errors
 /// Another daemon holds the number, and the clock has not come near its bound.
@@ -102,16 +102,6 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
 /// Returns whether the coordinator holds a bound for the next holder of the number: a state's record of it may go.
 pub fn holds(key: Option<&NumberKey>, id_bound: u64) -> bool {
     key.is_some_and(|key| key.id_bound >= id_bound)
-}
-
-/// Returns how far a key's holder may be above the key's bound: a horizon, if its last raises may be lost.
-pub fn margin(may_lose_writes: bool, key: &NumberKey, horizon: Duration) -> Duration {
-    if may_lose_writes && !key.released { horizon } else { Duration::ZERO }
-}
-
-/// Returns the bound of the IDs before an instant.
-pub fn bound_at(numbering: &Numbering, instant: UnixMicros) -> u64 {
-    numbering.id_bound(numbering.first_of(numbering.tick_at(instant)))
 }
 
 /// Returns the fleet's ceiling to write for a source: its horizon ahead of the wall clock and of its newest ID.
@@ -179,30 +169,18 @@ pub struct Holding {
     version: Option<Version>,
     /// Writes of this state that may be the key's last. Those before the last known one are dropped.
     writes: Vec<String>,
-    /// True if the coordinator may lose its last writes: earlier ones are then kept, because they may come back.
-    may_go_back: bool,
 }
-
-/// The number of earlier writes that are kept because they may come back. Writes are far apart, so this many cover a
-/// horizon.
-const EARLIER_KEPT: usize = 8;
 
 impl Holding {
     /// Returns a number whose key has not been read yet. As far as this daemon knows, one of these writes was the key's
     /// last.
     pub fn unseen(writes: Vec<String>) -> Self {
-        Holding { version: None, writes, may_go_back: false }
+        Holding { version: None, writes }
     }
 
     /// Returns a number whose key has this version, by this write.
     pub fn seen(version: Version, write: String) -> Self {
-        Holding { version: Some(version), ..Holding::unseen(vec![write]) }
-    }
-
-    /// Sets whether the coordinator may lose its last writes.
-    #[must_use]
-    pub fn that_may_go_back(self, may_go_back: bool) -> Self {
-        Holding { may_go_back, ..self }
+        Holding { version: Some(version), writes: vec![write] }
     }
 
     /// Returns the version that the next write expects; `None` before the key was read.
@@ -226,13 +204,7 @@ impl Holding {
 
     /// Forgets the writes before this one. They expected an older version, so they can never be done any more.
     fn forget_before(&mut self, at: usize) {
-        let kept = if self.may_go_back { EARLIER_KEPT } else { 0 };
-        self.writes.drain(..at.saturating_sub(kept));
-    }
-
-    /// Returns whether the coordinator may have lost a write: the last one known is not the last one done.
-    pub fn is_behind(&self, key: &NumberKey) -> bool {
-        self.may_go_back && self.writes.last().is_some_and(|last| *last != key.write)
+        self.writes.drain(..at);
     }
 
     /// Returns the writes that may be the key's last.
@@ -245,7 +217,7 @@ impl Holding {
     pub fn see(&mut self, stored: Option<&Stored>, is_current: bool) -> Seen {
         let Some(stored) = stored else { return Seen::Lost(Loss::Gone) };
         let is_older = self.version.is_some_and(|version| stored.version < version);
-        if is_older && !self.may_go_back {
+        if is_older {
             return if is_current { Seen::Lost(Loss::RolledBack) } else { Seen::Stale };
         }
         let key = match NumberKey::parse(&stored.text) {

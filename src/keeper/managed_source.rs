@@ -56,9 +56,6 @@ pub enum Reach {
     /// This distance, for all sources, raised when half of it is used up: the coordinator of a fleet. It has the first
     /// ceilings before the sources start.
     Fleet(Duration),
-    /// As [`Fleet`](Reach::Fleet), at a coordinator that may lose its last writes. A ceiling counts once the one after it is
-    /// acknowledged, so they rise when a quarter is used up: half of the distance is then always granted.
-    LossyFleet(Duration),
 }
 
 /// A source whose ceiling the keeper raises.
@@ -193,7 +190,7 @@ impl ManagedSource {
     pub(super) fn first(&self, reach: Reach) -> Durable {
         match reach {
             Reach::Local => self.first,
-            Reach::Fleet(_) | Reach::LossyFleet(_) => {
+            Reach::Fleet(_) => {
                 self.fleet.map_or(Durable::EXEMPT, |ceiling| Durable { ceiling, ..self.first })
             }
         }

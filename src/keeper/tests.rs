@@ -330,32 +330,3 @@ fn a_ceiling_that_cannot_be_kept_ahead_is_raised_when_a_claim_meets_it_and_once_
     let raised = world.handed_out.len() - before;
     assert!((1..=20).contains(&raised), "{raised} times in 10 s");
 }
-
-#[test]
-fn a_ceiling_that_may_be_lost_is_granted_once_the_next_one_is_acknowledged() {
-    const HORIZON: Duration = Duration::from_secs(20);
-    let (managed, wall, now) = managed(0);
-    let fleet = managed.fleet_ceiling(now, HORIZON);
-    let mut managed = managed.under_fleet(Some(fleet));
-    managed.grant(Position(u64::MAX));
-    let source = Arc::clone(managed.source());
-    let mut keeper = Keeper::new(vec![managed], &[Reach::LossyFleet(HORIZON)], Arc::clone(&wall), START);
-    // The number was taken with two writes of its first bound.
-    let mut acknowledged = vec![fleet, fleet];
-    for second in 1..=60 {
-        let us = second * SECOND_US;
-        let reading = Reading { wall: UnixMicros(START.wall.0 + us), boot: BootMicros(START.boot.0 + us) };
-        while let Some(write) = keeper.look(reading).writes.first() {
-            acknowledged.push(write.ceilings[0].1);
-            let outcome = Outcome { writer: 0, number: write.number, result: Ok(()) };
-            keeper.written(outcome, wall.believe(reading), |_, _| ());
-        }
-        let granted = source.grant().ceiling();
-        assert_eq!(granted, acknowledged[acknowledged.len() - 2], "after {second} s");
-        let left = crate::fleet::rules::left(source.numbering(), granted, reading.wall);
-        // Two raises, each up to a look late.
-        assert!(left + 2 * PERIOD >= HORIZON / 2, "after {second} s: {left:?}");
-    }
-    // A quarter of the horizon and one look apart.
-    assert_eq!(acknowledged.len(), 2 + 10);
-}

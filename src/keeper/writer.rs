@@ -1,7 +1,5 @@
 //! One writer's side of the keeper: its write under way, and the ceilings that it has made durable.
 
-use std::collections::BTreeMap;
-
 use super::managed_source::{Durable, Reach};
 use crate::ceiling::StoreError;
 use crate::clock::BootMicros;
@@ -55,9 +53,6 @@ pub(super) struct Writer {
     pub(super) reach: Reach,
     /// By source.
     pub(super) durable: Vec<Durable>,
-    /// By source, acknowledged ceilings that do not count yet, because this writer may lose its last writes. The next
-    /// acknowledgement makes them durable.
-    pub(super) unsure: BTreeMap<usize, Durable>,
     /// The believed wall − boot that is stored with them.
     pub(super) wall_minus_boot_us: i64,
     pub(super) writes: u64,
@@ -69,14 +64,9 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn is_lossy(&self) -> bool {
-        matches!(self.reach, Reach::LossyFleet(_))
-    }
-
     /// Takes the ceilings of a write that was acknowledged, of this many sources.
     pub(super) fn acknowledge_all(&mut self, ceilings: &[(usize, Durable)], sources: usize) {
-        for &(index, newest) in ceilings {
-            let durable = self.acknowledge(index, newest);
+        for &(index, durable) in ceilings {
             match self.durable.get_mut(index) {
                 Some(before) => *before = durable,
                 // A source that was given up meanwhile has no entry any more.
@@ -84,14 +74,5 @@ impl Writer {
                 None => {}
             }
         }
-    }
-
-    /// Takes a source's ceiling that was acknowledged, and returns the one that is durable now.
-    fn acknowledge(&mut self, index: usize, newest: Durable) -> Durable {
-        if !self.is_lossy() {
-            return newest;
-        }
-        let before = self.unsure.insert(index, newest);
-        before.or(self.durable.get(index).copied()).unwrap_or(newest)
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::endpoints::TRIES;
 use super::*;
 use crate::support::Port;
-use crate::support::coordinators::{Proxy, Redis, ZooKeeper};
+use crate::support::coordinators::{Proxy, ZooKeeper};
 use crate::support::daemon::Ended;
 
 /// The most connections, and the most requests, in a second. A daemon looks at its keys once a second, and tries each look
@@ -125,7 +125,6 @@ fn a_daemon_that_waits_for_its_coordinator_asks_it_rarely() {
 pub(super) fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
     match at.name() {
         "etcd" => Box::new(Etcd::start().expect("installed")),
-        "redis" => Box::new(Redis::start().expect("installed")),
         _ => Box::new(ZooKeeper::start().expect("installed")),
     }
 }

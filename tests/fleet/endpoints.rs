@@ -63,8 +63,8 @@ fn stays_at(at: &mut dyn Coordinator, other: &dyn Coordinator, daemon: &Daemon) 
     runs
 }
 
-/// The other cluster was away at the start, so it was not compared. At ZooKeeper and Redis it even has the daemon's key, as
-/// if it had begun as a copy of the daemon's own cluster.
+/// The other cluster was away at the start, so it was not compared. At ZooKeeper it even has the daemon's key, as if it
+/// had begun as a copy of the daemon's own cluster.
 #[test]
 fn a_daemon_does_not_move_to_another_cluster_when_its_own_goes_away() {
     each(|at| {

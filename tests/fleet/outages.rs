@@ -53,9 +53,9 @@ fn a_daemon_that_connects_again_writes_its_key_and_keeps_its_ceiling() {
 /// times.
 #[test]
 fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
-    /// Half of this horizon is twice as long as the five answers that a raise may wait for on Redis: a look under way, two
-    /// writes, and the replica's answer to each.
-    const HORIZON: &str = "40s";
+    /// Half of this horizon is three times as long as the two answers that a raise waits for: a look under way, and its
+    /// own write.
+    const HORIZON: &str = "24s";
     each(|at| {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), HORIZON);

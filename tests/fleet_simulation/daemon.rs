@@ -115,11 +115,8 @@ impl World {
         self.machines[machine].store(worker, id_bound);
         self.machines[machine].mark(worker, id_bound);
         managed.grant(ceiling);
-        let fleet = match member.may_lose_writes() {
-            true => Reach::LossyFleet(HORIZON),
-            false => Reach::Fleet(HORIZON),
-        };
-        let keeper = Keeper::new(vec![managed], &[Reach::Local, fleet], Arc::clone(&wall), reading);
+        let reaches = [Reach::Local, Reach::Fleet(HORIZON)];
+        let keeper = Keeper::new(vec![managed], &reaches, Arc::clone(&wall), reading);
         Daemon { machine, member, keeper, source, wall, worker, fleet: covered, pending: None }
     }
 

@@ -5,8 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use snowbank::fleet::{Coordinator, NoAnswer, Stored, Swap, Swapped, Version};
 
-use crate::failover::History;
-
 /// The keys of a coordinator.
 pub(crate) type Keys = BTreeMap<String, Stored>;
 
@@ -17,8 +15,6 @@ pub(crate) enum Kind {
     Etcd,
     /// Reads may lag.
     ZooKeeper,
-    /// A failover loses the last writes, and a version is a hash of the text.
-    Redis,
 }
 
 /// The coordinator, with the faults of its network.
@@ -27,8 +23,6 @@ pub(crate) struct Server {
     pub(crate) keys: Keys,
     /// The keys as they were some writes ago.
     pub(crate) older: Keys,
-    /// The keys that a failover brings back.
-    pub(crate) history: History,
     pub(crate) revision: u64,
     /// Writes under way.
     pub(crate) late: Vec<Vec<Swap>>,
@@ -44,7 +38,6 @@ impl Server {
             kind,
             keys: Keys::new(),
             older: Keys::new(),
-            history: History::default(),
             revision: 0,
             late: Vec::new(),
             is_away: false,
@@ -61,39 +54,12 @@ impl Server {
         if self.rng.bool() {
             self.older.clone_from(&self.keys);
         }
-        if self.kind == Kind::Redis {
-            self.history.note_write(&self.keys, swaps);
-        }
         self.revision += 1;
-        let version = self.version(&swaps[0].text);
+        let version = Version(self.revision);
         for Swap { key, text, .. } in swaps {
             self.keys.insert(key.clone(), Stored { version, text: text.clone() });
         }
         Swapped::Done(version)
-    }
-
-    /// Returns the version of a write.
-    fn version(&self, text: &str) -> Version {
-        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        Version(if self.kind == Kind::Redis { text.bytes().fold(7, hash) } else { self.revision })
-    }
-
-    /// Does a write, and acknowledges it.
-    fn acknowledge(&mut self, swaps: &[Swap]) -> Swapped {
-        let swapped = self.apply(swaps);
-        if self.kind == Kind::Redis && matches!(swapped, Swapped::Done(_)) {
-            self.history.note_acknowledged(swaps);
-        }
-        swapped
-    }
-
-    /// Makes a replica the master, which may lack the last writes.
-    pub(crate) fn fail_over(&mut self) {
-        if self.kind == Kind::Redis
-            && let Some(keys) = self.history.go_back(self.rng.usize(1..=4))
-        {
-            self.keys = keys;
-        }
     }
 
     /// Changes the leader: each write under way is done or never done.
@@ -110,7 +76,7 @@ impl Server {
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         match self.rng.u8(..10) {
             _ if self.is_away => Err(NoAnswer::passing("away")),
-            _ if self.is_reliable => Ok(self.acknowledge(swaps)),
+            _ if self.is_reliable => Ok(self.apply(swaps)),
             0 => Err(NoAnswer::passing("lost on the way there")),
             1 => {
                 self.apply(swaps);
@@ -120,7 +86,7 @@ impl Server {
                 self.late.push(swaps.to_vec());
                 Err(NoAnswer::passing("late"))
             }
-            _ => Ok(self.acknowledge(swaps)),
+            _ => Ok(self.apply(swaps)),
         }
     }
 
@@ -130,7 +96,7 @@ impl Server {
             _ if self.is_away => Err(NoAnswer::passing("away")),
             _ if self.is_reliable => Ok(&self.keys),
             0 => Err(NoAnswer::passing("lost")),
-            1 if self.kind != Kind::Etcd => Ok(&self.older),
+            1 if self.kind == Kind::ZooKeeper => Ok(&self.older),
             _ => Ok(&self.keys),
         }
     }
@@ -177,9 +143,5 @@ impl Coordinator for Link {
 
     fn reads_are_current(&self) -> bool {
         self.server().kind == Kind::Etcd
-    }
-
-    fn may_lose_writes(&self) -> bool {
-        self.server().kind == Kind::Redis
     }
 }

@@ -44,7 +44,7 @@ impl World {
     /// A fleet of this many machines and numbers.
     pub(crate) fn of(seed: u64, machines: usize, numbers: u64) -> World {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let kind = [Kind::Etcd, Kind::ZooKeeper, Kind::Redis][seed as usize % 3];
+        let kind = [Kind::Etcd, Kind::ZooKeeper][seed as usize % 2];
         let server = Server::new(kind, rng.fork());
         let machine = |index: usize| Machine {
             disk: Disk { state: format!("state-{index}"), ..Disk::default() },
@@ -78,7 +78,6 @@ impl World {
         let mut server = self.link.server();
         server.apply(&[Swap { key: Paths::of(FLEET).marker(), expected: None, text }]);
         server.older = server.keys.clone();
-        server.history.forget();
     }
 
     pub(crate) fn reading(&self, machine: usize) -> Reading {
@@ -122,8 +121,7 @@ impl World {
             92..94 => self.link.server().is_away = true,
             94..96 => self.link.server().is_away = false,
             96 => self.link.server().change_leader(),
-            97 => self.do_late(),
-            98 => self.link.server().fail_over(),
+            97..99 => self.do_late(),
             99 if self.rng.u8(..4) == 0 => self.lose_data(),
             _ => self.prepare_again(),
         }
@@ -140,7 +138,6 @@ impl World {
         let mut server = self.link.server();
         server.keys.clear();
         server.older.clear();
-        server.history.forget();
         // An operator waits until no clock is before a ceiling.
         self.prepared_from_us = Some(self.true_us + 400 * SECOND);
     }

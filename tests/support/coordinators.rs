@@ -2,7 +2,6 @@
 
 mod etcd;
 mod proxy;
-mod redis;
 mod zookeeper;
 
 use std::fs::{self, File};
@@ -17,7 +16,6 @@ use super::{self as support, Port, poll};
 
 pub(crate) use self::etcd::Etcd;
 pub(crate) use self::proxy::Proxy;
-pub(crate) use self::redis::{Redis, Watched};
 pub(crate) use self::zookeeper::ZooKeeper;
 
 /// The files for TLS.
@@ -161,11 +159,7 @@ pub(crate) trait Coordinator {
 /// Runs a test on each coordinator that is installed.
 pub(crate) fn each(test: impl Fn(&mut dyn Coordinator)) {
     type Start = fn() -> Option<Box<dyn Coordinator>>;
-    let starts: [Start; 3] = [
-        || Some(Box::new(Etcd::start()?)),
-        || Some(Box::new(Redis::start()?)),
-        || Some(Box::new(ZooKeeper::start()?)),
-    ];
+    let starts: [Start; 2] = [|| Some(Box::new(Etcd::start()?)), || Some(Box::new(ZooKeeper::start()?))];
     for start in starts {
         let Some(mut coordinator) = start() else { continue };
         // This is shown if the test fails.

@@ -387,14 +387,13 @@ fn all_mistakes_of_a_door_are_found_at_once() {
 
 #[test]
 fn a_coordinators_endpoints_have_its_scheme() {
-    let redis = "[fleet]\ncoordinator = \"redis\"\n";
+    let zookeeper = "[fleet]\ncoordinator = \"zookeeper\"\n";
     assert_eq!(
-        mistake(&format!("{redis}endpoints = [\"rediss://a\", \"http://b:1\"]")),
-        "3: fleet.endpoints: found \"http://b:1\", allowed with this fleet.coordinator: \"redis://HOST:PORT\" or \
-         \"rediss://HOST:PORT\""
+        mistake(&format!("{zookeeper}endpoints = [\"zookeepers://a\", \"http://b:1\"]")),
+        "3: fleet.endpoints: found \"http://b:1\", allowed with this fleet.coordinator: \"zookeeper://HOST:PORT\" or \
+         \"zookeepers://HOST:PORT\""
     );
-    assert!(
-        mistake(&format!("{redis}endpoints = \"redis://a/0\"")).contains("found \"redis://a/0\", allowed: ")
-    );
+    let path = mistake(&format!("{zookeeper}endpoints = \"zookeeper://a/0\""));
+    assert!(path.contains("found \"zookeeper://a/0\", allowed: "));
     assert!(mistake("[fleet]\ncoordinator = \"consul\"").contains("\"etcd\""));
 }

@@ -102,7 +102,7 @@ fn settings_of_a_coordinator_need_one() {
     let expected = |key| {
         format!(
             "2: {key}: found {key} without fleet.coordinator, so that none keeps the worker IDs of machines apart; name \
-             one (\"etcd\", \"zookeeper\" or \"redis\"), or remove {key}"
+             one (\"etcd\" or \"zookeeper\"), or remove {key}"
         )
     };
     for (key, value) in [
@@ -177,4 +177,13 @@ fn options_and_variables_are_not_told_to_use_quotes() {
         let mistakes = load_text("", &Overrides(vec![given])).expect_err(key);
         assert_eq!(mistakes.to_string(), format!("SNOWBANK_X: found {text:?}, allowed: {allowed}"));
     }
+}
+
+#[test]
+fn redis_as_coordinator_is_refused_with_what_to_use_instead() {
+    assert_eq!(
+        mistake("[fleet]\ncoordinator = \"redis\""),
+        "2: fleet.coordinator: found \"redis\", allowed: \"none\" or \"etcd\" or \"zookeeper\"; a Redis can lose what it \
+         has acknowledged, and two daemons then have one worker ID; docs/coming-from.md (katsubushi) says what to use instead"
+    );
 }

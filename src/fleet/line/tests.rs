@@ -39,9 +39,9 @@ fn host_that_answers(hosts: &[&str]) -> Result<String, NoAnswer> {
 }
 
 fn line(hosts: &[&str]) -> Line<Named> {
-    let endpoint = |host: &&str| format!("redis://{host}").parse().unwrap();
+    let endpoint = |host: &&str| format!("zookeeper://{host}").parse().unwrap();
     let endpoints = hosts.iter().map(endpoint).collect();
-    let (kind, tls) = (CoordinatorKind::Redis, ClientFiles::default());
+    let (kind, tls) = (CoordinatorKind::ZooKeeper, ClientFiles::default());
     Line::new(Access { kind, endpoints, user: None, tls }).unwrap()
 }
 
@@ -83,7 +83,7 @@ fn endpoints_are_asked_at_the_same_time_and_the_first_that_answers_stays_connect
     });
     assert_eq!(
         found,
-        [("redis://a:6379", "a"), ("redis://b:6379", "b")].map(|(e, h)| (e.to_owned(), h.to_owned()))
+        [("zookeeper://a:2181", "a"), ("zookeeper://b:2181", "b")].map(|(e, h)| (e.to_owned(), h.to_owned()))
     );
     assert_eq!((line.current, line.session.map(|session| session.0).as_deref()), (1, Some("a")));
 }
@@ -98,7 +98,7 @@ fn a_single_endpoint_and_those_that_hang_or_fail_are_left_out() {
         "a" => Err(Fault::Endpoint(String::from("no"))),
         _ => Ok(()),
     };
-    assert_eq!(line(&["a", "b"]).call_each(fails_at_a), [(String::from("redis://b:6379"), ())]);
+    assert_eq!(line(&["a", "b"]).call_each(fails_at_a), [(String::from("zookeeper://b:2181"), ())]);
 }
 
 #[test]
@@ -119,6 +119,6 @@ fn no_call_reaches_another_cluster() {
 fn endpoints_of_another_cluster_are_left_out_of_a_comparison() {
     let mut line = line(&["b", "a"]);
     line.stay_in(Cluster::of("/marker", &marker("a"), Marker::identity_in).unwrap());
-    assert_eq!(line.call_each(async |_| Ok(())), [(String::from("redis://a:6379"), ())]);
+    assert_eq!(line.call_each(async |_| Ok(())), [(String::from("zookeeper://a:2181"), ())]);
     assert_eq!(line.session.unwrap().0, "a");
 }

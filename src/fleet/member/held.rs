@@ -24,8 +24,7 @@ pub(super) struct Held {
     pub(super) floor: u64,
     /// The bound that may be granted.
     pub(super) covered: u64,
-    /// The bound that was acknowledged last. It is higher than `covered` if the coordinator may lose its last writes,
-    /// and after a release or a loss.
+    /// The bound that was acknowledged last. It is higher than `covered` after a release or a loss.
     pub(super) acknowledged: u64,
     /// The write that is being tried, if its outcome is not known.
     pub(super) trying: Option<String>,

@@ -26,9 +26,7 @@ impl<C: Coordinator> Member<C> {
         for source in 0..self.sources.len() {
             let found = self.read(source, false)?;
             let held = &self.sources[source];
-            // While the outcome of a write is unknown, nothing is lost: the key may still have the previous write.
-            let is_behind = found.is_behind && held.trying.is_none();
-            let is_due = !held.is_claimed || is_behind || held.drawn_on != self.coordinator.connections();
+            let is_due = !held.is_claimed || held.drawn_on != self.coordinator.connections();
             // With an old answer the bound that the keys have is not known, and it must not sink.
             if is_due && !found.is_stale {
                 due.push(Bound { source, id_bound: found.id_bound });

@@ -108,9 +108,9 @@ impl<C: Coordinator> Member<C> {
     ) -> Result<Vec<Found>, JoinError> {
         let keys = self.keys(place)?;
         let stored = |id: u64| keys.get(&want.layout.number_in_space(id));
-        let (writes, may_lose_writes) = (self.own_writes(want), self.may_lose_writes());
+        let writes = self.own_writes(want);
         let judge = |id: u64| -> Result<Result<Taking, Busy>, JoinError> {
-            Ok(want.judge((&want.numbering(&WorkerSet::single(id))?, may_lose_writes), stored(id), &writes))
+            Ok(want.judge(&want.numbering(&WorkerSet::single(id))?, stored(id), &writes))
         };
         let mut found: Vec<u64> = ids.clone().filter(|&id| stored(id).is_none()).take(missing).collect();
         if found.len() < missing {
@@ -143,11 +143,11 @@ impl<C: Coordinator> Member<C> {
         let own = self.own(want);
         let own: Vec<u64> = own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id)).collect();
         let stored = self.stored(want, place, &own)?;
-        let (writes, may_lose_writes) = (self.own_writes(want), self.may_lose_writes());
+        let writes = self.own_writes(want);
         let mut ready: Vec<Found> = Vec::new();
         for (id, stored) in own.into_iter().zip(stored) {
             let numbering = want.numbering(&WorkerSet::single(id))?;
-            if stored.is_some() && want.is_ready((&numbering, may_lose_writes), stored.as_ref(), &writes) {
+            if stored.is_some() && want.is_ready(&numbering, stored.as_ref(), &writes) {
                 ready.push((id, stored));
             }
         }

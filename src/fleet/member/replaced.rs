@@ -1,6 +1,6 @@
 //! An operator replaces an ID space by one that collides with it, while a daemon takes a number.
 
-use super::tests::{HORIZON, Store, WALL, member, store, want};
+use super::tests::{Store, WALL, member, store, want};
 use super::*;
 use crate::fleet::{Marker, Operator};
 use crate::numbering::Numbering;
@@ -17,7 +17,7 @@ fn after() -> Layout {
 /// Adds a layout to the store's fleet. `None`: it was there.
 fn add(store: &Store, layout: &Layout) -> Result<Option<Vec<String>>, String> {
     let mut coordinator = store.clone();
-    let mut operator = Operator { coordinator: &mut coordinator, name: "f", horizon: HORIZON };
+    let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
     let added = operator.init(&[layout], || fastrand::u64(..).to_string(), true);
     Ok(added.map_err(|error| error.to_string())?.map(|added| added.replaced))
 }

@@ -9,8 +9,7 @@
 //!   this. So all that was granted under the note is below the state's own ceiling.
 //! - The note is of these numbers, of this fleet, and of this directory ([`Notes`](super::Notes)). A copy that was made
 //!   together with `lock_dir` is in another directory.
-//! - The ceiling was acknowledged. A raise whose outcome is unknown leaves the note as it was. Where the last write may be
-//!   lost, the ceiling before it is noted.
+//! - The ceiling was acknowledged. A raise whose outcome is unknown leaves the note as it was.
 //!
 //! The start writes no note. So a chain of starts that are killed has one proof and one ceiling, until a raise is
 //! acknowledged. When the ceiling is near, a start asks.

@@ -127,7 +127,7 @@ fn a_start_after_a_loss_asks() {
     }
 }
 
-/// Redis behaves so while a replica lags: each try writes, and has no answer.
+/// Each try writes, and its answer is lost.
 #[test]
 fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
     let layout = twitter();

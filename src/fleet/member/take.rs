@@ -1,7 +1,7 @@
 //! The taking of numbers at a start, by writes to their keys.
 
 use super::want::{Busy, JoinError, Taken, Want};
-use super::{Bound, Held, Member, Note, SWAPS_MAX, Stop};
+use super::{Held, Member, Note, SWAPS_MAX};
 use crate::fleet::rules::{self, Holding, Proof, Taking};
 use crate::fleet::{Cluster, Coordinator, Marker, NumberKey, Place, Stored, Swap, Swapped};
 use crate::numbering::Numbering;
@@ -112,13 +112,9 @@ impl<C: Coordinator> Member<C> {
         }
         (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
         held.is_claimed = true;
-        if self.may_lose_writes() {
-            held.covered = 0;
-        }
         self.notes.set(held.note());
         let _ = self.notes.save();
         self.sources.push(held);
-        self.confirm(covered)?;
         Ok(Some(Taken { worker_ids: worker_ids.clone(), floor, covered }))
     }
 
@@ -133,7 +129,7 @@ impl<C: Coordinator> Member<C> {
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
         let (mut floor, mut lowest) = (0, 0);
         for (number, stored) in found {
-            match want.judge((numbering, self.may_lose_writes()), stored.as_ref(), writes) {
+            match want.judge(numbering, stored.as_ref(), writes) {
                 Ok(Taking::New) => {}
                 Ok(Taking::Resume) => {
                     lowest = lowest.max(bound_of(stored.as_ref()));
@@ -169,19 +165,6 @@ impl<C: Coordinator> Member<C> {
         Ok(true)
     }
 
-    /// Repeats the write of the source that was taken last, if the coordinator may lose a write.
-    fn confirm(&mut self, id_bound: u64) -> Result<(), JoinError> {
-        if !self.may_lose_writes() {
-            return Ok(());
-        }
-        let source = self.sources.len() - 1;
-        self.draw_write(source);
-        self.write(Bound { source, id_bound }, false).map_err(|stop| match stop {
-            Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
-            Stop::Lost(reason) => JoinError::Held(reason),
-        })
-    }
-
     /// Returns a source's numbers before their first write. That write's identity is drawn, and counts among those that may
     /// be the last.
     pub(super) fn held(
@@ -194,14 +177,13 @@ impl<C: Coordinator> Member<C> {
     ) -> Held {
         let write = (self.draw)();
         writes.push(write.clone());
-        let unseen = || Holding::unseen(writes.clone()).that_may_go_back(self.may_lose_writes());
         Held {
             source: want.source.to_owned(),
             index: want.index,
             space: want.layout.space().to_string(),
             worker_ids: worker_ids.to_string(),
             place,
-            numbers: found.iter().map(|(number, _)| (*number, unseen())).collect(),
+            numbers: found.iter().map(|(number, _)| (*number, Holding::unseen(writes.clone()))).collect(),
             is_claimed: false,
             since_unix_s: want.wall.0.div_euclid(1_000_000),
             floor: 0,

@@ -67,39 +67,25 @@ impl Want<'_> {
         made.map_err(|error: LayoutError| JoinError::Refused(format!("source {:?}: {error}", self.source)))
     }
 
-    /// Decides whether a key's number may be taken, at a coordinator that may lose its last writes or not.
+    /// Decides whether a key's number may be taken.
     pub(super) fn judge(
         &self,
-        (numbering, may_lose_writes): (&Numbering, bool),
+        numbering: &Numbering,
         stored: Option<&Stored>,
         writes: &[String],
     ) -> Result<Taking, Busy> {
         let key = stored.map(|stored| NumberKey::parse(&stored.text)).transpose();
         let key = key.map_err(|error| Busy::Unreadable(error.to_string()))?;
-        let of_holder = |key: &NumberKey| {
-            let margin = rules::margin(may_lose_writes, key, self.horizon);
-            UnixMicros(instant(numbering, key.id_bound).0.saturating_add(clock::micros(margin)))
-        };
-        let until = key.as_ref().map_or(self.wall, of_holder);
+        let until = key.as_ref().map_or(self.wall, |key| instant(numbering, key.id_bound));
         let taker = Taker { writes, wall: self.wall, max_ahead: self.max_ahead };
-        rules::take(key.as_ref(), until, taker)
-            .map(|taking| match taking {
-                Taking::Above(bound) => Taking::Above(bound.max(rules::bound_at(numbering, until))),
-                taking => taking,
-            })
-            .map_err(Busy::Held)
+        rules::take(key.as_ref(), until, taker).map_err(Busy::Held)
     }
 
     /// Returns whether a source could hand out IDs at once under a number whose key is as found. A number that an operator
     /// released is free, and its bound may be minutes ahead.
-    pub(super) fn is_ready(
-        &self,
-        (numbering, may_lose_writes): (&Numbering, bool),
-        stored: Option<&Stored>,
-        writes: &[String],
-    ) -> bool {
+    pub(super) fn is_ready(&self, numbering: &Numbering, stored: Option<&Stored>, writes: &[String]) -> bool {
         let reach = self.wall.0.saturating_add(clock::micros(self.max_ahead));
-        match self.judge((numbering, may_lose_writes), stored, writes) {
+        match self.judge(numbering, stored, writes) {
             Ok(Taking::Above(bound)) => instant(numbering, bound).0 < reach,
             Ok(Taking::New | Taking::Resume) => true,
             Err(_) => false,

@@ -47,18 +47,13 @@ impl Operator<'_> {
             spaces.iter().map(|space| (space, in_way(&marker, space, &spaces))).collect();
         let has_rivals = rivals.iter().flat_map(|(_, indices)| indices).any(|&index| marker.is_active(index));
         let is_changed = !new.is_empty() || is_growing && has_rivals;
-        // An earlier write may have failed because no replica had it. It is confirmed by another one.
-        if !is_changed && !self.coordinator.may_lose_writes() {
+        if !is_changed {
             return Ok(None);
         }
-        let mut replaced = Vec::new();
-        if is_changed {
-            let floors;
-            (replaced, floors) = self.replace(&mut marker, &mut version, &rivals, draw)?;
-            spaces.iter().zip(floors).for_each(|(space, floor)| marker.put(space, floor));
-        }
+        let (replaced, floors) = self.replace(&mut marker, &mut version, &rivals, draw)?;
+        spaces.iter().zip(floors).for_each(|(space, floor)| marker.put(space, floor));
         self.write_marker(&mut marker, &mut version, draw)?;
-        Ok(is_changed.then_some(Added { replaced }))
+        Ok(Some(Added { replaced }))
     }
 
     /// Replaces the rivals of ID spaces. Returns those that daemons could use until now, and for each space the bound of the IDs

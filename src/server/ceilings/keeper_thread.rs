@@ -84,10 +84,7 @@ impl Ceilings {
             keeper::add_range(sources[index].source(), (from, to), 0);
         }
         let mut writers = vec![Reach::Local];
-        writers.extend(fleet.as_ref().map(|(member, horizon)| match member.may_lose_writes() {
-            true => Reach::LossyFleet(*horizon),
-            false => Reach::Fleet(*horizon),
-        }));
+        writers.extend(fleet.as_ref().map(|(_, horizon)| Reach::Fleet(*horizon)));
         let fleet = fleet.map(|(member, _)| Fleet::start(member)).transpose();
         let fleet = fleet.map_err(|error| StartError::no_thread(&error))?;
         let (store, retired) = stored.map_or((None, Vec::new()), |(store, retired)| (Some(store), retired));

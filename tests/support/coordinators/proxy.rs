@@ -14,8 +14,8 @@ const SWALLOW: u8 = 2;
 const SWALLOW_FROM_WRITE: u8 = 3;
 const HALVE: u8 = 4;
 
-/// Parts of requests that write: to etcd, Redis and ZooKeeper.
-const WRITES: [&[u8]; 4] = [b"request_put", b"'HSET'", b"\"id_bound\"", b"\"next\""];
+/// Parts of requests that write: to etcd, and to ZooKeeper.
+const WRITES: [&[u8]; 3] = [b"request_put", b"\"id_bound\"", b"\"next\""];
 
 /// A proxy on a free loopback port.
 pub(crate) struct Proxy {

@@ -79,9 +79,9 @@ impl<'a> Form<'a> {
     /// The next version and the next name are new, whatever they are. [`Visited`](super::Visited) compares `left`, the
     /// faults that may still happen.
     fn server(&mut self, server: &'a Server) {
-        let Server { keys, before, late, kind: _, revision: _, drawn: _, left: _ } = server;
+        let Server { keys, before, late, revision: _, drawn: _, left: _ } = server;
         self.keys(keys);
-        self.words.push(before.len() as u64);
+        self.words.push(u64::from(before.is_some()));
         before.iter().for_each(|keys| self.keys(keys));
         self.words.push(late.len() as u64);
         for Swap { key, expected, text } in late.iter().flatten() {
@@ -169,9 +169,8 @@ impl<'a> Form<'a> {
     }
 
     fn daemon(&mut self, daemon: &'a Daemon) {
-        let Daemon { member, number, cursor, granted, unsure, newest, generation } = daemon;
-        let unsure = unsure.unwrap_or(u64::MAX);
-        self.words.extend([*number as u64, *cursor, *granted, unsure, *newest]);
+        let Daemon { member, number, cursor, granted, newest, generation } = daemon;
+        self.words.extend([*number as u64, *cursor, *granted, *newest]);
         // The machine has the same state and the same notes.
         let Member {
             sources,

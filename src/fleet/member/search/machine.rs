@@ -3,11 +3,11 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::wire::{self, Fault, Keys, Wire};
+use super::wire::{self, Fault, Wire};
 use crate::ceiling::{Fate, Mark};
 use crate::clock::{BootMicros, Now};
 use crate::fleet::rules::{self, Proof};
-use crate::fleet::{Bound, JoinError, Member, Notes, NumberKey, Paths, Raised, Taken, Want};
+use crate::fleet::{Bound, JoinError, Member, Notes, Raised, Taken, Want};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, Tick, UnixMicros, WorkerSet};
 
@@ -16,8 +16,7 @@ pub(super) const FLEET: &str = "f";
 pub(super) const SOURCE: &str = "orders";
 pub(super) const HORIZON: Duration = Duration::from_secs(10);
 pub(super) const MAX_AHEAD: Duration = Duration::from_secs(2);
-/// The instants that clocks read, in any order. At the second one the ceilings of the first are past, even those at a
-/// coordinator that may lose writes.
+/// The instants that clocks read, in any order. At the second one the ceilings of the first are past.
 pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
 /// The number that each machine is given. `None`: the coordinator picks one.
 pub(super) const GIVEN: [Option<u64>; 3] = [Some(0), Some(0), None];
@@ -54,8 +53,6 @@ pub(super) struct Daemon {
     pub(super) cursor: u64,
     /// The fleet's ceiling that counts, as a tick.
     pub(super) granted: u64,
-    /// The fleet's ceiling that was acknowledged last, and counts once the next one is: where writes may be lost.
-    pub(super) unsure: Option<u64>,
     /// The highest one that was acknowledged.
     pub(super) newest: u64,
     pub(super) generation: u64,
@@ -72,11 +69,7 @@ impl Daemon {
 
     /// Takes a ceiling that was acknowledged, as the keeper does.
     pub(super) fn acknowledge(&mut self, ceiling: u64) {
-        self.newest = ceiling;
-        self.granted = match &mut self.unsure {
-            Some(unsure) => std::mem::replace(unsure, ceiling),
-            None => ceiling,
-        };
+        (self.newest, self.granted) = (ceiling, ceiling);
     }
 }
 
@@ -85,12 +78,6 @@ impl Machine {
     pub(super) fn store(&mut self, number: usize, ceiling: u64) {
         self.ceilings[number] = Some(ceiling);
         self.marks[number] = Some((self.state.clone(), ceiling, Fate::Granted));
-    }
-
-    /// Returns the fleet's ceiling by which a start without the coordinator continues.
-    pub(super) fn noted_ceiling(&self, number: usize) -> u64 {
-        let note = self.notes.of(SOURCE, &SPACE).filter(|note| note.worker_ids == number.to_string());
-        note.map_or(0, |note| tick(number, note.covered))
     }
 
     /// Reads the notes, as a start does.
@@ -151,8 +138,7 @@ impl Machine {
         };
         self.store(number, start);
         let granted = tick(number, taken.covered);
-        let unsure = member.may_lose_writes().then_some(granted);
-        Some(Daemon { member, number, cursor: start, granted, unsure, newest: granted, generation: 0 })
+        Some(Daemon { member, number, cursor: start, granted, newest: granted, generation: 0 })
     }
 
     pub(super) fn raise(&mut self, wall: UnixMicros) {
@@ -204,11 +190,4 @@ pub(super) fn bound(number: usize, tick: u64) -> u64 {
 /// Returns the tick of a bound.
 pub(super) fn tick(number: usize, bound: u64) -> u64 {
     NUMBERINGS[number].tick_of(NUMBERINGS[number].position_from(bound)).0
-}
-
-/// Returns the lowest tick at which the next holder of a number starts, at a coordinator that may lose writes.
-pub(super) fn start_above(keys: &Keys, number: usize) -> u64 {
-    let stored = keys.get(&Paths::of(FLEET).number(0, number as u64));
-    let Some(key) = stored.and_then(|stored| NumberKey::parse(&stored.text).ok()) else { return 0 };
-    tick(number, key.id_bound) + rules::margin(true, &key, HORIZON).as_secs()
 }

@@ -8,15 +8,6 @@ use crate::fleet::{Coordinator, NoAnswer, Stored, Swap, Swapped, Version};
 
 pub(super) type Keys = BTreeMap<String, Stored>;
 
-/// The coordinator's promises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Reads may lag behind writes.
-    Lagging,
-    /// The same, and a failover loses the last writes.
-    Lossy,
-}
-
 /// A fault, of the coordinator, its network or a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -30,7 +21,6 @@ pub(super) enum Fault {
     Boot,
     Copy,
     Snapshot,
-    FailOver,
     LoseData,
 }
 
@@ -58,23 +48,18 @@ impl Left {
         self.all -= 1;
     }
 
-    /// Returns how often a fault may still happen.
-    pub(super) fn of(self, fault: Fault) -> usize {
-        usize::from(self.each[fault as usize].min(self.all))
-    }
-
     /// Returns whether all can happen that can happen with `other`.
     pub(super) fn covers(self, other: Left) -> bool {
         self.all >= other.all && self.each.iter().zip(other.each).all(|(one, other)| *one >= other)
     }
 }
 
+/// The coordinator. Reads may lag behind writes.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
-    pub(super) kind: Kind,
     pub(super) keys: Arc<Keys>,
-    /// The keys before each of the last writes.
-    pub(super) before: Vec<Arc<Keys>>,
+    /// The keys before the last write. `None`: no read can see them.
+    pub(super) before: Option<Arc<Keys>>,
     /// Writes that are on their way.
     pub(super) late: Vec<Vec<Swap>>,
     pub(super) revision: u64,
@@ -92,7 +77,7 @@ impl Server {
         if !swaps.iter().all(|swap| self.fits(swap)) {
             return Swapped::Refused(swaps.iter().map(|swap| self.keys.get(&swap.key).cloned()).collect());
         }
-        self.before.push(Arc::clone(&self.keys));
+        self.before = Some(Arc::clone(&self.keys));
         self.revision += 1;
         let version = Version(self.revision);
         let keys = Arc::make_mut(&mut self.keys);
@@ -104,16 +89,13 @@ impl Server {
 
     /// Forgets what cannot matter any more, so that equal futures are one state.
     pub(super) fn forget(&mut self) {
-        let can_go_back = self.kind == Kind::Lossy && self.left.has(Fault::FailOver);
-        let lost = if can_go_back { self.left.of(Fault::FailOver) } else { 0 };
-        let kept = lost.max(usize::from(self.left.has(Fault::Stale)));
-        self.before.drain(..self.before.len().saturating_sub(kept));
-        if !can_go_back {
-            // No version comes back.
-            let mut late = std::mem::take(&mut self.late);
-            late.retain(|swaps| swaps.iter().all(|swap| self.fits(swap)));
-            self.late = late;
+        if !self.left.has(Fault::Stale) {
+            self.before = None;
         }
+        // No version comes back.
+        let mut late = std::mem::take(&mut self.late);
+        late.retain(|swaps| swaps.iter().all(|swap| self.fits(swap)));
+        self.late = late;
     }
 }
 
@@ -163,7 +145,7 @@ impl Scene {
     fn choose(&mut self, other: Fault) -> Option<Fault> {
         let server = &mut self.server;
         let is_possible =
-            |fault: &Fault| server.left.has(*fault) && (*fault != Fault::Stale || !server.before.is_empty());
+            |fault: &Fault| server.left.has(*fault) && (*fault != Fault::Stale || server.before.is_some());
         let possible: Vec<Fault> = [Fault::Lost, other].into_iter().filter(is_possible).collect();
         let choice = self.script.get(self.made.len()).copied().unwrap_or(0);
         self.made.push((choice, possible.len() as u8 + 1));
@@ -175,7 +157,7 @@ impl Scene {
     fn seen(&mut self) -> Result<Arc<Keys>, NoAnswer> {
         match self.choose(Fault::Stale) {
             Some(Fault::Lost) => Err(NoAnswer::passing("lost")),
-            Some(_) => Ok(Arc::clone(self.server.before.last().unwrap_or(&self.server.keys))),
+            Some(_) => Ok(Arc::clone(self.server.before.as_ref().unwrap_or(&self.server.keys))),
             None => Ok(Arc::clone(&self.server.keys)),
         }
     }
@@ -210,9 +192,5 @@ impl Coordinator for Wire {
                 Err(NoAnswer::passing("late"))
             }
         })
-    }
-
-    fn may_lose_writes(&self) -> bool {
-        with_server(|server| server.kind == Kind::Lossy)
     }
 }

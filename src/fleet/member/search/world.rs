@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::machine::{Daemon, FLEET, GIVEN, Machine, NUMBERS, SPACE, WALLS, lose, start_above};
-use super::wire::{self, Fault, Keys, Kind, Left, Server};
+use super::machine::{Daemon, FLEET, GIVEN, Machine, NUMBERS, SPACE, WALLS, lose};
+use super::wire::{self, Fault, Keys, Left, Server};
 use crate::fleet::{Marker, Notes, Paths, Swap};
 use snowbank_client::layout::UnixMicros;
 
@@ -48,7 +48,6 @@ enum Event {
     Snapshot(usize, usize),
     /// A write that was on its way is done.
     Late(usize),
-    FailOver,
     LoseData,
 }
 
@@ -60,14 +59,14 @@ enum Amount {
 
 impl World {
     /// A fleet that is prepared, and this many faults ahead: at most two of each kind.
-    pub(super) fn new(kind: Kind, faults: u8) -> World {
+    pub(super) fn new(faults: u8) -> World {
         let left = Left::new(2, faults);
         let keys = Arc::new(Keys::new());
-        let (before, late) = (Vec::new(), Vec::new());
-        let mut server = Server { kind, keys, before, late, revision: 0, drawn: 0, left };
+        let (before, late) = (None, Vec::new());
+        let mut server = Server { keys, before, late, revision: 0, drawn: 0, left };
         let text = Marker::new("1f", vec![SPACE.clone()]).text();
         server.apply(&[Swap { key: Paths::of(FLEET).marker(), expected: None, text }]);
-        server.before.clear();
+        server.before = None;
         let machine = |index: usize| Machine {
             state: format!("state-{index}"),
             notes: Notes::default(),
@@ -123,7 +122,6 @@ impl World {
         }
         events.extend((0..self.server.late.len()).map(Event::Late));
         events.extend((left.has(Fault::LoseData)).then_some(Event::LoseData));
-        events.extend(self.may_fail_over().then_some(Event::FailOver));
         events
     }
 
@@ -167,14 +165,10 @@ impl World {
                 let swaps = server.late.remove(at);
                 server.apply(&swaps);
             }),
-            Event::FailOver => wire::with_server(|server| {
-                server.left.take(Fault::FailOver);
-                server.keys = server.before.pop().expect("it may fail over");
-            }),
             Event::LoseData => wire::with_server(|server| {
                 server.left.take(Fault::LoseData);
                 server.keys = Arc::default();
-                server.before.clear();
+                server.before = None;
             }),
         }
     }
@@ -231,24 +225,9 @@ impl World {
         machine.boot = boot;
         if let Some(daemon) = &mut machine.daemon {
             daemon.generation += 1;
-            (daemon.granted, daemon.unsure) = (0, daemon.unsure.map(|_| 0));
+            daemon.granted = 0;
         }
         self.machines[to] = Arc::clone(&self.machines[from]);
-    }
-
-    /// Returns whether a failover may happen that loses no more than may be lost: all that may have been used must be below
-    /// the tick at which the next holder starts.
-    fn may_fail_over(&self) -> bool {
-        let can_go_back = self.server.kind == Kind::Lossy && self.server.left.has(Fault::FailOver);
-        let (Some(keys), true) = (self.server.before.last(), can_go_back) else { return false };
-        (0..NUMBERS).all(|number| {
-            let daemons = self.machines.iter().filter_map(|machine| machine.daemon.as_ref());
-            let granted = daemons.filter(|daemon| daemon.number == number).map(|daemon| daemon.granted);
-            let noted = self.machines.iter().map(|machine| machine.noted_ceiling(number));
-            let used = u64::from(u64::BITS - self.used[number].leading_zeros());
-            let most = granted.chain(noted).max().unwrap_or(0).max(used);
-            most <= start_above(keys, number)
-        })
     }
 }
 
@@ -266,10 +245,10 @@ impl fmt::Display for World {
 }
 
 impl Daemon {
-    /// Without a loss of writes, a look after the first can only end a daemon, and a raise would end it as well.
+    /// A look after the first can only end a daemon, and a raise would end it as well.
     fn events(&self, at: usize, left: Left) -> Vec<Event> {
         let mut events = vec![Event::Stop(at)];
-        let writes = self.unsure.is_some() || self.member.sources.iter().any(|held| !held.is_claimed);
+        let writes = self.member.sources.iter().any(|held| !held.is_claimed);
         events.extend(writes.then_some(Event::Look(at)));
         let rises = |wall: &UnixMicros| self.next(*wall) > self.granted;
         events.extend(WALLS.into_iter().filter(rises).map(|wall| Event::Raise(at, wall)));
