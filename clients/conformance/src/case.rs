@@ -53,6 +53,8 @@ pub(crate) struct Life {
     pub(crate) first: u64,
     /// Members of INFO that replace those of an ordinary daemon.
     pub(crate) info: Map<String, Value>,
+    /// The size of one more member of INFO, in bytes.
+    pub(crate) info_padding: usize,
     /// The token that the daemon asks for.
     pub(crate) token: Option<String>,
     /// The answers to the first NEXT requests. Later ones are answered as an ordinary daemon does.
@@ -71,6 +73,7 @@ impl Default for Life {
             is: Kind::Daemon,
             first: 1,
             info: Map::new(),
+            info_padding: 0,
             token: None,
             next: Vec::new(),
             gather: 1,
@@ -120,6 +123,8 @@ pub(crate) struct Answer {
     pub(crate) then: Then,
     /// The number of requests that get this answer, 1 without it.
     pub(crate) times: Option<usize>,
+    /// True if it need not be asked for.
+    pub(crate) optional: bool,
 }
 
 /// The step after an answer.

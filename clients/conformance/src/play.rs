@@ -75,12 +75,19 @@ fn with_defaults(options: Map<String, Value>) -> Map<String, Value> {
     all
 }
 
-/// Replaces each text that is the name of a file, such as `$ca_file`, by its path.
+/// Replaces the names of files at the start of texts, such as `$ca_file`, by their paths.
 fn with_files(value: Value, files: &Map<String, Value>) -> Value {
     match value {
         Value::String(text) => {
-            let file = text.strip_prefix('$').and_then(|name| files.get(name));
-            file.cloned().unwrap_or(Value::String(text))
+            let file = files
+                .iter()
+                .find(|(name, _)| text.strip_prefix('$').is_some_and(|rest| rest.starts_with(*name)));
+            match file {
+                Some((name, Value::String(path))) => {
+                    Value::String(text.replacen(&format!("${name}"), path, 1))
+                }
+                _ => Value::String(text),
+            }
         }
         Value::Array(items) => items.into_iter().map(|item| with_files(item, files)).collect(),
         Value::Object(members) => {

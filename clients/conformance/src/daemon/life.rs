@@ -112,7 +112,7 @@ impl LifeState {
 
     /// Notes the part of the script that was not played.
     pub(super) fn end(&self) {
-        let left = self.seen().answers.len();
+        let left = self.seen().answers.iter().filter(|answer| !answer.optional).count();
         if left > 0 {
             self.fault(&format!("{left} more requests for IDs were expected"));
         }
@@ -156,6 +156,9 @@ fn info(daemon: usize, number: usize, life: &Life) -> Value {
     });
     if let Value::Object(members) = &mut info {
         members.extend(life.info.clone());
+        if life.info_padding > 0 {
+            members.insert("padding".to_owned(), json!(" ".repeat(life.info_padding)));
+        }
     }
     info
 }

@@ -19,7 +19,7 @@ use snowbank_client::protocol::ErrorCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::case::{DaemonScript, Kind, Life};
+use crate::case::{DaemonScript, Kind};
 use crate::certificates::Certificates;
 use crate::report::{self, Report};
 use connection::{Connection, Stream};
@@ -74,8 +74,10 @@ impl Daemon {
         self.begun += 1;
         let life = &self.script.lives[number];
         let state = Arc::new(LifeState::new(self.index, number, life, Arc::clone(&self.report)));
-        if let (true, Some(first)) = (tasks.is_empty(), bind(&self.endpoint, life).await?) {
-            tasks.push(tokio::spawn(accept(first, self.endpoint.clone(), Arc::clone(&state))).abort_handle());
+        if tasks.is_empty() && life.is != Kind::Down {
+            let listener = self.endpoint.bind().await?;
+            let accept = accept(listener, self.endpoint.clone(), Arc::clone(&state));
+            tasks.push(tokio::spawn(accept).abort_handle());
         }
         self.current = Some(Running { state, tasks });
         if number > 0 {
@@ -113,13 +115,6 @@ impl Daemon {
         if self.begun < self.script.lives.len() {
             self.report.fault(format!("daemon {}: life {} was not begun", self.index, self.begun));
         }
-    }
-}
-
-async fn bind(endpoint: &Endpoint, life: &Life) -> Result<Option<Listener>, String> {
-    match life.is {
-        Kind::Down => Ok(None),
-        _ => endpoint.bind().await.map(Some),
     }
 }
 

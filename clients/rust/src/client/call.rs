@@ -131,6 +131,10 @@ impl Client {
         loop {
             self.check_process()?;
             shared.check_collision()?;
+            // The timer rounds up, and an answer could come within its first millisecond.
+            if deadline.left().is_zero() {
+                return Err(deadline.passed(shared, last));
+            }
             let moves_on_by = (exhausted.0.len() + 1 < shared.names.len()).then_some(deadline.at);
             let error = match timeout_at(deadline.at, try_once(queue, &call, moves_on_by)).await {
                 // The process may have forked while the call waited.

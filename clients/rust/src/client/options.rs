@@ -172,6 +172,14 @@ impl ClientOptions {
         {
             return bad(format!("the token has {} bytes; 1 to {MAX_TOKEN_SIZE} are allowed", token.len()));
         }
+        if let Some(Token(token)) = &self.token
+            && let Some(at) = token.iter().position(u8::is_ascii_control)
+        {
+            return bad(format!(
+                "the token has a control character at byte {at}, such as the line's end of the file that it was read \
+                 from; leave it out"
+            ));
+        }
         if !(1..=MAX_QUEUED).contains(&self.max_queued) {
             return bad(format!("max_queued is {}; 1 to {MAX_QUEUED} are allowed", self.max_queued));
         }
@@ -244,6 +252,7 @@ mod tests {
         assert!(refused(ClientOptions::to([])).contains("at least one is needed"));
         assert!(refused(ClientOptions::default().token("")).contains("0 bytes; 1 to 512"));
         assert!(refused(ClientOptions::default().token([0; 513])).contains("513 bytes"));
+        assert!(refused(ClientOptions::default().token("s3cret\n")).contains("control character at byte 6"));
         assert!(refused(ClientOptions::default().max_queued(0)).contains("max_queued is 0"));
         let second = Duration::from_secs(1);
         assert!(refused(ClientOptions::default().backoff(second * 2, second)).contains("2s to 1s"));

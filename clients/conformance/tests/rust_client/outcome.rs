@@ -1,0 +1,97 @@
+//! The outcome of a step, held to what the case expects.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use serde_json::Value;
+use snowbank_client::Error;
+
+/// The IDs of a case so far. None may come twice.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(Mutex<HashSet<u64>>);
+
+impl Seen {
+    pub(crate) fn add(&self, ids: &[u64]) -> Result<(), String> {
+        let mut seen = self.0.lock().expect("no panic");
+        match ids.iter().find(|id| !seen.insert(**id)) {
+            Some(id) => Err(format!("{id} came twice")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the kind of an error, as README.md names it.
+fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::Refused(_) => error.code().map_or("refused", |code| code.name()),
+        Error::Deadline { .. } => "timeout",
+        Error::Unreachable { .. } => "unreachable",
+        Error::Lost { .. } => "lost",
+        Error::Protocol { .. } => "foreign_protocol",
+        Error::EveryEndpoint(errors) => kind(&errors[0]),
+        Error::NoSuchSource { .. } => "unknown_source",
+        Error::WentBack { .. } => "went_back",
+        Error::SameWorkerIds { .. } => "same_worker_ids",
+        Error::BadOption(_) => "bad_argument",
+        Error::Forked => "forked",
+        Error::Closed => "closed",
+        _ => "unknown",
+    }
+}
+
+/// Compares the outcome of a call with a step's members.
+pub(crate) fn check(
+    step: &Value,
+    outcome: &Result<Vec<u64>, Error>,
+    endpoints: &[String],
+) -> Result<(), String> {
+    let expected = &step["error"];
+    let ids = match outcome {
+        Err(error) => {
+            let kind = kind(error);
+            let fits = expected == kind
+                || expected.as_array().is_some_and(|kinds| kinds.iter().any(|one| one == kind));
+            return if fits { check_error(step, error, endpoints) } else { Err(format!("{kind}: {error}")) };
+        }
+        Ok(ids) => ids,
+    };
+    if !expected.is_null() {
+        return Err(format!("{} IDs came", ids.len()));
+    }
+    if let Some(wanted) = step["ids"].as_array() {
+        let found: Vec<String> = ids.iter().map(u64::to_string).collect();
+        if *wanted != found {
+            return Err(format!("{found:?} came"));
+        }
+    }
+    if step["length"].as_u64().is_some_and(|length| ids.len() as u64 != length) {
+        return Err(format!("{} IDs came", ids.len()));
+    }
+    let above = step["above"].as_str().map(|text| text.parse::<u64>().expect("a number"));
+    if let Some(low) = above.and_then(|above| ids.iter().find(|id| **id <= above)) {
+        return Err(format!("{low} came"));
+    }
+    if (step["increasing"] == true || step["do"] == "batch") && !ids.is_sorted_by(|one, next| one < next) {
+        return Err("the IDs do not increase".to_owned());
+    }
+    Ok(())
+}
+
+fn check_error(step: &Value, error: &Error, endpoints: &[String]) -> Result<(), String> {
+    let text = error.to_string();
+    for part in step["mentions"].as_array().into_iter().flatten() {
+        let mut part = part.as_str().expect("a text").to_owned();
+        for (index, endpoint) in endpoints.iter().enumerate() {
+            let bare = endpoint.trim_start_matches("tls:").trim_start_matches("unix:");
+            part = part.replace(&format!("${index}"), bare);
+        }
+        if !text.contains(&part) {
+            return Err(format!("{part:?} is missing in {text:?}"));
+        }
+    }
+    let found_ms = error.retry_after().map_or(0, |wait| wait.as_millis() as u64);
+    match step["retry_after_ms"].as_u64() {
+        Some(wanted_ms) if wanted_ms != found_ms => Err(format!("retry_after_ms is {found_ms}")),
+        _ => Ok(()),
+    }
+}
