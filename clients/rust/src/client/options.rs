@@ -256,7 +256,7 @@ mod tests {
         assert!(refused(ClientOptions::default().max_queued(0)).contains("max_queued is 0"));
         let second = Duration::from_secs(1);
         assert!(refused(ClientOptions::default().backoff(second * 2, second)).contains("2s to 1s"));
-        assert_eq!(ClientOptions::default().token([1; 512]).check(), Ok(()));
+        assert_eq!(ClientOptions::default().token([b'x'; 512]).check(), Ok(()));
     }
 
     /// A TLS endpoint must not be passed over for the next one, which may have no encryption.
