@@ -2,6 +2,7 @@
 
 mod outcome;
 mod program;
+mod real_daemons;
 mod steps;
 
 use std::sync::Mutex;
@@ -43,7 +44,7 @@ fn every_case_passes() {
 
 /// Plays one case. Returns what went wrong on either side.
 fn play(name: &str) -> Result<(), String> {
-    let mut program = Program::start(name);
+    let mut program = Program::start(&[name]);
     let case = program.line();
     let needs = case["needs"].as_array().expect("needs");
     if let Some(need) = needs.iter().find(|need| UNMET.iter().any(|unmet| **need == *unmet)) {

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-const PATH: &str = env!("CARGO_BIN_EXE_snowbank-conformance");
+pub(crate) const PATH: &str = env!("CARGO_BIN_EXE_snowbank-conformance");
 
 /// A case that is being played.
 pub(crate) struct Program {
@@ -20,9 +20,9 @@ pub(crate) fn names() -> Vec<String> {
 }
 
 impl Program {
-    pub(crate) fn start(case: &str) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(PATH);
-        command.arg(case).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program");
         let lines = BufReader::new(child.stdout.take().expect("its output"));
         Self { child, lines }

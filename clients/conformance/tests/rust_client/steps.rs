@@ -34,7 +34,8 @@ fn ms(value: &Value) -> Option<Duration> {
     value.as_u64().map(Duration::from_millis)
 }
 
-fn texts(value: &Value) -> Vec<String> {
+/// Returns the texts of an array.
+pub(crate) fn texts(value: &Value) -> Vec<String> {
     let items = value.as_array().into_iter().flatten();
     items.map(|item| item.as_str().expect("a text").to_owned()).collect()
 }

@@ -1,0 +1,105 @@
+//! The Rust client draws IDs from two real daemons that are killed, stopped and started.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use snowbank_client::{Client, ClientOptions, IdsOptions};
+
+use crate::program::{self, Program};
+use crate::steps::texts;
+
+/// The deadline of a call, beyond the longest outage of both daemons.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// The time by which a busy machine may wake a task late.
+const LATE: Duration = Duration::from_secs(5);
+
+/// The tasks of each kind.
+const TASKS: usize = 4;
+
+/// Returns the daemon: SNOWBANK_DAEMON, or the one that was built beside this test's program.
+fn daemon() -> Option<PathBuf> {
+    let beside = || Path::new(program::PATH).with_file_name("snowbank");
+    let path = std::env::var_os("SNOWBANK_DAEMON").map_or_else(beside, PathBuf::from);
+    path.exists().then_some(path)
+}
+
+#[test]
+fn no_id_comes_twice_while_daemons_die() {
+    let Some(daemon) = daemon() else {
+        println!("skipped: no daemon; cargo build --bin snowbank makes one, SNOWBANK_DAEMON names another");
+        return;
+    };
+    let daemon = daemon.to_str().expect("UTF-8");
+    let mut program = Program::start(&["against_daemons", "--daemon", daemon, "--seconds", "20"]);
+    let endpoints = texts(&program.line()["endpoints"]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let seen = runtime.expect("a runtime").block_on(async {
+        let calm = Arc::new(AtomicBool::new(false));
+        let mut tasks = Vec::new();
+        for _ in 0..TASKS {
+            tasks.push(tokio::spawn(batches(endpoints.clone(), Arc::clone(&calm))));
+            tasks.push(tokio::spawn(singles(endpoints.clone(), Arc::clone(&calm))));
+        }
+        let program = tokio::task::spawn_blocking(move || {
+            while program.line()["event"] != "calm" {}
+            program
+        });
+        let program = program.await.expect("no panic");
+        calm.store(true, Ordering::Relaxed);
+        let mut seen = Vec::new();
+        for task in tasks {
+            seen.extend(task.await.expect("no panic"));
+        }
+        program.end().expect("the daemons ended as they should");
+        seen
+    });
+    let distinct: HashSet<u64> = seen.iter().copied().collect();
+    assert_eq!(distinct.len(), seen.len(), "IDs came twice");
+    println!("{} IDs", seen.len());
+}
+
+fn client(endpoints: &[String]) -> Client {
+    let options = ClientOptions::new(endpoints).expect("sound addresses").timeout(DEADLINE);
+    Client::new(options).expect("a client")
+}
+
+/// Checks that a call has ended in time, and returns its answer.
+fn in_time<T>(began: Instant, answer: Result<T, snowbank_client::Error>) -> T {
+    assert!(began.elapsed() < DEADLINE + LATE, "a call took {:?}", began.elapsed());
+    answer.expect("one daemon is always well")
+}
+
+/// Draws batches until two calls after the calm.
+async fn batches(endpoints: Vec<String>, calm: Arc<AtomicBool>) -> Vec<u64> {
+    let (client, mut drawn) = (client(&endpoints), Vec::new());
+    let mut calls_left = 2;
+    while calls_left > 0 {
+        if calm.load(Ordering::Relaxed) {
+            calls_left -= 1;
+        }
+        let began = Instant::now();
+        let batch = in_time(began, client.batch(100).await);
+        assert!(batch.iter().is_sorted_by(|one, next| one < next));
+        drawn.extend(&batch);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drawn
+}
+
+/// Draws IDs one by one until the calm.
+async fn singles(endpoints: Vec<String>, calm: Arc<AtomicBool>) -> Vec<u64> {
+    let mut drawn = Vec::new();
+    let mut ids = client(&endpoints).ids(IdsOptions::default()).expect("sound options");
+    while !calm.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        drawn.push(in_time(began, ids.next().await));
+        if drawn.len() % 50 == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    drawn
+}
