@@ -20,7 +20,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use secure::{Authority, secure_wire, tls_section, write_secret};
 use support::http::{get, sample, scrape};
-use support::wire::{self, EXHAUSTED, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE};
+use support::wire::{self, EXHAUSTED, UNAUTHORIZED, UNKNOWN_SOURCE};
 use support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 
 const BILLING: &str = "billing-token-0123456789";
@@ -315,50 +315,4 @@ fn a_stop_refuses_requests_that_wait_for_a_rate() {
     poll("the request waits", || daemon.log().contains("has used up its rate").then_some(()));
     daemon.signal(Signal::TERM);
     wire.reply().assert_error(4, wire::SHUTTING_DOWN);
-}
-
-#[test]
-fn an_address_has_limits_for_its_connections_and_its_rate() {
-    let limits = "limits.connections_per_address = 3\nlimits.rate_per_address = 1000\n";
-    let setup = Setup::new().option("--listen", "unix:socket").in_own_directory();
-    let daemon = setup.config(&format!("{limits}{TWO_SOURCES}")).listeners(2).admin().start();
-    let mut wires: Vec<Wire> = (0..3).map(|_| daemon.connect()).collect();
-    wires.iter_mut().for_each(Wire::assert_open);
-    for _ in 0..20 {
-        let mut refused = daemon.connect();
-        let message = refused.reply().assert_error(0, TOO_BUSY);
-        assert!(message.contains("your address has all its 3 connections"), "{message}");
-        refused.assert_closed();
-    }
-    // A Unix socket has no address.
-    let unix = support::Address::Unix(daemon.path("socket"));
-    let mut local: Vec<Wire> = (0..5).map(|_| Wire::connect(&unix)).collect();
-    for wire in &mut local {
-        assert_eq!(wire.next(Ask::of(5_000)).ids().len(), 5_000);
-    }
-    let drawn = (0..100).take_while(|_| !is_exhausted(&mut wires[1], Ask::of(1_000).wait_ms(0))).count();
-    assert!((1..100).contains(&drawn));
-    assert_eq!(wires[2].next(Ask::of(10).wait_ms(10_000)).ids().len(), 10);
-    // A place becomes free. The next connection does not restart the rate.
-    wires.pop();
-    poll("a free place", || {
-        let mut wire = daemon.connect();
-        matches!(wire.call(&wire::ping(1, b"")), Reply::Pong(..)).then_some(())
-    });
-    let samples = scrape(&daemon);
-    assert!(sample(&samples, "snowbank_address_refused_total") >= 20.0);
-    assert!(sample(&samples, "snowbank_address_slowed_total") >= 2.0);
-    assert_eq!(sample(&samples, "snowbank_addresses"), 1.0);
-    daemon.assert_logs("their address has all that connections_per_address allows");
-    daemon.assert_logs("their address has used up its rate");
-    let log = daemon.log();
-    assert_eq!(log.matches("their address has all that connections_per_address allows").count(), 1, "{log}");
-    assert_eq!(log.matches("their address has used up its rate").count(), 1, "{log}");
-    // Without the setting, as many connections as there are places.
-    configure(&daemon, "snowbank.toml", TWO_SOURCES);
-    assert!(reload(&daemon).contains("limits.rate_per_address: 1000 -> \"off\""));
-    let mut many: Vec<Wire> = (0..8).map(|_| daemon.connect()).collect();
-    for wire in &mut many {
-        assert_eq!(wire.next(Ask::of(5_000)).ids().len(), 5_000);
-    }
 }

@@ -4,19 +4,16 @@
 //! it may draw from, and a rate. A request of a client without limits costs nothing here.
 //!
 //! - `pace`: a rate of IDs, a pure function of the boot clock.
-//! - `addresses`: the connections and the rate of each client's address.
 //! - `usage`: the IDs that an identity drew, and how often it was denied or slowed.
 //! - `rules`: the identities and tokens of one configuration.
 //! - `session`: the identity of one connection. A reload takes it away with the token or the certificate.
 
-mod addresses;
 mod pace;
 mod rules;
 mod session;
 mod usage;
 
-pub use addresses::{Address, Addresses, Full, Seat};
 pub use pace::TooFast;
 pub use rules::{Identity, Rules};
-pub use session::{Denial, Limit, NO_TOKEN, Permit, Session, Shown};
+pub use session::{Denial, NO_TOKEN, Permit, Session, Shown};
 pub use usage::Usage;

@@ -40,10 +40,14 @@ pub(crate) struct Reserved {
     end: u64,
 }
 
-/// The refusal of a request that may not draw within its wait: the time after which it may ask again. `None`: that wait
-/// can never yield this many IDs.
+/// The refusal of a request that may not draw within its wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooFast(pub Option<Duration>);
+pub struct TooFast {
+    /// The rate, in IDs.
+    pub per_second: u32,
+    /// The time after which it may ask again. `None`: its wait can never yield this many IDs.
+    pub retry_after: Option<Duration>,
+}
 
 impl Pace {
     /// Creates a rate at which nothing was drawn yet.
@@ -120,7 +124,8 @@ impl Pace {
             if count > room {
                 // Even a client that has drawn nothing could not get this many.
                 let is_never = count > limit.saturating_sub(line);
-                return Err(TooFast((!is_never).then(|| self.time_of(end).since(due))));
+                let retry_after = (!is_never).then(|| self.time_of(end).since(due));
+                return Err(TooFast { per_second: self.per_second, retry_after });
             }
             match self.cursor.compare_exchange_weak(cursor, end, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
@@ -130,11 +135,6 @@ impl Pace {
                 Err(current) => cursor = current,
             }
         }
-    }
-
-    /// Returns whether a client that comes now has its whole burst.
-    pub(crate) fn is_idle(&self, now: BootMicros) -> bool {
-        self.cursor.load(Ordering::Relaxed) <= self.line(now)
     }
 
     /// Returns the IDs that the rate has yielded by then since the boot.
@@ -184,15 +184,16 @@ mod tests {
         let at = |now: i64, wait: i64, count| {
             pace.reserve(ms(START + now), ms(START + now + wait), count, false)
                 .map(|reserved| reserved.at.0 / 1_000 - START)
+                .map_err(|too_fast| too_fast.retry_after)
         };
         assert_eq!(at(0, 0, 600), Ok(0));
         assert_eq!(at(0, 0, 400), Ok(0));
-        assert_eq!(at(0, 0, 1), Err(TooFast(Some(Duration::from_millis(1)))));
+        assert_eq!(at(0, 0, 1), Err(Some(Duration::from_millis(1))));
         assert_eq!(at(0, 5, 5), Ok(5), "it waits within its wait");
-        assert_eq!(at(2, 5, 5), Err(TooFast(Some(Duration::from_millis(3)))));
+        assert_eq!(at(2, 5, 5), Err(Some(Duration::from_millis(3))));
         assert_eq!(at(2, 8, 5), Ok(10), "behind the one that waits");
         assert_eq!(at(1_010, 0, 1_000), Ok(1_010), "a second later the burst is there again");
-        assert_eq!(at(9_000, 100, 1_101), Err(TooFast(None)), "never at this size");
+        assert_eq!(at(9_000, 100, 1_101), Err(None), "never at this size");
         assert_eq!(at(9_000, 101, 1_101), Ok(9_101));
     }
 
@@ -201,7 +202,7 @@ mod tests {
         let pace = Arc::new(Pace::new(1_000));
         let count = |now: i64, wait: i64, count| {
             let reserved = pace.reserve(ms(START + now), ms(START + now + wait), count, true);
-            reserved.map(|reserved| reserved.count).map_err(|TooFast(after)| after)
+            reserved.map(|reserved| reserved.count).map_err(|too_fast| too_fast.retry_after)
         };
         assert_eq!(count(0, 0, 5_000), Ok(1_000));
         assert_eq!(count(0, 10, 5_000), Ok(10));
@@ -218,7 +219,7 @@ mod tests {
         assert!(faster.reserve(ms(START), ms(START), 5_000, false).is_ok());
         let again = Pace::follow(Some(&faster), 1_000);
         faster.supersede(&again, ms(START + 1_000));
-        assert!(again.is_idle(ms(START + 1_000)));
+        again.reserve(ms(START + 1_000), ms(START + 1_000), 1_000, false).expect("the whole burst");
         assert!(Arc::ptr_eq(pace.newest(), &again));
     }
 

@@ -73,8 +73,6 @@ pub struct Rules {
     pub tokens: Option<Tokens>,
     /// The identities by name.
     identities: BTreeMap<String, Arc<Identity>>,
-    /// The IDs per second of each address. `None`: no rate is set.
-    pub(super) rate_per_address: Option<u32>,
     by_certificate: BTreeMap<CertificateName, Arc<Identity>>,
     /// The authorities of clients' certificates. `None`: no certificate is required.
     pub(super) authorities: Option<Authorities>,
@@ -86,9 +84,8 @@ impl Rules {
         identities: impl IntoIterator<Item = (Identity, Vec<CertificateName>)>,
         tokens: Option<Tokens>,
         authorities: Option<Authorities>,
-        rate_per_address: Option<u32>,
     ) -> Self {
-        let mut rules = Rules { tokens, authorities, rate_per_address, ..Rules::default() };
+        let mut rules = Rules { tokens, authorities, ..Rules::default() };
         for (identity, names) in identities {
             let identity = Arc::new(identity);
             let certificates = names.into_iter().map(|name| (name, Arc::clone(&identity)));
@@ -160,11 +157,11 @@ mod tests {
         let name = String::from(ANONYMOUS);
         let settings = IdentitySettings { name, rate: Some(per_second), ..IdentitySettings::default() };
         let identity = Identity::new(&settings, &[], Vec::new(), 1, before.anonymous().map(AsRef::as_ref));
-        Rules::new([(identity, Vec::new())], None, None, None)
+        Rules::new([(identity, Vec::new())], None, None)
     }
 
     fn session(rules: &Rules, version: u64) -> Session {
-        Session::new((rules, version), None, None, NOW)
+        Session::new((rules, version), None)
     }
 
     #[test]

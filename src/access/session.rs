@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 
 use rustls::pki_types::CertificateDer;
 
-use super::addresses::Seat;
 use super::pace::{Pace, Reserved, TooFast};
 use super::rules::{Identity, Rules};
 use crate::clock::BootMicros;
@@ -60,23 +59,10 @@ pub struct Session {
     needs_no_token: bool,
     /// The digest of the authorities that last trusted its certificate.
     trusted_by: u64,
-    /// Its place at its address. `None` for a Unix socket.
-    seat: Option<Seat>,
-    /// The rate of its address.
-    pace_of_address: Option<Arc<Pace>>,
     /// True until [`newcomer`](Self::newcomer) has returned the identity that it was the first to have.
     is_newcomer: bool,
     has_two_identities: bool,
     is_unlimited: bool,
-}
-
-/// The rate that a request met, in IDs per second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// The rate of the client's identity.
-    Identity(u32),
-    /// The rate of the client's address.
-    Address(u32),
 }
 
 /// IDs that a request may draw once it is their time, as far as rates go.
@@ -86,33 +72,15 @@ pub struct Permit {
     pub count: u64,
     /// The time from which it may draw them.
     pub at: BootMicros,
-    /// The rate that delays it most.
-    pub limit: Option<Limit>,
-    reserved: [Option<Reserved>; 2],
+    /// The rate that delays it, in IDs per second.
+    pub slowed_to: Option<u32>,
+    reserved: Option<Reserved>,
 }
 
 impl Permit {
-    /// Reserves the IDs at one more rate, by `due`. This may lower their number and delay them.
-    fn add(
-        &mut self,
-        pace: &Arc<Pace>,
-        limit: Limit,
-        (now, due): (BootMicros, BootMicros),
-        partial: bool,
-    ) -> Result<(), (TooFast, Limit)> {
-        let reserved = pace.reserve(now, due, self.count, partial).map_err(|too_fast| (too_fast, limit))?;
-        self.count = reserved.count;
-        if reserved.at > self.at {
-            (self.at, self.limit) = (reserved.at, Some(limit));
-        }
-        let place = usize::from(self.reserved[0].is_some());
-        self.reserved[place] = Some(reserved);
-        Ok(())
-    }
-
     /// Gives back all but the first `drawn` of the IDs.
     pub fn settle(&mut self, drawn: u64, now: BootMicros) {
-        for reserved in self.reserved.iter_mut().flatten() {
+        if let Some(reserved) = &mut self.reserved {
             reserved.give_back(drawn, now);
         }
     }
@@ -120,12 +88,7 @@ impl Permit {
 
 impl Session {
     /// Begins the session of a connection. `shown` is `None` without TLS.
-    pub fn new(
-        (rules, version): (&Rules, u64),
-        shown: Option<Shown<'_>>,
-        seat: Option<Seat>,
-        now: BootMicros,
-    ) -> Self {
+    pub fn new((rules, version): (&Rules, u64), shown: Option<Shown<'_>>) -> Self {
         let of_certificate = shown.and_then(|shown| identity_of(shown.chain, rules));
         let trusted_by = shown.map_or(0, |shown| shown.checked_by);
         // A handshake may have begun before a reload of the authorities. Its certificate is then checked again.
@@ -139,8 +102,6 @@ impl Session {
             revoked: None,
             needs_no_token: false,
             trusted_by,
-            seat,
-            pace_of_address: None,
             is_newcomer: false,
             has_two_identities: false,
             is_unlimited: true,
@@ -148,7 +109,6 @@ impl Session {
         // A client that still owes a token has no identity, unless its certificate has a name.
         let anonymous = rules.anonymous().filter(|_| session.is_authorized);
         session.become_identity(of_certificate.or(anonymous));
-        session.set_pace_of_address(rules, version, now);
         session
     }
 
@@ -177,21 +137,10 @@ impl Session {
         }
     }
 
-    fn set_pace_of_address(&mut self, rules: &Rules, version: u64, now: BootMicros) {
-        let seat = self.seat.as_ref().zip(rules.rate_per_address);
-        self.pace_of_address = seat.map(|(seat, per_second)| seat.pace(per_second, version, now));
-        self.note_limits();
-    }
-
     /// Returns its identity once, if it is the first connection since the start that has it.
     pub fn newcomer(&mut self) -> Option<&Identity> {
         std::mem::take(&mut self.is_newcomer).then_some(())?;
         self.identity.as_deref()
-    }
-
-    /// Returns its place at its address.
-    pub fn seat(&self) -> Option<&Seat> {
-        self.seat.as_ref()
     }
 
     /// Returns whether it may draw from every source at any rate, so that nothing else needs a look.
@@ -200,39 +149,31 @@ impl Session {
         self.is_unlimited
     }
 
-    /// Reserves IDs for a request that was read at `now` and must be answered by `due`, at the rates of its identity and of
-    /// its address. A `partial` request accepts fewer.
+    /// Reserves IDs for a request that was read at `now` and must be answered by `due`, at the rate of its identity. A
+    /// `partial` request accepts fewer.
     ///
     /// # Errors
-    /// One of the rates does not allow them by then. Nothing is reserved.
+    /// The rate does not allow them by then. Nothing is reserved.
     pub fn reserve(
         &self,
         now: BootMicros,
         due: BootMicros,
         count: u64,
         partial: bool,
-    ) -> Result<Permit, (TooFast, Limit)> {
-        let mut permit = Permit { count, at: now, limit: None, reserved: [None, None] };
-        let of_identity =
-            self.identity.as_ref().and_then(|identity| identity.pace.as_ref()).map(Pace::newest);
-        let of_identity = of_identity.map(|pace| (pace, Limit::Identity(pace.per_second())));
-        let of_address = self.pace_of_address.as_ref().map(Pace::newest);
-        let of_address = of_address.map(|pace| (pace, Limit::Address(pace.per_second())));
-        for (pace, limit) in of_identity.into_iter().chain(of_address) {
-            if let Err(refused) = permit.add(pace, limit, (now, due), partial) {
-                permit.settle(0, now);
-                return Err(refused);
-            }
-        }
-        // The first rate may have allowed more than the second.
-        permit.settle(permit.count, now);
-        Ok(permit)
+    ) -> Result<Permit, TooFast> {
+        let Some(pace) = self.identity.as_ref().and_then(|identity| identity.pace.as_ref()).map(Pace::newest)
+        else {
+            return Ok(Permit { count, at: now, slowed_to: None, reserved: None });
+        };
+        let reserved = pace.reserve(now, due, count, partial)?;
+        let slowed_to = (reserved.at > now).then(|| pace.per_second());
+        Ok(Permit { count: reserved.count, at: reserved.at, slowed_to, reserved: Some(reserved) })
     }
 
     /// Updates the value that [`is_unlimited`](Self::is_unlimited) returns.
     fn note_limits(&mut self) {
-        let of_identity = self.identity.as_ref().is_none_or(|identity| identity.is_unlimited());
-        self.is_unlimited = of_identity && self.pace_of_address.is_none() && self.revoked.is_none();
+        let is_unlimited = self.identity.as_ref().is_none_or(|identity| identity.is_unlimited());
+        self.is_unlimited = is_unlimited && self.revoked.is_none();
     }
 
     /// Returns whether it may ask for IDs.
@@ -318,21 +259,15 @@ impl Session {
     ///
     /// # Errors
     /// The configuration no longer accepts the client's token or certificate, so the connection must be closed.
-    pub fn renew(
-        &mut self,
-        (rules, version): (&Rules, u64),
-        shown: Option<Shown<'_>>,
-        now: BootMicros,
-    ) -> Result<(), Denial> {
+    pub fn renew(&mut self, (rules, version): (&Rules, u64), shown: Option<Shown<'_>>) -> Result<(), Denial> {
         self.version = version;
-        let renewed = self.follow((rules, version, now), shown);
+        let renewed = self.follow(rules, shown);
         self.revoked = renewed.err();
         self.note_limits();
         renewed
     }
 
-    fn follow(&mut self, to: (&Rules, u64, BootMicros), shown: Option<Shown<'_>>) -> Result<(), Denial> {
-        let (rules, version, now) = to;
+    fn follow(&mut self, rules: &Rules, shown: Option<Shown<'_>>) -> Result<(), Denial> {
         if let Some(shown) = shown {
             self.check_chain(rules, shown.chain)?;
         }
@@ -352,7 +287,6 @@ impl Session {
         self.has_named_certificate = of_certificate.is_some();
         self.is_authorized = rules.tokens.is_none() || self.token.is_some() || self.needs_no_token;
         self.become_identity(identity.or(rules.anonymous().filter(|_| self.is_authorized)));
-        self.set_pace_of_address(rules, version, now);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The counts of one identity or address, and the limits of log lines about it.
+//! The counts of one identity, and the limits of log lines about it.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -53,7 +53,7 @@ pub struct Usage {
     pub(super) connections: AtomicU64,
     /// Connections that had this identity so far.
     pub(super) connected: AtomicU64,
-    /// Requests that came under its limits, or under its address's.
+    /// Requests that came under its limits.
     pub asked: AtomicU64,
     /// Requests to sources that it may not draw from.
     pub denied: Events,

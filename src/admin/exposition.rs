@@ -132,12 +132,6 @@ impl Page<'_> {
         self.counter("snowbank_connections_accepted", "Connections accepted", None, connections.accepted)?;
         let help = "Connections refused with too_busy, because all were in use";
         self.counter("snowbank_connections_refused", help, None, connections.refused)?;
-        let help = "Client addresses that have connections now";
-        self.gauge("snowbank_addresses", help, None, connections.addresses)?;
-        let help = "Connections refused with too_busy, because their address had as many as connections_per_address allows";
-        self.counter("snowbank_address_refused", help, None, connections.address_refused)?;
-        let help = "Requests that waited for rate_per_address, or were refused for it";
-        self.counter("snowbank_address_slowed", help, None, connections.address_slowed)?;
         self.unauthorized(connections)?;
         let help =
             "Bytes queued: replies that clients have not taken, and requests that have arrived in part";

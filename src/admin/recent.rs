@@ -31,7 +31,6 @@ struct Sample {
     sources: Vec<SourceMinute>,
     /// By name, because a reload changes their number.
     identities: BTreeMap<String, LimitedMinute>,
-    addresses: LimitedMinute,
     latency: Latency,
     connections_refused: u64,
     answers: u64,
@@ -53,14 +52,12 @@ pub(crate) struct Recent {
     refusals: Vec<Level>,
     /// By identity.
     identities: BTreeMap<String, Level>,
-    addresses: Level,
 }
 
 /// The difference of two samples.
 struct Window {
     sources: Vec<SourceMinute>,
     identities: Vec<LimitedMinute>,
-    addresses: LimitedMinute,
     latency: Latency,
     connections_refused: u64,
     answers: u64,
@@ -96,7 +93,6 @@ impl Recent {
     fn find_limited(&mut self, status: &Status, minute: &Window, soon: &Window) {
         let of = |window: &LimitedMinute| share(window.limited, window.requests);
         let share = |minute, soon| of(minute).min(of(soon));
-        self.addresses = LIMITED.level(share(&minute.addresses, &soon.addresses), self.addresses);
         let before = std::mem::take(&mut self.identities);
         let shares = minute.identities.iter().zip(&soon.identities).map(|(minute, soon)| share(minute, soon));
         for (identity, share) in status.identities.iter().zip(shares) {
@@ -108,7 +104,7 @@ impl Recent {
     /// Fills in the figures of the last minute, and the levels of the last look.
     pub(crate) fn fill(&self, status: &mut Status) {
         let window = self.window(status, MINUTE_S);
-        let Window { sources, identities, addresses, latency, .. } = window;
+        let Window { sources, identities, latency, .. } = window;
         for (identity, minute) in status.identities.iter_mut().zip(identities) {
             let level = self.identities.get(&identity.name).copied().unwrap_or_default();
             identity.last_minute = LimitedMinute { level, ..minute };
@@ -127,7 +123,6 @@ impl Recent {
             latency_level: self.latency,
             connections_level: self.connections,
             authorization_level: self.authorization,
-            addresses: LimitedMinute { level: self.addresses, ..addresses },
         };
     }
 
@@ -162,7 +157,6 @@ impl Recent {
         Window {
             sources: sources.collect(),
             identities: identities.collect(),
-            addresses: status.connections.counted().since(before.addresses),
             latency: status.latency.since(&before.latency),
             connections_refused: status.connections.refused.saturating_sub(before.connections_refused),
             answers: status.answers().saturating_sub(before.answers),
@@ -188,7 +182,6 @@ impl Recent {
                 .iter()
                 .map(|identity| (identity.name.clone(), identity.counted()))
                 .collect(),
-            addresses: status.connections.counted(),
             latency: status.latency.clone(),
             connections_refused: status.connections.refused,
             answers: status.answers(),

@@ -37,12 +37,11 @@ impl Status {
         about_daemon(CONNECTIONS, (self.last_minute.connections_level, message))
     }
 
-    /// Checks that few requests are slowed or denied by the limits of an identity or of an address.
+    /// Checks that few requests are slowed or denied by the limits of an identity.
     pub(super) fn check_client_limits(&self) -> Check {
         let is_limited = |identity: &&IdentityStatus| identity.last_minute.level != Level::Ok;
         let mut identities: Vec<_> = self.identities.iter().filter(is_limited).collect();
         identities.sort_by_key(|identity| std::cmp::Reverse(identity.last_minute.limited));
-        let addresses = &self.last_minute.addresses;
         let mut found: Vec<String> = Vec::new();
         if let [first, others @ ..] = identities.as_slice() {
             let more = match others.len() {
@@ -52,10 +51,6 @@ impl Status {
             };
             let limited = limited_message(&format!("identity {}", first.name), &first.last_minute);
             found.push(format!("{limited}{more}: raise rate or add sources in [[identities]]"));
-        }
-        if addresses.level != Level::Ok {
-            let limited = limited_message("all addresses", addresses);
-            found.push(format!("{limited}: raise limits.rate_per_address; the log names the addresses"));
         }
         let result = if found.is_empty() {
             ok("few requests or none are slowed or denied by a client's limits")

@@ -210,9 +210,6 @@ pub(crate) struct LastMinute {
     pub(crate) connections_level: Level,
     #[serde(default)]
     pub(crate) authorization_level: Level,
-    /// Requests under the rate of an address.
-    #[serde(default)]
-    pub(crate) addresses: LimitedMinute,
 }
 
 impl Status {

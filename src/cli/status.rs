@@ -208,7 +208,7 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
         Grouped(connections.open),
         Grouped(connections.max),
         Grouped(connections.accepted),
-        Grouped(connections.refused + connections.address_refused)
+        Grouped(connections.refused)
     )?;
     for protocol in status.protocols.iter().filter(|_| status.protocols.len() > 1) {
         writeln!(

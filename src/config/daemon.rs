@@ -155,22 +155,6 @@ settings! {
         /// 10,000 idle connections fit in 20 MiB, and in the 20,000 open files that many systems allow.
         max_connections: usize = "10000" in Table("limits"), Reload, |value| value.count(1..=1_000_000);
 
-        /// Connections open at once from one address, 1 to 1,000,000; "off": as many as max_connections. The daemon answers
-        /// the next one with too_busy and closes it. The address of an IPv6 client is its first 64 bits. Unix sockets have none.
-        ///
-        /// Off by default, because all clients behind one gateway or proxy have one address.
-        connections_per_address: Option<u32> = r#""off""# in Table("limits"), Reload,
-            |value| value.or_word("off", |value| value.count(1..=1_000_000));
-
-        /// The most IDs per second that all connections of one address draw together, 1 to 4,294,967,295, or "off". After a
-        /// second without a request, a second's IDs are available at once. A request beyond the rate waits, and is answered
-        /// with exhausted if its wait is too short. Unix sockets have no address.
-        ///
-        /// Off by default for the same reason as connections_per_address. `[[identities]]` has rates for clients with a
-        /// token or a certificate.
-        rate_per_address: Option<u32> = r#""off""# in Table("limits"), Reload,
-            |value| value.or_word("off", |value| value.count(1..=u64::from(u32::MAX)));
-
         /// Bytes that all connections together may have queued, 1,048,576 (1 MiB) to 1,099,511,627,776: replies that
         /// clients have not taken, and requests that have arrived in part. Each connection may use a share of what is free.
         /// The daemon stops reading from a connection that has more, until its client has taken its replies, and closes it

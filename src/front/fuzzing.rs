@@ -5,7 +5,6 @@ use super::{
     noeqd,
 };
 use crate::access::{Rules, Session};
-use crate::clock::BootMicros;
 use crate::config::{Replies, Settings, SourceSettings, Tokens};
 use crate::fuzzing::Choices;
 use crate::numbering::Numbering;
@@ -23,7 +22,7 @@ fn facts(asks_token: bool) -> Facts {
     let mut settings = Settings { sources: ["orders", "batches"].map(source).into(), ..Settings::default() };
     settings.limits.max_count = MAX_COUNT.try_into().expect("above 0");
     let tokens = asks_token.then(|| Tokens::parse("tokens".as_ref(), TOKENS).expect("two tokens"));
-    Facts::new(&settings, b"{}".to_vec(), Rules::new([], tokens, None, None))
+    Facts::new(&settings, b"{}".to_vec(), Rules::new([], tokens, None))
 }
 
 /// Checks the answer to the first message of some bytes. Returns true if that message brought a token.
@@ -58,7 +57,7 @@ fn serve<'a, F: Front>(
     (facts, draining): (&Facts, bool),
     check: Check<F>,
 ) -> (Vec<Ask>, Vec<u8>) {
-    let mut session = Session::new((&facts.access, 0), None, None, BootMicros(0));
+    let mut session = Session::new((&facts.access, 0), None);
     let wall = UnixMicros(1_000_000);
     let conditions =
         &mut Conditions { facts, session: &mut session, draining, wall, counts: &Counts::default };
@@ -255,7 +254,7 @@ pub fn http_heads(data: &[u8]) {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let head = http::Head { method, path, query, accept, denial, has_body };
     let facts = facts(false);
-    let mut session = Session::new((&facts.access, 0), None, None, BootMicros(0));
+    let mut session = Session::new((&facts.access, 0), None);
     let conditions = Conditions {
         facts: &facts,
         session: &mut session,

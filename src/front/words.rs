@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::access::{Limit, TooFast};
+use crate::access::TooFast;
 use crate::numbering::LAST_ID;
 use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::ErrorCode;
@@ -13,7 +13,7 @@ pub enum Reason {
     /// The source refuses it.
     Source(Refusal),
     /// The client's rate does not allow it.
-    TooFast(TooFast, Limit),
+    TooFast(TooFast),
     /// The client's identity may not draw from the source.
     Denied,
 }
@@ -75,7 +75,7 @@ pub fn in_words(refused: Refused<'_>) -> Words {
         longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));
     match reason {
         Reason::Source(refusal) => of_source(refusal, source, is_ticket, &wait_longer),
-        Reason::TooFast(too_fast, limit) => of_rate(too_fast, limit, identity, &wait_longer),
+        Reason::TooFast(too_fast) => of_rate(too_fast, identity, &wait_longer),
         Reason::Denied => {
             let message =
                 format!("identity {identity} may not draw from source {source}; ask for another source");
@@ -161,11 +161,9 @@ fn lost(source: &str, is_ticket: bool) -> String {
 }
 
 /// Puts a refusal of a rate into words.
-fn of_rate(TooFast(retry_after): TooFast, limit: Limit, identity: &str, wait_longer: &str) -> Words {
-    let rate = match limit {
-        Limit::Identity(rate) => format!("the {rate} IDs per second of identity {identity}"),
-        Limit::Address(rate) => format!("the {rate} IDs per second of your address"),
-    };
+fn of_rate(too_fast: TooFast, identity: &str, wait_longer: &str) -> Words {
+    let TooFast { per_second, retry_after } = too_fast;
+    let rate = format!("the {per_second} IDs per second of identity {identity}");
     let message = match retry_after {
         Some(_) => format!("{rate} are used up; ask again later, {wait_longer}ask for fewer"),
         None => format!("{rate} never yield that many within that wait; {wait_longer}ask for fewer"),

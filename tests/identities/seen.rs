@@ -44,14 +44,6 @@ fn clients_at_their_limits_turn_a_check_yellow_until_they_leave() {
 }
 
 #[test]
-fn addresses_at_their_rate_turn_a_check_yellow_until_they_leave() {
-    let config = format!("limits.rate_per_address = 10\n{TWO_SOURCES}");
-    let daemon = Setup::configured(&config).admin().start();
-    let message = warns_and_is_ok_again(&daemon, daemon.connect(), || Ask::of(10).wait_ms(0));
-    assert!(message.contains("of all addresses were slowed or denied"), "{message}");
-}
-
-#[test]
 fn the_status_as_text_names_only_limits_that_an_identity_reached() {
     let daemon =
         with_tokens(&(identity("billing", "sources = [\"fast\"]") + &identity("orders", "rate = 10")));

@@ -44,8 +44,8 @@ impl Limited {
         Limited { rules, version: 0, per_second, began: now, drawn: Vec::new(), rounded_s: 0.0 }
     }
 
-    pub(crate) fn connect(&self, now: BootMicros) -> Session {
-        Session::new((&self.rules, self.version), None, None, now)
+    pub(crate) fn connect(&self) -> Session {
+        Session::new((&self.rules, self.version), None)
     }
 
     /// Reloads another rate.
@@ -58,8 +58,8 @@ impl Limited {
     }
 
     /// Lets a connection take up the last reload.
-    pub(crate) fn renew(&self, session: &mut Session, now: BootMicros) {
-        session.renew((&self.rules, self.version), None, now).expect("it has no token");
+    pub(crate) fn renew(&self, session: &mut Session) {
+        session.renew((&self.rules, self.version), None).expect("it has no token");
     }
 
     /// Reserves IDs for a request. `None`: it is refused.
@@ -101,5 +101,5 @@ fn rules(per_second: u32, before: &Rules) -> Rules {
     let name = String::from(ANONYMOUS);
     let settings = IdentitySettings { name, rate: Some(per_second), ..IdentitySettings::default() };
     let before = before.identities().get(ANONYMOUS).map(AsRef::as_ref);
-    Rules::new([(Identity::new(&settings, &[], Vec::new(), 1, before), Vec::new())], None, None, None)
+    Rules::new([(Identity::new(&settings, &[], Vec::new(), 1, before), Vec::new())], None, None)
 }

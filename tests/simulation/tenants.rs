@@ -140,7 +140,7 @@ impl House {
         let shards = (0..SHARDS).map(shard).collect();
         let identities: Vec<Limited> =
             (0..rng.usize(1..=2)).map(|_| Limited::new(rng.u32(RATES), now.boot)).collect();
-        let tenants = tenants(&mut rng, &identities, now.boot);
+        let tenants = tenants(&mut rng, &identities);
         let (end, handed_out) = (now.boot.after(Duration::from_micros(LIFE_US as u64)), Vec::new());
         House { seed, rng, numbering, source, shards, tenants, identities, now, end, handed_out }
     }
@@ -207,7 +207,7 @@ impl House {
         }
         let index = self.rng.usize(..self.tenants.len());
         if let Some((identity, session)) = &mut self.tenants[index].limit {
-            self.identities[*identity].renew(session, now);
+            self.identities[*identity].renew(session);
         }
     }
 
@@ -367,7 +367,7 @@ impl House {
 }
 
 /// Makes some tenants of each appetite.
-fn tenants(rng: &mut fastrand::Rng, identities: &[Limited], now: BootMicros) -> Vec<Tenant> {
+fn tenants(rng: &mut fastrand::Rng, identities: &[Limited]) -> Vec<Tenant> {
     let mut tenants = Vec::new();
     let appetites = [
         (Appetite::Greedy, 30),
@@ -379,8 +379,7 @@ fn tenants(rng: &mut fastrand::Rng, identities: &[Limited], now: BootMicros) -> 
     for (appetite, most) in appetites {
         tenants.extend((0..rng.usize(1..=most)).map(|number| {
             let identity = number % identities.len();
-            let limit =
-                (appetite == Appetite::Limited).then(|| (identity, identities[identity].connect(now)));
+            let limit = (appetite == Appetite::Limited).then(|| (identity, identities[identity].connect()));
             Tenant { appetite, sent: Vec::new(), waiting: None, limit, paced: None, waited_for: 0 }
         }));
     }

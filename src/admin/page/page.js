@@ -331,7 +331,7 @@ function drawTiles(moment) {
   const most = status.sources.reduce((total, source) => total + (source.ids_per_second ?? Infinity), 0);
   const waiting = status.sources.reduce((total, source) => total + source.waiting_requests, 0);
   const { open, max } = status.connections;
-  const refused = status.connections.refused + status.connections.address_refused;
+  const refused = status.connections.refused;
   const { answers: asked, errors: refusedLately } = status.last_minute;
   const known = moment.requests !== null;
   const percent = (100 * ids) / most;

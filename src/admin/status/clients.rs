@@ -17,7 +17,7 @@ pub(crate) struct IdentityStatus {
     pub(crate) connected: u64,
     /// The IDs that it drew, by source.
     pub(crate) ids: BTreeMap<String, u64>,
-    /// Requests that came under its limits, or under its address's.
+    /// Requests that came under its limits.
     #[serde(default)]
     pub(crate) requests: u64,
     /// Requests to sources that it may not draw from.
@@ -28,7 +28,7 @@ pub(crate) struct IdentityStatus {
     pub(crate) last_minute: LimitedMinute,
 }
 
-/// The last minute of an identity, or of all addresses together.
+/// The last minute of an identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LimitedMinute {
     /// Requests that came under its limits.
@@ -59,18 +59,6 @@ pub(crate) struct Connections {
     pub(crate) max: u64,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
-    /// The addresses that have connections now.
-    #[serde(default)]
-    pub(crate) addresses: u64,
-    /// Connections refused because their address has as many as it may have.
-    #[serde(default)]
-    pub(crate) address_refused: u64,
-    /// Requests of clients that have an address and limits.
-    #[serde(default)]
-    pub(crate) address_requests: u64,
-    /// Requests that waited for their address's rate, or were refused for it.
-    #[serde(default)]
-    pub(crate) address_slowed: u64,
     /// The bytes that they keep: replies that clients have not taken, and requests that have arrived in part.
     #[serde(default)]
     pub(crate) queued_bytes: u64,
@@ -97,12 +85,5 @@ impl IdentityStatus {
     /// Returns the counts since the start, in the form of [`LimitedMinute`].
     pub(crate) fn counted(&self) -> LimitedMinute {
         LimitedMinute { requests: self.requests, limited: self.denied + self.slowed, level: Level::Ok }
-    }
-}
-
-impl Connections {
-    /// Returns the counts of all addresses since the start, in the form of [`LimitedMinute`].
-    pub(crate) fn counted(&self) -> LimitedMinute {
-        LimitedMinute { requests: self.address_requests, limited: self.address_slowed, level: Level::Ok }
     }
 }

@@ -79,7 +79,6 @@ pub(crate) fn healthy() -> Status {
             open: 1,
             max: 10,
             accepted: 1,
-            addresses: 1,
             queued_bytes_max: 100,
             ..Connections::default()
         },

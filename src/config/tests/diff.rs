@@ -13,8 +13,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("lock_dir", r#""/locks""#),
     ("unix_mode", r#""0600""#),
     ("limits.max_connections", "7"),
-    ("limits.connections_per_address", "7"),
-    ("limits.rate_per_address", "7"),
     ("limits.max_count", "7"),
     ("limits.max_queued_bytes", "2000000"),
     ("limits.max_wait", r#""7s""#),

@@ -18,8 +18,6 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         order: Order::Relaxed,
         limits: Limits {
             max_connections: 10_000,
-            connections_per_address: None,
-            rate_per_address: None,
             max_queued_bytes: 134_217_728,
             max_count: 1_000_000.try_into().unwrap(),
             max_wait: seconds(10),
@@ -110,8 +108,6 @@ fn every_setting_reaches_its_field() {
         on_step_back = "wait"
         sequence_start = "zero"
         limits.max_connections = 20
-        limits.connections_per_address = 30
-        limits.rate_per_address = 40
         limits.max_count = 0xffff_ffff
         limits.max_wait = "2s"
         limits.idle_timeout = "4s"
@@ -166,8 +162,6 @@ fn every_setting_reaches_its_field() {
         order: Order::Strict,
         limits: Limits {
             max_connections: 20,
-            connections_per_address: Some(30),
-            rate_per_address: Some(40),
             max_queued_bytes: 134_217_728,
             max_count: u32::MAX.try_into().unwrap(),
             max_wait: seconds(2),
@@ -250,7 +244,7 @@ fn every_setting_reaches_its_field() {
         identities: Vec::new(),
         origins: Origins::default(),
     };
-    assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:18");
+    assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:16");
     assert_eq!(without_origins(settings), expected);
 }
 

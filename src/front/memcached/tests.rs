@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use super::*;
-use crate::clock::BootMicros;
 use crate::config::{Settings, SourceSettings};
 use crate::front::words::Refused;
 use crate::front::{Counts, in_words};
@@ -21,8 +20,7 @@ type Served = (Vec<(usize, u64)>, String, bool);
 /// Serves a stream. Source 0 gives the IDs 100, 101, …, source 1 gives 2000000000000000000 and so on.
 fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
     let facts = facts();
-    let (session, wall) =
-        (&mut Session::new((&facts.access, 0), None, None, BootMicros(0)), UnixMicros(1_000_000));
+    let (session, wall) = (&mut Session::new((&facts.access, 0), None), UnixMicros(1_000_000));
     let mut conditions =
         Conditions { facts: &facts, session, draining: false, wall, counts: &Counts::default };
     let (mut front, mut next) = (Memcached::default(), [100, 2_000_000_000_000_000_000]);
@@ -167,8 +165,7 @@ fn packets_are_answered_with_their_opaque_bytes() {
         [packet(0x0d, "batches"), packet(0x00, "a"), packet(0x0a, ""), packet(0x20, ""), packet(0x07, "")]
             .concat();
     let facts = facts();
-    let (session, wall) =
-        (&mut Session::new((&facts.access, 0), None, None, BootMicros(0)), UnixMicros(1_000_000));
+    let (session, wall) = (&mut Session::new((&facts.access, 0), None), UnixMicros(1_000_000));
     let mut conditions =
         Conditions { facts: &facts, session, draining: false, wall, counts: &Counts::default };
     let (mut front, mut out, mut at) = (Memcached::default(), Vec::new(), 0);
@@ -210,7 +207,7 @@ fn packets_that_lie_are_refused() {
         let facts = facts();
         let mut conditions = Conditions {
             facts: &facts,
-            session: &mut Session::new((&facts.access, 0), None, None, BootMicros(0)),
+            session: &mut Session::new((&facts.access, 0), None),
             draining: false,
             wall: UnixMicros(1_000_000),
             counts: &Counts::default,

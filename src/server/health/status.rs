@@ -109,10 +109,6 @@ impl Common {
             max: limits.max_connections as u64,
             accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
             refused: metrics.acceptors.refused.get(),
-            addresses: self.addresses.connected() as u64,
-            address_refused: self.addresses.refused(),
-            address_requests: self.addresses.asked(),
-            address_slowed: self.addresses.slowed(),
             queued_bytes: metrics.queued_bytes.load(Ordering::Relaxed) as u64,
             queued_bytes_max: limits.max_queued_bytes as u64,
             unauthorized: inside as u64,
@@ -126,8 +122,7 @@ impl Common {
     fn errors_of(&self, code: ErrorCode) -> u64 {
         let of_shards: u64 = self.metrics.shards.iter().map(|shard| shard.errors.get(code)).sum();
         // Acceptors send no other error.
-        let refused = || self.metrics.acceptors.refused.get() + self.addresses.refused();
-        let of_acceptors = if code == ErrorCode::TooBusy { refused() } else { 0 };
+        let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.acceptors.refused.get() } else { 0 };
         of_shards + of_acceptors
     }
 

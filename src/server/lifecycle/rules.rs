@@ -22,5 +22,5 @@ pub(super) fn rules(
     });
     let identities = identities.collect::<Result<Vec<_>, StartError>>()?;
     let authorities = secrets.tls.as_ref().and_then(|certificate| certificate.authorities().cloned());
-    Ok(Rules::new(identities, secrets.tokens.clone(), authorities, settings.limits.rate_per_address))
+    Ok(Rules::new(identities, secrets.tokens.clone(), authorities))
 }

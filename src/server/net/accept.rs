@@ -1,7 +1,6 @@
 //! The acceptor: takes connections and hands each to the shard with the fewest.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,8 +12,6 @@ use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
 use super::lobby::{self, Guest, Lobbies, Occupancy, Room};
-use crate::access::{Full, Seat};
-use crate::clock;
 use crate::config::{Address, Protocol};
 use crate::front;
 use crate::server::health::rate_limited_log::RateLimited;
@@ -64,19 +61,12 @@ pub(crate) struct Admitted {
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     counts: [Arc<AtomicUsize>; 2],
-    /// Its place at its address. `None` for a Unix socket, and after its session has taken it.
-    seat: Option<Seat>,
 }
 
 impl OpenConnection {
-    fn enter(counts: [&Arc<AtomicUsize>; 2], seat: Option<Seat>) -> Self {
+    fn enter(counts: [&Arc<AtomicUsize>; 2]) -> Self {
         counts.iter().for_each(|count| _ = count.fetch_add(1, Ordering::Relaxed));
-        OpenConnection { counts: counts.map(Arc::clone), seat }
-    }
-
-    /// Returns its place at its address, for its session.
-    pub(crate) fn take_seat(&mut self) -> Option<Seat> {
-        self.seat.take()
+        OpenConnection { counts: counts.map(Arc::clone) }
     }
 }
 
@@ -109,9 +99,9 @@ impl Registered {
         Ok(Registered { acceptor, address, _file, failures: RateLimited::default() })
     }
 
-    /// Returns the next connection, which is non-blocking, and its client's address. While the system has no resources for it, logs that and tries
+    /// Returns the next connection, which is non-blocking. While the system has no resources for it, logs that and tries
     /// again.
-    pub(crate) async fn accept(&mut self) -> (Socket, Option<IpAddr>) {
+    pub(crate) async fn accept(&mut self) -> Socket {
         loop {
             match self.acceptor.accept().await {
                 Ok(accepted) => return accepted,
@@ -143,15 +133,12 @@ impl Acceptor {
         }
     }
 
-    /// Returns the next connection and its client's address. It is non-blocking and off this thread's reactor, because it
+    /// Returns the next connection. It is non-blocking and off this thread's reactor, because it
     /// goes to a shard's.
-    async fn accept(&self) -> io::Result<(Socket, Option<IpAddr>)> {
+    async fn accept(&self) -> io::Result<Socket> {
         match self {
-            Acceptor::Tcp(listener) => {
-                let (stream, peer) = listener.accept().await?;
-                Ok((stream.into_std()?.into(), Some(peer.ip())))
-            }
-            Acceptor::Unix(listener) => Ok((listener.accept().await?.0.into_std()?.into(), None)),
+            Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
+            Acceptor::Unix(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
         }
     }
 }
@@ -175,27 +162,16 @@ pub(crate) async fn accept(
 ) {
     let mut turned_away = RateLimited::default();
     loop {
-        let (socket, peer) = tokio::select! {
+        let socket = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => return,
             accepted = listener.accept() => accepted,
         };
-        let (max_connections, most_of_address) = {
-            let limits = &common.live_config.borrow().limits;
-            (limits.max_connections, limits.connections_per_address)
-        };
-        let entered = peer.map(|peer| common.addresses.enter(peer, most_of_address, clock::os::boot()));
-        let seat = match entered.transpose() {
-            Ok(seat) => seat,
-            Err(full) => {
-                turn_address_away(&socket, &door, &full, most_of_address);
-                continue;
-            }
-        };
+        let max_connections = common.live_config.borrow().limits.max_connections;
         if has_room(&inboxes, &common.lobbies, max_connections).await {
             let guest = enter_lobby(&common, door.tls.is_some(), max_connections).await;
             common.metrics.acceptors.accepted[door.protocol as usize].add(1);
-            hand_over((socket, seat), &door, guest, &inboxes, &common).await;
+            hand_over(socket, &door, guest, &inboxes, &common).await;
             continue;
         }
         common.metrics.acceptors.refused.add(1);
@@ -246,36 +222,14 @@ async fn enter_lobby(common: &Common, has_tls: bool, max_connections: usize) -> 
 }
 
 /// Hands a connection to the shard with the fewest.
-async fn hand_over(
-    (socket, seat): (Socket, Option<Seat>),
-    door: &Door,
-    guest: Option<Guest>,
-    inboxes: &[Inbox],
-    common: &Common,
-) {
+async fn hand_over(socket: Socket, door: &Door, guest: Option<Guest>, inboxes: &[Inbox], common: &Common) {
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
         return;
     };
     let open_of_protocol = &common.metrics.open_by_protocol[door.protocol as usize];
-    let open = OpenConnection::enter([&inbox.connections, open_of_protocol], seat);
+    let open = OpenConnection::enter([&inbox.connections, open_of_protocol]);
     // Fails only when the daemon stops, because a shard's thread ends with the daemon.
     let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), guest, open }).await;
-}
-
-/// Refuses a connection whose address has as many as it may have. Each address is logged once a minute at
-/// most.
-fn turn_address_away(socket: &Socket, door: &Door, Full(address): &Full, most: Option<u32>) {
-    let most = most.unwrap_or_default();
-    if let Some(count) = address.refused.note(clock::os::boot()) {
-        tracing::warn!(
-            address = %address.network(), count, connections_per_address = most,
-            "connections were turned away: their address has all that connections_per_address allows"
-        );
-    }
-    if door.tls.is_none() {
-        let all = format!("your address has all its {most} connections; close one, or share them");
-        turn_away(socket, &front::too_busy(door.protocol, &all));
-    }
 }
 
 /// Sends a refusal and closes the connection.

@@ -29,7 +29,7 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
     let lobby: Arc<Lobby> = Arc::default();
     let mut connections = JoinSet::new();
     loop {
-        let (socket, _) = listener.accept().await;
+        let socket = listener.accept().await;
         let guest = lobby.enter(ADMIN_CONNECTIONS_MAX).await;
         while connections.try_join_next().is_some() {}
         // Fails when the peer is gone or no descriptor is free.

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use super::thread_state::ThreadState;
 use crate::access::{Denial, Session};
-use crate::clock;
-use crate::server::net::accept::OpenConnection;
 use crate::server::net::lobby::{self, Guest};
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
@@ -17,14 +15,9 @@ use crate::server::shared::live_config::LiveConfig;
 pub(super) const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
 
 /// Begins the session of a connection. `has_tokens`: its protocol has a place for a token.
-pub(super) fn begin(
-    stream: &SocketStream,
-    open: &mut OpenConnection,
-    live_config: &LiveConfig,
-    has_tokens: bool,
-) -> Session {
+pub(super) fn begin(stream: &SocketStream, live_config: &LiveConfig, has_tokens: bool) -> Session {
     let rules = (&live_config.facts.access, live_config.version);
-    let session = Session::new(rules, stream.shown(), open.take_seat(), clock::os::boot());
+    let session = Session::new(rules, stream.shown());
     if has_tokens { session } else { session.without_token(rules.0) }
 }
 

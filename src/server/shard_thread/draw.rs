@@ -83,7 +83,7 @@ fn take_limited(
     (session, ask, read_at): (&Session, &Ask, BootMicros),
 ) -> Result<(), NotYet> {
     let due = read_at.after(wait_of(ask, &live_config.limits, live_config.source(ask.source)));
-    let permitted = limits::permit(thread, live_config, session, (ask, read_at, due));
+    let permitted = limits::permit(live_config, session, (ask, read_at, due));
     let (held, ask, at) = permitted.map_err(NotYet::Refused)?;
     if at > read_at {
         return Err(NotYet::Paced(Box::new(Paced { ask, read_at, at, held })));

@@ -3,8 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::thread_state::ThreadState;
-use crate::access::{Limit, Permit, Session, TooFast};
+use crate::access::{Permit, Session};
 use crate::clock::{self, BootMicros};
 use crate::front::{Ask, Reason};
 use crate::server::shared::live_config::LiveConfig;
@@ -40,38 +39,29 @@ impl Drop for Held {
 /// The reason why it gets none.
 #[cold]
 pub(super) fn permit(
-    thread: &ThreadState,
     live_config: &LiveConfig,
     session: &Session,
     (ask, now, due): (&Ask, BootMicros, BootMicros),
 ) -> Result<(Held, Ask, BootMicros), Reason> {
-    note_asked(thread, session);
+    if let Some(identity) = session.identity() {
+        identity.usage.asked.fetch_add(1, Ordering::Relaxed);
+    }
     if !session.may_draw(ask.source) {
         log_denied(live_config, session, ask.source);
         return Err(Reason::Denied);
     }
     match session.reserve(now, due, ask.count, ask.partial) {
         Ok(permit) => {
-            if let Some(limit) = permit.limit {
-                log_slowed(thread, session, limit);
+            if permit.slowed_to.is_some() {
+                log_slowed(session);
             }
             let (ask, at) = (Ask { count: permit.count, ..*ask }, permit.at);
             Ok((Held(Some(permit)), ask, at))
         }
-        Err((TooFast(retry_after), limit)) => {
-            log_slowed(thread, session, limit);
-            Err(Reason::TooFast(TooFast(retry_after), limit))
+        Err(too_fast) => {
+            log_slowed(session);
+            Err(Reason::TooFast(too_fast))
         }
-    }
-}
-
-/// Counts a request under limits, so that the share of those slowed or denied is known.
-fn note_asked(thread: &ThreadState, session: &Session) {
-    if let Some(identity) = session.identity() {
-        identity.usage.asked.fetch_add(1, Ordering::Relaxed);
-    }
-    if session.seat().is_some() {
-        thread.common.addresses.note_asked();
     }
 }
 
@@ -87,27 +77,14 @@ fn log_denied(live_config: &LiveConfig, session: &Session, source: usize) {
     }
 }
 
-fn log_slowed(thread: &ThreadState, session: &Session, limit: Limit) {
-    let now = clock::os::boot();
-    match limit {
-        Limit::Identity(rate) => {
-            let Some(identity) = session.identity() else { return };
-            if let Some(count) = identity.usage.slowed.note(now) {
-                let identity = &identity.name;
-                tracing::warn!(
-                    identity,
-                    rate,
-                    count,
-                    "requests wait or are refused: their identity has used up its rate"
-                );
-            }
-        }
-        Limit::Address(rate) => {
-            let Some(seat) = session.seat() else { return };
-            if let Some(count) = thread.common.addresses.note_slowed(seat, now) {
-                let address = seat.network();
-                tracing::warn!(%address, rate, count, "requests wait or are refused: their address has used up its rate");
-            }
-        }
+fn log_slowed(session: &Session) {
+    let Some(identity) = session.identity() else { return };
+    if let Some(count) = identity.usage.slowed.note(clock::os::boot()) {
+        tracing::warn!(
+            identity = identity.name,
+            rate = identity.per_second(),
+            count,
+            "requests wait or are refused: their identity has used up its rate"
+        );
     }
 }

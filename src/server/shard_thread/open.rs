@@ -63,11 +63,11 @@ fn serve_front<F: Front + 'static>(
     stream: SocketStream,
     guest: Option<Guest>,
     member: Member,
-    mut open: OpenConnection,
+    open: OpenConnection,
 ) {
     let (front, session) = {
         let live_config = member.thread.live_config.borrow();
-        let session = authorization::begin(&stream, &mut open, &live_config, F::HAS_TOKENS);
+        let session = authorization::begin(&stream, &live_config, F::HAS_TOKENS);
         (F::new(&live_config.facts), session)
     };
     let mut connection = Connection::new(stream, front, member, session, guest);
@@ -86,9 +86,9 @@ async fn serve_http(
     is_loopback: bool,
     guest: Option<Guest>,
     member: Member,
-    mut open: OpenConnection,
+    open: OpenConnection,
 ) {
-    let session = authorization::begin(&stream, &mut open, &member.thread.live_config.borrow(), true);
+    let session = authorization::begin(&stream, &member.thread.live_config.borrow(), true);
     let guest = match guest {
         _ if session.is_authorized() => None,
         Some(guest) => Some(guest),

@@ -7,7 +7,6 @@ use tokio::sync::{Barrier, Notify, watch};
 
 use super::live_config::LiveConfig;
 use super::wake_ups::WakeUps;
-use crate::access::Addresses;
 use crate::clock::Wall;
 use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::Metrics;
@@ -25,8 +24,6 @@ pub(crate) struct Common {
     pub(crate) order: Order,
     pub(crate) wake_ups: WakeUps,
     pub(crate) metrics: Metrics,
-    /// The addresses of clients.
-    pub(crate) addresses: Addresses,
     /// The certificate and the handshake of TLS listeners; `None` without a certificate.
     pub(crate) tls: Option<tls::Acceptor>,
     /// The places of connections that have not authorized themselves.
@@ -57,7 +54,6 @@ impl Common {
             order,
             wake_ups: WakeUps::new(shards),
             metrics,
-            addresses: Addresses::default(),
             tls,
             lobbies: Lobbies::default(),
             heartbeat: Heartbeat::new(shards),

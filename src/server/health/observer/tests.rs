@@ -75,7 +75,7 @@ fn a_check_that_flaps_has_two_lines() {
 
 #[test]
 fn load_that_comes_and_goes_has_a_line_a_minute_both_ways() {
-    let slowed = |status: &mut Status| status.last_minute.addresses.level = Level::Warn;
+    let slowed = |status: &mut Status| status.last_minute.authorization_level = Level::Warn;
     let mut log = Log::new();
     let mut lines = Vec::new();
     for _ in 0..6 {
@@ -83,7 +83,7 @@ fn load_that_comes_and_goes_has_a_line_a_minute_both_ways() {
         lines.extend((0..10).flat_map(|_| log.second(|_| ())));
     }
     // Each 20 seconds for two minutes.
-    let warns = lines.iter().filter(|line| line.contains("check client_limits warns: ")).count();
+    let warns = lines.iter().filter(|line| line.contains("check authorization warns: ")).count();
     assert_eq!((warns, lines.len()), (2, 4), "{lines:?}");
 }
 

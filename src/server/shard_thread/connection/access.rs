@@ -4,7 +4,6 @@ use super::super::authorization;
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::TurnState;
 use super::{Connection, Turn};
-use crate::clock::BootMicros;
 use crate::front::{Front, Words};
 use crate::server::shared::live_config::LiveConfig;
 use snowbank_client::protocol::ErrorCode;
@@ -17,10 +16,9 @@ impl<F: Front> Connection<F> {
         thread: &ThreadState,
         live_config: &LiveConfig,
         state: &mut TurnState,
-        now: BootMicros,
     ) -> Option<Turn<F>> {
         let rules = (&live_config.facts.access, live_config.version);
-        self.session.renew(rules, self.stream.shown(), now).err()?;
+        self.session.renew(rules, self.stream.shown()).err()?;
         // A reply that has begun is ended first. If it answers several requests, those that have not drawn yet are
         // refused in it.
         if self.is_amid_reply() { None } else { self.close_revoked(thread, state) }

@@ -287,7 +287,7 @@ impl<F: Front> Connection<F> {
     ) -> Poll<io::Result<Turn<F>>> {
         self.turn_cost = TURN_COST;
         if !self.session.is_of(live_config.version)
-            && let Some(last) = self.renew(thread, live_config, state, thread.now().boot)
+            && let Some(last) = self.renew(thread, live_config, state)
         {
             return Poll::Ready(Ok(self.end_turn(thread, state, last, Some(cx))));
         }
@@ -351,7 +351,7 @@ impl<F: Front> Connection<F> {
         state.shard.wake(now);
         let live_config = &thread.live_config.borrow();
         let is_outdated = !self.session.is_of(live_config.version);
-        let last = if is_outdated { self.renew(&thread, live_config, state, now.boot) } else { None };
+        let last = if is_outdated { self.renew(&thread, live_config, state) } else { None };
         let turn = last.unwrap_or_else(|| self.take(&thread, live_config, state, (&unread, now.wall)));
         let requests = &thread.counters.protocols[F::PROTOCOL as usize].requests;
         state.timing.end_late_turn(&thread.counters.latency, requests, self.read_at, now.boot);

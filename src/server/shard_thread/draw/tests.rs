@@ -127,7 +127,7 @@ fn ask(wait: Duration) -> Ask {
 }
 
 fn session() -> Session {
-    Session::new((&Rules::default(), 0), None, None, clock::os::boot())
+    Session::new((&Rules::default(), 0), None)
 }
 
 const LONG: Duration = Duration::from_secs(60);

@@ -15,7 +15,6 @@ use super::body::Body;
 use super::watched::Activity;
 use crate::access::{Denial, Session, Shown};
 use crate::admin::is_local_name;
-use crate::clock;
 use crate::config::Protocol;
 use crate::front::Conditions;
 use crate::front::http::{Answer, Head, Reply, answer};
@@ -108,7 +107,7 @@ impl Responder {
             return Ok(());
         };
         let shown = self.shown.as_ref().map(|(chain, checked_by)| Shown { chain, checked_by: *checked_by });
-        session.renew((&live_config.facts.access, live_config.version), shown, clock::os::boot())
+        session.renew((&live_config.facts.access, live_config.version), shown)
     }
 
     /// Returns the response to a request, which may have to wait for its IDs.
