@@ -258,62 +258,7 @@ fn layout_without_a_name_prints_the_table_of_presets() {
 }
 
 #[test]
-fn layout_shows_since_when_ids_exceed_an_old_one() {
-    // The clearing house's migration: its old IDs ended here.
-    assert_eq!(
-        prints(&["layout", "clearing", "--above", "1613024787541981316"]),
-        "IDs of clearing exceed 1613024787541981316 from 2016-11-07T02:13:07.542Z on\n"
-    );
-    // The highest ID of a tick, and the lowest of the next.
-    for (id, from) in [("1613024787541999999", "07.542"), ("1613024787542000000", "07.543")] {
-        let line = prints(&["layout", "clearing", "--above", id]);
-        assert!(line.ends_with(&format!("from 2016-11-07T02:13:{from}Z on\n")), "{line}");
-    }
-    let kubernetes = prints(&["layout", "kubernetes", "--above", "17640439786371072", "--json"]);
-    let answer: Value = serde_json::from_str(&kubernetes).unwrap();
-    assert_eq!(
-        answer,
-        json!({ "layout": "kubernetes", "above": "17640439786371072", "from": "2021-09-22T06:50:53Z", "is_now": true })
-    );
-}
-
-#[test]
-fn an_epoch_brings_ids_above_an_old_one_today() {
-    let old = "2613024787541981";
-    let page = prints(&["layout", "clearing-batch", "--above", old]);
-    let first =
-        "IDs of clearing-batch exceed 2613024787541981 from 2052-10-20T08:13:07.542Z on, which is not yet\n";
-    assert!(page.starts_with(first), "{page}");
-    let answer = prints(&["layout", "clearing-batch", "--above", old, "--json"]);
-    let answer: Value = serde_json::from_str(&answer).unwrap();
-    let with_epoch = &answer["with_epoch"];
-    assert_eq!((&answer["is_now"], &answer["from"]), (&json!(false), &json!("2052-10-20T08:13:07.542Z")));
-    let (spec, from) = (with_epoch["spec"].as_str().unwrap(), with_epoch["from"].as_str().unwrap());
-    assert!(
-        page.contains(&format!("they do from {from} on, until ")) && page.ends_with(&format!("{spec}\n"))
-    );
-    assert!(spec.ends_with(&format!(";epoch={}", with_epoch["epoch_unix_ms"])), "{spec}");
-    // The printed layout keeps its promise, and its life has begun.
-    let now = prints(&["layout", spec, "--above", old]);
-    assert!(now.starts_with(&format!("IDs of {spec} exceed {old} from {from} on\n")), "{now}");
-    let range = prints(&["range", "--layout", spec, "--from", from, "--to", from]);
-    let lowest: u64 = range.lines().next().unwrap().parse().unwrap();
-    assert!(lowest > old.parse().unwrap() && lowest - 2613024787541981 <= 1000, "{range}");
-}
-
-#[test]
-fn an_id_that_no_layout_exceeds_is_refused() {
-    let output = snowbank(&["layout", "twitter", "--above", "9223372036854775807"]);
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), output.stdout), (Some(1), Vec::new()));
-    assert!(errors.contains("no ID of twitter exceeds 9223372036854775807"), "{errors}");
-    for wrong in ["9223372036854775808", "-1", "", "12a"] {
-        assert!(
-            refuses(&["layout", "twitter", "--above", wrong])
-                .contains("a number from 0 to 9223372036854775807")
-        );
-    }
-    assert_eq!(snowbank(&["layout", "--above", "5"]).status.code(), Some(2));
+fn an_unknown_database_is_refused() {
     assert_eq!(snowbank(&["layout", "twitter", "--sql", "oracle"]).status.code(), Some(2));
 }
 

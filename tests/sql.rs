@@ -101,8 +101,9 @@ fn hold(step_us: i64, run: impl Fn(&str, &str, &[String]) -> Vec<String>) {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: tests/long runs it"]
 fn postgresql_agrees_with_the_library() {
-    let Some(postgres) = Postgres::start() else { return };
+    let postgres = Postgres::start().expect("PostgreSQL");
     hold(1, |layout, kind, values| {
         let prefix = prefix(layout);
         // A session in another time zone changes nothing.
@@ -120,8 +121,9 @@ fn postgresql_agrees_with_the_library() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: tests/long runs it"]
 fn postgresql_uses_an_index_for_a_span_of_time() {
-    let Some(postgres) = Postgres::start() else { return };
+    let postgres = Postgres::start().expect("PostgreSQL");
     let rows = postgres.rows(&format!(
         "{}\nCREATE TABLE trades (id bigint PRIMARY KEY);\nSET enable_seqscan = off;\n\
          EXPLAIN SELECT * FROM trades WHERE id >= snowbank_clearing_first_id('2026-01-01') \
@@ -145,7 +147,7 @@ impl MariaDb {
         if !std::path::Path::new("/usr/sbin/mariadbd").is_file()
             || !has_program("mariadb", "mariadb-client-core")
         {
-            skip("MariaDB is missing: install the package mariadb-server-core (tests/run does it)");
+            skip("MariaDB is missing: install the package mariadb-server-core (tests/long does it)");
             return None;
         }
         let directory = directory();
@@ -185,8 +187,9 @@ impl Drop for MariaDb {
 }
 
 #[test]
+#[ignore = "needs MariaDB: tests/long runs it"]
 fn mariadb_agrees_with_the_library() {
-    let Some(maria) = MariaDb::start() else { return };
+    let maria = MariaDb::start().expect("MariaDB");
     let path = maria.directory.path().join("script.sql");
     hold(1, |layout, kind, values| {
         let prefix = prefix(layout);

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Outcome;
-use super::above::{self, Above};
 use super::chosen::Chosen;
 use super::sql::{self, Dialect};
 use crate::clock;
@@ -21,10 +20,6 @@ pub(super) struct Arguments {
     /// Print JSON: one object, or for the table an array of them
     #[arg(long)]
     json: bool,
-    /// Print the instant from which the layout's IDs exceed this one and, if that is in the future, an epoch with which they
-    /// do so today
-    #[arg(long, value_name = "ID", requires = "layout", conflicts_with = "sql", allow_hyphen_values = true)]
-    above: Option<String>,
     /// Print SQL for a database: from an ID to its time, and from a time to its first ID
     #[arg(long, value_name = "DATABASE", requires = "layout", conflicts_with = "json")]
     sql: Option<Dialect>,
@@ -35,11 +30,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     match &arguments.layout {
         Some(name_or_spec) => {
             let chosen = Chosen::resolve(name_or_spec)?;
-            match (&arguments.above, arguments.sql) {
-                (Some(id), _) => write_above(&above::find(&chosen, id)?, arguments.json, &mut page)?,
-                (None, Some(dialect)) => page.write_all(sql::functions(&chosen, dialect).as_bytes())?,
-                (None, None) if arguments.json => write_json(&Facts::of(&chosen), &mut page)?,
-                (None, None) => write_page(&chosen, &mut page)?,
+            match arguments.sql {
+                Some(dialect) => page.write_all(sql::functions(&chosen, dialect).as_bytes())?,
+                None if arguments.json => write_json(&Facts::of(&chosen), &mut page)?,
+                None => write_page(&chosen, &mut page)?,
             }
             chosen.warn_unless_alive();
         }
@@ -53,10 +47,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         }
     }
     Ok(out.write_all(&page)?)
-}
-
-fn write_above(above: &Above, json: bool, page: &mut impl Write) -> io::Result<()> {
-    if json { write_json(above, page) } else { above.write(page) }
 }
 
 /// Writes one line of JSON.

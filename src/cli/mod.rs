@@ -1,6 +1,5 @@
 //! The command line: the options of each command, and the exit codes.
 
-mod above;
 mod ask_reload;
 mod check;
 mod chosen;

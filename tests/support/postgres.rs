@@ -18,7 +18,7 @@ impl Postgres {
     /// Starts a server with an empty database, or else [`skip`]s.
     pub(crate) fn start() -> Option<Postgres> {
         let Some(programs) = programs() else {
-            skip("PostgreSQL is missing: install the package postgresql-15 (tests/run does it)");
+            skip("PostgreSQL is missing: install the package postgresql-15 (tests/long does it)");
             return None;
         };
         let directory = directory();
