@@ -1,0 +1,3 @@
+module packages.example.org/snowbank/clients/go
+
+go 1.19
