@@ -15,11 +15,16 @@ type goAlarm struct {
 	mu    sync.Mutex
 	at    time.Duration
 	timer *time.Timer
+	// isStopped is true from stop on.
+	isStopped bool
 }
 
 func (a *goAlarm) set(at time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.isStopped {
+		return
+	}
 	a.at = at
 	if a.timer != nil {
 		a.timer.Stop()
@@ -38,8 +43,8 @@ func (a *goAlarm) step() time.Duration {
 
 func (a *goAlarm) look() {
 	a.mu.Lock()
-	isDue := a.at <= a.clock.now()
-	if !isDue {
+	isDue := a.at <= a.clock.now() && !a.isStopped
+	if !isDue && !a.isStopped {
 		a.timer.Reset(a.step())
 	}
 	a.mu.Unlock()
@@ -51,6 +56,7 @@ func (a *goAlarm) look() {
 func (a *goAlarm) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.isStopped = true
 	if a.timer != nil {
 		a.timer.Stop()
 	}

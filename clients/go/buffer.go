@@ -238,7 +238,7 @@ func (b *buffer) keep(got answer) {
 	}
 	b.highest, b.highestEndpoint = got.ids[len(got.ids)-1], got.endpoint
 	s := &stock{ids: ids, endpoint: got.endpoint, low: int64(len(ids) / 2)}
-	s.goodUntil = got.sentAt + b.source.client.options.MaxAge
+	s.goodUntil = got.freshAt + b.source.client.options.MaxAge
 	if b.alarm == nil {
 		b.alarm = b.source.client.options.environment.clock.newAlarm(b.expire)
 	}

@@ -31,7 +31,9 @@ func New(options Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	readToken := options.takeToken()
 	c := &Client{options: options, pool: newPool(options, endpoints), sources: map[string]*Source{}}
+	c.pool.readToken = readToken
 	c.main = newSource(c, "")
 	c.pool.onCollision = c.dropBuffers
 	return c, nil
@@ -225,6 +227,9 @@ func (c *Client) do(parent context.Context, wanted request) (answer, error) {
 		}
 		pause, isRetried := c.pauseBeforeRetry(err, deadline, &tried)
 		if !isRetried {
+			if soonest := tried.soonest(); soonest != nil {
+				err = soonest
+			}
 			return answer{}, err
 		}
 		// A refusal with its time to wait helps the caller more than an error about the deadline.

@@ -46,17 +46,20 @@ type answer struct {
 	ids      []int64
 	info     *Info
 	endpoint string
-	// sentAt is the time of the machine's clock at which the request was sent: the IDs are no older.
-	sentAt time.Duration
-	err    error
+	// freshAt is when the reply came, less the time that the machine slept since the request.
+	freshAt time.Duration
+	err     error
 }
 
 // flight is a request that was sent and has no full reply yet.
 type flight struct {
-	call *call
-	tag  uint16
-	ids  idCollector
-	json []byte
+	call   *call
+	tag    uint16
+	ids    idCollector
+	json   []byte
+	sentAt time.Time
+	// sentAtBoot is sentAt by the machine's clock, which counts its sleep.
+	sentAtBoot time.Duration
 	// readBy is the time from which the request's wait counts at the latest. The daemon may read a request only when
 	// it has answered the earlier ones.
 	readBy time.Time
@@ -64,7 +67,6 @@ type flight struct {
 	progressAt time.Time
 	// wait is how long the daemon may hold the request.
 	wait    time.Duration
-	sentAt  time.Duration
 	isBegun bool
 }
 
@@ -94,6 +96,7 @@ type connection struct {
 	// done is closed when the connection has ended and the pool knows it.
 	done chan struct{}
 
+	// mu may be held when the pool's lock is taken, and not the other way round.
 	mu       sync.Mutex
 	inFlight []*flight
 	output   []byte
@@ -156,7 +159,8 @@ func (c *connection) encode(call *call) error {
 		c.lastTag++
 	}
 	now := time.Now()
-	f := &flight{call: call, tag: c.lastTag, ids: idCollector{asked: next}, readBy: now, sentAt: c.pool.environment.clock.now()}
+	f := &flight{call: call, tag: c.lastTag, ids: idCollector{asked: next}, sentAt: now, readBy: now}
+	f.sentAtBoot = c.pool.environment.clock.now()
 	if call.kind == kindNext {
 		c.output = appendNext(c.output, f.tag, next)
 		f.wait = time.Duration(next.waitMS) * time.Millisecond
@@ -202,11 +206,18 @@ func (c *connection) write() {
 	}
 }
 
+// ending is why a connection ends.
+type ending struct {
+	err error
+	// isAnswer is true if it answers the oldest call. The other calls in flight are lost.
+	isAnswer bool
+}
+
 // read takes replies until the connection ends.
 func (c *connection) read() {
 	for {
-		if err := c.takeFrames(); err != nil {
-			c.end(err)
+		if why := c.takeFrames(); why != nil {
+			c.end(*why)
 			return
 		}
 		size, err := c.socket.Read(c.input.space())
@@ -220,7 +231,7 @@ func (c *connection) read() {
 			err = c.lost(describe(err), err)
 		}
 		if err != nil {
-			c.end(err)
+			c.end(ending{err: err})
 			return
 		}
 	}
@@ -241,38 +252,38 @@ func (c *connection) checkStall() error {
 }
 
 // takeFrames hands every whole frame to the call that it answers. It returns why the connection must end, if it must.
-func (c *connection) takeFrames() error {
+func (c *connection) takeFrames() *ending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
 		f, isWhole, problem := c.input.next()
 		if problem != "" {
-			return c.failFront(problem)
+			return c.breach(problem)
 		}
 		if !isWhole {
 			return nil
 		}
-		if err := c.take(&f); err != nil {
-			return err
+		if why := c.take(&f); why != nil {
+			return why
 		}
 	}
 }
 
 // take hands one frame to the oldest call. The lock must be held.
-func (c *connection) take(f *frame) error {
+func (c *connection) take(f *frame) *ending {
 	if f.kind == kindError && f.tag == greetingTag {
-		return f.refusal(c.target.label)
+		return &ending{err: f.refusal(c.target.label)}
 	}
 	if len(c.inFlight) == 0 {
-		return c.failFront("a frame that answers no request")
+		return c.breach("a frame that answers no request")
 	}
 	front := c.inFlight[0]
 	if f.tag != front.tag {
-		return c.failFront(fmt.Sprintf("a reply with tag %d where %d is due", f.tag, front.tag))
+		return c.breach(fmt.Sprintf("a reply with tag %d where %d is due", f.tag, front.tag))
 	}
 	if f.kind == kindError {
 		if front.isBegun {
-			return c.failFront(wrongKind)
+			return c.breach(wrongKind)
 		}
 		return c.refuseFront(f.refusal(c.target.label))
 	}
@@ -282,7 +293,7 @@ func (c *connection) take(f *frame) error {
 	}
 	answer, isDone, problem := front.add(f)
 	if problem != "" {
-		return c.failFront(problem)
+		return c.breach(problem)
 	}
 	if !isDone {
 		return nil
@@ -292,7 +303,7 @@ func (c *connection) take(f *frame) error {
 	}
 	c.hasAnswered = true
 	c.popFront()
-	answer.endpoint, answer.sentAt = c.target.label, front.sentAt
+	answer.endpoint, answer.freshAt = c.target.label, front.sentAtBoot+time.Since(front.sentAt)
 	front.call.answer <- answer
 	return nil
 }
@@ -343,37 +354,31 @@ func (c *connection) popFront() {
 	<-c.slots
 }
 
-// refuseFront answers the oldest call with the daemon's refusal, which may also end the connection.
-func (c *connection) refuseFront(refused *RefusedError) error {
-	front := c.inFlight[0]
-	c.popFront()
-	hasOthers := c.pool.hasOthers()
-	movesOnBy := front.call.movesOnBy
-	front.call.answer <- answer{err: refused}
+// refuseFront answers the oldest call with the daemon's refusal, which may also end the connection. The pool knows that
+// before the caller does, so that its next try goes elsewhere. The lock must be held.
+func (c *connection) refuseFront(refused *RefusedError) *ending {
 	// A single daemon whose clock or ceiling fails keeps its connection: there is no better one.
-	if refused.Code.closes() || refused.Code.isStateOfDaemon() && hasOthers {
-		return refused
+	if refused.Code.closes() || refused.Code.isStateOfDaemon() && c.pool.hasOthers() {
+		return &ending{err: refused, isAnswer: true}
 	}
-	if !movesOnBy.IsZero() && isExhaustedBeyond(refused, movesOnBy) {
-		// Not under the lock, which the pool may want.
-		go c.pool.preferOthers(c, refused)
+	front := c.inFlight[0]
+	if movesOnBy := front.call.movesOnBy; !movesOnBy.IsZero() && isExhaustedBeyond(refused, movesOnBy) {
+		c.isRetired = true
+		c.pool.preferOthers(c, refused)
 	}
+	c.popFront()
+	front.call.answer <- answer{err: refused}
 	return nil
 }
 
-// failFront fails the oldest call with a breach of the protocol, which ends the connection.
-func (c *connection) failFront(what string) error {
+// breach returns the end of a connection whose frames break the protocol.
+func (c *connection) breach(what string) *ending {
 	err := &EndpointError{Endpoint: c.target.label, Kind: ErrProtocol, Reason: oneLine(what)}
-	if len(c.inFlight) > 0 {
-		front := c.inFlight[0]
-		c.popFront()
-		front.call.answer <- answer{err: err}
-	}
-	return err
+	return &ending{err: err, isAnswer: true}
 }
 
 // end closes the connection. The calls in flight fail, and try again elsewhere.
-func (c *connection) end(err error) {
+func (c *connection) end(why ending) {
 	c.mu.Lock()
 	if c.isEnded {
 		c.mu.Unlock()
@@ -382,15 +387,19 @@ func (c *connection) end(err error) {
 	c.isEnded = true
 	left := c.inFlight
 	c.inFlight = nil
+	c.pool.ended(c, why.err)
 	c.mu.Unlock()
 	c.socket.Close()
-	c.pool.ended(c, err)
 	close(c.done)
-	var lost error = c.lost(err.Error(), nil)
-	if err == ErrClosed || errors.Is(err, ErrLost) {
-		lost = err
+	var lost error = c.lost(why.err.Error(), nil)
+	if why.err == ErrClosed || errors.Is(why.err, ErrLost) {
+		lost = why.err
 	}
-	for _, f := range left {
+	for i, f := range left {
+		if i == 0 && why.isAnswer {
+			f.call.answer <- answer{err: why.err}
+			continue
+		}
 		f.call.answer <- answer{err: lost}
 	}
 }

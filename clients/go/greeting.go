@@ -108,7 +108,7 @@ func (p *pool) unreachable(ctx context.Context, t *target, unfinished string, er
 
 // greet proves that a daemon is there, sends the token if there is one, and asks for INFO.
 func (c *connection) greet(ctx context.Context) error {
-	token, err := c.pool.options.token()
+	token, err := c.pool.readToken()
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -104,12 +105,37 @@ func (i *Info) sourceNames() []string {
 // if they are longer.
 func (i *Info) defaultWait(index uint16) time.Duration {
 	for _, source := range i.Sources {
-		if source.Index != index {
-			continue
-		}
-		if space, isReadable := parseSpace(source.Layout); isReadable && 2*space.tick > time.Second {
-			return 2 * space.tick
+		_, settings, _ := strings.Cut(source.Layout, ";tick=")
+		tick, err := time.ParseDuration(strings.Split(settings, ";")[0])
+		if source.Index == index && err == nil && 2*tick > time.Second {
+			return 2 * tick
 		}
 	}
 	return time.Second
+}
+
+// sharedWorkerID finds a worker ID that two daemons have of one layout: both hand out the same IDs. Daemons that do not
+// tell who they are, and two addresses of one daemon, share none.
+func sharedWorkerID(one, other *Info) (workerID uint64, layout string, isShared bool) {
+	if one.Instance == "" || other.Instance == "" || one.Instance == other.Instance {
+		return 0, "", false
+	}
+	type worker struct {
+		layout string
+		id     uint64
+	}
+	taken := map[worker]bool{}
+	for _, source := range other.Sources {
+		for _, id := range source.WorkerIDs {
+			taken[worker{source.Layout, id}] = true
+		}
+	}
+	for _, source := range one.Sources {
+		for _, id := range source.WorkerIDs {
+			if source.Layout != "" && taken[worker{source.Layout, id}] {
+				return id, source.Layout, true
+			}
+		}
+	}
+	return 0, "", false
 }

@@ -18,6 +18,9 @@ func (Token) String() string { return "(secret)" }
 // GoString returns "(secret)".
 func (Token) GoString() string { return "(secret)" }
 
+// MarshalText returns "(secret)".
+func (Token) MarshalText() ([]byte, error) { return []byte("(secret)"), nil }
+
 // Format prints "(secret)" for every verb.
 func (Token) Format(state fmt.State, _ rune) { fmt.Fprint(state, "(secret)") }
 
@@ -107,12 +110,20 @@ func (o *Options) checkToken() error {
 	if o.Token != "" && o.TokenFile != "" {
 		return optionError("Token", "TokenFile is set too; set one of them")
 	}
-	_, err := o.token()
+	_, err := o.readToken()
 	return err
 }
 
-// token returns the token, or "" if there is none.
-func (o *Options) token() (string, error) {
+// takeToken takes the token out of the options. Somebody who prints a client prints its options, and the methods of Token
+// do not reach into its unexported fields.
+func (o *Options) takeToken() (read func() (string, error)) {
+	with := *o
+	o.Token = ""
+	return with.readToken
+}
+
+// readToken returns the token, or "" if there is none.
+func (o *Options) readToken() (string, error) {
 	if o.TokenFile == "" {
 		return string(o.Token), tokenProblem("Token", string(o.Token))
 	}

@@ -42,6 +42,8 @@ type pool struct {
 	environment *environment
 	endpoints   []*address
 	dice        *dice
+	// readToken returns the token, or "" if there is none.
+	readToken func() (string, error)
 	// context ends when the client is closed.
 	context context.Context
 	cancel  context.CancelFunc
@@ -272,7 +274,7 @@ func (p *pool) final(err error) error {
 	return joinErrors(failures)
 }
 
-// ended notes that a connection has ended, and why. It is called once for each.
+// ended notes that a connection has ended, and why. It is called once for each, under the connection's lock.
 func (p *pool) ended(c *connection, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -280,14 +282,11 @@ func (p *pool) ended(c *connection, err error) {
 	if t.connection == c {
 		t.connection = nil
 	}
-	c.mu.Lock()
-	hasAnswered, isRetired := c.hasAnswered, c.isRetired
-	c.mu.Unlock()
 	// Without this condition the pause would not grow for a daemon that greets and then fails every call.
-	if hasAnswered {
+	if c.hasAnswered {
 		t.failures = 0
 	}
-	if isRetired || err == ErrClosed {
+	if c.isRetired || err == ErrClosed {
 		return
 	}
 	asked := time.Duration(0)
@@ -323,9 +322,11 @@ func (p *pool) backoff(failures int) time.Duration {
 }
 
 // preferOthers leaves a daemon that has no IDs in time for one call. It may have some for the next call, so with no other
-// daemon left it is tried after a short pause.
+// daemon left it is tried after a short pause. The connection takes no further
+// calls; its lock must be held.
 func (p *pool) preferOthers(c *connection, refused *RefusedError) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	t := c.target
 	if t.connection == c {
 		t.connection = nil
@@ -337,8 +338,6 @@ func (p *pool) preferOthers(c *connection, refused *RefusedError) {
 	t.failure = refused
 	t.notBefore = time.Now().Add(p.backoff(1))
 	t.exhaustedUntil = time.Now().Add(asked)
-	p.mu.Unlock()
-	c.retire()
 }
 
 // close ends all connections and everything in the background.
@@ -353,7 +352,7 @@ func (p *pool) close() {
 	}
 	p.mu.Unlock()
 	for _, c := range open {
-		c.end(ErrClosed)
+		c.end(ending{err: ErrClosed})
 	}
 }
 

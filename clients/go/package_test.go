@@ -1,0 +1,135 @@
+package snowbank
+
+import (
+	"archive/zip"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	modulePath    = "packages.example.org/snowbank/clients/go"
+	moduleVersion = "v0.1.0"
+	// debianSQLite is where Debian's golang-github-mattn-go-sqlite3-dev puts a driver for database/sql.
+	debianSQLite = "/usr/share/gocode/src/github.com/mattn/go-sqlite3"
+)
+
+// TestReadmeFromAPackedModule packs the module as it is published, uses it in an empty module, and runs the program of the
+// README with two daemons, of which one is killed.
+func TestReadmeFromAPackedModule(t *testing.T) {
+	if _, err := os.Stat(debianSQLite); err != nil {
+		skipOrFail(t, "there is no driver for database/sql; install Debian's golang-github-mattn-go-sqlite3-dev")
+	}
+	daemons := []*realDaemon{startDaemon(t, 1), startDaemon(t, 2)}
+	program := readmeProgram(t)
+	for i, address := range []string{"127.0.0.1:7660", "127.0.0.1:7661"} {
+		program = strings.ReplaceAll(program, address, daemons[i].address)
+	}
+	directory := t.TempDir()
+	proxy := packModule(t)
+	must(t, os.WriteFile(filepath.Join(directory, "main.go"), []byte(program), 0o600))
+	run := func(arguments ...string) *exec.Cmd {
+		command := exec.Command("go", arguments...)
+		command.Dir = directory
+		command.Env = append(os.Environ(), "GOPROXY=file://"+proxy, "GONOSUMDB=*", "GONOSUMCHECK=1",
+			"GOMODCACHE="+filepath.Join(directory, "cache"), "GOFLAGS=-modcacherw -mod=mod")
+		return command
+	}
+	for _, arguments := range [][]string{
+		{"mod", "init", "orders"},
+		{"mod", "edit", "-replace", "github.com/mattn/go-sqlite3=" + debianSQLite},
+		{"mod", "edit", "-require", "github.com/mattn/go-sqlite3@v1.14.16"},
+		{"get", modulePath + "@" + moduleVersion},
+		{"vet", "."},
+		{"build", "-o", "orders", "."},
+	} {
+		if output, err := run(arguments...).CombinedOutput(); err != nil {
+			t.Fatalf("go %v: %v\n%s", arguments, err, output)
+		}
+	}
+	orders := exec.Command(filepath.Join(directory, "orders"))
+	orders.Dir = directory
+	var output strings.Builder
+	orders.Stdout, orders.Stderr = &output, &output
+	must(t, orders.Start())
+	for _, d := range daemons {
+		time.Sleep(time.Second)
+		d.kill()
+		time.Sleep(500 * time.Millisecond)
+		d.start()
+	}
+	if err := orders.Wait(); err != nil || output.String() != "rows: 500\n" {
+		t.Errorf("%v\n%s", err, output.String())
+	}
+}
+
+// readmeProgram returns the first program of README.md.
+func readmeProgram(t *testing.T) string {
+	t.Helper()
+	readme, err := os.ReadFile("README.md")
+	must(t, err)
+	_, after, _ := strings.Cut(string(readme), "```go\n")
+	program, _, isClosed := strings.Cut(after, "```")
+	if !isClosed {
+		t.Fatal("README.md has no program")
+	}
+	return program
+}
+
+// packModule makes a directory that the go command takes for a module proxy, with this module as a zip file.
+func packModule(t *testing.T) (directory string) {
+	t.Helper()
+	directory = t.TempDir()
+	versions := filepath.Join(directory, modulePath, "@v")
+	must(t, os.MkdirAll(versions, 0o700))
+	description, err := os.ReadFile("go.mod")
+	must(t, err)
+	if !strings.HasPrefix(string(description), "module "+modulePath+"\n") {
+		t.Fatalf("go.mod names another module: %s", description)
+	}
+	for name, text := range map[string]string{
+		"list":                  moduleVersion + "\n",
+		moduleVersion + ".info": `{"Version":"` + moduleVersion + `"}`,
+		moduleVersion + ".mod":  string(description),
+	} {
+		must(t, os.WriteFile(filepath.Join(versions, name), []byte(text), 0o600))
+	}
+	file, err := os.Create(filepath.Join(versions, moduleVersion+".zip"))
+	must(t, err)
+	defer file.Close()
+	archive := zip.NewWriter(file)
+	must(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return skipNestedModule(path, err)
+		}
+		into, err := archive.Create(modulePath + "@" + moduleVersion + "/" + filepath.ToSlash(path))
+		if err != nil {
+			return err
+		}
+		from, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer from.Close()
+		_, err = io.Copy(into, from)
+		return err
+	}))
+	must(t, archive.Close())
+	return directory
+}
+
+// skipNestedModule leaves out directories with a go.mod of their own, as the go command does.
+func skipNestedModule(path string, err error) error {
+	if err != nil || path == "." {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil {
+		return filepath.SkipDir
+	}
+	return nil
+}
