@@ -3,7 +3,6 @@ package snowbank
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -59,16 +59,16 @@ func TestConformance(t *testing.T) {
 }
 
 type caseOptions struct {
-	TimeoutMS        int    `json:"timeout_ms"`
-	ConnectTimeoutMS int    `json:"connect_timeout_ms"`
-	AnswerTimeoutMS  int    `json:"answer_timeout_ms"`
-	Token            string `json:"token"`
-	CAFile           string `json:"ca_file"`
-	CertFile         string `json:"cert_file"`
-	KeyFile          string `json:"key_file"`
-	TakeTurns        bool   `json:"take_turns"`
-	MaxAgeMS         int    `json:"max_age_ms"`
-	MaxBatch         int    `json:"max_batch"`
+	TimeoutMS        int     `json:"timeout_ms"`
+	ConnectTimeoutMS int     `json:"connect_timeout_ms"`
+	AnswerTimeoutMS  int     `json:"answer_timeout_ms"`
+	Token            *string `json:"token"`
+	CAFile           string  `json:"ca_file"`
+	CertFile         string  `json:"cert_file"`
+	KeyFile          string  `json:"key_file"`
+	TakeTurns        bool    `json:"take_turns"`
+	MaxAgeMS         int     `json:"max_age_ms"`
+	MaxBatch         int     `json:"max_batch"`
 }
 
 type conformanceCase struct {
@@ -128,6 +128,8 @@ type player struct {
 	input   io.Writer
 	events  chan string
 	started map[string]*backgroundCall
+	// highest is the last ID of the steps whose IDs increase.
+	highest uint64
 
 	mu   sync.Mutex
 	seen map[uint64]bool
@@ -193,10 +195,12 @@ func (p *player) options(endpoints []string, given caseOptions) Options {
 		Timeout:        milliseconds(given.TimeoutMS),
 		ConnectTimeout: milliseconds(given.ConnectTimeoutMS),
 		AnswerTimeout:  milliseconds(given.AnswerTimeoutMS),
-		Token:          Token(given.Token),
 		TakeTurns:      given.TakeTurns,
 		MaxAge:         milliseconds(given.MaxAgeMS),
 		MaxBatch:       given.MaxBatch,
+	}
+	if given.Token != nil {
+		options.Token = Token(*given.Token)
 	}
 	environment := *realEnvironment()
 	environment.clock = p.clock
@@ -207,40 +211,20 @@ func (p *player) options(endpoints []string, given caseOptions) Options {
 // newClient makes a client as an application does, its TLS files included.
 func (p *player) newClient(endpoints []string, given caseOptions) (*Client, error) {
 	options := p.options(endpoints, given)
-	config, err := tlsFromFiles(given)
-	if err != nil {
-		return nil, err
-	}
-	options.TLS = config
-	return New(options)
-}
-
-func tlsFromFiles(given caseOptions) (*tls.Config, error) {
-	if given.CAFile == "" && given.CertFile == "" {
-		return nil, nil
-	}
-	config := &tls.Config{}
-	if given.CAFile != "" {
-		text, err := os.ReadFile(given.CAFile)
+	if given.CAFile != "" || given.CertFile != "" {
+		config, err := TLSFiles(given.CAFile, given.CertFile, given.KeyFile)
 		if err != nil {
 			return nil, err
 		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%w: %s holds no certificate", errBadTLSFile, given.CAFile)
-		}
+		options.TLS = config
 	}
-	if given.CertFile != "" {
-		certificate, err := tls.LoadX509KeyPair(given.CertFile, given.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %s", errBadTLSFile, err)
-		}
-		config.Certificates = []tls.Certificate{certificate}
+	if given.Token != nil && *given.Token == "" {
+		// In Go an empty Token is none. A token that is there and empty can only come from a file.
+		options.TokenFile = filepath.Join(p.t.TempDir(), "token")
+		must(p.t, os.WriteFile(options.TokenFile, nil, 0o600))
 	}
-	return config, nil
+	return New(options)
 }
-
-var errBadTLSFile = errors.New("a file of TLS does not fit")
 
 func (p *player) do(name string, s step) {
 	switch s.Do {
@@ -354,12 +338,10 @@ func (p *player) next(s step) (got outcome) {
 	began := time.Now()
 	for i := 0; i < s.Times || i == 0; i++ {
 		id, err := p.client.Next(context.Background())
-		if got.err = err; err == nil {
-			got.ids = append(got.ids, uint64(id))
-		} else if i < s.Times-1 {
-			p.t.Errorf("draw %d: %v", i+1, err)
+		if got.err = err; err != nil {
 			break
 		}
+		got.ids = append(got.ids, uint64(id))
 	}
 	got.lasts = time.Since(began)
 	return got
@@ -444,6 +426,12 @@ func (p *player) problem(s step, got outcome) string {
 		return fmt.Sprintf("it failed: %v", got.err)
 	}
 	isIncreasing := s.Do != "next" || s.Increasing
+	if s.Do == "next" && s.Increasing && len(got.ids) > 0 {
+		if got.ids[0] <= p.highest {
+			return fmt.Sprintf("%d comes after %d of an earlier step", got.ids[0], p.highest)
+		}
+		p.highest = got.ids[len(got.ids)-1]
+	}
 	for i, id := range got.ids {
 		if isIncreasing && i > 0 && id <= got.ids[i-1] {
 			return fmt.Sprintf("%d follows %d", id, got.ids[i-1])
@@ -507,7 +495,7 @@ func kindOf(err error) string {
 	switch {
 	case err == nil:
 		return "none"
-	case errors.As(err, &authority) || errors.As(err, &hostname) || errors.Is(err, errBadTLSFile):
+	case errors.As(err, &authority) || errors.As(err, &hostname):
 		return "tls"
 	case errors.As(err, &deadline):
 		return "timeout"

@@ -166,7 +166,8 @@ func TestAgainstFaultyDaemons(t *testing.T) {
 	}
 	var started struct{ Endpoints []string }
 	must(t, json.Unmarshal(lines.Bytes(), &started))
-	client, err := New(Options{Endpoints: started.Endpoints})
+	// One daemon is always well, so no call of 10 s fails.
+	client, err := New(Options{Endpoints: started.Endpoints, Timeout: 10 * time.Second})
 	must(t, err)
 	defer client.Close()
 	drawer := drawer{t: t, client: client, stop: make(chan struct{})}
@@ -183,7 +184,7 @@ func TestAgainstFaultyDaemons(t *testing.T) {
 	if _, err := client.Batch(context.Background(), 10); err != nil {
 		t.Errorf("after the faults: %v", err)
 	}
-	t.Logf("%d IDs, %d errors, the longest call took %s", len(drawer.recorded.seen), drawer.failed, drawer.recorded.longest)
+	t.Logf("%d IDs, the longest call took %s", len(drawer.recorded.seen), drawer.recorded.longest)
 }
 
 // drawer draws IDs from several goroutines until it is stopped.
@@ -193,8 +194,6 @@ type drawer struct {
 	stop     chan struct{}
 	all      sync.WaitGroup
 	recorded recorder
-	mu       sync.Mutex
-	failed   int
 }
 
 func (d *drawer) nexts() {
@@ -220,19 +219,16 @@ func (d *drawer) draw(call func(context.Context) ([]int64, error)) {
 		ids, err := call(context.Background())
 		took := time.Since(began)
 		if err != nil {
-			d.mu.Lock()
-			d.failed++
-			d.mu.Unlock()
-			d.t.Logf("after %s: %v", took, err)
-			ids = nil
+			d.t.Errorf("after %s: %v", took, err)
+			return
 		}
 		for i := 1; i < len(ids); i++ {
 			if ids[i] <= ids[i-1] {
 				d.t.Errorf("%d follows %d in a batch", ids[i], ids[i-1])
 			}
 		}
-		// Generous, for a machine that is busy: the call's own deadline is 5 s.
-		if took > 8*time.Second {
+		// Generous, for a machine that is busy.
+		if took > 15*time.Second {
 			d.t.Errorf("a call took %s", took)
 		}
 		if twice := d.recorded.add(took, ids...); twice != 0 {
