@@ -20,7 +20,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = read_patches().and_then(|patches| match arguments.split_first() {
         Some((command, names)) if command == "run" => run(&chosen(patches, names)?),
-        Some((command, _)) if command == "list" => Ok(list(&patches)),
+        Some((command, _)) if command == "list" => {
+            list(&patches);
+            Ok(())
+        }
         // Options that cargo passes to every test binary.
         _ => check(&patches),
     });
