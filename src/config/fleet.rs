@@ -18,19 +18,19 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// The longest [`horizon`](FleetSettings::horizon).
 pub(super) const HORIZON_MAX: Duration = DAY;
 
-/// The coordinators, with their names in a configuration. `None`: this machine's locks and state alone keep worker IDs
-/// apart.
-const COORDINATORS: [(&str, Option<CoordinatorKind>); 3] =
-    [("none", None), ("etcd", Some(CoordinatorKind::Etcd)), ("zookeeper", Some(CoordinatorKind::ZooKeeper))];
+/// The word for no coordinator: this machine's locks and state alone keep worker IDs apart.
+const NONE: &str = "none";
 
 /// Returns the name of a coordinator in a configuration.
-pub(super) fn name_of(coordinator: Option<CoordinatorKind>) -> &'static str {
-    COORDINATORS.iter().find(|(_, kind)| *kind == coordinator).map_or("none", |(name, _)| name)
+pub(super) fn name_of(coordinator: Option<&CoordinatorKind>) -> &'static str {
+    coordinator.map_or(NONE, |kind| kind.name)
 }
 
 /// Reads the kind of a coordinator. A refusal of Redis says why, because katsubushi keeps its worker IDs there.
-fn read_coordinator(value: Value<'_>) -> Result<Option<CoordinatorKind>, Refusal> {
-    value.choice(&COORDINATORS).map_err(|mut refusal| {
+fn read_coordinator(value: Value<'_>) -> Result<Option<&'static CoordinatorKind>, Refusal> {
+    let kinds = CoordinatorKind::all().map(|kind| (kind.name, Some(kind)));
+    let choices: Vec<_> = [(NONE, None)].into_iter().chain(kinds).collect();
+    value.choice(&choices).map_err(|mut refusal| {
         if value.is_word("redis") {
             refusal.0.iter_mut().for_each(|problem| {
                 problem.text += "; a Redis can lose what it has acknowledged, and two daemons then have one worker ID; \
@@ -50,7 +50,7 @@ settings! {
         /// docs/fleet.md compares the two.
         ///
         /// "none": two machines with the same worker ID hand out the same IDs. `peers` report it.
-        coordinator: Option<CoordinatorKind> = r#""none""# in Table("fleet"), Restart(HELD),
+        coordinator: Option<&'static CoordinatorKind> = r#""none""# in Table("fleet"), Restart(HELD),
             read_coordinator;
 
         /// The coordinator's members, as "http://HOST:PORT" or "https://HOST:PORT" for etcd, "zookeeper://HOST:PORT" or
@@ -115,7 +115,7 @@ impl FleetSettings {
     }
 
     /// Returns the members of a coordinator of this kind.
-    pub(super) fn members(&self, kind: CoordinatorKind) -> Vec<Endpoint> {
+    pub(super) fn members(&self, kind: &'static CoordinatorKind) -> Vec<Endpoint> {
         if self.endpoints.is_empty() { vec![Endpoint::local(kind)] } else { self.endpoints.clone() }
     }
 }

@@ -16,6 +16,7 @@ use super::settle_source::{Place, check_open_overlaps, check_overlaps, label, se
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use super::units::Plain;
+use crate::fleet::CoordinatorKind;
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;
 
@@ -216,8 +217,9 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
     if let Some(row) = FleetSettings::ROWS.iter().filter(is_unused).find(is_set) {
         let key = row.full_key(None);
         let text = format!(
-            "found {key} without fleet.coordinator, so that none keeps the worker IDs of machines apart; name one \
-             (\"etcd\" or \"zookeeper\"), or remove {key}"
+            "found {key} without fleet.coordinator, so that none keeps the worker IDs of machines apart; name one ({}), or \
+             remove {key}",
+            CoordinatorKind::names()
         );
         findings.mistake_of(&key, text);
     }

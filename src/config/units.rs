@@ -91,7 +91,7 @@ written! {
         addresses => list(addresses),
     };
     Vec<Endpoint>: |endpoints| format!("[{}]", endpoints.iter().map(quoted).collect::<Vec<_>>().join(", "));
-    Option<CoordinatorKind>: |kind| quoted(fleet::name_of(*kind));
+    Option<&'static CoordinatorKind>: |kind| quoted(fleet::name_of(*kind));
     WorkerIdFrom: |from| quoted(from);
     Layout: |layout| quoted(layout);
     WorkerIds: |worker_ids| quoted(&worker_ids.set);

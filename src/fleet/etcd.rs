@@ -13,8 +13,16 @@ use serde_json::{Value, json};
 use self::connection::Connection;
 use super::endpoint::Endpoint;
 use super::line::{self, ANSWER_TIMEOUT, Access, COMPARE_TIMEOUT, Patience};
-use super::{Cluster, Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
 use tokio::runtime::Runtime;
+
+/// etcd, as a configuration names it.
+pub(super) const KIND: CoordinatorKind = CoordinatorKind {
+    name: "etcd",
+    port: 2379,
+    schemes: ["http", "https"],
+    open: |access| Ok(Box::new(Etcd::new(access)?)),
+};
 
 /// The request that every member answers with its cluster, without a user's permission.
 const STATUS: &str = "/v3/maintenance/status";
@@ -28,7 +36,7 @@ const UNAUTHENTICATED: u64 = 16;
 const OLD_TOKEN: &str = "revision of auth store is old";
 
 /// A client of etcd. Its calls block.
-pub(super) struct Etcd {
+struct Etcd {
     access: Access,
     runtime: Runtime,
     /// The endpoint that answered last.
@@ -63,7 +71,7 @@ impl Etcd {
     ///
     /// # Errors
     /// The system has no reactor left.
-    pub(super) fn new(access: Access) -> std::io::Result<Self> {
+    fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Etcd {
             access,

@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
-use super::endpoint::{CoordinatorKind, Endpoint};
-use super::{Cluster, NoAnswer};
+use super::endpoint::Endpoint;
+use super::{Cluster, CoordinatorKind, NoAnswer};
 use snowbank_client::tls::ClientFiles;
 
 mod explain;
@@ -44,7 +44,7 @@ pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
 #[derive(Clone)]
 pub struct Access {
     /// The coordinator's kind.
-    pub kind: CoordinatorKind,
+    pub kind: &'static CoordinatorKind,
     /// Members of one cluster, at least one.
     pub endpoints: Vec<Endpoint>,
     /// The user and the password, where the coordinator asks for them.

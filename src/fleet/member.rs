@@ -27,7 +27,7 @@ pub use want::{JoinError, Taken, Want};
 /// answer before it.
 const TRIES_MAX: usize = 3;
 
-/// A daemon of a fleet.
+/// A daemon of a fleet. Its coordinator is a box of any kind, or in tests a simulated one, which can be cloned.
 #[derive(Clone)]
 pub struct Member<C> {
     coordinator: C,
@@ -107,7 +107,7 @@ impl From<Result<(), Stop>> for Raised {
     }
 }
 
-impl<C: Coordinator> Member<C> {
+impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Makes a member that holds nothing yet. `draw` gives the identity of each write.
     pub fn new(
         coordinator: C,
@@ -136,7 +136,7 @@ impl<C: Coordinator> Member<C> {
 
     /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].
     pub fn hurry(&mut self) {
-        self.coordinator.hurry();
+        self.coordinator.as_mut().hurry();
     }
 
     /// Returns the notes of its writes, as they are durable.
@@ -194,7 +194,7 @@ impl<C: Coordinator> Member<C> {
         };
         let key = |&number| self.paths.number(place, number);
         let keys: Vec<String> = stretches.iter().flat_map(|(numbers, _)| numbers).map(key).collect();
-        let mut found = self.coordinator.read(&keys)?.into_iter();
+        let mut found = self.coordinator.as_mut().read(&keys)?.into_iter();
         let mut is_held = |id_bound| {
             let key = found.next().flatten().and_then(|stored| NumberKey::parse(&stored.text).ok());
             rules::holds(key.as_ref(), id_bound)
@@ -237,8 +237,8 @@ impl<C: Coordinator> Member<C> {
             return Ok(read);
         }
         let keys: Vec<String> = wanted.iter().map(|&number| self.paths.number(held.place, number)).collect();
-        let found = self.coordinator.read(&keys)?;
-        let is_current = self.coordinator.reads_are_current();
+        let found = self.coordinator.as_mut().read(&keys)?;
+        let is_current = self.coordinator.as_mut().reads_are_current();
         let held = &mut self.sources[source];
         for (number, stored) in wanted.iter().zip(&found) {
             let Some(at) = held.numbers.iter().position(|(held, _)| held == number) else { continue };
@@ -281,7 +281,7 @@ impl<C: Coordinator> Member<C> {
             // Noted before it is tried, so that a start recognises it. Without the note, a start must wait until the bound
             // has passed.
             let _ = self.note(bound.source);
-            match self.coordinator.swap(&swaps)? {
+            match self.coordinator.as_mut().swap(&swaps)? {
                 Swapped::Done(version) => {
                     self.done(bound.source, from, version, &write);
                     return Ok(bound.id_bound);

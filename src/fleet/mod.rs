@@ -8,7 +8,7 @@
 //! - `key`: the values at the coordinator. `rules`: which daemon may take a number, and the meaning of each answer. Both
 //!   are pure.
 //! - `counter`: the key of a shared ticket counter, and its rules. Pure too.
-//! - `Coordinator`: what a coordinator can do. `etcd` and `zookeeper` implement it.
+//! - `Coordinator`: what a coordinator can do. `etcd` and `zookeeper` implement it, and `kind` lists them.
 //! - `line`: the connection to a coordinator, and `endpoint`: the places of its members. `cluster`: the check that new
 //!   connections lead to the same cluster.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases them.
@@ -21,6 +21,7 @@ mod counter;
 mod endpoint;
 mod etcd;
 mod key;
+mod kind;
 mod line;
 mod member;
 mod notes;
@@ -34,8 +35,9 @@ use std::io;
 
 pub use cluster::Cluster;
 pub use counter::{CounterKey, NumberRange};
-pub use endpoint::{CoordinatorKind, Endpoint, WrongEndpoint};
+pub use endpoint::{Endpoint, WrongEndpoint};
 pub use key::{KeyError, Marker, NumberKey, Paths, Place};
+pub use kind::CoordinatorKind;
 pub use line::{ANSWER_MIN, Access};
 pub use member::{Bound, JoinError, Member, Raised, Ranged, Taken, Want};
 pub use notes::{Note, Notes};
@@ -108,9 +110,6 @@ impl fmt::Display for NoAnswer {
     }
 }
 
-/// A coordinator of any kind.
-pub type AnyCoordinator = Box<dyn Coordinator>;
-
 /// A store that all daemons of a fleet share. Its calls block, each for a bounded time.
 ///
 /// A write without an answer may have been done, or be done later. Reads may lag behind writes.
@@ -121,9 +120,7 @@ pub trait Coordinator: Send {
 
     /// Returns how many connections it has opened so far. Two copies of one memory cannot share a connection, so at least one
     /// of them soon opens another.
-    fn connections(&self) -> u64 {
-        0
-    }
+    fn connections(&self) -> u64;
 
     /// Reads keys, in their order.
     ///
@@ -155,54 +152,15 @@ pub trait Coordinator: Send {
 
     /// Returns whether a read sees every write that was done before it. An older version then means that the coordinator
     /// was restored to an older state.
-    fn reads_are_current(&self) -> bool {
-        false
-    }
-}
-
-impl Coordinator for AnyCoordinator {
-    fn hurry(&mut self) {
-        (**self).hurry();
-    }
-
-    fn connections(&self) -> u64 {
-        (**self).connections()
-    }
-
-    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
-        (**self).read(keys)
-    }
-
-    fn read_at_each(&mut self, key: &str) -> Vec<(String, Option<Stored>)> {
-        (**self).read_at_each(key)
-    }
-
-    fn stay_in(&mut self, cluster: Cluster) {
-        (**self).stay_in(cluster);
-    }
-
-    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
-        (**self).list(prefix)
-    }
-
-    fn reads_are_current(&self) -> bool {
-        (**self).reads_are_current()
-    }
-
-    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
-        (**self).swap(swaps)
-    }
+    fn reads_are_current(&self) -> bool;
 }
 
 /// Makes a client of a coordinator. It connects at its first call.
 ///
 /// # Errors
 /// The system has no reactor left.
-pub fn open(access: Access) -> io::Result<AnyCoordinator> {
-    Ok(match access.kind {
-        CoordinatorKind::Etcd => Box::new(etcd::Etcd::new(access)?),
-        CoordinatorKind::ZooKeeper => Box::new(zookeeper::ZooKeeper::new(access)?),
-    })
+pub fn open(access: Access) -> io::Result<Box<dyn Coordinator>> {
+    (access.kind.open)(access)
 }
 
 /// The most keys of one swap: below the 128 operations that etcd takes in a transaction by default.

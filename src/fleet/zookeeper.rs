@@ -9,8 +9,16 @@ mod session;
 
 use self::jute::{Reader, Writer};
 use self::session::{Answer, NO_NODE, Request, Session, fault_of};
-use super::line::{Access, Fault, Line};
-use super::{Cluster, Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use super::line::{Fault, Line};
+use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+
+/// ZooKeeper, as a configuration names it.
+pub(super) const KIND: CoordinatorKind = CoordinatorKind {
+    name: "zookeeper",
+    port: 2181,
+    schemes: ["zookeeper", "zookeepers"],
+    open: |access| Ok(Box::new(ZooKeeper(Line::new(access)?))),
+};
 
 /// Operations, by ZooKeeper's numbers.
 const CREATE: i32 = 1;
@@ -29,17 +37,7 @@ const ALL: i32 = 31;
 const TRIES_MAX: usize = 3;
 
 /// A client of ZooKeeper. Its calls block.
-pub(super) struct ZooKeeper(Line<Session>);
-
-impl ZooKeeper {
-    /// Makes a client. It connects at its first call.
-    ///
-    /// # Errors
-    /// The system has no reactor left.
-    pub(super) fn new(access: Access) -> std::io::Result<Self> {
-        Line::new(access).map(ZooKeeper)
-    }
-}
+struct ZooKeeper(Line<Session>);
 
 /// A node as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,6 +175,11 @@ impl Coordinator for ZooKeeper {
 
     fn connections(&self) -> u64 {
         self.0.opened
+    }
+
+    /// A leader that was replaced may answer for a while.
+    fn reads_are_current(&self) -> bool {
+        false
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {

@@ -118,6 +118,12 @@ impl Link {
     }
 }
 
+impl AsMut<dyn Coordinator> for Link {
+    fn as_mut(&mut self) -> &mut (dyn Coordinator + 'static) {
+        self
+    }
+}
+
 impl Coordinator for Link {
     fn connections(&self) -> u64 {
         self.1

@@ -225,7 +225,7 @@ fn every_setting_reaches_its_field() {
             listen: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
         },
         fleet: FleetSettings {
-            coordinator: Some(CoordinatorKind::Etcd),
+            coordinator: CoordinatorKind::all().find(|kind| kind.name == "etcd"),
             endpoints: vec!["https://a:1".parse().unwrap(), "http://[::1]:2".parse().unwrap()],
             name: "payments".into(),
             horizon: seconds(3_600),

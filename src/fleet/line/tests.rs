@@ -3,7 +3,7 @@ use std::future::pending;
 use tokio::sync::Barrier;
 
 use super::*;
-use crate::fleet::Marker;
+use crate::fleet::{Marker, zookeeper};
 
 /// A session with the endpoint of this host. Nothing answers at the host `hangs`, `away` refuses, and `strange` asks for
 /// another password. All other hosts have a marker with their name as its identity, and `empty` has none.
@@ -41,7 +41,7 @@ fn host_that_answers(hosts: &[&str]) -> Result<String, NoAnswer> {
 fn line(hosts: &[&str]) -> Line<Named> {
     let endpoint = |host: &&str| format!("zookeeper://{host}").parse().unwrap();
     let endpoints = hosts.iter().map(endpoint).collect();
-    let (kind, tls) = (CoordinatorKind::ZooKeeper, ClientFiles::default());
+    let (kind, tls) = (&zookeeper::KIND, ClientFiles::default());
     Line::new(Access { kind, endpoints, user: None, tls }).unwrap()
 }
 

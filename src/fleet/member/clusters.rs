@@ -4,7 +4,7 @@ use super::Member;
 use super::want::JoinError;
 use crate::fleet::{Cluster, Coordinator, KeyError, Marker, Stored};
 
-impl<C: Coordinator> Member<C> {
+impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that all endpoints that answer have the same marker, or none, unless they were compared before. Two clusters that
     /// were prepared have markers with different identities.
     ///
@@ -20,7 +20,7 @@ impl<C: Coordinator> Member<C> {
 
     /// Uses only connections to this cluster from now on. So the endpoints need no further comparison.
     pub(super) fn stay_in(&mut self, cluster: Cluster) {
-        self.coordinator.stay_in(cluster);
+        self.coordinator.as_mut().stay_in(cluster);
         self.are_compared = true;
     }
 
@@ -35,7 +35,7 @@ impl<C: Coordinator> Member<C> {
         identity: impl Fn(&str) -> Result<String, KeyError>,
     ) -> Result<(), String> {
         let of = |stored: &Stored| identity(&stored.text).unwrap_or_else(|_| stored.text.clone());
-        let found = self.coordinator.read_at_each(key);
+        let found = self.coordinator.as_mut().read_at_each(key);
         let markers: Vec<_> = found.iter().map(|(endpoint, it)| (endpoint, it.as_ref().map(of))).collect();
         let Some(pair) = markers.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
         let words = |(endpoint, found): &(&String, Option<String>)| match found {

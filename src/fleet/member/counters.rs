@@ -29,7 +29,7 @@ pub enum Ranged {
     Lost(String),
 }
 
-impl<C: Coordinator> Member<C> {
+impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Adds the shared counter of the source of this index and name. All numbers below `floor` may have been handed out.
     pub fn add_counter(&mut self, (index, source): (usize, &str), numbering: &Numbering, floor: u64) {
         let (key, counter) = (self.paths.counter(source), Counter::new(numbering.clone(), floor));
@@ -60,7 +60,7 @@ impl<C: Coordinator> Member<C> {
         {
             self.stay_in(cluster);
         }
-        let mut is_current = self.coordinator.reads_are_current();
+        let mut is_current = self.coordinator.as_mut().reads_are_current();
         for _ in 0..TRIES_MAX {
             let claim = match self.step(at, (found.as_ref(), is_current), wanted)? {
                 Step::Ours(range) => return Ok(range),
@@ -68,7 +68,7 @@ impl<C: Coordinator> Member<C> {
                 Step::Write(claim) => Some(claim),
             };
             let swap = self.swap_of(at, claim.as_ref(), found.as_ref())?;
-            match self.coordinator.swap(std::slice::from_ref(&swap))? {
+            match self.coordinator.as_mut().swap(std::slice::from_ref(&swap))? {
                 Swapped::Done(_) if claim.is_none() => {
                     let held = &self.counters[at];
                     return Err(held.lost(&held.counter.went_back(&swap.text)));
@@ -117,14 +117,15 @@ impl<C: Coordinator> Member<C> {
             return Ok(());
         }
         let keys: Vec<String> = self.counters.iter().map(|held| held.key.clone()).collect();
-        let (found, is_current) = (self.coordinator.read(&keys)?, self.coordinator.reads_are_current());
+        let (found, is_current) =
+            (self.coordinator.as_mut().read(&keys)?, self.coordinator.as_mut().reads_are_current());
         self.counters.iter_mut().zip(&found).try_for_each(|(held, stored)| {
             held.counter.check((stored.as_ref(), is_current)).map(drop).map_err(|loss| held.lost(&loss))
         })
     }
 
     fn read_key(&mut self, key: &String) -> Result<Option<Stored>, NoAnswer> {
-        Ok(self.coordinator.read(std::slice::from_ref(key))?.into_iter().next().flatten())
+        Ok(self.coordinator.as_mut().read(std::slice::from_ref(key))?.into_iter().next().flatten())
     }
 }
 

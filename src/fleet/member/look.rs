@@ -13,7 +13,7 @@
 use super::{Bound, Member, Raised, Stop};
 use crate::fleet::Coordinator;
 
-impl<C: Coordinator> Member<C> {
+impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that all keys are this daemon's, and writes those that need it.
     pub fn look(&mut self) -> Raised {
         let looked = self.read_all().and_then(|due| due.into_iter().try_for_each(|it| self.write_again(it)));
@@ -26,7 +26,7 @@ impl<C: Coordinator> Member<C> {
         for source in 0..self.sources.len() {
             let found = self.read(source, false)?;
             let held = &self.sources[source];
-            let is_due = !held.is_claimed || held.drawn_on != self.coordinator.connections();
+            let is_due = !held.is_claimed || held.drawn_on != self.coordinator.as_mut().connections();
             // With an old answer the bound that the keys have is not known, and it must not sink.
             if is_due && !found.is_stale {
                 due.push(Bound { source, id_bound: found.id_bound });
@@ -48,7 +48,7 @@ impl<C: Coordinator> Member<C> {
 
     /// Draws the identity of the next write of a source.
     pub(super) fn draw_write(&mut self, source: usize) {
-        let drawn = (Some((self.draw)()), self.coordinator.connections());
+        let drawn = (Some((self.draw)()), self.coordinator.as_mut().connections());
         let held = &mut self.sources[source];
         (held.trying, held.drawn_on) = drawn;
     }

@@ -12,7 +12,7 @@ use crate::fleet::{Coordinator, NoAnswer, Stored};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{LayoutError, UnixMicros, WorkerSet};
 
-impl<C: Coordinator> Member<C> {
+impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Takes this many free worker IDs of those that are allowed. `lock` locks them on this machine, or returns `false` if
     /// they are in use there.
     ///
@@ -162,7 +162,7 @@ impl<C: Coordinator> Member<C> {
         }
         let key = |&id: &u64| self.paths.number(place, want.layout.number_in_space(id));
         let keys: Vec<String> = ids.iter().map(key).collect();
-        self.coordinator.read(&keys)
+        self.coordinator.as_mut().read(&keys)
     }
 
     /// Returns the keys of an ID space, by their numbers.
@@ -170,7 +170,7 @@ impl<C: Coordinator> Member<C> {
         let prefix = self.paths.space(place);
         let number =
             |(key, stored): (String, Stored)| Some((key.strip_prefix(&prefix)?.parse().ok()?, stored));
-        Ok(self.coordinator.list(&prefix)?.into_iter().filter_map(number).collect())
+        Ok(self.coordinator.as_mut().list(&prefix)?.into_iter().filter_map(number).collect())
     }
 
     /// Returns the worker IDs that this state had.

@@ -29,7 +29,7 @@ use snowbank_client::layout::WorkerSet;
 /// So its restart may take a quarter, and as much is left for the coordinator's first answer.
 const LEFT_MIN: u32 = 4;
 
-impl<C: Coordinator> Member<C> {
+impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Continues at once with the worker IDs that this state had, if their ceiling is far enough ahead. Otherwise the start
     /// must ask the coordinator.
     pub fn resume_at_once(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {

@@ -13,7 +13,7 @@ pub(super) const TRIES_MAX: usize = 100;
 /// A number with the key that was found for it.
 pub(super) type Found = (u64, Option<Stored>);
 
-impl<C: Coordinator> Member<C> {
+impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that the fleet's marker has an ID space, and returns its place.
     ///
     /// # Errors
@@ -22,7 +22,7 @@ impl<C: Coordinator> Member<C> {
         let key = self.paths.marker();
         // First, because it connects to an endpoint that answers.
         self.compare_endpoints()?;
-        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        let found = self.coordinator.as_mut().read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let Some(stored) = found else {
             return Err(JoinError::Refused(format!(
                 "the coordinator has no fleet of this name (key {key}): if it is new, run `snowbank fleet init`; if it \
@@ -52,7 +52,8 @@ impl<C: Coordinator> Member<C> {
         for _ in 0..TRIES_MAX {
             let keys: Vec<String> =
                 numbers.iter().map(|&number| self.paths.number(place.index, number)).collect();
-            let found: Vec<Found> = numbers.iter().copied().zip(self.coordinator.read(&keys)?).collect();
+            let found: Vec<Found> =
+                numbers.iter().copied().zip(self.coordinator.as_mut().read(&keys)?).collect();
             if let Some(taken) = self.try_take(want, place, (worker_ids, &numbering), found)? {
                 return Ok(taken);
             }
@@ -155,7 +156,7 @@ impl<C: Coordinator> Member<C> {
                 expected: stored.as_ref().map(|stored| stored.version),
                 text: text.to_owned(),
             };
-            match self.coordinator.swap(&chunk.iter().map(swap).collect::<Vec<_>>())? {
+            match self.coordinator.as_mut().swap(&chunk.iter().map(swap).collect::<Vec<_>>())? {
                 Swapped::Done(version) => {
                     numbers.iter_mut().for_each(|(_, holding)| holding.written(version, write));
                 }
@@ -168,7 +169,7 @@ impl<C: Coordinator> Member<C> {
     /// Returns a source's numbers before their first write. That write's identity is drawn, and counts among those that may
     /// be the last.
     pub(super) fn held(
-        &self,
+        &mut self,
         want: Want<'_>,
         place: usize,
         worker_ids: &WorkerSet,
@@ -190,7 +191,7 @@ impl<C: Coordinator> Member<C> {
             covered: 0,
             acknowledged: 0,
             trying: Some(write),
-            drawn_on: self.coordinator.connections(),
+            drawn_on: self.coordinator.as_mut().connections(),
             generation: 0,
         }
     }

@@ -91,7 +91,17 @@ impl Store {
     }
 }
 
+impl AsMut<dyn Coordinator> for Store {
+    fn as_mut(&mut self) -> &mut (dyn Coordinator + 'static) {
+        self
+    }
+}
+
 impl Coordinator for Store {
+    fn reads_are_current(&self) -> bool {
+        false
+    }
+
     fn connections(&self) -> u64 {
         self.1
     }

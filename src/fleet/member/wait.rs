@@ -48,7 +48,7 @@ impl Waiting {
     }
 }
 
-impl<C: Coordinator> Member<C> {
+impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Waits with the worker IDs that this state had. Returns `None` if it had others, or cannot be written.
     ///
     /// From now on this machine remembers the state as the newest. If it may be an older copy, it first forgets its writes:

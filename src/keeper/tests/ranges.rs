@@ -71,7 +71,21 @@ impl Store {
     }
 }
 
+impl AsMut<dyn Coordinator> for Store {
+    fn as_mut(&mut self) -> &mut (dyn Coordinator + 'static) {
+        self
+    }
+}
+
 impl Coordinator for Store {
+    fn connections(&self) -> u64 {
+        0
+    }
+
+    fn reads_are_current(&self) -> bool {
+        false
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
         assert_eq!(keys, [KEY]);
         let keys = self.0.lock().unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::job_thread::JobThread;
 use crate::ceiling::{StoreError, TakenOver};
 use crate::config::SOURCES_MAX;
-use crate::fleet::{self, AnyCoordinator, Bound, Member, NoAnswer, NumberRange, Raised, Ranged};
+use crate::fleet::{self, Bound, Coordinator, Member, NoAnswer, NumberRange, Raised, Ranged};
 use crate::keeper::{Outcome, PERIOD, WantedRange};
 use snowbank_client::layout::UnixMicros;
 
@@ -75,7 +75,7 @@ impl Fleet {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(super) fn start(mut member: Member<AnyCoordinator>) -> io::Result<Fleet> {
+    pub(super) fn start(mut member: Member<Box<dyn Coordinator>>) -> io::Result<Fleet> {
         member.hurry();
         JobThread::start("fleet", JOBS_MAX, member, run).map(Fleet)
     }
@@ -132,7 +132,7 @@ impl Fleet {
     }
 }
 
-fn run(member: &mut Member<AnyCoordinator>, job: Job) -> Done {
+fn run(member: &mut Member<Box<dyn Coordinator>>, job: Job) -> Done {
     let lost = |reason| Done::Lost(TakenOver(format!("the fleet: {reason}")));
     match job {
         Job::Range(wanted) => match member.take_range(wanted.source, wanted.count, wanted.generation) {

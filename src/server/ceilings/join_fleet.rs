@@ -8,7 +8,7 @@ use crate::ceiling::{LockError, Mark, beyond, draw_identity, latest_grant, lock_
 use crate::clock::Reading;
 use crate::config::{Settings, SourceSettings};
 use crate::fleet::rules::Proof;
-use crate::fleet::{self, Access, AnyCoordinator, Member, Notes, NumberRange, Ranged, Taken, Want};
+use crate::fleet::{self, Access, Coordinator, Member, Notes, NumberRange, Ranged, Taken, Want};
 use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
@@ -31,7 +31,7 @@ pub(crate) struct Here<'a> {
 
 /// The daemon's place in its fleet.
 pub(crate) struct Joined {
-    pub(crate) member: Member<AnyCoordinator>,
+    pub(crate) member: Member<Box<dyn Coordinator>>,
     /// By source. `None`: it has no worker IDs.
     taken: Vec<Option<Taken>>,
     /// The keys of the records whose bounds the coordinator holds.

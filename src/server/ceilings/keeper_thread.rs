@@ -20,7 +20,7 @@ use super::storage_thread::{Done, Storage, Trim};
 use crate::ceiling::store::Record;
 use crate::ceiling::{Left, StoreError};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
-use crate::fleet::{AnyCoordinator, Bound, Member, NumberRange};
+use crate::fleet::{Bound, Coordinator, Member, NumberRange};
 use crate::keeper::{self, Keeper, Looked, Outcome, PERIOD, Reach, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
@@ -67,7 +67,7 @@ impl Ceilings {
     /// The system has no thread left.
     pub(crate) fn grant(
         durable: Durable,
-        fleet: Option<(Member<AnyCoordinator>, Duration)>,
+        fleet: Option<(Member<Box<dyn Coordinator>>, Duration)>,
         wall: &Arc<Wall>,
         started: Reading,
     ) -> Result<Ceilings, StartError> {

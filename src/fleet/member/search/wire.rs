@@ -167,7 +167,21 @@ impl Scene {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire;
 
+impl AsMut<dyn Coordinator> for Wire {
+    fn as_mut(&mut self) -> &mut (dyn Coordinator + 'static) {
+        self
+    }
+}
+
 impl Coordinator for Wire {
+    fn connections(&self) -> u64 {
+        0
+    }
+
+    fn reads_are_current(&self) -> bool {
+        false
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
         let seen = with(Scene::seen)?;
         Ok(keys.iter().map(|key| seen.get(key).cloned()).collect())

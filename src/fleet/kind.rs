@@ -1,0 +1,59 @@
+//! The kinds of coordinators. Each describes itself in its own file, and this is their list.
+
+use std::fmt;
+use std::io;
+
+use super::{Access, Coordinator, etcd, zookeeper};
+
+/// All kinds.
+const KINDS: [&CoordinatorKind; 2] = [&etcd::KIND, &zookeeper::KIND];
+
+/// A kind of coordinator.
+pub struct CoordinatorKind {
+    /// Its name in a configuration.
+    pub name: &'static str,
+    /// The default port of its endpoints.
+    pub(super) port: u16,
+    /// The schemes of its endpoints: the plain one, and the one over TLS.
+    pub(super) schemes: [&'static str; 2],
+    /// Makes a client, which connects at its first call. Fails if the system has no reactor left.
+    pub(super) open: fn(Access) -> io::Result<Box<dyn Coordinator>>,
+}
+
+impl PartialEq for CoordinatorKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for CoordinatorKind {}
+
+impl fmt::Debug for CoordinatorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl CoordinatorKind {
+    /// Returns all kinds.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        KINDS.into_iter()
+    }
+
+    /// Returns the kind whose endpoints have this scheme.
+    pub(super) fn with_scheme(scheme: &str) -> Option<&'static Self> {
+        Self::all().find(|kind| kind.schemes.contains(&scheme))
+    }
+
+    /// Returns the names of all kinds, for people.
+    pub fn names() -> String {
+        let names: Vec<String> = Self::all().map(|kind| format!("{:?}", kind.name)).collect();
+        names.join(" or ")
+    }
+
+    /// Returns the form of its endpoints, for people.
+    pub fn allowed(&self) -> String {
+        let [plain, tls] = self.schemes;
+        format!("\"{plain}://HOST:PORT\" or \"{tls}://HOST:PORT\"")
+    }
+}
