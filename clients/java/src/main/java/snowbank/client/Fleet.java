@@ -1,0 +1,168 @@
+package snowbank.client;
+
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
+import java.net.UnixDomainSocketAddress;
+import java.net.UnknownHostException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executor;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.locks.ReentrantLock;
+
+/**
+ * The daemons behind the endpoints. A name that resolves to many addresses is many daemons, and is looked up again
+ * when a connection is made and the last look is old. Java itself remembers an answer for 30 s
+ * ({@code networkaddress.cache.ttl}).
+ */
+final class Fleet {
+    /** The shortest time between two look-ups of a name. */
+    private static final long LOOKUP_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(1);
+
+    /** Looks up a name. Tests replace it. */
+    interface Resolver {
+        Resolver SYSTEM = InetAddress::getAllByName;
+
+        InetAddress[] resolve(String host) throws UnknownHostException;
+    }
+
+    /**
+     * One daemon.
+     *
+     * @param socket where it listens, or null for a name that has no known address yet
+     */
+    record Target(Address endpoint, SocketAddress socket) {
+        @Override
+        public String toString() {
+            boolean isOneOfMany = endpoint.isName() && socket != null;
+            return isOneOfMany ? endpoint + " (" + ip() + ")" : endpoint.toString();
+        }
+
+        private String ip() {
+            return ((InetSocketAddress) socket).getAddress().getHostAddress();
+        }
+    }
+
+    private final List<Address> endpoints;
+    private final Resolver resolver;
+    private final Executor background;
+    private final long seed = new Random().nextLong();
+
+    private final ReentrantLock lock = new ReentrantLock();
+    /** The addresses of each name, from its last look-up that found some. */
+    private final Map<Address, List<Target>> known = new HashMap<>();
+    private final Map<Address, FutureTask<List<Target>>> lookups = new HashMap<>();
+    private final Map<Address, Long> lookedUpAt = new HashMap<>();
+
+    Fleet(ClientOptions options, Executor background) {
+        this.endpoints = options.endpoints;
+        this.resolver = options.resolver;
+        this.background = background;
+    }
+
+    /** Returns every known daemon, in the endpoints' order, and a target without address for an unknown name. */
+    List<Target> targets() {
+        List<Target> targets = new ArrayList<>();
+        lock.lock();
+        try {
+            for (Address endpoint : endpoints) {
+                if (endpoint.isName()) {
+                    targets.addAll(known.getOrDefault(endpoint, List.of(new Target(endpoint, null))));
+                } else {
+                    targets.add(new Target(endpoint, socketOf(endpoint)));
+                }
+            }
+        } finally {
+            lock.unlock();
+        }
+        return targets;
+    }
+
+    /** Looks every name up again whose last look is old, without waiting. */
+    void refresh() {
+        for (Address endpoint : endpoints) {
+            if (endpoint.isName()) {
+                lookUp(endpoint);
+            }
+        }
+    }
+
+    /**
+     * Returns the daemons behind a name.
+     *
+     * @throws SnowbankException if there are none within the time
+     */
+    List<Target> lookUp(Address endpoint, long waitNanos) throws InterruptedException {
+        FutureTask<List<Target>> lookup = lookUp(endpoint);
+        String name = Text.quoted(endpoint.host());
+        try {
+            return lookup.get(waitNanos, TimeUnit.NANOSECONDS);
+        } catch (TimeoutException error) {
+            throw SnowbankException.unreachable(endpoint.toString(), "the look-up of " + name + " takes too long", null);
+        } catch (ExecutionException error) {
+            throw SnowbankException.unreachable(
+                endpoint.toString(), "the name " + name + " has no address", error.getCause());
+        }
+    }
+
+    /** Returns the look-up under way, or the last one while it is young, or begins one. */
+    private FutureTask<List<Target>> lookUp(Address endpoint) {
+        FutureTask<List<Target>> lookup;
+        lock.lock();
+        try {
+            FutureTask<List<Target>> last = lookups.get(endpoint);
+            long now = System.nanoTime();
+            if (last != null && (!last.isDone() || now - lookedUpAt.get(endpoint) < LOOKUP_PAUSE_NANOS)) {
+                return last;
+            }
+            lookup = new FutureTask<>(() -> resolve(endpoint));
+            lookups.put(endpoint, lookup);
+            lookedUpAt.put(endpoint, now);
+        } finally {
+            lock.unlock();
+        }
+        background.execute(lookup);
+        return lookup;
+    }
+
+    private List<Target> resolve(Address endpoint) throws UnknownHostException {
+        List<InetAddress> addresses = new ArrayList<>(Arrays.asList(resolver.resolve(endpoint.host())));
+        if (addresses.isEmpty()) {
+            throw new UnknownHostException(endpoint.host());
+        }
+        // Each client has an order of its own, so that many clients spread over the daemons, and keeps it over look-ups.
+        Class<?> first = addresses.get(0).getClass();
+        addresses.sort((one, other) -> one.getHostAddress().compareTo(other.getHostAddress()));
+        Collections.shuffle(addresses, new Random(seed));
+        addresses.sort((one, other) ->
+            Boolean.compare(one.getClass() != first, other.getClass() != first));
+        List<Target> targets = new ArrayList<>();
+        for (InetAddress address : addresses) {
+            targets.add(new Target(endpoint, new InetSocketAddress(address, endpoint.port())));
+        }
+        lock.lock();
+        try {
+            known.put(endpoint, List.copyOf(targets));
+        } finally {
+            lock.unlock();
+        }
+        return targets;
+    }
+
+    private static SocketAddress socketOf(Address endpoint) {
+        if (endpoint.path() != null) {
+            return UnixDomainSocketAddress.of(endpoint.path());
+        }
+        // A literal needs no look-up.
+        return new InetSocketAddress(endpoint.host(), endpoint.port());
+    }
+}

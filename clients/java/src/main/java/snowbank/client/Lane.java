@@ -1,0 +1,334 @@
+package snowbank.client;
+
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import snowbank.client.Fleet.Target;
+import snowbank.client.Session.End;
+import snowbank.client.Session.EndKind;
+
+/**
+ * One connection at a time, and the thread that owns it. It connects when a call needs it, stays with a daemon that
+ * serves, and moves on after a failure.
+ */
+final class Lane implements Session.Lead {
+    private static final long IDLE_NANOS = TimeUnit.HOURS.toNanos(1);
+
+    /** The recent failures of a daemon. Times are of {@link System#nanoTime}. */
+    private static final class Health {
+        int failures;
+        long notBefore = System.nanoTime();
+        long exhaustedUntil = notBefore;
+    }
+
+    private final Shared shared;
+    private final CallQueue calls;
+    /** The target that this lane prefers, for lanes that take turns, else -1. */
+    private final int home;
+    private final Map<Target, Health> health = new HashMap<>();
+    private final Thread thread;
+
+    private List<Target> targets = List.of();
+    /** The daemon in use, or the last one. */
+    private Target current;
+    /** A connection to the home daemon, while another one serves. */
+    private Homecoming homecoming;
+    private volatile Connection connection;
+    private volatile boolean isServing;
+
+    Lane(Shared shared, int home) {
+        this.shared = shared;
+        this.home = home;
+        this.calls = new CallQueue(shared.options.maxQueued);
+        this.thread = Shared.daemonThread(this::run, "snowbank-client");
+        thread.start();
+    }
+
+    /** Hands a call to the lane. Returns false if its queue stayed full. */
+    boolean submit(Call<?> call, long waitNanos) throws InterruptedException {
+        if (!calls.add(call, waitNanos)) {
+            return false;
+        }
+        Connection open = connection;
+        if (open != null) {
+            open.wakeUp();
+        }
+        if (shared.isClosed()) {
+            // The thread may have ended before it saw this call.
+            call.fail(Shared.closed());
+        }
+        return true;
+    }
+
+    /** Returns the error of a call whose deadline passed. */
+    SnowbankException passed(Deadline deadline, SnowbankException last) {
+        Connection open = connection;
+        if (isServing && open != null) {
+            return SnowbankException.deadline(deadline, open.endpoint, last);
+        }
+        SnowbankException failures = SnowbankException.joined(shared.failures());
+        if (failures == null && open != null) {
+            failures = SnowbankException.unreachable(open.endpoint, "it has not connected and greeted yet", null);
+        }
+        return SnowbankException.deadline(deadline, null, failures == null ? last : failures);
+    }
+
+    void close() {
+        thread.interrupt();
+    }
+
+    private void run() {
+        try {
+            while (!shared.isClosed()) {
+                if (calls.awaitWork(IDLE_NANOS)) {
+                    connectAndServe();
+                }
+            }
+        } catch (InterruptedException closing) {
+            // The client was closed: nobody else interrupts this thread.
+        } finally {
+            calls.failAll(Shared.closed());
+        }
+    }
+
+    private void connectAndServe() throws InterruptedException {
+        Target target = pick();
+        Health itsHealth = health.get(target);
+        sleepUntil(itsHealth.notBefore);
+        Info info;
+        try {
+            if (target.socket() == null) {
+                shared.fleet.lookUp(target.endpoint(), shared.options.connectTimeout.toNanos());
+                return;
+            }
+            connection = new Connection(target, shared.options);
+            info = connection.open();
+        } catch (SnowbankException error) {
+            closeConnection();
+            failedToConnect(target, error);
+            return;
+        }
+        serve(target, info);
+    }
+
+    /** Serves calls on the open connection until it ends, and on those that follow without a pause. */
+    private void serve(Target target, Info info) {
+        Target served = target;
+        Info greeting = info;
+        while (true) {
+            current = served;
+            shared.noteService(served);
+            shared.check.start();
+            isServing = true;
+            Session session = new Session(connection, greeting, calls, shared.options.answerTimeout, this);
+            End end = session.serve();
+            isServing = false;
+            // Without this condition, the pause would not grow for a daemon that greets and then fails every call.
+            if (session.hasAnswered()) {
+                health.get(served).failures = 0;
+            }
+            switch (end.kind()) {
+                case FAILED, RESTING -> {
+                    closeConnection();
+                    rest(served, end.kind() == EndKind.RESTING ? end.error().retryAfterOrZero() : Duration.ZERO);
+                }
+                case EXHAUSTED -> {
+                    connection = null;
+                    shared.background.execute(session::finish);
+                    preferOthers(served, end.error().retryAfterOrZero());
+                }
+                case LEFT -> {
+                    if (!shared.isClosed() && homecoming != null && homecoming.info() != null) {
+                        shared.background.execute(session::finish);
+                        connection = homecoming.connection;
+                        served = homecoming.connection.target;
+                        greeting = homecoming.info();
+                        homecoming = null;
+                        continue;
+                    }
+                    session.failInFlight(SnowbankException.lost(connection.endpoint, "the client was closed"));
+                    closeConnection();
+                }
+            }
+            if (end.error() != null) {
+                shared.noteFailure(served, end.error());
+            }
+            leaveHomecoming();
+            return;
+        }
+    }
+
+    private void closeConnection() {
+        Connection open = connection;
+        connection = null;
+        if (open != null) {
+            open.close();
+        }
+    }
+
+    /**
+     * Returns the daemon that may be tried soonest. Of several it prefers those that are not exhausted, and of these
+     * the current one or the next in the circle.
+     */
+    private Target pick() {
+        shared.fleet.refresh();
+        targets = shared.fleet.targets();
+        shared.keepOnly(targets);
+        health.keySet().retainAll(targets);
+        long now = System.nanoTime();
+        int first = home >= 0 ? home % targets.size() : Math.max(0, targets.indexOf(current));
+        Target best = null;
+        long bestRest = 0;
+        long bestExhausted = 0;
+        for (int step = 0; step < targets.size(); step++) {
+            Target target = targets.get((first + step) % targets.size());
+            Health itsHealth = health.computeIfAbsent(target, unknown -> new Health());
+            long rest = Math.max(0, itsHealth.notBefore - now);
+            long exhausted = Math.max(0, itsHealth.exhaustedUntil - now);
+            if (best == null || rest < bestRest || rest == bestRest && exhausted < bestExhausted) {
+                best = target;
+                bestRest = rest;
+                bestExhausted = exhausted;
+            }
+        }
+        return best;
+    }
+
+    /** Leaves a daemon alone for its back-off, plus the time that it asked for, up to the longest back-off. */
+    private void rest(Target target, Duration asked) {
+        Health itsHealth = health.get(target);
+        itsHealth.failures++;
+        itsHealth.notBefore = System.nanoTime() + atMostMaxBackoff(asked) + backoffNanos(itsHealth.failures);
+    }
+
+    /** Tries the other daemons before one that has no IDs in time for one call. It may have some for the next. */
+    private void preferOthers(Target target, Duration asked) {
+        Health itsHealth = health.get(target);
+        itsHealth.notBefore = System.nanoTime() + backoffNanos(1);
+        itsHealth.exhaustedUntil = System.nanoTime() + atMostMaxBackoff(asked);
+    }
+
+    private long atMostMaxBackoff(Duration asked) {
+        return Math.min(Deadline.nanos(asked), shared.options.maxBackoff.toNanos());
+    }
+
+    private long backoffNanos(int failures) {
+        return backoffNanos(shared.options, failures);
+    }
+
+    /** Returns a random time up to a limit that doubles with each failure. */
+    static long backoffNanos(ClientOptions options, int failures) {
+        long limit = options.minBackoff.toNanos();
+        for (int failure = 1; failure < failures && limit < options.maxBackoff.toNanos(); failure++) {
+            limit *= 2;
+        }
+        return ThreadLocalRandom.current().nextLong(Math.min(limit, options.maxBackoff.toNanos()) + 1);
+    }
+
+    /** Notes a failed try, and fails the waiting calls if no further try can help them. */
+    private void failedToConnect(Target target, SnowbankException error) {
+        rest(target, error.retryAfterOrZero());
+        shared.noteFailure(target, error);
+        List<SnowbankException> failures = shared.failures();
+        boolean allAreStrangers = failures.size() == targets.size()
+            && failures.stream().allMatch(failure -> failure.reason() == SnowbankException.Reason.PROTOCOL);
+        if (error.isFinal()) {
+            calls.failAll(error);
+        } else if (allAreStrangers) {
+            calls.failAll(SnowbankException.joined(failures));
+        }
+    }
+
+    private static void sleepUntil(long nanoTime) throws InterruptedException {
+        long left = nanoTime - System.nanoTime();
+        if (left > 0) {
+            TimeUnit.NANOSECONDS.sleep(left);
+        }
+    }
+
+    @Override
+    public boolean isLeaving() {
+        if (shared.isClosed()) {
+            return true;
+        }
+        if (home < 0 || targets.get(home % targets.size()).equals(current)) {
+            return false;
+        }
+        Target mine = targets.get(home % targets.size());
+        if (homecoming == null && health.get(mine).notBefore - System.nanoTime() <= 0) {
+            homecoming = new Homecoming(mine);
+        }
+        if (homecoming == null || !homecoming.isDone) {
+            return false;
+        }
+        if (homecoming.failure != null) {
+            rest(mine, homecoming.failure.retryAfterOrZero());
+            shared.noteFailure(mine, homecoming.failure);
+            leaveHomecoming();
+            return false;
+        }
+        return true;
+    }
+
+    @Override
+    public long nextLookNanos() {
+        boolean isHome = home < 0 || targets.get(home % targets.size()).equals(current);
+        if (isHome || homecoming != null) {
+            return IDLE_NANOS;
+        }
+        return Math.max(0, health.get(targets.get(home % targets.size())).notBefore - System.nanoTime());
+    }
+
+    @Override
+    public boolean hasOthers() {
+        return targets.size() > 1;
+    }
+
+    private void leaveHomecoming() {
+        if (homecoming != null) {
+            homecoming.leave();
+            homecoming = null;
+        }
+    }
+
+    /** A try to get back to the daemon whose turn this lane has. */
+    private final class Homecoming {
+        final Connection connection;
+        private Info info;
+        private SnowbankException failure;
+        private volatile boolean isDone;
+        private volatile boolean isLeft;
+
+        Homecoming(Target target) {
+            Connection away = Lane.this.connection;
+            connection = new Connection(target, shared.options);
+            shared.background.execute(() -> {
+                try {
+                    info = connection.open();
+                } catch (SnowbankException error) {
+                    failure = error;
+                }
+                isDone = true;
+                if (isLeft) {
+                    connection.close();
+                }
+                away.wakeUp();
+            });
+        }
+
+        Info info() {
+            return isDone ? info : null;
+        }
+
+        void leave() {
+            isLeft = true;
+            connection.cancel();
+            if (isDone) {
+                connection.close();
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+package snowbank.client;
+
+import static org.junit.jupiter.api.Assertions.fail;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Assumptions;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.TestFactory;
+
+/** Plays every case of clients/conformance. */
+class ConformanceTest {
+    /** What this client meets. It cannot fork: a Java process does not. */
+    private static final Set<String> MET =
+        Set.of("unix", "tls", "pipelining", "explicit", "partial", "max_wait", "cancel", "clock");
+
+    @TestFactory
+    Stream<DynamicTest> cases() throws IOException {
+        String program = Programs.conformance().toString();
+        Process list = new ProcessBuilder(program, "list").start();
+        List<String> names;
+        try (var reader = list.inputReader()) {
+            names = reader.lines().toList();
+        }
+        return names.stream().map(name -> DynamicTest.dynamicTest(name, () -> play(program, name)));
+    }
+
+    private static void play(String program, String name) throws Exception {
+        try (var play = new ConformancePlay(program, name)) {
+            List<String> missing = new ArrayList<>(play.needs());
+            missing.removeAll(MET);
+            Assumptions.assumeTrue(missing.isEmpty(), "a Java client has no " + missing);
+            play.run();
+        } catch (ConformancePlay.Mismatch mismatch) {
+            fail(name + ": " + mismatch.getMessage(), mismatch);
+        }
+    }
+}
