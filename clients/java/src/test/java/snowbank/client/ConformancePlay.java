@@ -2,10 +2,12 @@ package snowbank.client;
 
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.io.Writer;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -58,7 +60,7 @@ final class ConformancePlay implements AutoCloseable {
     private final Process program;
     private final Writer words;
     private final BlockingQueue<String> events = new LinkedBlockingQueue<>();
-    private final List<String> complaints = new ArrayList<>();
+    private final BlockingQueue<String> complaints = new LinkedBlockingQueue<>();
     private final Map<?, ?> script;
     private final Map<String, Background> started = new HashMap<>();
     private final Set<Long> seen = ConcurrentHashMap.newKeySet();
@@ -73,8 +75,18 @@ final class ConformancePlay implements AutoCloseable {
         words = program.outputWriter();
         BufferedReader lines = program.inputReader();
         script = (Map<?, ?>) Json.parse(lines.readLine());
-        Shared.daemonThread(() -> lines.lines().forEach(events::add), "events").start();
-        Shared.daemonThread(() -> program.errorReader().lines().forEach(complaints::add), "complaints").start();
+        collect(lines, events);
+        collect(program.errorReader(), complaints);
+    }
+
+    private static void collect(BufferedReader lines, Collection<String> into) {
+        Shared.daemonThread(() -> {
+            try {
+                lines.lines().forEach(into::add);
+            } catch (UncheckedIOException closed) {
+                // The case is over.
+            }
+        }, "lines").start();
     }
 
     List<String> needs() {
@@ -353,7 +365,8 @@ final class ConformancePlay implements AutoCloseable {
 
     private static String kind(RuntimeException error) {
         if (error instanceof IllegalArgumentException) {
-            return error.getMessage().matches("(?s).*(file|certificate).*") ? "tls" : "bad_argument";
+            boolean isTls = error.getMessage().matches("(?s)(the .* file .*\\.pem .*|a client certificate needs .*)");
+            return isTls ? "tls" : "bad_argument";
         }
         if (error instanceof IllegalStateException) {
             return "closed";

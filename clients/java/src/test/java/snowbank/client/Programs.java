@@ -11,9 +11,9 @@ import org.junit.jupiter.api.Assumptions;
 final class Programs {
     private Programs() {}
 
-    /** Returns the daemon: the environment variable SNOWBANK, or what {@code cargo build} makes. */
+    /** Returns the daemon: the environment variable SNOWBANK_DAEMON, or what {@code cargo build} makes. */
     static Path snowbank() {
-        return find("SNOWBANK", "snowbank", List.of("--bin", "snowbank"));
+        return find("SNOWBANK_DAEMON", "snowbank", List.of("--bin", "snowbank"));
     }
 
     /** Returns the scripted daemons of the conformance suite. */
