@@ -101,7 +101,7 @@ class BadInputTest {
 
     @Test
     void closedClient() throws Exception {
-        try (ServerSocket silent = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+        try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
             SnowbankClient client = new SnowbankClient("127.0.0.1:" + silent.getLocalPort());
             Ids ids = client.ids(IdsOptions.defaults());
             CompletableFuture<Throwable> underWay = CompletableFuture.supplyAsync(() -> failure(client::next));
@@ -118,7 +118,7 @@ class BadInputTest {
 
     @Test
     void interruptEndsOneCallAndKeepsTheFlag() throws Exception {
-        try (ServerSocket silent = new ServerSocket(0, 1, InetAddress.getLoopbackAddress());
+        try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
                 SnowbankClient client = new SnowbankClient("127.0.0.1:" + silent.getLocalPort())) {
             for (Executable call : new Executable[] {client::next, () -> client.batch(1)}) {
                 CompletableFuture<String> outcome = new CompletableFuture<>();
@@ -136,7 +136,7 @@ class BadInputTest {
 
     @Test
     void silentServerIsNamedAtTheDeadline() throws Exception {
-        try (ServerSocket silent = new ServerSocket(0, 1, InetAddress.getLoopbackAddress());
+        try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
                 SnowbankClient client = new SnowbankClient(ClientOptions
                     .to("127.0.0.1:" + silent.getLocalPort())
                     .timeout(Duration.ofSeconds(2)).connectTimeout(Duration.ofMillis(100)))) {
