@@ -1,7 +1,7 @@
 /** The addresses of daemons: `host:port`, `[IPv6]:port`, `tls:host:port` and `unix:PATH`. */
 
 import { isIP, isIPv6 } from "node:net";
-import { badOption } from "./errors.js";
+import { badArgument } from "./errors.js";
 
 /** The longest path of a Unix socket, in bytes: what Linux holds, without the closing zero. */
 const UNIX_PATH_BYTES_MAX = 107;
@@ -23,13 +23,13 @@ export interface Endpoint {
   readonly isName: boolean;
 }
 
-/** Reads an address. Throws `bad_option` if the text is none. */
+/** Reads an address. Throws `bad_argument` if the text is none. */
 export function parseAddress(text: string): Endpoint {
   if (typeof text !== "string") {
-    throw badOption(`an address is a text such as "127.0.0.1:7660", not ${typeof text}`);
+    throw badArgument(`an address is a text such as "127.0.0.1:7660", not ${typeof text}`);
   }
   const fail = (reason: string): never => {
-    throw badOption(`${JSON.stringify(text)} is not an address: ${reason}`);
+    throw badArgument(`${JSON.stringify(text)} is not an address: ${reason}`);
   };
   if (text.startsWith("unix:")) {
     return { text, kind: "unix", host: "", port: 0, path: unixPath(text, fail), isName: false };

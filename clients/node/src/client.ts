@@ -1,10 +1,10 @@
 import { Batch } from "./batch.js";
 import { Deadline, PASSED } from "./deadline.js";
-import { isRetried, movesOn, SnowbankError } from "./errors.js";
+import { badArgument, isRetried, movesOn, SnowbankError } from "./errors.js";
 import { Ids, type IdsOptions } from "./ids.js";
 import type { Info } from "./info.js";
 import { type ClientOptions, checkMs, checkNumber, Settings } from "./options.js";
-import { Pool, type Served, type Target } from "./pool.js";
+import { MAX_BACKOFF_MS, Pool, type Served, type Target } from "./pool.js";
 import { type Ask, InfoRequest, NextRequest, type Request } from "./requests.js";
 import { WorkerCheck } from "./same-workers.js";
 
@@ -30,6 +30,8 @@ export interface BatchOptions extends CallOptions {
   maxWaitMs?: number | undefined;
   /** Accepts fewer IDs, at least one, if that wait ends first. */
   partial?: boolean | undefined;
+  /** @internal Asks for every ID instead of runs, to test readers of such replies. */
+  explicit?: boolean | undefined;
 }
 
 /** A try that was answered, and by whom. */
@@ -53,7 +55,7 @@ export class Client {
    * Creates a client of the daemons at these addresses: `host:port`, `[IPv6]:port`, `tls:host:port` or
    * `unix:PATH`. A host name may stand for several daemons. The first call connects.
    *
-   * @throws {SnowbankError} `bad_option` for an address or option that is not allowed.
+   * @throws {SnowbankError} `bad_argument` for an address or option that is not allowed.
    */
   constructor(addresses: string | readonly string[], options: ClientOptions = {}) {
     this.#settings = new Settings(addresses, options);
@@ -68,13 +70,13 @@ export class Client {
    */
   async batch(count: number, options: BatchOptions = {}): Promise<Batch> {
     const timeoutMs = checkMs("timeoutMs", options.timeoutMs ?? this.#settings.timeoutMs);
-    const { source, partial = false } = options;
+    const { source, partial = false, explicit } = options;
     checkSource(source);
     let { maxWaitMs } = options;
     if (maxWaitMs !== undefined) {
       maxWaitMs = Math.min(checkNumber("maxWaitMs", maxWaitMs, 0, 2 ** 31 - 1), timeoutMs);
     }
-    const ask: Ask = { count: checkCount(count), source, maxWaitMs, partial };
+    const ask: Ask = { count: checkCount(count), source, maxWaitMs, partial, explicit };
     const deadline = new Deadline(timeoutMs, options.signal);
     try {
       return await this.fetch(ask, deadline);
@@ -86,7 +88,7 @@ export class Client {
   /**
    * Creates a buffer that hands out IDs one at a time and is refilled in the background.
    *
-   * @throws {SnowbankError} `bad_option` for an option that is not allowed.
+   * @throws {SnowbankError} `bad_argument` for an option that is not allowed.
    */
   ids(options: IdsOptions = {}): Ids {
     checkSource(options.source);
@@ -129,10 +131,12 @@ export class Client {
 
   /** @internal Returns the error of a call whose deadline has passed. */
   passed(allowedMs: number, last: SnowbankError | undefined): SnowbankError {
-    const cause = this.#pool.failure() ?? last;
+    const { connected } = this.#pool;
+    const cause = connected === undefined ? this.#pool.failure() : last;
     const why = cause === undefined ? "" : `; last: ${cause.message}`;
-    const text = `no answer within ${allowedMs} ms${why}`;
-    return new SnowbankError("deadline", text, { cause, retryAfterMs: cause?.retryAfterMs });
+    const from = connected === undefined ? "" : ` from ${connected}`;
+    const text = `no answer${from} within ${allowedMs} ms${why}`;
+    return new SnowbankError("timeout", text, { cause, retryAfterMs: cause?.retryAfterMs });
   }
 
   /** Sends a call until it is answered, with another try where that may help. */
@@ -188,7 +192,8 @@ export class Client {
       return { target, value: await send(make()) };
     } catch (error) {
       // The daemon may have gained the source since its greeting: INFO tells.
-      if ((error as Partial<SnowbankError>).code !== "no_such_source") {
+      const { code, number } = error as Partial<SnowbankError>;
+      if (code !== "unknown_source" || number !== undefined) {
         throw error;
       }
       await send(new InfoRequest());
@@ -205,13 +210,14 @@ export class Client {
     if (error.code === "exhausted" && waitMs !== undefined && waitMs > deadline.leftMs) {
       return this.#leaveExhausted(error, waitMs, tries);
     }
-    const { failFast } = this.#settings;
-    if (!isRetried(error) || (failFast && tries.count >= this.#pool.targets.length)) {
+    if (!isRetried(error)) {
       throw error;
     }
     // A single daemon that refuses because of its state keeps its connection, and is asked again.
     const pauseMs =
-      movesOn(error) && isAlone ? (waitMs ?? 0) + this.#pool.backoffMs(tries.count) : 0;
+      movesOn(error) && isAlone
+        ? Math.min(waitMs ?? 0, MAX_BACKOFF_MS) + this.#pool.backoffMs(tries.count)
+        : 0;
     // The refusal with its time to wait helps the caller more than an error about the deadline.
     if (deadline.leftMs <= pauseMs) {
       throw error;
@@ -261,6 +267,6 @@ function checkCount(count: number): number {
 function checkSource(source: unknown): void {
   if (source !== undefined && typeof source !== "string") {
     const advice = "a source has a name, because its index differs from daemon to daemon";
-    throw new SnowbankError("bad_option", `the source is ${String(source)}; ${advice}`);
+    throw badArgument(`the source is ${String(source)}; ${advice}`);
   }
 }

@@ -159,6 +159,10 @@ export class Connection {
     resolve: (value: T) => void,
     reject: (error: SnowbankError) => void,
   ): () => void {
+    if (this.#isEnded) {
+      reject(lost(this.#options.endpoint, "it ended before the call was sent"));
+      return () => {};
+    }
     const now = performance.now();
     const entry: Entry = {
       request,

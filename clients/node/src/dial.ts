@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import { connect, isIP, type Socket } from "node:net";
 import * as tls from "node:tls";
 import type { Endpoint } from "./address.js";
-import { badOption, plain, type SnowbankError } from "./errors.js";
+import { plain, SnowbankError } from "./errors.js";
 
 /** The files of TLS, all in PEM. Each connection reads them again, so they can be renewed. */
 export interface TlsOptions {
@@ -51,13 +51,13 @@ function pemOptions(ca?: Buffer, cert?: Buffer, key?: Buffer): tls.SecureContext
   return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 
-/** Reads the files of TLS and holds them against each other. Throws `bad_option`. */
+/** Reads the files of TLS and holds them against each other. Throws `tls`. */
 export function checkTls(options: TlsOptions): void {
   const { caFile, certificateFile, keyFile } = options;
   if ((certificateFile === undefined) !== (keyFile === undefined)) {
     const [given, missing] =
       keyFile === undefined ? ["certificateFile", "keyFile"] : ["keyFile", "certificateFile"];
-    throw badOption(`tls.${given} is given without tls.${missing}; give both, or neither`);
+    throw badFile(`tls.${given} is given without tls.${missing}; give both, or neither`);
   }
   const ca = read("caFile", caFile, "CERTIFICATE");
   const cert = read("certificateFile", certificateFile, "CERTIFICATE");
@@ -69,6 +69,10 @@ export function checkTls(options: TlsOptions): void {
   }
 }
 
+function badFile(text: string): SnowbankError {
+  return new SnowbankError("tls", text);
+}
+
 function read(option: string, path: string | undefined, kind: string): Buffer | undefined {
   if (path === undefined) {
     return undefined;
@@ -77,11 +81,11 @@ function read(option: string, path: string | undefined, kind: string): Buffer | 
   try {
     text = readFileSync(path);
   } catch (error) {
-    throw badOption(`tls.${option} ${path} cannot be read: ${(error as Error).message}`);
+    throw badFile(`tls.${option} ${path} cannot be read: ${(error as Error).message}`);
   }
   if (!text.includes(`${kind}-----`)) {
     const advice = `allowed: PEM with a line -----BEGIN ${kind}-----`;
-    throw badOption(`tls.${option} ${path}: found no ${kind.toLowerCase()}, ${advice}`);
+    throw badFile(`tls.${option} ${path}: found no ${kind.toLowerCase()}, ${advice}`);
   }
   return text;
 }
@@ -89,12 +93,12 @@ function read(option: string, path: string | undefined, kind: string): Buffer | 
 function unusable(error: NodeJS.ErrnoException, certificate?: string, key?: string): SnowbankError {
   if (error.code === "ERR_OSSL_X509_KEY_VALUES_MISMATCH") {
     const advice = "give the two that were made together, the key's certificate first in its file";
-    return badOption(
+    return badFile(
       `tls.keyFile ${key}: found a key that is not that of the certificate ${certificate}; ${advice}`,
     );
   }
   const files = [certificate, key].filter((path) => path !== undefined).join(" and ");
-  return badOption(`the files of TLS cannot be used (${files || "tls.caFile"}): ${error.message}`);
+  return badFile(`the files of TLS cannot be used (${files || "tls.caFile"}): ${error.message}`);
 }
 
 /** The words for errors of the operating system, and for faults of TLS with what to do. */

@@ -18,24 +18,22 @@ export type RefusalCode = (typeof REFUSALS)[number] | "refused";
 /** Why a call failed. */
 export type SnowbankErrorCode =
   | RefusalCode
-  /** The call's time passed. `cause` is the error of its last try. */
-  | "deadline"
+  /** The call's deadline passed. `cause` is the error of its last try. */
+  | "timeout"
   /** The endpoint cannot be resolved or connected to, or sends no greeting in time. */
   | "unreachable"
   /** The connection ended before the reply was complete. */
   | "lost"
   /** The other side is no Snowbank daemon, or has a defect. */
-  | "protocol"
-  /** Every endpoint failed. `errors` has one error for each. */
-  | "every_endpoint"
-  /** The daemon has no source of that name. */
-  | "no_such_source"
+  | "foreign_protocol"
   /** The IDs of an endpoint went back. The next call continues from the lower ones. */
   | "went_back"
   /** Two endpoints are daemons that hand out the same IDs. */
   | "same_worker_ids"
-  /** An option has a value that is not allowed. */
-  | "bad_option"
+  /** An option or argument has a value that is not allowed. */
+  | "bad_argument"
+  /** A certificate or key file does not fit. */
+  | "tls"
   /** More calls wait than the client keeps. */
   | "too_many_calls"
   /** The client was closed. */
@@ -60,7 +58,7 @@ export class SnowbankError extends Error {
   readonly number: number | undefined;
   /** The time after which the same call may succeed, if a daemon named one. */
   readonly retryAfterMs: number | undefined;
-  /** The errors of all endpoints, for `every_endpoint`. */
+  /** The errors of the endpoints, if several failed. */
   readonly errors: readonly SnowbankError[];
 
   constructor(code: SnowbankErrorCode, message: string, details: ErrorDetails = {}) {
@@ -76,9 +74,9 @@ export class SnowbankError extends Error {
 /** The hint on a server that stays silent, as a Redis at a wrong port does. */
 export const IS_IT_OURS = ": does another program listen there, such as a Redis?";
 
-/** Creates the error of an option that is not allowed. */
-export function badOption(text: string): SnowbankError {
-  return new SnowbankError("bad_option", text);
+/** Creates the error of an option or argument that is not allowed. */
+export function badArgument(text: string): SnowbankError {
+  return new SnowbankError("bad_argument", text);
 }
 
 /** Creates the error of an endpoint that cannot be reached. */
@@ -95,7 +93,7 @@ export function lost(endpoint: string, reason: string): SnowbankError {
 /** Creates the error of an endpoint that breaks the protocol. */
 export function broken(endpoint: string, reason: string): SnowbankError {
   const text = `${endpoint} does not speak Snowbank's protocol: ${reason}`;
-  return new SnowbankError("protocol", text, { endpoint });
+  return new SnowbankError("foreign_protocol", text, { endpoint });
 }
 
 /** A daemon's ERROR reply. */
@@ -126,7 +124,10 @@ export function joined(errors: readonly SnowbankError[]): SnowbankError | undefi
   const waits = errors.map((error) => error.retryAfterMs).filter((wait) => wait !== undefined);
   const retryAfterMs = waits.length === 0 ? undefined : Math.min(...waits);
   const text = errors.map((error) => error.message).join("; ");
-  return new SnowbankError("every_endpoint", text, { errors, retryAfterMs });
+  const code = errors.every((error) => error.code === errors[0]?.code)
+    ? errors[0]!.code
+    : "unreachable";
+  return new SnowbankError(code, text, { errors, retryAfterMs });
 }
 
 /** Returns whether the refusal is a state of that daemon alone, so that another one may serve. */
@@ -146,7 +147,8 @@ export function isRetried(error: SnowbankError): boolean {
 
 /** Returns whether an error while connecting would repeat on any endpoint. */
 export function isFinal(error: SnowbankError): boolean {
-  return error.code === "bad_option" || (error.number !== undefined && !movesOn(error));
+  const isLocal = error.code === "bad_argument" || error.code === "tls";
+  return isLocal || (error.number !== undefined && !movesOn(error));
 }
 
 /** Returns the text without control characters. */

@@ -282,7 +282,7 @@ export class Ids {
       // The daemon's max_count is below the fetch.
       this.#fetchCount = Math.floor(this.#fetchCount / 2);
       this.#maxBatch = this.#fetchCount;
-    } else if (error.code !== "deadline") {
+    } else if (error.code !== "timeout") {
       if (error.code === "went_back") {
         // The caller learns of it, so the next fetch takes lower IDs.
         this.#highest = undefined;

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { type Endpoint, parseAddress } from "./address.js";
 import { LONGEST_MS } from "./deadline.js";
 import { checkTls, type TlsOptions } from "./dial.js";
-import { badOption } from "./errors.js";
+import { badArgument } from "./errors.js";
 
 /** The options of a client. Times are in milliseconds. */
 export interface ClientOptions {
@@ -20,12 +20,6 @@ export interface ClientOptions {
   connectTimeoutMs?: number | undefined;
   /** The time for a connected daemon to answer, beyond the wait that a request allows (1,000). */
   answerTimeoutMs?: number | undefined;
-  /** A failed endpoint rests for a random time up to this (50). It doubles with each failure. */
-  minBackoffMs?: number | undefined;
-  /** The longest such time (5,000). */
-  maxBackoffMs?: number | undefined;
-  /** Makes a call fail once every endpoint has failed it, before its deadline (false). */
-  failFast?: boolean | undefined;
   /** Makes calls take turns over all endpoints, each with a connection of its own (false). */
   takeTurns?: boolean | undefined;
 }
@@ -40,46 +34,36 @@ export class Settings {
   readonly timeoutMs: number;
   readonly connectTimeoutMs: number;
   readonly answerTimeoutMs: number;
-  readonly minBackoffMs: number;
-  readonly maxBackoffMs: number;
-  readonly failFast: boolean;
   readonly takeTurns: boolean;
   /** Private, so that no log of a client shows it. */
   readonly #token: Buffer | undefined;
   readonly #tokenFile: string | undefined;
 
-  /** Checks the options. Throws `bad_option`. */
+  /** Checks the options. Throws `bad_argument`. */
   constructor(addresses: string | readonly string[], options: ClientOptions) {
     const list = typeof addresses === "string" ? [addresses] : [...addresses];
     if (list.length === 0) {
-      throw badOption('no address is given; at least one is needed, such as "127.0.0.1:7660"');
+      throw badArgument('no address is given; at least one is needed, such as "127.0.0.1:7660"');
     }
     this.endpoints = list.map(parseAddress);
     checkNames(options);
     this.timeoutMs = checkMs("timeoutMs", options.timeoutMs ?? 5000);
     this.connectTimeoutMs = checkMs("connectTimeoutMs", options.connectTimeoutMs ?? 2000);
     this.answerTimeoutMs = checkMs("answerTimeoutMs", options.answerTimeoutMs ?? 1000);
-    this.minBackoffMs = checkMs("minBackoffMs", options.minBackoffMs ?? 50);
-    this.maxBackoffMs = checkMs("maxBackoffMs", options.maxBackoffMs ?? 5000);
-    if (this.minBackoffMs > this.maxBackoffMs) {
-      const [min, max] = [this.minBackoffMs, this.maxBackoffMs];
-      throw badOption(`minBackoffMs is ${min}; at most maxBackoffMs, ${max}, is allowed`);
-    }
-    this.failFast = options.failFast ?? false;
     this.takeTurns = options.takeTurns ?? false;
     this.tls = { ...options.tls };
     if (this.endpoints.some((endpoint) => endpoint.kind === "tls")) {
       checkTls(this.tls);
     }
     if (options.token !== undefined && options.tokenFile !== undefined) {
-      throw badOption("token and tokenFile are both given; give one of them");
+      throw badArgument("token and tokenFile are both given; give one of them");
     }
     this.#token = options.token === undefined ? undefined : checkToken("the token", options.token);
     this.#tokenFile = options.tokenFile;
     this.token();
   }
 
-  /** Returns the token of the next connection, if there is one. Throws `bad_option`. */
+  /** Returns the token of the next connection, if there is one. Throws `bad_argument`. */
   token(): Buffer | undefined {
     if (this.#tokenFile === undefined) {
       return this.#token;
@@ -88,7 +72,7 @@ export class Settings {
     try {
       text = readFileSync(this.#tokenFile, "utf8");
     } catch (error) {
-      throw badOption(`tokenFile ${this.#tokenFile} cannot be read: ${(error as Error).message}`);
+      throw badArgument(`tokenFile ${this.#tokenFile} cannot be read: ${(error as Error).message}`);
     }
     return checkToken(`the first line of ${this.#tokenFile}`, text.split(/\r?\n/, 1)[0]!);
   }
@@ -97,14 +81,14 @@ export class Settings {
 /** Checks a token without repeating it. */
 function checkToken(what: string, token: string): Buffer {
   if (typeof token !== "string") {
-    throw badOption(`${what} is a string, not ${typeof token}`);
+    throw badArgument(`${what} is a string, not ${typeof token}`);
   }
   if (/[\r\n]/.test(token)) {
-    throw badOption(`${what} has a newline; give it without one, or give its file as tokenFile`);
+    throw badArgument(`${what} has a newline; give it without one, or give its file as tokenFile`);
   }
   const bytes = Buffer.from(token, "utf8");
   if (bytes.length < 1 || bytes.length > MAX_TOKEN_BYTES) {
-    throw badOption(`${what} has ${bytes.length} bytes; 1 to ${MAX_TOKEN_BYTES} are allowed`);
+    throw badArgument(`${what} has ${bytes.length} bytes; 1 to ${MAX_TOKEN_BYTES} are allowed`);
   }
   return bytes;
 }
@@ -116,9 +100,6 @@ const NAMES = [
   "timeoutMs",
   "connectTimeoutMs",
   "answerTimeoutMs",
-  "minBackoffMs",
-  "maxBackoffMs",
-  "failFast",
   "takeTurns",
 ];
 
@@ -126,7 +107,7 @@ const NAMES = [
 function checkNames(options: ClientOptions): void {
   const unknown = Object.keys(options).find((name) => !NAMES.includes(name));
   if (unknown !== undefined) {
-    throw badOption(`there is no option ${unknown}; there are ${NAMES.join(", ")}`);
+    throw badArgument(`there is no option ${unknown}; there are ${NAMES.join(", ")}`);
   }
 }
 
@@ -135,11 +116,11 @@ export function checkMs(name: string, value: number): number {
   return checkNumber(name, value, 1, LONGEST_MS);
 }
 
-/** Checks a whole number. Throws `bad_option`. */
+/** Checks a whole number. Throws `bad_argument`. */
 export function checkNumber(name: string, value: unknown, least: number, most: number): number {
   if (typeof value !== "number" || !Number.isInteger(value) || value < least || value > most) {
     const found = typeof value === "string" ? JSON.stringify(value) : String(value);
-    throw badOption(`${name} is ${found}; a whole number from ${least} to ${most} is allowed`);
+    throw badArgument(`${name} is ${found}; a whole number from ${least} to ${most} is allowed`);
   }
   return value;
 }

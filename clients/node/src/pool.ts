@@ -24,6 +24,10 @@ const LOOKUP_MS = 30_000;
 /** The shortest time between two look-ups of a name without a connection, in ms. */
 const RELOOKUP_MS = 1000;
 
+/** The limits of the random pause after the first failure of a daemon, and after many, in ms. */
+const MIN_BACKOFF_MS = 50;
+export const MAX_BACKOFF_MS = 5000;
+
 /** One daemon, as far as an address tells. */
 export class Target {
   readonly endpoint: Endpoint;
@@ -74,7 +78,6 @@ export class Pool {
   #current: Target;
   readonly #waiting = new Set<Waiter>();
   #isDriving = false;
-  #failedInARow = 0;
 
   /** `onGreeted` is called after each greeting of a connection for calls. */
   constructor(settings: Settings, onGreeted: () => void) {
@@ -190,7 +193,6 @@ export class Pool {
       }
       target.connection = connection;
       target.error = undefined;
-      this.#failedInARow = 0;
       this.#current = target;
       this.#onGreeted();
       const waiting = [...this.#waiting];
@@ -259,26 +261,24 @@ export class Pool {
   }
 
   #atMostMaxBackoff(askedMs: number | undefined): number {
-    return Math.min(askedMs ?? 0, this.#settings.maxBackoffMs);
+    return Math.min(askedMs ?? 0, MAX_BACKOFF_MS);
   }
 
   /** Returns a random pause below a limit that doubles with each failure but the first. */
   backoffMs(failures: number): number {
-    const { minBackoffMs, maxBackoffMs } = this.#settings;
-    const limit = Math.min(minBackoffMs * 2 ** (Math.max(1, failures) - 1), maxBackoffMs);
+    const limit = Math.min(MIN_BACKOFF_MS * 2 ** (Math.max(1, failures) - 1), MAX_BACKOFF_MS);
     return Math.random() * limit;
   }
 
   /** Fails the waiting calls if no further try can help them. */
   #noteFailure(error: SnowbankError): void {
-    this.#failedInARow += 1;
     const errors = this.errors();
-    const hasAllFailed = this.#failedInARow >= this.#targets.length;
     const isAllForeign =
-      errors.length === this.#targets.length && errors.every(({ code }) => code === "protocol");
+      errors.length === this.#targets.length &&
+      errors.every(({ code }) => code === "foreign_protocol");
     if (isFinal(error)) {
       this.fail(error);
-    } else if (isAllForeign || (this.#settings.failFast && hasAllFailed)) {
+    } else if (isAllForeign) {
       this.fail(joined(errors) ?? error);
     }
   }
@@ -288,11 +288,13 @@ export class Pool {
     return this.#targets.map((target) => target.error).filter((error) => error !== undefined);
   }
 
-  /** Returns why no target serves, or undefined if one does. */
+  /** The name of a target that is connected. */
+  get connected(): string | undefined {
+    return this.#inOrder(0).find((target) => target.live !== undefined)?.name;
+  }
+
+  /** Returns why no target serves. */
   failure(): SnowbankError | undefined {
-    if (this.#targets.some((target) => target.live !== undefined)) {
-      return undefined;
-    }
     const errors = this.#targets.map((target) => {
       const reason =
         target.connecting === undefined
@@ -305,7 +307,6 @@ export class Pool {
 
   /** Fails the calls that wait for a connection. */
   fail(error: SnowbankError): void {
-    this.#failedInARow = 0;
     const waiting = [...this.#waiting];
     this.#waiting.clear();
     for (const { reject } of waiting) {

@@ -11,6 +11,9 @@ export const PONG = 0x84;
 export const OK = 0x85;
 export const ERROR = 0xff;
 
+/** The flag of NEXT that asks for every ID instead of runs. */
+export const EXPLICIT = 0x01;
+
 /** The flag of NEXT that welcomes fewer IDs. */
 export const PARTIAL = 0x02;
 

@@ -5,6 +5,7 @@ import { defaultWaitMs, type Info, parseInfo, type SourceInfo } from "./info.js"
 import {
   Breach,
   DEFAULT_WAIT,
+  EXPLICIT,
   encodeNext,
   encodeRequest,
   type Frame,
@@ -26,7 +27,7 @@ const MAX_ID = 2n ** 64n - 1n;
 
 /** One try of a request. */
 export interface Request<T> {
-  /** Encodes it for the daemon with these sources. Throws `no_such_source`. */
+  /** Encodes it for the daemon with these sources. Throws `unknown_source`. */
   encode(tag: number, endpoint: string, sources: readonly SourceInfo[]): Encoded;
   /** Adds a frame of the reply. Returns true once it is complete. Throws {@link Breach}. */
   add(frame: Frame): boolean;
@@ -48,6 +49,8 @@ export interface Ask {
   /** How long the daemon may wait for IDs. Without it, the daemon's own default. */
   maxWaitMs: number | undefined;
   partial: boolean;
+  /** Asks for every ID instead of runs. */
+  explicit?: boolean | undefined;
 }
 
 /** A request for IDs. It never keeps more than it asked for. */
@@ -68,7 +71,7 @@ export class NextRequest implements Request<Runs> {
     }
     const index = source?.index ?? 0;
     const wait = maxWaitMs === undefined ? DEFAULT_WAIT : Math.min(maxWaitMs, DEFAULT_WAIT - 1);
-    const flags = partial ? PARTIAL : 0;
+    const flags = (partial ? PARTIAL : 0) | (this.#ask.explicit === true ? EXPLICIT : 0);
     const bytes = encodeNext(tag, { count, source: index, maxWaitMs: wait, flags });
     const asked = source ?? sources.find((source) => source.index === 0);
     return { bytes, holdMs: maxWaitMs ?? defaultWaitMs(asked) };
@@ -77,6 +80,9 @@ export class NextRequest implements Request<Runs> {
   add(frame: Frame): boolean {
     if ((frame.kind !== RUNS && frame.kind !== LIST) || frame.kind !== (this.#kind ?? frame.kind)) {
       throw new Breach("the reply has a frame of the wrong kind");
+    }
+    if (frame.kind === RUNS && this.#ask.explicit === true) {
+      throw new Breach("the reply has runs, and single IDs were asked for");
     }
     this.#kind = frame.kind;
     const { body } = frame;
@@ -154,5 +160,5 @@ function noSuchSource(
   const more = names.length > NAMES_SHOWN ? ", …" : "";
   const known = plain(names.slice(0, NAMES_SHOWN).join(", ")) + more;
   const text = `${endpoint} has no source named ${JSON.stringify(name)}; it has ${known}`;
-  return new SnowbankError("no_such_source", text, { endpoint });
+  return new SnowbankError("unknown_source", text, { endpoint });
 }

@@ -10,7 +10,8 @@ import { fileURLToPath } from "node:url";
 
 /** The daemon's program: $SNOWBANK, else the debug build of this checkout. */
 export const PROGRAM =
-  process.env.SNOWBANK ?? fileURLToPath(new URL("../../../../target/debug/snowbank", import.meta.url));
+  process.env.SNOWBANK ??
+  fileURLToPath(new URL("../../../../target/debug/snowbank", import.meta.url));
 
 /** The reason to skip a test that needs the daemon, or false. */
 export const withoutDaemon = existsSync(PROGRAM)
@@ -44,7 +45,12 @@ export class Daemon {
 
   /** Starts the process, and waits until it listens. */
   async begin() {
-    const places = ["--state-dir", join(this.#home, "state"), "--lock-dir", join(this.#home, "locks")];
+    const places = [
+      "--state-dir",
+      join(this.#home, "state"),
+      "--lock-dir",
+      join(this.#home, "locks"),
+    ];
     const rest = ["--worker-id", String(this.workerId), "--stop-at-stdin-eof", ...this.options];
     this.#child = spawn(PROGRAM, ["serve", "--listen", this.address, ...places, ...rest], {
       stdio: ["pipe", "ignore", "pipe"],

@@ -1,0 +1,146 @@
+/** Several daemons: names with many addresses, turns, rest and return. */
+
+import assert from "node:assert/strict";
+import dns from "node:dns/promises";
+import { syncBuiltinESMExports } from "node:module";
+import { afterEach, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Client } from "../dist/index.js";
+import { FakeDaemon } from "./support/fake.js";
+
+const realLookup = dns.lookup;
+let daemons = [];
+const clients = [];
+
+afterEach(async () => {
+  resolveTo(realLookup);
+  for (const client of clients.splice(0)) {
+    client.close();
+  }
+  await Promise.all(daemons.splice(0).map((daemon) => daemon.stop()));
+});
+
+/** Makes every name resolve as `lookup` says. */
+function resolveTo(lookup) {
+  dns.lookup = lookup;
+  syncBuiltinESMExports();
+}
+
+function addresses(...hosts) {
+  return async () => hosts.map((address) => ({ address, family: 4 }));
+}
+
+/** Starts daemons on one port of several loopback addresses. Their IDs begin at 1000, 2000, … */
+async function startAll(...hosts) {
+  const started = [];
+  for (const [index, host] of hosts.entries()) {
+    const port = started[0]?.port ?? 0;
+    started.push(await FakeDaemon.start({ host, port, first: BigInt(index + 1) * 1000n }));
+  }
+  daemons = [...daemons, ...started];
+  return started;
+}
+
+function connect(endpoints, options) {
+  const client = new Client(endpoints, options);
+  clients.push(client);
+  return client;
+}
+
+test("a name with two addresses is two daemons", async () => {
+  const [one, other] = await startAll("127.0.0.1", "127.0.0.2");
+  resolveTo(addresses("127.0.0.1", "127.0.0.2"));
+  const client = connect(`ids.test:${one.port}`);
+  const first = (await client.batch(1)).endpoint;
+  const server = first.includes("127.0.0.1") ? one : other;
+  await server.stop();
+  daemons = daemons.filter((daemon) => daemon !== server);
+  const second = (await client.batch(1)).endpoint;
+  const names = [one, other].map(({ host, port }) => `ids.test:${port} (${host})`);
+  assert.deepEqual([first, second].sort(), names);
+});
+
+test("a name is looked up again after a failure", async () => {
+  const [one, other] = await startAll("127.0.0.1", "127.0.0.2");
+  resolveTo(addresses("127.0.0.1"));
+  const client = connect(`ids.test:${one.port}`);
+  assert.deepEqual([...(await client.batch(1))], [1000n]);
+  resolveTo(addresses("127.0.0.2"));
+  await one.stop();
+  daemons = [other];
+  assert.deepEqual([...(await client.batch(1))], [2000n]);
+});
+
+test("a name that cannot be looked up is an error that says so", async () => {
+  resolveTo(async () => {
+    throw Object.assign(new Error("getaddrinfo"), { code: "ENOTFOUND" });
+  });
+  const call = connect("ids.test:7660").batch(1, { timeoutMs: 300 });
+  await assert.rejects(call, {
+    code: "timeout",
+    message: /ids\.test:7660: the name has no address/,
+  });
+});
+
+test("clients of one name spread over its daemons", async () => {
+  const [one] = await startAll("127.0.0.1", "127.0.0.2", "127.0.0.3");
+  resolveTo(addresses("127.0.0.1", "127.0.0.2", "127.0.0.3"));
+  const served = new Set();
+  for (let count = 0; count < 30; count += 1) {
+    served.add((await connect(`ids.test:${one.port}`).batch(1)).endpoint);
+  }
+  assert.equal(served.size, 3);
+});
+
+test("calls take turns, pass a daemon that is down, and go back to it", async () => {
+  const started = await startAll("127.0.0.1", "127.0.0.2");
+  const [one, other] = started;
+  const client = connect([one.address, other.address], { takeTurns: true });
+  const draw = async () => (await client.batch(1)).endpoint;
+  const until = async (isDone) => {
+    const end = Date.now() + 20_000;
+    for (let served = []; !isDone(served); served = await drawSome()) {
+      assert.ok(Date.now() < end, `served: ${served}`);
+      await sleep(10);
+    }
+  };
+  const drawSome = async () => [await draw(), await draw(), await draw(), await draw()];
+  const takesTurns = ([a, b, c, d]) => a !== undefined && a !== b && a === c && b === d;
+  await until(takesTurns);
+  await one.stop();
+  assert.deepEqual(new Set(await drawSome()), new Set([other.address]));
+  await one.listen(one.host, one.port);
+  await until(takesTurns);
+});
+
+test("a client that takes turns finds the new addresses of a name", async () => {
+  const [one, other] = await startAll("127.0.0.1", "127.0.0.2");
+  resolveTo(addresses("127.0.0.1"));
+  const client = connect(`ids.test:${one.port}`, { takeTurns: true });
+  await client.batch(1);
+  resolveTo(addresses("127.0.0.1", "127.0.0.2"));
+  const now = performance.now;
+  performance.now = () => now.call(performance) + 31_000;
+  try {
+    for (const end = Date.now() + 20_000; other.asked.length === 0; await sleep(10)) {
+      assert.ok(Date.now() < end, "the other daemon was never asked");
+      await client.batch(1);
+    }
+  } finally {
+    performance.now = now;
+  }
+});
+
+test("a failed daemon is left alone for times that grow", async () => {
+  const closing = await FakeDaemon.start();
+  daemons = [closing];
+  closing.server.removeAllListeners("connection");
+  closing.server.on("connection", (socket) => {
+    closing.connections += 1;
+    socket.destroy();
+  });
+  const client = connect(closing.address);
+  await assert.rejects(client.batch(1, { timeoutMs: 2000 }), { code: "timeout" });
+  // Without a growing limit there would be some 80 tries.
+  assert.ok(closing.connections > 1 && closing.connections < 40, `${closing.connections} tries`);
+});

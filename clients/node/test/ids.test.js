@@ -1,0 +1,161 @@
+/** The buffer: age, order, waiting calls, and the life of the process. */
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { test } from "node:test";
+import { Worker } from "node:worker_threads";
+import { Client } from "../dist/index.js";
+import { FakeDaemon, refusal, run } from "./support/fake.js";
+
+async function started(t, options) {
+  const daemon = await FakeDaemon.start(options);
+  const client = new Client(daemon.address);
+  t.after(async () => {
+    client.close();
+    await daemon.stop();
+  });
+  return { daemon, client };
+}
+
+/** Moves a clock while `work` runs. */
+async function withClock(owner, aheadMs, work) {
+  const now = owner.now;
+  owner.now = () => now.call(owner) + aheadMs;
+  try {
+    return await work();
+  } finally {
+    owner.now = now;
+  }
+}
+
+test("an ID that outlived its age by the wall clock is dropped, also if the clock went back", async (t) => {
+  for (const aheadMs of [1001, -10]) {
+    const { client } = await started(t);
+    const ids = client.ids();
+    const before = await ids.next();
+    await withClock(Date, aheadMs, async () => {
+      assert.equal(ids.tryNext(), undefined, `${aheadMs} ms ahead`);
+      assert.ok((await ids.next()) > before + 1n, "IDs were skipped");
+    });
+  }
+});
+
+test("an ID that outlived its age by the monotonic clock is dropped with the next slice", async (t) => {
+  const { daemon, client } = await started(t);
+  const ids = client.ids();
+  // 8 of the first 16 IDs are the first slice.
+  for (let id = 1n; id <= 8n; id += 1n) {
+    assert.equal(await ids.next(), id);
+  }
+  await withClock(performance, 1001, async () => {
+    assert.ok((await ids.next()) > 16n, "the rest of the first batch was skipped");
+  });
+  assert.ok(daemon.asked.length >= 2);
+});
+
+test("tryNext gives an ID or undefined, and never waits", async (t) => {
+  const { client } = await started(t);
+  const ids = client.ids();
+  assert.equal(ids.tryNext(), undefined);
+  const id = ids.tryNext() ?? (await ids.next());
+  assert.equal(typeof id, "bigint");
+  assert.equal(ids.tryNext(), id + 1n);
+  assert.equal(await ids.nextString(), String(id + 2n));
+});
+
+test("calls that wait are served in their order, each with an ID of its own", async (t) => {
+  const { client } = await started(t);
+  const ids = client.ids();
+  const drawn = await Promise.all(Array.from({ length: 5000 }, () => ids.next()));
+  assert.ok(drawn.every((id, index) => index === 0 || drawn[index - 1] < id));
+});
+
+test("fetches follow the demand, up to the daemon's max_count", async (t) => {
+  const { daemon, client } = await started(t, { max_count: 100 });
+  daemon.onNext = ({ socket, tag, count }) => {
+    if (count > 100) {
+      socket.write(refusal(tag, 3));
+    }
+    return count > 100;
+  };
+  const ids = client.ids();
+  const seen = new Set();
+  for (let count = 0; count < 3000; count += 1) {
+    seen.add(await ids.next());
+  }
+  assert.equal(seen.size, 3000);
+  assert.ok(Math.max(...daemon.asked) > 100 && daemon.asked.at(-1) <= 100);
+});
+
+test("an aborted next loses no ID", async (t) => {
+  const { daemon, client } = await started(t);
+  let held;
+  daemon.onNext = ({ socket, tag, count }) => {
+    held ??= { socket, tag, count };
+    return held.tag === tag;
+  };
+  const ids = client.ids();
+  const controller = new AbortController();
+  const aborted = ids.next({ signal: controller.signal });
+  const patient = ids.next();
+  controller.abort(new Error("enough"));
+  await assert.rejects(aborted, /enough/);
+  while (held === undefined) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  const { socket, tag, count } = held;
+  socket.write(run(tag, 500n, count));
+  assert.equal(await patient, 500n);
+  await assert.rejects(ids.next({ signal: AbortSignal.abort(new Error("before")) }), /before/);
+  assert.equal(await ids.next(), 501n);
+});
+
+test("JSON has the IDs as strings", async (t) => {
+  const { client } = await started(t, { first: 2n ** 60n + 1n });
+  const batch = await client.batch(2);
+  assert.equal(JSON.stringify(batch), '["1152921504606846977","1152921504606846978"]');
+});
+
+test("an answer that arrived while the program blocked the event loop still counts", async (t) => {
+  const fake = new URL("./support/fake.js", import.meta.url);
+  // In a thread of its own, because this one is blocked.
+  const thread = new Worker(
+    `import(${JSON.stringify(fake.href)}).then(async ({ FakeDaemon }) => {
+      const { address } = await FakeDaemon.start();
+      require("node:worker_threads").parentPort.postMessage(address);
+    })`,
+    { eval: true },
+  );
+  const [address] = await once(thread, "message");
+  const client = new Client(address);
+  t.after(async () => {
+    client.close();
+    await thread.terminate();
+  });
+  await client.batch(1);
+  const called = client.batch(1, { timeoutMs: 300 });
+  // The request leaves in this turn of the loop.
+  await Promise.resolve();
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+  assert.equal((await called).length, 1);
+});
+
+/** Runs a program with a client of that address. Returns its output. */
+function runProgram(address, body) {
+  const index = new URL("../dist/index.js", import.meta.url);
+  const program = `import { Client } from ${JSON.stringify(index.href)};
+    const client = new Client(${JSON.stringify(address)}, { timeoutMs: 500 });
+    ${body}`;
+  const options = { encoding: "utf8", timeout: 20_000 };
+  return spawnSync(process.execPath, ["--input-type=module", "--eval", program], options);
+}
+
+test("a waiting call keeps the process alive until its deadline, and not longer", () => {
+  const ended = runProgram(
+    "127.0.0.1:1",
+    "await client.batch(1).catch((error) => console.log(error.code));",
+  );
+  assert.equal(ended.stdout, "timeout\n", ended.stderr);
+  assert.equal(ended.status, 0);
+});
