@@ -20,6 +20,9 @@ const QUESTIONS: &[&str] = &["How", "If", "Of which", "What", "Where", "Whether"
 const TOP_FOLDERS: &[&str] =
     &["benches", "clients", "deploy", "docs", "fuzz", "loadtest", "packaging", "src", "systemd", "tests"];
 
+/// Names of folders that are built or installed, at any depth.
+const BUILT: &[&str] = &["dist", "node_modules", "target"];
+
 /// Folders that are built, drawn by chance, or not text.
 const SKIPPED: &[&str] = &[".git", "target", "fuzz/artifacts", "fuzz/corpus", "fuzz/coverage"];
 
@@ -107,7 +110,7 @@ impl Repository {
             let name = entry.file_name().into_string().expect("names are UTF-8");
             let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
             self.paths.push(path.clone());
-            if SKIPPED.contains(&path.as_str()) || name == "target" {
+            if SKIPPED.contains(&path.as_str()) || BUILT.contains(&name.as_str()) {
                 continue;
             }
             if entry.file_type().expect("the type can be read").is_dir() {

@@ -4,7 +4,7 @@ import { badArgument, isRetried, movesOn, SnowbankError } from "./errors.js";
 import { Ids, type IdsOptions } from "./ids.js";
 import type { Info } from "./info.js";
 import { type ClientOptions, checkMs, checkNumber, Settings } from "./options.js";
-import { MAX_BACKOFF_MS, Pool, type Served, type Target } from "./pool.js";
+import { Pool, type Served, type Target } from "./pool.js";
 import { type Ask, InfoRequest, NextRequest, type Request } from "./requests.js";
 import { WorkerCheck } from "./same-workers.js";
 
@@ -215,9 +215,7 @@ export class Client {
     }
     // A single daemon that refuses because of its state keeps its connection, and is asked again.
     const pauseMs =
-      movesOn(error) && isAlone
-        ? Math.min(waitMs ?? 0, MAX_BACKOFF_MS) + this.#pool.backoffMs(tries.count)
-        : 0;
+      movesOn(error) && isAlone ? (waitMs ?? 0) + this.#pool.backoffMs(tries.count) : 0;
     // The refusal with its time to wait helps the caller more than an error about the deadline.
     if (deadline.leftMs <= pauseMs) {
       throw error;

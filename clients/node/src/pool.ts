@@ -26,7 +26,7 @@ const RELOOKUP_MS = 1000;
 
 /** The limits of the random pause after the first failure of a daemon, and after many, in ms. */
 const MIN_BACKOFF_MS = 50;
-export const MAX_BACKOFF_MS = 5000;
+const MAX_BACKOFF_MS = 5000;
 
 /** One daemon, as far as an address tells. */
 export class Target {
@@ -95,24 +95,26 @@ export class Pool {
 
   /** Returns a connection for a call, in one step. */
   readonly acquire: Step<Served> = (resolve, reject) => {
-    const served = this.#settings.takeTurns ? this.#turn() : this.#stay();
-    if (served !== undefined) {
-      resolve(served);
+    if (this.#settings.takeTurns) {
+      this.#current = this.#nextInTurn();
+    }
+    const target = this.#current;
+    if (target.live !== undefined) {
+      resolve({ target, connection: target.live });
       return () => {};
     }
     const waiter = { resolve, reject };
     this.#waiting.add(waiter);
+    if (this.#settings.takeTurns && target.address !== undefined) {
+      // The driver may be busy with another target.
+      this.#connect(target).catch(() => {});
+    }
     void this.#drive();
     return () => this.#waiting.delete(waiter);
   };
 
-  #stay(): Served | undefined {
-    const connection = this.#current.live;
-    return connection && { target: this.#current, connection };
-  }
-
-  /** Returns the next target that is connected, and connects the others meanwhile. */
-  #turn(): Served | undefined {
+  /** Returns the next target that serves, or has not failed yet. Tries the failed ones meanwhile. */
+  #nextInTurn(): Target {
     const now = performance.now();
     for (const endpoint of this.#settings.endpoints) {
       if (this.#isLookupDue(endpoint, LOOKUP_MS)) {
@@ -120,18 +122,13 @@ export class Pool {
       }
     }
     for (const target of this.#targets) {
-      const isResolved = target.address !== undefined;
-      if (isResolved && target.live === undefined && target.notBefore <= now) {
+      const isDue = target.error !== undefined && target.notBefore <= now;
+      if (isDue && target.live === undefined && target.address !== undefined) {
         this.#connect(target).catch(() => {});
       }
     }
-    const live = this.#inOrder(1).filter((target) => target.live !== undefined);
-    const target = live.find((target) => target.exhaustedUntil <= now) ?? live[0];
-    if (target === undefined) {
-      return undefined;
-    }
-    this.#current = target;
-    return { target, connection: target.live! };
+    const ready = this.#inOrder(1).filter((target) => target.live ?? target.error === undefined);
+    return ready.find((target) => target.exhaustedUntil <= now) ?? ready[0] ?? this.#current;
   }
 
   /** Connects while calls wait for it. */
@@ -142,6 +139,10 @@ export class Pool {
     this.#isDriving = true;
     while (this.#waiting.size > 0) {
       const target = this.#pick();
+      if (target.live !== undefined) {
+        this.#serveWaiting({ target, connection: target.live });
+        break;
+      }
       await pauseUntil(target.notBefore);
       if (this.#waiting.size === 0) {
         break;
@@ -193,18 +194,24 @@ export class Pool {
       }
       target.connection = connection;
       target.error = undefined;
-      this.#current = target;
-      this.#onGreeted();
-      const waiting = [...this.#waiting];
-      this.#waiting.clear();
-      for (const { resolve } of waiting) {
-        resolve({ target, connection });
+      if (!this.#settings.takeTurns) {
+        this.#current = target;
       }
+      this.#onGreeted();
+      this.#serveWaiting({ target, connection });
       return connection;
     } catch (error) {
       this.#rest(target, (error as SnowbankError).retryAfterMs);
       target.error = error as SnowbankError;
       throw error;
+    }
+  }
+
+  #serveWaiting(served: Served): void {
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    for (const { resolve } of waiting) {
+      resolve(served);
     }
   }
 

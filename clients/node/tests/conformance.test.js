@@ -1,62 +1,62 @@
 /** The cases of clients/conformance, which every client plays. Its README describes the steps. */
 
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { Client } from "../dist/index.js";
 
-const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
+/** The program that plays the daemons of a case. `clients/node/test` builds it if this is not set. */
+const program = process.env.SNOWBANK_CONFORMANCE;
+const skip = program ? false : "no $SNOWBANK_CONFORMANCE";
 
-/** What this client cannot do: Node never forks without starting a program. */
-const LACKS = ["fork"];
+const file = new URL("../../conformance/cases.json", import.meta.url);
+const { cases } = JSON.parse(readFileSync(file, "utf8"));
+
+/** How many cases are played at a time: most of their time is waiting. */
+const AT_A_TIME = 4;
 
 /** The pause between two tries of `until` and `keep`, in ms. */
 const PAUSE_MS = 50;
 
-/** Returns the path of the suite's program, or undefined without cargo. */
-function findProgram() {
-  if (process.env.SNOWBANK_CONFORMANCE) {
-    return process.env.SNOWBANK_CONFORMANCE;
-  }
-  const built = spawnSync("cargo", ["build", "--quiet", "-p", "snowbank-conformance"], {
-    cwd: ROOT,
-  });
-  return built.status === 0 ? `${ROOT}/target/debug/snowbank-conformance` : undefined;
+/** Returns whether a case moves the clock of the whole process. */
+function movesClock({ steps }) {
+  return steps.some((step) => step.do === "advance_clock");
 }
 
-const program = findProgram();
-const cases = program
-  ? spawnSync(program, ["list"], { encoding: "utf8" }).stdout.trim().split("\n")
-  : [];
-
-test("the suite's program is there", {
-  skip: program ? false : "no $SNOWBANK_CONFORMANCE, no cargo",
-}, () => {
-  assert.ok(cases.length >= 28, `${cases.length} cases`);
-});
-
-for (const name of cases) {
-  test(`case ${name}`, async (t) => {
-    const player = new Player(name);
-    try {
-      await player.begin();
-      const missing = player.case.needs.filter((need) => LACKS.includes(need));
-      if (missing.length > 0) {
-        t.skip(`needs ${missing.join()}: Node never forks without starting a program`);
-        return;
-      }
-      for (const step of player.case.steps) {
-        await player.play(step);
-      }
-    } finally {
-      await player.end();
-    }
-    assert.equal(player.faults, "", "what the daemons noticed");
+async function playAll(t, chosen) {
+  const played = chosen.map(({ name, needs = [] }) => {
+    const lacks = needs.includes("fork") && "Node never forks without starting a program";
+    return t.test(name, { skip: lacks }, () => play(name));
   });
+  await Promise.all(played);
+}
+
+test("cases", { skip, concurrency: AT_A_TIME }, (t) =>
+  playAll(
+    t,
+    cases.filter((found) => !movesClock(found)),
+  ),
+);
+
+test("cases that move the clock", { skip, concurrency: 1 }, (t) =>
+  playAll(t, cases.filter(movesClock)),
+);
+
+async function play(name) {
+  const player = new Player(name);
+  try {
+    await player.begin();
+    for (const step of player.case.steps) {
+      await player.play(step);
+    }
+  } finally {
+    await player.end();
+  }
+  assert.equal(player.faults, "", "what the daemons noticed");
 }
 
 /** One case: the program that plays its daemons, and the client that is tested. */
