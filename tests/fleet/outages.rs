@@ -53,8 +53,8 @@ fn a_daemon_that_connects_again_writes_its_key_and_keeps_its_ceiling() {
 /// times.
 #[test]
 fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
-    /// Half of this horizon is three times as long as the two answers that a raise waits for: a look under way, and its
-    /// own write.
+    /// Half of this horizon is twice as long as the three answers that a raise waits for at ZooKeeper: that of a look
+    /// under way, and those of its own read and write.
     const HORIZON: &str = "24s";
     each(|at| {
         let proxy = at.proxy();
