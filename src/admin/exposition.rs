@@ -25,36 +25,6 @@ pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
     out
 }
 
-/// Converts OpenMetrics text to the older text format of Prometheus, version 0.0.4. There a counter is described under its
-/// full name, and there are no units, no infos and no end mark.
-pub(crate) fn prometheus_text(openmetrics: &str) -> String {
-    let mut out = String::with_capacity(openmetrics.len() + 1_024);
-    let mut help: Option<(&str, &str)> = None;
-    for line in openmetrics.lines() {
-        let mut words = line.splitn(4, ' ');
-        match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("#"), Some("EOF" | "UNIT"), ..) => {}
-            (Some("#"), Some("HELP"), Some(name), text) => help = Some((name, text.unwrap_or_default())),
-            (Some("#"), Some("TYPE"), Some(name), Some(kind)) => {
-                let (suffix, kind) = match kind {
-                    "counter" => ("_total", kind),
-                    "info" => ("_info", "gauge"),
-                    _ => ("", kind),
-                };
-                if let Some((_, text)) = help.take().filter(|(of, _)| *of == name) {
-                    out.push_str(&format!("# HELP {name}{suffix} {text}\n"));
-                }
-                out.push_str(&format!("# TYPE {name}{suffix} {kind}\n"));
-            }
-            _ => {
-                out.push_str(line);
-                out.push('\n');
-            }
-        }
-    }
-    out
-}
-
 #[derive(Debug)]
 struct Exposition(Status, Process);
 
@@ -109,9 +79,16 @@ struct Page<'a> {
 impl Page<'_> {
     fn daemon(&mut self, status: &Status) -> fmt::Result {
         let labels = [("version", status.version.as_str()), ("order", &status.order)];
+        // A gauge, because readers of the older text format know no infos.
         self.encoder
-            .encode_descriptor("snowbank_build", "The daemon's version and order", None, MetricType::Info)?
-            .encode_info(&labels.as_slice())?;
+            .encode_descriptor(
+                "snowbank_build_info",
+                "The daemon's version and order",
+                None,
+                MetricType::Gauge,
+            )?
+            .encode_family(&labels)?
+            .encode_gauge(&1)?;
         let ready = u64::from(status.ready);
         self.gauge("snowbank_ready", "1 while requests are served, as /readyz says", None, ready)?;
         let failing = |level| status.checks.iter().filter(|check| check.level == level).count() as u64;

@@ -153,16 +153,12 @@ impl Site {
 
     fn metrics(&self, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
         let text = exposition::openmetrics(&(self.status)(), &Process::look());
-        match wants_openmetrics(accept) {
-            true => {
-                respond(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
-            }
-            false => respond(
-                StatusCode::OK,
-                "text/plain; version=0.0.4; charset=utf-8",
-                exposition::prometheus_text(&text),
-            ),
-        }
+        let content_type = if wants_openmetrics(accept) {
+            "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        } else {
+            TEXT
+        };
+        respond(StatusCode::OK, content_type, text)
     }
 
     async fn health(&self) -> Response<Full<Bytes>> {
@@ -211,8 +207,8 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
     response
 }
 
-/// Returns whether an Accept header calls for OpenMetrics: for clients that name it or accept anything. Clients that name
-/// plain text or HTML get the older format: readers that know only that, and browsers, which would download other types.
+/// Returns whether the metrics are called OpenMetrics: for clients that name it or accept anything. The same text is plain
+/// text for clients that name plain text or HTML, because browsers download other types.
 fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
     let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();
     let named =

@@ -67,11 +67,12 @@ fn clients_that_never_read_share_a_budget_that_is_released_when_they_close() {
     );
 }
 
-/// After the connections are closed, only requests on a connection that stays open follow. They allocate nothing.
+/// After the connections are closed, only requests on a connection that stays open follow. They allocate nothing. The
+/// allocator's setting is that of the units.
 #[test]
 fn the_memory_of_closed_connections_goes_back_to_the_system() {
     let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 134217728\nstall_timeout = \"1h\"\n";
-    let daemon = Setup::configured(limits).start();
+    let daemon = Setup::configured(limits).env("MIMALLOC_PURGE_DELAY", "0").start();
     let mut served = daemon.connect();
     let at_rest_kib = daemon.resident_kib();
     let requests: Vec<u8> =

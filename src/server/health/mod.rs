@@ -3,11 +3,9 @@
 //! - `metrics`: counters, each written by one thread. `status`: all of them summed up for the operator.
 //! - `heartbeat`: checks that every thread makes progress.
 //! - `observer`: looks once a second, and logs changes of checks, and refusals.
-//! - `freed_memory`: gives the memory of closed connections back to the system.
 //! - `handle`: gives status and heartbeat to the service manager's notifier and the admin listener.
 //! - `rate_limited_log`: limits how often a repeated event is logged.
 
-mod freed_memory;
 pub(crate) mod handle;
 pub(crate) mod heartbeat;
 pub(crate) mod metrics;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::freed_memory::FreedMemory;
 use super::rate_limited_log::PERIOD as LOG_PERIOD;
 use crate::admin::{Check, Level, Status, seconds};
 use crate::clock::{BootMicros, Reading};
@@ -45,7 +44,6 @@ pub(crate) struct Observer {
     looked_at: Option<BootMicros>,
     changes: Changes,
     refusals: Refusals,
-    freed_memory: FreedMemory,
 }
 
 impl Observer {
@@ -59,7 +57,6 @@ impl Observer {
         let (status, now) = (common.observe(), Instant::now());
         self.refusals.line(&status, now).iter().for_each(|line| tracing::warn!("{line}"));
         self.changes.lines(&status, now).iter().for_each(Line::log);
-        self.freed_memory.note(status.connections.open);
     }
 
     /// Logs the refusals that were not logged yet, when the daemon ends.
