@@ -92,6 +92,6 @@ pub mod tls;
 #[cfg(feature = "tls")]
 pub use client::TlsFiles;
 pub use client::{
-    BadEndpoint, Batch, BatchCall, BatchIter, Client, ClientOptions, Endpoint, Error, Ids, IdsOptions,
-    NextId, Refusal, Runs, SourceChoice,
+    BadEndpoint, Batch, BatchCall, BatchIntoIter, BatchIter, Client, ClientOptions, Endpoint, Error, Ids,
+    IdsOptions, NextId, Refusal, Runs, SharedIds, SourceChoice, blocking,
 };

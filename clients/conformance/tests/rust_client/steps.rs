@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use snowbank_client::{Client, ClientOptions, Error, Ids, IdsOptions, TlsFiles};
-use tokio::sync::Mutex;
+use snowbank_client::{Client, ClientOptions, Error, IdsOptions, SharedIds, TlsFiles};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -23,7 +22,7 @@ pub(crate) struct Player {
     endpoints: Vec<String>,
     options: Value,
     client: Option<Client>,
-    ids: Option<Arc<Mutex<Ids>>>,
+    ids: Option<SharedIds>,
     calls: HashMap<String, JoinHandle<Outcome>>,
     seen: Arc<Seen>,
     /// The last ID of the steps whose IDs increase.
@@ -177,7 +176,7 @@ impl Player {
         }
     }
 
-    fn buffer(&mut self) -> Result<Arc<Mutex<Ids>>, Error> {
+    fn buffer(&mut self) -> Result<SharedIds, Error> {
         if self.ids.is_none() {
             let mut options = IdsOptions::default();
             if let Some(age) = ms(&self.options["max_age_ms"]) {
@@ -186,8 +185,7 @@ impl Player {
             if let Some(count) = self.options["max_batch"].as_u64() {
                 options = options.max_batch(count as u32);
             }
-            let ids = self.client.as_ref().ok_or(Error::Closed)?.ids(options)?;
-            self.ids = Some(Arc::new(Mutex::new(ids)));
+            self.ids = Some(self.client.as_ref().ok_or(Error::Closed)?.shared_ids(options)?);
         }
         self.ids.clone().ok_or(Error::Closed)
     }
@@ -196,7 +194,7 @@ impl Player {
         let buffer = self.buffer()?;
         let mut drawn = Vec::new();
         for _ in 0..times {
-            drawn.push(buffer.lock().await.next().await?);
+            drawn.push(buffer.next().await?);
         }
         Ok(drawn)
     }
@@ -206,11 +204,11 @@ impl Player {
         let count = step["count"].as_u64().expect("count");
         let mut threads = Vec::new();
         for _ in 0..step["threads"].as_u64().expect("threads") {
-            let buffer = Arc::clone(&buffer);
+            let buffer = buffer.clone();
             threads.push(tokio::spawn(async move {
                 let mut drawn = Vec::new();
                 for _ in 0..count {
-                    drawn.push(buffer.lock().await.next().await?);
+                    drawn.push(buffer.next().await?);
                 }
                 Ok(drawn)
             }));

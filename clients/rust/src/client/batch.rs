@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::error::{Error, signed};
 use crate::layout::{Layout, LayoutError, Run};
 use crate::protocol::collect::Collected;
 
@@ -43,7 +44,17 @@ impl Batch {
     /// Returns the IDs, in increasing order.
     #[must_use]
     pub fn iter(&self) -> BatchIter<'_> {
-        BatchIter { runs: self.runs(), run: None, left: self.count }
+        BatchIter { batch: self, cursor: Cursor::start(self) }
+    }
+
+    /// Returns the IDs as signed integers, as columns of type BIGINT have them, in increasing order.
+    ///
+    /// # Errors
+    /// Returns [`Error::AboveSigned`] if an ID has all 64 bits.
+    pub fn iter_i64(&self) -> Result<impl ExactSizeIterator<Item = i64>, Error> {
+        // The IDs increase, so the last one decides.
+        self.last().map_or(Ok(0), signed)?;
+        Ok(self.iter().map(|id| id.cast_signed()))
     }
 
     /// Returns the IDs as runs, in increasing order: `first`, `first + stride`, … A batch of single IDs has a
@@ -110,6 +121,15 @@ impl<'a> IntoIterator for &'a Batch {
     }
 }
 
+impl IntoIterator for Batch {
+    type Item = u64;
+    type IntoIter = BatchIntoIter;
+
+    fn into_iter(self) -> BatchIntoIter {
+        BatchIntoIter { cursor: Cursor::start(&self), batch: self }
+    }
+}
+
 /// An iterator over the runs of a [`Batch`].
 #[derive(Debug, Clone)]
 pub struct Runs<'a> {
@@ -130,10 +150,8 @@ impl Iterator for Runs<'_> {
 /// An iterator over the IDs of a [`Batch`].
 #[derive(Debug, Clone)]
 pub struct BatchIter<'a> {
-    runs: Runs<'a>,
-    /// The rest of the current run, at least one ID.
-    run: Option<Run>,
-    left: usize,
+    batch: &'a Batch,
+    cursor: Cursor,
 }
 
 impl Iterator for BatchIter<'_> {
@@ -141,9 +159,62 @@ impl Iterator for BatchIter<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<u64> {
+        self.cursor.next(self.batch)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.cursor.left, Some(self.cursor.left))
+    }
+}
+
+impl ExactSizeIterator for BatchIter<'_> {}
+
+/// An iterator that owns its [`Batch`].
+#[derive(Debug, Clone)]
+pub struct BatchIntoIter {
+    batch: Batch,
+    cursor: Cursor,
+}
+
+impl Iterator for BatchIntoIter {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        self.cursor.next(&self.batch)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.cursor.left, Some(self.cursor.left))
+    }
+}
+
+impl ExactSizeIterator for BatchIntoIter {}
+
+/// A place in a batch.
+#[derive(Debug, Clone)]
+struct Cursor {
+    /// The index of the next run.
+    index: usize,
+    /// The rest of the current run, at least one ID.
+    run: Option<Run>,
+    left: usize,
+}
+
+impl Cursor {
+    fn start(batch: &Batch) -> Self {
+        Self { index: 0, run: None, left: batch.count }
+    }
+
+    #[inline]
+    fn next(&mut self, batch: &Batch) -> Option<u64> {
         let run = match self.run.take() {
             Some(run) => run,
-            None => self.runs.next()?,
+            None => {
+                let run = batch.run(self.index)?;
+                self.index += 1;
+                run
+            }
         };
         self.left -= 1;
         if run.count > 1 {
@@ -151,13 +222,7 @@ impl Iterator for BatchIter<'_> {
         }
         Some(run.first)
     }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
 }
-
-impl ExactSizeIterator for BatchIter<'_> {}
 
 #[cfg(test)]
 mod tests {
@@ -174,6 +239,11 @@ mod tests {
         assert_eq!(ids, [u64::MAX - 402, u64::MAX - 302, u64::MAX - 202, u64::MAX]);
         assert_eq!((batch.len(), batch.iter().len(), batch.last()), (4, 4, Some(u64::MAX)));
         assert_eq!(batch.runs().collect::<Vec<_>>(), runs);
+
+        assert_eq!(batch.clone().into_iter().collect::<Vec<_>>(), ids);
+        assert!(matches!(batch.iter_i64().map(|_| ()), Err(Error::AboveSigned { id: u64::MAX })));
+        let small = Batch::new(Collected::List(vec![7, i64::MAX as u64]), "a".into());
+        assert_eq!(small.iter_i64().expect("signed").collect::<Vec<_>>(), [7, i64::MAX]);
 
         let list = Batch::new(Collected::List(ids.clone()), "a".into());
         assert_eq!(list.iter().collect::<Vec<_>>(), ids);

@@ -1,13 +1,16 @@
 //! The errors of calls: who is at fault, and whether another try may help.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::BadEndpoint;
 use crate::protocol::reply::ErrorReply;
 use crate::protocol::{ErrorCode, reply};
 
-/// The reason why a call failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// The reason why a call failed. `Debug` prints the same line as `Display`, because Rust prints an error that
+/// `main` returns with `Debug`.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The daemon refused the request.
@@ -89,6 +92,12 @@ pub enum Error {
         /// The first daemon's layout.
         layout: Arc<str>,
     },
+    /// The ID has all 64 bits, and a signed integer has room for 63.
+    #[error("the ID {id} does not fit a signed integer: use a layout of 63 bits, or keep IDs as u64 or text")]
+    AboveSigned {
+        /// The ID.
+        id: u64,
+    },
     /// An option has a value that is not allowed.
     #[error("{0}")]
     BadOption(Arc<str>),
@@ -119,6 +128,23 @@ pub struct Refusal {
     pub retry_after: Option<Duration>,
     /// A line for a person, without control characters.
     pub message: String,
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl From<BadEndpoint> for Error {
+    fn from(bad: BadEndpoint) -> Self {
+        Self::BadOption(bad.to_string().into())
+    }
+}
+
+/// Returns the ID as a signed integer.
+pub(super) fn signed(id: u64) -> Result<i64, Error> {
+    i64::try_from(id).map_err(|_| Error::AboveSigned { id })
 }
 
 impl Refusal {

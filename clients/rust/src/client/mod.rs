@@ -6,8 +6,10 @@
 //!   Ids ────┘    (bounded)      (a task) └─ back-off, failover
 //! ```
 
+mod age;
 mod ask;
 mod batch;
+pub mod blocking;
 mod call;
 mod connection;
 mod driver;
@@ -36,9 +38,9 @@ pub use crate::address::AddressError as BadEndpoint;
 #[cfg(feature = "tls")]
 pub use crate::tls::ClientFiles as TlsFiles;
 pub use ask::BatchCall;
-pub use batch::{Batch, BatchIter, Runs};
+pub use batch::{Batch, BatchIntoIter, BatchIter, Runs};
 pub use error::{Error, Refusal};
-pub use ids::{Ids, IdsOptions, NextId};
+pub use ids::{Ids, IdsOptions, NextId, SharedIds};
 pub use options::{ClientOptions, SourceChoice};
 
 use call::{Call, Deadline};
@@ -132,6 +134,14 @@ impl Client {
     /// Returns [`Error::BadOption`] if an option is out of range.
     pub fn ids(&self, options: IdsOptions) -> Result<Ids, Error> {
         Ids::new(self.clone(), options)
+    }
+
+    /// Creates a buffer as [`ids`](Self::ids) does, which many tasks and threads share.
+    ///
+    /// # Errors
+    /// Returns [`Error::BadOption`] if an option is out of range.
+    pub fn shared_ids(&self, options: IdsOptions) -> Result<SharedIds, Error> {
+        self.ids(options).map(SharedIds::new)
     }
 
     /// Fetches the daemon's version, limits and sources.

@@ -3,11 +3,14 @@
 #[path = "../fake_daemon/mod.rs"]
 mod fake_daemon;
 
+mod blocking;
+mod fork;
 mod ids;
 mod misbehaviour;
 mod outages;
 mod refusals;
 mod replies;
+mod shared_ids;
 mod strangers;
 
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -62,7 +63,7 @@ impl Buffer {
         loop {
             let now = Instant::now();
             if let Some(current) = &mut self.current {
-                if !current.is_expired(now) {
+                if !current.is_expired(&self.options) {
                     // Before the cut: all IDs that were cut earlier are handed out by now.
                     self.fetch_if_low(now);
                     if self.current.as_mut().is_some_and(|current| current.cut(now, slice)) {
@@ -116,10 +117,10 @@ impl Buffer {
     }
 
     /// Waits for the end of the fetch under way, if there is one.
-    pub(super) async fn fetched(&mut self) -> Result<(), Error> {
-        let Some(fetch) = &mut self.fetch else { return Ok(()) };
-        let outcome = fetch.ended().await;
-        self.end_fetch(outcome).map(|_| ())
+    pub(super) fn poll_fetched(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let Some(fetch) = &mut self.fetch else { return Poll::Ready(Ok(())) };
+        let outcome = ready!(fetch.poll_ended(context));
+        Poll::Ready(self.end_fetch(outcome).map(|_| ()))
     }
 
     /// Takes the result of the fetch. Returns false if another fetch is under way in its place.

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::fetch::{Delivery, TaskGuard};
 use super::options::IdsOptions;
 use crate::client::Batch;
+use crate::client::age::Birth;
 
 /// The number of IDs between two checks of the clock and of how many IDs are left. Both checks cost some 40
 /// ns together, so at 256 IDs they hardly count. Fewer IDs would cost more. More would let a blocked runtime
@@ -34,7 +35,7 @@ pub(super) struct BufferedBatch {
     left: u64,
     /// The time at which the first slice was cut.
     pub(super) opened_at: Option<Instant>,
-    good_until: Instant,
+    born: Birth,
     pub(super) expired: Arc<AtomicBool>,
     /// The task that marks the batch when it is too old.
     _task: TaskGuard,
@@ -43,7 +44,7 @@ pub(super) struct BufferedBatch {
 impl BufferedBatch {
     /// Skips the IDs that are not above `above`. A reconnect can come to a shard that is behind.
     pub(super) fn new(delivery: Delivery, task_guard: TaskGuard, above: Option<u64>) -> Self {
-        let Delivery { batch, good_until, expired } = delivery;
+        let Delivery { batch, born, expired } = delivery;
         let (mut run, mut offset, mut skipped) = (0, 0, 0);
         if let Some(above) = above {
             while let Some(found) = batch.run(run) {
@@ -62,17 +63,7 @@ impl BufferedBatch {
             }
         }
         let count = batch.len() as u64 - skipped;
-        Self {
-            batch,
-            run,
-            offset,
-            count,
-            left: count,
-            opened_at: None,
-            good_until,
-            expired,
-            _task: task_guard,
-        }
+        Self { batch, run, offset, count, left: count, opened_at: None, born, expired, _task: task_guard }
     }
 
     /// Fills `slice` with up to [`SLICE`] IDs, and ends where half of the batch is used. Returns false if the
@@ -101,8 +92,8 @@ impl BufferedBatch {
         !slice.is_empty()
     }
 
-    pub(super) fn is_expired(&self, now: Instant) -> bool {
-        now >= self.good_until || self.expired.load(Ordering::Relaxed)
+    pub(super) fn is_expired(&self, options: &IdsOptions) -> bool {
+        self.born.age() >= options.max_age || self.expired.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_low(&self) -> bool {

@@ -1,13 +1,16 @@
 //! One fetch: a task that brings a batch, and then marks it when it is too old.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
+use crate::client::age::Birth;
 use crate::client::call::Deadline;
 use crate::client::{Batch, Client, Error, SourceChoice, forked};
 use crate::protocol::{ErrorCode, Next, Wait};
@@ -15,9 +18,6 @@ use crate::protocol::{ErrorCode, Next, Wait};
 /// The time that a daemon may take to gather a batch. Then it sends a part, so that a caller without IDs gets
 /// some soon.
 const GATHERING: Duration = Duration::from_millis(10);
-
-/// A year: longer than any useful age, and short enough to add to now.
-const MAX_AGE: Duration = Duration::from_secs(365 * 86_400);
 
 /// The pause after the first batch without a usable ID. It doubles with each further one, up to
 /// [`MAX_PAUSE`].
@@ -49,9 +49,9 @@ impl Fetch {
         Self { arrival, task_guard: TaskGuard { task, process } }
     }
 
-    /// Waits for the result. Dropping the future loses nothing.
-    pub(super) async fn ended(&mut self) -> Result<Delivery, Error> {
-        (&mut self.arrival).await.unwrap_or(Err(Error::Closed))
+    /// Waits for the result.
+    pub(super) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<Result<Delivery, Error>> {
+        Pin::new(&mut self.arrival).poll(context).map(|arrived| arrived.unwrap_or(Err(Error::Closed)))
     }
 
     /// Returns the result, once the fetch has ended.
@@ -68,7 +68,7 @@ impl Fetch {
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub(super) batch: Batch,
-    pub(super) good_until: Instant,
+    pub(super) born: Birth,
     pub(super) expired: Arc<AtomicBool>,
 }
 
@@ -106,11 +106,11 @@ impl FetchRequest {
             Ok(batch) => batch,
             Err(error) => return drop(arrival.send(Err(error))),
         };
-        let good_until = Instant::now() + self.max_age.min(MAX_AGE);
+        let born = Birth::now();
         let expired = Arc::new(AtomicBool::new(false));
-        let delivery = Delivery { batch, good_until, expired: Arc::clone(&expired) };
+        let delivery = Delivery { batch, born, expired: Arc::clone(&expired) };
         if arrival.send(Ok(delivery)).is_ok() {
-            sleep_until(good_until).await;
+            born.reaches(self.max_age).await;
             expired.store(true, Ordering::Relaxed);
         }
     }

@@ -10,8 +10,10 @@ mod buffer;
 mod buffered_batch;
 mod fetch;
 mod options;
+mod shared;
 
 use std::fmt;
+use std::future::poll_fn;
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,11 +23,12 @@ use std::task::{Context, Poll};
 use tokio::time::timeout_at;
 
 use super::call::Deadline;
-use super::error::Error;
+use super::error::{Error, signed};
 use super::{Client, forked};
 use buffer::Buffer;
 use buffered_batch::SLICE;
 pub use options::IdsOptions;
+pub use shared::SharedIds;
 
 /// A local buffer that hands out IDs one at a time. It is refilled in the background once it is half used.
 ///
@@ -36,9 +39,12 @@ pub use options::IdsOptions;
 ///   [`next`](Self::next) returns [`Error::WentBack`] once, and later calls continue from the lower IDs.
 /// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the client's
 ///   runtime takes to run a timer. A blocked runtime runs none: an example is a current-thread runtime whose
-///   only thread numbers rows without awaiting. So every 256 IDs the buffer also reads the clock. Time that
-///   the machine spends suspended does not count. IDs that are too old are dropped, and the next call fetches
-///   again.
+///   only thread numbers rows without awaiting. So every 256 IDs the buffer also reads the clock. On Linux, time
+///   that the machine sleeps counts: the buffer notices it within 50 ms. IDs that are too old are dropped, and
+///   the next call fetches again.
+/// - **Cloned machines**: a virtual machine whose snapshot is resumed twice has the buffer twice, and both
+///   copies hand out its IDs until they are too old. Where machines are copied while they run, fetch batches, or
+///   drop the `Ids` before the snapshot.
 /// - **Never in a fork**: in a child process every call returns [`Error::Forked`].
 ///
 /// Dropping the future of [`next`](Self::next) loses nothing.
@@ -69,6 +75,15 @@ impl Ids {
     #[allow(clippy::should_implement_trait, reason = "it waits, so it cannot be an iterator")]
     pub fn next(&mut self) -> NextId<'_> {
         NextId { state: NextIdState::Buffered(self) }
+    }
+
+    /// Returns the next ID as a signed integer, as columns of type BIGINT have them.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next), and [`Error::AboveSigned`] if the ID has all 64 bits.
+    #[inline]
+    pub async fn next_i64(&mut self) -> Result<i64, Error> {
+        signed(self.next().await?)
     }
 
     /// Returns the next ID if the buffer has one, and `None` while it is being refilled. It never waits. Any
@@ -107,7 +122,8 @@ impl Ids {
             if deadline.left().is_zero() {
                 return Err(self.buffer.passed(&deadline));
             }
-            match timeout_at(deadline.at, self.buffer.fetched()).await {
+            let fetched = poll_fn(|context| self.buffer.poll_fetched(context));
+            match timeout_at(deadline.at, fetched).await {
                 Ok(fetched) => fetched?,
                 Err(_) => return Err(self.buffer.passed(&deadline)),
             }

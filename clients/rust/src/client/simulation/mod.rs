@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::client::age::sleep_machine;
 use crate::client::{Client, ClientOptions, Error, IdsOptions};
 use crate::protocol::ErrorCode;
 use app::{App, TIMEOUT};
@@ -168,6 +169,21 @@ fn ids_that_are_lower_for_a_moment_are_waited_out() {
             }
             wire.world().replace(0, 0);
         }
+    });
+}
+
+#[test]
+fn ids_are_too_old_after_the_machine_has_slept() {
+    simulate(async {
+        let _wire = Wire::lay(8, &[1]);
+        let mut ids = client(1).ids(IdsOptions::default().max_age(ms(60_000))).expect("IDs");
+        ids.next().await.expect("an ID");
+        assert!(ids.try_next().expect("no error").is_some(), "the buffer has more");
+        sleep_machine(ms(61_000));
+        // Timers stand still in the sleep, and look at the boot clock soon after it.
+        sleep(ms(100)).await;
+        assert_eq!(ids.try_next(), Ok(None), "what is there is too old");
+        ids.next().await.expect("a new ID");
     });
 }
 

@@ -1,12 +1,12 @@
-//! A forked child gets none of its parent's IDs. This test has a binary of its own, so that no other test's threads
-//! run when it forks.
+//! A forked child gets none of its parent's IDs. The test runs in a process of its own, so that no other test's
+//! threads run when it forks.
 
-mod fake_daemon;
-
+use std::process::Command;
 use std::time::Duration;
 
-use fake_daemon::FakeDaemon;
-use snowbank_client::{Client, ClientOptions, Error, Ids, IdsOptions};
+use snowbank_client::{Client, ClientOptions, Error, Ids, IdsOptions, SharedIds};
+
+use crate::fake_daemon::FakeDaemon;
 
 const PARENTS_IDS: u64 = 1_000_000;
 
@@ -22,12 +22,13 @@ fn client(daemon: &FakeDaemon) -> Client {
 }
 
 /// Runs the child's checks. Returns the number of the first that fails, or [`FINE`].
-fn in_child(client: &Client, ids: &mut Ids, daemon: &FakeDaemon) -> i32 {
-    if ids.try_next() != Err(Error::Forked) {
+fn in_child(client: &Client, ids: &mut Ids, shared: &SharedIds, daemon: &FakeDaemon) -> i32 {
+    if ids.try_next() != Err(Error::Forked) || shared.try_next() != Err(Error::Forked) {
         return 1;
     }
     let fresh = runtime();
-    if fresh.block_on(ids.next()) != Err(Error::Forked) {
+    if fresh.block_on(ids.next()) != Err(Error::Forked) || fresh.block_on(shared.next()) != Err(Error::Forked)
+    {
         return 2;
     }
     if fresh.block_on(client.batch(1).into_future()) != Err(Error::Forked) {
@@ -39,7 +40,7 @@ fn in_child(client: &Client, ids: &mut Ids, daemon: &FakeDaemon) -> i32 {
         ids.next().await
     });
     // Above all IDs that the daemon has handed to the parent.
-    if !outcome.is_ok_and(|id| id >= PARENTS_IDS + 16) {
+    if !outcome.is_ok_and(|id| id >= PARENTS_IDS + 32) {
         return 4;
     }
     if ids.try_next() != Err(Error::Forked) {
@@ -48,23 +49,34 @@ fn in_child(client: &Client, ids: &mut Ids, daemon: &FakeDaemon) -> i32 {
     FINE
 }
 
-#[allow(unsafe_code)]
 #[test]
 fn a_forked_child_gets_none_of_its_parents_ids() {
+    let mut alone = Command::new(std::env::current_exe().expect("a path"));
+    alone.args(["--exact", "fork::in_a_process_of_its_own", "--ignored", "--nocapture"]);
+    assert!(alone.status().expect("a process").success());
+}
+
+#[allow(unsafe_code)]
+#[test]
+#[ignore = "the test above runs it in a process of its own"]
+fn in_a_process_of_its_own() {
     let daemon = FakeDaemon::honest(PARENTS_IDS);
     let parents = runtime();
     let client = parents.block_on(async { client(&daemon) });
     let options = IdsOptions::default().max_age(Duration::from_secs(3_600));
-    let mut ids = client.ids(options).expect("IDs");
+    let mut ids = client.ids(options.clone()).expect("IDs");
     assert_eq!(parents.block_on(ids.next()), Ok(PARENTS_IDS));
+    let shared = client.shared_ids(options).expect("IDs");
+    assert_eq!(parents.block_on(shared.next()), Ok(PARENTS_IDS + 16));
 
     // SAFETY: the child is a copy of this thread alone. It takes no lock that another thread can hold (the C
     // library keeps its own usable over a fork), touches nothing of the parent's runtime, and ends by
     // `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let found =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| in_child(&client, &mut ids, &daemon)));
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            in_child(&client, &mut ids, &shared, &daemon)
+        }));
         // SAFETY: it does not return and runs no destructors, so nothing of the parent's is touched.
         unsafe { libc::_exit(found.unwrap_or(99)) };
     }
@@ -77,4 +89,5 @@ fn a_forked_child_gets_none_of_its_parents_ids() {
     assert_eq!(libc::WEXITSTATUS(status), FINE, "the number of the child's check that failed");
 
     assert_eq!(parents.block_on(ids.next()), Ok(PARENTS_IDS + 1), "the parent goes on undisturbed");
+    assert_eq!(parents.block_on(shared.next()), Ok(PARENTS_IDS + 17));
 }

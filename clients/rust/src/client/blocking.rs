@@ -1,0 +1,168 @@
+//! The client for programs without async code. It needs no runtime of the caller's: each client has a thread.
+//!
+//! ```no_run
+//! use snowbank_client::blocking::Client;
+//! use snowbank_client::{ClientOptions, IdsOptions};
+//!
+//! fn main() -> Result<(), snowbank_client::Error> {
+//!     let client = Client::new(ClientOptions::new(["127.0.0.1:7660", "ids-2:7660"])?)?;
+//!     for id in client.batch(1_000)? {
+//!         println!("{id}");
+//!     }
+//!     let ids = client.ids(IdsOptions::default())?; // clone it into each thread
+//!     println!("{}", ids.next()?);
+//!     Ok(())
+//! }
+//! ```
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use super::batch::Batch;
+use super::error::{Error, signed};
+use super::options::{ClientOptions, SourceChoice};
+use super::{IdsOptions, SharedIds, forked};
+use crate::protocol::Info;
+
+/// A handle to one daemon or several, whose calls block the calling thread. Clones share its connections, and any
+/// thread may use them. The options, deadlines and errors are those of [`Client`](super::Client).
+#[derive(Debug, Clone)]
+pub struct Client {
+    client: super::Client,
+    worker: Arc<Worker>,
+}
+
+impl Client {
+    /// Creates a client, and its thread. The first call connects.
+    ///
+    /// # Errors
+    /// Returns [`Error::BadOption`] if an option is out of range, or if the system gives no thread.
+    pub fn new(options: ClientOptions) -> Result<Self, Error> {
+        let (runtime, stop) =
+            start().map_err(|error| Error::BadOption(format!("no thread for a client: {error}").into()))?;
+        let client = {
+            let _entered = runtime.enter();
+            super::Client::new(options)?
+        };
+        let process = client.process.clone();
+        Ok(Self { client, worker: Arc::new(Worker { stop: Some(stop), runtime, process }) })
+    }
+
+    /// Fetches `count` IDs of the default source.
+    ///
+    /// # Errors
+    /// Returns an [`Error`], as every call does.
+    pub fn batch(&self, count: u32) -> Result<Batch, Error> {
+        self.batch_from(0, count)
+    }
+
+    /// Fetches `count` IDs of a source, by name or index.
+    ///
+    /// # Errors
+    /// Returns an [`Error`], as every call does.
+    pub fn batch_from(&self, source: impl Into<SourceChoice>, count: u32) -> Result<Batch, Error> {
+        let (client, source) = (self.client.clone(), source.into());
+        self.worker.wait(async move { client.batch(count).source(source).await })
+    }
+
+    /// Creates a buffer that hands out IDs one at a time.
+    ///
+    /// # Errors
+    /// Returns [`Error::BadOption`] if an option is out of range.
+    pub fn ids(&self, options: IdsOptions) -> Result<Ids, Error> {
+        let ids = self.client.shared_ids(options)?;
+        Ok(Ids { ids, worker: Arc::clone(&self.worker) })
+    }
+
+    /// Fetches the daemon's version, limits and sources.
+    ///
+    /// # Errors
+    /// Returns an [`Error`], as every call does.
+    pub fn info(&self) -> Result<Info, Error> {
+        let client = self.client.clone();
+        self.worker.wait(async move { client.info().await })
+    }
+}
+
+/// A buffer that hands out IDs one at a time. Clones share it, and any thread may use them.
+/// [`SharedIds`] has its promises.
+#[derive(Debug, Clone)]
+pub struct Ids {
+    ids: SharedIds,
+    worker: Arc<Worker>,
+}
+
+impl Ids {
+    /// Returns the next ID: at once from the buffer, or with the next reply if it is empty.
+    ///
+    /// # Errors
+    /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries again.
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "it takes &self, so it cannot be an iterator")]
+    pub fn next(&self) -> Result<u64, Error> {
+        match self.ids.take() {
+            Some(id) => Ok(id),
+            None => self.next_from_buffer(),
+        }
+    }
+
+    /// Returns the next ID as a signed integer, as columns of type BIGINT have them.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next), and [`Error::AboveSigned`] if the ID has all 64 bits.
+    #[inline]
+    pub fn next_i64(&self) -> Result<i64, Error> {
+        signed(self.next()?)
+    }
+
+    #[cold]
+    fn next_from_buffer(&self) -> Result<u64, Error> {
+        let ids = self.ids.clone();
+        self.worker.wait(async move { ids.next_from_buffer().await })
+    }
+}
+
+/// The thread that runs a client. It ends when the last handle is dropped.
+#[derive(Debug)]
+struct Worker {
+    stop: Option<oneshot::Sender<()>>,
+    runtime: Handle,
+    process: forkguard::Guard,
+}
+
+fn start() -> io::Result<(Handle, oneshot::Sender<()>)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    let (stop, stopped) = oneshot::channel();
+    let run = move || drop(runtime.block_on(stopped));
+    std::thread::Builder::new().name("snowbank-client".to_owned()).spawn(run)?;
+    Ok((handle, stop))
+}
+
+impl Worker {
+    /// Runs a call on the thread, and waits for its answer, which comes by its deadline.
+    fn wait<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        if forked(&self.process) {
+            return Err(Error::Forked);
+        }
+        let (answer, answers) = sync_channel(1);
+        self.runtime.spawn(async move { drop(answer.send(call.await)) });
+        answers.recv().unwrap_or(Err(Error::Closed))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // In a forked child the thread is not there, and waking it would wake the parent's.
+        if forked(&self.process) {
+            std::mem::forget(self.stop.take());
+        }
+    }
+}

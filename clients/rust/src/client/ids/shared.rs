@@ -1,0 +1,110 @@
+//! A buffer for many tasks and threads.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::timeout_at;
+
+use super::{Ids, forked};
+use crate::client::call::Deadline;
+use crate::client::error::{Error, signed};
+
+/// [`Ids`] that many tasks and threads share: clones draw from one buffer. A web server makes one, and gives
+/// each request a clone.
+///
+/// Clones get different IDs. Each clone's IDs increase as those of [`Ids`] do. An ID costs a lock that nobody
+/// holds for longer than a few hundred nanoseconds.
+#[derive(Debug, Clone)]
+pub struct SharedIds {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    ids: Mutex<Ids>,
+    /// Held by the one caller that waits for a fetch. The others wait for it.
+    refill: tokio::sync::Mutex<()>,
+    timeout: Duration,
+    /// Read before the lock: in a forked child, a thread that is not there may hold it.
+    process: forkguard::Guard,
+}
+
+impl SharedIds {
+    pub(in crate::client) fn new(ids: Ids) -> Self {
+        let (timeout, process) = (ids.buffer.timeout(), ids.process.clone());
+        let inner = Inner { ids: Mutex::new(ids), refill: tokio::sync::Mutex::new(()), timeout, process };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Returns the next ID: at once from the buffer, or with the next reply if it is empty.
+    ///
+    /// # Errors
+    /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries again.
+    #[inline]
+    pub async fn next(&self) -> Result<u64, Error> {
+        match self.take() {
+            Some(id) => Ok(id),
+            None => Box::pin(self.next_from_buffer()).await,
+        }
+    }
+
+    /// Returns the next ID as a signed integer, as columns of type BIGINT have them.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next), and [`Error::AboveSigned`] if the ID has all 64 bits.
+    #[inline]
+    pub async fn next_i64(&self) -> Result<i64, Error> {
+        signed(self.next().await?)
+    }
+
+    /// Returns the next ID if the buffer has one, and `None` while it is being refilled. It never waits for a
+    /// daemon. Any thread may call it.
+    ///
+    /// # Errors
+    /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries again.
+    #[inline]
+    pub fn try_next(&self) -> Result<Option<u64>, Error> {
+        match self.take() {
+            Some(id) => Ok(Some(id)),
+            None => {
+                self.check_process()?;
+                self.lock().try_next()
+            }
+        }
+    }
+
+    /// Returns an error in a forked child.
+    pub(in crate::client) fn check_process(&self) -> Result<(), Error> {
+        if forked(&self.inner.process) { Err(Error::Forked) } else { Ok(()) }
+    }
+
+    #[inline]
+    pub(in crate::client) fn take(&self) -> Option<u64> {
+        if forked(&self.inner.process) { None } else { self.lock().take() }
+    }
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Ids> {
+        self.inner.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cold]
+    pub(in crate::client) async fn next_from_buffer(&self) -> Result<u64, Error> {
+        self.check_process()?;
+        let deadline = Deadline::after(self.inner.timeout);
+        let next = timeout_at(deadline.at, self.refill_and_take()).await;
+        next.unwrap_or_else(|_| Err(self.lock().buffer.passed(&deadline)))
+    }
+
+    async fn refill_and_take(&self) -> Result<u64, Error> {
+        let _refill = self.inner.refill.lock().await;
+        loop {
+            // The caller before may have left some.
+            if let Some(id) = self.lock().try_next()? {
+                return Ok(id);
+            }
+            poll_fn(|context| self.lock().buffer.poll_fetched(context)).await?;
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `SharedIds`: one buffer for many tasks and threads.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use snowbank_client::protocol::ErrorCode;
+use snowbank_client::{Error, IdsOptions};
+
+use crate::fake_daemon::FakeDaemon;
+use crate::{client, ms};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn clones_get_different_ids() {
+    let daemon = FakeDaemon::honest(1);
+    let ids = client(&[&daemon]).shared_ids(IdsOptions::default().max_batch(50)).expect("IDs");
+    let tasks: Vec<_> = (0..20)
+        .map(|_| {
+            let ids = ids.clone();
+            tokio::spawn(async move {
+                let mut drawn = Vec::new();
+                for _ in 0..500 {
+                    drawn.push(ids.next_i64().await.expect("an ID"));
+                }
+                drawn
+            })
+        })
+        .collect();
+    let mut seen = HashSet::new();
+    for task in tasks {
+        let drawn = task.await.expect("no panic");
+        assert!(drawn.is_sorted_by(|one, next| one < next));
+        seen.extend(drawn);
+    }
+    assert_eq!(seen.len(), 20 * 500);
+}
+
+/// A caller that waits for the refill and gives up leaves it to the next caller.
+#[tokio::test]
+async fn a_cancelled_caller_leaves_the_refill_to_the_others() {
+    let daemon = FakeDaemon::start(|_, peer| {
+        peer.greet();
+        let (_, tag) = peer.read_next();
+        std::thread::sleep(ms(300));
+        peer.send_run(tag, 7, 2);
+        let (_, tag) = peer.read_next();
+        peer.refuse(tag, ErrorCode::Exhausted, None, "");
+        peer.wait_for_close();
+    });
+    let ids = client(&[&daemon]).shared_ids(IdsOptions::default().max_age(Duration::from_secs(3_600)));
+    let ids = ids.expect("IDs");
+    let cancelled = tokio::spawn({
+        let ids = ids.clone();
+        async move { ids.next().await }
+    });
+    tokio::time::sleep(ms(50)).await;
+    let waiting = tokio::spawn({
+        let ids = ids.clone();
+        async move { ids.next().await }
+    });
+    tokio::time::sleep(ms(50)).await;
+    cancelled.abort();
+    assert_eq!(waiting.await.expect("no panic"), Ok(7));
+    assert_eq!(ids.next().await, Ok(8));
+    let error = ids.next().await.expect_err("none left");
+    assert_eq!(error.code(), Some(ErrorCode::Exhausted));
+}
+
+#[tokio::test]
+async fn every_caller_keeps_its_deadline() {
+    let daemon = FakeDaemon::start(|_, peer| {
+        peer.greet();
+        peer.wait_for_close();
+    });
+    let options = IdsOptions::default().timeout(ms(500));
+    let ids = client(&[&daemon]).shared_ids(options).expect("IDs");
+    let callers: Vec<_> = (0..10)
+        .map(|_| {
+            let ids = ids.clone();
+            tokio::spawn(async move { ids.next().await })
+        })
+        .collect();
+    for caller in callers {
+        let error = caller.await.expect("no panic").expect_err("no answer");
+        assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    }
+}
