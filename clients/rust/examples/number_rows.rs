@@ -14,13 +14,13 @@ struct Row {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), Error> {
     let addresses = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7660".to_owned());
     let client = Client::new(ClientOptions::new(addresses.split(','))?)?;
 
     let writers: Vec<_> = (0..4).map(|writer| tokio::spawn(write_rows(client.clone(), writer))).collect();
     for writer in writers {
-        let rows = writer.await??;
+        let rows = writer.await.expect("no panic")?;
         if let Some(row) = rows.last() {
             println!("{} rows, the last one: {} {}", rows.len(), row.id, row.customer);
         }
