@@ -204,8 +204,8 @@ func (b *buffer) finish(under *fetch, got answer, err error) {
 	defer b.mu.Unlock()
 	defer close(under.done)
 	b.fetch = nil
-	if b.isClosed {
-		err = ErrClosed
+	if err == nil {
+		err = b.source.client.pool.check()
 	}
 	if errors.Is(err, ErrBadCount) && b.maxBatch > 1 {
 		// The daemon allows fewer at once. The callers that wait start another fetch.

@@ -48,9 +48,12 @@ func (c *Client) Batch(ctx context.Context, count int, options ...BatchOption) (
 	return c.main.Batch(ctx, count, options...)
 }
 
-// Source returns the source of that name. Its index is looked up on each daemon. A name that a daemon does not have is
+// Source returns the source of that name, and the default source for "". Its index is looked up on each daemon. A name that a daemon does not have is
 // noticed by the first call, which returns a NoSourceError.
 func (c *Client) Source(name string) *Source {
+	if name == "" {
+		return c.main
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sources[name] == nil {
@@ -237,7 +240,7 @@ func (c *Client) do(parent context.Context, wanted request) (answer, error) {
 			return answer{}, err
 		}
 		tried.last = err
-		if pause > 0 && sleep(ctx, pause, nil) != nil {
+		if pause > 0 && sleep(ctx, pause, c.pool.context.Done()) != nil {
 			return answer{}, c.contextError(ctx.Err(), allowed, tried.last)
 		}
 	}
@@ -270,6 +273,8 @@ func (c *Client) try(ctx context.Context, wanted request, deadline time.Time, tr
 	case <-ctx.Done():
 		attempt.gaveUp.Store(true)
 		return answer{}, ctx.Err()
+	case <-c.pool.context.Done():
+		return answer{}, ErrClosed
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -169,6 +170,27 @@ func TestCloseEndsEveryCall(t *testing.T) {
 	}
 }
 
+func TestCloseEndsWaitingForABackoff(t *testing.T) {
+	daemon := startFake(t, "127.0.0.1:0")
+	daemon.stop()
+	before := runtime.NumGoroutine()
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, Timeout: time.Minute,
+		MinBackoff: time.Hour, MaxBackoff: time.Hour})
+	ended := make(chan error, 1)
+	go func() { ended <- bothCalls(client)["Next"](background) }()
+	eventually(t, "a failed try", func() bool { return len(client.EndpointErrors()) == 1 })
+	must(t, client.Close())
+	select {
+	case err := <-ended:
+		if !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("a call did not end")
+	}
+	eventually(t, "every goroutine has ended", func() bool { return runtime.NumGoroutine() <= before })
+}
+
 func TestOneDeadlineCoversAllTries(t *testing.T) {
 	silent := startFake(t, "127.0.0.1:0")
 	silent.set(func(d *fakeDaemon) { d.isSilent = true })
@@ -186,6 +208,42 @@ func TestOneDeadlineCoversAllTries(t *testing.T) {
 		if !strings.Contains(err.Error(), silent.address) {
 			t.Errorf("%s: the daemon that does not answer is not named: %v", name, err)
 		}
+	}
+}
+
+func TestEndpointThatDoesNotGreetIsLeftForTheNext(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer silent.Close()
+	daemon := startFake(t, "127.0.0.1:0")
+	client := newClient(t, Options{Endpoints: []string{silent.Addr().String(), daemon.address}, ConnectTimeout: 50 * time.Millisecond})
+	if id := single(t, client); !daemon.owns(id) {
+		t.Errorf("%d", id)
+	}
+	if errs := client.EndpointErrors(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "no greeting within 50ms") {
+		t.Error(errs)
+	}
+}
+
+// TestRequestsBehindOthersDoNotCountAsStalled lets four requests take longer together than one may.
+func TestRequestsBehindOthersDoNotCountAsStalled(t *testing.T) {
+	daemon := startFake(t, "127.0.0.1:0")
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, AnswerTimeout: time.Second})
+	single(t, client)
+	daemon.set(func(d *fakeDaemon) { d.delay = 400 * time.Millisecond })
+	var all sync.WaitGroup
+	for i := 0; i < 4; i++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			if _, err := client.Batch(background, 1, MaxWait(0)); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	all.Wait()
+	if count := daemon.connectionCount(); count != 1 {
+		t.Errorf("%d connections", count)
 	}
 }
 
@@ -288,10 +346,8 @@ func TestManyGoroutinesShareAConnection(t *testing.T) {
 		}()
 	}
 	all.Wait()
-	daemon.mu.Lock()
-	defer daemon.mu.Unlock()
-	if len(daemon.open) != 1 {
-		t.Errorf("%d connections", len(daemon.open))
+	if count := daemon.connectionCount(); count != 1 {
+		t.Errorf("%d connections", count)
 	}
 }
 

@@ -28,11 +28,11 @@ func (p *pool) startCheck() {
 		wait += checkPause - since
 	}
 	p.checkedAt = time.Now().Add(wait - confirmation)
-	go p.check(wait)
+	go p.compareAll(wait)
 }
 
-// check looks until all daemons have answered and none collide.
-func (p *pool) check(wait time.Duration) {
+// compareAll looks until all daemons have answered and none collide.
+func (p *pool) compareAll(wait time.Duration) {
 	defer func() {
 		p.mu.Lock()
 		p.isChecking = false

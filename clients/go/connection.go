@@ -310,23 +310,16 @@ func (c *connection) take(f *frame) *ending {
 
 // add takes a frame of the reply, and returns the answer once it is complete.
 func (f *flight) add(reply *frame) (answer answer, isDone bool, problem string) {
-	switch f.call.kind {
-	case kindNext:
+	if f.call.kind == kindNext {
 		isDone, problem = f.ids.add(reply)
 		answer.ids = f.ids.ids
 		return answer, isDone, problem
-	case kindPing:
-		if reply.kind != kindPong || len(reply.body) > 0 {
-			return answer, false, wrongKind
-		}
-		return answer, true, ""
-	default:
-		f.json, isDone, problem = addInfo(f.json, reply)
-		if isDone {
-			answer.info, problem = parseInfo(f.json)
-		}
-		return answer, isDone, problem
 	}
+	f.json, isDone, problem = addInfo(f.json, reply)
+	if isDone {
+		answer.info, problem = parseInfo(f.json)
+	}
+	return answer, isDone, problem
 }
 
 // addInfo joins the frames of an INFO reply.

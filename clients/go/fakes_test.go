@@ -76,7 +76,9 @@ type fakeDaemon struct {
 	maxCount uint32
 	// beforeReply is called once, before the next reply to NEXT.
 	beforeReply func()
-	requests    int
+	// delay is how long the daemon takes for each NEXT request. It reads the next one afterwards.
+	delay    time.Duration
+	requests int
 	// counts are those of the requests.
 	counts []uint32
 	open   map[net.Conn]bool
@@ -159,6 +161,12 @@ func (d *fakeDaemon) serve(socket net.Conn) {
 		if _, err := io.ReadFull(reader, body); err != nil {
 			return
 		}
+		if head[4] == kindNext {
+			d.mu.Lock()
+			delay := d.delay
+			d.mu.Unlock()
+			time.Sleep(delay)
+		}
 		if _, err := socket.Write(d.answer(head[4], binary.LittleEndian.Uint16(head[6:]), body)); err != nil {
 			return
 		}
@@ -210,6 +218,13 @@ func appendError(tag uint16, code Code, retryAfterMS uint32) []byte {
 	reply := appendHead(nil, kindError, 0, tag, errorHeadSize)
 	reply = binary.LittleEndian.AppendUint32(reply, uint32(code))
 	return binary.LittleEndian.AppendUint32(reply, retryAfterMS)
+}
+
+// connectionCount returns how many connections were made.
+func (d *fakeDaemon) connectionCount() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.open)
 }
 
 // owns returns true if the daemon made the ID.

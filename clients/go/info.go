@@ -105,9 +105,12 @@ func (i *Info) sourceNames() []string {
 // if they are longer.
 func (i *Info) defaultWait(index uint16) time.Duration {
 	for _, source := range i.Sources {
+		if source.Index != index {
+			continue
+		}
 		_, settings, _ := strings.Cut(source.Layout, ";tick=")
 		tick, err := time.ParseDuration(strings.Split(settings, ";")[0])
-		if source.Index == index && err == nil && 2*tick > time.Second {
+		if err == nil && 2*tick > time.Second {
 			return 2 * tick
 		}
 	}

@@ -92,8 +92,7 @@ func (p *pool) setAddresses(endpoint *address, ips []string) (gone []*connection
 	if p.current = p.indexOf(current); p.current < 0 {
 		p.current = 0
 	}
-	close(p.changed)
-	p.changed = make(chan struct{})
+	p.wakeUp()
 	return gone
 }
 

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// year is longer than any wait makes sense, and short enough to add to any time.
+const year = 365 * 24 * time.Hour
+
 // Token is a secret that a daemon asks for. It is never printed.
 type Token string
 
@@ -89,6 +92,9 @@ func (o Options) withDefaults() (Options, error) {
 		}
 		if *d.value == 0 {
 			*d.value = d.usual
+		}
+		if *d.value > year {
+			*d.value = year
 		}
 	}
 	if o.MinBackoff > o.MaxBackoff {

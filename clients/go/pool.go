@@ -56,7 +56,7 @@ type pool struct {
 	targets []*target
 	// current is the index of the target that served last, or whose turn is next.
 	current int
-	// changed is closed when targets come or go.
+	// changed is closed when targets come or go, and when the client is closed.
 	changed    chan struct{}
 	collision  error
 	isChecking bool
@@ -125,7 +125,14 @@ func (p *pool) connect(ctx context.Context) (*connection, error) {
 	}
 }
 
-// refusal returns the error of every call while the client is closed, or two endpoints hand out the same IDs.
+// check returns the error of every call while the client is closed, or two endpoints hand out the same IDs.
+func (p *pool) check() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refusal()
+}
+
+// refusal is check for those who hold the lock.
 func (p *pool) refusal() error {
 	if p.context.Err() != nil {
 		return ErrClosed
@@ -344,6 +351,7 @@ func (p *pool) preferOthers(c *connection, refused *RefusedError) {
 func (p *pool) close() {
 	p.cancel()
 	p.mu.Lock()
+	p.wakeUp()
 	var open []*connection
 	for _, t := range p.targets {
 		if t.connection != nil {
@@ -354,6 +362,12 @@ func (p *pool) close() {
 	for _, c := range open {
 		c.end(ending{err: ErrClosed})
 	}
+}
+
+// wakeUp lets the calls that wait for a back-off choose again. The lock must be held.
+func (p *pool) wakeUp() {
+	close(p.changed)
+	p.changed = make(chan struct{})
 }
 
 func (p *pool) setStage(t *target, stage string) {
