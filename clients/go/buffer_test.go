@@ -2,6 +2,8 @@ package snowbank
 
 import (
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -90,6 +92,34 @@ func draw(t *testing.T, client *Client) int64 {
 	return id
 }
 
+// TestEachIDIsTakenOnce takes a large stock apart by several goroutines, with no network that would slow them down.
+func TestEachIDIsTakenOnce(t *testing.T) {
+	const count = 1_000_000
+	client := newClient(t, Options{Endpoints: []string{"127.0.0.1:1"}})
+	buffer := &client.main.buffer
+	buffer.current.Store(&stock{ids: make([]int64, count), low: -1})
+	for i := range buffer.current.Load().ids {
+		buffer.current.Load().ids[i] = int64(i)
+	}
+	taken := make([]atomic.Int32, count)
+	var all sync.WaitGroup
+	for i := 0; i < 4; i++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for id, isThere := buffer.take(); isThere; id, isThere = buffer.take() {
+				taken[id].Add(1)
+			}
+		}()
+	}
+	all.Wait()
+	for id := range taken {
+		if times := taken[id].Load(); times != 1 {
+			t.Fatalf("%d was taken %d times", id, times)
+		}
+	}
+}
+
 func TestFetchesFollowTheDemand(t *testing.T) {
 	daemon := startFake(t, "127.0.0.1:0")
 	daemon.set(func(d *fakeDaemon) { d.maxCount = 3000 })
@@ -104,7 +134,7 @@ func TestFetchesFollowTheDemand(t *testing.T) {
 	}
 	daemon.mu.Lock()
 	defer daemon.mu.Unlock()
-	if daemon.counts[0] != firstFetch {
+	if daemon.counts[0] != 16 {
 		t.Errorf("the first fetch asked for %d IDs", daemon.counts[0])
 	}
 	largest := uint32(0)

@@ -74,6 +74,8 @@ type fakeDaemon struct {
 	retryAfterMS uint32
 	// maxCount is the most IDs of a request, or 0 for any number.
 	maxCount uint32
+	// infos counts the INFO requests.
+	infos int
 	// beforeReply is called once, before the next reply to NEXT.
 	beforeReply func()
 	// delay is how long the daemon takes for each NEXT request. It reads the next one afterwards.
@@ -182,6 +184,7 @@ func (d *fakeDaemon) answer(kind byte, tag uint16, body []byte) []byte {
 	case kindAuth:
 		return appendBody(nil, kindOK, tag, "")
 	case kindInfo:
+		d.infos++
 		return appendBody(nil, kindJSON, tag, fmt.Sprintf(`{"protocol":1,"max_count":1000000,"instance":%q,"sources":`+
 			`[{"index":0,"name":%q,"layout":%q,"worker_ids":[%s]}]}`, d.address+d.workers, d.name, d.layout, d.workers))
 	}

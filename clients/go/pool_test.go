@@ -158,22 +158,43 @@ func TestEqualWorkerIDsStopEveryCall(t *testing.T) {
 	daemons := []*fakeDaemon{startFake(t, "127.0.0.1:0"), startFake(t, "127.0.0.1:0")}
 	daemons[1].set(func(d *fakeDaemon) { d.workers = "4, " + daemons[0].workers })
 	client := newClient(t, Options{Endpoints: addresses(daemons), MaxAge: time.Minute})
+	for i := 0; i < 10_000; i++ {
+		draw(t, client)
+	}
 	var same *SameWorkerIDsError
 	eventually(t, "the error", func() bool {
-		_, err := client.Next(background)
+		_, err := client.Batch(background, 1)
 		return errors.As(err, &same)
 	})
 	if same.One != daemons[0].address || same.Other != daemons[1].address || fmt.Sprint(same.WorkerID) != daemons[0].workers {
 		t.Errorf("%+v", same)
 	}
-	if _, err := client.Batch(background, 1); !errors.As(err, &same) {
-		t.Errorf("a batch: %v", err)
+	if id, err := client.Next(background); !errors.As(err, &same) {
+		t.Errorf("the ID %d was left in the buffer: %v", id, err)
 	}
 	daemons[1].set(func(d *fakeDaemon) { d.workers = "4" })
 	eventually(t, "calls succeed again", func() bool {
 		_, err := client.Next(background)
 		return err == nil
 	})
+}
+
+// TestOneLookIsNoCollision lets a daemon have another one's worker ID at the first look alone, as in a restart.
+func TestOneLookIsNoCollision(t *testing.T) {
+	daemons := []*fakeDaemon{startFake(t, "127.0.0.1:0"), startFake(t, "127.0.0.1:0")}
+	daemons[1].set(func(d *fakeDaemon) { d.workers = daemons[0].workers })
+	client := newClient(t, Options{Endpoints: addresses(daemons)})
+	looks := func() (count int) {
+		daemons[1].set(func(d *fakeDaemon) { count = d.infos })
+		return count
+	}
+	for looks() == 0 {
+		single(t, client)
+	}
+	daemons[1].set(func(d *fakeDaemon) { d.workers = "4" })
+	for looks() == 1 {
+		single(t, client)
+	}
 }
 
 func TestOneDaemonAtTwoAddressesIsNoCollision(t *testing.T) {
@@ -240,6 +261,25 @@ func TestFailedDaemonIsLeftAlone(t *testing.T) {
 	}
 	if len(tries) < 2 || len(tries) > 60 {
 		t.Errorf("%d tries", len(tries))
+	}
+}
+
+func TestAnAnswerSetsTheBackoffBack(t *testing.T) {
+	daemon := startFake(t, "127.0.0.1:0")
+	client := newClient(t, Options{Endpoints: []string{daemon.address}})
+	for i := 0; i < 5; i++ {
+		single(t, client)
+		daemon.set(func(d *fakeDaemon) {
+			for socket := range d.open {
+				socket.Close()
+			}
+		})
+		eventually(t, "the connection is lost", func() bool { return len(client.EndpointErrors()) == 1 })
+	}
+	client.pool.mu.Lock()
+	defer client.pool.mu.Unlock()
+	if failures := client.pool.targets[0].failures; failures != 1 {
+		t.Errorf("%d failures in a row, with an answer after each", failures)
 	}
 }
 

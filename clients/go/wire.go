@@ -230,6 +230,7 @@ func (c *idCollector) addRuns(body []byte) string {
 		if problem := c.check(first, first+span, count); problem != "" {
 			return problem
 		}
+		c.makeRoom(int(count))
 		for id := first; count > 0; count-- {
 			c.ids = append(c.ids, int64(id))
 			id += stride
@@ -238,7 +239,15 @@ func (c *idCollector) addRuns(body []byte) string {
 	return ""
 }
 
+// makeRoom makes room for further IDs, of which there are no more than the request asked for.
+func (c *idCollector) makeRoom(count int) {
+	if cap(c.ids)-len(c.ids) < count {
+		c.ids = append(make([]int64, 0, max(len(c.ids)+count, min(2*cap(c.ids), int(c.asked.count)))), c.ids...)
+	}
+}
+
 func (c *idCollector) addList(body []byte) string {
+	c.makeRoom(min(len(body)/idSize, int(c.asked.count)-len(c.ids)))
 	for ; len(body) > 0; body = body[idSize:] {
 		id := binary.LittleEndian.Uint64(body)
 		if problem := c.check(id, id, 1); problem != "" {
