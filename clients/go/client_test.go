@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/big"
@@ -385,6 +386,37 @@ func TestServersOfOtherProtocolsAreNamed(t *testing.T) {
 		}
 		if errs := client.EndpointErrors(); len(errs) != 1 || !strings.Contains(errs[0].Error(), name) {
 			t.Errorf("%q was due: %v", name, errs)
+		}
+	}
+}
+
+func TestRepliesThatBreakThePromises(t *testing.T) {
+	run := func(first uint64, count, stride uint32) []byte {
+		body := binary.LittleEndian.AppendUint64(nil, first)
+		body = binary.LittleEndian.AppendUint32(body, count)
+		return binary.LittleEndian.AppendUint32(body, stride)
+	}
+	list := binary.LittleEndian.AppendUint64(nil, 7)
+	asked := nextRequest{count: 3}
+	for _, bad := range []struct {
+		asked  nextRequest
+		frames []frame
+		says   string
+	}{
+		{asked, []frame{{kind: kindRuns, body: run(1, 4, 1)}}, "more than the 3 IDs"},
+		{asked, []frame{{kind: kindRuns, body: run(1, 3, 1), flags: flagMore}, {kind: kindRuns, body: run(9, 1, 1)}}, "more than the 3 IDs"},
+		{asked, []frame{{kind: kindList, body: list}}, "has 1 IDs and 3"},
+		{asked, []frame{{kind: kindRuns, body: run(1, 0, 1)}}, "a run of no IDs"},
+		{asked, []frame{{kind: kindRuns, body: run(1, 1, 1), flags: flagMore}, {kind: kindList, body: list}}, wrongKind},
+		{nextRequest{count: 3, explicit: true}, []frame{{kind: kindRuns, body: run(1, 3, 1)}}, wrongKind},
+		{asked, []frame{{kind: kindPong}}, wrongKind},
+	} {
+		collector, problem := idCollector{asked: bad.asked}, ""
+		for i := range bad.frames {
+			_, problem = collector.add(&bad.frames[i])
+		}
+		if !strings.Contains(problem, bad.says) {
+			t.Errorf("%q was due: %q", bad.says, problem)
 		}
 	}
 }
