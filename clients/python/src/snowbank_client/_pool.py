@@ -1,0 +1,502 @@
+"""The connections of one client: which daemon to ask, and when to try the next.
+
+```text
+  call ─▶ waiting ─▶ connection of a target ─▶ daemon
+            │  ▲
+            ▼  │ opened or failed
+          dial: a task for each target that is being connected
+```
+
+An endpoint is what the application wrote. A target is one socket address of it: a name that
+resolves to many addresses has many targets. All of it runs on one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import OrderedDict
+from collections.abc import Coroutine
+from typing import Any, Callable
+
+from . import _dial, _same_workers, _wire
+from ._address import Address
+from ._batch import Batch
+from ._connection import (
+    Connection,
+    Exchange,
+    IdsExchange,
+    InfoExchange,
+    describe,
+    is_exhausted_beyond,
+)
+from ._dial import SocketAddress
+from ._errors import (
+    ClosedError,
+    DeadlineError,
+    LostError,
+    NoSuchSourceError,
+    ProtocolError,
+    RefusedError,
+    SnowbankError,
+    UnreachableError,
+    join,
+)
+from ._info import Info
+from ._options import Options
+
+log = logging.getLogger("snowbank_client")
+
+#: A lookup younger than this is used again. A reconnect after it looks the name up again.
+_LOOKUP_AGE_S = 1.0
+
+#: The time after which a client that takes turns looks a name up again, to find new addresses.
+_TURNS_LOOKUP_AGE_S = 30.0
+
+#: What connecting can raise: the system's reasons, files that do not fit, and no thread left.
+_SYSTEM = (OSError, ValueError, RuntimeError)
+
+_SILENT = "does another program listen there, such as a Redis?"
+
+
+class Deadline:
+    """The time at which a call must end, over connecting and all tries."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, allowed: float) -> None:
+        self._loop = loop
+        self.allowed = allowed
+        self.at = self._loop.time() + allowed
+
+    @property
+    def left(self) -> float:
+        """Returns the seconds that are left."""
+        return self.at - self._loop.time()
+
+
+class Endpoint:
+    """An address that the application gave, and when it was looked up."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.looked_up_at: float | None = None
+
+
+class Target:
+    """One socket address of an endpoint, its connection, and its recent failures."""
+
+    def __init__(self, endpoint: Endpoint, where: SocketAddress | None, name: str) -> None:
+        self.endpoint = endpoint
+        #: None until a name is looked up.
+        self.where = where
+        self.name = name
+        self.connection: Connection | None = None
+        self.dialing = False
+        #: What the client waits for, if it dials.
+        self.stage = "the client had no time to connect"
+        #: The error since it last served.
+        self.error: SnowbankError | None = None
+        self.failures = 0
+        #: The earliest time for the next try.
+        self.not_before = 0.0
+        #: Until then other targets are tried first.
+        self.exhausted_until = 0.0
+
+    def due_at(self) -> float:
+        """Returns when it may be tried again."""
+        return max(self.not_before, self.exhausted_until)
+
+
+class Pool:
+    """The connections of one client, on one event loop."""
+
+    def __init__(self, options: Options, loop: asyncio.AbstractEventLoop) -> None:
+        self.options = options
+        self.loop = loop
+        self.targets: list[Target] = [
+            Target(Endpoint(address), None, address.text) for address in options.addresses
+        ]
+        #: Two endpoints that hand out the same IDs.
+        self.collision: SnowbankError | None = None
+        self._current = self.targets[0]
+        self._turn = 0
+        #: What waits for a connection: the calls of callers that still wait, oldest first.
+        self._waiting: OrderedDict[Exchange, None] = OrderedDict()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._check = _same_workers.Check(self)
+        self._is_closed = False
+
+    # Calls.
+
+    async def batch(self, request: _wire.Next, deadline: Deadline) -> Batch:
+        """Fetches IDs."""
+        try:
+            return await self._ids(request, deadline)
+        except NoSuchSourceError:
+            # The daemon may have gained the source since the greeting.
+            await self.info(deadline)
+            return await self._ids(request, deadline)
+
+    async def info(self, deadline: Deadline) -> Info:
+        """Asks the daemon in use for its limits and sources."""
+        info: Info = await self._call(deadline, InfoExchange)
+        return info
+
+    async def _ids(self, request: _wire.Next, deadline: Deadline) -> Batch:
+        def make(reply: asyncio.Future[Any]) -> Exchange:
+            return IdsExchange(reply, request)
+
+        batch: Batch = await self._call(deadline, make)
+        return batch
+
+    async def _call(
+        self, deadline: Deadline, make: Callable[[asyncio.Future[Any]], Exchange]
+    ) -> Any:
+        """Sends a request until it is answered, and retries where that may help."""
+        last: SnowbankError | None = None
+        tries = 0
+        exhausted: dict[str, SnowbankError] = {}
+        while True:
+            self.check()
+            exchange = make(self.loop.create_future())
+            moves_on = len(exhausted) + 1 < len(self.targets)
+            exchange.moves_on_by = deadline.at if moves_on else None
+            try:
+                return await self._try(exchange, deadline)
+            except _PassedError:
+                raise _soonest(exhausted) or self.passed(deadline, last) from None
+            except SnowbankError as error:
+                last = error
+            tries += 1
+            if is_exhausted_beyond(last, deadline.at, self.loop.time()):
+                assert isinstance(last, RefusedError)
+                asks_next = moves_on and last.endpoint not in exhausted
+                exhausted[last.endpoint] = last
+                if asks_next:
+                    continue
+                raise _soonest(exhausted) or last
+            pause = self._pause(last, tries)
+            # The refusal with its time to wait helps more than an error about the deadline.
+            if pause is None or deadline.left <= pause:
+                raise last
+            await asyncio.sleep(pause)
+
+    async def _try(self, exchange: Exchange, deadline: Deadline) -> Any:
+        timer = self.loop.call_at(deadline.at, _expire, exchange.reply)
+        self._waiting[exchange] = None
+        self.flush()
+        try:
+            return await exchange.reply
+        finally:
+            timer.cancel()
+            self._waiting.pop(exchange, None)
+
+    def check(self) -> None:
+        """Raises an error if no call can be served."""
+        if self._is_closed:
+            raise ClosedError
+        if self.collision is not None:
+            raise self.collision
+
+    def _pause(self, error: SnowbankError, tries: int) -> float | None:
+        """Returns the pause before the next try, or None for no retry.
+
+        With several targets the next one is asked at once. A single daemon that refuses because of
+        its state is asked again after the time that it named.
+        """
+        if not error.is_retried:
+            return None
+        if not isinstance(error, RefusedError) or len(self.targets) > 1:
+            return 0.0
+        return min(error.retry_after or 0.0, self.options.max_backoff) + self._backoff(tries)
+
+    def passed(self, deadline: Deadline, last: SnowbankError | None) -> DeadlineError:
+        """Returns the error of a call that has reached its deadline."""
+        for target in self.targets:
+            if target.connection is not None:
+                return DeadlineError(deadline.allowed, target.name, last)
+        errors = [
+            target.error or UnreachableError(target.name, target.stage) for target in self.targets
+        ]
+        return DeadlineError(deadline.allowed, None, join(errors) or last)
+
+    # From waiting calls to connections.
+
+    def flush(self) -> None:
+        """Sends what waits, and dials if nothing can be sent."""
+        while self._waiting:
+            connection = self._usable()
+            if connection is None:
+                break
+            connection.send(self._waiting.popitem(last=False)[0])
+        if not self._is_closed and (self._waiting or self.options.take_turns):
+            self._dial_some()
+
+    def _usable(self) -> Connection | None:
+        if not self.options.take_turns:
+            connection = self._current.connection
+            return connection if connection is not None and connection.has_room else None
+        for step in range(len(self.targets)):
+            connection = self.targets[(self._turn + step) % len(self.targets)].connection
+            if connection is not None and connection.has_room:
+                self._turn = (self._turn + step + 1) % len(self.targets)
+                return connection
+        return None
+
+    def _dial_some(self) -> None:
+        now = self.loop.time()
+        idle = [target for target in self.targets if target.connection is None]
+        if self.options.take_turns:
+            is_served = len(idle) < len(self.targets)
+            for target in idle:
+                if not target.dialing and (target.due_at() <= now or not is_served):
+                    self._dial(target)
+            self._look_up_again(now)
+        elif self._current.connection is None and not any(target.dialing for target in idle):
+            self._dial(self._pick(now))
+
+    def _pick(self, now: float) -> Target:
+        """Returns the target that may be tried soonest, in a circle from the current one."""
+        start = self.targets.index(self._current) if self._current in self.targets else 0
+        circle = self.targets[start:] + self.targets[:start]
+        return min(
+            circle,
+            key=lambda target: (max(target.not_before, now), max(target.exhausted_until, now)),
+        )
+
+    def _dial(self, target: Target) -> None:
+        target.dialing = True
+        self.start(self._dial_one(target))
+
+    async def _dial_one(self, target: Target) -> None:
+        limit = self.options.connect_timeout
+        try:
+            await asyncio.sleep(max(0.0, target.not_before - self.loop.time()))
+            target.stage = "its name is not looked up yet"
+            found = await self._within(limit, self._find(target), target)
+            if found is not target:
+                target.dialing, found.dialing = False, True
+                target = found
+            connection = await self.connect(target)
+        except SnowbankError as error:
+            self._failed(target, error)
+        else:
+            self._opened(target, connection)
+        finally:
+            target.dialing = False
+        self.flush()
+
+    async def connect(self, target: Target) -> Connection:
+        """Connects to a target and greets its daemon, before `connect_timeout`."""
+        where = target.where
+        assert where is not None
+        address = target.endpoint.address
+        try:
+            token = self.options.read_token()
+        except ValueError as error:
+            raise UnreachableError(target.name, str(error)) from None
+        connection = Connection(
+            target.name, token, self.options.answer_timeout, self._ended, self.flush
+        )
+
+        async def greet() -> None:
+            target.stage = (
+                "it has not finished the TLS handshake, or not accepted the connection"
+                if address.tls
+                else "it has not accepted the connection"
+            )
+            await _dial.open_connection(address, where, self.options, lambda: connection)
+            target.stage = f"it accepted the connection and has sent no greeting ({_SILENT})"
+            await connection.greet()
+
+        try:
+            await self._within(self.options.connect_timeout, greet(), target)
+        except BaseException as error:
+            connection.close(LostError(target.name, "it was given up"))
+            if isinstance(error, _SYSTEM) and not isinstance(error, SnowbankError):
+                raise UnreachableError(target.name, describe(error)) from None
+            raise
+        return connection
+
+    async def _within(self, limit: float, work: Coroutine[Any, Any, Any], target: Target) -> Any:
+        """Runs work with a time limit. Python 3.9 has no `asyncio.timeout`."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task}, timeout=limit)
+        finally:
+            late = not task.done()
+            if late:
+                task.cancel()
+        if late:
+            raise UnreachableError(target.name, f"{target.stage}, within {limit:g} s")
+        return task.result()
+
+    # Names.
+
+    async def _find(self, target: Target) -> Target:
+        """Looks the target's name up if that was not done just now. Returns a target to dial."""
+        endpoint = target.endpoint
+        age = self.loop.time() - (endpoint.looked_up_at or 0.0)
+        if target.where is not None and (not endpoint.address.is_name or age < _LOOKUP_AGE_S):
+            return target
+        try:
+            self._update(endpoint, await _dial.look_up(endpoint.address))
+        except _SYSTEM as error:
+            if target.where is None:
+                raise UnreachableError(target.name, f"lookup failed: {describe(error)}") from None
+        siblings = [one for one in self.targets if one.endpoint is endpoint]
+        if target in siblings and target.where is not None:
+            return target
+        idle = [one for one in siblings if one.connection is None and not one.dialing]
+        return min(idle or siblings, key=Target.due_at)
+
+    def _update(self, endpoint: Endpoint, found: tuple[SocketAddress, ...]) -> None:
+        """Replaces the addresses of the earlier lookup. Those that remain keep their state."""
+        endpoint.looked_up_at = self.loop.time()
+        known = {one.where: one for one in self.targets if one.endpoint is endpoint}
+        text = endpoint.address.text
+
+        def named(where: SocketAddress) -> str:
+            return text if len(found) == 1 else f"{text} ({where.ip})"
+
+        new = [Target(endpoint, where, named(where)) for where in found if where not in known]
+        # Clients of one name spread over its addresses.
+        random.shuffle(new)
+        # A daemon that serves is kept, until a client that takes turns finds its address gone.
+        serving = {one for one in known.values() if one.connection and not self.options.take_turns}
+        kept = [one for where, one in known.items() if where in found or one in serving]
+        gone = [one for one in known.values() if one not in kept]
+        at = min(self.targets.index(one) for one in known.values())
+        rest = [one for one in self.targets if one.endpoint is not endpoint]
+        self.targets = rest[:at] + kept + new + rest[at:]
+        for target in gone:
+            if target.connection is not None:
+                target.connection.finish()
+        if self._current in gone:
+            self._current = self.targets[at]
+
+    def _look_up_again(self, now: float) -> None:
+        endpoints = {id(target.endpoint): target.endpoint for target in self.targets}
+        for endpoint in endpoints.values():
+            looked_up_at = endpoint.looked_up_at
+            is_old = looked_up_at is not None and now - looked_up_at > _TURNS_LOOKUP_AGE_S
+            if endpoint.address.is_name and is_old:
+                endpoint.looked_up_at = now
+                self.start(self._refresh(endpoint))
+
+    async def _refresh(self, endpoint: Endpoint) -> None:
+        try:
+            self._update(endpoint, await _dial.look_up(endpoint.address))
+        except _SYSTEM as error:
+            log.warning("%s: lookup failed: %s", endpoint.address.text, describe(error))
+
+    async def look_up_all(self) -> None:
+        """Looks up the names that are not known yet, for the check of worker IDs."""
+        for target in [one for one in self.targets if one.where is None]:
+            if target in self.targets and not target.dialing:
+                await self._refresh(target.endpoint)
+
+    # The ends of dials and connections.
+
+    def _opened(self, target: Target, connection: Connection) -> None:
+        target.connection = connection
+        target.error = None
+        target.exhausted_until = 0.0
+        connection.leaves_easily = len(self.targets) > 1
+        if not self.options.take_turns:
+            self._current = target
+        if not connection.has_room:
+            # It ended between the greeting and this line.
+            self._ended(connection, LostError(target.name, "closed by the daemon"))
+            return
+        log.info("connected to %s", target.name)
+        self._check.start()
+
+    def _failed(self, target: Target, error: SnowbankError) -> None:
+        """Notes a failed try, and fails the waiting calls if no further try can help them."""
+        self._rest(target, error)
+        log.warning("%s", error)
+        is_final = isinstance(error, RefusedError) and not error.is_retried
+        errors = [one.error for one in self.targets if one.error is not None]
+        are_strangers = len(errors) == len(self.targets) and all(
+            isinstance(one, ProtocolError) for one in errors
+        )
+        if is_final or are_strangers:
+            final = error if is_final else join(errors) or error
+            self._fail_waiting(final)
+
+    def _fail_waiting(self, error: SnowbankError) -> None:
+        while self._waiting:
+            self._waiting.popitem(last=False)[0].fail(error)
+
+    def _ended(self, connection: Connection, error: SnowbankError) -> None:
+        """Takes a target out of use, for a time that grows with its failures."""
+        target = next((one for one in self.targets if one.connection is connection), None)
+        if target is None:
+            return
+        target.connection = None
+        if connection.has_answered:
+            target.failures = 0
+        if isinstance(error, RefusedError) and error.code == "exhausted":
+            now = self.loop.time()
+            target.error = error
+            target.not_before = now + self._backoff(1)
+            target.exhausted_until = now + min(error.retry_after or 0.0, self.options.max_backoff)
+        else:
+            self._rest(target, error)
+            if not self._is_closed:
+                log.warning("%s", error)
+        self.loop.call_soon(self.flush)
+
+    def _rest(self, target: Target, error: SnowbankError) -> None:
+        target.error = error
+        target.failures += 1
+        # A restart can bring the daemon back earlier than it said.
+        asked = min(error.retry_after or 0.0, self.options.max_backoff)
+        target.not_before = self.loop.time() + asked + self._backoff(target.failures)
+
+    def _backoff(self, failures: int) -> float:
+        """Returns a random pause. Its limit doubles with each failure but the first.
+
+        The randomness spreads the clients of a daemon that comes back.
+        """
+        doubled = self.options.min_backoff * 2.0 ** min(failures - 1, 60)
+        return random.random() * min(doubled, self.options.max_backoff)
+
+    # Tasks and the end.
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs a task that ends with the pool."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def errors(self) -> list[SnowbankError]:
+        """Returns the error of each target that has failed since it last served."""
+        return [target.error for target in self.targets if target.error is not None]
+
+    async def close(self) -> None:
+        """Closes every connection, and fails the calls that wait."""
+        self._is_closed = True
+        for task in list(self._tasks):
+            task.cancel()
+        for target in self.targets:
+            if target.connection is not None:
+                target.connection.close(ClosedError())
+        self._fail_waiting(ClosedError())
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _PassedError(Exception):
+    """The deadline of a call passed."""
+
+
+def _expire(reply: asyncio.Future[Any]) -> None:
+    if not reply.done():
+        reply.set_exception(_PassedError())
+
+
+def _soonest(exhausted: dict[str, SnowbankError]) -> SnowbankError | None:
+    """Returns the refusal with the shortest time to wait."""
+    return min(exhausted.values(), key=lambda error: error.retry_after or 0.0, default=None)

@@ -1,0 +1,50 @@
+"""The cases that every client of Snowbank passes: clients/conformance/README.md describes them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conformance import CLOCKS, Play, Tasks, Threads
+from support import ROOT, built, missing
+
+SUITE = ROOT / "clients" / "conformance" / "cases.json"
+CASES = json.loads(SUITE.read_text())["cases"] if SUITE.exists() else []
+ADAPTERS = (Threads, Tasks)
+
+
+@pytest.fixture(scope="session")
+def conformance() -> str:
+    """The program that plays the daemons."""
+    return built(
+        "SNOWBANK_CONFORMANCE", "snowbank-conformance", "--package", "snowbank-conformance"
+    )
+
+
+@pytest.fixture(autouse=True)
+def clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets the clocks right again after a case that moved them."""
+    for module in CLOCKS:
+        monkeypatch.setattr(module, "clock_ns", vars(module)["clock_ns"])
+
+
+def plays() -> Iterator[Any]:
+    """Every case with each client that meets its needs."""
+    for case in CASES:
+        for adapter in ADAPTERS:
+            # A call that blocks its thread cannot be cancelled.
+            if not adapter.lacks & set(case.get("needs", [])):
+                yield pytest.param(case["name"], adapter, id=f"{case['name']}-{adapter.name}")
+
+
+@pytest.mark.parametrize(("case", "adapter"), plays())
+def test_case(conformance: str, case: str, adapter: Any) -> None:
+    asyncio.run(Play(conformance, case, adapter).run())
+
+
+def test_the_suite_is_there() -> None:
+    if not CASES:
+        missing(str(SUITE))
