@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -47,36 +47,33 @@ def free_port(host: str = "127.0.0.1") -> int:
 class Daemon:
     """A daemon of this machine."""
 
-    def __init__(self, program: str, worker: int, directory: pathlib.Path, *more: str) -> None:
+    def __init__(
+        self, program: str, worker: int, directory: pathlib.Path, listen: str | None = None
+    ) -> None:
         self._directory = directory
-        self.host = "127.0.0.1"
-        self.port = free_port()
+        #: Where it listens.
+        self.address = listen or f"127.0.0.1:{free_port()}"
         self._worker = worker
         self._program = program
-        self._more = more
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        """Returns where it listens."""
-        return f"{self.host}:{self.port}"
 
     def start(self) -> Daemon:
         """Starts it, and waits until it listens."""
         state = self._directory / f"state-{self._worker}"
         options = ["--listen", self.address, "--worker-id", str(self._worker)]
-        options += ["--state-dir", str(state), "--lock-dir", str(state / "locks"), *self._more]
+        options += ["--state-dir", str(state), "--lock-dir", str(state / "locks")]
         state.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(
             [self._program, "serve", "--log-level", "error", *options],
             stdout=subprocess.DEVNULL,
             cwd=self._directory,
         )
+        host, port = self.address.split(":")
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             assert self._process.poll() is None, "the daemon ended at its start"
             try:
-                socket.create_connection((self.host, self.port), 1).close()
+                socket.create_connection((host, int(port)), 1).close()
             except OSError:
                 time.sleep(0.02)
             else:
@@ -97,13 +94,25 @@ class Daemon:
             self._process.wait()
 
 
-def run(*command: str, timeout: float = 120, **more: object) -> str:
+def run(
+    *command: str,
+    timeout: float = 120,
+    cwd: pathlib.Path | None = None,
+    env: dict[str, str] | None = None,
+) -> str:
     """Runs a program to its end, and returns what it printed."""
-    options: dict[str, Any] = {"timeout": timeout, "text": True, **more}
-    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(command, check=False, **output, **options)
+    done = subprocess.run(
+        command,
+        check=False,
+        timeout=timeout,
+        cwd=cwd,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout
-    return str(done.stdout)
+    return done.stdout
 
 
 PYTHON = sys.executable

@@ -40,7 +40,7 @@ def plays() -> Iterator[Any]:
                 yield pytest.param(case["name"], adapter, id=f"{case['name']}-{adapter.name}")
 
 
-@pytest.mark.parametrize(("case", "adapter"), plays())
+@pytest.mark.parametrize(("case", "adapter"), list(plays()))
 def test_case(conformance: str, case: str, adapter: Any) -> None:
     asyncio.run(Play(conformance, case, adapter).run())
 

@@ -48,7 +48,7 @@ from ._options import Options
 
 log = logging.getLogger("snowbank_client")
 
-#: A lookup younger than this is used again. A reconnect after it looks the name up again.
+#: A lookup younger than this is used again for an address that has not failed.
 _LOOKUP_AGE_S = 1.0
 
 #: The time after which a client that takes turns looks a name up again, to find new addresses.
@@ -269,11 +269,10 @@ class Pool:
         self.start(self._dial_one(target))
 
     async def _dial_one(self, target: Target) -> None:
-        limit = self.options.connect_timeout
         try:
             await asyncio.sleep(max(0.0, target.not_before - self.loop.time()))
-            target.stage = "its name is not looked up yet"
-            found = await self._within(limit, self._find(target), target)
+            target.stage = "its name service has not answered"
+            found = await self._find(target)
             if found is not target:
                 target.dialing, found.dialing = False, True
                 target = found
@@ -337,13 +336,19 @@ class Pool:
         """Looks the target's name up if that was not done just now. Returns a target to dial."""
         endpoint = target.endpoint
         age = self.loop.time() - (endpoint.looked_up_at or 0.0)
-        if target.where is not None and (not endpoint.address.is_name or age < _LOOKUP_AGE_S):
+        is_fresh = age < _LOOKUP_AGE_S and target.failures == 0
+        if target.where is not None and (is_fresh or not endpoint.address.is_name):
             return target
+        limit = self.options.connect_timeout
         try:
-            self._update(endpoint, await _dial.look_up(endpoint.address))
-        except _SYSTEM as error:
             if target.where is None:
-                raise UnreachableError(target.name, f"lookup failed: {describe(error)}") from None
+                await self._within(limit, self._look_up(endpoint), target)
+            else:
+                # The known address is good enough where the name service is slow.
+                await self._within(limit / 4, self._look_up(endpoint), target)
+        except UnreachableError:
+            if target.where is None:
+                raise
         siblings = [one for one in self.targets if one.endpoint is endpoint]
         if target in siblings and target.where is not None:
             return target
@@ -384,11 +389,19 @@ class Pool:
                 endpoint.looked_up_at = now
                 self.start(self._refresh(endpoint))
 
+    async def _look_up(self, endpoint: Endpoint) -> None:
+        try:
+            found = await _dial.look_up(endpoint.address)
+        except _SYSTEM as error:
+            reason = f"its lookup failed: {describe(error)}"
+            raise UnreachableError(endpoint.address.text, reason) from None
+        self._update(endpoint, found)
+
     async def _refresh(self, endpoint: Endpoint) -> None:
         try:
-            self._update(endpoint, await _dial.look_up(endpoint.address))
-        except _SYSTEM as error:
-            log.warning("%s: lookup failed: %s", endpoint.address.text, describe(error))
+            await self._look_up(endpoint)
+        except UnreachableError as error:
+            log.warning("%s", error)
 
     async def look_up_all(self) -> None:
         """Looks up the names that are not known yet, for the check of worker IDs."""
