@@ -268,11 +268,14 @@ class Play:
         await self._outcome(self._batch(step), step)
 
     async def _do_next(self, step: dict[str, Any]) -> None:
-        times = step.get("times", 1)
-        if "error" in step and times > 1:
-            self._keep(await self._draw(times - 1))
-            times = 1
-        await self._outcome(self._draw(times), step)
+        for _ in range(step.get("times", 1) if "error" in step else 0):
+            try:
+                self._keep(await self._draw(1))
+            except SnowbankError as error:  # noqa: PERF203
+                assert kind_of(error) == step["error"], repr(error)
+                self._mentions(error, step)
+                return
+        await self._outcome(self._draw(step.get("times", 1)), step)
 
     async def _do_parallel_next(self, step: dict[str, Any]) -> None:
         draws = (self._draw(step["count"]) for _ in range(step["threads"]))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pytest
 from support import Daemon, built, missing
 
-from snowbank_client import AsyncClient, Client, ForkedError, Ids, SnowbankError
+from snowbank_client import AsyncClient, Client, ForkedError, Ids, SnowbankError, _fork
 
 COUNT = 20_000
 
@@ -227,3 +227,15 @@ def test_faults_of_twenty_kinds(program: str) -> None:
     finally:
         faults.stdin.close()
         faults.wait(20)
+
+
+def test_the_end_of_an_unreachable_client_waits_for_no_lock(daemons: list[Daemon]) -> None:
+    """The garbage collector runs anywhere, also where another client's lock is held."""
+    held = [Client(addresses(daemons))]
+    held[0].batch(1)
+    state = held[0]._state
+    with _fork.lock, state._lock:
+        end = threading.Thread(target=held.clear)
+        end.start()
+        end.join(20)
+        assert not end.is_alive()

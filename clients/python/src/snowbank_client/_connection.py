@@ -266,7 +266,10 @@ class Connection(asyncio.Protocol):
     # Steps.
 
     def _handshake(self, request: bytes, answer: Frame) -> _Handshake:
-        return _Handshake(self._loop.create_future(), request, answer)
+        reply: asyncio.Future[Any] = self._loop.create_future()
+        # INFO, the last request of the greeting, has a waiter. The others have none.
+        reply.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return _Handshake(reply, request, answer)
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None:

@@ -12,16 +12,15 @@ import threading
 #: The number of forks between the process that imported this module and this one.
 generation = 0
 
-#: Guards the moment in which an object of the parent is made new in a child. A finalizer may run
-#: within.
-lock = threading.RLock()
+#: Guards the moment in which an object of the parent is made new in a child.
+lock = threading.Lock()
 
 
 def _in_child() -> None:
     global generation, lock  # noqa: PLW0603
     generation += 1
     # Another thread of the parent may have held it, and that thread does not exist here.
-    lock = threading.RLock()
+    lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

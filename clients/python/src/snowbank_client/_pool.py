@@ -208,7 +208,7 @@ class Pool:
             return None
         if not isinstance(error, RefusedError) or len(self.targets) > 1:
             return 0.0
-        return min(error.retry_after or 0.0, self.options.max_backoff) + self._backoff(tries)
+        return (error.retry_after or 0.0) + self._backoff(tries)
 
     def passed(self, deadline: Deadline, last: SnowbankError | None) -> DeadlineError:
         """Returns the error of a call that has reached its deadline."""

@@ -87,36 +87,52 @@ class _State:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.is_closed = False
-        self.runner: _Runner | None = None
+        self._runner: _Runner | None = None
         #: The buffers, which are emptied when the client is closed.
         self.buffers: weakref.WeakSet[Ids] = weakref.WeakSet()
+        self._generation = _fork.generation
+        self._lock = threading.Lock()
 
     def get(self) -> _Runner:
         """Returns the thread of this process. The first call makes it, and the first in a child."""
-        runner = self.runner
-        if runner is not None and runner.generation == _fork.generation and not self.is_closed:
-            return runner
-        with _fork.lock:
+        self._renew()
+        with self._lock:
             if self.is_closed:
                 raise ClosedError
-            if self.runner is not None and self.runner.generation != _fork.generation:
-                _inherited.append(self.runner)
-                self.runner = None
-            if self.runner is None:
-                self.runner = _Runner(self.options)
-            return self.runner
+            if self._runner is None:
+                self._runner = _Runner(self.options)
+            return self._runner
 
-    def close(self, joins: bool) -> None:
-        """Ends the thread. A finalizer does not wait for it."""
-        with _fork.lock:
+    def close(self) -> None:
+        """Ends the thread, and waits for its end."""
+        self._renew()
+        with self._lock:
             self.is_closed = True
-            runner, self.runner = self.runner, None
-            if runner is not None and runner.generation != _fork.generation:
-                _inherited.append(runner)
+            runner, self._runner = self._runner, None
         for ids in list(self.buffers):
             ids._empty()
         if runner is not None:
-            runner.stop(joins)
+            runner.stop(joins=True)
+
+    def abandon(self) -> None:
+        """Ends the thread of a client that nobody can reach any more.
+
+        It runs wherever the garbage collector does, so it takes no lock and waits for nothing.
+        """
+        if self._runner is not None:
+            self._runner.stop(joins=False)
+
+    def _renew(self) -> None:
+        """Leaves the thread of a parent. The lock may be held by a thread that is not here."""
+        if self._generation == _fork.generation:
+            return
+        with _fork.lock:
+            if self._generation != _fork.generation:
+                if self._runner is not None:
+                    _inherited.append(self._runner)
+                self._runner = None
+                self._lock = threading.Lock()
+                self._generation = _fork.generation
 
 
 class Client:
@@ -170,7 +186,7 @@ class Client:
             take_turns=take_turns,
         )
         self._state = _State(options)
-        weakref.finalize(self, self._state.close, joins=False)
+        weakref.finalize(self, self._state.abandon)
 
     def batch(
         self,
@@ -231,7 +247,7 @@ class Client:
 
     def close(self) -> None:
         """Closes the connections. Calls that wait, and later ones, raise `ClosedError`."""
-        self._state.close(joins=True)
+        self._state.close()
 
     def __enter__(self) -> Client:
         return self
