@@ -54,7 +54,7 @@ type pool struct {
 
 	mu      sync.Mutex
 	targets []*target
-	// current is the index of the target that served last, or whose turn is next.
+	// current is the index of the target that serves, or whose turn is next.
 	current int
 	// changed is closed when targets come or go, and when the client is closed.
 	changed    chan struct{}
@@ -312,6 +312,10 @@ func (p *pool) eject(t *target, asked time.Duration) {
 		asked = p.options.MaxBackoff
 	}
 	t.notBefore = time.Now().Add(asked + p.backoff(t.failures))
+	// Its back-off may be as good as none, and others come first.
+	if p.targets[p.current] == t {
+		p.current = (p.current + 1) % len(p.targets)
+	}
 	p.lookUpAgain(lookupPause)
 }
 

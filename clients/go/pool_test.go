@@ -283,6 +283,18 @@ func TestAnAnswerSetsTheBackoffBack(t *testing.T) {
 	}
 }
 
+func TestOthersComeFirstHoweverShortTheBackoff(t *testing.T) {
+	daemons := []*fakeDaemon{startFake(t, "127.0.0.1:0"), startFake(t, "127.0.0.1:0")}
+	daemons[0].set(func(d *fakeDaemon) { d.isSilent = true })
+	client := newClient(t, Options{Endpoints: addresses(daemons), AnswerTimeout: 30 * time.Millisecond, MinBackoff: 1, MaxBackoff: 1})
+	if _, err := client.Batch(background, 1, MaxWait(0)); err != nil {
+		t.Error(err)
+	}
+	if count := daemons[0].requestCount(); count != 1 {
+		t.Errorf("the daemon that does not answer was asked %d times", count)
+	}
+}
+
 func TestExhaustedDaemonIsLeftForTheNext(t *testing.T) {
 	daemons := []*fakeDaemon{startFake(t, "127.0.0.1:0"), startFake(t, "127.0.0.1:0")}
 	for _, d := range daemons {
