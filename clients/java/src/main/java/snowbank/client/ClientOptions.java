@@ -6,6 +6,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 
 /**
@@ -42,7 +43,7 @@ public final class ClientOptions {
      * <p>The client uses the first one while it serves, and moves on to the next after a failure.
      */
     public static ClientOptions to(String... addresses) {
-        return to(List.of(addresses));
+        return to(Arrays.asList(addresses));
     }
 
     /** Creates options for the daemons at these addresses. */

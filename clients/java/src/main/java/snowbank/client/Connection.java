@@ -86,8 +86,8 @@ final class Connection implements AutoCloseable {
         } catch (IOException error) {
             throw unreachable(describe(error), error);
         } catch (IllegalArgumentException error) {
-            // A TLS file became unreadable.
-            throw unreachable(error.getMessage(), error);
+            // A TLS file became unreadable, or an address has a zone that this machine does not know.
+            throw unreachable(error.getMessage() == null ? error.toString() : error.getMessage(), error);
         } catch (BadFrameException error) {
             throw SnowbankException.protocol(endpoint, error.getMessage());
         }

@@ -107,7 +107,8 @@ final class Fleet {
         try {
             return lookup.get(waitNanos, TimeUnit.NANOSECONDS);
         } catch (TimeoutException error) {
-            throw SnowbankException.unreachable(endpoint.toString(), "the look-up of " + name + " takes too long", null);
+            throw SnowbankException.unreachable(
+                endpoint.toString(), "the look-up of " + name + " takes too long", null);
         } catch (ExecutionException error) {
             throw SnowbankException.unreachable(
                 endpoint.toString(), "the name " + name + " has no address", error.getCause());
@@ -139,7 +140,7 @@ final class Fleet {
         if (addresses.isEmpty()) {
             throw new UnknownHostException(endpoint.host());
         }
-        // Each client has an order of its own, so that many clients spread over the daemons, and keeps it over look-ups.
+        // Each client has an order of its own, the same at each look-up, so that clients spread over the daemons.
         Class<?> first = addresses.get(0).getClass();
         addresses.sort((one, other) -> one.getHostAddress().compareTo(other.getHostAddress()));
         Collections.shuffle(addresses, new Random(seed));

@@ -219,7 +219,7 @@ public final class Ids implements LongSupplier {
     }
 
     private void stock(Chunk chunk) {
-        if (shared.isClosed()) {
+        if (shared.isStopped()) {
             chunk.expire();
         }
         if (current.hasLeft() && !current.isExpired()) {
@@ -251,6 +251,16 @@ public final class Ids implements LongSupplier {
             if (isTicking) {
                 scheduleTick();
             }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Returns true while the next ID would come from the buffer. */
+    boolean isStocked() {
+        lock.lock();
+        try {
+            return current.hasLeft() && !current.isExpired() || next != null;
         } finally {
             lock.unlock();
         }

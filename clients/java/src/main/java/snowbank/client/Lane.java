@@ -84,13 +84,23 @@ final class Lane implements Session.Lead {
         try {
             while (!shared.isClosed()) {
                 if (calls.awaitWork(IDLE_NANOS)) {
-                    connectAndServe();
+                    connectAndServeOrFail();
                 }
             }
         } catch (InterruptedException closing) {
             // The client was closed: nobody else interrupts this thread.
         } finally {
             calls.failAll(Shared.closed());
+        }
+    }
+
+    /** Serves calls. A defect fails the waiting ones, and does not end the thread that later ones need. */
+    private void connectAndServeOrFail() throws InterruptedException {
+        try {
+            connectAndServe();
+        } catch (RuntimeException defect) {
+            closeConnection();
+            calls.failAll(new IllegalStateException("a defect of this client: report it with its cause", defect));
         }
     }
 

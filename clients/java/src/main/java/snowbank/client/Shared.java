@@ -117,6 +117,11 @@ final class Shared {
         }
     }
 
+    /** Returns true if no ID must be handed out. */
+    boolean isStopped() {
+        return isClosed || collision != null;
+    }
+
     boolean isClosed() {
         return isClosed;
     }

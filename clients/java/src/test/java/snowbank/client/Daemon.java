@@ -43,12 +43,13 @@ final class Daemon implements AutoCloseable {
     }
 
     void start() throws IOException, InterruptedException {
-        ProcessBuilder builder = new ProcessBuilder(Programs.snowbank().toString(), "serve", "--config", config.toString());
-        process = builder.redirectErrorStream(true).redirectOutput(config.resolveSibling("log-" + port).toFile()).start();
+        Path log = config.resolveSibling("log-" + port);
+        process = new ProcessBuilder(Programs.snowbank().toString(), "serve", "--config", config.toString())
+            .redirectErrorStream(true).redirectOutput(log.toFile()).start();
         long giveUpAt = System.nanoTime() + TimeUnit.SECONDS.toNanos(START_SECONDS);
         while (!listens()) {
             if (!process.isAlive() || System.nanoTime() - giveUpAt > 0) {
-                throw new IOException("no daemon: " + Files.readString(config.resolveSibling("log-" + port)));
+                throw new IOException("no daemon: " + Files.readString(log));
             }
             Thread.sleep(10);
         }

@@ -86,7 +86,7 @@ class ExamplesTest {
         String generator = Files.readString(
             Programs.module().resolve("examples/hibernate/SnowbankIdGenerator.java"));
         Files.writeString(folder.resolve("SnowbankIdGenerator.java"), generator
-            .replace("org.hibernate.engine.spi.SharedSessionContractImplementor", "org.hibernate.engine.SessionImplementor")
+            .replace("engine.spi.SharedSession", "engine.SharedSession")
             .replace("SharedSessionContractImplementor", "SessionImplementor"));
         Files.copy(Programs.module().resolve("src/test/hibernate/Orders.java"), folder.resolve("Orders.java"));
         List<Path> jars = new ArrayList<>(List.of(jar, folder, hibernate, sqlite));
@@ -94,7 +94,8 @@ class ExamplesTest {
                 "slf4j-api", "slf4j-nop", "geronimo-jta-1.2-spec", "geronimo-jpa_2.0_spec")) {
             jars.add(JARS.resolve(name + ".jar"));
         }
-        run(new ProcessBuilder("javac", "-proc:none", "-cp", classPath(jars), "SnowbankIdGenerator.java", "Orders.java"));
+        run(new ProcessBuilder(
+            "javac", "-proc:none", "-cp", classPath(jars), "SnowbankIdGenerator.java", "Orders.java"));
         try (Daemon daemon = new Daemon(folder, 1)) {
             assertEquals("100 orders\n", end(start(java(jars, "Orders", daemon.address()))));
         }

@@ -21,9 +21,15 @@ final class FakeDaemon implements AutoCloseable {
 
     final AtomicInteger requests = new AtomicInteger();
     final AtomicInteger connections = new AtomicInteger();
+    /** The replies to INFO that were sent. */
+    final AtomicInteger greetings = new AtomicInteger();
     final AtomicLong nextId;
     private final InetSocketAddress address;
-    private final String info;
+    /** How long each request is held. The next one of its connection is read only then. */
+    volatile long holdMillis;
+    /** Whether requests for IDs end their connection. */
+    volatile boolean hangsUp;
+    private volatile String info;
     private final Set<Socket> sockets = ConcurrentHashMap.newKeySet();
     private volatile ServerSocket listener;
 
@@ -33,10 +39,16 @@ final class FakeDaemon implements AutoCloseable {
 
     FakeDaemon(String ip, int port, long firstId, String sources) throws IOException {
         nextId = new AtomicLong(firstId);
-        info = "{\"protocol\":1,\"max_count\":" + MAX_IDS + ",\"instance\":\"i" + firstId + "\",\"sources\":" + sources + "}";
+        setSources(sources);
         listener = listen(new InetSocketAddress(InetAddress.getByName(ip), port));
         address = (InetSocketAddress) listener.getLocalSocketAddress();
         accept();
+    }
+
+    /** Sets the sources, as a reload does. */
+    void setSources(String sources) {
+        info = "{\"protocol\":1,\"max_count\":" + MAX_IDS + ",\"instance\":\"" + System.identityHashCode(this)
+            + "\",\"sources\":" + sources + "}";
     }
 
     int port() {
@@ -79,6 +91,11 @@ final class FakeDaemon implements AutoCloseable {
                 while (true) {
                     Socket socket = listening.accept();
                     sockets.add(socket);
+                    if (listening.isClosed()) {
+                        // It came while the listener was being closed.
+                        socket.close();
+                        return;
+                    }
                     connections.incrementAndGet();
                     Shared.daemonThread(() -> serve(socket), "fake-connection").start();
                 }
@@ -96,24 +113,31 @@ final class FakeDaemon implements AutoCloseable {
                 byte[] frame = in.readNBytes(Integer.reverseBytes(in.readInt()));
                 answer(ByteBuffer.wrap(frame).order(ByteOrder.LITTLE_ENDIAN), socket.getOutputStream());
             }
-        } catch (IOException ended) {
+        } catch (IOException | InterruptedException ended) {
             sockets.remove(socket);
         }
     }
 
-    private void answer(ByteBuffer request, OutputStream out) throws IOException {
+    private void answer(ByteBuffer request, OutputStream out) throws IOException, InterruptedException {
         byte kind = request.get();
         request.get();
         short tag = request.getShort();
         switch (kind) {
             case 0x01 -> {
                 requests.incrementAndGet();
+                if (hangsUp) {
+                    throw new IOException("hangs up");
+                }
+                Thread.sleep(holdMillis);
                 int count = request.getInt();
                 ByteBuffer runs = ByteBuffer.allocate(16).order(ByteOrder.LITTLE_ENDIAN);
                 runs.putLong(nextId.getAndAdd(count)).putInt(count).putInt(1);
                 send(out, Frame.RUNS, tag, runs.array());
             }
-            case 0x02 -> send(out, Frame.INFO, tag, info.getBytes(StandardCharsets.UTF_8));
+            case 0x02 -> {
+                send(out, Frame.INFO, tag, info.getBytes(StandardCharsets.UTF_8));
+                greetings.incrementAndGet();
+            }
             case 0x03 -> {
                 byte[] body = new byte[request.remaining()];
                 request.get(body);

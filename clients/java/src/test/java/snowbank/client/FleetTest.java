@@ -144,6 +144,25 @@ class FleetTest {
         }
     }
 
+    /** A daemon that passes its worker ID on looks like two for a moment. */
+    @Test
+    void oneLookIsNoCollision() throws Exception {
+        String sources = "[{\"index\":0,\"name\":\"default\",\"worker_ids\":[%d],"
+            + "\"layout\":\"time:41,worker:10,sequence:12;tick=1ms;epoch=0\"}]";
+        try (FakeDaemon one = new FakeDaemon("127.0.0.1", 0, 1, sources.formatted(7));
+                FakeDaemon other = new FakeDaemon("127.0.0.1", 0, 1_000, sources.formatted(7));
+                SnowbankClient client = new SnowbankClient(one.endpoint(), other.endpoint())) {
+            client.batch(1);
+            await(() -> other.greetings.get() == 1);
+            other.setSources(sources.formatted(8));
+            await(() -> {
+                client.batch(1);
+                return other.greetings.get() == 2;
+            });
+            client.batch(1);
+        }
+    }
+
     @Test
     void daemonsWithOneWorkerIdFailCallsAndDropBufferedIds() throws Exception {
         String sources = "[{\"index\":0,\"name\":\"default\",\"worker_ids\":[7],"

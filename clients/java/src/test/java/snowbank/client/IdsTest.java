@@ -45,16 +45,25 @@ class IdsTest {
                 assertEquals(1, ids.next());
                 clock.millis -= 3_600_000;
                 Thread.sleep(100);
+                assertTrue(ids.isStocked());
                 assertEquals(2, ids.next(), "a wall clock that is set back changes nothing");
                 clock.millis += 3_600_000 + 61_000;
-                Thread.sleep(100);
+                awaitEmpty(ids);
                 assertTrue(ids.next() > 16, "the wall clock ran while the machine slept");
                 int requests = daemon.requests.get();
                 clock.nanos += Duration.ofSeconds(61).toNanos();
-                Thread.sleep(100);
+                awaitEmpty(ids);
                 ids.next();
                 assertTrue(daemon.requests.get() > requests, "the monotonic clock counts, too");
             }
+        }
+    }
+
+    private static void awaitEmpty(Ids ids) throws InterruptedException {
+        long giveUpAt = System.nanoTime() + Duration.ofSeconds(10).toNanos();
+        while (ids.isStocked()) {
+            assertTrue(System.nanoTime() - giveUpAt < 0, "the timer dropped no ID");
+            Thread.sleep(5);
         }
     }
 
