@@ -8,7 +8,7 @@
 //! next daemon.
 
 use super::finding::{about, about_daemon, fail, ok, seconds, warn};
-use super::fleet::{check_fleet, check_peer_clocks, check_peers};
+use super::fleet::check_fleet;
 use super::kind::{KindStatus, SnowflakeStatus, TicketStatus};
 use super::saturation::{SATURATION, check_refusals};
 use super::status::{CertificateStatus, Check, ClockState, LastReload, Level, SourceStatus, Status};
@@ -76,8 +76,6 @@ impl Status {
             });
         }
         checks.extend(self.fleet.as_ref().map(check_fleet));
-        checks.extend(self.peers.as_ref().map(check_peers));
-        checks.extend(self.peers.as_ref().map(check_peer_clocks));
         checks.extend(self.certificate.as_ref().map(check_certificate));
         // The worst first, and equals in the order above.
         checks.sort_by_key(|check| check.level);

@@ -43,9 +43,6 @@ impl Collector for Exposition {
         if let Some(fleet) = &status.fleet {
             page.fleet(fleet, &status.sources)?;
         }
-        if let Some(peers) = &status.peers {
-            page.peers(peers)?;
-        }
         page.process(status, process)
     }
 }

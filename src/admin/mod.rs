@@ -3,7 +3,7 @@
 //! - `status`: the struct. `checks`: its findings for the operator, and whether the daemon is ready.
 //! - `history`: the last hour, for the page.
 //! - `recent`: clients' experience of the last minute: refusals, latency, connections. `saturation`: its checks.
-//! - `fleet`: the checks of a fleet's ceilings and of peers.
+//! - `fleet`: the check of a fleet's ceilings.
 //! - `finding`: the parts of a check's result.
 //! - `exposition`: the status as metrics, in OpenMetrics text. `process`: the system's figures of the process.
 //! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away from the shards.
@@ -32,8 +32,8 @@ pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, FleetStatus,
-    IdentityStatus, LastMinute, LastReload, Latency, Level, LimitedMinute, PeerStatus, PeersStatus,
-    ProtocolStatus, SourceMinute, SourceStatus, Status,
+    IdentityStatus, LastMinute, LastReload, Latency, Level, LimitedMinute, ProtocolStatus, SourceMinute,
+    SourceStatus, Status,
 };
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::clients::{Connections, IdentityStatus, LimitedMinute, ProtocolStatus};
-pub(crate) use self::fleet::{FleetStatus, PeerStatus, PeersStatus};
+pub(crate) use self::fleet::FleetStatus;
 pub(crate) use self::latency::{BOUNDS_US, Latency};
 use super::kind::KindStatus;
 
@@ -36,9 +36,6 @@ pub(crate) struct Status {
     /// The fleet's coordinator. `None`: the daemon belongs to no fleet.
     #[serde(default)]
     pub(crate) fleet: Option<FleetStatus>,
-    /// Other daemons that this one asks. `None`: it has none to ask.
-    #[serde(default)]
-    pub(crate) peers: Option<PeersStatus>,
     /// The certificate of TLS listeners. `None`: no listener has one.
     #[serde(default)]
     pub(crate) certificate: Option<CertificateStatus>,

@@ -1,15 +1,13 @@
 //! The inputs of a configuration, including the settings from this process's environment, at the start and at each reload.
 
-use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use crate::ceiling::lock_dir_is_a_containers;
 use crate::config::{
-    self, Address, Credentials, FileError, InheritedAddresses, Mistakes, NoStateDir, Overrides, Secrets,
-    Settings, SourceSettings, StateDirChoice, StatePlace,
+    self, Credentials, FileError, InheritedAddresses, Mistakes, NoStateDir, Overrides, Secrets, Settings,
+    SourceSettings, StateDirChoice, StatePlace,
 };
-use crate::fleet::peers::PEERS_MAX;
 use crate::server::{ADMIN_CONNECTIONS_MAX, StartError};
 use crate::system_error::Attempt;
 use snowbank_client::layout::UnixMicros;
@@ -109,7 +107,6 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
         + FILES_PER_SHARD * settings.shards.get()
         + settings.client_addresses().count()
         + worker_ids
-        + files_of_peers(settings)
         + files_of_admin(settings);
     let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);
     let wanted = std::mem::replace(&mut settings.limits.max_connections, fit);
@@ -121,15 +118,6 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
         "found a limit of {files} open files, which allows {fit} connections and not max_connections = {wanted}; \
          raise the limit (ulimit -n, LimitNOFILE), or lower the setting"
     ))
-}
-
-/// A connection for each peer. A host name may be that of many.
-fn files_of_peers(settings: &Settings) -> usize {
-    let files_of = |peer: &Address| match peer {
-        Address::Tcp { host, .. } | Address::Tls { host, .. } if host.parse::<IpAddr>().is_err() => PEERS_MAX,
-        _ => 1,
-    };
-    settings.fleet.peers.iter().map(files_of).sum::<usize>().min(PEERS_MAX)
 }
 
 fn files_of_admin(settings: &Settings) -> usize {

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use super::file_ref::FileRef;
-use super::setting::{Change::Reload, Change::Restart, Section::Table};
+use super::setting::{Change::Restart, Section::Table};
 use super::value::{Refusal, Value};
 use crate::fleet::{CoordinatorKind, Endpoint};
 use snowbank_client::address::Address;
 
 /// The reason why a reload cannot change the settings of the coordinator.
 const HELD: &str = "the worker numbers are held there";
+const PEERS: &str = "peers are asked at the start";
 
-const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -89,22 +89,15 @@ settings! {
         key: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
         /// The addresses where other daemons listen for clients, as in listen. A name stands for every daemon that it
-        /// resolves to, and this daemon may be among them: all can have the same list. The daemon asks each of them at the
-        /// start and at least every ten seconds. It does not start if a peer has the same worker ID with the same layout.
-        /// If both run already, both report it. Empty: none.
+        /// resolves to, and this daemon may be among them: all can have the same list. The daemon asks each of them at
+        /// its start, and does not start if a peer has the same worker ID with the same layout. Empty: none.
         ///
-        /// This proves nothing about a peer that is out of reach, and a check warns of that. Only a coordinator
+        /// This proves nothing about a peer that is out of reach, and a line of the log warns of that. Only a coordinator
         /// prevents daemons on several machines from using the same worker ID.
-        peers: Vec<Address> = r#""""# in Table("fleet"), Reload, |value| value.peers();
+        peers: Vec<Address> = r#""""# in Table("fleet"), Restart(PEERS), |value| value.peers();
 
         /// The file with the token for the peers in its first line: a path or "credential:NAME", as for auth.token_file.
-        peers_token_file: Option<FileRef> = r#""""# in Table("fleet"), Reload, |value| value.file();
-
-        /// The difference between this machine's clock and a peer's from which the daemon warns, 1ms to 24h.
-        ///
-        /// IDs of different daemons are sorted by time only as well as their clocks agree. Synchronised clocks agree to
-        /// milliseconds. Set it to the disorder that your applications can bear.
-        clock_tolerance: Duration = r#""1s""# in Table("fleet"), Reload, |value| value.duration(MS..=DAY);
+        peers_token_file: Option<FileRef> = r#""""# in Table("fleet"), Restart(PEERS), |value| value.file();
     }
 }
 

@@ -1,8 +1,7 @@
-//! The peers of a daemon: other daemons that it asks for their worker IDs and their clocks, as a client does.
+//! The peers of a daemon: other daemons that it asks for their worker IDs at its start, as a client does.
 //!
 //! A peer that is out of reach proves nothing, so peers do not replace a coordinator.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -11,17 +10,13 @@ use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::clock;
 use snowbank_client::address::Address;
 use snowbank_client::protocol::Info;
 use snowbank_client::tls::ClientFiles;
 use snowbank_client::{Client, ClientOptions};
 
-/// The most daemons that are asked: the first ones. With this many, each answers 26 times a second.
+/// The most daemons that are asked: the first ones.
 pub const PEERS_MAX: usize = 256;
-
-/// The error of a reading of the clock in whole ms.
-const READING_US: i64 = 1_000;
 
 /// The peers' addresses, and the credentials for them.
 #[derive(Clone)]
@@ -47,85 +42,51 @@ pub struct Answer {
     /// The address that was asked.
     pub address: String,
     /// The peer's description of itself, or the reason why there is none.
-    pub result: Result<Described, String>,
-}
-
-/// A peer, described by itself.
-#[derive(Clone, Debug)]
-pub struct Described {
-    /// Its INFO.
-    pub info: Info,
-    /// The least number of microseconds by which its clock is ahead of this machine's, negative if it is behind. 0 if the
-    /// time that the answer took may explain the difference. `None`: it does not report its clock.
-    pub clock_ahead_us: Option<i64>,
+    pub result: Result<Info, String>,
 }
 
 /// An address to ask, and the place of the setting's address that led to it.
 type Asked = (usize, Address);
 
-/// Asks all peers, again and again, on a connection to each that stays open.
-pub struct Peers {
-    access: PeerAccess,
-    /// The longest wait for all answers.
-    timeout: Duration,
-    /// True to give up at once on a peer that refuses the connection.
-    is_hasty: bool,
-    clients: HashMap<Address, Client>,
+/// Asks all peers at the same time, except those at `skipped` addresses, and waits at most `within`. A peer that refuses the
+/// connection is not asked again. Returns the answers in the order of the setting.
+pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketAddr) -> bool) -> Vec<Answer> {
+    let (mut asked, mut answers) = (Vec::new(), Vec::new());
+    for (place, address, found) in resolve_all(&access.addresses, within).await {
+        match found {
+            Ok(found) => asked.extend(found.into_iter().map(|address| (place, address))),
+            Err(reason) => answers.push((place, address, Err(reason))),
+        }
+    }
+    asked.retain(|(_, address): &Asked| !socket_address(address).is_some_and(&skipped));
+    asked.truncate(PEERS_MAX);
+    let mut looks = JoinSet::new();
+    for (place, address) in asked {
+        let client = client(access, within, place, &address);
+        looks.spawn(async move {
+            let result = match client {
+                Ok(client) => describe(&client, within).await,
+                Err(reason) => Err(reason),
+            };
+            (place, address, result)
+        });
+    }
+    answers.extend(looks.join_all().await);
+    distinct(answers)
 }
 
-impl Peers {
-    /// Prepares to ask. `is_hasty` gives up at once on a peer that refuses the connection.
-    pub fn new(access: PeerAccess, timeout: Duration, is_hasty: bool) -> Self {
-        Peers { access, timeout, is_hasty, clients: HashMap::new() }
-    }
-
-    /// Asks all peers at the same time, except those at `skipped` addresses. Returns their answers in the order of the
-    /// setting.
-    pub async fn ask(&mut self, skipped: impl Fn(SocketAddr) -> bool) -> Vec<Answer> {
-        let (mut asked, mut answers) = (Vec::new(), Vec::new());
-        for (place, address, found) in resolve_all(&self.access.addresses, self.timeout).await {
-            match found {
-                Ok(found) => asked.extend(found.into_iter().map(|address| (place, address))),
-                Err(reason) => answers.push((place, address.clone(), Err(reason))),
-            }
-        }
-        asked.retain(|(_, address)| !socket_address(address).is_some_and(&skipped));
-        asked.truncate(PEERS_MAX);
-        self.clients.retain(|address, _| asked.iter().any(|(_, other)| other == address));
-        let mut looks = JoinSet::new();
-        for (place, address) in asked {
-            let client = self.client(place, &address);
-            let wait = self.timeout;
-            looks.spawn(async move {
-                let result = match client {
-                    Ok(client) => describe(&client, wait).await,
-                    Err(reason) => Err(reason),
-                };
-                (place, address, result)
-            });
-        }
-        answers.extend(looks.join_all().await);
-        distinct(answers)
-    }
-
-    /// Returns the client of an address that one of the setting's addresses led to. Its certificate must have the name in
-    /// the setting.
-    fn client(&mut self, place: usize, address: &Address) -> Result<Client, String> {
-        if let Some(client) = self.clients.get(address) {
-            return Ok(client.clone());
-        }
-        let PeerAccess { addresses, token, tls } = &self.access;
-        let tls = match &addresses[place] {
-            Address::Tls { host, .. } => tls.clone().server_name(host),
-            _ => tls.clone(),
-        };
-        let options = ClientOptions::to([address.clone()]).tls(tls).fail_fast(self.is_hasty);
-        let options = options.timeout(self.timeout).connect_timeout(self.timeout);
-        let options = token.iter().fold(options, |options, token| options.token(token.as_bytes()));
-        let client = Client::new(options).map_err(|error| error.to_string())?;
-        self.clients.insert(address.clone(), client.clone());
-        Ok(client)
-    }
+/// Returns the client of an address that one of the setting's addresses led to. Its certificate must have the name in the
+/// setting.
+fn client(access: &PeerAccess, within: Duration, place: usize, address: &Address) -> Result<Client, String> {
+    let PeerAccess { addresses, token, tls } = access;
+    let tls = match &addresses[place] {
+        Address::Tls { host, .. } => tls.clone().server_name(host),
+        _ => tls.clone(),
+    };
+    let options = ClientOptions::to([address.clone()]).tls(tls).fail_fast(true);
+    let options = options.timeout(within).connect_timeout(within);
+    let options = token.iter().fold(options, |options, token| options.token(token.as_bytes()));
+    Client::new(options).map_err(|error| error.to_string())
 }
 
 /// Resolves each address of the setting.
@@ -177,28 +138,16 @@ fn socket_address(address: &Address) -> Option<SocketAddr> {
 }
 
 /// Asks one peer.
-async fn describe(client: &Client, wait: Duration) -> Result<Described, String> {
-    let before = clock::os::read().wall.0;
-    let info = match timeout(wait, client.info()).await {
-        Ok(info) => info.map_err(|error| error.to_string())?,
-        Err(_) => return Err(format!("no answer within {wait:?}")),
-    };
-    let clock_ahead_us = info
-        .clock_unix_ms
-        .map(|at_ms| ahead_us(at_ms.saturating_mul(1_000), before, clock::os::read().wall.0));
-    Ok(Described { info, clock_ahead_us })
-}
-
-/// Returns how far ahead a clock is that showed `at_us` between two instants of ours: the least possible difference.
-fn ahead_us(at_us: i64, before_us: i64, after_us: i64) -> i64 {
-    let (least, most) =
-        (at_us.saturating_sub(after_us), at_us.saturating_add(READING_US).saturating_sub(before_us));
-    if least > 0 { least } else { most.min(0) }
+async fn describe(client: &Client, wait: Duration) -> Result<Info, String> {
+    match timeout(wait, client.info()).await {
+        Ok(info) => info.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer within {wait:?}")),
+    }
 }
 
 /// Returns the answers in the order of the setting, each daemon once. A name's address that does not answer is left out if
 /// one of the other address family does: one daemon may have both, and listen on one.
-fn distinct(mut all: Vec<(usize, Address, Result<Described, String>)>) -> Vec<Answer> {
+fn distinct(mut all: Vec<(usize, Address, Result<Info, String>)>) -> Vec<Answer> {
     all.sort_by_key(|(place, address, _)| (*place, address.to_string()));
     let is_v6 = |address: &Address| socket_address(address).map(|at| at.is_ipv6());
     let answered: Vec<Asked> =
@@ -208,8 +157,8 @@ fn distinct(mut all: Vec<(usize, Address, Result<Described, String>)>) -> Vec<An
         other.is_some() && answered.iter().any(|(of, at)| of == place && is_v6(at) == other)
     };
     let mut instances: Vec<String> = Vec::new();
-    let mut is_new = |result: &Result<Described, String>| {
-        let instance = result.as_ref().ok().and_then(|described| described.info.instance.clone());
+    let mut is_new = |result: &Result<Info, String>| {
+        let instance = result.as_ref().ok().and_then(|info| info.instance.clone());
         let is_new = instance.as_ref().is_none_or(|instance| !instances.contains(instance));
         instances.extend(instance);
         is_new
@@ -222,30 +171,10 @@ fn distinct(mut all: Vec<(usize, Address, Result<Described, String>)>) -> Vec<An
 mod tests {
     use super::*;
 
-    const SECOND: i64 = 1_000_000;
-
-    #[test]
-    fn a_difference_that_the_answers_time_explains_is_none() {
-        for (at, before, after, expected) in [
-            (5 * SECOND, 4 * SECOND, 6 * SECOND, 0),
-            (4 * SECOND, 4 * SECOND, 4 * SECOND, 0),
-            (9 * SECOND, 4 * SECOND, 6 * SECOND, 3 * SECOND),
-            (SECOND, 4 * SECOND, 6 * SECOND, -3 * SECOND + READING_US),
-            (i64::MAX, 0, 0, i64::MAX),
-            (i64::MIN, SECOND, SECOND, i64::MIN),
-        ] {
-            assert_eq!(ahead_us(at, before, after), expected, "{at} between {before} and {after}");
-        }
-    }
-
-    fn answer(
-        place: usize,
-        address: &str,
-        instance: Option<&str>,
-    ) -> (usize, Address, Result<Described, String>) {
+    fn answer(place: usize, address: &str, instance: Option<&str>) -> (usize, Address, Result<Info, String>) {
         let described = |name| {
             let json = format!(r#"{{"protocol":1,"max_count":5,"instance":"{name}","sources":[]}}"#);
-            Described { info: Info::from_json(json.as_bytes()).expect("right JSON"), clock_ahead_us: None }
+            Info::from_json(json.as_bytes()).expect("right JSON")
         };
         (
             place,

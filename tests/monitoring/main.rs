@@ -108,10 +108,9 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
         let labels: BTreeSet<String> = labels.filter(|label| label != "le").collect();
         scraped.insert(format!("{family}{suffix}"), (kind.to_owned(), labels));
     }
-    // Only a daemon of a fleet has them: see tests/fleet.rs and tests/peers.rs.
+    // Only a daemon of a fleet has them: see tests/fleet.rs.
     let mut documented = documented();
-    documented
-        .retain(|metric, _| !["snowbank_fleet_", "snowbank_peer_"].iter().any(|of| metric.starts_with(of)));
+    documented.retain(|metric, _| !metric.starts_with("snowbank_fleet_"));
     assert_eq!(documented, scraped, "left: docs/monitoring.md; right: the scrape");
     let ids = &families["snowbank_ids_issued"]["samples"];
     assert_eq!(ids[0], serde_json::json!(["snowbank_ids_issued_total", ["source"], 7]));
@@ -126,11 +125,7 @@ const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
 const NUMBER_CHANGED: u32 = 32;
 
 /// Metrics that only a daemon of a fleet has. The daemon of these tests is in none.
-const OF_FLEET: [&str; 3] = [
-    "snowbank_fleet_headroom_seconds{source=\"fast\"}",
-    "snowbank_peer_clock_ahead_seconds{peer=\"b:7660\"}",
-    "snowbank_peer_same_worker_ids{peer=\"b:7660\"}",
-];
+const OF_FLEET: [&str; 1] = ["snowbank_fleet_headroom_seconds{source=\"fast\"}"];
 
 /// Returns the start times in scrapes of a daemon that is killed thirteen times within 150 s. Each time it is down
 /// for three seconds, in which a scrape finds nothing.

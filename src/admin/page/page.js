@@ -392,9 +392,9 @@ function drawIdentities(status) {
   byId("identities").replaceChildren(...rows);
 }
 
-// The ceilings at the coordinator, and the daemons that this one asks.
+// The ceilings at the coordinator.
 function drawFleet(status) {
-  const { fleet, peers } = status;
+  const { fleet } = status;
   const rows = [];
   if (fleet) {
     rows.push(["Coordinator", fleet.silent ? "does not answer: " + fleet.silent : "answers"]);
@@ -404,12 +404,6 @@ function drawFleet(status) {
       const until = new Date(1000 * (now_s + source.fleet_headroom_s)).toLocaleTimeString();
       rows.push([`${source.name}, worker ${source.worker_ids}`, `held by this daemon until ${until}, ${duration(source.fleet_headroom_s)} ahead`]);
     }
-  }
-  for (const peer of peers?.peers ?? []) {
-    const ahead_s = peer.clock_ahead_s ?? 0;
-    const clock = ahead_s === 0 ? "" : `; its clock is ${duration(Math.abs(ahead_s))} ${ahead_s > 0 ? "ahead" : "behind"}`;
-    const state = peer.silent ? "does not answer: " + peer.silent : peer.shared ? `has ${peer.shared} too` : "has no worker ID of this daemon";
-    rows.push([`Peer ${peer.address}`, (peer.instance ? peer.instance + " " : "") + state + clock]);
   }
   byId("fleet-card").hidden = rows.length === 0;
   facts("fleet", rows);

@@ -71,7 +71,6 @@ pub(crate) fn healthy() -> Status {
             lost: None,
         },
         fleet: None,
-        peers: None,
         sources: vec![source()],
         identities: Vec::new(),
         certificate: None,

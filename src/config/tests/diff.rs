@@ -65,7 +65,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("fleet.key", r#""credential:daemon.key""#),
     ("fleet.peers", r#"["a:1", "tls:b:2"]"#),
     ("fleet.peers_token_file", r#""/token""#),
-    ("fleet.clock_tolerance", r#""7s""#),
 ];
 
 fn other(row: &Row) -> &'static str {

@@ -124,7 +124,7 @@ fn settings_of_a_coordinator_need_one() {
     }
     settings("[fleet]\nca = \"a\"\ncertificate = \"a\"\nkey = \"a\"\npeers = \"tls:a:1\"");
     // A default says nothing.
-    settings("[fleet]\nname = \"default\"\nhorizon = \"5m\"\nclock_tolerance = \"2s\"");
+    settings("[fleet]\nname = \"default\"\nhorizon = \"5m\"");
 }
 
 #[test]

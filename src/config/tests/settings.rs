@@ -69,7 +69,6 @@ fn nothing_given_is_a_daemon_for_this_machine() {
             key: None,
             peers: Vec::new(),
             peers_token_file: None,
-            clock_tolerance: seconds(1),
         },
         log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
         identities: Vec::new(),
@@ -149,7 +148,6 @@ fn every_setting_reaches_its_field() {
         key = "credential:fleet.key"
         peers = ["a:7660", "tls:[::1]:7661", "unix:other.sock"]
         peers_token_file = "fleet/token"
-        clock_tolerance = "50ms"
         "#,
     );
     let seconds = Duration::from_secs;
@@ -238,7 +236,6 @@ fn every_setting_reaches_its_field() {
                 .map(|text| text.parse().unwrap())
                 .into(),
             peers_token_file: Some(path("/etc/fleet/token")),
-            clock_tolerance: Duration::from_millis(50),
         },
         log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
         identities: Vec::new(),

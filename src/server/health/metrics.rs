@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::utils::CachePadded;
 
-use crate::admin::{BOUNDS_US, History, LastReload, Latency, PeerStatus, Recent};
+use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
@@ -250,7 +250,6 @@ pub(crate) struct Metrics {
     recent: Mutex<Recent>,
     history: Mutex<History>,
     last_reload: Mutex<Option<LastReload>>,
-    peers: Mutex<Vec<PeerStatus>>,
     /// Set when the stop begins.
     pub(crate) draining: AtomicBool,
     pub(crate) instance: String,
@@ -275,7 +274,6 @@ impl Metrics {
             recent: Mutex::default(),
             history: Mutex::default(),
             last_reload: Mutex::default(),
-            peers: Mutex::default(),
             draining: AtomicBool::new(false),
             instance,
             started,
@@ -305,11 +303,6 @@ impl Metrics {
     /// Returns the result of the last reload.
     pub(crate) fn last_reload(&self) -> MutexGuard<'_, Option<LastReload>> {
         self.last_reload.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the peers, as they answered last.
-    pub(crate) fn peers(&self) -> MutexGuard<'_, Vec<PeerStatus>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the last hour.

@@ -11,8 +11,8 @@ use super::metrics::{Metrics, ProtocolCounters, SourceCounters};
 use crate::access::Identity;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
-    KindStatus, LastMinute, Latency, LimitedMinute, PeersStatus, ProtocolStatus, SnowflakeStatus,
-    SourceMinute, SourceStatus, Status, TicketStatus,
+    KindStatus, LastMinute, Latency, LimitedMinute, ProtocolStatus, SnowflakeStatus, SourceMinute,
+    SourceStatus, Status, TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::{Limits, Protocol};
@@ -81,7 +81,6 @@ impl Common {
             clock: clock_status(metrics),
             ceilings: ceilings_status(metrics, now),
             fleet: fleet_status(metrics, &sources),
-            peers: peers_status(metrics, &live_config),
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources,
             identities: identities_status(&live_config),
@@ -279,13 +278,6 @@ fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStat
     let seen = metrics.keeper();
     let silent = seen.fleet_failing.clone().or_else(|| seen.fleet_silence.clone());
     Some(FleetStatus { raises: seen.fleet_raises, left_s, silent })
-}
-
-/// Returns the peers' status, if the configuration names any.
-fn peers_status(metrics: &Metrics, live_config: &LiveConfig) -> Option<PeersStatus> {
-    live_config.peers.as_ref()?;
-    let clock_tolerance_s = live_config.clock_tolerance.as_secs_f64();
-    Some(PeersStatus { clock_tolerance_s, peers: metrics.peers().clone() })
 }
 
 fn certificate_status(identity: &ServerCertificate, now: Now) -> CertificateStatus {

@@ -3,7 +3,7 @@
 //! - `start`: from settings to a daemon that listens under durable ceilings.
 //! - `run`: serves until the stop, and stops in order. `threads`: starts and stops the threads.
 //! - `reload`: replaces the configuration of a running daemon.
-//! - `peers`: compares the daemon with others, at the start and every few seconds.
+//! - `peers`: compares the daemon with others, at the start.
 //! - `worker_ids`: makes numberings and locks worker IDs, for `start` and `reload`. `info`: the reply
 //!   to INFO.
 

@@ -149,7 +149,7 @@ impl Reloader {
         access.supersede(&before.facts.access, clock::os::boot());
         let live_config = |version, info_json| {
             let facts = Facts::new(&settings, info_json, access.clone());
-            LiveConfig::new(version, &settings, facts, secrets.peers.clone(), supplies.clone())
+            LiveConfig::new(version, &settings, facts, supplies.clone())
         };
         if !names.is_empty() {
             // A client that learns of a source from INFO may request its IDs from any shard. So all shards have the source

@@ -8,7 +8,6 @@ use std::time::Instant;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::peers;
 use super::start::Server;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::{Beats, Site};
@@ -57,7 +56,6 @@ impl Server {
             ShardThreads::spawn(&common, shards, adopted).map_err(|error| StartError::no_thread(&error))?;
         let drained_by = runtime.block_on(async {
             let mut admin = serve_admin(admin, &common);
-            admin.spawn(peers::watch(Arc::clone(&common)));
             let drained_by = accept_until(stop, listeners, inboxes, &common).await;
             // Admin listeners serve until the shards have answered, so that the operator can watch.
             shards.stop(drained_by).await;

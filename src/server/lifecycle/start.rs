@@ -69,9 +69,10 @@ impl Server {
         let settings = &settings;
         let (numberings, locks) = number_and_lock(settings)?;
         let instance = instance();
-        if let Some(access) = &secrets.peers {
-            refuse_shared(access, &describe(settings, &instance)?, &inherited.addresses())?;
-        }
+        let silent_peers = match &secrets.peers {
+            Some(access) => refuse_shared(access, &describe(settings, &instance)?, &inherited.addresses())?,
+            None => None,
+        };
         // Read again: until its locks were free, an earlier process may have handed out IDs of later ticks.
         let reading = clock::os::read();
         let rule = settings.clock.step_rule();
@@ -83,6 +84,7 @@ impl Server {
         let from_fleet = fleet.as_ref().map(Joined::answers).unwrap_or_default();
         let Granted { durable, owner, mut notes } =
             found.grant(&settings.sources, &numberings, locks, from_fleet, (now, &wall))?;
+        notes.extend(silent_peers);
         let fleet = fleet.map(|joined| {
             notes.extend(joined.notes);
             (joined.member, settings.fleet.horizon)
@@ -99,7 +101,7 @@ impl Server {
         let (Opened { info_json, shards, listeners, admin }, access) = opened;
 
         let facts = Facts::new(settings, info_json, access);
-        let live_config = LiveConfig::new(0, settings, facts, secrets.peers, supplies);
+        let live_config = LiveConfig::new(0, settings, facts, supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
         metrics.keeper().fleet_ceilings = ceilings.fleet_ceilings();

@@ -4,11 +4,9 @@
 //! configuration from its start to its end, and reads it without a lock and without memory that other threads write.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::clock::Now;
 use crate::config::{Limits, Settings};
-use crate::fleet::peers::PeerAccess;
 use crate::front::Facts;
 use crate::shard::{Lane, Order, Ring, Rings};
 use crate::source::Source;
@@ -19,10 +17,6 @@ pub(crate) struct LiveConfig {
     pub(crate) version: u64,
     pub(crate) facts: Facts,
     pub(crate) limits: Limits,
-    /// The daemons to compare this one with. `None`: there are none.
-    pub(crate) peers: Option<PeerAccess>,
-    /// The status warns if a peer's clock differs by more than this.
-    pub(crate) clock_tolerance: Duration,
     /// The sources by their index. A reload can add sources and cannot remove any.
     pub(crate) supplies: Vec<Supply>,
     /// All settings, for the operator.
@@ -54,17 +48,10 @@ impl Supply {
 }
 
 impl LiveConfig {
-    /// Returns a version with these settings, facts for front-ends, peers and sources.
-    pub(crate) fn new(
-        version: u64,
-        settings: &Settings,
-        facts: Facts,
-        peers: Option<PeerAccess>,
-        supplies: Vec<Supply>,
-    ) -> LiveConfig {
+    /// Returns a version with these settings, facts for front-ends and sources.
+    pub(crate) fn new(version: u64, settings: &Settings, facts: Facts, supplies: Vec<Supply>) -> LiveConfig {
         let (limits, text) = (settings.limits.clone(), settings.to_text());
-        let clock_tolerance = settings.fleet.clock_tolerance;
-        LiveConfig { version, facts, limits, peers, clock_tolerance, supplies, text }
+        LiveConfig { version, facts, limits, supplies, text }
     }
 
     /// Returns how often its sources lost a grant.

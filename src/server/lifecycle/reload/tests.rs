@@ -46,15 +46,8 @@ fn add(name: &str, meanwhile: impl FnOnce(&LiveConfig, &Common) + Send) -> Arc<S
     let first = granted("first", number(&before.sources[0]).expect("it exists"));
     let facts = Facts::new(&before, Vec::new(), crate::access::Rules::default());
     let (limits, supplies) = (before.limits.clone(), vec![Supply::new(first, 0)]);
-    let (live_config, watched) = watch::channel(Arc::new(LiveConfig {
-        version: 0,
-        facts,
-        limits,
-        peers: None,
-        clock_tolerance: Duration::ZERO,
-        supplies,
-        text: String::new(),
-    }));
+    let (live_config, watched) =
+        watch::channel(Arc::new(LiveConfig { version: 0, facts, limits, supplies, text: String::new() }));
     let (send_requests, join_requests) = mpsc::sync_channel::<JoinRequest>(1);
     let reading = clock::os::read();
     let wall = Arc::new(Wall::new(before.clock.step_rule(), reading, Remembered::Nothing));

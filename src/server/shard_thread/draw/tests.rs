@@ -45,7 +45,7 @@ fn thread_of(numbering: Numbering, rules: crate::source::Rules) -> (Rc<ThreadSta
     let supply = Supply::new(Arc::clone(&source), 1);
     let shard = Shard::new(0, vec![supply.lane(0, Order::Relaxed, now)], 1, now);
     let facts = Facts::new(&settings, Vec::new(), Rules::default());
-    let (_, live_config) = watch::channel(Arc::new(LiveConfig::new(0, &settings, facts, None, vec![supply])));
+    let (_, live_config) = watch::channel(Arc::new(LiveConfig::new(0, &settings, facts, vec![supply])));
     let metrics = Metrics::new(1, Vec::new(), String::from("test"), reading);
     let common = Common::new(live_config, wall, Order::Relaxed, None, metrics);
     (Rc::new(ThreadState::new(Arc::new(common), shard, 1)), source)
