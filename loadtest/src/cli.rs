@@ -20,14 +20,14 @@ use serde::Serialize;
 
 use self::events::Events;
 use self::load::{Latencies, Load};
+use crate::judge::Objectives;
+use crate::judge::trial;
 use crate::origin::Origin;
-use crate::report::{Report, csv, hdr, html, json, print, print_aside, progress::Bar, table};
+use crate::report::{csv, hdr, html, json, print, print_aside, progress::Bar, table};
 use crate::run::{self, CannotRun, Collected, Progress};
 use crate::scenario::{Drive, Length, Scenario};
-use crate::trial;
 use crate::units::printable;
 use crate::value::{Rate, Share, Time};
-use crate::verdict::Objectives;
 
 #[cfg(test)]
 pub(crate) use self::sweep::settings as sweep_settings;
@@ -72,10 +72,10 @@ struct Arguments {
     /// Largest share of requests that may be refused; without it, one is a failure
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     errors: Option<Share>,
-    /// The number of runs in a row that must miss an objective of response time before it counts as missed; for a noisy
-    /// machine, on which one miss may be chance
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100))]
-    tries: u32,
+    /// Runs until there is a verdict, at most this many: they are judged together. For a noisy machine, whose stalls
+    /// decide the answer of a single one [default: 2, in at most 60s]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: Option<u32>,
     /// Write all figures to a file; "-" is standard output, and then the table goes to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -135,27 +135,18 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let origin = Origin::of_this_process();
     let interrupt = on_interrupt()?;
     let bar = Bar::new();
-    let is_settled = !arguments.closed || arguments.load.threads == Some(1);
-    let fastest = (!is_settled).then(|| run::fastest_threads(&scenario, &interrupt));
-    if arguments.load.threads.is_none() {
-        scenario.threads = fastest.unwrap_or(scenario.threads);
+    if arguments.closed && arguments.load.threads.is_none() {
+        scenario.threads = run::fastest_threads(&scenario, &interrupt);
     }
-    let has_too_many_threads = fastest.is_some_and(|fastest| fastest < scenario.threads);
-    for tries in 1.. {
-        let mut show = |name: &str, progress: Progress<'_>| bar.show(name, progress);
-        let trial = trial::run(&scenario, &objectives, &interrupt, &mut show).inspect_err(|_| bar.clear())?;
-        let report =
-            Report { tries, ..trial.report(&scenario, &objectives) }.with_threads(has_too_many_threads);
-        if report.may_be_noise() && tries < arguments.tries && !interrupt.load(Ordering::Relaxed) {
-            continue;
-        }
-        bar.clear();
-        let figures = json::Run::of(&report, &origin);
-        print_beside(json.as_ref(), |out| table::write(&figures, out));
-        let written = arguments.write_files(&figures, &trial.outcome.collected);
-        return with_files(report.verdict.exit_code(), written);
-    }
-    unreachable!("the last try returns")
+    let mut show = |name: &str, progress: Progress<'_>| bar.show(name, progress);
+    let trial = trial::run(&scenario, &objectives, arguments.runs, &interrupt, &mut show);
+    bar.clear();
+    let trial = trial?;
+    let report = trial.report(&scenario, &objectives);
+    let figures = json::Run::of(&report, &origin);
+    print_beside(json.as_ref(), |out| table::write(&figures, out));
+    let written = arguments.write_files(&figures, &trial.outcome.collected);
+    with_files(report.verdict.exit_code(), written)
 }
 
 impl From<CannotRun> for Failure {

@@ -3,7 +3,7 @@
 //! Two runs of the same daemon on the same machine never give the same figures, and only repeated runs show
 //! how much they differ. So:
 //!
-//! - With several runs on a side, the spread is theirs: a figure differs if the 99 % interval of its ratio,
+//! - With several runs on a side, the spread is theirs: a figure differs if the 99.9 % interval of its ratio,
 //!   by Student's t, leaves out 1. See [`spread::of_runs`].
 //! - With one run each, the spread comes from the seconds within the runs, as if a run were no steadier than
 //!   one of its seconds, see [`spread::of_seconds`]. That is far wider than the standard error of the
@@ -223,7 +223,7 @@ fn errors(a: &[f64], b: &[f64]) -> Result<Call, &'static str> {
     }
 }
 
-/// Returns true if slip explains at least half of a difference in response time.
+/// Returns true if the target's own part explains less than half of a difference in response time.
 fn blames_generator(figure: Figure, call: Call, a: &[Run], b: &[Run]) -> bool {
     let Figure::Response(name) = figure else {
         return false;
@@ -234,14 +234,14 @@ fn blames_generator(figure: Figure, call: Call, a: &[Run], b: &[Run]) -> bool {
     };
     let difference = |value: &dyn Fn(&Run) -> Option<f64>| Some(mean(b, value)? - mean(a, value)?);
     let response = difference(&|run| run.response_time.at(name));
-    let slip = difference(&|run| run.schedule_slip.as_ref()?.at(name));
-    let explained = response.zip(slip).is_some_and(|(response, slip)| slip / response >= 0.5);
-    matches!(call, Call::Worse | Call::Better) && explained
+    let target = difference(&|run| run.target_time.at(name));
+    let explained = response.zip(target).is_some_and(|(response, target)| target / response >= 0.5);
+    matches!(call, Call::Worse | Call::Better) && !explained
 }
 
-/// Returns the verdict. Response time, rate and errors decide; the rest explains them.
+/// Returns the verdict.
 fn verdict(rows: &[Row]) -> Verdict {
-    let has = |call| rows.iter().any(|row| row.figure.decides() && row.call == call);
+    let has = |call| rows.iter().any(|row| row.call == call);
     // No figure for the rate is needed for "same": an open loop sends at the rate that it was given.
     match (has(Call::Worse), has(Call::Better)) {
         (true, true) => Verdict::Mixed,

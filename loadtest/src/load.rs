@@ -6,7 +6,6 @@
 //! an answer before it sends. Nearly all of its slip is the wait for a core that something else uses, so
 //! threads stand in for each other (`lanes`).
 
-mod behind;
 mod churn;
 mod clocks;
 mod connection;

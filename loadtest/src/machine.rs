@@ -1,26 +1,19 @@
 //! Stalls of this machine, found during a run.
 //!
-//! A host that has other guests stops all cores for milliseconds, and other programs take single cores. Both
-//! make answers late, and neither is the target's fault. So a [`Watch`] looks for such times:
+//! A host that has other guests stops cores for milliseconds, and other programs take them. Both make answers
+//! late, and neither is the target's fault. So a [`Watch`] has a sleeper on each core. One that wakes late has
+//! found a stall, which is as wide as the lateness. What the target's processes and the generator themselves
+//! used of the cores meanwhile is no stall.
 //!
-//! - A sleeper on each core notes timers that fire late. A sleeper that woke late although it did not wait for
-//!   its core shows that the core itself had stopped.
-//! - If a thread of the generator or of the target waited for a core, something else used that core.
-//!   What these threads used themselves does not count. See [`threads`].
-//!
-//! A request counts for the target only while no stall touches it. A target that takes the cores for itself
-//! has no such excuse, because its own processor time is subtracted.
-//!
-//! - [`stalls`]: the record. [`threads`]: processor time and waits. [`cores`]: the work of all programs.
-//! - [`owner`]: the process of a local target.
-//! - [`processor`]: one thread's own time. [`echo`]: the machine without a target.
+//! - [`stalls`]: the record. [`own`]: the processor time of target and generator.
+//! - [`owner`]: the process of a local target. [`processor`]: one thread's own time.
+//! - [`echo`]: the machine without a target.
 
-mod cores;
 pub(crate) mod echo;
+pub(crate) mod own;
 pub(crate) mod owner;
 pub(crate) mod processor;
 pub(crate) mod stalls;
-pub(crate) mod threads;
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,20 +23,15 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 
+use own::OwnTime;
 use owner::Owners;
-use processor::RunDelay;
 use stalls::{MIN_STALL_NS, Stall, Stalls};
-use threads::{OwnWaits, Threads};
 
 /// The sleep of a sleeper: short in comparison with any stall that matters. It costs half a per cent of a core.
-const PERIOD: Duration = Duration::from_millis(1);
+const NAP_NS: u64 = 1_000_000;
 
-/// The pause between two looks at the threads, which cost some thirty microseconds each.
-const LOOK_INTERVAL_NS: u64 = 4_000_000;
-
-/// The longest stop of a core that counts. Hosts stop a machine for up to some ten milliseconds. In a longer
-/// one, the generator alone may have been stopped: a signal stops its sleepers too.
-const LONGEST_STOP_NS: u64 = 100_000_000;
+/// The sleep after a stall: a program that has taken a core once takes it again as soon as it may.
+const SHORT_NAP_NS: u64 = 100_000;
 
 /// Watches the machine until it is ended.
 #[derive(Debug)]
@@ -57,72 +45,123 @@ struct Watched {
     /// Instant 0 of the run.
     origin: Instant,
     stalls: Arc<Stalls>,
-    threads: Mutex<Threads>,
+    own: Mutex<OwnTime>,
+    cores: u64,
     is_over: AtomicBool,
+}
+
+/// A sleep of a sleeper, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Nap {
+    pub(crate) from_ns: u64,
+    pub(crate) length_ns: u64,
+    pub(crate) woke_ns: u64,
+    /// The processor time that target and generator used meanwhile, on all cores.
+    pub(crate) own_ns: u64,
 }
 
 impl Watch {
     /// Starts one sleeper on each core that this process may use.
     pub(crate) fn begin(origin: Instant, stalls: Arc<Stalls>, owners: Owners) -> Self {
-        let threads = Mutex::new(Threads::new(owners));
-        let watched = Arc::new(Watched { origin, stalls, threads, is_over: AtomicBool::new(false) });
         let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-        let cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
-        let sleeper = |(number, core)| {
+        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
+        let watched = Arc::new(Watched {
+            origin,
+            stalls,
+            own: Mutex::new(OwnTime::of(owners)),
+            cores: cores.len().max(1) as u64,
+            is_over: AtomicBool::new(false),
+        });
+        let sleeper = |core| {
             let watched = Arc::clone(&watched);
-            std::thread::spawn(move || watched.sleep_on(core, number == 0))
+            std::thread::spawn(move || watched.sleep_on(core))
         };
-        let sleepers = cores.enumerate().map(sleeper).collect();
+        let sleepers = cores.into_iter().map(sleeper).collect();
         Self { watched, sleepers }
     }
 
-    /// Ends the sleepers. Returns the generator's waits that do not count as stalls, and the largest share of a
-    /// core that one thread of the target used.
-    pub(crate) fn end(self) -> (OwnWaits, Option<f64>) {
+    /// Ends the sleepers.
+    pub(crate) fn end(self) {
         self.watched.is_over.store(true, Ordering::Relaxed);
         // A sleeper that panicked has found no more stalls, and the verdict is the stricter one.
         self.sleepers.into_iter().for_each(|sleeper| drop(sleeper.join()));
-        let mut threads = self.watched.threads();
-        // A wait of the target may have ended since the last look.
-        threads.look(self.watched.ns(Instant::now()), &self.watched.stalls);
-        (threads.own_waits(), threads.busiest_of_target())
     }
 }
 
 impl Watched {
-    fn threads(&self) -> std::sync::MutexGuard<'_, Threads> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    fn now_ns(&self) -> u64 {
+        Instant::now().saturating_duration_since(self.origin).as_nanos() as u64
     }
 
-    fn ns(&self, instant: Instant) -> u64 {
-        instant.saturating_duration_since(self.origin).as_nanos() as u64
+    fn own_ns(&self, is_stalled: bool) -> u64 {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).used_ns(is_stalled)
     }
 
-    /// Sleeps on one core, again and again. One of the sleepers also looks at the threads.
-    fn sleep_on(&self, core: usize, looks: bool) {
+    /// Sleeps on one core, again and again.
+    fn sleep_on(&self, core: usize) {
         let mut only = CpuSet::new();
         only.set(core);
         // Where it is refused, another sleeper sees the same core, and none sees this one.
         let _ = sched_setaffinity(None, &only);
         let _ = set_current_timer_slack(NonZeroU64::new(1));
-        let (mut waits, mut looked_ns) = (RunDelay::of_this_thread(), 0);
+        let (mut length_ns, mut from_ns, mut own_ns) = (Nap::first_ns(), self.now_ns(), self.own_ns(false));
         while !self.is_over.load(Ordering::Relaxed) {
-            let before = Instant::now();
-            std::thread::sleep(PERIOD);
-            let now = Instant::now();
-            let stop = stop_of_core(self.ns(before), self.ns(now), waits.since_last_ns());
-            stop.into_iter().for_each(|stall| self.stalls.add(stall));
-            if looks && self.ns(now) >= looked_ns + LOOK_INTERVAL_NS {
-                looked_ns = self.ns(now);
-                self.threads().look(looked_ns, &self.stalls);
-            }
+            std::thread::sleep(Duration::from_nanos(length_ns));
+            let woke_ns = self.now_ns();
+            let mut nap = Nap { from_ns, length_ns, woke_ns, own_ns: 0 };
+            let own_before_ns = std::mem::replace(&mut own_ns, self.own_ns(nap.is_late()));
+            nap.own_ns = own_ns.saturating_sub(own_before_ns);
+            nap.stall(self.cores).into_iter().for_each(|stall| self.stalls.add(stall));
+            (length_ns, from_ns) = (nap.next_ns(), woke_ns);
         }
     }
 }
 
-/// Returns the stop of a core whose sleeper slept from one instant to another, and waited this long for the core.
-pub(crate) fn stop_of_core(from_ns: u64, until_ns: u64, waited_ns: u64) -> Option<Stall> {
-    let late_ns = (until_ns - from_ns).saturating_sub(PERIOD.as_nanos() as u64);
-    let lost_ns = late_ns.saturating_sub(waited_ns);
-    (MIN_STALL_NS..=LONGEST_STOP_NS).contains(&lost_ns).then_some(Stall { from_ns, until_ns, lost_ns })
+impl Nap {
+    /// Returns the length of a sleeper's first sleep.
+    pub(crate) const fn first_ns() -> u64 {
+        NAP_NS
+    }
+
+    /// Returns the length of the sleep after this one.
+    pub(crate) fn next_ns(self) -> u64 {
+        if self.is_late() { SHORT_NAP_NS } else { NAP_NS }
+    }
+
+    fn is_late(self) -> bool {
+        self.woke_ns >= self.from_ns + self.length_ns + MIN_STALL_NS
+    }
+
+    /// Returns the stall that made the sleeper late: the lost time, at most what target and generator left of
+    /// all cores.
+    pub(crate) fn stall(self, cores: u64) -> Option<Stall> {
+        let due_ns = self.from_ns + self.length_ns;
+        let left_ns = (cores * (self.woke_ns - self.from_ns)).saturating_sub(self.own_ns);
+        let lost_ns = self.woke_ns.saturating_sub(due_ns).min(left_ns);
+        (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns: due_ns, until_ns: self.woke_ns, lost_ns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_stall_is_as_wide_as_the_lateness() {
+        let nap = Nap { from_ns: 5 * MS, length_ns: MS, woke_ns: 16 * MS, own_ns: 0 };
+        assert_eq!(nap.stall(2), Some(Stall { from_ns: 6 * MS, until_ns: 16 * MS, lost_ns: 10 * MS }));
+        assert_eq!(Nap { woke_ns: 6 * MS + MIN_STALL_NS - 1, ..nap }.stall(2), None);
+    }
+
+    #[test]
+    fn cores_that_target_and_generator_use_themselves_are_no_stall() {
+        let lost_ms = |own_ms: u64| {
+            let nap = Nap { from_ns: 0, length_ns: MS, woke_ns: 11 * MS, own_ns: own_ms * MS };
+            nap.stall(2).map(|stall| stall.lost_ns / MS)
+        };
+        // 11 ms of two cores are 22 ms.
+        assert_eq!([lost_ms(3), lost_ms(12), lost_ms(18), lost_ms(22)], [Some(10), Some(10), Some(4), None]);
+    }
 }

@@ -3,32 +3,28 @@
 //!
 //! ```text
 //!              ┌────────── pure, time comes in as an argument ──────────┐
-//!  cli ─▶ run ─┤ schedule   promise ─▶ check     measure ─▶ verdict ─▶ report
-//!          │   └─────▲──────────▲────────▲──────────▲───────────────────┘
+//!  cli ─▶ run ─┤ schedule   promise ─▶ check     measure ─▶ judge ─▶ report
+//!          │   └─────▲──────────▲────────▲──────────▲──────────────────┘
 //!          └─▶ load ─┴──────────┴────────┴──────────┘   one thread each, all the I/O of the load
 //! ```
 //!
 //! - [`cli`]: options in, exit code out. [`value`]: rates, durations and mixes on the command line.
-//! - [`run`]: one run: it starts the threads (its file has a diagram) and collects their messages.
-//! - [`trial`]: a run that continues, in turns with a bare echo, until its verdict is sure.
-//! - [`scenario`]: the options of a run.
-//! - [`load`]: the threads that send requests and read replies. [`schedule`]: when each request is due.
+//! - [`scenario`]: the options of a run. [`run`]: one run: it starts the threads and collects their messages.
+//! - [`schedule`]: when each request is due. [`load`]: the threads that send requests and read replies.
 //! - [`target`], [`daemon`]: connections to a target, and a daemon that the load test starts itself.
 //!   [`door`]: the protocols of Redis, memcached, HTTP and noeqd.
-//! - [`promise`]: the guarantees in a target's INFO, and the position of an ID in its source.
-//! - [`check`]: every ID is checked against the promise; duplicates are found in bounded memory.
-//! - [`machine`]: stalls of this machine, which are not the target's fault.
-//! - [`measure`]: histograms, seconds, counters and faults.
-//! - [`verdict`]: objectives; pass, fail or no verdict.
-//! - [`report`]: the table, JSON, the HTML page and HdrHistogram's files, all from the same figures.
-//!   [`origin`]: the machine and command line in them. [`units`]: numbers as text.
+//! - [`promise`]: the guarantees in a target's INFO. [`check`]: every ID is checked against them; duplicates are
+//!   found in bounded memory.
+//! - [`machine`]: stalls of this machine, which are not the target's fault. [`measure`]: histograms and counters.
+//! - [`judge`]: the rule: pass, fail or no verdict.
+//! - [`report`]: terminal, JSON, page and HdrHistogram's files, all from the same figures. [`origin`]: the machine
+//!   and command line in them. [`units`]: numbers as text.
 //! - [`sweep`]: many runs, to find the highest rate that holds. [`plan`]: from a sweep, how many daemons a
-//!   rate needs.
-//! - [`compare`]: two runs' JSON side by side.
+//!   rate needs. [`compare`]: runs side by side.
 //!
 //! Two instants have different names everywhere. `intended` is when the schedule wants a request to leave;
 //! `sent` is when it left. *Response time* counts from the first, so a target that stalls cannot hide the
-//! requests that it delayed (coordinated omission). *Service time* counts from the second. *Slip* is the time
+//! requests that it delayed (coordinated omission). The *target's part* counts from the second. *Slip* is the time
 //! between the two.
 #![forbid(unsafe_code)]
 
@@ -37,6 +33,7 @@ mod cli;
 mod compare;
 mod daemon;
 mod door;
+mod judge;
 mod load;
 mod machine;
 mod measure;
@@ -49,10 +46,8 @@ mod scenario;
 mod schedule;
 mod sweep;
 mod target;
-mod trial;
 mod units;
 mod value;
-mod verdict;
 
 use std::process::ExitCode;
 

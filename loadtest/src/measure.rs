@@ -3,17 +3,15 @@
 //! Values are nanoseconds with three significant digits from 1 ns to an hour, so anything under 1 ms is known to
 //! the microsecond.
 
-pub(crate) mod disturbed;
-pub(crate) mod episodes;
 mod histogram;
-mod survival;
+pub(crate) mod settling;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::check::Violation;
-use disturbed::Disturbed;
 pub(crate) use histogram::TimeHistogram;
+use settling::Settling;
 
 /// Requests that were refused with one error code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -184,15 +182,12 @@ pub(crate) struct Counts {
     pub(crate) longest_gap: Duration,
     /// From the intended instant to the receipt.
     pub(crate) response: TimeHistogram,
-    /// From the sending to the receipt.
-    pub(crate) service: TimeHistogram,
-    /// The least that the target took: service time without the generator's own part, as far as it knows: the
-    /// answer unread, or the request behind others that left late.
+    /// The target's own part: from the sending until the answer could be read.
     pub(crate) target: TimeHistogram,
     /// From the intended instant to the sending.
     pub(crate) slip: TimeHistogram,
-    /// The slow requests, and those that a stall of the machine touched.
-    pub(crate) disturbed: Disturbed,
+    /// The target's own part that no stall of the machine explains.
+    pub(crate) settling: Settling,
     /// The delay of the schedule when a fault ended the thread. It shows whether a target that fell behind
     /// had its load.
     pub(crate) late_at_fault: Duration,
@@ -200,17 +195,11 @@ pub(crate) struct Counts {
     pub(crate) longest_pause: Duration,
     /// Processor time of the generator's threads.
     pub(crate) cpu: Duration,
-    /// For how long the generator's threads could have run and did not, because something else had the
-    /// processor or a quota was used up.
-    pub(crate) waited: Duration,
     /// The largest share of a core that one generator thread used, from 0 to 1.
     pub(crate) busiest_thread: f64,
     /// The largest share of the time for which one generator thread used a core or waited for one, from 0 to
     /// 1.
     pub(crate) hungriest_thread: f64,
-    /// The share of the time for which a processor quota held the generator back, its own daemon's use
-    /// included.
-    pub(crate) throttled_share: f64,
     /// The last counted receipt, since the start of the measurement.
     pub(crate) last_receipt: Duration,
     /// The largest distance seen between the two machines' clocks; 0 on one machine.
@@ -236,17 +225,14 @@ impl Counts {
         self.warm_up_requests += other.warm_up_requests;
         merge_refusals(&mut self.warm_up_refused, other.warm_up_refused);
         self.response.merge(&other.response);
-        self.service.merge(&other.service);
         self.target.merge(&other.target);
         self.slip.merge(&other.slip);
-        self.disturbed.merge(other.disturbed);
+        self.settling.merge(other.settling);
         self.late_at_fault = self.late_at_fault.max(other.late_at_fault);
         self.longest_pause = self.longest_pause.max(other.longest_pause);
         self.cpu += other.cpu;
-        self.waited += other.waited;
         self.busiest_thread = self.busiest_thread.max(other.busiest_thread);
         self.hungriest_thread = self.hungriest_thread.max(other.hungriest_thread);
-        self.throttled_share = self.throttled_share.max(other.throttled_share);
         self.last_receipt = self.last_receipt.max(other.last_receipt);
         if other.clock_offset_us.abs() > self.clock_offset_us.abs() {
             self.clock_offset_us = other.clock_offset_us;

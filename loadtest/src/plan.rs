@@ -287,7 +287,7 @@ impl CpuCost {
     fn at(requests_per_s: f64, sweep: &Swept) -> Option<Self> {
         let costs = sweep.steps.iter().filter(|step| step.holds).filter_map(|step| {
             let at = step.answered as f64 / step.elapsed_s;
-            let us_per_request = step.daemon_cpu_share? * 1e6 / at;
+            let us_per_request = step.target_cpu_share? * 1e6 / at;
             us_per_request.is_finite().then_some(Self { us_per_request, requests_per_s: at })
         });
         let (below, above): (Vec<_>, Vec<_>) = costs.partition(|cost| cost.requests_per_s <= requests_per_s);

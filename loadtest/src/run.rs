@@ -24,7 +24,6 @@ use crate::daemon::{Daemon, NotStarted};
 use crate::load::{self, Clock, Gone, Lanes, Message, Peer, Shared, Task, Wire};
 use crate::machine::owner::{Owner, Owners};
 use crate::machine::stalls::{StallSum, Stalls};
-use crate::machine::threads::{LOAD_THREAD, OwnWaits};
 use crate::machine::{Watch, echo};
 use crate::measure::SecondFigures;
 use crate::promise::{NoPromise, Promise};
@@ -40,7 +39,10 @@ const START_DELAY: Duration = Duration::from_millis(50);
 const DAEMON_NAME: &str = "snowbank";
 
 /// A run against an echo need not be longer: it shows the machine, not a daemon that ages.
-const LONGEST_ECHO: Duration = Duration::from_secs(10);
+const LONGEST_ECHO: Duration = Duration::from_secs(3);
+
+/// The name of the threads that carry the load.
+const LOAD_THREAD: &str = "load";
 
 /// Messages that may wait for the collector; a thread that finds it full waits, and that shows as a pause.
 const QUEUE_LENGTH: usize = 1_024;
@@ -55,8 +57,6 @@ pub(crate) struct Outcome {
     pub(crate) own_daemon: bool,
     /// True if the clocks of all targets are this machine's.
     pub(crate) same_clock: bool,
-    /// False if a target may use this machine's cores unseen.
-    pub(crate) is_owner_known: bool,
     /// The targets that left, as they may, each with its instant of the measurement.
     pub(crate) lost_targets: Vec<(String, Duration)>,
     /// The highest rate of the sources together by their own INFO, in IDs per second.
@@ -69,10 +69,6 @@ pub(crate) struct Outcome {
     pub(crate) rounds: u32,
     /// The machine's stalls during the measurement.
     pub(crate) stalls: StallSum,
-    /// The generator's waits for a core that were not the machine's fault.
-    pub(crate) own_waits: OwnWaits,
-    /// The largest share of a core that one thread of the target used, if it is on this machine.
-    pub(crate) target_busiest: Option<f64>,
     /// The results of its threads.
     pub(crate) collected: Collected,
 }
@@ -234,26 +230,24 @@ pub(crate) fn run_against(
     };
     let owners = Owners::new(greeted.iter().map(|one| one.owner).collect());
     let version = greeted.iter().find_map(|one| one.version.clone());
-    let were_known = owners.now().are_known();
     let shared = Arc::new(shared(scenario, targets, greeted, own_daemon));
     let watch = Watch::begin(shared.origin, Arc::clone(&shared.stalls), owners.clone());
     let (threads, from) = spawn(scenario, streams, &shared);
     let sampler = sampler(scenario, owners.clone(), shared.origin);
-    let target = Target { daemon, owners: owners.clone() };
+    let target = Target { daemon, owners };
     let mut collected = collector::collect(scenario, &shared, seen, &from, target, interrupt, progress);
     let samples = sampler.end();
     // A thread that panicked has sent no counts, and then its load is missing.
     let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
     assert_eq!(panicked, 0, "a load thread panicked");
-    let (own_waits, target_busiest) = watch.end();
-    collected.counts.disturbed.settle(u64::MAX, &shared.stalls);
+    watch.end();
+    collected.counts.settling.settle(u64::MAX, &shared.stalls);
     let Some(shared) = Arc::into_inner(shared) else {
         unreachable!("every thread that had a part of it has been joined")
     };
     remove_counters(&shared, seen);
     let outcome = Outcome::of(scenario, shared, collected).with_samples(&samples);
-    let is_owner_known = were_known && owners.now().are_known();
-    Ok(Outcome { version, own_daemon, own_waits, is_owner_known, target_busiest, ..outcome })
+    Ok(Outcome { version, own_daemon, ..outcome })
 }
 
 fn sampler(scenario: &Scenario, owners: Owners, origin: Instant) -> Sampler {
@@ -298,7 +292,10 @@ fn shared(
         gone: Mutex::default(),
         origin: Instant::now() + START_DELAY,
         lanes: lanes(scenario),
-        stalls: Arc::new(Stalls::counting_from(scenario.measured_from().as_nanos() as u64)),
+        stalls: Arc::new(Stalls::of_measurement(
+            scenario.measured_from().as_nanos() as u64,
+            scenario.ends_at().map_or(u64::MAX, |end| end.as_nanos() as u64),
+        )),
         stop: AtomicBool::new(false),
     }
 }
@@ -346,9 +343,6 @@ impl Outcome {
             rounds: 1,
             elapsed: collected.elapsed(scenario, origin),
             stalls: stalls.sum(),
-            own_waits: OwnWaits::default(),
-            is_owner_known: false,
-            target_busiest: None,
             collected,
         }
     }

@@ -23,15 +23,15 @@ use serde::Serialize;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
+use crate::judge::Objectives;
 use crate::origin::Origin;
 use crate::run::{self, CannotRun, Progress};
 use crate::scenario::{Drive, Scenario};
 use crate::schedule::Arrivals;
 use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
-use crate::verdict::Objectives;
 use progress::Live;
 use search::{Answer, Bounds, Finding, Limit, Next, Phase, Search};
-use step::Step;
+use step::{Attempt, Step};
 
 /// The first step's requests per second without `--start`. This is far below the limit of any machine, and in
 /// a step of 5 s ten requests lie beyond the p99.9.
@@ -75,9 +75,9 @@ pub(crate) struct SearchOptions {
     /// about 5%
     #[arg(long, value_name = "SHARE", default_value = "5%", allow_hyphen_values = true)]
     pub(crate) resolution: Share,
-    /// Runs in a row that must miss before a rate counts as missed: one may be the machine's noise
-    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) tries: u32,
+    /// Runs of a step until it has a verdict, at most this many: they are judged together [default: 2, in at most 60s]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) runs: Option<u32>,
     /// Length of each step, after its warm-up; the confirmation takes twice as long
     #[arg(long = "for", value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
     pub(crate) length: Time,
@@ -107,6 +107,12 @@ pub(crate) struct Target {
     pub(crate) max_count: Option<u32>,
     /// The number of worker IDs that the source holds.
     pub(crate) worker_ids: Option<usize>,
+}
+
+/// The target under load, and the IDs of all steps: none may come twice in any two.
+pub(crate) struct Loaded {
+    daemon: Option<Daemon>,
+    seen: Vec<Distinct>,
 }
 
 /// The reason why a sweep ended.
@@ -164,19 +170,19 @@ impl CannotSweep {
 /// # Errors
 /// [`CannotSweep`] if not even the first step can be run.
 pub(crate) fn sweep(settings: Settings, interrupt: &AtomicBool, live: &Live) -> Result<Sweep, CannotSweep> {
-    let mut daemon = run::start_daemon(&settings.scenario, interrupt)?;
+    let daemon = run::start_daemon(&settings.scenario, interrupt)?;
     let target = greet(&run::aimed(&settings.scenario, daemon.as_ref()))?;
     let bounds = settings.bounds(target.source_per_second)?;
     let mut search = Search::new(bounds);
     let (own_daemon, finding, steps) = (daemon.is_some(), search.so_far(), Vec::new());
     let mut sweep = Sweep { settings, bounds, target, own_daemon, steps, finding, ended: Ended::Searched };
     live.begin(&sweep);
-    let mut seen = Vec::new();
+    let mut loaded = Loaded { daemon, seen: Vec::new() };
     while let Next::Try { rate, phase } = search.next() {
         if !sweep.steps.is_empty() {
             std::thread::sleep(SETTLE);
         }
-        match sweep.try_rate(rate, phase, daemon.as_mut(), &mut seen, interrupt, live)? {
+        match sweep.try_rate(rate, phase, &mut loaded, interrupt, live)? {
             Ok(answer) => search.record(answer),
             Err(ended) => {
                 sweep.ended = ended;
@@ -222,13 +228,7 @@ impl Settings {
                 };
                 Err(CannotSweep::OutOfRange { option: "--start", given, limit, why })
             }
-            _ => Ok(Bounds {
-                start,
-                limit,
-                factor: options.factor,
-                resolution: options.resolution.0,
-                tries: options.tries,
-            }),
+            _ => Ok(Bounds { start, limit, factor: options.factor, resolution: options.resolution.0 }),
         }
     }
 
@@ -267,15 +267,14 @@ impl Sweep {
         &mut self,
         rate: f64,
         phase: Phase,
-        daemon: Option<&mut Daemon>,
-        seen: &mut Vec<Distinct>,
+        loaded: &mut Loaded,
         interrupt: &AtomicBool,
         live: &Live,
     ) -> Result<Result<Answer, Ended>, CannotRun> {
         let number = self.steps.len() + 1;
         let mut progress = |now: Progress<'_>| live.progress(number, rate, phase, now);
-        let trial = (rate, phase, self.target.source_per_second);
-        match step::run(&self.settings, trial, daemon, seen, interrupt, &mut progress) {
+        let attempt = Attempt { rate, phase, full_rate: self.target.source_per_second };
+        match step::run(&self.settings, attempt, loaded, interrupt, &mut progress) {
             Ok((step, answer)) => {
                 live.step(&step);
                 self.steps.push(step);
@@ -290,12 +289,12 @@ impl Sweep {
 
     /// Returns 0 with a confirmed knee; 1 if the target is at fault; 2 if the sweep has no answer.
     pub(crate) fn exit_code(&self) -> u8 {
-        let only_we_missed = matches!(self.finding.missed, Some((_, Limit::Generator)));
+        let is_open = matches!(self.finding.missed, Some((_, Limit::Machine)));
         match self.ended {
             Ended::Broken(_) | Ended::Gone(_) => 1,
             Ended::Interrupted | Ended::Hindered(_) => 2,
             Ended::Searched if self.finding.confirmed => 0,
-            Ended::Searched => 1 + u8::from(only_we_missed),
+            Ended::Searched => 1 + u8::from(is_open),
         }
     }
 
@@ -323,7 +322,7 @@ impl Sweep {
 
     /// Returns true if the target may be able to do more than the knee.
     pub(crate) fn is_lower_bound(&self) -> bool {
-        matches!(self.limit(), None | Some(Limit::Generator))
+        matches!(self.limit(), None | Some(Limit::Machine))
     }
 }
 

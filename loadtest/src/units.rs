@@ -70,9 +70,24 @@ pub(crate) fn ids_per_s(rate: f64) -> String {
     format!("{} IDs/s", grouped(rate))
 }
 
-/// Returns a duration in ms, to the microsecond.
-pub(crate) fn ms(time: Duration) -> String {
-    format!("{} ms", fixed(time.as_secs_f64() * 1e3, 3))
+/// Returns microseconds in ms, or in s from ten seconds on: `0.47 ms`, `12.1 ms`, `288 ms`, `12.5 s`.
+pub(crate) fn short_ms(us: f64) -> String {
+    match us / 1e3 {
+        ms if ms < 9.995 => format!("{ms:.2} ms"),
+        ms if ms < 99.95 => format!("{ms:.1} ms"),
+        ms if ms < 9_999.5 => format!("{} ms", fixed(ms, 0)),
+        ms if ms < 99_950.0 => format!("{:.1} s", ms / 1e3),
+        ms => format!("{} s", fixed(ms / 1e3, 0)),
+    }
+}
+
+/// Returns for how long the machine stood still: `0.36 s of 10 s`.
+pub(crate) fn stood_still(stood: Duration, elapsed: Duration) -> String {
+    let (stood_s, elapsed_s) = (stood.as_secs_f64(), elapsed.as_secs_f64());
+    let is_long = elapsed_s >= 99.95;
+    let elapsed = fixed(elapsed_s, if is_long { 0 } else { 1 });
+    let elapsed = elapsed.strip_suffix(".0").unwrap_or(&elapsed);
+    format!("{} s of {elapsed} s", fixed(stood_s, if is_long { 0 } else { 2 }))
 }
 
 /// Formats a number that is not negative with this many decimals, and its thousands apart.
@@ -128,6 +143,19 @@ mod tests {
             ["0.000", "1,000.000", "18,866.040", "1,000,000.000"]
         );
         assert_eq!([0.303, 0.0, 1.0].map(percent), ["30.3 %", "0 %", "100 %"]);
+    }
+
+    #[test]
+    fn times_and_stalls_are_short() {
+        let found = [470.0, 12_060.0, 288_000.0, 12_500_000.0, 3_600e6].map(short_ms);
+        assert_eq!(found, ["0.47 ms", "12.1 ms", "288 ms", "12.5 s", "3,600 s"]);
+        let of = |stood_ms, elapsed_ms| {
+            stood_still(Duration::from_millis(stood_ms), Duration::from_millis(elapsed_ms))
+        };
+        assert_eq!(
+            [of(360, 10_001), of(5, 1_500), of(2_400, 3_600_000)],
+            ["0.36 s of 10 s", "0.01 s of 1.5 s", "2 s of 3,600 s"]
+        );
     }
 
     #[test]

@@ -12,12 +12,12 @@ use snowbank_client::layout::{Layout, Numbering, WorkerSet};
 use snowbank_client::tls::{ClientFiles, Connector};
 
 use super::Failure;
+use crate::judge::Latency;
 use crate::scenario::{Drive, Form, Length, Protocol, Scenario};
 use crate::schedule::Arrivals;
 use crate::target::{Metrics, MetricsUrl, Token};
 use crate::units::counted;
 use crate::value::{Mix, Time};
-use crate::verdict::Latency;
 
 /// Two, so that one can send when something else has the other's core.
 const DEFAULT_THREADS: u32 = 2;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::load::{Latencies, Load};
 use super::{Failure, is_stdout, json_text, on_interrupt, open_files, with_files, write_file};
+use crate::judge::Objectives;
 use crate::origin::Origin;
 use crate::report::html;
 use crate::report::progress::Bar;
@@ -12,7 +13,6 @@ use crate::scenario::{Drive, Length};
 use crate::sweep::progress::Live;
 use crate::sweep::{SearchOptions, Settings, file, sweep, table};
 use crate::value::Rate;
-use crate::verdict::Objectives;
 
 /// Find the knee: the highest rate at which the objective holds
 ///

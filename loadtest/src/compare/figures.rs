@@ -21,10 +21,8 @@ pub(crate) enum Figure {
     Errors,
     /// A quantile of response time in microseconds.
     Response(&'static str),
-    /// A quantile of service time in microseconds.
-    Service(&'static str),
-    /// The daemon's processor time for each request, in microseconds.
-    DaemonCpu,
+    /// The target's processor time for each request, in microseconds.
+    Cpu,
 }
 
 /// The names of the quantiles that every report shows.
@@ -32,8 +30,8 @@ const NAMES: [&str; 6] = ["p50", "p90", "p99", "p99.9", "p99.99", "max"];
 
 /// Returns all figures in the order of the table.
 pub(crate) fn all() -> Vec<Figure> {
-    let times = NAMES.map(Figure::Response).into_iter().chain(NAMES.map(Figure::Service));
-    [Figure::Rate, Figure::Errors].into_iter().chain(times).chain([Figure::DaemonCpu]).collect()
+    let times = NAMES.map(Figure::Response);
+    [Figure::Rate, Figure::Errors].into_iter().chain(times).chain([Figure::Cpu]).collect()
 }
 
 impl Figure {
@@ -43,24 +41,18 @@ impl Figure {
             Self::Rate => "IDs/s".to_owned(),
             Self::Errors => "errors".to_owned(),
             Self::Response(quantile) => format!("response {quantile}"),
-            Self::Service(quantile) => format!("service {quantile}"),
-            Self::DaemonCpu => "daemon CPU/request".to_owned(),
+            Self::Cpu => "CPU per request".to_owned(),
         }
     }
 
     /// Returns true if it is a time in microseconds.
     pub(crate) fn is_time(self) -> bool {
-        matches!(self, Self::Response(_) | Self::Service(_) | Self::DaemonCpu)
+        matches!(self, Self::Response(_) | Self::Cpu)
     }
 
     /// Returns true if a larger value is worse.
     pub(crate) fn more_is_worse(self) -> bool {
         self != Self::Rate
-    }
-
-    /// Returns true if the verdict depends on it.
-    pub(crate) fn decides(self) -> bool {
-        matches!(self, Self::Rate | Self::Errors | Self::Response(_))
     }
 
     /// Returns a run's value.
@@ -71,8 +63,7 @@ impl Figure {
             Self::Response(quantile) => {
                 run.response_time.at(quantile).filter(|_| run.response_time.count > 0)
             }
-            Self::Service(quantile) => run.service_time.at(quantile).filter(|_| run.service_time.count > 0),
-            Self::DaemonCpu => run.daemon_us_per_request(),
+            Self::Cpu => run.target_us_per_request(),
         }
     }
 
@@ -122,8 +113,8 @@ impl Serialize for Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::quantile_name;
     use crate::report::QUANTILES;
-    use crate::verdict::quantile_name;
 
     #[test]
     fn every_quantile_of_a_report_is_compared() {

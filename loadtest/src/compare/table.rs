@@ -14,11 +14,12 @@ pub(crate) struct Side {
     pub(crate) runs: Vec<Run>,
 }
 
-/// Writes the table and, as its last line, the verdict.
+/// Writes the verdict, and the table behind it.
 ///
 /// # Errors
 /// The writer's.
 pub(crate) fn write(comparison: &Comparison, a: &Side, b: &Side, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}\n", comparison.summary)?;
     for (letter, side) in [("A", a), ("B", b)] {
         for (name, run) in side.names.iter().zip(&side.runs) {
             let version = run.version.as_deref().unwrap_or("version unknown");
@@ -30,7 +31,7 @@ pub(crate) fn write(comparison: &Comparison, a: &Side, b: &Side, out: &mut dyn W
     for warning in &comparison.warnings {
         writeln!(out, "warning: {warning}")?;
     }
-    writeln!(out, "\n{:<19}{:>11}{:>11}{:>8}  99 % interval B is", "times in ms", "A", "B", "B/A")?;
+    writeln!(out, "\n{:<19}{:>11}{:>11}{:>8}  interval      B is", "times in ms", "A", "B", "B/A")?;
     let mut notes: Vec<&str> = Vec::new();
     for why in comparison.rows.iter().filter_map(|row| row.why) {
         if !notes.contains(&why) {
@@ -44,7 +45,7 @@ pub(crate) fn write(comparison: &Comparison, a: &Side, b: &Side, out: &mut dyn W
     for (number, note) in (1..).zip(&notes) {
         writeln!(out, "{}? ({number}) {note}", if number == 1 { "\n" } else { "" })?;
     }
-    writeln!(out, "\n{}", comparison.summary)
+    Ok(())
 }
 
 fn spread_words(from: SpreadFrom) -> &'static str {
@@ -91,45 +92,48 @@ pub(crate) fn word(figure: Figure, call: Call) -> &'static str {
     match (call, figure) {
         (Call::Same, _) => "the same",
         (Call::CannotTell, _) => "?",
-        (Call::Worse, Figure::Rate) | (Call::Better, Figure::Errors | Figure::DaemonCpu) => "lower",
-        (Call::Better, Figure::Rate) | (Call::Worse, Figure::Errors | Figure::DaemonCpu) => "higher",
+        (Call::Worse, Figure::Cpu) => "more CPU",
+        (Call::Better, Figure::Cpu) => "less CPU",
+        (Call::Worse, Figure::Errors) => "more errors",
+        (Call::Better, Figure::Errors) => "fewer errors",
+        (Call::Worse, Figure::Rate) => "lower",
+        (Call::Better, Figure::Rate) => "higher",
         (Call::Worse, _) => "slower",
         (Call::Better, _) => "faster",
     }
 }
 
-/// Returns the last line.
+/// Returns the first line.
 pub(crate) fn summary(verdict: Verdict, rows: &[Row]) -> String {
-    let deciding = || rows.iter().filter(|row| row.figure.decides());
-    let named = |calls: &[Call]| {
-        let rows = deciding().filter(|row| calls.contains(&row.call));
-        let words = rows.map(|row| match row.ratio {
+    let with = |call| rows.iter().filter(move |row| row.call == call);
+    let named = |call| {
+        let words = with(call).map(|row| match row.ratio {
             Some(ratio) => format!("{} x {}", row.figure.name(), factor(ratio)),
-            None => format!("{} {}", row.figure.name(), word(row.figure, row.call)),
+            None => word(row.figure, row.call).to_owned(),
         });
         words.collect::<Vec<_>>().join(", ")
     };
-    let times_only = |call| deciding().filter(|row| row.call == call).all(|row| row.figure.is_time());
+    // One kind of difference has a word of its own.
+    let kind = |call, general: &'static str| {
+        let mut words: Vec<&str> = with(call).map(|row| word(row.figure, row.call)).collect();
+        words.dedup();
+        if let [one] = words[..] { one } else { general }
+    };
     match verdict {
         Verdict::Equal => {
             let short = |row: &Row| row.figure.name().replace("response ", "");
-            let same = deciding().filter(|row| row.call == Call::Same && row.figure.is_time());
+            let same = with(Call::Same).filter(|row| row.figure.is_time());
             let same: Vec<String> = same
                 .filter_map(|row| Some(format!("{} within x {}", short(row), factor(row.interval?.margin()))))
                 .collect();
-            let open: Vec<String> =
-                deciding().filter(|row| row.call == Call::CannotTell).map(short).collect();
+            let open: Vec<String> = with(Call::CannotTell).map(short).collect();
             let open =
                 if open.is_empty() { String::new() } else { format!("; cannot tell: {}", open.join(", ")) };
             format!("equal: no difference beyond the spread: {}{open}", same.join(", "))
         }
-        Verdict::Worse if times_only(Call::Worse) => format!("slower: {}", named(&[Call::Worse])),
-        Verdict::Worse => format!("worse: {}", named(&[Call::Worse])),
-        Verdict::Better if times_only(Call::Better) => format!("faster: {}", named(&[Call::Better])),
-        Verdict::Better => format!("better: {}", named(&[Call::Better])),
-        Verdict::Mixed => {
-            format!("mixed: better {}; worse {}", named(&[Call::Better]), named(&[Call::Worse]))
-        }
+        Verdict::Worse => format!("{}: {}", kind(Call::Worse, "worse"), named(Call::Worse)),
+        Verdict::Better => format!("{}: {}", kind(Call::Better, "better"), named(Call::Better)),
+        Verdict::Mixed => format!("mixed: better {}; worse {}", named(Call::Better), named(Call::Worse)),
         Verdict::CannotTell => "cannot tell: the spread is too wide, or the runs are too short".to_owned(),
     }
 }

@@ -85,7 +85,11 @@ fn a_tail_that_a_second_does_not_resolve_is_left_open() {
         assert_eq!(call(&comparison, Figure::Response(open)), Call::CannotTell);
     }
     assert_eq!(call(&comparison, Figure::Response("p99.9")), Call::Same);
-    assert!(comparison.summary.ends_with("cannot tell: p99.99, max"), "{}", comparison.summary);
+    assert!(
+        comparison.summary.ends_with("cannot tell: p99.99, max, CPU per request"),
+        "{}",
+        comparison.summary
+    );
 }
 
 #[test]
@@ -119,9 +123,8 @@ fn several_runs_bring_their_own_spread() {
     let steady = compare(&of([60.0, 61.0, 59.0]), &of([70.0, 71.0, 69.0])).expect("a comparison");
     assert_eq!((steady.verdict, steady.spread_from), (Verdict::Worse, SpreadFrom::Runs));
     assert_eq!(call(&steady, Figure::Response("max")), Call::Worse);
-    assert_eq!(call(&steady, Figure::Service("p50")), Call::Worse);
     // The same difference among runs that are further apart than that.
-    let apart = compare(&of([60.0, 80.0, 70.0]), &of([70.0, 90.0, 65.0])).expect("a comparison");
+    let apart = compare(&of([60.0, 64.0, 62.0]), &of([63.0, 66.0, 61.0])).expect("a comparison");
     assert_eq!(apart.verdict, Verdict::Equal, "{apart:?}");
     assert!(apart.warnings.iter().any(|warning| warning.contains("came first")), "{apart:?}");
 }
@@ -129,10 +132,29 @@ fn several_runs_bring_their_own_spread() {
 #[test]
 fn a_late_generator_is_not_the_targets_doing() {
     let (a, mut b) = (run(&[60.0; 10]), run(&[120.0; 10]));
-    let slip = b.schedule_slip.as_mut().expect("an open loop");
-    slip.quantiles_us.values_mut().for_each(|us| *us *= 13.0);
+    b.target_time = a.target_time.clone();
     let comparison = compare(&[a], &[b]).expect("a comparison");
     assert_eq!(call(&comparison, Figure::Response("p50")), Call::CannotTell, "{comparison:?}");
+}
+
+/// Runs whose requests cost this many microseconds of the target.
+fn with_cost<const N: usize>(us_per_request: [f64; N]) -> [Run; N] {
+    us_per_request.map(|us| {
+        let mut run = run(&[60.0, 61.0, 59.0, 60.0, 62.0]);
+        run.target_cpu_share = Some(us * run.answered as f64 / run.elapsed_s / 1e6);
+        run
+    })
+}
+
+#[test]
+fn more_processor_time_per_request_is_worse() {
+    let a = with_cost([10.0, 10.2, 9.8, 10.1, 9.9]);
+    let b = with_cost([11.5, 11.7, 11.3, 11.6, 11.4]);
+    let comparison = compare(&a, &b).expect("a comparison");
+    assert_eq!((comparison.verdict.exit_code(), call(&comparison, Figure::Cpu)), (1, Call::Worse));
+    assert_eq!(comparison.summary, "more CPU: CPU per request x 1.15");
+    let same = compare(&a, &with_cost([10.3, 9.7, 10.0, 10.2, 9.9])).expect("a comparison");
+    assert_eq!(call(&same, Figure::Cpu), Call::Same, "{same:?}");
 }
 
 #[test]
@@ -140,7 +162,7 @@ fn errors_on_one_side_only_are_a_difference() {
     let (a, mut b) = (run(&[60.0; 10]), run(&[60.0; 10]));
     b.refused.insert("exhausted".to_owned(), 3);
     let comparison = compare(std::slice::from_ref(&a), std::slice::from_ref(&b)).expect("a comparison");
-    assert_eq!(comparison.summary, "worse: errors higher");
+    assert_eq!(comparison.summary, "more errors: more errors");
     assert_eq!(verdict_of(&b, &a), Verdict::Better);
     assert_eq!(verdict_of(&b, &b), Verdict::Equal);
 }

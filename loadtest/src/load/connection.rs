@@ -14,8 +14,6 @@ use super::{Now, Peer};
 pub(super) struct InFlight {
     pub(super) intended_ns: u64,
     pub(super) sent_ns: u64,
-    /// The further delay that earlier, late requests may cause.
-    pub(super) behind_ns: u64,
     pub(super) asked: Asked,
     pub(super) tag: u16,
     /// Due on a connection that was stalled on purpose: its IDs are checked, its time is not judged.
@@ -88,14 +86,7 @@ impl Connection {
     pub(super) fn ask(&mut self, of: &Peer, count: u32, intended_ns: u64, excused: bool) {
         of.wire.encode(&mut self.out, self.tag, of.promise.source, count);
         let asked = Asked { count, sent_us: 0, above: 0 };
-        self.in_flight.push_back(InFlight {
-            intended_ns,
-            sent_ns: 0,
-            behind_ns: 0,
-            asked,
-            tag: self.tag,
-            excused,
-        });
+        self.in_flight.push_back(InFlight { intended_ns, sent_ns: 0, asked, tag: self.tag, excused });
         self.tag = self.tag.wrapping_add(1);
         self.unsent += 1;
     }

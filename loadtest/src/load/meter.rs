@@ -4,12 +4,11 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use crate::machine::processor::Use;
-use crate::machine::stalls::Stalls;
-use crate::measure::disturbed::Slow;
+use crate::machine::stalls::{MIN_STALL_NS, Stalls};
+use crate::measure::settling::Slow;
 use crate::measure::{Counts, Refusals, Second};
 use crate::units::printable;
 
-use super::behind::Behind;
 use super::connection::InFlight;
 use super::window::Window;
 use super::{Message, Now};
@@ -38,8 +37,6 @@ pub(super) struct Meter {
     /// The instant since which the thread has been busy, or should have been: answers may have been there
     /// since.
     busy_since_ns: u64,
-    /// The delay of the target that is not its fault.
-    behind: Behind,
     /// Answers in a row that took the same time, and are not in the histograms yet: in a closed loop, most of those of
     /// one read.
     alike: (AllTimes, u64),
@@ -49,7 +46,6 @@ pub(super) struct Meter {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct AllTimes {
     response: u64,
-    service: u64,
     target: u64,
 }
 
@@ -73,7 +69,6 @@ impl Meter {
             last_answer_ns: None,
             began: None,
             busy_since_ns: 0,
-            behind: Behind::default(),
             alike: Default::default(),
         }
     }
@@ -130,7 +125,6 @@ impl Meter {
         if request.sent_ns == 0 {
             return;
         }
-        self.behind.left();
         if !self.counts_at(request.intended_ns) || request.excused {
             return;
         }
@@ -156,7 +150,6 @@ impl Meter {
 
     pub(super) fn sent(&mut self, request: &mut InFlight) {
         let slip_ns = request.sent_ns.saturating_sub(request.intended_ns);
-        request.behind_ns = self.behind.sent(slip_ns);
         if request.excused {
             self.counts.excused += 1;
         } else if request.intended_ns < self.warm_ns {
@@ -170,7 +163,6 @@ impl Meter {
     }
 
     pub(super) fn answered(&mut self, request: &InFlight, now: Now) {
-        self.behind.answered(request.sent_ns, now.ns);
         self.counts.checked_ids += u64::from(request.asked.count);
         if request.excused {
             return;
@@ -190,7 +182,6 @@ impl Meter {
     }
 
     pub(super) fn refused(&mut self, request: &InFlight, now: Now, code: u16, message: &[u8]) {
-        self.behind.answered(request.sent_ns, now.ns);
         let in_warm_up = request.intended_ns < self.warm_ns;
         if !(in_warm_up || self.counts_at(request.intended_ns)) || request.excused {
             return;
@@ -209,17 +200,18 @@ impl Meter {
 
     fn time(&mut self, request: &InFlight, now: Now) {
         let response_ns = now.ns.saturating_sub(request.intended_ns);
-        let service_ns = now.ns.saturating_sub(request.sent_ns);
-        let target_ns = service_ns.saturating_sub(self.own_delay_ns(request, now));
-        let times = AllTimes { response: response_ns, service: service_ns, target: target_ns };
+        let sent_ns = request.sent_ns.max(request.intended_ns);
+        // An answer that came while the thread was busy or did not run lay here unread.
+        let target_ns = now.ns.min(self.busy_since_ns).saturating_sub(sent_ns);
+        let times = AllTimes { response: response_ns, target: target_ns };
         if self.alike.0 != times {
             self.record_alike();
             self.alike.0 = times;
         }
         self.alike.1 += 1;
-        let intended_ns = request.intended_ns;
-        let sent_ns = if self.is_open_loop { request.sent_ns } else { intended_ns };
-        self.counts.disturbed.note(Slow { intended_ns, sent_ns, received_ns: now.ns, target_ns });
+        if target_ns >= MIN_STALL_NS {
+            self.counts.settling.note(Slow { sent_ns, received_ns: now.ns, target_ns });
+        }
     }
 
     /// Puts the answers that are not in the histograms into them.
@@ -231,27 +223,22 @@ impl Meter {
         self.counts.response.saturating_record_n(times.response, count);
         self.second.response.saturating_record_n(times.response, count);
         self.counts.target.saturating_record_n(times.target, count);
-        if self.is_open_loop {
-            self.counts.service.saturating_record_n(times.service, count);
+        // A slow one is certain once the stalls are known.
+        if times.target < MIN_STALL_NS {
+            self.counts.settling.certain.saturating_record_n(times.target, count);
         }
     }
 
     /// Decides which slow requests a stall of the machine touched, once it is known.
     pub(super) fn settle(&mut self, now: Now, stalls: &Stalls) {
-        self.counts.disturbed.settle(now.ns.saturating_sub(SETTLED_AFTER_NS), stalls);
-    }
-
-    /// Returns the generator's part of an answer's delay: it may have been unread while the thread was busy
-    /// or did not run, and its request may have waited behind others that left late.
-    fn own_delay_ns(&self, request: &InFlight, now: Now) -> u64 {
-        now.ns.saturating_sub(self.busy_since_ns) + request.behind_ns
+        self.counts.settling.settle(now.ns.saturating_sub(SETTLED_AFTER_NS), stalls);
     }
 
     /// Counts a request without an answer: it lasted at least until now.
     pub(super) fn unanswered(&mut self, request: &InFlight, now: Now) {
         if self.counts_at(request.intended_ns) && !request.excused {
             self.counts.unanswered += 1;
-            self.counts.response.saturating_record(now.ns.saturating_sub(request.intended_ns));
+            self.time(request, now);
         }
     }
 
@@ -261,7 +248,6 @@ impl Meter {
             return;
         }
         self.counts.longest_pause = self.counts.longest_pause.max(Duration::from_nanos(pause_ns));
-        self.counts.disturbed.note_pause(now.ns.saturating_sub(pause_ns), now.ns);
     }
 
     /// Begins the measurement, and hands over the second that is past.
@@ -292,19 +278,17 @@ impl Meter {
             self.hand_over(to);
         }
         if !self.is_open_loop {
-            self.counts.service = self.counts.response.clone();
             self.counts.slip.saturating_record_n(0, self.counts.response.len());
         }
         if let Some((at_begin, began_ns)) = self.began {
             let used = Use::now().since(at_begin);
-            (self.counts.cpu, self.counts.waited) = (used.ran, used.waited);
+            self.counts.cpu = used.ran;
             let elapsed_s = (now.ns.saturating_sub(began_ns) as f64 / 1e9).max(1e-9);
             self.counts.busiest_thread = used.ran.as_secs_f64() / elapsed_s;
             // A wait of one kernel tick is most of a shorter run.
             if elapsed_s >= MIN_SHARED_S {
                 self.counts.hungriest_thread = (used.ran + used.waited).as_secs_f64() / elapsed_s;
             }
-            self.counts.throttled_share = used.throttled.as_secs_f64() / elapsed_s;
         }
         self.counts
     }

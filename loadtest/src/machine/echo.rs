@@ -6,8 +6,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 
-use super::threads::LOAD_THREAD;
-
 /// Several turns of requests at once; each is 16 bytes.
 const BUFFER_SIZE: usize = 64 * 1024;
 
@@ -18,8 +16,7 @@ const BUFFER_SIZE: usize = 64 * 1024;
 pub(crate) fn start(connections: usize) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let address = listener.local_addr()?;
-    // Its waits for a core count as those of a target do.
-    let thread = std::thread::Builder::new().name(LOAD_THREAD.to_owned());
+    let thread = std::thread::Builder::new().name("echo".to_owned());
     // A connection that fails ends the thread, and the run against it.
     thread.spawn(move || accept(&listener, connections).and_then(|streams| echo(&streams)))?;
     Ok(address)

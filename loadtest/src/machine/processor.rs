@@ -12,8 +12,6 @@ pub(crate) struct Use {
     pub(crate) ran: Duration,
     /// The time for which it could have run, but something else did or a quota was used up.
     pub(crate) waited: Duration,
-    /// The time for which its control group's quota was used up, if the kernel shows it.
-    pub(crate) throttled: Duration,
 }
 
 impl Use {
@@ -22,15 +20,11 @@ impl Use {
         let ran = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
         let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let waited_ns = waited_ns(&schedstat).unwrap_or_default();
-        Self { ran, waited: Duration::from_nanos(waited_ns), throttled: throttled().unwrap_or_default() }
+        Self { ran, waited: Duration::from_nanos(waited_ns) }
     }
 
     pub(crate) fn since(self, earlier: Self) -> Self {
-        Self {
-            ran: self.ran.saturating_sub(earlier.ran),
-            waited: self.waited.saturating_sub(earlier.waited),
-            throttled: self.throttled.saturating_sub(earlier.throttled),
-        }
+        Self { ran: self.ran.saturating_sub(earlier.ran), waited: self.waited.saturating_sub(earlier.waited) }
     }
 }
 
@@ -82,45 +76,9 @@ impl RunDelay {
     }
 }
 
-/// Returns the time for which the control group was held back by its quota. `None` if no quota can be seen.
-fn throttled() -> Option<Duration> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let statistics = groups.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':');
-        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        // Version 2 has no controllers here; version 1 a directory for each. A container's own group is its
-        // root.
-        let root = match controllers {
-            "" => "/sys/fs/cgroup",
-            _ if controllers.split(',').any(|controller| controller == "cpu") => "/sys/fs/cgroup/cpu",
-            _ => return None,
-        };
-        let read = |directory: String| std::fs::read_to_string(directory + "/cpu.stat").ok();
-        read(format!("{root}{path}")).or_else(|| read(root.to_owned()))
-    });
-    throttled_in(&statistics?)
-}
-
-/// Reads `cpu.stat`: version 1 has nanoseconds, version 2 microseconds.
-fn throttled_in(statistics: &str) -> Option<Duration> {
-    statistics.lines().find_map(|line| match line.split_once(' ')? {
-        ("throttled_time", ns) => ns.parse().ok().map(Duration::from_nanos),
-        ("throttled_usec", us) => us.parse().ok().map(Duration::from_micros),
-        _ => None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn both_versions_of_control_groups_tell_how_long_a_quota_held_back() {
-        let of = |text: &str| throttled_in(text).map(|time| time.as_millis());
-        assert_eq!(of("nr_periods 20\nnr_throttled 14\nthrottled_time 985993319\n"), Some(985));
-        assert_eq!(of("usage_usec 5\nnr_throttled 3\nthrottled_usec 240000\nburst_usec 0\n"), Some(240));
-        assert_eq!(of("usage_usec 5\n"), None);
-    }
 
     #[test]
     fn this_process_has_memory() {

@@ -23,25 +23,6 @@ impl TimeHistogram {
         let added = self.0.add(&other.0);
         debug_assert!(added.is_ok());
     }
-
-    /// Returns the values that are not among `some` of them.
-    pub(super) fn without(&self, some: &Self) -> Self {
-        let mut rest = self.clone();
-        let taken = rest.0.subtract(&some.0);
-        debug_assert!(taken.is_ok(), "each value of the one is in the other");
-        rest
-    }
-
-    /// Returns each value with its count, ascending.
-    pub(super) fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
-    }
-
-    /// Returns the share of values above one, from 0 to 1.
-    pub(crate) fn share_above(&self, ns: u64) -> f64 {
-        let above = self.counts().filter(|&(value, _)| value > ns).map(|(_, count)| count).sum::<u64>();
-        above as f64 / self.len().max(1) as f64
-    }
 }
 
 impl Default for TimeHistogram {

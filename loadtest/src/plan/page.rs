@@ -1,100 +1,58 @@
-//! The plan as a page of Markdown for a ticket: the result, the reasons, and the checks.
+//! The plan as Markdown for a ticket, in one screen: the division, its figures, and the check.
 
 use super::{Binding, Plan, RESIDENT_BYTES};
 use crate::schedule::Arrivals;
-use crate::units::{counted, grouped, ids, ids_per_s};
+use crate::units::{counted, grouped, ids_per_s};
 
 /// Returns the page.
 pub(crate) fn markdown(plan: &Plan) -> String {
-    [head(plan), inputs(plan), daemons(plan), costs(plan), assumptions(plan), check(plan)].concat()
-}
-
-/// Returns a table of two columns; a row without a value is left out.
-fn table(head: &str, rows: Vec<(&str, Option<String>)>) -> String {
-    let row = |(name, value): (&str, Option<String>)| Some(format!("| {name} | {} |\n", value?));
-    format!("| {head} |\n|---|---|\n{}", rows.into_iter().filter_map(row).collect::<String>())
+    [head(plan), limits(plan), needs(plan), assumptions(plan), check(plan)].concat()
 }
 
 fn list(lines: impl IntoIterator<Item = String>) -> String {
     lines.into_iter().map(|line| format!("- {line}\n")).collect()
 }
 
-fn name(binding: Binding) -> (&'static str, &'static str) {
-    match binding {
-        Binding::Layout => ("layout", "the IDs there are for its worker IDs"),
-        Binding::Cpu => ("CPU", "the requests per second that the sweep found"),
-        Binding::Network => ("network", "the bytes of the requests"),
-    }
-}
-
+/// Returns the number of daemons, and the division behind it.
 fn head(plan: &Plan) -> String {
-    let (all, each) = (plan.daemons + plan.spare, plan.inputs.worker_ids_each);
-    let used = plan.space.as_ref().map(|space| grouped(space.worker_ids_used as f64));
-    let cores = plan.cores_each.zip(plan.busy_cores_each);
-    let cores =
-        cores.map(|(cores, busy)| format!("{} for each daemon ({busy:.2} busy)", grouped(cores as f64)));
-    let (limit, meaning) = name(plan.binding);
-    let (ids, requests) = (ids_per_s(plan.ids_per_s_each), grouped(plan.requests_per_s_each));
-    let rows = vec![
-        ("daemons", Some(format!("{all}: {} for the load, {} spare", plan.daemons, plan.spare))),
-        ("worker IDs", used.map(|used| format!("{used}: {each} for each daemon"))),
-        ("cores", cores.or(Some("not known from this sweep".to_owned()))),
-        ("binding limit", Some(format!("{limit}: {meaning}"))),
-        ("load of each", Some(format!("{ids}, {requests} requests/s, with the spare ones down"))),
-        ("objective", Some(plan.inputs.objective.clone())),
-    ];
-    let (daemons, rate) = (counted(all, "daemon"), ids_per_s(plan.inputs.ids_per_s));
-    format!("# Snowbank: {daemons} for {rate}\n\n{}", table(" | ", rows))
-}
-
-fn inputs(plan: &Plan) -> String {
-    let inputs = &plan.inputs;
-    let (knee, batch) = (ids_per_s(inputs.knee_ids_per_s), ids(inputs.knee_batch));
-    let requests = grouped(inputs.knee_ids_per_s / inputs.knee_batch);
-    let cost = plan.cpu_cost.map(|cost| {
-        let (us, requests) = (cost.us_per_request, grouped(cost.requests_per_s));
-        format!("{us:.2} us, in the step of {requests} requests/s")
-    });
-    let rows = vec![
-        ("rate R", Some(ids_per_s(inputs.ids_per_s))),
-        ("IDs a request B", Some(grouped(inputs.batch))),
-        ("head-room H", Some(format!("{} %", grouped(inputs.headroom * 100.0)))),
-        ("connections to a daemon", Some(grouped(inputs.connections_each as f64))),
-        ("layout", Some(inputs.layout.clone().unwrap_or_else(|| "none".to_owned()))),
-        ("knee of the sweep", Some(format!("{knee}, {batch} a request, {requests} requests/s"))),
-        ("daemon's processor time a request", cost),
-        ("swept on", Some(inputs.measured_on.clone())),
-    ];
-    format!("\n## Inputs\n\n{}", table("input | value", rows))
-}
-
-fn daemons(plan: &Plan) -> String {
     let Plan { daemons, spare, inputs, .. } = plan;
-    let row = |limit: &super::DaemonLimit| {
-        let binds = if limit.binding == plan.binding { " (binds)" } else { "" };
-        let (name, _) = name(limit.binding);
-        format!("| {name}{binds} | {} | {} |\n", limit.formula, grouped(limit.ids_per_s))
-    };
-    let limits: String = plan.limits.iter().map(row).collect();
     let (lowest, share) = (plan.lowest_limit(), 1.0 - inputs.headroom);
     let exact = inputs.ids_per_s / (lowest * share);
-    let (rate, lowest, share) = (grouped(inputs.ids_per_s), grouped(lowest), grouped(share));
+    let (all, rate) = (counted(daemons + spare, "daemon"), ids_per_s(inputs.ids_per_s));
+    let (wanted, lowest, share) = (grouped(inputs.ids_per_s), grouped(lowest), grouped(share));
+    let (each, requests) = (ids_per_s(plan.ids_per_s_each), grouped(plan.requests_per_s_each));
     format!(
-        "\n## Number of daemons\n\nThe limits of one daemon:\n\n| limit | | IDs/s |\n|---|---|---|\n{limits}\n\
-         Daemons for the load = R ÷ (lowest limit × (1 − H)), rounded up\n\
-         = {rate} ÷ ({lowest} × {share}) = {exact:.2}, so {daemons}.\n\
-         With {spare} spare: {}.\n",
-        daemons + spare
+        "# Snowbank: {all} for {rate}\n\n\
+         rate ÷ (lowest limit × (1 − head-room)) = {wanted} ÷ ({lowest} × {share}) = {exact:.2}: {daemons}, and {spare} spare.\n\
+         Each serves {each} in {requests} requests/s, with the spare ones down; {}.\n",
+        inputs.objective
     )
 }
 
-fn costs(plan: &Plan) -> String {
+fn limits(plan: &Plan) -> String {
+    let row = |limit: &super::DaemonLimit| {
+        let binds = if limit.binding == plan.binding { " (binds)" } else { "" };
+        format!("| {}{binds} | {} | {} |\n", name(limit.binding), limit.formula, grouped(limit.ids_per_s))
+    };
+    let limits: String = plan.limits.iter().map(row).collect();
+    format!("\n| limit of one daemon | | IDs/s |\n|---|---|---|\n{limits}")
+}
+
+fn name(binding: Binding) -> &'static str {
+    match binding {
+        Binding::Layout => "layout",
+        Binding::Cpu => "CPU",
+        Binding::Network => "network",
+    }
+}
+
+fn needs(plan: &Plan) -> String {
     let (inputs, wire, requests) = (&plan.inputs, &plan.wire, grouped(plan.requests_per_s_each));
     let cpu = plan.cpu_cost.zip(plan.busy_cores_each).zip(plan.cores_each).map(|((cost, busy), cores)| {
         let (us, wanted) = (cost.us_per_request, busy / (1.0 - inputs.headroom));
         let cores = counted(cores, "core");
         format!(
-            "{requests} requests/s × {us:.2} us = {busy:.3} cores busy; ÷ (1 − H) = {wanted:.3}, so {cores}."
+            "{requests} requests/s × {us:.2} us = {busy:.3} cores busy; ÷ (1 − head-room) = {wanted:.3}, so {cores}."
         )
     });
     let unknown = "not known from this sweep; run `snowbank-loadtest sweep` on that machine.";
@@ -114,7 +72,7 @@ fn costs(plan: &Plan) -> String {
             RESIDENT_BYTES >> 20
         ),
     ];
-    format!("\n## Needs of each daemon\n\n{}", list(lines.into_iter().chain(space(plan))))
+    format!("\nEach daemon needs:\n\n{}", list(lines.into_iter().chain(space(plan))))
 }
 
 fn space(plan: &Plan) -> Vec<String> {
@@ -127,37 +85,23 @@ fn space(plan: &Plan) -> Vec<String> {
     vec![
         format!("Worker IDs: {each} × ({daemons} + {spare}) = {used} of the layout's {all}."),
         format!(
-            "Unused IDs: {unused:.1} % of the IDs of the daemons for the load. They pass with time, used or not, so an \
-             unused ID costs no day of the layout's life."
+            "IDs: {unused:.1} % of those of the daemons for the load stay unused; the layout has IDs until {ends}, \
+             {years:.1} years from now, at any rate."
         ),
-        format!("The layout has IDs until {ends}, {years:.1} years from now, at any rate."),
     ]
 }
 
 fn assumptions(plan: &Plan) -> String {
     let none = ["The machines are like the one that was swept.".to_owned()];
     let lines = if plan.warnings.is_empty() { list(none) } else { list(plan.warnings.clone()) };
-    format!("\n## Assumptions\n\n{lines}")
+    format!("\nAssumed, and not measured:\n\n{lines}")
 }
 
 fn check(plan: &Plan) -> String {
     let limit = ids_per_s(plan.lowest_limit() * (1.0 - plan.inputs.headroom));
-    let spare = match plan.spare {
-        0 => String::new(),
-        spare => {
-            format!(
-                "Then load all at once with the whole rate, and stop {}: no request may be refused. Add `--rate {:.0}/s`, \
-                 `--may-lose {spare}`, and an `--address` for each.\n",
-                counted(spare, "daemon"),
-                plan.inputs.ids_per_s
-            )
-        }
-    };
     format!(
-        "\n## Checks\n\nLoad each daemon with its share of the rate, one after the other, from another machine:\n\n\
-         ```text\n{}\n```\n\nThe run has to pass (exit code 0).\n{spare}\
-         Every daemon needs worker IDs of its own: `snowbank check --config FILE` prints them.\n\
-         Alert when a daemon hands out more than {limit}, its limit less the head-room.\n",
+        "\nTo check it, load each daemon with its share from another machine; the run has to pass:\n\n\
+         ```text\n{}\n```\n\nAlert when a daemon hands out more than {limit}, its limit less the head-room.\n",
         check_command(plan)
     )
 }

@@ -38,5 +38,5 @@ pub(crate) struct SweptStep {
     pub(crate) holds: bool,
     pub(crate) answered: u64,
     pub(crate) elapsed_s: f64,
-    pub(crate) daemon_cpu_share: Option<f64>,
+    pub(crate) target_cpu_share: Option<f64>,
 }

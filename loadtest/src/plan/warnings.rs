@@ -65,7 +65,7 @@ fn of_the_sweep(plan: &Plan, sweep: &Swept) -> Vec<String> {
     }
     if sweep.at_least {
         let reason = match sweep.limit {
-            Some(Limit::Generator) => "the generator was the bottleneck above it",
+            Some(Limit::Machine) => "the machine of the sweep gave no verdict above it",
             _ => "the sweep went no further",
         };
         warnings.push(format!("The knee is at least the figure used here: {reason}. A daemon may do more."));

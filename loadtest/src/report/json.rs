@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use times::Times;
 
 use super::Report;
+use super::lines::headline;
 use crate::check::distinct::Gaps;
 use crate::measure::{RefusalsByCode, SecondFigures, micros};
 use crate::origin::Origin;
@@ -19,7 +20,7 @@ use crate::target::code_name;
 
 /// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json describes
 /// it.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 /// The value of [`Run::kind`].
 pub(crate) const RUN: &str = "run";
@@ -37,12 +38,9 @@ pub(crate) struct Run {
     pub(crate) verdict: String,
     /// The reasons why it is not a pass.
     pub(crate) reasons: Vec<String>,
-    /// The last line of the table.
+    /// The first line of the report.
     pub(crate) summary: String,
     pub(crate) objectives: ObjectiveFigures,
-    /// The number of runs, this last one included.
-    #[serde(default)]
-    pub(crate) tries: u32,
     /// The generator's machine during the run.
     #[serde(default)]
     pub(crate) machine: Option<MachineFigures>,
@@ -101,9 +99,6 @@ pub(crate) struct Run {
     /// True if a closed loop shows only a lower bound: nothing shows that the target could not do more.
     #[serde(default)]
     pub(crate) at_least: bool,
-    /// The largest share of a core that one thread of the target used; `None` on another machine.
-    #[serde(default)]
-    pub(crate) target_busiest_thread_share: Option<f64>,
     /// Requests sent.
     pub(crate) requests: u64,
     /// Those answered with IDs.
@@ -127,31 +122,12 @@ pub(crate) struct Run {
     pub(crate) client_stall: Option<ClientStallFigures>,
     /// From the intended instant to the receipt.
     pub(crate) response_time: Times,
-    /// The response times without the time lost in stalls of the machine; `None` where there was none.
-    #[serde(default)]
-    pub(crate) undisturbed_time: Option<Times>,
-    /// From the sending to the receipt.
-    pub(crate) service_time: Times,
-    /// The least that the target took: service time without the generator's own delays, as far as it knows
-    /// them; `None` in a closed loop.
-    #[serde(default)]
-    pub(crate) target_time: Option<Times>,
-    /// From the intended instant to the sending; `None` in a closed loop.
-    pub(crate) schedule_slip: Option<Times>,
-    /// The longest that the generator stood still.
-    pub(crate) longest_pause_us: f64,
+    /// The target's own part: from the sending until the answer could be read.
+    pub(crate) target_time: Times,
     /// The generator's processor time as a share of one core.
     pub(crate) generator_cpu_share: f64,
-    /// That of its busiest thread.
-    pub(crate) busiest_thread_share: f64,
-    /// The time for which its threads waited for a core that something else used.
-    #[serde(default)]
-    pub(crate) generator_waited_us: f64,
-    /// The share of the time for which a processor quota held it back.
-    #[serde(default)]
-    pub(crate) generator_throttled_share: f64,
     /// The target's processor time as a share of one core; `None` if it cannot be seen.
-    pub(crate) daemon_cpu_share: Option<f64>,
+    pub(crate) target_cpu_share: Option<f64>,
     /// The distance between the two machines' clocks; `None` on one machine.
     pub(crate) clock_offset_us: Option<i64>,
     /// Second by second.
@@ -185,19 +161,23 @@ pub(crate) struct LatencyFigures {
     pub(crate) quantile: String,
     pub(crate) limit_us: f64,
     pub(crate) found_us: f64,
+    /// The target's own part at this quantile, less the machine's stalls. The target missed the objective if this
+    /// is above the limit.
+    pub(crate) certain_us: f64,
     /// True if the value is within the limit.
     pub(crate) met: bool,
 }
 
 impl ObjectiveFigures {
     fn of(report: &Report<'_>) -> Self {
-        let response = &report.outcome.collected.counts.response;
+        let counts = &report.outcome.collected.counts;
         let latencies = report.objectives.latencies.iter().map(|latency| {
-            let found_ns = response.value_at_quantile(latency.quantile);
+            let found_ns = counts.response.value_at_quantile(latency.quantile);
             LatencyFigures {
                 quantile: latency.name(),
                 limit_us: us(latency.limit),
                 found_us: micros(found_ns),
+                certain_us: us(counts.settling.certain.at(latency.quantile)),
                 met: u128::from(found_ns) <= latency.limit.as_nanos(),
             }
         });
@@ -214,18 +194,15 @@ impl Run {
     pub(crate) fn of(report: &Report<'_>, origin: &Origin) -> Self {
         let (scenario, outcome) = (report.scenario, report.outcome);
         let counts = &outcome.collected.counts;
-        Self {
+        let mut run = Self {
             origin: origin.clone(),
             verdict: report.verdict.word().to_owned(),
             reasons: report.verdict.reasons().to_vec(),
-            summary: report.summary(),
-            tries: report.tries,
             machine: Some(MachineFigures::of(report)),
             objectives: ObjectiveFigures::of(report),
             elapsed_s: outcome.elapsed.as_secs_f64(),
             ids_per_s: report.ids_per_s(),
             at_least: report.evidence().is_lower_bound(),
-            target_busiest_thread_share: outcome.target_busiest,
             requests: counts.requests,
             answered: counts.answered,
             unanswered: counts.unanswered,
@@ -238,7 +215,9 @@ impl Run {
             clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),
             seconds: outcome.collected.seconds.clone(),
             ..Self::of_target(outcome).with_load(scenario).with_times(report)
-        }
+        };
+        run.summary = headline(&run);
+        run
     }
 
     fn of_target(outcome: &Outcome) -> Self {
@@ -288,24 +267,13 @@ impl Run {
     }
 
     fn with_times(self, report: &Report<'_>) -> Self {
-        let (scenario, outcome) = (report.scenario, report.outcome);
-        let collected = &outcome.collected;
-        let counts = &collected.counts;
+        let (outcome, counts) = (report.outcome, &report.outcome.collected.counts);
         let share = |time: Duration| time.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);
-        let is_open_loop = matches!(scenario.drive, Drive::Open { .. });
         Self {
             response_time: Times::of(&counts.response),
-            undisturbed_time: (report.undisturbed.disturbed_share > 0.0)
-                .then(|| Times::of(&report.undisturbed.response)),
-            service_time: Times::of(&counts.service),
-            target_time: is_open_loop.then(|| Times::of(&counts.target)),
-            schedule_slip: is_open_loop.then(|| Times::of(&counts.slip)),
-            longest_pause_us: us(counts.longest_pause),
+            target_time: Times::of(&counts.target),
             generator_cpu_share: share(counts.cpu),
-            busiest_thread_share: counts.busiest_thread,
-            generator_waited_us: us(counts.waited),
-            generator_throttled_share: counts.throttled_share,
-            daemon_cpu_share: collected.target_cpu.map(share),
+            target_cpu_share: outcome.collected.target_cpu.map(share),
             ..self
         }
     }
@@ -317,13 +285,6 @@ impl Run {
             (None, Some(increment)) => format!("tickets, increment {increment}"),
             (None, None) => "unknown".to_owned(),
         }
-    }
-
-    /// Returns the seconds of the measurement outside the announced outage.
-    pub(crate) fn judged_s(&self) -> f64 {
-        let outage = self.outage.as_ref();
-        let outage_s = outage.map(|outage| (outage.excluded_us() / 1e6).min(self.elapsed_s - outage.at_s));
-        self.elapsed_s - outage_s.unwrap_or_default().max(0.0)
     }
 
     /// Returns the whole seconds of the measurement, without late answers after the last.
@@ -348,7 +309,7 @@ impl Run {
     }
 
     /// Returns the processor time that the target took for each request it answered.
-    pub(crate) fn daemon_us_per_request(&self) -> Option<f64> {
-        (self.answered > 0).then_some(self.daemon_cpu_share? * self.elapsed_s * 1e6 / self.answered as f64)
+    pub(crate) fn target_us_per_request(&self) -> Option<f64> {
+        (self.answered > 0).then_some(self.target_cpu_share? * self.elapsed_s * 1e6 / self.answered as f64)
     }
 }

@@ -11,14 +11,10 @@ impl Outcome {
     /// Adds a later run of the same scenario against the same target.
     pub(crate) fn prolong(&mut self, next: Self) {
         let begin = self.collected.keep_whole_seconds(self.elapsed.as_secs_f64());
-        self.collected.prolong(next.collected, begin, self.rounds);
+        self.collected.prolong(next.collected, begin);
         self.rounds += next.rounds;
         self.elapsed += next.elapsed;
         self.stalls.merge(next.stalls);
-        self.own_waits.by_target.merge(next.own_waits.by_target);
-        self.own_waits.by_generator.merge(next.own_waits.by_generator);
-        self.is_owner_known &= next.is_owner_known;
-        self.target_busiest = self.target_busiest.zip(next.target_busiest).map(|(one, other)| one.max(other));
         self.lost_targets.extend(next.lost_targets);
     }
 }
@@ -31,8 +27,7 @@ impl Collected {
         whole
     }
 
-    fn prolong(&mut self, mut next: Self, begin: u64, rounds: u32) {
-        next.counts.disturbed.follow(rounds);
+    fn prolong(&mut self, next: Self, begin: u64) {
         self.counts.merge(next.counts);
         self.faults.extend(next.faults);
         let later = |second: SecondFigures| SecondFigures { second: second.second + begin, ..second };
@@ -86,7 +81,7 @@ mod tests {
         let run = || Collected { seconds: [0, 1, 2].map(second).into(), ..Collected::default() };
         let mut all = run();
         let begin = all.keep_whole_seconds(2.004);
-        all.prolong(run(), begin, 1);
+        all.prolong(run(), begin);
         assert_eq!(all.seconds.iter().map(|second| second.second).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     }
 
@@ -94,7 +89,7 @@ mod tests {
     fn gaps_are_those_after_the_last_round() {
         let run = |count| Collected { gaps: Some(Gaps { count, numbers: 9 }), ..Collected::default() };
         let mut all = run(1);
-        all.prolong(run(2), 0, 1);
+        all.prolong(run(2), 0);
         assert_eq!(all.gaps, run(2).gaps);
     }
 }

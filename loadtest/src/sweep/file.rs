@@ -8,9 +8,9 @@ use super::search::{Bounds, Limit, Phase};
 use super::step::Step;
 use super::table::summary;
 use super::{Sweep, Target};
+use crate::judge::Latency;
 use crate::report::json::FORMAT;
 use crate::schedule::Arrivals;
-use crate::verdict::Latency;
 
 /// The value of `kind`.
 pub(crate) const KIND: &str = "sweep";

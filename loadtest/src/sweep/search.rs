@@ -6,9 +6,8 @@
 //! ```
 //!
 //! A rate that holds does not prove that lower ones do, and the climb ends at the first rate that misses, even if a
-//! higher one would hold: an operator needs every rate up to the knee. One run that misses may be the machine's noise,
-//! so a miss counts when `tries` runs in a row miss. A knee counts when a run of its own confirms it at the first try.
-//! A rate whose run has no verdict, because the generator was the bottleneck, is tried up to `tries` times as well.
+//! higher one would hold: an operator needs every rate up to the knee. A rate without a verdict misses too. A knee
+//! counts when a run of its own confirms it.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,8 +25,6 @@ pub(crate) struct Bounds {
     pub(crate) factor: f64,
     /// The distance from the knee to the next rate that misses, as a share of the knee; above 0.
     pub(crate) resolution: f64,
-    /// Runs in a row that have to miss; at least 1.
-    pub(crate) tries: u32,
 }
 
 /// The reason why a rate does not hold.
@@ -40,8 +37,8 @@ pub(crate) enum Limit {
     Latency,
     /// The target refused for another reason, stalled or closed connections.
     Target,
-    /// The generator: the target may be able to do more.
-    Generator,
+    /// This machine, or the generator on it, left no verdict: the target may be able to do more.
+    Machine,
 }
 
 impl Limit {
@@ -51,7 +48,7 @@ impl Limit {
             Self::Layout => "layout",
             Self::Latency => "latency",
             Self::Target => "target",
-            Self::Generator => "generator",
+            Self::Machine => "machine",
         }
     }
 }
@@ -114,8 +111,6 @@ pub(crate) struct Search {
     bounds: Bounds,
     phase: Phase,
     rate: f64,
-    /// Runs in a row that missed at this rate.
-    misses: u32,
     /// Rates that held and were not missed since, ascending.
     held: Vec<f64>,
     missed: Option<(f64, Limit)>,
@@ -133,7 +128,6 @@ impl Search {
             bounds,
             phase: Phase::Climb,
             rate: bounds.start,
-            misses: 0,
             held: Vec::new(),
             missed: None,
             holds_needed: 0,
@@ -165,7 +159,6 @@ impl Search {
                 self.narrow();
             }
             (Answer::Holds, Phase::Confirm) => self.confirm(),
-            (Answer::Misses(limit), _) if self.is_worth_repeating(limit) => self.misses += 1,
             (Answer::Misses(limit), Phase::Climb | Phase::Bisect) => {
                 self.missed = Some((self.rate, limit));
                 self.narrow();
@@ -177,19 +170,8 @@ impl Search {
         }
     }
 
-    /// Returns true if another run may answer differently. A layout has no more IDs the next time. A
-    /// confirmation must hold at the first try, but a run without a verdict is no try.
-    fn is_worth_repeating(&self, limit: Limit) -> bool {
-        let may_differ = match (limit, self.phase) {
-            (Limit::Layout, _) => false,
-            (Limit::Generator, _) | (_, Phase::Climb | Phase::Bisect) => true,
-            (_, Phase::Confirm) => false,
-        };
-        may_differ && self.misses + 1 < self.bounds.tries
-    }
-
     fn go_to(&mut self, phase: Phase, rate: f64) {
-        (self.phase, self.rate, self.misses) = (phase, rate, 0);
+        (self.phase, self.rate) = (phase, rate);
     }
 
     fn hold(&mut self) {
@@ -236,7 +218,6 @@ impl Search {
 
     fn confirm(&mut self) {
         self.hold();
-        self.misses = 0;
         self.holds_needed = self.holds_needed.saturating_sub(1);
         if self.holds_needed == 0 {
             self.over = Some(Finding { knee: Some(self.rate), confirmed: true, missed: self.missed });

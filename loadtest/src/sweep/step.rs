@@ -8,16 +8,14 @@ use serde::Serialize;
 use snowbank_client::protocol::ErrorCode;
 
 use super::search::{Answer, Limit, Phase};
-use super::{Ended, Settings};
-use crate::check::distinct::Distinct;
-use crate::daemon::Daemon;
+use super::{Ended, Loaded, Settings};
+use crate::judge::{Objectives, Verdict, trial};
 use crate::measure::{Counts, Fault};
 use crate::report::Report;
 use crate::report::json::Run;
 use crate::run::{self, CannotRun, Progress};
 use crate::scenario::{Drive, Length, Scenario};
 use crate::value::Rate;
-use crate::verdict::{Objectives, Verdict};
 
 /// A rate this close to all that the source can hand out is the layout's limit, whether requests wait for the
 /// next tick or are refused.
@@ -46,56 +44,66 @@ impl Step {
     }
 }
 
+/// A rate that is tried.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Attempt {
+    pub(super) rate: f64,
+    pub(super) phase: Phase,
+    /// All that the source can hand out in a second.
+    pub(super) full_rate: Option<u64>,
+}
+
 /// Runs one step. Returns it with its answer to the search, or with the reason why it ends the sweep.
 ///
 /// # Errors
 /// [`CannotRun`] if the target takes no load.
 pub(super) fn run(
     settings: &Settings,
-    (rate, phase, full_rate): (f64, Phase, Option<u64>),
-    daemon: Option<&mut Daemon>,
-    seen: &mut Vec<Distinct>,
+    attempt: Attempt,
+    target: &mut Loaded,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(Step, Result<Answer, Ended>), CannotRun> {
     let scenario = Scenario {
         // Every rate of a search lies between its bounds, which are rates.
         drive: Drive::Open {
-            rate: Rate::new(rate).unwrap_or(Rate::STANDARD),
+            rate: Rate::new(attempt.rate).unwrap_or(Rate::STANDARD),
             ramp: Duration::ZERO,
             arrivals: settings.arrivals(),
         },
-        length: Length::For(settings.length(phase)),
+        length: Length::For(settings.length(attempt.phase)),
         ..settings.scenario.clone()
     };
-    let outcome = run::run_against(&scenario, daemon, seen, interrupt, progress)?;
     // The rate is the load here and no objective.
     let objectives = Objectives { rate: None, ..settings.objectives.clone() };
+    let outcome = trial::rounds(&scenario, &objectives, settings.search.runs, &mut || {
+        run::run_against(&scenario, target.daemon.as_mut(), &mut target.seen, interrupt, progress)
+    })?;
     let report = Report::new(&scenario, &objectives, &outcome, None);
-    let answer = answer(&report, rate, full_rate);
+    let answer = answer(&report, attempt);
     let limit = match answer {
         Ok(Answer::Misses(limit)) => Some(limit),
         Ok(Answer::Holds) | Err(_) => None,
     };
     let holds = answer == Ok(Answer::Holds);
-    Ok((Step { phase, holds, limit, run: Run::of(&report, &settings.origin) }, answer))
+    Ok((Step { phase: attempt.phase, holds, limit, run: Run::of(&report, &settings.origin) }, answer))
 }
 
-fn answer(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Result<Answer, Ended> {
+fn answer(report: &Report<'_>, attempt: Attempt) -> Result<Answer, Ended> {
     let collected = &report.outcome.collected;
     let is_broken = |fault: &Fault| matches!(fault, Fault::Violation(_) | Fault::Unreadable(_));
     match &report.verdict {
         Verdict::Pass => Ok(Answer::Holds),
         Verdict::Unknown(_) if collected.interrupted => Err(Ended::Interrupted),
-        Verdict::Unknown(_) => Ok(Answer::Misses(Limit::Generator)),
+        Verdict::Unknown(_) => Ok(Answer::Misses(Limit::Machine)),
         Verdict::Fail(reasons) if collected.faults.iter().any(is_broken) => {
             Err(Ended::Broken(reasons.join("; ")))
         }
-        Verdict::Fail(_) => Ok(Answer::Misses(limit(report, rate, full_rate))),
+        Verdict::Fail(_) => Ok(Answer::Misses(limit(report, attempt))),
     }
 }
 
-fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
+fn limit(report: &Report<'_>, Attempt { rate, full_rate, .. }: Attempt) -> Limit {
     let collected = &report.outcome.collected;
     let fell_behind = |fault: &Fault| matches!(fault, Fault::TooManyInFlight { .. } | Fault::FullSocket);
     let refused = refused(&collected.counts);
@@ -108,11 +116,10 @@ fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
         return Limit::Layout;
     }
     let share = |time: Duration| time.as_secs_f64() / report.outcome.elapsed.as_secs_f64().max(1e-9);
-    // The cores of a target on another machine are not these.
-    let is_here = report.outcome.target_busiest.is_some();
-    let target = collected.target_cpu.filter(|_| is_here).map(share);
+    // The cores of a target that is known by its metrics are not these.
+    let target = collected.target_cpu.filter(|_| report.scenario.metrics.is_empty()).map(share);
     let has_room = has_room(share(collected.counts.cpu), target, collected.counts.busiest_thread, cores());
-    if has_room { Limit::Latency } else { Limit::Generator }
+    if has_room { Limit::Latency } else { Limit::Machine }
 }
 
 /// Returns the codes of all refusals, also of the warm-up, which has the same rate.

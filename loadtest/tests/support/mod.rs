@@ -1,10 +1,12 @@
 //! The load test as a program: its output and its exit code.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod browser;
 #[path = "../../../tests/support/port.rs"]
 pub(crate) mod port;
 pub(crate) mod scripted;
 pub(crate) mod served;
+pub(crate) mod target;
 
 use std::process::{Child, Command, Stdio};
 
@@ -35,12 +37,12 @@ pub(crate) fn loadtest(options: &[&str]) -> Ran {
     start(options).wait()
 }
 
-/// Runs the load test until it reaches a verdict. On a busy machine the generator may be starved, and reports that
-/// instead. `run` makes a new target for each try.
+/// Runs the load test until it reaches a verdict: on a busy machine there may be none. `run` makes a new target for
+/// each try.
 pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     let mut ran = run();
     for _ in 0..9 {
-        if !(ran.code == 2 && ran.last_line().contains("bottleneck")) {
+        if ran.code != 2 || !ran.result().starts_with("NO VERDICT") {
             break;
         }
         ran = run();
@@ -59,21 +61,6 @@ pub(crate) fn until_seen(run: impl Fn() -> Ran, is_seen: impl Fn(&serde_json::Va
         ran = until_judged(&run);
     }
     ran
-}
-
-/// Runs the load test until the machine neither keeps it from a verdict nor excuses a target that was late, by the response
-/// time in milliseconds that the objective allows for p99.9. `None` where the machine is never so quiet: a test must not
-/// depend on that.
-pub(crate) fn until_quiet(objective_ms: f64, run: impl Fn() -> Ran) -> Option<Ran> {
-    let is_excused = |ran: &Ran| match ran.code {
-        0 => ran.is_late(objective_ms),
-        code => code == 2 && ran.last_line().contains("bottleneck"),
-    };
-    let found = (0..10).map(|_| run()).find(|ran| !is_excused(ran));
-    if found.is_none() {
-        eprintln!("not judged: other programs have the cores all the time");
-    }
-    found
 }
 
 /// Starts the load test.
@@ -158,14 +145,34 @@ impl std::fmt::Debug for Ran {
 }
 
 impl Ran {
-    pub(crate) fn last_line(&self) -> &str {
-        self.stdout.lines().last().unwrap_or_default()
+    /// Returns the lines of the result: the verdict, and the reasons for it.
+    pub(crate) fn result(&self) -> String {
+        const WORDS: [&str; 17] = [
+            "PASS",
+            "FAIL",
+            "NO VERDICT",
+            "fail: ",
+            "no verdict: ",
+            "knee: ",
+            "no knee: ",
+            "equal: ",
+            "slower: ",
+            "faster: ",
+            "more CPU: ",
+            "less CPU: ",
+            "higher: ",
+            "worse: ",
+            "better: ",
+            "mixed: ",
+            "cannot tell: ",
+        ];
+        let is_result = |line: &&str| WORDS.iter().any(|word| line.starts_with(word));
+        self.stdout.lines().filter(is_result).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns true if the response time was longer at p99.9.
-    pub(crate) fn is_late(&self, objective_ms: f64) -> bool {
-        let found_us = self.json()["response_time"]["quantiles_us"]["p99.9"].as_f64();
-        found_us > Some(objective_ms * 1_000.0)
+    /// Returns the words of standard output, whatever lines they are in.
+    pub(crate) fn words(&self) -> String {
+        self.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     /// The file that --json wrote.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::support::scripted::fake_daemon::{Asked, FakeDaemon};
-use super::support::scripted::{INFO, Ids};
+use super::scripted::fake_daemon::{Asked, FakeDaemon};
+use super::scripted::{INFO, Ids};
 
 /// Runs a target that answers at once.
 pub(crate) fn sound() -> FakeDaemon {

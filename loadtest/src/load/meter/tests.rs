@@ -4,7 +4,6 @@ use super::*;
 use crate::check::reply::Asked;
 use crate::machine::stalls::Stall;
 use crate::measure::TimeHistogram;
-use crate::measure::disturbed::Undisturbed;
 
 const WARM_NS: u64 = 1_000_000;
 const END_NS: u64 = 5_000_000_000;
@@ -15,7 +14,7 @@ fn at(ns: u64) -> Now {
 
 fn request(intended_ns: u64, sent_ns: u64) -> InFlight {
     let asked = Asked { count: 3, sent_us: 0, above: 0 };
-    InFlight { intended_ns, sent_ns, behind_ns: 0, asked, tag: 0, excused: false }
+    InFlight { intended_ns, sent_ns, asked, tag: 0, excused: false }
 }
 
 fn meter(outage: Option<Window>) -> Meter {
@@ -23,64 +22,51 @@ fn meter(outage: Option<Window>) -> Meter {
 }
 
 #[test]
-fn response_time_counts_from_the_intended_instant_and_service_time_from_the_sending() {
+fn response_time_counts_from_the_intended_instant_and_the_targets_part_from_the_sending() {
     let mut meter = meter(None);
     let mut late = request(2_000_000, 7_000_000);
     meter.sent(&mut late);
+    meter.woke(at(8_000_000), 8_000_000);
     meter.answered(&late, at(8_000_000));
     meter.record_alike();
     let counts = &meter.counts;
-    let max_of = |histogram: &crate::measure::TimeHistogram| histogram.max() / 100_000;
-    assert_eq!([&counts.response, &counts.service, &counts.slip].map(max_of), [60, 10, 50]);
+    let max_of = |histogram: &TimeHistogram| histogram.max() / 100_000;
+    assert_eq!([&counts.response, &counts.target, &counts.slip].map(max_of), [60, 10, 50]);
 }
 
 #[test]
-fn in_a_closed_loop_a_request_is_due_when_it_leaves() {
-    let (to, _from) = sync_channel(8);
-    let mut meter = Meter::new((0, false), WARM_NS, END_NS, None);
-    let mut slow = request(2_000_000, 2_001_000);
-    meter.sent(&mut slow);
-    meter.answered(&slow, at(9_000_000));
-    let stalls = Stalls::default();
-    stalls.add(Stall { from_ns: 3_000_000, until_ns: 5_000_000, lost_ns: 2_000_000 });
-    let mut counts = meter.finish(at(9_000_000), &to);
-    counts.disturbed.settle(u64::MAX, &stalls);
-    let undisturbed = Undisturbed::of(&counts, stalls.sum(), Duration::from_millis(10));
-    let ms = |times: &TimeHistogram| times.at(1.0).as_millis();
-    assert_eq!([ms(&counts.response), ms(&counts.service)], [7, 7]);
-    assert_eq!(undisturbed.response.len(), 0, "a stall cut it off, and there is no other");
-    assert_eq!(undisturbed.slip.len(), 1);
-}
-
-#[test]
-fn what_the_target_took_is_without_the_generators_own_delays() {
-    let least_ms = |meter: &mut Meter| {
-        meter.record_alike();
-        meter.counts.target.max() / 1_000_000
-    };
+fn an_answer_that_lay_unread_is_not_the_targets_delay() {
     // Read 6 ms after it was sent, by a thread that should have run 4 ms before that.
-    let mut woken_late = meter(None);
-    let mut request_on_time = request(2_000_000, 2_000_000);
-    woken_late.sent(&mut request_on_time);
-    woken_late.woke(at(8_000_000), 4_000_000);
-    woken_late.answered(&request_on_time, at(8_000_000));
-    assert_eq!(least_ms(&mut woken_late), 2);
-    // Sent on time, behind one that left 20 ms late: that was in its way.
-    let mut bunched = meter(None);
-    let (mut late, mut behind) = (request(10_000_000, 30_000_000), request(30_000_000, 30_000_000));
-    bunched.sent(&mut late);
-    bunched.sent(&mut behind);
-    bunched.woke(at(31_000_000), 31_000_000);
-    bunched.answered(&late, at(31_000_000));
-    bunched.woke(at(40_000_000), 40_000_000);
-    bunched.answered(&behind, at(40_000_000));
-    assert_eq!(least_ms(&mut bunched), 1);
-    // With nothing in flight the target's time is its own.
-    let mut alone = request(60_000_000, 60_000_000);
-    bunched.sent(&mut alone);
-    bunched.woke(at(67_000_000), 67_000_000);
-    bunched.answered(&alone, at(67_000_000));
-    assert_eq!(least_ms(&mut bunched), 7);
+    let mut meter = meter(None);
+    let mut on_time = request(2_000_000, 2_000_000);
+    meter.sent(&mut on_time);
+    meter.woke(at(8_000_000), 4_000_000);
+    meter.answered(&on_time, at(8_000_000));
+    meter.record_alike();
+    assert_eq!([&meter.counts.response, &meter.counts.target].map(|times| times.max() / 1_000_000), [6, 2]);
+}
+
+#[test]
+fn a_slow_request_is_certain_once_its_stalls_are_known() {
+    let stalls = Stalls::of_measurement(0, END_NS);
+    stalls.add(Stall { from_ns: 3_000_000, until_ns: 7_000_000, lost_ns: 4_000_000 });
+    let mut meter = meter(None);
+    for sent_ns in [2_000_000, 900_000_000] {
+        let mut slow = request(sent_ns, sent_ns);
+        meter.sent(&mut slow);
+        meter.woke(at(sent_ns + 8_000_000), u64::MAX);
+        meter.answered(&slow, at(sent_ns + 8_000_000));
+    }
+    meter.settle(at(1_800_000_000), &stalls);
+    meter.record_alike();
+    let certain_ms = |meter: &Meter| {
+        let certain = &meter.counts.settling.certain;
+        (certain.len(), certain.max() / 1_000_000)
+    };
+    // 8 ms less 4 and a quarter of it; a stall may still touch the other.
+    assert_eq!(certain_ms(&meter), (1, 3));
+    meter.settle(at(u64::MAX), &stalls);
+    assert_eq!(certain_ms(&meter), (2, 8));
 }
 
 #[test]
@@ -121,7 +107,9 @@ fn the_warm_up_is_checked_and_not_timed() {
 #[test]
 fn what_is_never_answered_lasted_at_least_until_the_end() {
     let mut meter = meter(None);
+    meter.woke(at(3_002_000_000), u64::MAX);
     meter.unanswered(&request(2_000_000, 2_000_000), at(3_002_000_000));
+    meter.record_alike();
     assert_eq!(meter.counts.unanswered, 1);
     assert!(meter.counts.response.max() >= 3_000_000_000);
 }
@@ -150,13 +138,11 @@ fn a_request_that_hung_before_the_announced_outage_took_at_least_until_its_begin
     meter.sent(&mut hung);
     meter.woke(at(3_600_000_000), 3_600_000_000);
     meter.lost(&hung, at(3_600_000_000));
-    let stalls = Stalls::default();
     meter.record_alike();
     let mut counts = meter.counts;
-    counts.disturbed.settle(u64::MAX, &stalls);
-    let undisturbed = Undisturbed::of(&counts, stalls.sum(), Duration::from_secs(5));
+    counts.settling.settle(u64::MAX, &Stalls::default());
     assert_eq!((counts.requests, counts.lost), (0, 1));
-    let times = [&counts.response, &undisturbed.response, &undisturbed.target];
+    let times = [&counts.response, &counts.target, &counts.settling.certain];
     assert_eq!(times.map(|times| times.at(1.0).as_millis() / 10), [250; 3]);
 }
 

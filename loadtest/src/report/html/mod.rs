@@ -52,17 +52,6 @@ fn sign_and_class(verdict: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns a figure in large letters, its name above and a remark below.
-fn card(name: &str, figure: &str, below: &Markup) -> Markup {
-    html! {
-        div class="card" {
-            dt { (name) }
-            dd class="figure" { (figure) }
-            dd class="below" { (below) }
-        }
-    }
-}
-
 /// Names and values, one pair to a line.
 fn facts(rows: &[(&str, Option<String>)]) -> Markup {
     html! {

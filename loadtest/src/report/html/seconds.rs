@@ -1,11 +1,11 @@
-//! A run second by second: its charts and their figures.
+//! A run second by second: its charts. `--csv` writes their figures.
 
 use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Ink, Series, Shape};
 use crate::measure::SecondFigures;
-use crate::report::json::{ChurnFigures, ClientStallFigures, LatencyFigures, OutageFigures, Run};
-use crate::units::{count, grouped, percent, rate, short_rate, time};
+use crate::report::json::{LatencyFigures, Run};
+use crate::units::{grouped, percent, rate, short_rate, time};
 
 /// The most points on a chart of seconds, and rows in its table. The seconds of a longer run are
 /// combined.
@@ -81,11 +81,6 @@ pub(super) fn seconds(run: &Run) -> Markup {
                 @if each > 1 {
                     p { "Each point stands for " (each) " s: their mean rate, and the worst of their latencies." }
                 }
-                @if let Some(outage) = &run.outage {
-                    (outage_words(outage))
-                }
-                @if let Some(churn) = &run.churn { (churn_words(churn)) }
-                @if let Some(stall) = &run.client_stall { (client_stall(stall)) }
                 h3 { "IDs per second" }
                 (rate_chart(run, &points).markup())
                 h3 { "Response time" }
@@ -95,58 +90,7 @@ pub(super) fn seconds(run: &Run) -> Markup {
                     (refused_chart(run, &points).markup())
                 }
                 (over_time(run, &points))
-                (seconds_table(&points))
             }
-        }
-    }
-}
-
-fn outage_words(outage: &OutageFigures) -> Markup {
-    html! {
-        p {
-            @match (outage.ending.as_str(), outage.window_us) {
-                (_, Some(window_us)) => {
-                    "An outage was announced for " (time(window_us)) " from " (time(outage.at_s * 1e6))
-                    " on; requests due then do not count: "
-                }
-                (ending, None) => {
-                    "The daemon was " (if ending == "kill" { "killed" } else { "stopped" }) " on purpose after "
-                    (time(outage.at_s * 1e6)) " and started again: "
-                }
-            }
-            (time(outage.length_us)) " until all was back, the longest gap between answers "
-            (time(outage.longest_gap_us)) ", " (count(outage.lost)) " requests lost."
-        }
-    }
-}
-
-fn churn_words(churn: &ChurnFigures) -> Markup {
-    let at = |name: &str| churn.open_time.at(name).map_or_else(|| "–".to_owned(), time);
-    html! {
-        p {
-            (count(churn.open_time.count)) " of " (count(churn.due))
-            " new connections were opened, each in the place of an older one. That took " (at("p50"))
-            " at p50, " (at("p99")) " at p99 and " (at("max")) " at most."
-        }
-    }
-}
-
-fn client_stall(stall: &ClientStallFigures) -> Markup {
-    let after = |us: Option<f64>| us.map_or_else(|| "–".to_owned(), time);
-    html! {
-        p {
-            "One connection was not read for " (time(stall.for_s * 1e6)) " on purpose, from "
-            (time(stall.at_s * 1e6)) " on: "
-            @match (stall.closed_after_us, stall.caught_up_after_us) {
-                (_, None) => "the run ended before that was over",
-                (None, caught_up) => { "it recovered " (after(caught_up)) " after" }
-                (closed, caught_up) => {
-                    "the target closed it, seen after " (after(closed)) ", and it was opened again "
-                    (after(caught_up)) " after the stall"
-                }
-            }
-            "; the longest gap between answers on the others was " (time(stall.longest_gap_us)) "; "
-            (count(stall.excused)) " requests on it do not count, " (count(stall.lost)) " were lost."
         }
     }
 }
@@ -299,38 +243,5 @@ fn figure_chart(run: &Run, points: &[Point], (name, figure, words): Figure) -> C
         marks: Vec::new(),
         bands: bands(run),
         series: vec![line],
-    }
-}
-
-fn seconds_table(points: &[Point]) -> Markup {
-    html! {
-        details {
-            summary { "The figures of each second" }
-            div class="scroll" tabindex="0" {
-                table {
-                    thead {
-                        tr {
-                            @for name in ["second", "IDs/s", "answered", "refused", "p50", "p90", "p99", "p99.9", "longest"] {
-                                th scope="col" { (name) }
-                            }
-                        }
-                    }
-                    tbody {
-                        @for point in points {
-                            @let figures = &point.figures;
-                            tr {
-                                th scope="row" { (point.second) }
-                                td { (rate(point.per_s(figures.ids))) }
-                                td { (count(figures.answered)) }
-                                td { (count(figures.refused)) }
-                                @for us in [figures.p50_us, figures.p90_us, figures.p99_us, figures.p999_us, figures.max_us] {
-                                    td { (if figures.answered > 0 { time(us) } else { "–".to_owned() }) }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
     }
 }

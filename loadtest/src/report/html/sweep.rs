@@ -3,13 +3,13 @@
 use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Ink, Series, Shape};
-use super::run::{generator, latencies, target_facts};
-use super::{card, facts, origin_facts, page, sign_and_class};
-use crate::report::json::Run;
+use super::run::{figures, latencies};
+use super::{facts, origin_facts, page, sign_and_class};
 use crate::sweep::file::File;
 use crate::sweep::search::Limit;
 use crate::sweep::step::Step;
-use crate::units::{count, percent, rate, short_rate, time};
+use crate::sweep::table::{COLUMNS, verdict};
+use crate::units::{percent, rate, short_rate, time};
 
 /// The curves and their styles.
 const CURVES: [(&str, Ink); 3] = [("p50", Ink::First), ("p99", Ink::Second), ("p99.9", Ink::Third)];
@@ -20,30 +20,25 @@ pub(crate) fn render(sweep: &File) -> String {
         Some(knee) => format!("knee at {} IDs/s, snowbank-loadtest", rate(knee)),
         None => "no knee, snowbank-loadtest".to_owned(),
     };
-    let at_knee = at_knee(sweep).map(|step| &step.run);
     let content = html! {
         (head(sweep))
-        (cards(sweep, at_knee))
         section {
             h2 { "Rate against latency" }
             p {
-                "Each dot is one run, an open loop at that rate; the lines go through the mean of a rate’s runs. The knee is the highest rate at which the objective holds; "
-                "a second run, twice as long, has to confirm it."
+                "Each dot is one run, an open loop at that rate; the lines go through the mean of a rate’s runs. The knee is the "
+                "highest rate at which the objective holds; a second run, twice as long, has to confirm it."
             }
             @if let Some(chart) = chart(sweep) { (chart.markup()) }
             (steps(sweep))
         }
-        @if let Some(run) = at_knee {
+        @if let Some(step) = at_knee(sweep) {
             h2 class="part" { "The run at the knee" }
-            (latencies(run))
-            (generator(run))
+            (latencies(&step.run))
+            (figures(&step.run))
         }
         section {
             h2 { "What was run" }
-            @if let Some(step) = sweep.steps.first() {
-                (origin_facts(&step.run.origin))
-                (target_facts(at_knee.unwrap_or(&step.run)))
-            }
+            @if let Some(step) = sweep.steps.first() { (origin_facts(&step.run.origin)) }
             (search_facts(sweep))
         }
     };
@@ -57,63 +52,16 @@ fn at_knee(sweep: &File) -> Option<&Step> {
 }
 
 fn head(sweep: &File) -> Markup {
-    let (verdict, words) = match (sweep.exit_code, sweep.confirmed) {
+    let (result, words) = match (sweep.exit_code, sweep.confirmed) {
         (0, true) => ("pass", "confirmed"),
         (1, _) => ("fail", "fail"),
         _ => ("no verdict", "not confirmed"),
     };
-    let (sign, class) = sign_and_class(verdict);
-    let at_least = if sweep.at_least { "at least " } else { "" };
+    let (sign, class) = sign_and_class(result);
     html! {
         header class=(class) {
-            h1 {
-                span class="verdict" { span aria-hidden="true" { (sign) } " " (words) }
-                @match sweep.knee {
-                    Some(knee) => { " " (at_least) (rate(knee)) " IDs/s" },
-                    None => " the objective held at no rate",
-                }
-            }
-            p { (sweep.summary) }
+            h1 { span class="verdict" { span aria-hidden="true" { (sign) } " " (words) } " " (sweep.summary) }
         }
-    }
-}
-
-fn cards(sweep: &File, at_knee: Option<&Run>) -> Markup {
-    let figure = |figure: Option<String>| figure.unwrap_or_else(|| "–".to_owned());
-    let at = |name| figure(at_knee.and_then(|run| run.response_time.at(name)).map(time));
-    let objective = |name: &str| sweep.objective.iter().find(|objective| objective.quantile == name);
-    let requests = sweep.knee.map(|knee| format!("{} requests/s", rate(knee / sweep.mean_batch.max(1.0))));
-    let each = at_knee.and_then(Run::daemon_us_per_request);
-    html! {
-        dl class="cards" {
-            (card("Knee, IDs per second", &figure(sweep.knee.map(rate)), &html! { (figure(requests)) }))
-            @for name in ["p50", "p99", "p99.9"] {
-                (card(&format!("Response time there, {name}"), &at(name), &html! {
-                    @if let Some(objective) = objective(name) {
-                        "objective: " (time(objective.limit_us))
-                    }
-                }))
-            }
-            (card("Missed at, IDs per second", &figure(sweep.missed.map(rate)), &html! {
-                @if let Some(limit) = sweep.limit { "limit: " (limit_words(limit)) }
-            }))
-            (card("Full rate of the source", &figure(sweep.target.source_per_second.map(count)), &html! { "IDs per second" }))
-            (card("Daemon, each request", &figure(each.map(time)), &html! {
-                @if let Some(share) = at_knee.and_then(|run| run.daemon_cpu_share) { (percent(share)) " of a core" }
-            }))
-            (card("Runs", &sweep.steps.len().to_string(), &html! {
-                (sweep.steps.iter().filter(|step| step.holds).count()) " held"
-            }))
-        }
-    }
-}
-
-fn limit_words(limit: Limit) -> &'static str {
-    match limit {
-        Limit::Layout => "the layout",
-        Limit::Latency => "latency",
-        Limit::Target => "the target",
-        Limit::Generator => "the generator",
     }
 }
 
@@ -135,7 +83,7 @@ fn chart(sweep: &File) -> Option<Chart> {
             "Response time against rate, from {} to {} IDs per second. {}. The table below has the figures.",
             rate(first),
             rate(last),
-            knee_words(sweep)
+            sweep.summary
         ),
         x: Axis::logarithmic([first, last].into_iter(), "IDs per second", short_rate),
         y: Axis::logarithmic(values, "", time),
@@ -144,15 +92,6 @@ fn chart(sweep: &File) -> Option<Chart> {
         marks: knee.into_iter().collect(),
         bands: Vec::new(),
     })
-}
-
-fn knee_words(sweep: &File) -> String {
-    let Some(knee) = sweep.knee else {
-        return "The objective held at no rate".to_owned();
-    };
-    let named = |name| at_knee(sweep).and_then(|step| step.at(name)).map(|us| format!("{name} {}", time(us)));
-    let times: Vec<String> = CURVES.iter().filter_map(|(name, _)| named(name)).collect();
-    format!("The knee is at {}: {}", rate(knee), times.join(", "))
 }
 
 /// Returns the dots of all runs, and the line through the means of each rate.
@@ -185,52 +124,41 @@ fn steps(sweep: &File) -> Markup {
             table {
                 thead {
                     tr {
-                        th scope="col" { "IDs/s" }
-                        th scope="col" class="word" { "step" }
-                        th scope="col" class="word" { "objective" }
-                        @for name in ["p50", "p99", "p99.9", "max", "got", "errors", "daemon", "slip p99.9"] {
-                            th scope="col" { (name) }
+                        @for column in &COLUMNS { th scope="col" { (column.name) } }
+                        th scope="col" class="word" { "verdict" }
+                    }
+                }
+                tbody {
+                    @for step in &sweep.steps {
+                        tr {
+                            @for column in &COLUMNS { td { ((column.text)(step)) } }
+                            td class={ "word " (class(step)) } { (verdict(step)) }
                         }
                     }
                 }
-                tbody { @for step in &sweep.steps { (step_row(step)) } }
             }
         }
     }
 }
 
-fn step_row(step: &Step) -> Markup {
-    let run = &step.run;
-    let or_none = |figure: Option<String>| figure.unwrap_or_else(|| "–".to_owned());
-    html! {
-        tr {
-            th scope="row" { (rate(step.rate())) }
-            td class="word" { (step.phase.name()) }
-            @match (step.holds, step.limit) {
-                (true, _) => td class="word met" { "✓ holds" },
-                // The run does not measure the target.
-                (false, Some(Limit::Generator)) => td class="word" { "? the generator" },
-                (false, Some(limit)) => td class="word missed" { "✗ " (limit_words(limit)) },
-                (false, None) => td class="word" { "? ended" },
-            }
-            @for name in ["p50", "p99", "p99.9", "max"] { td { (or_none(run.response_time.at(name).map(time))) } }
-            td { (rate(run.ids_per_s)) }
-            td { (count(run.errors())) }
-            td { (or_none(run.daemon_cpu_share.map(percent))) }
-            td { (or_none(run.schedule_slip.as_ref().and_then(|slip| slip.at("p99.9")).map(time))) }
-        }
+fn class(step: &Step) -> &'static str {
+    match (step.holds, step.limit) {
+        (true, _) => "met",
+        (false, None | Some(Limit::Machine)) => "",
+        (false, Some(_)) => "missed",
     }
 }
 
 fn search_facts(sweep: &File) -> Markup {
     let search = &sweep.search;
+    let full_rate =
+        sweep.target.source_per_second.map(|full_rate| format!("{} IDs/s", rate(full_rate as f64)));
     facts(&[
         ("Searched", Some(format!("{} to {} IDs/s", rate(search.bounds.start), rate(search.bounds.limit)))),
         (
             "Climbed by",
             Some(format!("× {}, then closer to {}", search.bounds.factor, percent(search.bounds.resolution))),
         ),
-        ("A rate is missed", Some(format!("after {} runs in a row", search.bounds.tries))),
         (
             "Each step",
             Some(format!(
@@ -240,6 +168,7 @@ fn search_facts(sweep: &File) -> Markup {
                 time(search.warm_up_s * 1e6)
             )),
         ),
+        ("Full rate of the source", full_rate),
         ("Ended", Some(sweep.ended.clone())),
     ])
 }

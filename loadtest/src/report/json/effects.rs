@@ -7,52 +7,30 @@ use crate::measure::Counts;
 use crate::report::Report;
 use crate::scenario::{Cause, ClientStall, Outage};
 
-/// The machine that the generator ran on, and its verdict.
+/// The machine that the generator ran on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MachineFigures {
-    /// The number of runs of the length asked for that became this one, because stalls of the machine left open what
-    /// the target does.
-    #[serde(default)]
+    /// The number of runs of the length asked for that became this one, because stalls of the machine decided the
+    /// first one's answer.
     pub(crate) rounds: u32,
-    /// True if the machine holds the objectives, with the target or without one; null if that was not
-    /// measured.
-    pub(crate) holds: Option<bool>,
     /// Stalls of half a millisecond or more.
     pub(crate) stalls: u64,
+    /// For how long it stood still.
     pub(crate) stalled_us: f64,
     pub(crate) longest_stall_us: f64,
-    /// The share of answered requests that a stall touched, from 0 to 1.
-    pub(crate) disturbed_share: f64,
-    /// The generator's waits for a core that the target used.
-    pub(crate) waited_for_target_us: f64,
-    /// The generator's waits for a core that it used itself.
-    pub(crate) waited_for_generator_us: f64,
-    /// The response times of a bare echo under the same load; null if it was not needed.
+    /// The response times of a bare echo under the same load; null if it was not run.
     pub(crate) echo_time: Option<Times>,
-    /// Bunches of requests that missed the first objective between the machine's stalls, of each round: of the target,
-    /// and of the echo.
-    #[serde(default)]
-    pub(crate) late_bunches: Vec<u64>,
-    #[serde(default)]
-    pub(crate) echo_late_bunches: Vec<u64>,
 }
 
 impl MachineFigures {
     pub(super) fn of(report: &Report<'_>) -> Self {
-        let (stalls, waits) = (report.outcome.stalls, report.outcome.own_waits);
-        let bunches = report.bunches().unwrap_or_default();
+        let stalls = report.outcome.stalls;
         Self {
             rounds: report.outcome.rounds,
-            holds: report.machine_holds(),
             stalls: stalls.count,
             stalled_us: us(stalls.total),
             longest_stall_us: us(stalls.longest),
-            disturbed_share: report.undisturbed.disturbed_share,
-            waited_for_target_us: us(waits.by_target.total),
-            waited_for_generator_us: us(waits.by_generator.total),
-            echo_time: report.echo.as_ref().map(|echo| Times::of(echo.response)),
-            late_bunches: bunches.of_target,
-            echo_late_bunches: bunches.of_echo,
+            echo_time: report.echo.map(|echo| Times::of(echo)),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::judge::quantile_name;
 use crate::measure::micros;
 use crate::report::QUANTILES;
-use crate::verdict::quantile_name;
 
 /// Steps in each half of the distance to 100 % on a percentile curve: smooth on a page, some hundred points
 /// at most.

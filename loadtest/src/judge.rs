@@ -1,0 +1,270 @@
+//! The rule: pass, fail or no verdict.
+//!
+//! 1. Nearly all requests were in time, as measured: **pass**. An objective of p99.9 allows 1 in 1,000 to be late.
+//! 2. More than that were late even without the time for which the machine stood still: **fail**. A request is
+//!    late for certain if the target's own part, less the lengths of the stalls that touch the request's life or
+//!    its queue, is above the limit. A quarter of each length comes on top, for the queue behind the stall.
+//! 3. Between the two the machine decides the answer: **no verdict**.
+//!
+//! So nothing passes that the measured times do not show, and nothing is estimated. A refusal, a closed
+//! connection or a broken promise fails whatever the machine did.
+//!
+//! - [`trial`]: a run, and a second one if the first has no verdict. [`words`]: verdicts in words.
+
+pub(crate) mod trial;
+pub(crate) mod words;
+
+use std::time::Duration;
+
+use crate::machine::stalls::StallSum;
+use crate::measure::{Counts, Fault};
+use crate::promise::Promise;
+use crate::value::Rate;
+
+/// No target has a shorter idle timeout. A connection that closes although the generator never stood still for
+/// so long was closed for another reason.
+const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A generator that is further behind its schedule when it gives up may have filled the target's sockets itself.
+const MAX_BEHIND: Duration = Duration::from_millis(10);
+
+/// A closed loop is as fast as its own threads if one of them needs a core for more of the time than this.
+pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
+
+/// The share of new connections that must be opened. With fewer, the load was not the requested one.
+const MIN_OPENED_SHARE: f64 = 0.95;
+
+/// The share of the asked rate that an open loop must get.
+const MIN_RATE_SHARE: f64 = 0.98;
+
+/// The last answers of a short run may come this long after its end: one late answer is no lower rate.
+const TAIL_S: f64 = 0.1;
+
+/// A response time, and the share of all requests that must keep to it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Latency {
+    /// The share of requests, from 0 to 1; 1 is the maximum.
+    pub(crate) quantile: f64,
+    pub(crate) limit: Duration,
+}
+
+/// The objectives of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Objectives {
+    /// IDs per second: the rate that an open loop offers, or that a closed loop has to reach.
+    pub(crate) rate: Option<Rate>,
+    /// Response times.
+    pub(crate) latencies: Vec<Latency>,
+    /// The share of requests that may be refused, from 0 to 1.
+    pub(crate) errors: f64,
+}
+
+/// The judgement of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Every objective is met and every ID is as promised.
+    Pass,
+    /// The target is at fault, for these reasons.
+    Fail(Vec<String>),
+    /// The run has no verdict, for these reasons.
+    Unknown(Vec<String>),
+}
+
+/// The results of a run that the verdict depends on.
+#[derive(Debug)]
+pub(crate) struct Evidence<'a> {
+    pub(crate) counts: &'a Counts,
+    pub(crate) faults: &'a [Fault],
+    pub(crate) stalls: StallSum,
+    /// Until the last answer.
+    pub(crate) elapsed: Duration,
+    /// The length that an open loop had to offer its requests in; `None` of a closed loop.
+    pub(crate) planned: Option<Duration>,
+    pub(crate) promise: &'a Promise,
+    /// IDs per second of the measurement.
+    pub(crate) ids_per_s: f64,
+    /// True if the user ended it early.
+    pub(crate) interrupted: bool,
+    /// True if the positions of the IDs were too scattered to keep.
+    pub(crate) too_scattered: bool,
+}
+
+/// The result for one objective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// As measured.
+    Met,
+    /// Even without the machine's stalls.
+    Missed,
+    /// The machine, or the generator, decides it.
+    Open,
+}
+
+impl Latency {
+    /// Returns the name of the quantile on the command line.
+    pub(crate) fn name(&self) -> String {
+        quantile_name(self.quantile)
+    }
+
+    /// Judges the times of a run.
+    pub(crate) fn judge(&self, counts: &Counts) -> Found {
+        if counts.response.at(self.quantile) <= self.limit {
+            Found::Met
+        } else if counts.settling.certain.at(self.quantile) > self.limit {
+            Found::Missed
+        } else {
+            Found::Open
+        }
+    }
+}
+
+/// Returns `p99.9`, or `max` for 1.
+pub(crate) fn quantile_name(quantile: f64) -> String {
+    if quantile >= 1.0 {
+        return "max".to_owned();
+    }
+    // Two decimals are exact for every quantile that an option names.
+    let percent = format!("{:.2}", quantile * 100.0);
+    format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
+}
+
+impl Verdict {
+    /// Returns 0 for met, 1 if the target is at fault, 2 without a verdict.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Pass => 0,
+            Self::Fail(_) => 1,
+            Self::Unknown(_) => 2,
+        }
+    }
+
+    /// Returns the word for it in every output.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail(_) => "fail",
+            Self::Unknown(_) => "no verdict",
+        }
+    }
+
+    /// Returns the reasons why it is not a pass.
+    pub(crate) fn reasons(&self) -> &[String] {
+        match self {
+            Self::Pass => &[],
+            Self::Fail(reasons) | Self::Unknown(reasons) => reasons,
+        }
+    }
+}
+
+/// Judges a run.
+pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict {
+    let (ours, theirs): (Vec<_>, Vec<_>) =
+        evidence.faults.iter().partition(|fault| evidence.may_have_caused(fault));
+    let described = |faults: Vec<&Fault>| {
+        faults.into_iter().map(|fault| words::describe(fault, evidence.promise)).collect::<Vec<_>>()
+    };
+    if !theirs.is_empty() {
+        return Verdict::Fail(described(theirs));
+    }
+    let mut open = evidence.not_measured();
+    open.extend(described(ours).into_iter().map(|reason| words::by_generator(&reason)));
+    let mut missed = words::errors(evidence, objectives);
+    if open.is_empty() {
+        for latency in &objectives.latencies {
+            match latency.judge(evidence.counts) {
+                Found::Met => {}
+                Found::Missed => missed.push(words::missed(evidence.counts, latency)),
+                Found::Open => open.push(words::open(evidence, latency)),
+            }
+        }
+        match evidence.rate(objectives) {
+            Found::Met => {}
+            Found::Missed => missed.push(words::missed_rate(evidence, objectives)),
+            Found::Open => open.push(words::open_rate(evidence, objectives)),
+        }
+    }
+    match (missed.is_empty(), open.is_empty()) {
+        (false, _) if !evidence.interrupted => Verdict::Fail(missed),
+        (_, true) => Verdict::Pass,
+        (_, false) => Verdict::Unknown(open),
+    }
+}
+
+impl Evidence<'_> {
+    /// Returns true if a generator that stood still may have caused the fault: an idle target may close by its
+    /// idle timeout, and requests that leave in a bunch may fill a socket.
+    fn may_have_caused(&self, fault: &Fault) -> bool {
+        let counts = self.counts;
+        let stood =
+            counts.longest_pause.max(counts.late_at_fault).max(Duration::from_nanos(counts.slip.max()));
+        match fault {
+            Fault::TooManyInFlight { .. } | Fault::FullSocket => counts.late_at_fault > MAX_BEHIND,
+            Fault::NotOpened { is_ours, .. } => *is_ours || stood > SHORTEST_IDLE_TIMEOUT,
+            Fault::Closed { .. } => stood > SHORTEST_IDLE_TIMEOUT,
+            _ => false,
+        }
+    }
+
+    /// Returns the reasons why the run shows nothing about the objectives.
+    fn not_measured(&self) -> Vec<String> {
+        let counts = self.counts;
+        let mut reasons = Vec::new();
+        if self.interrupted {
+            reasons.push("the run was interrupted".to_owned());
+        }
+        if self.too_scattered {
+            reasons.push("the IDs are too scattered to check that each is distinct".to_owned());
+        }
+        if counts.requests == 0 && counts.response.is_empty() && self.faults.is_empty() && !self.interrupted {
+            reasons
+                .push("no request was due in the measurement: use a longer one or a higher rate".to_owned());
+        }
+        let (judged, answered) = (counts.settling.certain.len(), counts.response.len());
+        if judged != answered || judged < counts.answered {
+            reasons.push(format!("{judged} times were judged of {} answers", counts.answered));
+        }
+        let (due, opened) = (counts.churn.due, counts.churn.times.len());
+        if (opened as f64) < due as f64 * MIN_OPENED_SHARE - 1.0 {
+            reasons
+                .push(words::by_generator(&format!("it opened {opened} of {due} connections that were due")));
+        }
+        reasons
+    }
+
+    /// Judges the rate. An open loop that was served without a backlog took as long as planned.
+    fn rate(&self, objectives: &Objectives) -> Found {
+        let lost_s = self.stalls.total.as_secs_f64() * 1.25;
+        let elapsed_s = self.elapsed.as_secs_f64();
+        let Some(planned) = self.planned else {
+            let wanted = objectives.rate.map_or(0.0, Rate::per_s);
+            let without_stalls = self.ids_per_s * elapsed_s / (elapsed_s - lost_s).max(1e-9);
+            return match self.ids_per_s >= wanted {
+                true => Found::Met,
+                false if without_stalls >= wanted || lost_s >= elapsed_s => Found::Open,
+                false if self.counts.hungriest_thread > MAX_THREAD_SHARE => Found::Open,
+                false => Found::Missed,
+            };
+        };
+        let planned_s = planned.as_secs_f64();
+        let allowed_s = (planned_s / MIN_RATE_SHARE).max(planned_s + TAIL_S);
+        // A backlog of the generator's own.
+        let slip_s = self.counts.slip.max() as f64 / 1e9;
+        if elapsed_s <= allowed_s {
+            Found::Met
+        } else if elapsed_s - lost_s - slip_s <= allowed_s {
+            Found::Open
+        } else {
+            Found::Missed
+        }
+    }
+
+    /// Returns true if a closed loop got no more because its own threads were busy.
+    pub(crate) fn is_lower_bound(&self) -> bool {
+        self.planned.is_none() && self.counts.busiest_thread > MAX_THREAD_SHARE
+    }
+}
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

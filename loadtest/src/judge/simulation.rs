@@ -1,0 +1,362 @@
+//! Simulated machines under the rule: bad targets and a sound one, beside stalls of known length.
+//!
+//! A machine has two cores, with a generator thread and a sleeper on each. The target serves its requests one after
+//! the other, on the first core that runs. A seed decides everything, so a test that fails names it.
+
+use std::time::Duration;
+
+use super::{Evidence, Latency, Objectives, Verdict, judge};
+use crate::machine::Nap;
+use crate::machine::stalls::{MIN_STALL_NS, StallSum, Stalls};
+use crate::measure::settling::Slow;
+use crate::measure::{Counts, Fault, Refusals};
+use crate::promise::Promise;
+use crate::value::Rate;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000 * US;
+const RUN_NS: u64 = 4_000 * MS;
+
+/// Requests of all connections are due at this distance.
+const STEP_NS: u64 = 200 * US;
+
+/// The target's work for a request.
+const WORK_NS: u64 = 20 * US;
+
+/// The neighbours of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Noise {
+    Quiet,
+    /// Three busy loops at the usual priority: a thread that wakes waits for a slice of up to 4 ms now and then.
+    BusyLoops,
+    /// Two programs of real-time priority that take a core for 1 to 20 ms.
+    Bursts,
+    /// The host stops both cores for 4 to 20 ms.
+    Host,
+}
+
+const NOISES: [Noise; 4] = [Noise::Quiet, Noise::BusyLoops, Noise::Bursts, Noise::Host];
+
+/// The ways of a target to be bad.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Target {
+    Sound,
+    /// It stops for so long, once in each of these times.
+    Stops {
+        length_ms: u64,
+        each_ms: u64,
+    },
+    /// It stops for 5 ms once in 1,000 requests.
+    StopsByCount,
+    /// Its work for a request grows until it cannot keep up.
+    Ramp,
+    /// It stops for 8 ms after each stall of the machine.
+    StopsAfterStalls,
+    /// It stops for 20 ms twice in a second. New threads of it burn both cores meanwhile.
+    PausesThatBurn,
+    /// Threads or children of it burn both cores all the time.
+    Burns,
+    /// Its children take both cores for 20 ms with real-time priority, five times in a second.
+    BurnsInRealTime,
+    /// One connection of eight gets its answers 5 ms late.
+    OneSlowConnection,
+    /// It refuses one request in 200.
+    Refuses,
+    /// It closes a connection.
+    Closes,
+    /// It answers the warm-up only.
+    FallsSilent,
+}
+
+const BAD: [Target; 13] = [
+    Target::Stops { length_ms: 300, each_ms: RUN_NS / MS },
+    Target::Stops { length_ms: 60, each_ms: 3_000 },
+    Target::Stops { length_ms: 20, each_ms: 1_000 },
+    Target::StopsByCount,
+    Target::Ramp,
+    Target::StopsAfterStalls,
+    Target::PausesThatBurn,
+    Target::Burns,
+    Target::BurnsInRealTime,
+    Target::OneSlowConnection,
+    Target::Refuses,
+    Target::Closes,
+    Target::FallsSilent,
+];
+
+/// Times, each from an instant until another.
+type Spans = Vec<(u64, u64)>;
+
+/// A core, by the times in which it does not run the target, the generator or the sleepers.
+struct Core {
+    all: Spans,
+    /// Those in which the target's own threads or children have it.
+    own: Spans,
+}
+
+impl Core {
+    /// Returns the first instant from `at` on at which the core runs.
+    fn runs(&self, mut at: u64) -> u64 {
+        let next = self.all.partition_point(|gap| gap.1 <= at);
+        for gap in &self.all[next..] {
+            if gap.0 > at {
+                break;
+            }
+            at = gap.1;
+        }
+        at
+    }
+
+    fn own_ns(&self, from: u64, until: u64) -> u64 {
+        let first = self.own.partition_point(|gap| gap.1 <= from);
+        let shared = self.own[first..].iter().take_while(|gap| gap.0 < until);
+        shared.map(|gap| gap.1.min(until).saturating_sub(gap.0.max(from))).sum()
+    }
+}
+
+fn noise_on(core: u64, noise: Noise, random: &mut fastrand::Rng) -> Spans {
+    let (mut gaps, mut at) = (Spans::new(), random.u64(0..20 * MS));
+    let mut host = fastrand::Rng::with_seed(random.get_seed() & !1);
+    while at < RUN_NS {
+        let (pause, length) = match noise {
+            Noise::Quiet => break,
+            Noise::BusyLoops => (random.u64(100 * US..10 * MS), random.u64(500 * US..4 * MS)),
+            Noise::Bursts => (random.u64(MS..80 * MS), random.u64(MS..20 * MS)),
+            // Both cores stop at once, and resume at different instants.
+            Noise::Host => (host.u64(50 * MS..500 * MS), host.u64(4 * MS..20 * MS) + core * 700 * US),
+        };
+        at += pause;
+        gaps.push((at, at + length));
+        at += length;
+    }
+    gaps
+}
+
+fn burning(target: Target, random: &mut fastrand::Rng) -> Spans {
+    let each = |length_ms: u64, each_ms: u64| {
+        let turns = 1..RUN_NS / MS / each_ms;
+        turns.map(|turn| (turn * each_ms * MS, (turn * each_ms + length_ms) * MS)).collect()
+    };
+    match target {
+        Target::PausesThatBurn => each(20, 500),
+        Target::BurnsInRealTime => each(20, 200),
+        Target::Burns => {
+            // The slices of a fair scheduler.
+            let turn = |turn| (turn * 8 * MS, turn * 8 * MS + random.u64(4 * MS..7 * MS));
+            (0..RUN_NS / (8 * MS)).map(turn).collect()
+        }
+        _ => Spans::new(),
+    }
+}
+
+/// The times at which the target itself stops.
+fn own_stops(target: Target, cores: &[Core; 2], random: &mut fastrand::Rng) -> Spans {
+    match target {
+        Target::Stops { length_ms, each_ms } => {
+            let stop = |turn| {
+                let from = (turn * each_ms + random.u64(0..each_ms - length_ms)) * MS;
+                (from, from + length_ms * MS)
+            };
+            (0..(RUN_NS / MS).div_ceil(each_ms)).map(stop).collect()
+        }
+        Target::StopsAfterStalls => {
+            let mut ends: Vec<u64> = cores.iter().flat_map(|core| core.all.iter().map(|gap| gap.1)).collect();
+            ends.sort_unstable();
+            ends.into_iter().map(|end| (end, end + 8 * MS)).collect()
+        }
+        _ => Spans::new(),
+    }
+}
+
+fn machine(target: Target, noise: Noise, random: &mut fastrand::Rng) -> [Core; 2] {
+    let own = burning(target, random);
+    [0, 1].map(|core| {
+        let mut both = [noise_on(core, noise, random), own.clone()].concat();
+        both.sort_unstable();
+        let mut all = Spans::new();
+        for (from, until) in both {
+            match all.last_mut().filter(|last| last.1 >= from) {
+                Some(last) => last.1 = last.1.max(until),
+                None => all.push((from, until)),
+            }
+        }
+        Core { all, own: own.clone() }
+    })
+}
+
+/// Returns what the sleepers find.
+fn watched(cores: &[Core; 2]) -> Stalls {
+    let stalls = Stalls::of_measurement(0, RUN_NS);
+    for core in cores {
+        let (mut from_ns, mut length_ns) = (0, Nap::first_ns());
+        while from_ns < RUN_NS {
+            let woke_ns = core.runs(from_ns + length_ns);
+            let own_ns = cores.iter().map(|core| core.own_ns(from_ns, woke_ns)).sum();
+            let nap = Nap { from_ns, length_ns, woke_ns, own_ns };
+            nap.stall(2).into_iter().for_each(|stall| stalls.add(stall));
+            (from_ns, length_ns) = (woke_ns, nap.next_ns());
+        }
+    }
+    stalls
+}
+
+/// A run, as a real one would be measured.
+#[derive(Default)]
+struct Run {
+    counts: Counts,
+    faults: Vec<Fault>,
+    stalls: StallSum,
+}
+
+fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Run {
+    let cores = machine(target, noise, random);
+    let stalls = watched(&cores);
+    let stops = Core { all: own_stops(target, &cores, random), own: Spans::new() };
+    let mut run = Run { stalls: stalls.sum(), ..Run::default() };
+    let mut free = 0;
+    for number in 0..RUN_NS / STEP_NS {
+        let intended_ns = number * STEP_NS;
+        let own = (number % 2) as usize;
+        // Another thread sends what is overdue.
+        let (mine, other) = (cores[own].runs(intended_ns), cores[1 - own].runs(intended_ns + 100 * US));
+        let (sender, sent_ns) = if mine <= other { (own, mine) } else { (1 - own, other) };
+        let by_count = if target == Target::StopsByCount && number % 1_000 == 999 { 5 * MS } else { 0 };
+        let work_ns = if target == Target::Ramp { number * 300 * US / (RUN_NS / STEP_NS) } else { WORK_NS };
+        let begun = stops.runs(cores[1].runs(sent_ns.max(free)) + by_count);
+        free = cores[1].runs(begun + work_ns);
+        let late_ns = if target == Target::OneSlowConnection && number % 8 == 0 { 5 * MS } else { 0 };
+        // The generator's next request wakes its thread, unless the core does not run.
+        let ready_ns = free + late_ns;
+        let received_ns = cores[sender].runs(ready_ns) + random.u64(20 * US..60 * US);
+        let target_ns = ready_ns.max(sent_ns) - sent_ns;
+        run.answered(target, intended_ns, Slow { sent_ns, received_ns, target_ns });
+    }
+    match target {
+        Target::Closes => run.faults.push(Fault::Closed { unanswered: 1, reason: None }),
+        Target::FallsSilent => {
+            run.faults.push(Fault::Silent { waited: Duration::from_secs(5), unanswered: 9 });
+        }
+        _ => {}
+    }
+    run.counts.settling.settle(u64::MAX, &stalls);
+    run
+}
+
+impl Run {
+    fn answered(&mut self, target: Target, intended_ns: u64, times: Slow) {
+        let counts = &mut self.counts;
+        counts.requests += 1;
+        if target == Target::Refuses && counts.requests.is_multiple_of(200) {
+            let refused = Refusals { count: 0, first_message: String::new() };
+            counts.refused.entry(6).or_insert(refused).count += 1;
+            return;
+        }
+        counts.answered += 1;
+        counts.response.saturating_record(times.received_ns - intended_ns);
+        counts.slip.saturating_record(times.sent_ns - intended_ns);
+        counts.target.saturating_record(times.target_ns);
+        if times.target_ns >= MIN_STALL_NS {
+            counts.settling.note(times);
+        } else {
+            counts.settling.certain.saturating_record(times.target_ns);
+        }
+    }
+
+    fn judge(&self, runs: u32) -> Verdict {
+        let elapsed = Duration::from_nanos(RUN_NS) * runs;
+        let latency = Latency { quantile: 0.999, limit: Duration::from_millis(2) };
+        let objectives = Objectives { rate: Some(Rate::STANDARD), latencies: vec![latency], errors: 0.0 };
+        let evidence = Evidence {
+            counts: &self.counts,
+            faults: &self.faults,
+            stalls: self.stalls,
+            elapsed,
+            planned: Some(elapsed),
+            promise: &Promise::of_counter(),
+            ids_per_s: 5_000.0,
+            interrupted: false,
+            too_scattered: false,
+        };
+        judge(&evidence, &objectives)
+    }
+}
+
+/// Returns the verdict of up to two runs.
+fn verdict(target: Target, noise: Noise, seed: u64) -> Verdict {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut all = run(target, noise, &mut random);
+    let first = all.judge(1);
+    if !matches!(first, Verdict::Unknown(_)) {
+        return first;
+    }
+    let next = run(target, noise, &mut random);
+    all.counts.merge(next.counts);
+    all.faults.extend(next.faults);
+    all.stalls.merge(next.stalls);
+    all.judge(2)
+}
+
+/// Returns the seeds that are tried: four, or as many as `SNOWBANK_JUDGE_SEEDS` says.
+fn seeds() -> std::ops::Range<u64> {
+    0..std::env::var("SNOWBANK_JUDGE_SEEDS").map_or(4, |seeds| seeds.parse().expect("a number"))
+}
+
+#[test]
+fn no_bad_target_passes_anywhere() {
+    for target in BAD {
+        for noise in NOISES {
+            // Without a stall, this one never stops.
+            if (target, noise) == (Target::StopsAfterStalls, Noise::Quiet) {
+                continue;
+            }
+            let mut codes = [0; 3];
+            for seed in seeds() {
+                let verdict = verdict(target, noise, seed);
+                assert_ne!(verdict, Verdict::Pass, "{target:?} beside {noise:?}, seed {seed}");
+                codes[usize::from(verdict.exit_code())] += 1;
+                let is_own =
+                    !matches!(target, Target::Burns | Target::PausesThatBurn | Target::BurnsInRealTime);
+                if noise == Noise::Quiet && is_own {
+                    assert_eq!(verdict.exit_code(), 1, "{target:?}, seed {seed}: {verdict:?}");
+                }
+            }
+            eprintln!(
+                "{target:?} beside {noise:?}: pass {}, fail {}, no verdict {}",
+                codes[0], codes[1], codes[2]
+            );
+        }
+    }
+}
+
+#[test]
+fn a_sound_target_never_fails() {
+    for noise in NOISES {
+        let mut codes = [0; 3];
+        for seed in seeds() {
+            let verdict = verdict(Target::Sound, noise, seed);
+            codes[usize::from(verdict.exit_code())] += 1;
+            assert_ne!(verdict.exit_code(), 1, "{noise:?}, seed {seed}: {verdict:?}");
+            assert!(noise != Noise::Quiet || verdict == Verdict::Pass, "seed {seed}: {verdict:?}");
+        }
+        eprintln!("Sound beside {noise:?}: pass {}, fail {}, no verdict {}", codes[0], codes[1], codes[2]);
+    }
+}
+
+#[test]
+fn stalls_are_found_in_their_length() {
+    for noise in [Noise::Bursts, Noise::Host] {
+        let mut random = fastrand::Rng::with_seed(1);
+        let cores = machine(Target::Sound, noise, &mut random);
+        let found = watched(&cores).sum().total.as_nanos() as u64;
+        // The union of both cores' gaps.
+        let mut true_ns = 0;
+        let mut until = 0;
+        let mut all = [&cores[0].all[..], &cores[1].all[..]].concat();
+        all.sort_unstable();
+        for (from, to) in all {
+            true_ns += to.saturating_sub(from.max(until));
+            until = to.max(until);
+        }
+        assert!(found <= true_ns && found * 10 >= true_ns * 8, "{noise:?}: {found} of {true_ns}");
+    }
+}

@@ -1,0 +1,154 @@
+use super::*;
+use crate::check::Violation;
+use crate::measure::Refusals;
+
+const TWO_MS: Latency = Latency { quantile: 0.999, limit: Duration::from_millis(2) };
+
+/// Counts a thousand requests that took so long, `certain_us` of it for certain.
+fn counts(response_us: u64, certain_us: u64) -> Counts {
+    let mut counts = Counts::default();
+    (counts.requests, counts.answered, counts.ids) = (1_000, 1_000, 1_000);
+    counts.response.saturating_record_n(response_us * 1_000, 1_000);
+    counts.settling.certain.saturating_record_n(certain_us * 1_000, 1_000);
+    counts
+}
+
+/// Ten seconds of an open loop.
+fn evidence<'a>(counts: &'a Counts, faults: &'a [Fault], promise: &'a Promise) -> Evidence<'a> {
+    Evidence {
+        counts,
+        faults,
+        stalls: StallSum { count: 3, total: Duration::from_millis(360), ..StallSum::default() },
+        elapsed: Duration::from_secs(10),
+        planned: Some(Duration::from_secs(10)),
+        promise,
+        ids_per_s: 10_000.0,
+        interrupted: false,
+        too_scattered: false,
+    }
+}
+
+fn objectives() -> Objectives {
+    Objectives { rate: "10k/s".parse().ok(), latencies: vec![TWO_MS], errors: 0.0 }
+}
+
+fn verdict(counts: &Counts, faults: &[Fault]) -> Verdict {
+    judge(&evidence(counts, faults, &Promise::of_counter()), &objectives())
+}
+
+#[test]
+fn what_was_measured_within_the_limit_passes() {
+    assert_eq!(verdict(&counts(1_900, 1_900), &[]), Verdict::Pass);
+}
+
+#[test]
+fn what_no_stall_explains_fails() {
+    let verdict = verdict(&counts(9_000, 2_100), &[]);
+    assert_eq!(verdict.exit_code(), 1);
+    let reason = "p99.9 was 9.00 ms (limit 2 ms); 2.10 ms of it is the target's for certain";
+    assert_eq!(verdict.reasons(), [reason.replace("limit 2 ms", "limit 2.00 ms")]);
+}
+
+#[test]
+fn between_the_two_the_machine_decides_and_there_is_no_verdict() {
+    let verdict = verdict(&counts(9_000, 1_900), &[]);
+    assert_eq!(verdict.exit_code(), 2);
+    assert_eq!(
+        verdict.reasons(),
+        ["this machine stood still 0.36 s of 10 s; try --runs 5 or another machine"]
+    );
+}
+
+#[test]
+fn as_many_requests_may_be_late_as_the_objective_allows() {
+    let mut late = counts(500, 500);
+    late.response.saturating_record_n(9_000_000, 1);
+    late.settling.certain.saturating_record_n(9_000_000, 1);
+    assert_eq!(verdict(&late, &[]), Verdict::Pass, "1 of 1,001");
+    late.response.saturating_record_n(9_000_000, 1);
+    late.settling.certain.saturating_record_n(9_000_000, 1);
+    assert_eq!(verdict(&late, &[]).exit_code(), 1, "2 of 1,002");
+}
+
+#[test]
+fn late_sending_is_the_generators() {
+    let mut late = counts(9_000, 100);
+    late.slip.saturating_record_n(8_900_000, 1_000);
+    let counts = &late;
+    let promise = Promise::of_counter();
+    let evidence = Evidence { stalls: StallSum::default(), ..evidence(counts, &[], &promise) };
+    let verdict = judge(&evidence, &objectives());
+    assert_eq!(verdict.exit_code(), 2);
+    assert!(verdict.reasons()[0].contains("bottleneck: requests left late by 8.9"), "{verdict:?}");
+}
+
+#[test]
+fn an_answer_that_was_not_judged_leaves_no_verdict() {
+    let mut uncounted = counts(100, 100);
+    uncounted.response.saturating_record(100_000);
+    assert_eq!(verdict(&uncounted, &[]).exit_code(), 2);
+    let mut unanswered = counts(100, 100);
+    unanswered.answered += 1;
+    assert_eq!(verdict(&unanswered, &[]).exit_code(), 2);
+}
+
+#[test]
+fn an_open_loop_must_get_its_rate() {
+    let (counts, promise) = (counts(100, 100), Promise::of_counter());
+    let code = |elapsed_ms, stalled_ms| {
+        let stalls = StallSum { total: Duration::from_millis(stalled_ms), ..StallSum::default() };
+        let elapsed = Duration::from_millis(elapsed_ms);
+        judge(&Evidence { elapsed, stalls, ..evidence(&counts, &[], &promise) }, &objectives()).exit_code()
+    };
+    assert_eq!([code(10_200, 0), code(10_300, 0), code(10_300, 200)], [0, 1, 2]);
+}
+
+#[test]
+fn a_closed_loop_must_reach_its_rate_unless_it_lacked_cores() {
+    let of = |hungriest_thread, ids_per_s, stalled_ms| {
+        let mut counts = counts(100, 100);
+        counts.hungriest_thread = hungriest_thread;
+        let stalls = StallSum { total: Duration::from_millis(stalled_ms), ..StallSum::default() };
+        let promise = Promise::of_counter();
+        let evidence = Evidence { planned: None, ids_per_s, stalls, ..evidence(&counts, &[], &promise) };
+        judge(&evidence, &objectives()).exit_code()
+    };
+    assert_eq!([of(0.5, 9_000.0, 0), of(0.99, 9_000.0, 0), of(0.99, 10_000.0, 0)], [1, 2, 0]);
+    assert_eq!(of(0.5, 9_000.0, 1_000), 2, "the machine stood still for as long");
+}
+
+#[test]
+fn a_broken_promise_fails_whatever_the_generator_did() {
+    let mut stood = counts(9_000, 50);
+    stood.longest_pause = Duration::from_secs(5);
+    let fault = Fault::Violation(Violation::Duplicate { id: 5 });
+    assert_eq!(verdict(&stood, &[fault]).exit_code(), 1);
+    // So long that the target's idle timeout may have closed it.
+    let closed = [Fault::Closed { unanswered: 3, reason: None }];
+    assert_eq!(verdict(&stood, &closed).exit_code(), 2);
+    stood.longest_pause = Duration::from_millis(900);
+    assert_eq!(verdict(&stood, &closed).exit_code(), 1);
+}
+
+#[test]
+fn full_sockets_are_the_generators_if_it_was_behind() {
+    let mut behind = counts(100, 100);
+    assert_eq!(verdict(&behind, &[Fault::FullSocket]).exit_code(), 1);
+    behind.late_at_fault = Duration::from_millis(500);
+    assert_eq!(verdict(&behind, &[Fault::FullSocket]).exit_code(), 2);
+}
+
+#[test]
+fn a_refusal_fails_though_the_machine_stood_still() {
+    let mut refused = counts(9_000, 100);
+    refused.refused.insert(6, Refusals { count: 7, first_message: "too many".into() });
+    let verdict = verdict(&refused, &[]);
+    assert_eq!(verdict.exit_code(), 1);
+    assert_eq!(verdict.reasons()[0], "7 of 1,000 requests were refused: exhausted x 7 (too many)");
+}
+
+#[test]
+fn quantiles_have_their_usual_names() {
+    let names = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0].map(quantile_name);
+    assert_eq!(names, ["p50", "p90", "p99", "p99.9", "p99.99", "max"]);
+}

@@ -1,0 +1,109 @@
+//! A run, and more of the same if the machine's stalls decide the first one's answer. Their requests are judged
+//! together: a second run cannot hide what the first one showed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Objectives, Verdict};
+use crate::measure::Fault;
+use crate::report::Report;
+use crate::run::{self, CannotRun, Outcome, Progress};
+use crate::scenario::Scenario;
+
+/// The number of runs before "no verdict", by default.
+const DEFAULT_RUNS: u32 = 2;
+
+/// The time that they may take, by default.
+const DEFAULT_TIME: Duration = Duration::from_secs(60);
+
+/// All runs of a trial, as one.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(crate) outcome: Outcome,
+    /// A bare echo under the same load, if the target was late.
+    pub(crate) echo: Option<Outcome>,
+}
+
+/// Runs a scenario until it has a verdict, at most `runs` times, or until `interrupt` is set.
+///
+/// # Errors
+/// [`CannotRun`] if the first run is not possible. Faults of a target under load are in the outcome.
+pub(crate) fn run(
+    scenario: &Scenario,
+    objectives: &Objectives,
+    runs: Option<u32>,
+    interrupt: &AtomicBool,
+    show: &mut dyn FnMut(&str, Progress<'_>),
+) -> Result<Trial, CannotRun> {
+    let mut daemon = run::start_daemon(scenario, interrupt)?;
+    let mut seen = Vec::new();
+    let outcome = rounds(scenario, objectives, runs, &mut || {
+        run::run_against(scenario, daemon.as_mut(), &mut seen, interrupt, &mut |now| show("", now))
+    })?;
+    let mut trial = Trial { outcome, echo: None };
+    if trial.report(scenario, objectives).was_late() && !interrupt.load(Ordering::Relaxed) {
+        trial.echo = run::of_echo(scenario, interrupt, &mut |now| show("a bare echo, ", now));
+    }
+    Ok(trial)
+}
+
+/// Runs `next` until there is a verdict.
+///
+/// # Errors
+/// Those of the first run.
+pub(crate) fn rounds(
+    scenario: &Scenario,
+    objectives: &Objectives,
+    runs: Option<u32>,
+    next: &mut dyn FnMut() -> Result<Outcome, CannotRun>,
+) -> Result<Outcome, CannotRun> {
+    let begun = Instant::now();
+    let mut outcome = next()?;
+    while Report::new(scenario, objectives, &outcome, None).asks_for_more() {
+        let rounds = outcome.rounds;
+        let fits = runs.is_some() || begun.elapsed() * (rounds + 1) / rounds < DEFAULT_TIME;
+        if rounds >= runs.unwrap_or(DEFAULT_RUNS) || !fits {
+            break;
+        }
+        match next() {
+            Ok(round) => outcome.prolong(round),
+            Err(CannotRun::Interrupted) => outcome.collected.interrupted = true,
+            // What was measured is shown, with the reason.
+            Err(error) => {
+                let is_gone = matches!(error, CannotRun::NoTarget(_)) || error.exit_code() == 1;
+                let (is_ours, reason) = (error.is_limit_here() || !is_gone, error.to_string());
+                let reason = reason.trim_start_matches("fail: ").to_owned();
+                outcome.collected.faults.push(Fault::NotOpened { reason, is_ours });
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+impl Trial {
+    /// Judges it.
+    pub(crate) fn report<'a>(&'a self, scenario: &'a Scenario, objectives: &'a Objectives) -> Report<'a> {
+        Report::new(scenario, objectives, &self.outcome, self.echo.as_ref())
+    }
+}
+
+impl Report<'_> {
+    /// Returns true if an open loop that was not cut short was late.
+    fn was_late(&self) -> bool {
+        let counts = &self.outcome.collected.counts;
+        let is_late = |latency: &super::Latency| latency.judge(counts) != super::Found::Met;
+        self.is_open_loop()
+            && !self.outcome.collected.is_cut_short()
+            && self.objectives.latencies.iter().any(is_late)
+    }
+
+    /// Returns true if another run may lead to a verdict. What happened on purpose cannot be repeated.
+    fn asks_for_more(&self) -> bool {
+        let is_announced = self.scenario.outage.is_some() || self.scenario.client_stall.is_some();
+        matches!(self.verdict, Verdict::Unknown(_))
+            && !is_announced
+            && self.outcome.lost_targets.is_empty()
+            && self.outcome.collected.counts.requests > 0
+            && !self.outcome.collected.is_cut_short()
+    }
+}

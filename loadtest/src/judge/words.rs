@@ -1,0 +1,130 @@
+//! Verdicts in words.
+
+use super::{Evidence, Latency, MIN_RATE_SHARE, Objectives};
+use crate::measure::{Counts, Fault, RefusalsByCode};
+use crate::promise::Promise;
+use crate::target::code_name;
+use crate::units::{count, counted, grouped, percent, rate, short_ms, stood_still};
+
+/// Names the generator as the reason of something.
+pub(super) fn by_generator(reason: &str) -> String {
+    format!("the generator was the bottleneck: {reason}")
+}
+
+/// Returns the reasons why more requests failed than may.
+pub(super) fn errors(evidence: &Evidence<'_>, objectives: &Objectives) -> Vec<String> {
+    let counts = evidence.counts;
+    if counts.error_share() <= objectives.errors {
+        return Vec::new();
+    }
+    let mut reasons = Vec::new();
+    if counts.refused_count() > 0 {
+        let (refused, all) = (count(counts.refused_count()), counted(counts.requests, "request"));
+        reasons.push(format!("{refused} of {all} were refused: {}", codes(&counts.refused)));
+    }
+    // The warm-up has the same rate. A target that refuses there may only seem to keep it later.
+    let in_warm_up: u64 = counts.warm_up_refused.values().map(|refusals| refusals.count).sum();
+    if in_warm_up > 0 {
+        let requests = counted(in_warm_up, "request");
+        reasons.push(format!("{requests} of the warm-up refused: {}", codes(&counts.warm_up_refused)));
+    }
+    // What is still open when the user ends a run was not refused.
+    if counts.unanswered > 0 && !evidence.interrupted {
+        reasons.push(format!("no answer to {}", counted(counts.unanswered, "request")));
+    }
+    if let (Some(last), true) = (reasons.last_mut(), objectives.errors > 0.0) {
+        let [found, limit] = [counts.error_share(), objectives.errors].map(|share| grouped(share * 100.0));
+        last.push_str(&format!("; {found} % errors (limit {limit} %)"));
+    }
+    reasons
+}
+
+fn codes(refused: &RefusalsByCode) -> String {
+    let codes = refused.iter().map(|(&code, refusals)| {
+        format!("{} x {} ({})", code_name(code), count(refusals.count), refusals.first_message)
+    });
+    codes.collect::<Vec<_>>().join(", ")
+}
+
+/// Describes an objective that the target missed.
+pub(super) fn missed(counts: &Counts, latency: &Latency) -> String {
+    let us = |time: std::time::Duration| short_ms(time.as_secs_f64() * 1e6);
+    let (found, certain) =
+        (counts.response.at(latency.quantile), counts.settling.certain.at(latency.quantile));
+    let (found, certain, limit) = (us(found), us(certain), us(latency.limit));
+    format!("{} was {found} (limit {limit}); {certain} of it is the target's for certain", latency.name())
+}
+
+/// Describes an objective that the machine or the generator decides.
+pub(super) fn open(evidence: &Evidence<'_>, latency: &Latency) -> String {
+    let counts = evidence.counts;
+    let slip = counts.slip.at(latency.quantile);
+    let stood = stood_still(evidence.stalls.total, evidence.elapsed);
+    if slip > latency.limit / 2 && evidence.stalls.total < slip {
+        let slip = short_ms(slip.as_secs_f64() * 1e6);
+        return by_generator(&format!(
+            "requests left late by {slip} at {}; try --threads or another machine",
+            latency.name()
+        ));
+    }
+    format!("this machine stood still {stood}; try --runs 5 or another machine")
+}
+
+/// Describes a rate that the target missed.
+pub(super) fn missed_rate(evidence: &Evidence<'_>, objectives: &Objectives) -> String {
+    match (evidence.planned, objectives.rate) {
+        (None, Some(wanted)) => {
+            format!("{} IDs/s (objective {})", rate(evidence.ids_per_s), rate(wanted.per_s()))
+        }
+        _ => {
+            let share = got_share(evidence);
+            let least = percent(MIN_RATE_SHARE);
+            format!("it got {share} of the asked rate (at least {least}): the rest came after the end")
+        }
+    }
+}
+
+/// Describes a rate that the machine or the generator decides.
+pub(super) fn open_rate(evidence: &Evidence<'_>, objectives: &Objectives) -> String {
+    let missed = missed_rate(evidence, objectives);
+    let busy = evidence.counts.hungriest_thread;
+    if busy > super::MAX_THREAD_SHARE {
+        return by_generator(&format!(
+            "{missed}; a thread of it needed a core for {} of the time",
+            percent(busy)
+        ));
+    }
+    let stood = stood_still(evidence.stalls.total, evidence.elapsed);
+    format!("{missed}; this machine stood still {stood}, or the generator sent late")
+}
+
+fn got_share(evidence: &Evidence<'_>) -> String {
+    let planned_s = evidence.planned.unwrap_or_default().as_secs_f64();
+    percent(planned_s / evidence.elapsed.as_secs_f64().max(1e-9))
+}
+
+/// Returns one line about a fault.
+pub(crate) fn describe(fault: &Fault, promise: &Promise) -> String {
+    match fault {
+        Fault::Violation(violation) => violation.describe(promise),
+        Fault::Closed { unanswered, reason } => {
+            let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+            let unanswered = counted(*unanswered as u64, "request");
+            format!("the target closed a connection{reason}, with {unanswered} on it unanswered")
+        }
+        Fault::Unreadable(reason) => format!("the target broke the protocol: {reason}"),
+        Fault::Silent { waited, unanswered } => {
+            let unanswered = counted(*unanswered as u64, "request");
+            format!("the target stalled: no answer within {waited:?}, {unanswered} waiting on one connection")
+        }
+        Fault::TooManyInFlight { bound } => {
+            let bound = counted(*bound as u64, "request");
+            format!("the target fell behind: {bound} in flight on one connection, which is the limit")
+        }
+        Fault::NotRecovered { waited } => {
+            format!("the target did not recover within {waited:?}")
+        }
+        Fault::NotOpened { reason, .. } => format!("the target took no new connection: {reason}"),
+        Fault::FullSocket => "the target fell behind: a socket took no more requests".to_owned(),
+    }
+}

@@ -1,0 +1,45 @@
+//! Slow requests, which wait until the stalls that touched them are known.
+
+use std::collections::VecDeque;
+
+use super::TimeHistogram;
+use crate::machine::stalls::Stalls;
+
+/// A request that was answered slowly, in nanoseconds from the start of the run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slow {
+    pub(crate) sent_ns: u64,
+    pub(crate) received_ns: u64,
+    /// The target's own part.
+    pub(crate) target_ns: u64,
+}
+
+/// The times of the target that no stall of the machine explains.
+#[derive(Debug, Default)]
+pub(crate) struct Settling {
+    /// In the order of their receipt, on each thread.
+    slow: VecDeque<Slow>,
+    /// The target's own part of each request, less the stalls that excuse it.
+    pub(crate) certain: TimeHistogram,
+}
+
+impl Settling {
+    /// Takes a request that a stall may have touched.
+    pub(crate) fn note(&mut self, request: Slow) {
+        self.slow.push_back(request);
+    }
+
+    /// Settles the requests that were answered before an instant: later stalls cannot have touched them.
+    pub(crate) fn settle(&mut self, before_ns: u64, stalls: &Stalls) {
+        while let Some(&slow) = self.slow.front().filter(|slow| slow.received_ns < before_ns) {
+            self.slow.pop_front();
+            let excuse_ns = stalls.excuse_ns(slow.sent_ns, slow.received_ns);
+            self.certain.saturating_record(slow.target_ns.saturating_sub(excuse_ns));
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.slow.extend(other.slow);
+        self.certain.merge(&other.certain);
+    }
+}

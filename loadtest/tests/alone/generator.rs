@@ -1,0 +1,114 @@
+//! A load generator that is starved of CPU time blames no target.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::alone;
+use crate::support::scripted::{INFO, sound_target, target};
+use crate::support::{Ran, skip, start, start_by};
+use rustix::process::Signal;
+
+#[test]
+fn a_generator_stopped_for_half_a_second_gives_no_verdict() {
+    let _alone = alone();
+    let ran = stopped_in_its_measurement("2ms");
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.result().contains("this machine stood still"), "{ran:?}");
+    // As measured, every answer was within this objective.
+    let ran = stopped_in_its_measurement("5s");
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+/// Stops a generator for half a second while it measures, which the number of its requests shows. A machine that is too
+/// busy to stop it in time tries again.
+fn stopped_in_its_measurement(objective: &str) -> Ran {
+    loop {
+        let asked = Arc::new(AtomicU64::new(0));
+        let asks = Arc::clone(&asked);
+        let target = target(INFO, move |_, ids, peer, next, tag| {
+            asks.fetch_add(1, Ordering::SeqCst);
+            peer.send_run(tag, ids.take(next.count), next.count)
+        });
+        let address = target.name();
+        let load =
+            ["--address", &address, "--rate", "1000", "--warm-up", "200ms", "--for", "4s", "--runs", "1"];
+        let generator = start(&[&load[..], &["--p99.9", objective]].concat());
+        while asked.load(Ordering::SeqCst) < 500 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        generator.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(500));
+        let asked = asked.load(Ordering::SeqCst);
+        generator.signal(Signal::CONT);
+        let ran = generator.wait();
+        if asked < 4_000 {
+            return ran;
+        }
+    }
+}
+
+/// A control group that gives its processes a twenty-fifth of one core.
+struct Quota {
+    directory: PathBuf,
+}
+
+impl Quota {
+    /// Makes the group. Returns `None`, and reports it on standard error, if no control group can be written.
+    fn new() -> Option<Self> {
+        let name = format!("snowbank-loadtest-{}", std::process::id());
+        let hierarchies = [
+            (
+                Path::new("/sys/fs/cgroup/cpu"),
+                &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "4000")][..],
+            ),
+            (Path::new("/sys/fs/cgroup"), &[("cpu.max", "4000 100000")]),
+        ];
+        for (hierarchy, settings) in hierarchies {
+            let directory = hierarchy.join(&name);
+            if !hierarchy.join("cgroup.procs").is_file() || std::fs::create_dir(&directory).is_err() {
+                continue;
+            }
+            let quota = Self { directory };
+            let set = |&(file, value): &(&str, &str)| std::fs::write(quota.directory.join(file), value);
+            match settings.iter().try_for_each(set) {
+                Ok(()) => return Some(quota),
+                Err(error) => skip(&format!("{} takes no quota: {error}", quota.directory.display())),
+            }
+        }
+        // This is no failure, even in CI: containers often have no control groups of their own.
+        eprintln!("skipped: there are no control groups that can be written");
+        None
+    }
+
+    fn run(&self, options: &[&str]) -> Ran {
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"echo $$ > "$0"; exec "$@""#]).arg(self.directory.join("cgroup.procs"));
+        command.arg(env!("CARGO_BIN_EXE_snowbank-loadtest"));
+        start_by(command, options).wait()
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.directory);
+    }
+}
+
+#[test]
+fn a_generator_under_a_quota_gives_no_verdict() {
+    let _alone = alone();
+    let Some(quota) = Quota::new() else {
+        return;
+    };
+    let target = sound_target();
+    let address = target.name();
+    let load = ["--address", &address, "--for", "1s", "--warm-up", "200ms", "--rate", "20000"];
+    // The load is above the quota. The second objective is still met, but the rate is not.
+    for more in [&["--runs", "1"][..], &["--p99.9", "20s"], &["--closed"]] {
+        let ran = quota.run(&[&load[..], more].concat());
+        assert_eq!(ran.code, 2, "{more:?}: {ran:?}");
+    }
+}

@@ -1,0 +1,283 @@
+//! The verdict on real targets beside real noise: no bad target passes anywhere, and a sound one never fails.
+//!
+//! The whole table takes the cores from everything else on the machine, so it runs only with `SNOWBANK_JUDGE_RUNS=1`
+//! or more. `judge::simulation` covers it otherwise, and each target has one run here on the machine as it is.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use snowbank_client::protocol::ErrorCode;
+
+use crate::alone;
+use crate::support::scripted::fake_daemon::FakeDaemon;
+use crate::support::scripted::{INFO, sound_target, target};
+use crate::support::{Ran, loadtest};
+
+/// A program that takes a core for 1 to 20 ms at random times.
+const BURSTS: &str = "import random, time\nwhile True:\n end = time.monotonic() + random.uniform(0.001, 0.02)\n while time.monotonic() < end: pass\n time.sleep(random.uniform(0.001, 0.08))";
+
+const LOOP: &str = "while True: pass";
+
+/// The neighbours of a run.
+#[derive(Debug, Clone, Copy)]
+enum Noise {
+    AsIs,
+    BusyLoops,
+    RealTimeBursts,
+}
+
+/// Processes that are no children of this one, which is the target.
+struct Neighbours(Vec<Pid>);
+
+impl Neighbours {
+    fn begin(noise: Noise) -> Self {
+        let (number, before, script) = match noise {
+            Noise::AsIs => return Self(Vec::new()),
+            Noise::BusyLoops => (3, "", LOOP),
+            Noise::RealTimeBursts => (2, "chrt --fifo 10", BURSTS),
+        };
+        let start = |_| {
+            // The shell ends at once, and its child has another parent then.
+            let line = format!("exec 2>/dev/null; {before} python3 -c \"$0\" >/dev/null & echo $!");
+            let output =
+                Command::new("setsid").args(["sh", "-c", &line, script]).output().expect("it starts");
+            let id = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a process ID");
+            Pid::from_raw(id).expect("a process ID")
+        };
+        Self((0..number).map(start).collect())
+    }
+}
+
+impl Drop for Neighbours {
+    fn drop(&mut self) {
+        for &process in &self.0 {
+            let _ = kill_process(process, Signal::KILL);
+        }
+    }
+}
+
+/// A target, and what it does beside its answers until it is dropped.
+struct Bad {
+    target: FakeDaemon,
+    _beside: Beside,
+}
+
+/// Threads and children that end with this value.
+#[derive(Default)]
+struct Beside {
+    is_over: Arc<AtomicBool>,
+    children: Vec<Child>,
+}
+
+impl Beside {
+    fn burn(&self, threads: usize) {
+        for _ in 0..threads {
+            let is_over = Arc::clone(&self.is_over);
+            std::thread::spawn(move || while !is_over.load(Ordering::Relaxed) {});
+        }
+    }
+
+    fn children(mut self, number: usize, words: &[&str]) -> Self {
+        let start = |_| {
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]).stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
+        };
+        self.children = (0..number).map(start).collect();
+        self
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Returns a target that stops, all connections at once, for as long as `stop` says: by the number of the request
+/// and the time since the first.
+fn stopping(stop: impl Fn(u64, Duration) -> Duration + Send + Sync + 'static) -> FakeDaemon {
+    let (begun, stopped) = (OnceLock::new(), Mutex::new(()));
+    target(INFO, move |number, ids, peer, next, tag| {
+        let guard = stopped.lock().expect("no panic");
+        std::thread::sleep(stop(number, begun.get_or_init(Instant::now).elapsed()));
+        drop(guard);
+        peer.send_run(tag, ids.take(next.count), next.count)
+    })
+}
+
+/// Returns a target that stops for so long, once in each of these times.
+fn stopping_each(length: Duration, each: Duration) -> FakeDaemon {
+    let next = Mutex::new(each / 2);
+    stopping(move |_, now| {
+        let mut next = next.lock().expect("no panic");
+        if now < *next {
+            return Duration::ZERO;
+        }
+        *next += each;
+        length
+    })
+}
+
+/// Returns a target that stops for 8 ms after each stall of the machine.
+fn stopping_after_stalls() -> Bad {
+    let beside = Beside::default();
+    let (is_over, stalls) = (Arc::clone(&beside.is_over), Arc::new(Mutex::new(0)));
+    let found = Arc::clone(&stalls);
+    std::thread::spawn(move || {
+        while !is_over.load(Ordering::Relaxed) {
+            let before = Instant::now();
+            std::thread::sleep(Duration::from_millis(1));
+            *found.lock().expect("no panic") += u32::from(before.elapsed() > Duration::from_millis(3));
+        }
+    });
+    let target = stopping(move |_, _| {
+        let found = std::mem::take(&mut *stalls.lock().expect("no panic"));
+        if found > 0 { Duration::from_millis(8) } else { Duration::ZERO }
+    });
+    Bad { target, _beside: beside }
+}
+
+/// Returns a target that stops for 20 ms twice in a second. New threads of it burn all cores meanwhile.
+fn pausing_while_new_threads_burn() -> FakeDaemon {
+    let next = Mutex::new(Duration::from_millis(500));
+    stopping(move |_, now| {
+        let mut next = next.lock().expect("no panic");
+        if now < *next {
+            return Duration::ZERO;
+        }
+        *next += Duration::from_millis(500);
+        let until = Instant::now() + Duration::from_millis(20);
+        for _ in 0..8 {
+            std::thread::spawn(move || while Instant::now() < until {});
+        }
+        Duration::from_millis(20)
+    })
+}
+
+const NAMES: [&str; 14] = [
+    "300 ms once",
+    "60 ms each 3 s",
+    "20 ms each second",
+    "5 ms per 1,000 requests",
+    "slow ramp",
+    "8 ms after each stall",
+    "pauses in which new threads burn",
+    "own threads burning",
+    "children burning",
+    "children burning in real time",
+    "one connection of eight slow",
+    "refusals of 0.5 %",
+    "a closed connection",
+    "answers the warm-up only",
+];
+
+fn bad(name: &str) -> Bad {
+    let ms = Duration::from_millis;
+    let plain = |target| Bad { target, _beside: Beside::default() };
+    match name {
+        "300 ms once" => plain(stopping_each(ms(300), ms(4_000))),
+        "60 ms each 3 s" => plain(stopping_each(ms(60), ms(3_000))),
+        "20 ms each second" => plain(stopping_each(ms(20), ms(1_000))),
+        "5 ms per 1,000 requests" => {
+            plain(stopping(move |number, _| if number % 1_000 == 999 { ms(5) } else { ms(0) }))
+        }
+        "slow ramp" => plain(stopping(|number, _| Duration::from_nanos(number * 80))),
+        "8 ms after each stall" => stopping_after_stalls(),
+        "pauses in which new threads burn" => plain(pausing_while_new_threads_burn()),
+        "own threads burning" => {
+            let beside = Beside::default();
+            beside.burn(16);
+            Bad { target: sound_target(), _beside: beside }
+        }
+        "children burning" => {
+            let beside = Beside::default().children(16, &["python3", "-c", LOOP]);
+            Bad { target: sound_target(), _beside: beside }
+        }
+        "children burning in real time" => {
+            let beside = Beside::default().children(2, &["chrt", "--fifo", "10", "python3", "-c", BURSTS]);
+            Bad { target: sound_target(), _beside: beside }
+        }
+        "one connection of eight slow" => plain(target(INFO, move |_, ids, peer, next, tag| {
+            if peer.number % 8 == 0 {
+                std::thread::sleep(ms(5));
+            }
+            peer.send_run(tag, ids.take(next.count), next.count)
+        })),
+        "refusals of 0.5 %" => plain(target(INFO, |number, ids, peer, next, tag| match number % 200 {
+            199 => peer.refuse(tag, ErrorCode::Exhausted, None, "none left"),
+            _ => peer.send_run(tag, ids.take(next.count), next.count),
+        })),
+        "a closed connection" => plain(target(INFO, |number, ids, peer, next, tag| {
+            number != 3_000 && peer.send_run(tag, ids.take(next.count), next.count)
+        })),
+        "answers the warm-up only" => plain(target(INFO, |number, ids, peer, next, tag| {
+            number > 1_000 || peer.send_run(tag, ids.take(next.count), next.count)
+        })),
+        _ => unreachable!("{name}"),
+    }
+}
+
+fn load(address: &str) -> Ran {
+    let options = ["--rate", "2000/s", "--for", "5s", "--warm-up", "500ms", "--connections", "8"];
+    loadtest(&[&["--address", address], &options[..]].concat())
+}
+
+/// Returns how often the whole table is run.
+fn runs() -> usize {
+    std::env::var("SNOWBANK_JUDGE_RUNS").map_or(0, |runs| runs.parse().expect("a number"))
+}
+
+fn noises() -> Vec<Noise> {
+    let all = [Noise::AsIs, Noise::BusyLoops, Noise::RealTimeBursts];
+    if runs() > 0 { all.into() } else { all[..1].into() }
+}
+
+/// A target that only answers in time by luck: one that stops after stalls may meet none, and a fair kernel may serve
+/// requests between burning threads.
+fn may_be_in_time(name: &str) -> bool {
+    name == "8 ms after each stall" || name.contains("burn")
+}
+
+#[test]
+fn no_bad_target_passes_beside_any_noise() {
+    let _alone = alone();
+    // Each of them takes 15 s, so the usual run has those that passed once.
+    let names = if runs() > 0 { &NAMES[..] } else { &NAMES[..4] };
+    for &name in names {
+        for noise in noises() {
+            let _neighbours = Neighbours::begin(noise);
+            let mut verdicts = Vec::new();
+            for _ in 0..runs().max(1) {
+                let bad = bad(name);
+                let ran = load(&bad.target.name());
+                verdicts.push(ran.json()["verdict"].as_str().expect("a word").to_owned());
+                let is_late = ran.json()["objectives"]["latencies"][0]["met"] == false;
+                assert!(
+                    ran.code != 0 || (may_be_in_time(name) && !is_late),
+                    "{name} beside {noise:?}: {ran:?}"
+                );
+            }
+            eprintln!("| {name} | {noise:?} | {} |", verdicts.join(", "));
+        }
+    }
+}
+
+#[test]
+fn a_sound_target_fails_beside_no_noise() {
+    let _alone = alone();
+    for noise in noises() {
+        let _neighbours = Neighbours::begin(noise);
+        for _ in 0..runs().max(1) {
+            let ran = load(&sound_target().name());
+            eprintln!("| sound | {noise:?} | {} |", ran.json()["summary"]);
+            assert_ne!(ran.code, 1, "{noise:?}: {ran:?}");
+        }
+    }
+}

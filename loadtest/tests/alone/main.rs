@@ -1,0 +1,17 @@
+//! Tests that need all cores, or a machine that nothing else disturbs: one at a time.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod compare;
+mod generator;
+mod machine;
+mod sweep_room;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Runs one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}

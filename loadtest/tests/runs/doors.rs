@@ -1,0 +1,222 @@
+//! The same load and checks over the protocols of Redis, memcached, HTTP and noeqd.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::support::port::Port;
+use crate::support::{Ran, has_daemon, loadtest, until_judged};
+
+const LOAD: [&str; 8] = ["--rate", "2000", "--for", "1s", "--warm-up", "200ms", "--p99.9", "5s"];
+
+fn load(more: &[&str]) -> Ran {
+    loadtest(&[&LOAD, more].concat())
+}
+
+#[test]
+fn each_door_of_a_daemon_is_loaded_and_its_ids_are_checked() {
+    if !has_daemon() {
+        return;
+    }
+    for door in ["--resp", "--memcached", "--http", "--noeqd"] {
+        let ran = until_judged(|| load(&[door, "--batch", "1:5,20:5"]));
+        assert_eq!(ran.code, 0, "{door}: {ran:?}");
+        let run = ran.json();
+        assert_eq!(run["protocol"].as_str().map(|name| format!("--{name}")).as_deref(), Some(door));
+        assert!(run["checked_ids"].as_u64() > run["requests"].as_u64(), "{door}: {ran:?}");
+        assert!(run["layout"].is_string() && run["window_before_us"].is_number(), "{door}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_door_killed_under_load_comes_back_and_repeats_no_id() {
+    if !has_daemon() {
+        return;
+    }
+    for door in ["--resp", "--memcached", "--http", "--noeqd"] {
+        let ran = until_judged(|| load(&[door, "--for", "2s", "--kill-daemon-at", "1s"]));
+        assert_eq!(ran.code, 0, "{door}: {ran:?}");
+        assert!(ran.json()["outage"]["length_us"].as_f64() > Some(0.0), "{door}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_batch_size_that_a_door_cannot_ask_for_is_refused() {
+    if !has_daemon() {
+        return;
+    }
+    for (door, batch) in [("--noeqd", "256"), ("--memcached", "10000")] {
+        let ran = load(&[door, "--batch", batch]);
+        assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{ran:?}");
+        assert!(ran.stderr.contains("the target allows"), "{ran:?}");
+    }
+}
+
+/// A server that answers each line of a connection by a script.
+fn server(answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let answer = Arc::new(answer);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let answer = Arc::clone(&answer);
+            std::thread::spawn(move || serve(&stream, &*answer));
+        }
+    });
+    address
+}
+
+fn serve(stream: &TcpStream, answer: &dyn Fn(&str) -> Option<String>) {
+    let mut out = stream.try_clone().expect("a second handle");
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let Some(reply) = answer(line.trim_end()) else { continue };
+        if out.write_all(reply.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// The first ID of worker 3 in Twitter's layout, in this tick.
+fn id_now() -> u64 {
+    crate::support::scripted::first_of_tick(0)
+}
+
+/// Runs a katsubushi whose n-th ID is `id(n)`.
+fn katsubushi(id: impl Fn(u64) -> u64 + Send + Sync + 'static) -> String {
+    let asked = AtomicU64::new(0);
+    server(move |line| match line.split(' ').collect::<Vec<_>>().as_slice() {
+        ["get", keys @ ..] => {
+            let value = |key: &&str| {
+                let id = id(asked.fetch_add(1, Ordering::SeqCst)).to_string();
+                format!("VALUE {key} 0 {}\r\n{id}\r\n", id.len())
+            };
+            Some(keys.iter().map(value).collect::<String>() + "END\r\n")
+        }
+        ["version"] => Some("VERSION 1.8\r\n".to_owned()),
+        _ => Some("ERROR\r\n".to_owned()),
+    })
+}
+
+#[test]
+fn another_server_is_checked_by_the_layout_that_is_given() {
+    let last = Arc::new(Mutex::new(0));
+    let sound = move |_| {
+        let mut last = last.lock().expect("no panic");
+        *last = id_now().max(*last + 1);
+        *last
+    };
+    let one = ["--connections", "1", "--memcached", "--address"];
+    let ran = until_judged(|| load(&[&one[..], &[&katsubushi(sound.clone())]].concat()));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.words().contains("(memcached, 1.8)") && ran.json()["layout"].is_null(), "{ran:?}");
+    // A repeated ID is found without a layout, too.
+    let repeats = |number: u64| 1_000 + number - u64::from(number == 900);
+    let ran = load(&[&one[..], &[&katsubushi(repeats)]].concat());
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.result().contains("duplicate: 1899 "), "{ran:?}");
+    // With a layout, so are IDs of the past.
+    let old = |number: u64| (1_000 << 22) + (3 << 12) + (number << 22);
+    let layout = ["--layout", "twitter", "--worker-ids", "3"];
+    let ran = load(&[&one[..], &[&katsubushi(old)], &layout].concat());
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.result().contains("older than the promised window"), "{ran:?}");
+}
+
+#[test]
+fn a_katsubushi_is_asked_for_its_ids_by_http() {
+    let next = AtomicU64::new(1);
+    let address = server(move |line| {
+        let path = line.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
+        let Some(count) = path.strip_prefix("/ids?n=") else {
+            return Some("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned());
+        };
+        let count: u64 = count.parse().expect("a count");
+        let first = next.fetch_add(count, Ordering::SeqCst);
+        let body: String = (first..first + count).map(|id| format!("{id}\n")).collect();
+        Some(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+    });
+    let options = ["--http", "--connections", "1", "--batch", "5", "--address", &address];
+    let ran = until_judged(|| load(&options));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.json()["checked_ids"].as_u64() >= Some(2_000), "{ran:?}");
+}
+
+#[test]
+fn a_refusal_in_another_protocol_has_its_code() {
+    let refusing = || {
+        let requests = AtomicU64::new(0);
+        server(move |line| {
+            if line == "version" {
+                return Some("VERSION 1\r\n".to_owned());
+            }
+            let number = requests.fetch_add(1, Ordering::SeqCst);
+            Some(match number {
+                900 => "SERVER_ERROR exhausted retry_after_ms=5 source id\r\n".to_owned(),
+                number => format!("VALUE id 0 4\r\n{}\r\nEND\r\n", 1_000 + number),
+            })
+        })
+    };
+    let ran = until_judged(|| load(&["--memcached", "--connections", "1", "--address", &refusing()]));
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.result().contains("exhausted x 1 (exhausted retry_after_ms=5 source id)"), "{ran:?}");
+}
+
+#[test]
+fn a_target_of_another_protocol_is_named_in_one_line() {
+    let ssh = server(|_| Some("SSH-2.0-server\r\n".to_owned()));
+    for door in ["--resp", "--memcached", "--http"] {
+        let ran = load(&[door, "--address", &ssh]);
+        assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{ran:?}");
+        assert!(ran.stderr.contains("SSH-2.0-server"), "{ran:?}");
+    }
+    for (options, reason) in [
+        (&["--resp", "--http"][..], "cannot be used with"),
+        (&["--info", "127.0.0.1:1", "--address", "127.0.0.1:2"], "required"),
+        (
+            &["--http", "--address", "127.0.0.1:1", "--info=127.0.0.1:2", "--info=127.0.0.1:3"],
+            "one --info for each",
+        ),
+        (&["--http", "--address", "127.0.0.1:1", "--layout", "twitter", "--worker-ids", "9999"], "9999"),
+        (&["--memcached", "--address", "127.0.0.1:1", "--token-file", "/dev/null"], "cannot be used with"),
+    ] {
+        let ran = load(options);
+        assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{ran:?}");
+        assert!(ran.stderr.contains(reason), "{ran:?}");
+    }
+}
+
+/// Ends with the test, when this is dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_memcached_can_be_loaded() {
+    let port = Port::take();
+    let address = port.address();
+    let mut command = Command::new("memcached");
+    command.args(["-u", "nobody", "-l", "127.0.0.1", "-p", &address.port().to_string()]);
+    let Ok(child) = command.stderr(Stdio::null()).spawn() else {
+        return crate::support::skip("memcached is not installed");
+    };
+    let _server = Server(child);
+    for _ in 0..3_000 {
+        if TcpStream::connect(address).is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let ran =
+        until_judged(|| load(&["--memcached", "--batch", "1:9,50:1", "--address", &address.to_string()]));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.words().contains("(memcached, memcached ") && ran.words().contains(", incr)"), "{ran:?}");
+    assert!(ran.json()["checked_ids"].as_u64() > ran.json()["requests"].as_u64(), "{ran:?}");
+}

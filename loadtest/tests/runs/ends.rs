@@ -1,0 +1,222 @@
+//! Load tests that are interrupted or killed: the exit code, the table and the daemon.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::support::scripted::fake_daemon::{Asked, FakeDaemon};
+use crate::support::scripted::{INFO, Ids, sound_target, target};
+use crate::support::{Ran, Running, has_daemon, loadtest, start};
+use rustix::process::{Pid, Signal, getpgid, kill_process, test_kill_process};
+
+/// Far above what an end takes on a busy machine, and far below what would have been measured.
+const AT_ONCE: Duration = Duration::from_secs(60);
+
+fn poll(what: &str, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn pid(id: u32) -> Pid {
+    Pid::from_raw(id as i32).expect("a process ID")
+}
+
+/// The number of times that the threads of a process have gone to sleep.
+fn sleeps(process: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let of_task = |task: std::fs::DirEntry| -> Option<u64> {
+        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse().ok()
+    };
+    tasks.filter_map(of_task).sum()
+}
+
+/// The daemon that a load test has started and sends to: it sleeps between the requests, of which many have come.
+fn daemon_of(running: &Running) -> Pid {
+    let mut found = 0;
+    poll("a daemon is loaded", || {
+        found = running.children().first().copied().unwrap_or_default();
+        sleeps(found) > 2_000
+    });
+    pid(found)
+}
+
+fn interrupt(running: Running) -> Ran {
+    running.signal(Signal::INT);
+    let begin = Instant::now();
+    let ran = running.wait();
+    assert!(begin.elapsed() < AT_ONCE, "{:?}: {ran:?}", begin.elapsed());
+    ran
+}
+
+#[test]
+fn an_interrupt_ends_each_stage_and_reports_what_was_measured() {
+    // Each stage with the number of requests by which it has begun. Those whose answers never come are left to be drained.
+    let stages: [(&str, u64, u64, &[&str]); 4] = [
+        ("ramp", 1, u64::MAX, &["--ramp", "1h"]),
+        ("warm-up", 100, u64::MAX, &["--warm-up", "1h"]),
+        ("measuring", 300, u64::MAX, &["--warm-up", "100ms", "--for", "1h"]),
+        ("draining", 400, 300, &["--warm-up", "100ms", "--for", "300ms"]),
+    ];
+    for (stage, begun_by, answered, more) in stages {
+        let asked = Arc::new(AtomicU64::new(0));
+        let asks = Arc::clone(&asked);
+        let target = target(INFO, move |number, ids, peer, next, tag| {
+            asks.fetch_add(1, Ordering::SeqCst);
+            number >= answered || peer.send_run(tag, ids.take(next.count), next.count)
+        });
+        let address = target.name();
+        let running = start(&[&["--address", &address, "--rate", "1000"], more].concat());
+        poll(stage, || asked.load(Ordering::SeqCst) >= begun_by);
+        let ran = interrupt(running);
+        assert_eq!(ran.code, 2, "{stage}: {ran:?}");
+        assert!(ran.result().contains("the run was interrupted"), "{stage}: {ran:?}");
+        assert!(ran.stdout.contains("IDs  "), "{stage}: {ran:?}");
+        assert_eq!(ran.json()["verdict"], "no verdict", "{stage}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_for_a_silent_target() {
+    // The target accepts, and is silent for longer than any step of this test.
+    let silent = FakeDaemon::start(|_, _| std::thread::sleep(Duration::from_secs(30)));
+    let running = start(&["--address", &silent.name()]);
+    poll("it has connected", || silent.connections() > 0);
+    let ran = interrupt(running);
+    assert_eq!((ran.code, ran.stdout.len()), (2, 0), "{ran:?}");
+    assert!(ran.stderr.contains("interrupted before the measurement began"), "{ran:?}");
+}
+
+#[test]
+fn a_terminals_interrupt_does_not_reach_the_daemon() {
+    if !has_daemon() {
+        return;
+    }
+    let running = start(&["--rate", "1000", "--for", "1h"]);
+    let daemon = daemon_of(&running);
+    // A terminal signals the whole foreground group.
+    assert_ne!(getpgid(Some(daemon)).ok(), getpgid(Some(pid(running.id()))).ok());
+    let ran = interrupt(running);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.result().contains("the run was interrupted"), "{ran:?}");
+    poll("the daemon ends with the run", || test_kill_process(daemon).is_err());
+}
+
+#[test]
+fn a_killed_load_test_takes_its_daemon_with_it() {
+    if !has_daemon() {
+        return;
+    }
+    let running = start(&["--rate", "1000", "--for", "1h"]);
+    let daemon = daemon_of(&running);
+    running.signal(Signal::KILL);
+    running.reap();
+    poll("the daemon ends by itself", || {
+        // In a container there may be no init process that reaps it.
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero()));
+        status.map_or(true, |status| status.contains(") Z "))
+    });
+}
+
+#[test]
+fn a_daemon_that_dies_fails_the_run() {
+    if !has_daemon() {
+        return;
+    }
+    let running = start(&["--rate", "1000", "--for", "1h"]);
+    kill_process(daemon_of(&running), Signal::KILL).expect("the daemon runs");
+    let ran = running.wait();
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.result().contains("the target closed a connection"), "{ran:?}");
+}
+
+#[test]
+fn two_load_tests_at_once_have_daemons_of_their_own() {
+    if !has_daemon() {
+        return;
+    }
+    let options = ["--rate", "500", "--for", "1s", "--warm-up", "200ms", "--p99.9", "5s"];
+    let both = [start(&options), start(&options)].map(Running::wait);
+    for ran in &both {
+        assert!(ran.code != 1, "{ran:?}");
+    }
+    assert_ne!(both[0].json()["address"], both[1].json()["address"]);
+}
+
+#[test]
+fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
+    for option in ["--json", "--hgrm", "--hlog"] {
+        let address = sound_target().name();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
+        command.args(["--address", &address, "--rate", "500", "--for", "500ms", "--warm-up", "100ms"]);
+        let output = command.args(["--p99.9", "5s", option, "/dev/full"]).output().expect("it runs");
+        let (stdout, stderr) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{stdout}{stderr}");
+        assert!(stderr.contains("cannot write /dev/full: No space left on device"), "{stderr}");
+        assert!(stdout.contains("of 250 requests answered"), "{stdout}");
+    }
+    let nowhere = loadtest(&["--hgrm", "/nonexistent/file"]);
+    assert_eq!(
+        (nowhere.code, nowhere.stderr.lines().count(), nowhere.stdout.len()),
+        (2, 1, 0),
+        "{nowhere:?}"
+    );
+}
+
+#[test]
+fn a_token_comes_first_on_each_connection() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let (right, wrong, several) = (file("right", "s3cret\n"), file("wrong", "other"), file("two", "a\nb\n"));
+    let ids = Ids::default();
+    let asks_for_a_token = FakeDaemon::start(move |_, peer| {
+        let mut is_known = false;
+        while let Some((asked, tag)) = peer.read() {
+            let goes_on = match asked {
+                Asked::Auth(token) if token == b"s3cret" => {
+                    is_known = true;
+                    peer.send(|out| snowbank_client::protocol::reply::encode_ok(out, tag))
+                }
+                Asked::Next(next) if is_known => peer.send_run(tag, ids.take(next.count), next.count),
+                Asked::Info if is_known => {
+                    peer.send(|out| snowbank_client::protocol::reply::encode_info(out, tag, INFO.as_bytes()))
+                }
+                _ => {
+                    let code = snowbank_client::protocol::ErrorCode::Unauthorized;
+                    peer.refuse(tag, code, None, "a token is needed");
+                    false
+                }
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    });
+    let address = asks_for_a_token.name();
+    let load =
+        ["--address", &address, "--rate", "500", "--for", "500ms", "--warm-up", "100ms", "--p99.9", "5s"];
+    let with = |token: &str| loadtest(&[&load[..], &["--token-file", token]].concat());
+    let ran = crate::support::until_judged(|| with(&right));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!ran.stdout.contains("s3cret") && !ran.json().to_string().contains("s3cret"), "{ran:?}");
+    for (ran, reason) in [
+        (loadtest(&load), "give its token with --token-file"),
+        (with(&wrong), "refused: a token is needed; name the file of another token"),
+        (with(&several), "several lines"),
+        (with("/nonexistent/token"), "cannot read the token file"),
+        (loadtest(&["--token-file", &right]), "--address"),
+    ] {
+        assert_eq!((ran.code, ran.stderr.lines().count(), ran.stdout.len()), (2, 1, 0), "{ran:?}");
+        assert!(ran.stderr.contains(reason), "{ran:?}");
+    }
+}

@@ -1,0 +1,22 @@
+//! The load test as a program, against scripted targets and real daemons.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod churn;
+mod doors;
+mod ends;
+mod fake_targets;
+mod metrics;
+mod options;
+mod outage;
+mod pages;
+mod plan;
+mod redis;
+mod secured;
+mod shared_tickets;
+mod stalled_client;
+mod sweep;
+mod targets;
+mod tickets;
+mod viewers;

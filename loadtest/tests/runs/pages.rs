@@ -1,0 +1,193 @@
+//! The files of a run: a page that a real browser opens, and JSON that matches its schema.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::browser::{View, has_browser, open};
+use crate::support::target;
+use crate::support::{Ran, has_daemon, loadtest};
+
+const VIEWS: [View; 4] = [
+    View { width: 1_200, dark: false },
+    View { width: 1_200, dark: true },
+    View { width: 390, dark: false },
+    View { width: 390, dark: true },
+];
+
+/// A short run with everything that a page can show.
+fn short_run(directory: &Path, more: &[&str]) -> (Ran, PathBuf) {
+    let page = directory.join("run.html");
+    let file = page.to_str().expect("UTF-8");
+    let mut options =
+        vec!["--rate", "1000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "5s", "--html", file];
+    options.extend(more);
+    (loadtest(&options), page)
+}
+
+/// Runs a script on a page. The page is in an iframe of another page, because its own policy forbids scripts, and
+/// because no browser window is as narrow as a phone.
+fn found(page: &Path, view: View) -> serde_json::Value {
+    let text = std::fs::read_to_string(page).expect("a page").replace('&', "&amp;").replace('"', "&quot;");
+    let around = page.with_file_name(format!("around-{}-{}.html", view.width, view.dark));
+    let script = "
+        const frame = document.querySelector('iframe').contentWindow;
+        const root = frame.document.documentElement;
+        const style = one => frame.getComputedStyle(frame.document.querySelector(one));
+        document.title = JSON.stringify({
+            width: root.clientWidth, overflow: root.scrollWidth - root.clientWidth,
+            wide: style('.chart.wide').display, narrow: style('.chart.narrow').display,
+            paper: style('body').backgroundColor, line: style('.chart [stroke=\"#005FA8\"]').stroke,
+            loaded: frame.performance.getEntriesByType('resource').length,
+        });";
+    let text = format!(
+        "<!doctype html><meta name=color-scheme content=\"light dark\"><title>{{}}</title>
+        <iframe width={} height=900 style=\"border:0\" srcdoc=\"{text}\"></iframe>
+        <script>addEventListener('load', () => {{ {script} }});</script>",
+        view.width
+    );
+    std::fs::write(&around, text).expect("a page");
+    let dom = open(&around, View { width: 1_300, ..view }).dom;
+    let title = dom.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
+    serde_json::from_str(title.expect("a title").0).expect("what the script found")
+}
+
+#[test]
+fn a_page_opens_in_a_browser_light_and_dark_wide_and_narrow() {
+    if !has_browser() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let target = target::sound();
+    let (ran, page) = short_run(directory.path(), &["--address", &target.name()]);
+    assert!(ran.code != 1, "{ran:?}");
+    let seen = open(&page, VIEWS[0]);
+    assert_eq!(seen.console, Vec::<String>::new());
+    let verdict = ran.json()["verdict"].as_str().expect("a word").to_owned();
+    assert!(seen.dom.contains(&format!("</span> {verdict}</span>")), "{}", seen.dom);
+    let found = VIEWS.map(|view| found(&page, view));
+    for (view, found) in VIEWS.iter().zip(&found) {
+        assert_eq!(found["width"], view.width, "{view:?}: {found}");
+        assert_eq!((&found["overflow"], &found["loaded"]), (&0.into(), &0.into()), "{view:?}: {found}");
+        let narrow = view.width < 640;
+        let shown = if narrow { ("none", "block") } else { ("block", "none") };
+        assert_eq!(
+            (found["wide"].as_str(), found["narrow"].as_str()),
+            (Some(shown.0), Some(shown.1)),
+            "{found}"
+        );
+    }
+    for part in ["paper", "line"] {
+        assert_ne!(found[0][part], found[1][part], "{part}");
+        assert_eq!((&found[0][part], &found[1][part]), (&found[2][part], &found[3][part]), "{part}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_load_test_result_is_refused_in_one_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    for (content, reason) in [
+        (None, "cannot read"),
+        (Some(""), "is not what snowbank-loadtest --json writes"),
+        (Some("{}"), "has format missing; this version of snowbank-loadtest reads 2"),
+        (Some(r#"{"format":1,"kind":"run"}"#), "has format 1; this version of snowbank-loadtest reads 2"),
+        (
+            Some(r#"{"format":2,"kind":"walk"}"#),
+            r#"has kind "walk"; this version of snowbank-loadtest reads "run""#,
+        ),
+        (Some(r#"{"format":2,"kind":"run"}"#), "missing field"),
+    ] {
+        if let Some(content) = content {
+            std::fs::write(&file, content).expect("a file");
+        }
+        let ran = crate::support::command(&["compare", path(&file), path(&file)]);
+        assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{ran:?}");
+        assert!(ran.stderr.contains(reason), "{reason}: {ran:?}");
+    }
+}
+
+/// Validates figures against the schema, with a validator that does not use our types.
+fn held_to_schema(figures: &serde_json::Value) {
+    let schema = serde_json::from_str(include_str!("../../schema.json")).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let errors: Vec<String> =
+        validator.iter_errors(figures).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert_eq!(errors, Vec::<String>::new());
+}
+
+#[test]
+fn the_json_matches_its_schema() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let target = target::sound();
+    let address = target.name();
+    for more in [&[][..], &["--poisson", "--batch", "1:9,10:1"], &["--max", "900ms", "--p50", "1ns"]] {
+        let (ran, _) = short_run(directory.path(), &[&["--address", &address], more].concat());
+        held_to_schema(&ran.json());
+    }
+    let (ran, page) = short_run(directory.path(), &["--address", &address, "--stall-client", "500ms@500ms"]);
+    held_to_schema(&ran.json());
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(page.contains("announced client stall") && page.contains("not read for 500"), "{ran:?}");
+    let options = ["--closed", "--address", &address, "--for", "1s", "--rate", "10/s", "--connections", "2"];
+    held_to_schema(&loadtest(&options).json());
+    if has_daemon() {
+        held_to_schema(&short_run(directory.path(), &["--kill-daemon-at", "1s"]).0.json());
+    }
+}
+
+#[test]
+fn a_sweep_has_a_page_and_its_json_matches_the_schema() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let target = target::sound();
+    let file = |name: &str| directory.path().join(name);
+    let (figures, page) = (file("sweep.json"), file("sweep.html"));
+    let options =
+        ["sweep", "--start", "100", "--limit", "200", "--for", "1s", "--warm-up", "100ms", "--p99", "5s"];
+    let files = ["--address", &target.name(), "--json", path(&figures), "--html", path(&page)];
+    let ran = crate::support::command(&[&options[..], &files[..]].concat());
+    assert!(ran.code != 1, "{ran:?}");
+    let read = |page: &Path| std::fs::read_to_string(page).expect("a file");
+    held_to_schema(&serde_json::from_str(&read(&figures)).expect("JSON"));
+    if has_browser() {
+        let seen = open(&page, VIEWS[0]);
+        assert_eq!(seen.console, Vec::<String>::new());
+        assert!(seen.dom.contains("Rate against latency"), "{}", seen.dom);
+        for view in VIEWS {
+            let found = found(&page, view);
+            assert_eq!((&found["overflow"], &found["loaded"]), (&0.into(), &0.into()), "{view:?}: {found}");
+        }
+    }
+}
+
+#[test]
+fn the_json_of_a_comparison_matches_the_schema() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let target = target::sound();
+    let (run, out) = (directory.path().join("run.json"), directory.path().join("out.json"));
+    let ran = short_run(directory.path(), &["--address", &target.name()]).0;
+    std::fs::write(&run, ran.json_text()).expect("a file");
+    for more in [&[][..], &["--with", path(&run), path(&run)]] {
+        let options = if more.is_empty() { vec![path(&run); 2] } else { vec![path(&run)] };
+        let compared =
+            crate::support::command(&[&["compare"], &options[..], more, &["--json", path(&out)]].concat());
+        assert_eq!(compared.code, 0, "{compared:?}");
+        let text = std::fs::read_to_string(&out).expect("a file");
+        held_to_schema(&serde_json::from_str(&text).expect("JSON"));
+    }
+}
+
+#[test]
+fn the_schema_refuses_unknown_fields() {
+    let target = target::sound();
+    let directory = tempfile::tempdir().expect("a directory");
+    let figures = short_run(directory.path(), &["--address", &target.name()]).0.json();
+    let schema = serde_json::from_str(include_str!("../../schema.json")).expect("JSON");
+    for (key, value) in [("surplus", 1.into()), ("seconds", "none".into()), ("kind", "walk".into())] {
+        let mut wrong = figures.clone();
+        wrong[key] = value;
+        assert!(!jsonschema::is_valid(&schema, &wrong), "{key}");
+    }
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}

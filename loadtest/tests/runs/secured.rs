@@ -1,0 +1,97 @@
+//! Targets that use TLS and require certificates and tokens.
+
+use crate::support::served::{Served, directory, serve};
+use crate::support::{Ran, has_daemon, loadtest, until_judged};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+/// Starts a daemon whose listeners require a client certificate and a token.
+fn secured() -> Served {
+    let authority_key = KeyPair::generate().expect("a key");
+    let mut authority = CertificateParams::new(Vec::new()).expect("sound");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = authority.self_signed(&authority_key).expect("signed").pem();
+    let issuer = Issuer::new(authority, authority_key);
+    let config = "listen = [\"tls:127.0.0.1:0\"]\n[http]\nlisten = [\"tls:127.0.0.1:0\"]\n[resp]\nlisten = [\"tls:127.0.0.1:0\"]\n";
+    let directory = directory("");
+    let path = |name: &str| directory.path().join(name);
+    let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("written");
+    for (side, name) in [("server", "127.0.0.1"), ("client", "client.example")] {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        write(&format!("{side}.pem"), &params.signed_by(&key, &issuer).expect("signed").pem());
+        write(&format!("{side}.key"), &key.serialize_pem());
+    }
+    write("ca.pem", &certificate);
+    write("token", "s3cret-s3cret-s3cret-s3cret-s3cret\n");
+    let at = |name: &str| path(name).display().to_string();
+    write(
+        "snowbank.toml",
+        &format!(
+            "{config}[auth]\ntoken_file = \"{}\"\n[tls]\ncertificate = \"{}\"\nkey = \"{}\"\nclient_ca = \"{}\"\n",
+            at("token"),
+            at("server.pem"),
+            at("server.key"),
+            at("ca.pem")
+        ),
+    );
+    serve(directory, 3)
+}
+
+fn load(more: &[String]) -> Ran {
+    let options = ["--rate=1000", "--for=1s", "--warm-up=200ms", "--p99.9=5s"].map(str::to_owned);
+    let all = [&options[..], more].concat();
+    loadtest(&all.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn credentials(daemon: &Served) -> Vec<String> {
+    [("ca", "ca.pem"), ("client-cert", "client.pem"), ("client-key", "client.key"), ("token-file", "token")]
+        .map(|(option, file)| format!("--{option}={}", daemon.path(file)))
+        .into()
+}
+
+#[test]
+fn targets_are_loaded_over_tls_with_certificates_and_tokens() {
+    if !has_daemon() {
+        return;
+    }
+    for (door, words) in [(None, "listening"), (Some("--http"), "http"), (Some("--resp"), "resp")] {
+        let ran = until_judged(|| {
+            let daemon = secured();
+            let mut options = credentials(&daemon);
+            options.push(format!("--address={}", daemon.address(words)));
+            options.extend(door.map(str::to_owned));
+            if words == "resp" {
+                options.push(format!("--info={}", daemon.address("listening")));
+            }
+            load(&options)
+        });
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let run = ran.json();
+        assert!(run["address"].as_str().is_some_and(|address| address.starts_with("tls:")), "{ran:?}");
+        assert!(run["layout"].is_string(), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_target_that_cannot_be_trusted_is_refused_in_one_line() {
+    if !has_daemon() {
+        return;
+    }
+    let daemon = secured();
+    let address = format!("--address={}", daemon.address("listening"));
+    let all = credentials(&daemon);
+    let without = |option: &str| {
+        let kept = all.iter().filter(|given| !given.starts_with(option)).cloned();
+        kept.chain([address.clone()]).collect::<Vec<_>>()
+    };
+    for (options, reason) in [
+        (without("--ca"), "is not of an authority"),
+        (without("--client"), "certificate"),
+        (without("--token"), "--token-file"),
+        (all[..1].iter().cloned().chain(["--address=127.0.0.1:1".to_owned()]).collect(), "no address of TLS"),
+    ] {
+        let ran = load(&options);
+        assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{options:?}: {ran:?}");
+        assert!(ran.stderr.contains(reason), "{options:?}: {ran:?}");
+    }
+}

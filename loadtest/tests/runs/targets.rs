@@ -1,0 +1,119 @@
+//! Several targets in one run: their IDs differ, and one may leave.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::support::scripted::fake_daemon::FakeDaemon;
+use crate::support::scripted::{INFO, sound_target, target};
+use crate::support::{Ran, loadtest, until_judged};
+
+const WORKER_4: &str = r#"{"protocol":1,"max_count":1000,"sources":[
+    {"index":0,"name":"default","kind":"snowflake","layout":"twitter","worker_ids":[4]}]}"#;
+const OTHER_LAYOUT: &str = r#"{"protocol":1,"max_count":1000,"sources":[
+    {"index":0,"name":"default","layout":"time:41,worker:10,sequence:12;tick=1ms;epoch=0","worker_ids":[4]}]}"#;
+
+/// The distance from an ID of worker 3 to that of worker 4.
+const NEXT_WORKER: u64 = 1 << 12;
+
+/// Hands out IDs of worker 4, and closes after this many requests.
+fn worker_4(requests: u64) -> FakeDaemon {
+    let served = AtomicU64::new(0);
+    target(WORKER_4, move |_, ids, peer, next, tag| {
+        let first = ids.take(next.count) + NEXT_WORKER;
+        served.fetch_add(1, Ordering::SeqCst) < requests && peer.send_run(tag, first, next.count)
+    })
+}
+
+fn load(targets: [&FakeDaemon; 2], more: &[&str]) -> Ran {
+    let mut command: Vec<String> =
+        targets.iter().map(|target| format!("--address={}", target.name())).collect();
+    let options = ["--rate=1000/s", "--for=1500ms", "--warm-up=300ms", "--connections=4", "--p99.9=5s"];
+    let name = |option: &str| option.split('=').next().unwrap_or_default().to_owned();
+    let kept = options.iter().filter(|option| !more.iter().any(|other| name(other) == name(option)));
+    command.extend(kept.chain(more).map(ToString::to_string));
+    loadtest(&command.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn the_load_is_spread_over_all_targets() {
+    let ran = until_judged(|| {
+        let (one, other) = (sound_target(), worker_4(u64::MAX));
+        let ran = load([&one, &other], &[]);
+        let addresses = format!("{}, {}", one.name(), other.name());
+        assert_eq!(ran.json()["address"], addresses, "{ran:?}");
+        ran
+    });
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(ran.json()["answered"], 1_500, "{ran:?}");
+}
+
+#[test]
+fn targets_that_can_hand_out_the_same_id_are_refused() {
+    let ran = load([&sound_target(), &sound_target()], &[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("both hold worker ID 3 of one ID space"), "{ran:?}");
+    let other = target(OTHER_LAYOUT, |_, _, _, _, _| true);
+    let ran = load([&sound_target(), &other], &[]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("have no common layout"), "{ran:?}");
+}
+
+#[test]
+fn an_id_twice_is_found_on_each_target() {
+    let given = AtomicU64::new(0);
+    let repeats = target(WORKER_4, move |number, ids, peer, next, tag| {
+        let fresh = ids.take(next.count) + NEXT_WORKER;
+        let first = if number == 401 { given.load(Ordering::SeqCst) } else { fresh };
+        given.store(first, Ordering::SeqCst);
+        peer.send_run(tag, first, next.count)
+    });
+    let ran = load([&sound_target(), &repeats], &[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.result().contains("duplicate: ") && ran.result().contains("worker=4"), "{ran:?}");
+}
+
+/// Daemons of a fleet that share a counter, each of which hands out all numbers.
+#[test]
+fn a_number_twice_is_found_over_targets_that_share_a_counter() {
+    const SHARED: &str = r#"{"protocol":1,"max_count":1000,"sources":[
+        {"index":0,"name":"orders","kind":"ticket","increment":1,"offset":1,"fleet":"one"}]}"#;
+    let counter = || {
+        let next_number = AtomicU64::new(1);
+        target(SHARED, move |_, _, peer, next, tag| {
+            peer.send_run(tag, next_number.fetch_add(next.count.into(), Ordering::SeqCst), next.count)
+        })
+    };
+    let ran = load([&counter(), &counter()], &[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.result().contains("duplicate: "), "{ran:?}");
+}
+
+#[test]
+fn a_target_may_leave_if_the_others_carry_its_load() {
+    let ran = until_judged(|| load([&sound_target(), &worker_4(400)], &["--may-lose=1"]));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let run = ran.json();
+    assert_eq!((&run["answered"], &run["unanswered"]), (&1_500.into(), &0.into()), "{ran:?}");
+    assert_eq!(run["lost_targets"].as_array().map(Vec::len), Some(1), "{ran:?}");
+    assert!(ran.words().contains("went away after"), "{ran:?}");
+    let ran = load([&sound_target(), &worker_4(400)], &[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.result().contains("closed a connection"), "{ran:?}");
+}
+
+#[test]
+fn no_more_targets_may_leave_than_allowed() {
+    let served = AtomicU64::new(0);
+    let leaves = target(INFO, move |_, ids, peer, next, tag| {
+        served.fetch_add(1, Ordering::SeqCst) < 700 && peer.send_run(tag, ids.take(next.count), next.count)
+    });
+    let ran = load([&leaves, &worker_4(400)], &["--may-lose=1"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    for (options, reason) in [
+        (&["--may-lose=2"][..], "leaves none of 2 targets"),
+        (&["--connections=3"], "too few: 2 threads need one to each of 2 addresses"),
+    ] {
+        let ran = load([&sound_target(), &worker_4(400)], options);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains(reason), "{ran:?}");
+    }
+}
