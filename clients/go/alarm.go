@@ -6,7 +6,7 @@ import (
 )
 
 // goAlarmStep bounds how long a goAlarm trusts Go's timers, which stand still while the machine sleeps.
-const goAlarmStep = 100 * time.Millisecond
+const goAlarmStep = 50 * time.Millisecond
 
 // goAlarm is an alarm for systems without timers that go on in sleep: it looks at the clock in small steps.
 type goAlarm struct {
