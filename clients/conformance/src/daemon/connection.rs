@@ -107,8 +107,9 @@ impl Connection {
             }
             _ if !self.authorized => return Ok(self.refuse_for_good(tag)),
             Request::Info => {
-                self.knows_sources = true;
-                self.output.extend(frames::info(tag, self.life.info.to_string().as_bytes()));
+                let knew = std::mem::replace(&mut self.knows_sources, true);
+                let info = if knew { &self.life.later_info } else { &self.life.info };
+                self.output.extend(frames::info(tag, info.to_string().as_bytes()));
             }
             Request::Next(next) => {
                 if !self.knows_sources {
@@ -169,8 +170,9 @@ impl Connection {
 
     /// Returns the reply of a daemon that has an ID for everybody.
     fn ordinary_answer(&self, next: &Next, tag: u16) -> Vec<u8> {
-        let max_count = self.life.info["max_count"].as_u64().unwrap_or_default();
-        let sources = self.life.info["sources"].as_array();
+        let info = &self.life.later_info;
+        let max_count = info["max_count"].as_u64().unwrap_or_default();
+        let sources = info["sources"].as_array();
         let knows =
             sources.is_some_and(|sources| sources.iter().any(|source| source["index"] == next.source));
         if !knows {

@@ -25,11 +25,11 @@ impl Birth {
         self.instant.elapsed().max(boot_time().saturating_sub(self.boot_time))
     }
 
-    /// Waits until the age is reached.
-    pub(super) async fn reaches(&self, limit: Duration) {
+    /// Waits until the age is reached, or `is_bad`. It looks every [`STEP`].
+    pub(super) async fn reaches(&self, limit: Duration, is_bad: impl Fn() -> bool) {
         loop {
             let left = limit.saturating_sub(self.age());
-            if left.is_zero() {
+            if left.is_zero() || is_bad() {
                 return;
             }
             sleep(left.min(STEP)).await;

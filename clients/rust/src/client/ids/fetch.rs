@@ -110,7 +110,9 @@ impl FetchRequest {
         let expired = Arc::new(AtomicBool::new(false));
         let delivery = Delivery { batch, born, expired: Arc::clone(&expired) };
         if arrival.send(Ok(delivery)).is_ok() {
-            born.reaches(self.max_age).await;
+            // Another daemon may hand out the same IDs.
+            let is_bad = || self.client.shared.check_collision().is_err();
+            born.reaches(self.max_age, is_bad).await;
             expired.store(true, Ordering::Relaxed);
         }
     }

@@ -45,6 +45,8 @@ pub use shared::SharedIds;
 /// - **Cloned machines**: a virtual machine whose snapshot is resumed twice has the buffer twice, and both
 ///   copies hand out its IDs until they are too old. Where machines are copied while they run, fetch batches, or
 ///   drop the `Ids` before the snapshot.
+/// - **Never of two daemons with the same worker IDs**: when the client finds them, the buffer drops its IDs
+///   within 50 ms, and calls return [`Error::SameWorkerIds`].
 /// - **Never in a fork**: in a child process every call returns [`Error::Forked`].
 ///
 /// Dropping the future of [`next`](Self::next) loses nothing.

@@ -194,7 +194,10 @@ fn two_daemons_with_the_same_worker_ids_are_refused_until_one_changes() {
         wire.world().daemons[1].worker = 0;
         let client = client(2);
         client.batch(1).await.expect("nothing is known yet");
+        let mut ids = client.ids(IdsOptions::default().max_age(ms(600_000))).expect("IDs");
+        ids.next().await.expect("an ID");
         sleep(ms(3_000)).await;
+        assert_eq!(ids.try_next(), Ok(None), "the IDs in the buffer may be the other daemon's too");
         let error = client.batch(1).await.expect_err("two daemons with worker ID 0");
         let Error::SameWorkerIds { one, other, worker_id: 0, .. } = &error else { panic!("{error:?}") };
         assert_eq!((&**one, &**other), ("simulated:1", "simulated:2"));
