@@ -19,10 +19,11 @@ const START_TIMEOUT: Duration = Duration::from_secs(2);
 /// # Errors
 /// A peer has a worker ID of this daemon.
 pub(super) fn refuse_shared(
-    access: &PeerAccess,
+    access: Option<&PeerAccess>,
     info_json: &[u8],
     inherited: &InheritedAddresses,
 ) -> Result<Option<Note>, StartError> {
+    let Some(access) = access else { return Ok(None) };
     let runtime = make_runtime()?;
     let own_sockets: Vec<SocketAddr> = inherited.iter().filter_map(own_socket).collect();
     let is_own = |at| own_sockets.iter().any(|own| leads_to(at, *own));

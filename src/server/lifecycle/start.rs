@@ -69,10 +69,8 @@ impl Server {
         let settings = &settings;
         let (numberings, locks) = number_and_lock(settings)?;
         let instance = instance();
-        let silent_peers = match &secrets.peers {
-            Some(access) => refuse_shared(access, &describe(settings, &instance)?, &inherited.addresses())?,
-            None => None,
-        };
+        let info_json = describe(settings, &instance)?;
+        let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &inherited.addresses())?;
         // Read again: until its locks were free, an earlier process may have handed out IDs of later ticks.
         let reading = clock::os::read();
         let rule = settings.clock.step_rule();
