@@ -34,6 +34,8 @@ final class Lane implements Session.Lead {
     private List<Target> targets = List.of();
     /** The daemon in use, or the last one. */
     private Target current;
+    /** The daemon that failed last, until one serves: others come first, however short its back-off is. */
+    private Target failed;
     /** A connection to the home daemon, while another one serves. */
     private Homecoming homecoming;
     private volatile Connection connection;
@@ -130,6 +132,7 @@ final class Lane implements Session.Lead {
         Info greeting = info;
         while (true) {
             current = served;
+            failed = null;
             shared.noteService(served);
             shared.check.start();
             isServing = true;
@@ -181,7 +184,7 @@ final class Lane implements Session.Lead {
 
     /**
      * Returns the daemon that may be tried soonest. Of several it prefers those that are not exhausted, and of these
-     * the current one or the next in the circle.
+     * the next in the circle: after the one that failed, or from the lane's own or current one on.
      */
     private Target pick() {
         shared.fleet.refresh();
@@ -190,6 +193,9 @@ final class Lane implements Session.Lead {
         health.keySet().retainAll(targets);
         long now = System.nanoTime();
         int first = home >= 0 ? home % targets.size() : Math.max(0, targets.indexOf(current));
+        if (failed != null) {
+            first = targets.indexOf(failed) + 1;
+        }
         Target best = null;
         long bestRest = 0;
         long bestExhausted = 0;
@@ -211,6 +217,7 @@ final class Lane implements Session.Lead {
     private void rest(Target target, Duration asked) {
         Health itsHealth = health.get(target);
         itsHealth.failures++;
+        failed = target;
         itsHealth.notBefore = System.nanoTime() + atMostMaxBackoff(asked) + backoffNanos(itsHealth.failures);
     }
 

@@ -144,6 +144,21 @@ class FleetTest {
         }
     }
 
+    @Test
+    void othersComeFirstHoweverShortTheBackoff() throws Exception {
+        for (boolean takesTurns : new boolean[] {false, true}) {
+            try (FakeDaemon stopped = new FakeDaemon("127.0.0.1", 0, 1);
+                    FakeDaemon daemon = new FakeDaemon("127.0.0.1", 0, 1_000);
+                    SnowbankClient client = new SnowbankClient(ClientOptions.to(stopped.endpoint(), daemon.endpoint())
+                        .answerTimeout(Duration.ofMillis(200)).takeTurns(takesTurns)
+                        .backoff(Duration.ofNanos(1), Duration.ofNanos(1)))) {
+                stopped.holdMillis = 20_000;
+                assertEquals(1_000, client.batch(BatchRequest.of(1).maxWait(Duration.ZERO)).last());
+                assertEquals(1, stopped.requests.get());
+            }
+        }
+    }
+
     /** A daemon that passes its worker ID on looks like two for a moment. */
     @Test
     void oneLookIsNoCollision() throws Exception {
