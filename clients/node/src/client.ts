@@ -3,16 +3,17 @@ import { Deadline, PASSED } from "./deadline.js";
 import { badArgument, isRetried, movesOn, SnowbankError } from "./errors.js";
 import { Ids, type IdsOptions } from "./ids.js";
 import type { Info } from "./info.js";
-import { type ClientOptions, checkMs, checkNumber, Settings } from "./options.js";
+import {
+  type ClientOptions,
+  checkMs,
+  checkNumber,
+  MAX_CALLS,
+  MAX_COUNT,
+  Settings,
+} from "./options.js";
 import { Pool, type Served, type Target } from "./pool.js";
 import { type Ask, InfoRequest, NextRequest, type Request } from "./requests.js";
 import { WorkerCheck } from "./same-workers.js";
-
-/** The most calls that wait at a time. A further one fails at once. */
-export const MAX_CALLS = 100_000;
-
-/** The most IDs that the protocol can ask for. */
-const MAX_COUNT = 2 ** 32 - 1;
 
 /** The options of one call. */
 export interface CallOptions {

@@ -89,7 +89,7 @@ export class Connection {
   #sources: readonly SourceInfo[] = [];
   readonly #inFlight: Entry[] = [];
   /** Calls behind {@link MAX_IN_FLIGHT}. */
-  readonly #line: Entry[] = [];
+  readonly #line = new Set<Entry>();
   #lastTag = GREETING_TAG;
   /** Ends when the oldest call counts as stalled, or earlier. */
   #stall: PatientTimer | undefined;
@@ -175,9 +175,10 @@ export class Connection {
       progressAt: now,
       hasBegun: false,
     };
-    this.#line.push(entry);
+    this.#line.add(entry);
     this.#sendLine();
     return () => {
+      this.#line.delete(entry);
       entry.isGivenUp = true;
     };
   }
@@ -194,7 +195,7 @@ export class Connection {
   }
 
   #closeIfDone(): void {
-    if (this.#isRetired && this.#inFlight.length === 0 && this.#line.length === 0) {
+    if (this.#isRetired && this.#inFlight.length === 0 && this.#line.size === 0) {
       this.#end(lost(this.#options.endpoint, "the client left it"));
     }
   }
@@ -202,9 +203,12 @@ export class Connection {
   /** Sends calls from the line while there is room. */
   #sendLine(): void {
     const frames: Buffer[] = [];
-    while (this.#line.length > 0 && this.#inFlight.length < MAX_IN_FLIGHT) {
-      const entry = this.#line.shift()!;
-      const bytes = entry.isGivenUp ? undefined : this.#encode(entry);
+    for (const entry of this.#line) {
+      if (this.#inFlight.length >= MAX_IN_FLIGHT) {
+        break;
+      }
+      this.#line.delete(entry);
+      const bytes = this.#encode(entry);
       if (bytes !== undefined) {
         frames.push(bytes);
       }
@@ -415,7 +419,9 @@ export class Connection {
     const { endpoint, onEnd } = this.#options;
     const reason =
       error.code === "lost" || error.code === "closed" ? error : lost(endpoint, error.message);
-    for (const entry of [...this.#inFlight.splice(0), ...this.#line.splice(0)]) {
+    const waiting = [...this.#inFlight.splice(0), ...this.#line];
+    this.#line.clear();
+    for (const entry of waiting) {
       entry.reject(reason);
     }
     if (this.#greeting !== undefined) {

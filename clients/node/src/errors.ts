@@ -142,7 +142,7 @@ export function closes(error: SnowbankError): boolean {
 
 /** Returns whether the client retries a call after this error, within its deadline. */
 export function isRetried(error: SnowbankError): boolean {
-  return error.code === "lost" || error.code === "unreachable" || movesOn(error);
+  return error.code === "lost" || movesOn(error);
 }
 
 /** Returns whether an error while connecting would repeat on any endpoint. */

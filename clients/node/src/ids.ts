@@ -8,10 +8,10 @@
 
 import { performance } from "node:perf_hooks";
 import type { Batch } from "./batch.js";
-import { type CallOptions, type Client, MAX_CALLS } from "./client.js";
+import type { CallOptions, Client } from "./client.js";
 import { Deadline, LONGEST_MS, PASSED } from "./deadline.js";
 import { SnowbankError } from "./errors.js";
-import { checkMs, checkNumber } from "./options.js";
+import { checkMs, checkNumber, MAX_CALLS, MAX_COUNT } from "./options.js";
 import type { RunReader } from "./runs.js";
 
 /** The options of a buffer. */
@@ -49,9 +49,6 @@ const LOWER_FOR_MS = 1000;
 
 /** The most IDs of a request that follows a batch of lower IDs. All of them may be skipped. */
 const RETRY_COUNT = 16;
-
-/** The most IDs that the protocol can ask for. */
-const MAX_COUNT = 2 ** 32 - 1;
 
 /** A batch in the buffer, and its age by two clocks. */
 interface Stock {

@@ -24,6 +24,12 @@ export interface ClientOptions {
   takeTurns?: boolean | undefined;
 }
 
+/** The most calls that wait at a time. A further one fails at once. */
+export const MAX_CALLS = 100_000;
+
+/** The most IDs that the protocol can ask for. */
+export const MAX_COUNT = 2 ** 32 - 1;
+
 /** The longest token, in bytes. */
 const MAX_TOKEN_BYTES = 512;
 

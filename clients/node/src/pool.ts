@@ -78,6 +78,7 @@ export class Pool {
   #current: Target;
   readonly #waiting = new Set<Waiter>();
   #isDriving = false;
+  #isClosed = false;
 
   /** `onGreeted` is called after each greeting of a connection for calls. */
   constructor(settings: Settings, onGreeted: () => void) {
@@ -188,9 +189,9 @@ export class Pool {
       const { connection } = await this.open(target, (ended, error) => {
         this.#ended(target, ended, error);
       });
-      if (!this.#targets.includes(target)) {
+      if (this.#isClosed || !this.#targets.includes(target)) {
         connection.retire();
-        throw lost(target.name, "its name has other addresses now");
+        throw lost(target.name, "nobody needs the connection any more");
       }
       target.connection = connection;
       target.error = undefined;
@@ -323,6 +324,7 @@ export class Pool {
 
   /** Closes all connections. */
   close(error: SnowbankError): void {
+    this.#isClosed = true;
     this.fail(error);
     for (const target of this.#targets) {
       target.connection?.close(error);

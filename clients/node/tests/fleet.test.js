@@ -144,3 +144,23 @@ test("a failed daemon is left alone for times that grow", async () => {
   // Without a growing limit there would be some 80 tries.
   assert.ok(closing.connections > 1 && closing.connections < 40, `${closing.connections} tries`);
 });
+
+test("a buffer stops once two daemons have the same worker IDs", async () => {
+  const sources = [{ index: 0, name: "default", layout: "time:41,worker:10", worker_ids: [7] }];
+  daemons = [
+    await FakeDaemon.start({ instance: "one", sources }),
+    await FakeDaemon.start({ instance: "other", sources }),
+  ];
+  const client = connect(daemons.map(({ address }) => address));
+  const ids = client.ids({ maxAgeMs: 60_000 });
+  await ids.next();
+  const draw = () => ids.tryNext();
+  for (const end = Date.now() + 20_000; Date.now() < end; await sleep(50)) {
+    try {
+      draw();
+    } catch {
+      break;
+    }
+  }
+  assert.throws(draw, { code: "same_worker_ids", message: /worker ID 7 of the layout time:41/ });
+});

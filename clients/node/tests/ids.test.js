@@ -1,7 +1,7 @@
 /** The buffer: age, order, waiting calls, and the life of the process. */
 
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
@@ -141,21 +141,30 @@ test("an answer that arrived while the program blocked the event loop still coun
   assert.equal((await called).length, 1);
 });
 
-/** Runs a program with a client of that address. Returns its output. */
-function runProgram(address, body) {
+/** Runs a program with a client of that address. Returns its output, once it has ended by itself. */
+async function runProgram(address, body) {
   const index = new URL("../dist/index.js", import.meta.url);
   const program = `import { Client } from ${JSON.stringify(index.href)};
     const client = new Client(${JSON.stringify(address)}, { timeoutMs: 500 });
     ${body}`;
-  const options = { encoding: "utf8", timeout: 20_000 };
-  return spawnSync(process.execPath, ["--input-type=module", "--eval", program], options);
+  const options = { timeout: 20_000, stdio: ["ignore", "pipe", "inherit"] };
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", program], options);
+  let output = "";
+  child.stdout.on("data", (text) => {
+    output += text;
+  });
+  const [code] = await once(child, "close");
+  assert.equal(code, 0, `it ended by a signal or with an error: ${output}`);
+  return output;
 }
 
-test("a waiting call keeps the process alive until its deadline, and not longer", () => {
-  const ended = runProgram(
-    "127.0.0.1:1",
-    "await client.batch(1).catch((error) => console.log(error.code));",
-  );
-  assert.equal(ended.stdout, "timeout\n", ended.stderr);
-  assert.equal(ended.status, 0);
+test("a waiting call keeps the process alive until its deadline, and not longer", async () => {
+  const body = "await client.batch(1).catch((error) => console.log(error.code));";
+  assert.equal(await runProgram("127.0.0.1:1", body), "timeout\n");
+});
+
+test("an idle client does not keep the process alive", async (t) => {
+  const { daemon } = await started(t);
+  const body = "console.log(String(await client.ids().next()));";
+  assert.equal(await runProgram(daemon.address, body), "1\n");
 });
