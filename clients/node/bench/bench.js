@@ -2,7 +2,7 @@
  * Measures the client beside Redis clients in one run. After `npm run build`:
  *
  *     tests/clients/install     # at the root: ioredis and node-redis, into target/clients
- *     SNOWBANK=target/release/snowbank node clients/node/bench/bench.js
+ *     SNOWBANK_DAEMON=target/release/snowbank node clients/node/bench/bench.js
  *
  * It needs redis-server. Every row is the best of three rounds.
  */

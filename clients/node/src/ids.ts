@@ -78,8 +78,8 @@ interface Waiter {
  * while they come from one endpoint.
  *
  * No ID is handed out later than `maxAgeMs` after it was requested. The age counts by the wall clock
- * for each ID, because that goes on while the machine sleeps, and by the monotonic clock at least
- * every 256 IDs. A wall clock that is set back drops the buffer.
+ * for each ID, because that goes on while the machine sleeps, and by the monotonic clock with a timer
+ * and every 256 IDs. A wall clock that is set back beyond the request drops the buffer.
  */
 export class Ids {
   readonly #client: Client;
@@ -94,6 +94,8 @@ export class Ids {
   /** The wall clock's readings between which the slice is usable. */
   #usableFrom = 0;
   #usableUntil = 0;
+  /** Ends the slice's use when its stock is too old, in case the wall clock stands or was set back. */
+  #ageTimer: NodeJS.Timeout | undefined;
   #current: Stock | undefined;
   #next: Stock | undefined;
   #isFetching = false;
@@ -210,7 +212,13 @@ export class Ids {
       this.#fetchCount = this.#nextCount(stock, monotonic);
       void this.#fetch();
     }
-    stock.openedAt ??= monotonic;
+    if (stock.openedAt === undefined) {
+      stock.openedAt = monotonic;
+      clearTimeout(this.#ageTimer);
+      this.#ageTimer = setTimeout(() => {
+        this.#usableUntil = 0;
+      }, this.#maxAgeMs - ageMs).unref();
+    }
     // It ends where half of the stock is used, so that the next fetch starts in time.
     const untilHalf = stock.reader.left - Math.floor(stock.count / 2);
     this.#end = stock.reader.fill(this.#slice, untilHalf > 0 ? Math.min(SLICE, untilHalf) : SLICE);

@@ -2,11 +2,14 @@
 
 import assert from "node:assert/strict";
 import dns from "node:dns/promises";
+import { once } from "node:events";
 import { syncBuiltinESMExports } from "node:module";
+import { createServer } from "node:net";
 import { afterEach, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client } from "../dist/index.js";
-import { FakeDaemon } from "./support/fake.js";
+import { withClock } from "./support/clock.js";
+import { FakeDaemon, run } from "./support/fake.js";
 
 const realLookup = dns.lookup;
 let daemons = [];
@@ -118,17 +121,15 @@ test("a client that takes turns finds the new addresses of a name", async () => 
   resolveTo(addresses("127.0.0.1"));
   const client = connect(`ids.test:${one.port}`, { takeTurns: true });
   await client.batch(1);
+  // The look for equal worker IDs looks names up too, a second after the first connection.
+  await sleep(1500);
   resolveTo(addresses("127.0.0.1", "127.0.0.2"));
-  const now = performance.now;
-  performance.now = () => now.call(performance) + 31_000;
-  try {
+  await withClock(performance, 31_000, async () => {
     for (const end = Date.now() + 20_000; other.asked.length === 0; await sleep(10)) {
       assert.ok(Date.now() < end, "the other daemon was never asked");
       await client.batch(1);
     }
-  } finally {
-    performance.now = now;
-  }
+  });
 });
 
 test("a failed daemon is left alone for times that grow", async () => {
@@ -145,22 +146,81 @@ test("a failed daemon is left alone for times that grow", async () => {
   assert.ok(closing.connections > 1 && closing.connections < 40, `${closing.connections} tries`);
 });
 
-test("a buffer stops once two daemons have the same worker IDs", async () => {
+/** Starts two daemons with one worker ID of one layout. */
+async function startColliding() {
   const sources = [{ index: 0, name: "default", layout: "time:41,worker:10", worker_ids: [7] }];
   daemons = [
     await FakeDaemon.start({ instance: "one", sources }),
     await FakeDaemon.start({ instance: "other", sources }),
   ];
-  const client = connect(daemons.map(({ address }) => address));
+  return daemons;
+}
+
+test("a buffer stops once two daemons have the same worker IDs", async () => {
+  const colliding = await startColliding();
+  const client = connect(colliding.map(({ address }) => address));
   const ids = client.ids({ maxAgeMs: 60_000 });
-  await ids.next();
-  const draw = () => ids.tryNext();
-  for (const end = Date.now() + 20_000; Date.now() < end; await sleep(50)) {
-    try {
-      draw();
-    } catch {
-      break;
-    }
+  const collision = { code: "same_worker_ids", message: /worker ID 7 of the layout time:41/ };
+  for (let drawn = 0; drawn < 100; drawn += 1) {
+    await ids.next();
   }
-  assert.throws(draw, { code: "same_worker_ids", message: /worker ID 7 of the layout time:41/ });
+  const end = Date.now() + 20_000;
+  for (let error; error === undefined; await sleep(20)) {
+    assert.ok(Date.now() < end, "no collision was found");
+    error = await client.batch(1).catch((caught) => caught.code);
+    error = typeof error === "string" ? error : undefined;
+  }
+  assert.throws(() => ids.tryNext(), collision);
+  await assert.rejects(client.batch(1), collision);
+});
+
+test("daemons that look the same once are not taken for two with one worker ID", async () => {
+  const [one, other] = await startColliding();
+  const client = connect([one.address, other.address]);
+  await client.batch(1);
+  const end = Date.now() + 20_000;
+  for (let looks = 0, lastAt = end; looks < 2 || Date.now() < lastAt; await sleep(20)) {
+    assert.ok(Date.now() < end, "no second look");
+    if (other.connections > looks) {
+      looks = other.connections;
+      lastAt = Date.now() + 500;
+      other.info.sources = [{ index: 0, name: "default", layout: "time:41", worker_ids: [8] }];
+    }
+    await client.batch(1);
+  }
+});
+
+test("a source that a reload added is found on the open connection", async () => {
+  const [daemon] = await startAll("127.0.0.1");
+  const client = connect(daemon.address);
+  await client.batch(1);
+  const missing = { code: "unknown_source", message: /no source named "orders"; it has default/ };
+  await assert.rejects(client.batch(1, { source: "orders" }), missing);
+  daemon.info.sources.push({ index: 1, name: "orders" });
+  assert.equal((await client.batch(1, { source: "orders" })).length, 1);
+  assert.equal(daemon.connections, 1);
+});
+
+test("a server that accepts and never greets is left for the next", async (t) => {
+  const silent = createServer(() => {}).listen(0, "127.0.0.1");
+  await once(silent, "listening");
+  t.after(() => silent.close());
+  const [daemon] = await startAll("127.0.0.1");
+  const addresses = [`127.0.0.1:${silent.address().port}`, daemon.address];
+  const client = connect(addresses, { connectTimeoutMs: 100, timeoutMs: 10_000 });
+  assert.equal((await client.batch(1)).endpoint, daemon.address);
+  assert.match(String(client.endpointErrors()[0]), /sent no greeting within 100 ms/);
+});
+
+test("the wait that a request allows is no stall, also behind one that waits as long", async () => {
+  const [daemon] = await startAll("127.0.0.1");
+  let answered = Promise.resolve();
+  daemon.onNext = ({ socket, tag }) => {
+    answered = answered.then(() => sleep(600)).then(() => socket.write(run(tag, BigInt(tag), 1)));
+    return true;
+  };
+  const client = connect(daemon.address, { answerTimeoutMs: 500, timeoutMs: 20_000 });
+  const ask = () => client.batch(1, { maxWaitMs: 600 });
+  await Promise.all([ask(), ask()]);
+  assert.equal(daemon.connections, 1);
 });

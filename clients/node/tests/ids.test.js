@@ -6,6 +6,7 @@ import { once } from "node:events";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { Client } from "../dist/index.js";
+import { withClock } from "./support/clock.js";
 import { FakeDaemon, refusal, run } from "./support/fake.js";
 
 async function started(t, options) {
@@ -16,17 +17,6 @@ async function started(t, options) {
     await daemon.stop();
   });
   return { daemon, client };
-}
-
-/** Moves a clock while `work` runs. */
-async function withClock(owner, aheadMs, work) {
-  const now = owner.now;
-  owner.now = () => now.call(owner) + aheadMs;
-  try {
-    return await work();
-  } finally {
-    owner.now = now;
-  }
 }
 
 test("an ID that outlived its age by the wall clock is dropped, also if the clock went back", async (t) => {
@@ -52,6 +42,16 @@ test("an ID that outlived its age by the monotonic clock is dropped with the nex
     assert.ok((await ids.next()) > 16n, "the rest of the first batch was skipped");
   });
   assert.ok(daemon.asked.length >= 2);
+});
+
+test("an ID that outlived its age is dropped while the wall clock stands still", async (t) => {
+  const { client } = await started(t);
+  const ids = client.ids({ maxAgeMs: 100 });
+  const stands = { now: Date.now() };
+  t.mock.method(Date, "now", () => stands.now);
+  await ids.next();
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  assert.equal(ids.tryNext(), undefined);
 });
 
 test("tryNext gives an ID or undefined, and never waits", async (t) => {

@@ -8,15 +8,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** The daemon's program: $SNOWBANK, else the debug build of this checkout. */
+/** The daemon's program: $SNOWBANK_DAEMON, else the debug build of this checkout. */
 export const PROGRAM =
-  process.env.SNOWBANK ??
+  process.env.SNOWBANK_DAEMON ??
   fileURLToPath(new URL("../../../../target/debug/snowbank", import.meta.url));
 
 /** The reason to skip a test that needs the daemon, or false. */
 export const withoutDaemon = existsSync(PROGRAM)
   ? false
-  : `there is no ${PROGRAM}: build it with cargo build, or give it as $SNOWBANK`;
+  : `there is no ${PROGRAM}: build it with cargo build, or give it as $SNOWBANK_DAEMON`;
 
 /** Returns a port of the loopback address that nobody listens on. */
 export async function freePort() {
