@@ -369,9 +369,14 @@ class Connection(asyncio.Protocol):
 
     def _watch(self) -> None:
         """Sets the timer for the oldest request in flight. It can ring early, and is set again."""
-        if self._stall is None and self._in_flight:
-            stalls_at = self._in_flight[0].stalls_at(self._answer_timeout)
-            self._stall = self._loop.call_at(stalls_at, self._check_stall)
+        if not self._in_flight:
+            return
+        stalls_at = self._in_flight[0].stalls_at(self._answer_timeout)
+        if self._stall is not None:
+            if self._stall.when() <= stalls_at:
+                return
+            self._stall.cancel()
+        self._stall = self._loop.call_at(stalls_at, self._check_stall)
 
     def _check_stall(self) -> None:
         self._stall = None

@@ -73,7 +73,8 @@ class DeadlineError(SnowbankError, TimeoutError):
     """The call's deadline passed."""
 
     def __init__(self, allowed: float, endpoint: str | None, last: SnowbankError | None) -> None:
-        super().__init__(allowed, endpoint, last)
+        # OSError would take the fields for a number of the system and its words.
+        Exception.__init__(self, allowed, endpoint, last)
         self.allowed = allowed
         #: The daemon that the client was connected to, or None.
         self.endpoint = endpoint
@@ -112,7 +113,8 @@ class _EndpointError(SnowbankError):
     _text = "{endpoint}: {reason}"
 
     def __init__(self, endpoint: str, reason: str) -> None:
-        super().__init__(endpoint, reason)
+        # As above: some of these are OSErrors.
+        Exception.__init__(self, endpoint, reason)
         self.endpoint = endpoint
         self.reason = reason
 
