@@ -177,8 +177,10 @@ class Pool:
                 raise _soonest(exhausted) or last
             pause = self._pause(last, tries)
             # The refusal with its time to wait helps more than an error about the deadline.
-            if pause is None or deadline.left <= pause:
+            if pause is None or 0 < pause >= deadline.left:
                 raise last
+            if deadline.left <= 0:
+                raise self.passed(deadline, last)
             await asyncio.sleep(pause)
 
     async def _try(self, exchange: Exchange, deadline: Deadline) -> Any:
@@ -261,7 +263,12 @@ class Pool:
         circle = self.targets[start:] + self.targets[:start]
         return min(
             circle,
-            key=lambda target: (max(target.not_before, now), max(target.exhausted_until, now)),
+            key=lambda target: (
+                max(target.not_before, now),
+                max(target.exhausted_until, now),
+                # Its random pause may have been as good as none.
+                target.failures > 0,
+            ),
         )
 
     def _dial(self, target: Target) -> None:
