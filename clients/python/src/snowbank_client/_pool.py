@@ -239,10 +239,14 @@ class Pool:
             connection = self._current.connection
             return connection if connection is not None and connection.has_room else None
         for step in range(len(self.targets)):
-            connection = self.targets[(self._turn + step) % len(self.targets)].connection
+            target = self.targets[(self._turn + step) % len(self.targets)]
+            connection = target.connection
             if connection is not None and connection.has_room:
                 self._turn = (self._turn + step + 1) % len(self.targets)
                 return connection
+            if target.dialing and target.failures == 0:
+                # It is this one's turn, and nothing says that it is sick.
+                return None
         return None
 
     def _dial_some(self) -> None:
