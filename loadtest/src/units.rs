@@ -81,6 +81,13 @@ pub(crate) fn short_ms(us: f64) -> String {
     }
 }
 
+/// Returns a limit as it is given on the command line, with its unit apart: `2 ms`.
+pub(crate) fn limit(limit: Duration) -> String {
+    let text = crate::value::Time(limit).to_string();
+    let unit = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    format!("{} {}", &text[..unit], &text[unit..])
+}
+
 /// Returns for how long the machine stood still: `0.36 s of 10 s`.
 pub(crate) fn stood_still(stood: Duration, elapsed: Duration) -> String {
     let (stood_s, elapsed_s) = (stood.as_secs_f64(), elapsed.as_secs_f64());

@@ -1,10 +1,10 @@
 //! Verdicts in words.
 
 use super::{Evidence, Latency, MIN_RATE_SHARE, Objectives};
-use crate::measure::{Counts, Fault, RefusalsByCode};
+use crate::measure::{Counts, Fault, RefusalsByCode, TimeHistogram};
 use crate::promise::Promise;
 use crate::target::code_name;
-use crate::units::{count, counted, grouped, percent, rate, short_ms, stood_still};
+use crate::units::{count, counted, grouped, limit, percent, rate, short_ms, stood_still};
 
 /// Names the generator as the reason of something.
 pub(super) fn by_generator(reason: &str) -> String {
@@ -48,11 +48,10 @@ fn codes(refused: &RefusalsByCode) -> String {
 
 /// Describes an objective that the target missed.
 pub(super) fn missed(counts: &Counts, latency: &Latency) -> String {
-    let us = |time: std::time::Duration| short_ms(time.as_secs_f64() * 1e6);
-    let (found, certain) =
-        (counts.response.at(latency.quantile), counts.settling.certain.at(latency.quantile));
-    let (found, certain, limit) = (us(found), us(certain), us(latency.limit));
-    format!("{} was {found} (limit {limit}); {certain} of it is the target's for certain", latency.name())
+    let at = |times: &TimeHistogram| short_ms(times.at(latency.quantile).as_secs_f64() * 1e6);
+    let (name, limit) = (latency.name(), limit(latency.limit));
+    let (found, certain) = (at(&counts.response), at(&counts.settling.certain));
+    format!("{name} was {found} (limit {limit}); {certain} of it is the target's for certain")
 }
 
 /// Describes an objective that the machine or the generator decides.

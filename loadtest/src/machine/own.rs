@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
-use super::owner::{Known, Owners};
+use super::owner::Owners;
 
 /// New children are looked for at most this often.
 const REFRESH: Duration = Duration::from_millis(20);
@@ -18,8 +18,6 @@ const PROCESSES_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct OwnTime {
     owners: Owners,
-    /// Those of the last look for processes.
-    owners_then: Known,
     looked: Instant,
     /// The time that each process of the target had used when it was last read.
     processes: BTreeMap<u32, u64>,
@@ -29,9 +27,7 @@ pub(crate) struct OwnTime {
 
 impl OwnTime {
     pub(crate) fn of(owners: Owners) -> Self {
-        let owners_then = owners.now();
-        let mut own =
-            Self { owners, owners_then, looked: Instant::now(), processes: BTreeMap::new(), target_ns: 0 };
+        let mut own = Self { owners, looked: Instant::now(), processes: BTreeMap::new(), target_ns: 0 };
         own.look();
         // The time before the run.
         own.processes.iter_mut().for_each(|(&process, used_ns)| *used_ns = used_by(process).unwrap_or(0));
@@ -55,8 +51,7 @@ impl OwnTime {
     /// Finds the target's processes. One that was not there before has used its time since.
     fn look(&mut self) {
         self.looked = Instant::now();
-        self.owners_then = self.owners.now();
-        let mut found: Vec<u32> = self.owners_then.all.iter().filter_map(|owner| owner.process()).collect();
+        let mut found: Vec<u32> = self.owners.now().all.iter().filter_map(|owner| owner.process()).collect();
         let mut at = 0;
         while at < found.len().min(PROCESSES_MAX) {
             found.extend(children_of(found[at]));

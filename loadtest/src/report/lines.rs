@@ -7,7 +7,7 @@ use super::json::{ChurnFigures, ClientStallFigures, LatencyFigures, LostTarget, 
 use crate::check::distinct::Gaps;
 use crate::judge::quantile_name;
 use crate::measure::SecondFigures;
-use crate::units::{count, counted, fixed, percent, rate, short_ms, stood_still, time};
+use crate::units::{count, counted, fixed, limit, percent, rate, short_ms, stood_still, time};
 use crate::value::Time;
 
 /// The text of a figure that is not known.
@@ -33,7 +33,7 @@ pub(crate) fn headline(run: &Run) -> String {
     let latency = latencies.iter().find(missed).or(latencies.first());
     let found = match latency {
         Some(LatencyFigures { quantile, limit_us, found_us, .. }) => {
-            format!("{quantile} {} (limit {})", short_ms(*found_us), limit(*limit_us))
+            format!("{quantile} {} (limit {})", short_ms(*found_us), limit(us(*limit_us)))
         }
         None => format!("p99.9 {}", run.response_time.at("p99.9").map_or(UNKNOWN.to_owned(), short_ms)),
     };
@@ -46,13 +46,6 @@ pub(crate) fn headline(run: &Run) -> String {
 
 fn us(us: f64) -> Duration {
     Duration::from_secs_f64(us.max(0.0) / 1e6)
-}
-
-/// Returns a limit as it is given on the command line.
-fn limit(limit_us: f64) -> String {
-    let text = Time(us(limit_us)).to_string();
-    let unit = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    format!("{} {}", &text[..unit], &text[unit..])
 }
 
 /// Returns the rows of quantiles, each with its name and its times in ms.
