@@ -12,7 +12,7 @@ from support import Daemon, built
 @pytest.fixture(scope="session")
 def program() -> str:
     """The daemon's program."""
-    return built("SNOWBANK", "snowbank", "--bin", "snowbank")
+    return built("SNOWBANK_DAEMON", "snowbank", "--bin", "snowbank")
 
 
 @pytest.fixture
