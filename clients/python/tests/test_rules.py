@@ -28,10 +28,9 @@ from snowbank_client._pool import Pool
 
 
 class Fake:
-    """A daemon whose INFO changes, and which is slow, and silent after some answers."""
+    """A daemon that is slow, and silent after some answers."""
 
-    def __init__(self, sources: list[list[str]], answers: int = 1000, takes_s: float = 0.0) -> None:
-        self._sources = sources
+    def __init__(self, answers: int = 1000, takes_s: float = 0.0) -> None:
         self._answers = answers
         self._takes_s = takes_s
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -69,8 +68,7 @@ class Fake:
         if kind == 3:
             return 0x84, body
         if kind == 2:
-            names = self._sources.pop(0) if len(self._sources) > 1 else self._sources[0]
-            sources = [{"index": index, "name": name} for index, name in enumerate(names)]
+            sources = [{"index": 0, "name": "default"}]
             return 0x83, json.dumps({"protocol": 1, "max_count": 9, "sources": sources}).encode()
         time.sleep(self._takes_s)
         (count,) = struct.unpack_from("<I", body)
@@ -84,20 +82,15 @@ class Fake:
 
 
 @contextmanager
-def fake(sources: list[list[str]], answers: int = 1000, takes_s: float = 0.0) -> Iterator[Fake]:
+def fake(answers: int = 1000, takes_s: float = 0.0) -> Iterator[Fake]:
     """Runs a fake daemon in a thread."""
-    daemon = Fake(sources, answers, takes_s)
+    daemon = Fake(answers, takes_s)
     thread = threading.Thread(target=daemon.serve, daemon=True)
     thread.start()
     try:
         yield daemon
     finally:
         daemon.end()
-
-
-def test_a_source_that_a_reload_added_is_found() -> None:
-    with fake([["default"], ["default", "orders"]]) as daemon, Client(daemon.address) as client:
-        assert list(client.batch(2, source="orders")) == [1, 2]
 
 
 def test_one_deadline_covers_all_tries() -> None:
@@ -109,7 +102,7 @@ def test_one_deadline_covers_all_tries() -> None:
         except SnowbankError as error:
             ended.append(error)
 
-    with fake([["default"]], answers=0) as daemon:
+    with fake(answers=0) as daemon:
         client = Client(daemon.address, answer_timeout=0.05, backoff=(0.001, 0.002))
         thread = threading.Thread(target=call, daemon=True)
         thread.start()
@@ -118,16 +111,8 @@ def test_one_deadline_covers_all_tries() -> None:
         assert daemon.address in str(ended[0])
 
 
-def test_an_endpoint_that_accepts_and_stays_silent_is_left_for_the_next() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent, fake([["default"]]) as daemon:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        with Client([address, daemon.address], connect_timeout=0.2) as client:
-            assert list(client.batch(1)) == [1]
-            assert "has sent no greeting" in str(client.endpoint_errors()[0])
-
-
 def test_the_wait_of_a_request_is_no_stall_and_ends_with_it() -> None:
-    with fake([["default"]], answers=1, takes_s=0.5) as daemon:
+    with fake(answers=1, takes_s=0.5) as daemon:
         with Client(daemon.address, answer_timeout=0.2) as client:
             assert list(client.batch(1, max_wait=60)) == [1]
             with pytest.raises(DeadlineError, match=r"it did not answer within 0\.2 s"):

@@ -143,6 +143,8 @@ async def fetch(pool: Pool, request: FetchRequest) -> Delivery:
                 raise
             await asyncio.sleep(max(wait, _PAUSE_S))
             continue
+        # Another daemon may hand out the IDs of this batch, too.
+        pool.check()
         lower = _went_back(batch, request.highest)
         if lower is None:
             good_until_ns = clock_ns(CLOCK) + int(options.max_age * 1e9)
@@ -260,6 +262,10 @@ class Buffer:
         self._keep(self.fetch.result())
         self._current, self._next = self._next, None
         return True
+
+    def drop(self) -> None:
+        """Drops all IDs, and those of the fetch under way."""
+        self._current = self._next = self.fetch = None
 
     @staticmethod
     def failed(fetch: Any) -> bool:

@@ -110,9 +110,16 @@ class Target:
 class Pool:
     """The connections of one client, on one event loop."""
 
-    def __init__(self, options: Options, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        options: Options,
+        loop: asyncio.AbstractEventLoop,
+        drop_buffers: Callable[[], None] = lambda: None,
+    ) -> None:
         self.options = options
         self.loop = loop
+        #: Drops what was fetched, once two endpoints turn out to hand out the same IDs.
+        self._drop_buffers = drop_buffers
         self.targets: list[Target] = [
             Target(Endpoint(address), None, address.text) for address in options.addresses
         ]
@@ -199,6 +206,12 @@ class Pool:
             raise ClosedError
         if self.collision is not None:
             raise self.collision
+
+    def set_collision(self, found: SnowbankError | None) -> None:
+        """Notes that two endpoints hand out the same IDs, or that none do."""
+        self.collision = found
+        if found is not None:
+            self._drop_buffers()
 
     def _pause(self, error: SnowbankError, tries: int) -> float | None:
         """Returns the pause before the next try, or None for no retry.

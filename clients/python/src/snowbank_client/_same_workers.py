@@ -58,7 +58,7 @@ class Check:
             else:
                 is_confirmed = earlier is not None and found.args == earlier.args
             if is_confirmed:
-                self._pool.collision = found
+                self._pool.set_collision(found)
             if found is None and not is_silent:
                 return
             is_close = found is not None or earlier is not None

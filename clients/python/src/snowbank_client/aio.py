@@ -106,8 +106,7 @@ class AsyncClient:
     async def aclose(self) -> None:
         """Closes the connections. Calls that wait, and later ones, raise `ClosedError`."""
         self._is_closed = True
-        for ids in self._buffers:
-            ids._slice = EMPTY
+        _drop(self._buffers)
         if self._pool is not None and self._generation == _fork.generation:
             self._check_loop(self._pool)
             await self._pool.close()
@@ -126,7 +125,8 @@ class AsyncClient:
             raise ClosedError
         if self._pool is None:
             self._generation = _fork.generation
-            self._pool = Pool(self._options, asyncio.get_running_loop())
+            loop, buffers = asyncio.get_running_loop(), self._buffers
+            self._pool = Pool(self._options, loop, lambda: _drop(buffers))
         elif self._generation != _fork.generation:
             raise ForkedError
         self._check_loop(self._pool)
@@ -142,6 +142,12 @@ class AsyncClient:
         # Nobody may ever ask for the error of a fetch ahead.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
+
+
+def _drop(buffers: Iterable[AsyncIds]) -> None:
+    for ids in list(buffers):
+        ids._slice = EMPTY
+        ids._buffer.drop()
 
 
 class AsyncIds:

@@ -35,10 +35,10 @@ _inherited: list[_Runner] = []
 class _Runner:
     """A thread with an event loop and the connections of one client, in one process."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, drop_buffers: Callable[[], None]) -> None:
         self.generation = _fork.generation
         self._loop = asyncio.SelectorEventLoop()
-        self._pool = Pool(options, self._loop)
+        self._pool = Pool(options, self._loop, drop_buffers)
         self._thread = threading.Thread(target=self._run, name="snowbank-client", daemon=True)
         self._thread.start()
 
@@ -89,7 +89,7 @@ class _State:
         self.is_closed = False
         self._runner: _Runner | None = None
         #: The buffers, which are emptied when the client is closed.
-        self.buffers: weakref.WeakSet[Ids] = weakref.WeakSet()
+        self._buffers: weakref.WeakSet[Ids] = weakref.WeakSet()
         self._generation = _fork.generation
         self._lock = threading.Lock()
 
@@ -100,8 +100,14 @@ class _State:
             if self.is_closed:
                 raise ClosedError
             if self._runner is None:
-                self._runner = _Runner(self.options)
+                self._runner = _Runner(self.options, self._drop_buffers)
             return self._runner
+
+    def add(self, ids: Ids) -> None:
+        """Notes a buffer of the client."""
+        self._renew()
+        with self._lock:
+            self._buffers.add(ids)
 
     def close(self) -> None:
         """Ends the thread, and waits for its end."""
@@ -109,8 +115,7 @@ class _State:
         with self._lock:
             self.is_closed = True
             runner, self._runner = self._runner, None
-        for ids in list(self.buffers):
-            ids._empty()
+        self._drop_buffers()
         if runner is not None:
             runner.stop(joins=True)
 
@@ -121,6 +126,12 @@ class _State:
         """
         if self._runner is not None:
             self._runner.stop(joins=False)
+
+    def _drop_buffers(self) -> None:
+        with self._lock:
+            buffers = list(self._buffers)
+        for ids in buffers:
+            ids._drop()
 
     def _renew(self) -> None:
         """Leaves the thread of a parent. The lock may be held by a thread that is not here."""
@@ -281,7 +292,7 @@ class Ids:
         self._slice = EMPTY
         self._lock = threading.Lock()
         self._buffer = Buffer(options, client._start)
-        client._state.buffers.add(self)
+        client._state.add(self)
 
     def next(self) -> int:
         """Returns the next ID: from the buffer, or with the next reply if it is empty."""
@@ -327,10 +338,11 @@ class Ids:
                     with self._lock:
                         raise self._buffer.error(pending)
 
-    def _empty(self) -> None:
+    def _drop(self) -> None:
         if self._generation == _fork.generation:
             with self._lock:
                 self._slice = EMPTY
+                self._buffer.drop()
 
     def _renew(self) -> None:
         """Makes the buffer of a parent new. Its lock may be held by a thread of the parent."""
