@@ -28,7 +28,7 @@ pub(super) struct Driver {
     shared: Arc<Shared>,
     queue: Queue,
     health: Vec<Health>,
-    /// The index of the preferred endpoint.
+    /// The index of the preferred endpoint: the one that serves, or the one after it once it failed.
     current: usize,
     /// The number of failed connections since the last success.
     failed_in_a_row: usize,
@@ -103,7 +103,7 @@ impl Driver {
     }
 
     /// Returns the endpoint that may be tried soonest. Of several such endpoints it prefers those that are not
-    /// exhausted, and of these the current one or the next in the circle.
+    /// exhausted, and of these the preferred one or the next in the circle.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();
@@ -123,6 +123,7 @@ impl Driver {
         let health = &mut self.health[index];
         health.failures = health.failures.saturating_add(1);
         health.not_before = Instant::now() + asked + self.shared.backoff(health.failures);
+        self.prefer_next(index);
     }
 
     /// Tries the other endpoints before one that has no IDs in time for one call. It may have some for the next call,
@@ -132,6 +133,12 @@ impl Driver {
         let (pause, asked) = (self.shared.backoff(1), self.at_most_max_backoff(asked));
         let health = &mut self.health[index];
         (health.not_before, health.exhausted_until) = (now + pause, now + asked);
+        self.prefer_next(index);
+    }
+
+    /// Lets the others come before an endpoint that failed: its random back-off may be as good as none.
+    fn prefer_next(&mut self, failed: usize) {
+        self.current = (failed + 1) % self.health.len();
     }
 
     fn at_most_max_backoff(&self, asked: Option<Duration>) -> Duration {

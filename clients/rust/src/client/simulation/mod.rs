@@ -248,3 +248,18 @@ fn a_daemon_that_is_exhausted_for_an_hour_is_left_for_the_next() {
         assert!(wire.world().connects < 10);
     });
 }
+
+#[test]
+fn an_endpoint_that_failed_comes_after_the_others() {
+    simulate(async {
+        let wire = Wire::lay(8, &[1, 1]);
+        let client = client(2);
+        client.batch(1).await.expect("an ID");
+        wire.world().set(0, Mode::Down);
+        // Longer than the back-off after one failure. The worker IDs are compared later.
+        sleep(ms(100)).await;
+        let batch = client.batch(1).await.expect("an ID of the other");
+        assert_eq!(batch.endpoint(), "simulated:2");
+        assert_eq!(wire.world().connects, 2, "connections, those that were refused included");
+    });
+}
