@@ -1,0 +1,37 @@
+"""Runs a recipe for Python of docs/clients.md: recipe.py PAGE NAME PORT PORT.
+
+Prints each ID. The test kills a daemon meanwhile. At the end threads share the buffer, and a child is forked.
+"""
+import os
+import sys
+import threading
+import time
+
+page, name, *ports = sys.argv[1:]
+with open(page, encoding="utf-8") as file:
+    text = file.read()
+for fence in ("```python\n", f"```python {name}\n"):
+    exec(text.split(fence)[1].split("```")[0])
+
+ids = Ids(connect, [("127.0.0.1", int(port)) for port in ports])
+
+
+def draw(count):
+    for _ in range(count):
+        os.write(1, b"%d\n" % ids.next())
+        time.sleep(0.0005)
+
+
+draw(3_999)
+threads = [threading.Thread(target=draw, args=[500]) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+# The buffer is full at the fork.
+ids.good_until = 0.0
+draw(1)
+child = os.fork()
+draw(500)
+if child:
+    sys.exit(os.waitpid(child, 0)[1])
