@@ -1,13 +1,12 @@
-//! README's snippets for applications compile unchanged in a fresh crate.
+//! README's Rust lines, and the program of the Rust client's README, compile unchanged in a fresh crate.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Returns the first code block in that language after the heading.
-fn block<'a>(page: &'a str, heading: &str, language: &str) -> &'a str {
-    let (_, section) = page.split_once(heading).expect("the heading");
-    let (_, block) = section.split_once(&format!("```{language}\n")).expect("a code block");
+/// Returns the first code block that begins with this line.
+fn block<'a>(page: &'a str, first_line: &str) -> &'a str {
+    let (_, block) = page.split_once(&format!("```{first_line}\n")).expect("a code block");
     block.split_once("```").expect("the end of the block").0
 }
 
@@ -22,17 +21,21 @@ fn write(path: &Path, content: &str) {
 fn the_snippets_compile_in_a_fresh_crate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let readme = fs::read_to_string(root.join("README.md")).expect("README.md");
+    let of_the_client = fs::read_to_string(root.join("clients/rust/README.md")).expect("its README.md");
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
     let fresh = place.join("application");
-    fs::create_dir_all(fresh.join("src")).expect("a folder");
+    fs::create_dir_all(fresh.join("src/bin")).expect("a folder");
     // The checkout beside the crate, as README says.
     let _ = fs::remove_file(place.join("snowbank"));
     std::os::unix::fs::symlink(root, place.join("snowbank")).expect("a symbolic link");
 
     let package = "[package]\nname = \"application\"\nedition = \"2024\"\n\n[workspace]\n\n";
-    let dependencies = block(&readme, "## From your application", "toml");
+    let dependencies = block(&of_the_client, "toml");
     write(&fresh.join("Cargo.toml"), &format!("{package}{dependencies}"));
-    write(&fresh.join("src/main.rs"), block(&readme, "## From your application", "rust"));
+    write(&fresh.join("src/main.rs"), block(&of_the_client, "rust,no_run"));
+    let lines = block(&readme, "rust");
+    let main = format!("async fn main() -> Result<(), snowbank_client::Error> {{\n{lines}Ok(())\n}}\n");
+    write(&fresh.join("src/bin/lines.rs"), &format!("#[tokio::main(flavor = \"current_thread\")]\n{main}"));
     // The tested versions, without asking a registry.
     fs::copy(root.join("Cargo.lock"), fresh.join("Cargo.lock")).expect("a copy");
 
