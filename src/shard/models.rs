@@ -111,6 +111,24 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
     });
 }
 
+/// A thread that was delayed may not take a later thread's position for its own: the ID clock would run ahead.
+#[test]
+fn a_late_thread_does_not_hasten_the_catch_up() {
+    check_model(|| {
+        let source = source(1, unlimited);
+        source.claim(&source.window(NOW), 4, &mut rng()).expect("a tick is there");
+        source.begin_catch_up(NOW);
+        let later = Now { boot: BootMicros(20_000), ..NOW };
+        let late = {
+            let source = Arc::clone(&source);
+            thread::spawn(move || source.begin_catch_up(NOW))
+        };
+        source.claim(&source.window(later), 1, &mut rng()).expect("a tick is there");
+        late.join().expect("no panic");
+        assert_eq!(source.id_time(later), UnixMicros(NOW.wall.0 + 10_000), "half of 20 ms");
+    });
+}
+
 fn two_shards(source: &Arc<Source>) -> (Shard, Shard, Rings) {
     let rings: Rings = (0..2).map(|_| Ring::default()).collect();
     let shard = |index| {

@@ -207,13 +207,15 @@ impl Source {
 
     /// Begins a catch-up because a request waits for the next tick. A wall clock that runs overtakes it at once. If the
     /// wall clock stands still, the ID clock runs at half speed.
-    pub(super) fn begin_catch_up(&self, now: Now) {
-        let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
+    pub(crate) fn begin_catch_up(&self, now: Now) {
+        // Acquire: also sees the clock reading that moved the cursor here.
+        let cursor = Position(self.cursor.load(Ordering::Acquire));
         // An older reading would start the catch-up too far ahead.
-        if self.rules.on_step_back == OnStepBack::Wait || now.boot.0 < newest_boot_us {
+        let is_old = now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed);
+        if self.rules.on_step_back == OnStepBack::Wait || is_old || cursor.0 == SEALED {
             return;
         }
-        if let Some(cursor) = self.cursor().filter(|&cursor| self.begins_in(cursor, now).is_none()) {
+        if self.begins_in(cursor, now).is_none() {
             let highest_used = self.numbering.tick_of(Position(cursor.0.saturating_sub(1)));
             self.catch_up.raise_to(self.numbering.start_of(highest_used), now.boot);
         }
