@@ -11,6 +11,8 @@ mod numbers;
 mod operator;
 #[path = "fleet/outages.rs"]
 mod outages;
+#[path = "fleet/restored.rs"]
+mod restored;
 mod secure;
 #[path = "fleet/shown.rs"]
 mod shown;
@@ -73,7 +75,7 @@ fn fleet(toml: &str, args: &[&str]) -> (Option<i32>, String) {
 
 #[track_caller]
 fn init(toml: &str) {
-    let (code, text) = fleet(toml, &["init"]);
+    let (code, text) = fleet(toml, &["init", "--new"]);
     assert_eq!(code, Some(0), "{text}");
 }
 
@@ -133,9 +135,13 @@ fn a_fleet_is_prepared_before_its_first_daemon() {
         let toml = toml(at, Some(5), LONG);
         let machine = Machine::new();
         machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "snowbank fleet init"]);
-        init(&toml);
         let (code, text) = fleet(&toml, &["init"]);
-        assert!(code == Some(0) && text.contains("was prepared before"), "{text}");
+        assert!(code == Some(1) && text.contains("--new") && text.contains("--above"), "{text}");
+        init(&toml);
+        for again in [&["init"][..], &["init", "--new"]] {
+            let (code, text) = fleet(&toml, again);
+            assert!(code == Some(0) && text.contains("is prepared already"), "{text}");
+        }
         let daemon = machine.start(&toml);
         assert_eq!(worker_of(&draw(&daemon)), 5);
         let (_, text) = fleet(&toml, &["list"]);

@@ -164,7 +164,7 @@ fn init(toml: &str) {
     let path = directory.path().join("snowbank.toml");
     fs::write(&path, toml).expect("written");
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    let output = command.args(["fleet", "init", "--config"]).arg(&path).output().expect("it runs");
+    let output = command.args(["fleet", "init", "--new", "--config"]).arg(&path).output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
 }
 

@@ -17,10 +17,11 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use snowbank::clock::Reading;
 use snowbank::fleet::rules::Proof;
-use snowbank::fleet::{Bound, Member, Notes, Raised, Want};
+use snowbank::fleet::{Bound, Clocks, Member, Notes, Raised, Want};
 use snowbank::numbering::Numbering;
-use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, WorkerSet};
 
 use world::World;
 
@@ -45,8 +46,8 @@ const FLEET: &str = "simulated";
 const STEPS: usize = 250;
 /// The machines, numbers and steps of a large fleet.
 const LARGE: (usize, u64, usize) = (1_024, 1_000, 20_000);
-/// The revision of a coordinator at which nothing but the marker was ever written.
-const MARKER_REVISION: u64 = 1;
+/// The number of writes of a coordinator where nothing but the marker was ever written.
+const MARKER_WRITES: u64 = 1;
 
 thread_local!(static DRAWN: Cell<u64> = const { Cell::new(0) });
 
@@ -65,9 +66,13 @@ fn numbering(worker: u64) -> Numbering {
     Numbering::new(layout(), WorkerSet::single(worker)).expect("it has the worker")
 }
 
-fn want(layout: &Layout, wall: UnixMicros) -> Want<'_> {
+fn clocks(reading: Reading) -> Clocks {
+    Clocks { wall: reading.wall, wall_minus_boot_us: reading.offset_us() }
+}
+
+fn want(layout: &Layout, clocks: Clocks) -> Want<'_> {
     let (max_ahead, horizon) = (MAX_AHEAD, HORIZON);
-    Want { index: 0, source: "orders", layout, wall, proof: Proof::None, max_ahead, horizon }
+    Want { index: 0, source: "orders", layout, clocks, proof: Proof::None, max_ahead, horizon }
 }
 
 fn live(seed: u64) -> usize {
@@ -85,19 +90,19 @@ fn of_two_copies_of_a_memory_exactly_one_continues() {
     let world = World::new(1);
     world.link.server().is_reliable = true;
     let layout = layout();
-    let wall = world.reading(0).wall;
-    let want = want(&layout, wall);
+    let clocks = clocks(world.reading(0));
+    let want = want(&layout, clocks);
     let mut member = Member::new(world.link.clone(), FLEET, ("state", "holder"), Notes::default(), draw);
     let taken = member.take(want, &WorkerSet::single(0)).expect("it is free");
     let bound = |more| [Bound { source: 0, id_bound: taken.covered + more }];
     world.link.server().is_away = true;
-    assert!(matches!(member.raise(&bound(1), 0), Raised::NoAnswer(_)));
+    assert!(matches!(member.raise(&bound(1), 0, clocks), Raised::NoAnswer(_)));
     world.link.server().is_away = false;
     let mut copy = member.clone();
-    assert_eq!(copy.raise(&bound(2), 1), Raised::Done);
-    assert!(matches!(member.raise(&bound(3), 1), Raised::Lost(_)), "the other has written");
-    assert_eq!(copy.look(), Raised::Done);
-    assert_eq!(copy.raise(&bound(4), 1), Raised::Done);
+    assert_eq!(copy.raise(&bound(2), 1, clocks), Raised::Done);
+    assert!(matches!(member.raise(&bound(3), 1, clocks), Raised::Lost(_)), "the other has written");
+    assert_eq!(copy.look(clocks), Raised::Done);
+    assert_eq!(copy.raise(&bound(4), 1, clocks), Raised::Done);
 }
 
 #[test]
@@ -116,7 +121,7 @@ fn a_large_fleet_repeats_nothing() {
         let world = live_in(World::of(seed, machines, numbers), steps);
         // In few runs (seed 615) the coordinator goes away before a daemon has a number, and stays away. Nobody may start then.
         let server = world.link.server();
-        let was_away = server.is_away && server.revision == MARKER_REVISION;
-        assert!(!world.handed_out.is_empty() || was_away, "no IDs, after {} writes", server.revision);
+        let was_away = server.is_away && server.writes == MARKER_WRITES;
+        assert!(!world.handed_out.is_empty() || was_away, "no IDs, after {} writes", server.writes);
     });
 }

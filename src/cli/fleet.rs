@@ -15,7 +15,7 @@ use super::{Failure, Outcome};
 use crate::ceiling::draw_identity;
 use crate::clock;
 use crate::config::{InheritedAddresses, Overrides, Settings, SourceSettings};
-use crate::fleet::{self, Coordinator, Entry, Operator, OperatorError};
+use crate::fleet::{self, Begins, Coordinator, Entry, Operator, OperatorError, Prepared, Preparing};
 use crate::server::StartError;
 use snowbank_client::layout::{Layout, UnixMicros};
 
@@ -38,7 +38,7 @@ pub(super) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Prepare the coordinator for a new fleet: once, before its first daemon
+    /// Prepare the coordinator for a fleet, before its first daemon, or after the coordinator lost its data
     Init(InitArguments),
     /// List the worker numbers that were ever used: who holds which, until when
     List(Common),
@@ -64,7 +64,14 @@ struct Common {
 struct InitArguments {
     #[command(flatten)]
     common: Common,
-    /// Add this configuration's ID spaces, and replace those that collide with them
+    /// The fleet is new: no daemon has made IDs of these layouts
+    #[arg(long)]
+    new: bool,
+    /// Nobody starts below this under a number that it does not hold: `now`, an instant (RFC 3339) or an ID, at or above
+    /// all IDs that were handed out
+    #[arg(long, value_name = "INSTANT|ID", conflicts_with = "new")]
+    above: Option<String>,
+    /// Add this configuration's ID spaces, and replace those that can make the same IDs
     #[arg(long)]
     add: bool,
 }
@@ -160,42 +167,93 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 
 /// A prepared fleet, as JSON.
 #[derive(Serialize)]
-struct Prepared<'a> {
+struct PreparedJson<'a> {
     fleet: &'a str,
     /// False if it was prepared before.
     is_new: bool,
     spaces: &'a [String],
+    /// The ID spaces that were added to a fleet that was there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    added: Vec<String>,
     /// The ID spaces that were replaced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     replaced: Vec<String>,
+    /// The fleet's floor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    above: Option<String>,
 }
 
 fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut fleet = arguments.common.open(now)?;
+    let horizon = fleet.settings.fleet.horizon;
     let (mut operator, sources) = fleet.operator();
-    if layouts(sources).is_empty() {
+    let layouts = layouts(sources);
+    if layouts.is_empty() {
         return Err(Failure::usage(
             "no source has worker numbers; `snowbank ticket set NAME VALUE --config FILE` prepares the counter of a ticket \
              source",
         ));
     }
-    let layouts = layouts(sources);
-    let added = operator.init(&layouts, draw_identity, arguments.add)?;
+    let begins = match &arguments.above {
+        Some(text) => Some(Begins::Above(above(text, sources, &layouts, now)?)),
+        None => arguments.new.then_some(Begins::New),
+    };
+    let preparing = Preparing { begins, is_growing: arguments.add, horizon, now };
+    let prepared = operator.init(&layouts, preparing, draw_identity)?;
     let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
+    let floor = prepared.floor.map(|floor| floor.rfc3339(3));
     if arguments.common.json {
-        let (is_new, replaced) = (added.is_some(), added.map(|added| added.replaced).unwrap_or_default());
-        let prepared = Prepared { fleet: operator.name, is_new, spaces: &spaces, replaced };
-        return write_json(&prepared, out).map_err(Failure::from);
+        let Prepared { is_new, replaced, .. } = prepared;
+        let added = if is_new { Vec::new() } else { prepared.added };
+        let json =
+            PreparedJson { fleet: operator.name, is_new, spaces: &spaces, added, replaced, above: floor };
+        return write_json(&json, out).map_err(Failure::from);
     }
-    let done = if added.is_some() { "prepared" } else { "was prepared before" };
-    writeln!(out, "fleet {:?} {done}: {}", operator.name, spaces.join(", "))?;
-    for space in added.into_iter().flat_map(|added| added.replaced) {
+    let name = operator.name;
+    let is_changed = !prepared.added.is_empty() || !prepared.replaced.is_empty() || prepared.is_floor_raised;
+    match prepared.is_new {
+        true => writeln!(out, "fleet {name:?} prepared: {}", spaces.join(", "))?,
+        false if is_changed => writeln!(out, "fleet {name:?} changed")?,
+        false => writeln!(out, "fleet {name:?} is prepared already: {}; nothing changed", spaces.join(", "))?,
+    }
+    for space in prepared.added.iter().filter(|_| !prepared.is_new) {
+        writeln!(out, "added {space}")?;
+    }
+    for space in prepared.replaced {
         writeln!(
             out,
             "replaced {space}, which could make the same IDs; daemons with that layout are now refused"
         )?;
     }
+    if let Some(floor) = floor {
+        writeln!(out, "a daemon that takes a number which it does not hold starts above {floor}")?;
+    }
     Ok(())
+}
+
+/// Reads the bound of earlier IDs.
+fn above(
+    text: &str,
+    sources: &[SourceSettings],
+    layouts: &[&Layout],
+    now: UnixMicros,
+) -> Result<UnixMicros, Failure> {
+    let usage = |reason: String| Failure::usage(format_args!("--above: {reason}"));
+    if text == "now" {
+        // A daemon with a right clock makes no IDs further ahead.
+        let max_ahead = sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
+        return Ok(UnixMicros(now.0.saturating_add(clock::micros(max_ahead))));
+    }
+    let Ok(id) = text.parse::<u64>() else {
+        return text.parse().map_err(|error| usage(format!("{error}; or \"now\", or an ID")));
+    };
+    match layouts {
+        [layout] => Ok(fleet::above(layout, id)),
+        _ => Err(usage(format!(
+            "found the ID {id}, and the configuration has {} layouts, allowed: an instant that none has reached",
+            layouts.len()
+        ))),
+    }
 }
 
 fn list(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {

@@ -53,8 +53,13 @@ impl Reading {
     /// Returns whether the clocks have jumped against each other since wall − boot was this.
     #[inline]
     pub fn has_jumped_from(self, offset_us: i64) -> bool {
-        self.offset_us().saturating_sub(offset_us).unsigned_abs() > JUMP.as_micros() as u64
+        has_jumped(self.offset_us(), offset_us)
     }
+}
+
+/// Returns whether two values of wall − boot, in microseconds, show that the clocks have jumped against each other.
+pub fn has_jumped(one_us: i64, other_us: i64) -> bool {
+    one_us.saturating_sub(other_us).unsigned_abs() > JUMP.as_micros() as u64
 }
 
 /// A reading that [`Wall::believe`] has judged. The ID clock uses nothing else.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::file_ref::FileRef;
 use super::setting::{Change::Restart, Section::Table};
 use super::value::{Refusal, Value};
+use crate::fleet::rules::HORIZON_MAX;
 use crate::fleet::{CoordinatorKind, Endpoint};
 use snowbank_client::address::Address;
 
@@ -13,10 +14,6 @@ const HELD: &str = "the worker numbers are held there";
 const PEERS: &str = "peers are asked at the start";
 
 const SECOND: Duration = Duration::from_secs(1);
-const DAY: Duration = Duration::from_secs(86_400);
-
-/// The longest [`horizon`](FleetSettings::horizon).
-pub(super) const HORIZON_MAX: Duration = DAY;
 
 /// The word for no coordinator: this machine's locks and state alone keep worker IDs apart.
 const NONE: &str = "none";

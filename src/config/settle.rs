@@ -7,7 +7,7 @@ use super::Settings;
 use super::daemon::TlsSettings;
 use super::doors::{Door, Purpose};
 use super::findings::Findings;
-use super::fleet::{FleetSettings, HORIZON_MAX};
+use super::fleet::FleetSettings;
 use super::identities;
 use super::mistake::Mistakes;
 use super::reader::Reader;
@@ -17,6 +17,7 @@ use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use super::units::Plain;
 use crate::fleet::CoordinatorKind;
+use crate::fleet::rules::HORIZON_MAX;
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;
 

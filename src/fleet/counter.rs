@@ -1,9 +1,9 @@
 //! The rules of a shared counter: a ticket source whose numbers several daemons take from one key at the coordinator. Pure:
 //! answers come in, decisions go out.
 //!
-//! The key has the next free number. A daemon takes a range of numbers by writing a higher one, with the version that it
-//! read. So each number is in one daemon's range:
-//! - Of two writes that expect one version, the coordinator does one.
+//! The key has the next free number. A daemon takes a range of numbers by writing a higher one, if the key still has the
+//! value that it read. So each number is in one daemon's range:
+//! - Of two writes that expect one value, the coordinator does one.
 //! - A write without an answer counts only if the key then has its identity. Otherwise its range is given up, done or not.
 //! - After a loss of the grant (a restored snapshot) a write from before does not count: another copy of this process may
 //!   find the same identity.
@@ -14,7 +14,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::key::{self, FORMAT, KeyError, id_bound};
-use super::{Stored, Version};
 use crate::numbering::Numbering;
 use snowbank_client::layout::Position;
 
@@ -71,8 +70,8 @@ pub struct NumberRange {
 /// A write of the key that takes a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// The version that the key must have.
-    pub expected: Version,
+    /// The value that the key must have.
+    pub expected: String,
     /// The identity of the write.
     pub write: String,
     /// The numbers that it takes.
@@ -117,8 +116,7 @@ pub(super) enum Step {
     Ours(NumberRange),
     /// Write this.
     Write(Claim),
-    /// The answer is older than an earlier one, or the coordinator went back. A write of the same value at the same version
-    /// shows which.
+    /// The answer is older than an earlier one, or the coordinator went back. A comparison with the key shows which.
     Verify,
 }
 
@@ -141,19 +139,18 @@ impl Counter {
         Counter { numbering, floor, identity: None, trying: None }
     }
 
-    /// Decides how to take `count` numbers, where the key is as read. `is_current`: it was the newest value at that moment.
-    /// `generation` changes when the grant is lost. `draw` gives the identity of a write.
+    /// Decides how to take `count` numbers, where the key is as read. `generation` changes when the grant is lost. `draw` gives the identity of a write.
     ///
     /// # Errors
     /// The counter cannot go on.
     pub(super) fn step(
         &mut self,
-        (stored, is_current): (Option<&Stored>, bool),
+        found: Option<&String>,
         (count, generation): (u64, u64),
         draw: impl FnOnce() -> String,
     ) -> Result<Step, CounterLoss> {
-        let Some(key) = self.check((stored, is_current))? else { return Ok(Step::Verify) };
-        let version = stored.map_or(Version(0), |stored| stored.version);
+        let Some(key) = self.check(found)? else { return Ok(Step::Verify) };
+        let expected = found.cloned().unwrap_or_default();
         if let Some((claim, of)) = self.trying.take()
             && of == generation
             && claim.write == key.write
@@ -163,7 +160,7 @@ impl Counter {
         let from = self.numbering.position_from(key.next);
         let to = Position(from.0.saturating_add(count)).min(self.numbering.end());
         let range = NumberRange { from: key.next, to: self.numbering.id_bound(to).max(key.next) };
-        let claim = Claim { expected: version, write: draw(), range };
+        let claim = Claim { expected, write: draw(), range };
         self.trying = Some((claim.clone(), generation));
         Ok(Step::Write(claim))
     }
@@ -179,30 +176,23 @@ impl Counter {
         self.trying.take().map(|(claim, _)| self.take(claim.range))
     }
 
-    /// Returns the loss, after a write showed that this text is the key's newest value.
+    /// Returns the loss, after a comparison showed that this text is the key's newest value.
     pub(super) fn went_back(&self, text: &str) -> CounterLoss {
         let found = CounterKey::parse(text);
         found.map_or_else(CounterLoss::Unreadable, |key| CounterLoss::WentBack(key.next, self.floor))
     }
 
-    /// Checks the key as it was read. Returns `None` if the answer is older than an earlier one.
+    /// Checks the key as it was read. Returns `None` if it is older than an earlier answer.
     ///
     /// # Errors
     /// The counter cannot go on.
-    pub(super) fn check(
-        &mut self,
-        (stored, is_current): (Option<&Stored>, bool),
-    ) -> Result<Option<CounterKey>, CounterLoss> {
-        let stored = stored.ok_or(CounterLoss::Gone)?;
-        let key = CounterKey::parse(&stored.text).map_err(CounterLoss::Unreadable)?;
+    pub(super) fn check(&mut self, found: Option<&String>) -> Result<Option<CounterKey>, CounterLoss> {
+        let text = found.ok_or(CounterLoss::Gone)?;
+        let key = CounterKey::parse(text).map_err(CounterLoss::Unreadable)?;
         if *self.identity.get_or_insert_with(|| key.counter.clone()) != key.counter {
             return Err(CounterLoss::Replaced);
         }
-        match key.next < self.floor {
-            true if is_current => Err(CounterLoss::WentBack(key.next, self.floor)),
-            true => Ok(None),
-            false => Ok(Some(key)),
-        }
+        Ok(Some(key).filter(|key| key.next >= self.floor))
     }
 
     fn take(&mut self, range: NumberRange) -> NumberRange {

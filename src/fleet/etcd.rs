@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use self::connection::Connection;
 use super::endpoint::Endpoint;
 use super::line::{self, ANSWER_TIMEOUT, Access, COMPARE_TIMEOUT, Patience};
-use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
 use tokio::runtime::Runtime;
 
 /// etcd, as a configuration names it.
@@ -193,7 +193,7 @@ impl Etcd {
         let body = json!({ "success": [range(&cluster.key)] });
         let answer = self.post_once("/v3/kv/txn", &body, self.patience.answer())?;
         let found = values(&answer, 1).map_err(|answer| Fault::Endpoint(answer.reason))?;
-        let text = found.iter().flatten().next().map(|stored| &stored.text[..]);
+        let text = found.iter().flatten().next().map(String::as_str);
         cluster.check(text).map_err(Fault::Foreign)?;
         self.shown_on = self.opened;
         Ok(())
@@ -254,50 +254,48 @@ fn garbled(what: &str) -> NoAnswer {
     NoAnswer::passing(format!("etcd's answer has no {what}"))
 }
 
-/// Reads the number that etcd's gateway writes as text.
-fn number(value: &Value) -> Option<u64> {
-    value.as_str()?.parse().ok()
-}
-
 /// Reads a key and its value.
-fn key_value(value: &Value) -> Result<(String, Stored), NoAnswer> {
+fn key_value(value: &Value) -> (String, String) {
     let text = |field: &str| {
         let bytes = base64::decode(value[field].as_str().unwrap_or_default());
         String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
     };
-    let version = number(&value["mod_revision"]).ok_or_else(|| garbled("mod_revision"))?;
-    Ok((text("key"), Stored { version: Version(version), text: text("value") }))
+    (text("key"), text("value"))
 }
 
 /// Reads the answers to ranges of one key each.
-fn values(answer: &Value, count: usize) -> Result<Vec<Option<Stored>>, NoAnswer> {
+fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, NoAnswer> {
     let responses = answer["responses"].as_array().filter(|responses| responses.len() == count);
     let responses = responses.ok_or_else(|| garbled("responses"))?;
     let value_of = |response: &Value| {
         let first = response["response_range"]["kvs"].as_array().and_then(|kvs| kvs.first());
-        first.map(|value| Ok(key_value(value)?.1)).transpose()
+        first.map(|value| key_value(value).1)
     };
-    responses.iter().map(value_of).collect()
+    Ok(responses.iter().map(value_of).collect())
 }
 
-/// Returns the transaction that writes all keys if all have the expected versions, and else reads them.
+/// Returns the transaction that writes keys if all have the expected values, and else reads them.
+///
+/// Values are compared, and not revisions: after a restore from a backup, other writes bring old revisions back.
 fn transaction(swaps: &[Swap]) -> Value {
     let compare = |swap: &Swap| {
         let key = base64::encode(swap.key.as_bytes());
-        match swap.expected {
-            Some(Version(version)) => {
-                json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": version.to_string() })
+        match &swap.expected {
+            Some(text) => {
+                let value = base64::encode(text.as_bytes());
+                json!({ "key": key, "target": "VALUE", "result": "EQUAL", "value": value })
             }
             None => json!({ "key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0" }),
         }
     };
     let put = |swap: &Swap| {
-        let (key, value) = (base64::encode(swap.key.as_bytes()), base64::encode(swap.text.as_bytes()));
-        json!({ "request_put": { "key": key, "value": value } })
+        let (key, value) =
+            (base64::encode(swap.key.as_bytes()), base64::encode(swap.text.as_ref()?.as_bytes()));
+        Some(json!({ "request_put": { "key": key, "value": value } }))
     };
     json!({
         "compare": swaps.iter().map(compare).collect::<Vec<_>>(),
-        "success": swaps.iter().map(put).collect::<Vec<_>>(),
+        "success": swaps.iter().filter_map(put).collect::<Vec<_>>(),
         "failure": swaps.iter().map(|swap| range(&swap.key)).collect::<Vec<_>>(),
     })
 }
@@ -317,12 +315,7 @@ impl Coordinator for Etcd {
         }
     }
 
-    /// Its transactions are linearizable.
-    fn reads_are_current(&self) -> bool {
-        true
-    }
-
-    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let mut all = Vec::with_capacity(keys.len());
         for keys in keys.chunks(SWAPS_MAX) {
             let ranges: Vec<Value> = keys.iter().map(|key| range(key)).collect();
@@ -332,18 +325,17 @@ impl Coordinator for Etcd {
         Ok(all)
     }
 
-    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         let (key, end) = (base64::encode(prefix.as_bytes()), base64::encode(&end_of(prefix)));
         let answer = self.call("/v3/kv/range", &json!({ "key": key, "range_end": end }))?;
-        answer["kvs"].as_array().into_iter().flatten().map(key_value).collect()
+        Ok(answer["kvs"].as_array().into_iter().flatten().map(key_value).collect())
     }
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let answer = self.call("/v3/kv/txn", &transaction(swaps))?;
         // Left out if it is false.
         if answer["succeeded"].as_bool() == Some(true) {
-            let version = number(&answer["header"]["revision"]).ok_or_else(|| garbled("revision"))?;
-            return Ok(Swapped::Done(Version(version)));
+            return Ok(Swapped::Done);
         }
         Ok(Swapped::Refused(values(&answer, swaps.len())?))
     }
@@ -356,29 +348,35 @@ mod tests {
     #[test]
     fn answers_are_read_as_the_gateway_writes_them() {
         let value = json!({ "key": "L2E=", "value": "eA==", "mod_revision": "12" });
-        let stored = Stored { version: Version(12), text: String::from("x") };
-        assert_eq!(key_value(&value), Ok((String::from("/a"), stored.clone())));
+        assert_eq!(key_value(&value), (String::from("/a"), String::from("x")));
         let answer = json!({ "responses": [
             { "response_range": { "kvs": [value] } }, { "response_range": { "header": {} } }
         ] });
-        assert_eq!(values(&answer, 2), Ok(vec![Some(stored), None]));
+        assert_eq!(values(&answer, 2), Ok(vec![Some(String::from("x")), None]));
         assert!(values(&answer, 3).is_err() && values(&json!({}), 1).is_err());
         assert_eq!(end_of("/a/"), b"/a0");
     }
 
     #[test]
-    fn each_key_is_written_only_at_its_expected_version() {
-        let swap = |key: &str, expected| Swap { key: key.to_owned(), expected, text: String::from("x") };
-        let transaction = transaction(&[swap("/a", Some(Version(7))), swap("/b", None)]);
-        let (a, b) = (base64::encode(b"/a"), base64::encode(b"/b"));
+    fn keys_are_written_only_at_their_expected_values() {
+        let [a, b, c, x, y] = ["/a", "/b", "/c", "x", "y"].map(String::from);
+        let transaction = transaction(&[
+            Swap::write(a, Some(x.clone()), y.clone()),
+            Swap::write(b, None, y),
+            Swap::compare(c, Some(x)),
+        ]);
+        let [a, b, c] = ["/a", "/b", "/c"].map(|key| base64::encode(key.as_bytes()));
         assert_eq!(
             transaction["compare"],
             json!([
-                { "key": a, "target": "MOD", "result": "EQUAL", "mod_revision": "7" },
+                { "key": a, "target": "VALUE", "result": "EQUAL", "value": "eA==" },
                 { "key": b, "target": "CREATE", "result": "EQUAL", "create_revision": "0" },
+                { "key": c, "target": "VALUE", "result": "EQUAL", "value": "eA==" },
             ])
         );
-        assert_eq!(transaction["success"][1], json!({ "request_put": { "key": b, "value": "eA==" } }));
+        let put = |key: &str| json!({ "request_put": { "key": key, "value": "eQ==" } });
+        assert_eq!(transaction["success"], json!([put(&a), put(&b)]));
+        assert_eq!(transaction["failure"].as_array().map(Vec::len), Some(3));
     }
 
     #[test]

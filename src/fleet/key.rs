@@ -1,9 +1,11 @@
 //! The values at the coordinator: the marker of a fleet, and the key of each worker number.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use snowbank_client::layout::{Space, UnixMicros};
 
 /// The format of values that this release writes. It reads no later one: a later one may mean something else.
 pub(super) const FORMAT: u64 = 1;
@@ -20,11 +22,19 @@ pub struct NumberKey {
     pub(super) format: u64,
     /// The identity of the state that holds the number: [`Owner::state`](crate::ceiling::Owner).
     pub state: String,
+    /// The identity of the holder's term: 128 bits, drawn when the state took the number. So a state recognises an old
+    /// write of its own that a restored coordinator brings back.
+    pub term: String,
     /// The identity of this write: 128 bits, drawn for each. A daemon recognises its own writes by it.
     pub write: String,
     /// The fleet's ceiling: the lowest ID that was not granted. Text, because JavaScript's numbers end at 2^53.
     #[serde(with = "id_bound")]
     pub id_bound: u64,
+    /// The bound at which the term began. A holder of before that was granted more shows that the coordinator went back.
+    #[serde(with = "id_bound")]
+    pub from: u64,
+    /// The holder's horizon, which is how far its bounds are ahead of its clock.
+    pub horizon_ms: u64,
     /// True if the holder released the number: all IDs that it handed out are below the bound.
     pub released: bool,
     /// The holder's name for people: its machine and process.
@@ -36,19 +46,27 @@ pub struct NumberKey {
 }
 
 impl NumberKey {
-    /// Returns the value of a holder's first write.
+    /// Returns the value of a holder, without a write and its bound.
     pub fn new(state: &str, holder: &str, source: &str, since_unix_s: i64) -> Self {
         let [state, holder, source] = [state, holder, source].map(str::to_owned);
         NumberKey {
             format: FORMAT,
             state,
+            term: String::new(),
             write: String::new(),
             id_bound: 0,
+            from: 0,
+            horizon_ms: 0,
             released: false,
             holder,
             source,
             since_unix_s,
         }
+    }
+
+    /// Returns the holder's horizon.
+    pub fn horizon(&self) -> Duration {
+        Duration::from_millis(self.horizon_ms)
     }
 
     /// Reads a value.
@@ -65,7 +83,7 @@ impl NumberKey {
     }
 }
 
-/// The value that shows that a fleet of this name was prepared, with its ID spaces. If it is missing, the
+/// The value that shows that a fleet of this name was prepared, with its ID spaces and its floor. If it is missing, the
 /// coordinator may have lost its data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
@@ -73,23 +91,14 @@ pub struct Marker {
     /// 128 bits, drawn when the fleet was prepared: two clusters that were each prepared have different ones.
     pub identity: String,
     /// The identity of this write, as in [`NumberKey`]. So no two writes have equal texts.
-    #[serde(default)]
     pub(super) write: String,
     /// The ID spaces, in the order of their first use: a space's place is part of its keys. One that a colliding one has
     /// replaced keeps its place, with `REPLACED` before it: no daemon finds it.
     pub spaces: Vec<String>,
-    /// For an ID space that has replaced others: the bound of the IDs that were made in those. Text, as all bounds.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    floors: BTreeMap<String, String>,
-}
-
-/// An ID space in the marker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Its index, which is part of its keys.
-    pub index: usize,
-    /// The lowest ID that its numbers may make.
-    pub floor: u64,
+    /// The fleet's floor: nobody starts below this instant under a number that it does not hold.
+    floor_unix_ms: i64,
+    /// The longest horizon that a daemon of the fleet had.
+    horizon_ms: u64,
 }
 
 /// Returns the name of an ID space of the marker.
@@ -97,11 +106,19 @@ fn name_of(known: &str) -> &str {
     known.strip_prefix(REPLACED).unwrap_or(known)
 }
 
+/// Returns whether two ID spaces of a fleet are two spellings of one supply of IDs.
+///
+/// Which numbers of them collide does not matter: other daemons of the fleet may have any of them. Equal spaces are one.
+pub(super) fn run_beside(one: &str, other: &str) -> bool {
+    let (Ok(first), Ok(second)) = (one.parse::<Space>(), other.parse::<Space>()) else { return false };
+    one != other && first.runs_beside(&second)
+}
+
 impl Marker {
     /// Returns the marker of a fleet with these ID spaces.
     pub fn new(identity: &str, spaces: Vec<String>) -> Self {
-        let (format, identity, write, floors) = (FORMAT, identity.to_owned(), String::new(), BTreeMap::new());
-        Marker { format, identity, write, spaces, floors }
+        let (format, identity, write) = (FORMAT, identity.to_owned(), String::new());
+        Marker { format, identity, write, spaces, floor_unix_ms: 0, horizon_ms: 0 }
     }
 
     /// Reads a marker.
@@ -118,15 +135,43 @@ impl Marker {
         if active.is_empty() { String::from("none") } else { active.join(", ") }
     }
 
-    /// Returns the ID spaces that daemons may use. None of them collide.
+    /// Returns the ID spaces that daemons may use.
     pub fn active(&self) -> Vec<&str> {
         self.spaces.iter().map(String::as_str).filter(|space| !space.starts_with(REPLACED)).collect()
     }
 
-    /// Returns the place of an ID space that daemons may use.
-    pub fn place_of(&self, space: &str) -> Option<Place> {
-        let index = self.spaces.iter().position(|known| known == space)?;
-        Some(Place { index, floor: self.floor(space) })
+    /// Returns the index of an ID space that daemons may use.
+    pub fn place_of(&self, space: &str) -> Option<usize> {
+        self.spaces.iter().position(|known| known == space)
+    }
+
+    /// Returns an ID space that daemons may use, and that can make the same IDs as this one.
+    pub fn rival_of(&self, space: &str) -> Option<&str> {
+        self.active().into_iter().find(|known| run_beside(known, space))
+    }
+
+    /// Returns the fleet's floor.
+    pub fn floor(&self) -> UnixMicros {
+        UnixMicros(self.floor_unix_ms.saturating_mul(1_000))
+    }
+
+    /// Raises the floor to an instant. It never sinks.
+    pub fn raise_floor(&mut self, floor: UnixMicros) {
+        let floor_ms = floor.0.div_euclid(1_000).saturating_add(i64::from(floor.0.rem_euclid(1_000) > 0));
+        self.floor_unix_ms = self.floor_unix_ms.max(floor_ms);
+    }
+
+    /// Returns the longest horizon that a daemon of the fleet had.
+    pub fn horizon(&self) -> Duration {
+        Duration::from_millis(self.horizon_ms)
+    }
+
+    /// Records the horizon of a daemon. Returns true if it is longer than those before.
+    pub fn lengthen_horizon(&mut self, horizon: Duration) -> bool {
+        let horizon_ms = u64::try_from(horizon.as_millis()).unwrap_or(u64::MAX);
+        let is_longer = horizon_ms > self.horizon_ms;
+        self.horizon_ms = self.horizon_ms.max(horizon_ms);
+        is_longer
     }
 
     /// Returns true if daemons may use the ID space of an index.
@@ -144,9 +189,9 @@ impl Marker {
         self.spaces.iter().position(|known| name_of(known) == space)
     }
 
-    /// Returns the indices of the ID spaces whose names match, including those that were replaced.
-    pub(super) fn indices(&self, matches: impl Fn(&str) -> bool) -> Vec<usize> {
-        (0..self.spaces.len()).filter(|&index| matches(name_of(&self.spaces[index]))).collect()
+    /// Returns the indices of the ID spaces that can make the same IDs as this one, including those that were replaced.
+    pub(super) fn rivals(&self, space: &str) -> Vec<usize> {
+        (0..self.spaces.len()).filter(|&index| run_beside(self.name_at(index), space)).collect()
     }
 
     /// Replaces ID spaces. Returns those that daemons could use until now.
@@ -162,22 +207,12 @@ impl Marker {
         replaced
     }
 
-    /// Adds an ID space, or puts it back where it was. Its numbers start at `floor` at least.
-    pub(super) fn put(&mut self, space: &str, floor: u64) {
+    /// Adds an ID space, or puts it back where it was.
+    pub(super) fn put(&mut self, space: &str) {
         match self.index_of(space) {
             Some(index) => self.spaces[index] = space.to_owned(),
             None => self.spaces.push(space.to_owned()),
         }
-        let floor = floor.max(self.floor(space));
-        if floor > 0 {
-            self.floors.insert(space.to_owned(), floor.to_string());
-        }
-    }
-
-    /// Returns the lowest ID that an ID space may make: colliding spaces may have made those below.
-    pub(super) fn floor(&self, space: &str) -> u64 {
-        // A floor that is no number allows no ID.
-        self.floors.get(space).map_or(0, |floor| floor.parse().unwrap_or(u64::MAX))
     }
 
     /// Reads a marker's identity.
@@ -286,21 +321,39 @@ mod tests {
     }
 
     #[test]
-    fn a_space_that_was_replaced_keeps_its_index_and_comes_back_above_the_others() {
+    fn a_space_that_was_replaced_keeps_its_index() {
         let mut marker = Marker::new("1f", ["a", "b", "c"].map(String::from).to_vec());
-        assert_eq!(marker.replace(&marker.indices(|space| space != "b")), ["a", "c"]);
-        marker.put("d", 7);
+        assert_eq!(marker.replace(&[0, 2]), ["a", "c"]);
+        marker.put("d");
         assert_eq!((marker.active(), marker.place_of("a")), (vec!["b", "d"], None));
-        assert_eq!(marker.place_of("d"), Some(Place { index: 3, floor: 7 }));
-        let others = marker.indices(|space| ["c", "d"].contains(&space));
-        assert_eq!((marker.replace(&others), others), (vec![String::from("d")], vec![2, 3]));
-        marker.put("a", 9);
+        assert_eq!(marker.replace(&[2, 3]), ["d"], "the other one is replaced already");
+        marker.put("a");
         let marker = Marker::parse(&marker.text()).expect("a marker");
         assert_eq!(
-            (marker.active(), marker.place_of("d"), marker.index_of("d")),
-            (vec!["a", "b"], None, Some(3))
+            (marker.active(), marker.place_of("a"), marker.index_of("d")),
+            (vec!["a", "b"], Some(0), Some(3))
         );
-        assert_eq!(marker.place_of("a"), Some(Place { index: 0, floor: 9 }));
+    }
+
+    #[test]
+    fn a_floor_never_sinks_and_is_rounded_up() {
+        let mut marker = Marker::new("1f", Vec::new());
+        for (floor_us, expected_ms) in [(1, 1), (7_000, 7), (6_999, 7), (7_001, 8), (-1, 8)] {
+            marker.raise_floor(UnixMicros(floor_us));
+            assert_eq!(marker.floor(), UnixMicros(expected_ms * 1_000));
+        }
+    }
+
+    #[test]
+    fn spaces_run_beside_each_other_whatever_their_numbers() {
+        let [one, other] = ["time,node:=1024,sequence:=4096", "time,node:=512,sequence:=8192"]
+            .map(|fields| format!("{fields};tick=1ms;epoch=0"));
+        let unlike = "time,node:=512,sequence:=4096;tick=1ms;epoch=0";
+        let later = other.replace("epoch=0", "epoch=31536000000");
+        assert!(run_beside(&one, &other) && !run_beside(&one, &one));
+        assert!(!run_beside(&one, unlike) && !run_beside(&one, &later));
+        let marker = Marker::new("1f", vec![one.clone(), unlike.to_owned()]);
+        assert_eq!((marker.rival_of(&other), marker.rival_of(&one)), (Some(&one[..]), None));
     }
 
     #[test]

@@ -5,8 +5,10 @@ mod clusters;
 mod counters;
 mod held;
 mod look;
+mod marker;
 mod pick;
 mod resume;
+mod settle;
 mod take;
 mod unused;
 mod wait;
@@ -15,17 +17,20 @@ mod want;
 use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
 use super::rules::{self, Holding, Seen};
-use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use super::{Coordinator, NoAnswer, SWAPS_MAX, Swap, Swapped};
 use counters::HeldCounter;
 use held::Held;
+use marker::{Granted, Known, Noticed};
+use snowbank_client::layout::UnixMicros;
 use wait::Waiting;
 
 pub use counters::Ranged;
+pub(super) use marker::instant_of;
 pub use want::{JoinError, Taken, Want};
 
-/// The most tries of one write that is refused because another write of ours came first. Each such refusal needs a lost
-/// answer before it.
-const TRIES_MAX: usize = 3;
+/// The most tries of one write that is refused, because another write of ours came first or the marker has changed. Each such
+/// refusal needs a lost answer before it, or an event of the whole fleet.
+const TRIES_MAX: usize = 5;
 
 /// A daemon of a fleet. Its coordinator is a box of any kind, or in tests a simulated one, which can be cloned.
 #[derive(Clone)]
@@ -50,6 +55,17 @@ pub struct Member<C> {
     counters: Vec<HeldCounter>,
     /// True once the endpoints need no comparison: each new connection shows its cluster.
     are_compared: bool,
+    /// The marker, as it was last read. Every write of a number's key expects it.
+    marker: Option<Known>,
+}
+
+/// The clocks at the moment of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
+    /// The wall clock, as far as it is believed.
+    pub wall: UnixMicros,
+    /// The difference of the clocks as they were read, in microseconds.
+    pub wall_minus_boot_us: i64,
 }
 
 /// A bound to write for the source of this index.
@@ -70,15 +86,6 @@ pub enum Raised {
     NoAnswer(NoAnswer),
     /// A number is lost, for this reason.
     Lost(String),
-}
-
-/// The keys of a source, as they were read.
-#[derive(Clone, Copy, Debug, Default)]
-struct Read {
-    /// True if an answer about one of them was older than an earlier one.
-    is_stale: bool,
-    /// The highest bound in newer answers.
-    id_bound: u64,
 }
 
 /// Why a call ends early: the coordinator did not answer, or a number or a counter is lost.
@@ -117,7 +124,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
-        let (sources, waiting, late_starts, first_writes, counters, are_compared) = Default::default();
+        let (sources, waiting, late_starts, first_writes, counters, are_compared, marker) =
+            Default::default();
         Member {
             coordinator,
             paths,
@@ -131,6 +139,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             first_writes,
             counters,
             are_compared,
+            marker,
         }
     }
 
@@ -154,7 +163,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Raises the bounds of sources. `generation` changes when a grant is taken away. The write then gets a new identity,
     /// so that of two copies of this process's memory only one finds its own.
-    pub fn raise(&mut self, bounds: &[Bound], generation: u64) -> Raised {
+    pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Raised {
         let mut bounds = self.placed(bounds);
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
@@ -170,7 +179,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 self.draw_write(bound.source);
             }
         }
-        let raised = bounds.iter().try_for_each(|&bound| self.write(bound, false));
+        let passed = self.passed(clocks);
+        for bound in &passed {
+            self.sources[bound.source].is_unsettled = true;
+        }
+        let raised = bounds
+            .iter()
+            .try_for_each(|&bound| self.write(bound, false, clocks))
+            .and_then(|()| self.settle_again(&passed, clocks));
         self.ended(raised)
     }
 
@@ -196,7 +212,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let keys: Vec<String> = stretches.iter().flat_map(|(numbers, _)| numbers).map(key).collect();
         let mut found = self.coordinator.as_mut().read(&keys)?.into_iter();
         let mut is_held = |id_bound| {
-            let key = found.next().flatten().and_then(|stored| NumberKey::parse(&stored.text).ok());
+            let key = found.next().flatten().and_then(|text| NumberKey::parse(&text).ok());
             rules::holds(key.as_ref(), id_bound)
         };
         // No short cut: each group uses up all its keys.
@@ -211,14 +227,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ///
     /// # Errors
     /// This state keeps the numbers until their bounds have passed.
-    pub fn release(&mut self, bounds: &[Bound]) -> Result<(), String> {
+    pub fn release(&mut self, bounds: &[Bound], clocks: Clocks) -> Result<(), String> {
         for Bound { source, id_bound } in self.placed(bounds) {
             let Some(held) = self.sources.get_mut(source) else { continue };
-            held.covered = 0;
+            (held.covered, held.is_returned) = (0, true);
             let bound = Bound { source, id_bound: id_bound.max(held.floor) };
+            for (_, holding) in &mut held.numbers {
+                holding.lower(bound.id_bound);
+            }
             self.draw_write(source);
             self.note(source).map_err(|error| format!("cannot note it in the state directory: {error}"))?;
-            match Raised::from(self.write(bound, true)) {
+            match Raised::from(self.write(bound, true, clocks)) {
                 Raised::Done => {}
                 Raised::NoAnswer(NoAnswer { reason, .. }) | Raised::Lost(reason) => return Err(reason),
             }
@@ -226,47 +245,69 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Reads a source's keys: all, or those of unknown version.
-    fn read(&mut self, source: usize, is_unknown_alone: bool) -> Result<Read, Stop> {
-        self.check_marker(source)?;
-        let mut read = Read::default();
-        let Some(held) = self.sources.get(source) else { return Ok(read) };
-        let wanted = |(_, holding): &&(u64, Holding)| !is_unknown_alone || holding.version().is_none();
-        let wanted: Vec<u64> = held.numbers.iter().filter(wanted).map(|(number, _)| *number).collect();
+    /// Reads a source's keys: all, or those that were not read yet. Returns the highest bound in them.
+    fn read(&mut self, source: usize, is_unread_alone: bool, clocks: Clocks) -> Result<u64, Stop> {
+        self.check_marker(source, clocks)?;
+        let Some(held) = self.sources.get(source) else { return Ok(0) };
+        let is_wanted = |(_, holding): &&(u64, Holding)| !is_unread_alone || holding.text().is_none();
+        let wanted: Vec<u64> = held.numbers.iter().filter(is_wanted).map(|(number, _)| *number).collect();
         if wanted.is_empty() {
-            return Ok(read);
+            return Ok(0);
         }
         let keys: Vec<String> = wanted.iter().map(|&number| self.paths.number(held.place, number)).collect();
         let found = self.coordinator.as_mut().read(&keys)?;
-        let is_current = self.coordinator.as_mut().reads_are_current();
+        let mut highest = 0;
+        for (number, text) in wanted.iter().zip(&found) {
+            let at = self.sources[source].numbers.iter().position(|(held, _)| held == number);
+            let Some(at) = at else { continue };
+            let key = self.see(source, at, text.as_deref(), clocks)?;
+            highest = highest.max(key.id_bound);
+        }
+        Ok(highest)
+    }
+
+    /// Takes an answer about a number's key, and returns its value.
+    fn see(
+        &mut self,
+        source: usize,
+        at: usize,
+        text: Option<&str>,
+        clocks: Clocks,
+    ) -> Result<NumberKey, Stop> {
         let held = &mut self.sources[source];
-        for (number, stored) in wanted.iter().zip(&found) {
-            let Some(at) = held.numbers.iter().position(|(held, _)| held == number) else { continue };
-            match held.numbers[at].1.see(stored.as_ref(), is_current) {
-                Seen::Ours(key) => {
-                    read.id_bound = read.id_bound.max(key.id_bound);
+        match held.numbers[at].1.see(text, &held.term) {
+            Seen::Ours(key) => Ok(*key),
+            Seen::Lost(loss) => Err(held.lost(at, &loss)),
+            Seen::Older(loss) => {
+                let lost = held.lost(at, &loss);
+                let key = self.paths.number(held.place, held.numbers[at].0);
+                let older = Swap::compare(key, text.map(str::to_owned));
+                let granted = Granted::of(held, at);
+                match self.raise_floor(older, &granted, clocks) {
+                    // Without an answer the next start tries again. Going on would leave others without a floor.
+                    Ok(Noticed::WentBack) | Err(_) => Err(lost),
+                    Ok(Noticed::OldAnswer) => Err(Stop::NoAnswer(NoAnswer::passing(
+                        "it gave an answer that is older than an earlier one",
+                    ))),
                 }
-                Seen::Stale => read.is_stale = true,
-                Seen::Lost(loss) => return Err(held.lost(at, &loss)),
             }
         }
-        Ok(read)
     }
 
     /// Writes a bound to all keys of a source.
-    fn write(&mut self, bound: Bound, is_release: bool) -> Result<(), Stop> {
-        self.read(bound.source, true)?;
+    fn write(&mut self, bound: Bound, is_release: bool, clocks: Clocks) -> Result<(), Stop> {
+        self.read(bound.source, true, clocks)?;
         let Some(held) = self.sources.get(bound.source) else {
             return Err(Stop::NoAnswer(NoAnswer::passing("the source has no worker number in the fleet")));
         };
         let mut id_bound = u64::MAX;
         for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {
-            id_bound = id_bound.min(self.write_chunk(bound, from, is_release)?);
+            id_bound = id_bound.min(self.write_chunk(bound, from, is_release, clocks)?);
         }
         let held = &mut self.sources[bound.source];
-        (held.trying, held.is_claimed) = (None, true);
-        held.acknowledged = id_bound;
+        (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);
         held.covered = if is_release { 0 } else { id_bound };
+        held.wall_minus_boot_us = clocks.wall_minus_boot_us;
         // Without the note a later start needs the coordinator's answer. Nothing else is lost.
         let _ = self.note(bound.source);
         Ok(())
@@ -274,67 +315,71 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Writes a bound to the keys of a source from this one on, as many as fit one swap. Returns the bound that they have
     /// then: only a release lowers a bound that is found meanwhile.
-    fn write_chunk(&mut self, mut bound: Bound, from: usize, is_release: bool) -> Result<u64, Stop> {
-        let write = self.sources[bound.source].trying.clone().unwrap_or_default();
+    fn write_chunk(
+        &mut self,
+        mut bound: Bound,
+        from: usize,
+        is_release: bool,
+        clocks: Clocks,
+    ) -> Result<u64, Stop> {
         for _ in 0..TRIES_MAX {
-            let swaps = self.swaps(bound, from, &write, is_release);
+            let marker = self.known_marker()?.text.clone();
+            let key = self.value(bound, is_release);
+            let text = key.text();
+            let held = &mut self.sources[bound.source];
+            let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker))];
+            for (number, holding) in held.numbers[from..].iter_mut().take(SWAPS_MAX) {
+                holding.try_write(&key.write);
+                let name = self.paths.number(held.place, *number);
+                swaps.push(Swap::write(name, holding.text().cloned(), text.clone()));
+            }
             // Noted before it is tried, so that a start recognises it. Without the note, a start must wait until the bound
             // has passed.
             let _ = self.note(bound.source);
             match self.coordinator.as_mut().swap(&swaps)? {
-                Swapped::Done(version) => {
-                    self.done(bound.source, from, version, &write);
+                Swapped::Done => {
+                    let numbers = self.sources[bound.source].numbers[from..].iter_mut().take(SWAPS_MAX);
+                    numbers.for_each(|(_, holding)| holding.written(&text, &key));
                     return Ok(bound.id_bound);
                 }
                 Swapped::Refused(found) => {
-                    if self.is_done(bound, from, &found, &write)? {
+                    let mut found = found.into_iter();
+                    self.see_marker(bound.source, found.next().flatten())?;
+                    if !is_release {
+                        self.check_passed(bound.source, clocks)?;
+                    }
+                    let (mut is_done, mut highest) = (true, 0);
+                    for (at, text) in (from..).zip(found) {
+                        let seen = self.see(bound.source, at, text.as_deref(), clocks)?;
+                        is_done &= seen.write == key.write && seen.id_bound == bound.id_bound;
+                        highest = highest.max(seen.id_bound);
+                    }
+                    if is_done {
+                        // It was done before: its answer was lost.
                         return Ok(bound.id_bound);
                     }
-                    let found = found.iter().map(|stored| take::bound_of(stored.as_ref()));
-                    bound.id_bound = found.filter(|_| !is_release).fold(bound.id_bound, u64::max);
+                    if !is_release {
+                        bound.id_bound = bound.id_bound.max(highest);
+                    }
                 }
             }
         }
         Err(Stop::NoAnswer(NoAnswer::passing("the key changes with each answer")))
     }
 
-    fn swaps(&mut self, bound: Bound, from: usize, write: &str, is_release: bool) -> Vec<Swap> {
-        let held = &mut self.sources[bound.source];
-        let first = NumberKey::new(&self.state, &self.holder, &held.source, held.since_unix_s);
-        let key =
-            NumberKey { write: write.to_owned(), id_bound: bound.id_bound, released: is_release, ..first };
-        let (text, place) = (key.text(), held.place);
-        let swap = |(number, holding): &mut (u64, Holding)| {
-            holding.try_write(write);
-            let (key, expected) = (self.paths.number(place, *number), holding.version());
-            Swap { key, expected, text: text.clone() }
-        };
-        held.numbers[from..].iter_mut().take(SWAPS_MAX).map(swap).collect()
-    }
-
-    fn done(&mut self, source: usize, from: usize, version: Version, write: &str) {
-        let numbers = self.sources[source].numbers[from..].iter_mut().take(SWAPS_MAX);
-        numbers.for_each(|(_, holding)| holding.written(version, write));
-    }
-
-    /// Returns whether a refused swap was done before: its answer was lost.
-    fn is_done(
-        &mut self,
-        bound: Bound,
-        from: usize,
-        found: &[Option<Stored>],
-        write: &str,
-    ) -> Result<bool, Stop> {
-        let mut is_done = true;
-        let held = &mut self.sources[bound.source];
-        for (at, stored) in (from..).zip(found) {
-            match held.numbers[at].1.see(stored.as_ref(), true) {
-                Seen::Ours(key) => is_done &= key.write == write && key.id_bound == bound.id_bound,
-                Seen::Stale => is_done = false,
-                Seen::Lost(loss) => return Err(held.lost(at, &loss)),
-            }
+    /// Returns the value of a source's keys with a bound.
+    fn value(&self, bound: Bound, is_release: bool) -> NumberKey {
+        let held = &self.sources[bound.source];
+        let key = NumberKey::new(&self.state, &self.holder, &held.source, held.since_unix_s);
+        NumberKey {
+            term: held.term.clone(),
+            write: held.trying.clone().unwrap_or_default(),
+            id_bound: bound.id_bound,
+            from: held.floor,
+            horizon_ms: u64::try_from(held.horizon.as_millis()).unwrap_or(u64::MAX),
+            released: is_release,
+            ..key
         }
-        Ok(is_done)
     }
 
     fn note(&mut self, source: usize) -> std::io::Result<()> {

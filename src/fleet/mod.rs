@@ -32,48 +32,51 @@ mod zookeeper;
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 pub use cluster::Cluster;
 pub use counter::{CounterKey, NumberRange};
 pub use endpoint::{Endpoint, WrongEndpoint};
-pub use key::{KeyError, Marker, NumberKey, Paths, Place};
+pub use key::{KeyError, Marker, NumberKey, Paths};
 pub use kind::CoordinatorKind;
 pub use line::{ANSWER_MIN, Access};
-pub use member::{Bound, JoinError, Member, Raised, Ranged, Taken, Want};
+pub use member::{Bound, Clocks, JoinError, Member, Raised, Ranged, Taken, Want};
 pub use notes::{Note, Notes};
-pub use operator::{Added, Entry, Operator, OperatorError};
+pub use operator::{Begins, Entry, Operator, OperatorError, Prepared, Preparing, above};
 
-/// The version of a key. It rises with each write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub u64);
-
-/// A key's value as the coordinator stores it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The version of the value.
-    pub version: Version,
-    /// The value's text.
-    pub text: String,
-}
-
-/// A write of one key, which is done only if the key is as expected.
+/// A key to compare, and perhaps to write. A swap is done only if all of its keys are as expected.
+///
+/// A value is expected by its whole text, which holds the identity of its write. So a coordinator that was restored to
+/// an older state never passes for unchanged, as it could if it compared its own counts of writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
     /// The key.
     pub key: String,
-    /// The version that the key must have; `None`: the key must not exist.
-    pub expected: Option<Version>,
-    /// The new value.
-    pub text: String,
+    /// The value that the key must have; `None`: the key must not exist.
+    pub expected: Option<String>,
+    /// The new value; `None`: the key is only compared.
+    pub text: Option<String>,
+}
+
+impl Swap {
+    /// Returns a write of a key.
+    pub fn write(key: String, expected: Option<String>, text: String) -> Self {
+        Swap { key, expected, text: Some(text) }
+    }
+
+    /// Returns a key that must have this value, and keeps it.
+    pub fn compare(key: String, expected: Option<String>) -> Self {
+        Swap { key, expected, text: None }
+    }
 }
 
 /// The answer to a swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swapped {
-    /// All keys were written, and have this version now.
-    Done(Version),
-    /// Nothing was written. The keys are as follows, in the order of the swaps.
-    Refused(Vec<Option<Stored>>),
+    /// All keys were as expected, and those with a new value were written.
+    Done,
+    /// Nothing was written. The keys have these values, in the order of the swaps.
+    Refused(Vec<Option<String>>),
 }
 
 /// The reason why a coordinator gave no answer.
@@ -112,7 +115,7 @@ impl fmt::Display for NoAnswer {
 
 /// A store that all daemons of a fleet share. Its calls block, each for a bounded time.
 ///
-/// A write without an answer may have been done, or be done later. Reads may lag behind writes.
+/// A write without an answer may have been done, or be done later. Reads may lag behind writes; swaps never do.
 pub trait Coordinator: Send {
     /// From now on, gives up a connection whose answer is late, and asks on another one. So a daemon soon notices that a
     /// number is lost.
@@ -122,15 +125,20 @@ pub trait Coordinator: Send {
     /// of them soon opens another.
     fn connections(&self) -> u64;
 
+    /// Waits. A simulated coordinator lets time pass as it likes.
+    fn pause(&mut self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
     /// Reads keys, in their order.
     ///
     /// # Errors
     /// The coordinator did not answer.
-    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer>;
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer>;
 
     /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints that do not answer soon
     /// are left out. Returns no answers if there is one endpoint, or if the client compares clusters itself.
-    fn read_at_each(&mut self, _key: &str) -> Vec<(String, Option<Stored>)> {
+    fn read_at_each(&mut self, _key: &str) -> Vec<(String, Option<String>)> {
         Vec::new()
     }
 
@@ -142,17 +150,13 @@ pub trait Coordinator: Send {
     ///
     /// # Errors
     /// The coordinator did not answer.
-    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer>;
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer>;
 
-    /// Writes all of these keys, at most [`SWAPS_MAX`], or none. All get the same text.
+    /// Compares all of these keys, at most [`SWAPS_MAX`], and writes those with a new value, or none.
     ///
     /// # Errors
     /// The coordinator did not answer. The keys may be written now or later.
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer>;
-
-    /// Returns whether a read sees every write that was done before it. An older version then means that the coordinator
-    /// was restored to an older state.
-    fn reads_are_current(&self) -> bool;
 }
 
 /// Makes a client of a coordinator. It connects at its first call.
@@ -163,5 +167,8 @@ pub fn open(access: Access) -> io::Result<Box<dyn Coordinator>> {
     (access.kind.open)(access)
 }
 
-/// The most keys of one swap: below the 128 operations that etcd takes in a transaction by default.
+/// The time within which a daemon whose connection is up notices that its number is lost, or that the coordinator went back.
+pub const NOTICED_WITHIN: Duration = Duration::from_secs(2);
+
+/// The most keys of one swap, beside the marker: below the 128 operations that etcd takes in a transaction by default.
 pub const SWAPS_MAX: usize = 100;

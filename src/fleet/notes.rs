@@ -7,7 +7,9 @@
 //! starts like any other.
 //!
 //! A ceiling is noted once the coordinator has acknowledged it. A start may go on below it without asking, so it counts only
-//! in the same fleet at the same endpoints.
+//! in the same fleet at the same endpoints, and only while the difference of the clocks is the one that is noted with it.
+//! If that has jumped, the machine may have been restored from a snapshot, perhaps twice. The state keeps the difference too,
+//! but moves on with a jump; a daemon that is killed in between must not leave the ceiling without its own.
 
 use std::fs::{self, File};
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -39,6 +41,14 @@ pub struct Note {
     pub numbers: Vec<u64>,
     /// The writes that may be the last of its numbers' keys.
     pub writes: Vec<String>,
+    /// The term of the number: [`NumberKey::term`](super::NumberKey).
+    pub term: String,
+    /// The fleet whose coordinator has acknowledged a bound: the marker's identity.
+    pub identity: String,
+    /// The highest bound that it had acknowledged, and that was not released. A lower one shows that it went back. It counts
+    /// in every boot and directory, because it is a fact about the coordinator.
+    #[serde(with = "id_bound")]
+    pub acknowledged: u64,
     /// The lowest bound at which the source may start with them. It is noted with the first write, because the next start
     /// may recognise that write though its answer was lost.
     #[serde(with = "id_bound")]
@@ -46,6 +56,11 @@ pub struct Note {
     /// The fleet's ceiling that was acknowledged last, as an ID bound. 0: there is none, or the numbers were released.
     #[serde(with = "id_bound")]
     pub covered: u64,
+    /// True while nobody else can have the numbers before that bound has passed. False during the pause after taking them,
+    /// and once a release was tried.
+    pub is_held: bool,
+    /// The difference of the clocks, wall − boot, when that ceiling was asked for, in microseconds.
+    pub wall_minus_boot_us: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -168,9 +183,25 @@ mod tests {
     use super::*;
 
     fn note(covered: u64) -> Note {
-        let [source, space, worker_ids] = ["orders", "space", "5"].map(String::from);
-        let (numbers, writes) = (vec![5], vec![String::from("w")]);
-        Note { source, space, place: 0, worker_ids, numbers, writes, floor: 0, covered }
+        let [source, space, worker_ids, term, identity] =
+            ["orders", "space", "5", "t", "1f"].map(String::from);
+        let (numbers, writes, wall_minus_boot_us) = (vec![5], vec![String::from("w")], 3);
+        let (place, acknowledged, floor, is_held) = (0, 9, 0, true);
+        Note {
+            source,
+            space,
+            place,
+            worker_ids,
+            numbers,
+            writes,
+            term,
+            identity,
+            acknowledged,
+            floor,
+            covered,
+            is_held,
+            wall_minus_boot_us,
+        }
     }
 
     #[test]

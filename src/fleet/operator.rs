@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use super::counter::CounterKey;
 use super::key::{Marker, NumberKey, Paths};
-use super::{Coordinator, KeyError, NoAnswer, Stored, Swap, Swapped, Version};
-use crate::numbering::Numbering;
-use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
+use super::member::instant_of;
+use super::{Coordinator, KeyError, NoAnswer, Swap, Swapped};
+use snowbank_client::layout::{Layout, UnixMicros};
 
-pub use spaces::Added;
+pub use spaces::{Begins, Prepared, Preparing, above};
 
 /// The reason why an operator's command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,15 +63,15 @@ impl Operator<'_> {
         let (name, key) = (self.name, Paths::of(self.name).marker());
         self.read_marker()?.map(|(marker, _)| marker).ok_or_else(|| {
             OperatorError::Refused(format!(
-                "no fleet {name:?} at the coordinator (key {key}): `snowbank fleet init` makes one"
+                "no fleet {name:?} at the coordinator (key {key}): `snowbank fleet init --new` makes one"
             ))
         })
     }
 
-    fn read_marker(&mut self) -> Result<Option<(Marker, Version)>, OperatorError> {
+    fn read_marker(&mut self) -> Result<Option<(Marker, String)>, OperatorError> {
         let key = Paths::of(self.name).marker();
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
-        let marker = found.map(|stored| Ok((Marker::parse(&stored.text)?, stored.version))).transpose();
+        let marker = found.map(|text| Ok((Marker::parse(&text)?, text))).transpose();
         marker.map_err(|error: KeyError| OperatorError::Refused(format!("key {key}: {error}")))
     }
 
@@ -80,13 +80,11 @@ impl Operator<'_> {
     /// # Errors
     /// The fleet does not have the space, or the coordinator did not answer.
     pub fn list(&mut self, layout: &Layout, now: UnixMicros) -> Result<Vec<Entry>, OperatorError> {
-        let in_use = |marker: &Marker, space: &str| Some(marker.place_of(space)?.index);
-        let (place, space) = self.place(layout, in_use)?;
+        let (place, space) = self.place(layout, Marker::place_of)?;
         let prefix = Paths::of(self.name).space(place);
         let listed = self.coordinator.list(&prefix)?;
         let number = |key: &str| key.strip_prefix(&prefix)?.parse::<u64>().ok();
-        let entry =
-            |(key, stored): &(String, Stored)| Some(entry(&space, number(key)?, &stored.text, layout, now));
+        let entry = |(key, text): &(String, String)| Some(entry(&space, number(key)?, text, layout, now));
         let mut entries: Vec<Entry> = listed.iter().filter_map(entry).collect();
         entries.sort_by_key(|entry| entry.number);
         Ok(entries)
@@ -145,9 +143,9 @@ impl Operator<'_> {
         }
         let identity = found.as_ref().map_or(write, |(_, counter)| &counter.counter);
         let text = CounterKey::new(identity, value + 1, write, writer).text();
-        let swap = Swap { key, expected: found.map(|(version, _)| version), text };
+        let swap = Swap::write(key, found.map(|(before, _)| before), text);
         match self.coordinator.swap(&[swap])? {
-            Swapped::Done(_) => Ok(()),
+            Swapped::Done => Ok(()),
             Swapped::Refused(_) => Err(refused(String::from(
                 "a daemon took numbers at the same time; try again with a higher value",
             ))),
@@ -157,10 +155,10 @@ impl Operator<'_> {
     fn read_counter(
         &mut self,
         source: &str,
-    ) -> Result<(String, Option<(Version, CounterKey)>), OperatorError> {
+    ) -> Result<(String, Option<(String, CounterKey)>), OperatorError> {
         let key = Paths::of(self.name).counter(source);
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
-        let counter = found.map(|stored| Ok((stored.version, CounterKey::parse(&stored.text)?))).transpose();
+        let counter = found.map(|text| CounterKey::parse(&text).map(|counter| (text, counter))).transpose();
         let counter =
             counter.map_err(|error: KeyError| OperatorError::Refused(format!("key {key}: {error}")))?;
         Ok((key, counter))
@@ -183,11 +181,11 @@ impl Operator<'_> {
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let refused = |text: String| OperatorError::Refused(format!("worker number {number}: {text}"));
         let stored = found.ok_or_else(|| refused(String::from("nobody holds it")))?;
-        let held = NumberKey::parse(&stored.text).map_err(|error| refused(error.to_string()))?;
+        let held = NumberKey::parse(&stored).map_err(|error| refused(error.to_string()))?;
         if held.released {
             return Err(refused(format!("it is released already ({})", held.holder)));
         }
-        let until = until(layout, &held);
+        let until = instant_of(layout, held.id_bound);
         if until > now && !is_forced {
             return Err(refused(format!(
                 "{} may still run: its number counts as held until {}; stop it, or release its number with --force, and it \
@@ -197,26 +195,21 @@ impl Operator<'_> {
             )));
         }
         let released = NumberKey { write: write.to_owned(), released: true, ..held.clone() };
-        let swap = Swap { key, expected: Some(stored.version), text: released.text() };
+        let swap = Swap::write(key, Some(stored), released.text());
         match self.coordinator.swap(&[swap])? {
-            Swapped::Done(_) => Ok(held),
+            Swapped::Done => Ok(held),
+            // Its answer was lost, and it was tried again.
+            Swapped::Refused(found) if found[..] == [Some(released.text())] => Ok(held),
             Swapped::Refused(_) => Err(refused(String::from("its key has just changed: its holder runs"))),
         }
     }
-}
-
-/// Returns the instant at which a number's ceiling has passed.
-fn until(layout: &Layout, key: &NumberKey) -> UnixMicros {
-    let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
-    let Ok(numbering) = numbering else { return UnixMicros(i64::MAX) };
-    numbering.start_of(numbering.tick_of(numbering.position_from(key.id_bound)))
 }
 
 fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros) -> Entry {
     let space = space.to_owned();
     match NumberKey::parse(text) {
         Ok(key) => {
-            let until = until(layout, &key);
+            let until = instant_of(layout, key.id_bound);
             let state = match key.released {
                 true => "released",
                 false if until > now => "held",

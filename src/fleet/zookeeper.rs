@@ -1,8 +1,7 @@
 //! ZooKeeper. Each key is a persistent node, below the nodes of its path.
 //!
-//! A key's version is the transaction of its last write, because a node that is made again counts its own versions from 0
-//! again. So a swap reads the nodes first, and writes them at the versions that it found, all or none. Both use one
-//! session, which ends if the daemon is paused in between.
+//! A swap reads the nodes first, compares their values, and then writes them at the counts of writes that it found, all or
+//! none. Both use one session, which ends if a server is restored from a backup, or the daemon is paused, in between.
 
 mod jute;
 mod session;
@@ -10,7 +9,7 @@ mod session;
 use self::jute::{Reader, Writer};
 use self::session::{Answer, NO_NODE, Request, Session, fault_of};
 use super::line::{Fault, Line};
-use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
 
 /// ZooKeeper, as a configuration names it.
 pub(super) const KIND: CoordinatorKind = CoordinatorKind {
@@ -26,6 +25,7 @@ const GET_DATA: i32 = 4;
 const SET_DATA: i32 = 5;
 const GET_CHILDREN: i32 = 8;
 const SYNC: i32 = 9;
+const CHECK: i32 = 13;
 const MULTI: i32 = 14;
 /// The kind of a result that is an error, and of the mark after the last result.
 const ERROR: i32 = -1;
@@ -42,7 +42,7 @@ struct ZooKeeper(Line<Session>);
 /// A node as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
-    stored: Stored,
+    text: String,
     /// The node's own count of its writes.
     writes: i32,
 }
@@ -71,9 +71,8 @@ fn node(answer: &Answer) -> Result<Option<Node>, Fault> {
     let mut read = || {
         let text = reader.text()?;
         // The transactions of its creation and last write, their times, and its count of writes.
-        let [_, written, _, _] = [reader.long()?, reader.long()?, reader.long()?, reader.long()?];
-        let version = Version(u64::try_from(written).ok()?);
-        Some(Node { stored: Stored { version, text }, writes: reader.int()? })
+        let [_, _, _, _] = [reader.long()?, reader.long()?, reader.long()?, reader.long()?];
+        Some(Node { text, writes: reader.int()? })
     };
     read().map(Some).ok_or_else(garbled)
 }
@@ -105,12 +104,18 @@ async fn children(session: &mut Session, path: &str) -> Result<Vec<String>, Faul
 /// Returns the request that writes all nodes if they are as found.
 fn multi(swaps: &[Swap], found: &[Option<Node>], has_user: bool) -> Request {
     let header = |writer: Writer, kind| writer.int(kind).boolean(false).int(-1);
-    let write = |writer, (swap, node): (&Swap, &Option<Node>)| match node {
-        Some(node) => header(writer, SET_DATA).text(&swap.key).text(&swap.text).int(node.writes),
-        None => create(header(writer, CREATE), &swap.key, &swap.text, has_user),
-    };
-    let writes = swaps.iter().zip(found).fold(Writer::default(), write);
-    (MULTI, writes.int(ERROR).boolean(true).int(-1).0)
+    let mut writer = Writer::default();
+    for (swap, node) in swaps.iter().zip(found) {
+        writer = match (node, &swap.text) {
+            (Some(node), Some(text)) => header(writer, SET_DATA).text(&swap.key).text(text).int(node.writes),
+            (Some(node), None) => header(writer, CHECK).text(&swap.key).int(node.writes),
+            (None, Some(text)) => create(header(writer, CREATE), &swap.key, text, has_user),
+            // A key that must not exist is compared when the nodes are read. No caller expects that of a key
+            // that others may make.
+            (None, None) => writer,
+        };
+    }
+    (MULTI, writer.int(ERROR).boolean(true).int(-1).0)
 }
 
 /// Returns the error of a [`MULTI`] that was not done; 0: it was.
@@ -144,18 +149,14 @@ async fn swap(session: &mut Session, swaps: &[Swap]) -> Result<Option<Swapped>, 
     let paths: Vec<&str> = swaps.iter().map(|swap| swap.key.as_str()).collect();
     for _ in 0..TRIES_MAX {
         let found = read(session, &paths).await?;
-        let version = |node: &Option<Node>| node.as_ref().map(|node| node.stored.version);
-        if !swaps.iter().zip(&found).all(|(swap, node)| version(node) == swap.expected) {
-            let found = found.into_iter().map(|node| node.map(|node| node.stored)).collect();
-            return Ok(Some(Swapped::Refused(found)));
+        let text = |node: &Option<Node>| node.as_ref().map(|node| node.text.clone());
+        if !swaps.iter().zip(&found).all(|(swap, node)| text(node) == swap.expected) {
+            return Ok(Some(Swapped::Refused(found.iter().map(text).collect())));
         }
         let answers = session.ask(&[multi(swaps, &found, session.has_user)]).await?;
         let answer = answers.first().ok_or_else(garbled)?;
         match error_of(answer)? {
-            0 => {
-                let version = u64::try_from(answer.zxid).map_err(|_| garbled())?;
-                return Ok(Some(Swapped::Done(Version(version))));
-            }
+            0 => return Ok(Some(Swapped::Done)),
             NO_NODE => {
                 for (path, _) in paths.iter().zip(&found).filter(|(_, node)| node.is_none()) {
                     make_parents(session, path).await?;
@@ -177,34 +178,29 @@ impl Coordinator for ZooKeeper {
         self.0.opened
     }
 
-    /// A leader that was replaced may answer for a while.
-    fn reads_are_current(&self) -> bool {
-        false
-    }
-
-    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let paths: Vec<&str> = keys.iter().map(String::as_str).collect();
         let nodes = self.0.call(async |session| read(session, &paths).await)?;
-        Ok(nodes.into_iter().map(|node| node.map(|node| node.stored)).collect())
+        Ok(nodes.into_iter().map(|node| node.map(|node| node.text)).collect())
     }
 
-    fn read_at_each(&mut self, key: &str) -> Vec<(String, Option<Stored>)> {
+    fn read_at_each(&mut self, key: &str) -> Vec<(String, Option<String>)> {
         let found = self.0.call_each(async |session| read(session, &[key]).await);
-        let stored = |nodes: Vec<Option<Node>>| nodes.into_iter().next().flatten().map(|node| node.stored);
-        found.into_iter().map(|(endpoint, nodes)| (endpoint, stored(nodes))).collect()
+        let text = |nodes: Vec<Option<Node>>| nodes.into_iter().next().flatten().map(|node| node.text);
+        found.into_iter().map(|(endpoint, nodes)| (endpoint, text(nodes))).collect()
     }
 
     fn stay_in(&mut self, cluster: Cluster) {
         self.0.stay_in(cluster);
     }
 
-    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         self.0.call(async |session| {
             let names = children(session, prefix.trim_end_matches('/')).await?;
             let paths: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
             let nodes = read(session, &paths.iter().map(String::as_str).collect::<Vec<_>>()).await?;
             let listed = paths.into_iter().zip(nodes);
-            Ok(listed.filter_map(|(path, node)| Some((path, node?.stored))).collect())
+            Ok(listed.filter_map(|(path, node)| Some((path, node?.text))).collect())
         })
     }
 
@@ -220,17 +216,17 @@ mod tests {
     use super::*;
 
     fn answer(error: i32, body: Vec<u8>) -> Answer {
-        Answer { zxid: 9, error, body }
+        Answer { error, body }
     }
 
-    fn read_node(version: u64, writes: i32) -> Node {
-        Node { stored: Stored { version: Version(version), text: String::from("x") }, writes }
+    fn read_node(writes: i32) -> Node {
+        Node { text: String::from("x"), writes }
     }
 
     #[test]
-    fn a_nodes_version_is_the_transaction_of_its_last_write() {
+    fn a_node_is_its_text_and_its_count_of_writes() {
         let body = Writer::default().text("x").long(3).long(7).long(0).long(0).int(2).0;
-        assert_eq!(node(&answer(0, body.clone())), Ok(Some(read_node(7, 2))));
+        assert_eq!(node(&answer(0, body.clone())), Ok(Some(read_node(2))));
         assert_eq!(node(&answer(NO_NODE, Vec::new())), Ok(None));
         for cut in 0..body.len() {
             assert_eq!(node(&answer(0, body[..cut].to_vec())), Err(garbled()));
@@ -239,11 +235,13 @@ mod tests {
 
     #[test]
     fn nodes_are_written_only_at_the_count_that_was_found() {
-        let swap = |key: &str, expected| Swap { key: key.to_owned(), expected, text: String::from("y") };
-        let swaps = [swap("/a", Some(Version(7))), swap("/b", None)];
-        let (operation, body) = multi(&swaps, &[Some(read_node(7, 2)), None], true);
+        let [a, b, c, x, y] = ["/a", "/b", "/c", "x", "y"].map(String::from);
+        let swaps =
+            [Swap::write(a, Some(x.clone()), y.clone()), Swap::compare(b, Some(x)), Swap::write(c, None, y)];
+        let (operation, body) = multi(&swaps, &[Some(read_node(2)), Some(read_node(5)), None], true);
         let set = Writer::default().int(SET_DATA).boolean(false).int(-1).text("/a").text("y").int(2);
-        let made = set.int(CREATE).boolean(false).int(-1).text("/b").text("y");
+        let checked = set.int(CHECK).boolean(false).int(-1).text("/b").int(5);
+        let made = checked.int(CREATE).boolean(false).int(-1).text("/c").text("y");
         let made = made.int(1).int(ALL).text("auth").text("").int(0);
         assert_eq!((operation, body), (MULTI, made.int(ERROR).boolean(true).int(-1).0));
     }

@@ -181,9 +181,9 @@ fn keys_that_cannot_be_read_are_refused() {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         at.put(KEY, "garbage");
-        Machine::new().setup(&toml).end().assert_refusal(&["worker number 5", "did not write"]);
+        Machine::new().setup(&toml).end().assert_refusal_for_now(&["worker number 5", "did not write"]);
         at.put(KEY, "{\"format\":2}");
-        Machine::new().setup(&toml).end().assert_refusal(&["format 2", "later release"]);
+        Machine::new().setup(&toml).end().assert_refusal_for_now(&["format 2", "later release"]);
         at.delete(KEY);
         assert_eq!(worker_of(&draw(&Machine::new().start(&toml))), 5);
     });
@@ -215,13 +215,38 @@ fn a_marker_that_cannot_be_read_is_refused() {
         init(&toml);
         for (text, part) in [("garbage", "did not write"), ("{\"format\":2}", "a later release wrote")] {
             at.put(MARKER, text);
-            Machine::new().setup(&toml).end().assert_refusal(&[MARKER, part]);
+            Machine::new().setup(&toml).end().assert_refusal_for_now(&[MARKER, part]);
             for command in ["init", "list", "check"] {
                 let (code, line) = fleet(&toml, &[command]);
                 assert_eq!(code, Some(1), "{line}");
                 assert!(line.contains(MARKER) && line.contains(part) && line.lines().count() == 1, "{line}");
             }
         }
+    });
+}
+
+/// Somebody writes a bound that no daemon can have been granted. Nothing of it is stored.
+#[test]
+fn a_bound_that_nobody_can_have_been_granted_is_refused() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let key = |id_bound: u64| {
+            format!(
+                "{{\"format\":1,\"state\":\"s\",\"term\":\"t\",\"write\":\"w\",\"id_bound\":\"{id_bound}\",\
+                 \"from\":\"0\",\"horizon_ms\":1000,\"released\":true,\"holder\":\"mallory\",\"source\":\"default\",\
+                 \"since_unix_s\":0}}"
+            )
+        };
+        at.put(KEY, &key(u64::MAX));
+        let machine = Machine::new();
+        machine.setup(&toml).end().assert_refusal_for_now(&[
+            "worker number 5",
+            "mallory",
+            "none can have been granted",
+        ]);
+        at.put(KEY, &key(7));
+        assert_eq!(worker_of(&draw(&machine.start(&toml))), 5);
     });
 }
 
@@ -236,7 +261,7 @@ fn a_key_that_becomes_garbage_ends_its_daemon_and_is_lent_to_nobody() {
         at.put("/snowbank/default/space-0/0", "garbage");
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         daemon.assert_logs("did not write");
-        machine.setup(&given).end().assert_refusal(&["worker number 0", "did not write"]);
+        machine.setup(&given).end().assert_refusal_for_now(&["worker number 0", "did not write"]);
         let other = draw(&Machine::new().start(&lent));
         assert_eq!(worker_of(&other), 1, "0 may be anyone's");
         runs.extend(other);

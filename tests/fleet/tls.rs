@@ -41,7 +41,7 @@ fn coordinators_are_reached_over_tls() {
         let ca = format!("{bare}ca = {:?}\n", authority.file);
         let full = format!("{ca}certificate = {:?}\nkey = {:?}\n", client.certificate, client.key);
         poll("it serves", || {
-            let (code, text) = fleet(&full, &["init"]);
+            let (code, text) = fleet(&full, &["init", "--new"]);
             // This is shown if the test fails.
             println!("{text}");
             (code == Some(0)).then_some(())

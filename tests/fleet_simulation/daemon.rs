@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use snowbank::ceiling::{CeilingRule, Grant, Left};
 use snowbank::clock::{Now, Remembered, StepRule, Wall};
-use snowbank::fleet::rules::Proof;
-use snowbank::fleet::{Bound, JoinError, Member, Raised, Want};
+use snowbank::fleet::rules::{self, Proof};
+use snowbank::fleet::{Bound, JoinError, Member, NumberKey, Paths, Raised, Want};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Position, Tick, WorkerSet};
 
 use crate::server::Link;
 use crate::world::World;
-use crate::{FLEET, HORIZON, MAX_AHEAD, draw, layout, numbering, want};
+use crate::{FLEET, HORIZON, MAX_AHEAD, clocks, draw, layout, numbering, want};
 
 /// A daemon that runs.
 pub(crate) struct Daemon {
@@ -36,7 +36,8 @@ impl World {
         let notes = self.machines[machine].read_notes();
         let found = &self.machines[machine];
         let layout = layout();
-        let want = want(&layout, reading.wall);
+        let clocks = clocks(reading);
+        let want = want(&layout, clocks);
         self.lives += 1;
         let holder = format!("machine {machine} (process {})", self.lives);
         let identity = (found.disk.state.as_str(), holder.as_str());
@@ -49,7 +50,9 @@ impl World {
         let taken = match (resumed, &given) {
             (Some(resumed), _) => Ok(resumed),
             (None, Some(given)) => member.take(want, given),
-            (None, None) => member.pick(want, 1, |id| id < self.numbers, |_| Ok::<bool, JoinError>(true)),
+            (None, None) => {
+                member.pick(want, 1, None, |id| id < self.numbers, |_| Ok::<bool, JoinError>(true))
+            }
         };
         let taken = match taken {
             Err(JoinError::NoAnswer(_)) => {
@@ -61,9 +64,18 @@ impl World {
                     resumed.or_else(|| member.wait_for(want, &own, given.is_none()))
                 })
             }
-            taken => taken.ok(),
+            Ok(taken) => {
+                let mut taken = [Some(taken)];
+                let settled = member.settle(&mut taken, clocks);
+                settled.ok().and_then(|()| taken[0].take())
+            }
+            Err(_) => None,
         };
         self.machines[machine].disk.notes = member.notes().clone();
+        // A number that this state had released starts without a pause. If another daemon has had it since, and the
+        // coordinator has lost that, that one must have asked before.
+        let lost_writes = self.link.server().lost_writes;
+        let taken = taken.filter(|taken| taken.is_same_term || !lost_writes);
         let Some(taken) = taken.filter(|_| self.rng.u8(..8) > 0) else {
             // It gets no number, or is killed before it has stored its start.
             return;
@@ -148,6 +160,10 @@ impl World {
     }
 
     pub(crate) fn write_to_fleet(&mut self, at: usize, now: Now) {
+        let clocks = clocks(self.reading(self.daemons[at].machine));
+        // The write by which a daemon says what it lost arrives. Until then it is one that has not asked yet.
+        let lost_writes = self.link.server().lost_writes;
+        self.link.server().is_reliable = lost_writes;
         let daemon = &mut self.daemons[at];
         let (raised, number) = match daemon.pending.take() {
             Some(write) => {
@@ -155,8 +171,10 @@ impl World {
                     source,
                     id_bound: daemon.source.numbering().id_bound(ceiling),
                 });
-                let raised = match daemon.member.take_waiting(now.wall) {
-                    Raised::Done => daemon.member.raise(&bounds.collect::<Vec<_>>(), write.generation),
+                let raised = match daemon.member.take_waiting(clocks) {
+                    Raised::Done => {
+                        daemon.member.raise(&bounds.collect::<Vec<_>>(), write.generation, clocks)
+                    }
                     stopped => stopped,
                 };
                 for &Bound { source, id_bound } in daemon.member.late_starts() {
@@ -164,14 +182,16 @@ impl World {
                 }
                 (raised, write.ceilings.first().map(|&(_, ceiling)| (write.number, ceiling)))
             }
-            None => (daemon.member.look(), None),
+            None => (daemon.member.look(clocks), None),
         };
         self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
+        self.link.server().is_reliable = false;
         let result = match raised {
             Raised::Done => Ok(()),
             Raised::NoAnswer(answer) => Err(snowbank::ceiling::StoreError::new(answer.reason)),
             Raised::Lost(_) => {
-                self.daemons.swap_remove(at);
+                let ended = self.daemons.swap_remove(at);
+                self.note_loss(&ended);
                 return;
             }
         };
@@ -182,6 +202,18 @@ impl World {
             let machine = &mut self.machines[daemon.machine];
             let mark = |_, bound| machine.mark(daemon.worker, bound);
             daemon.keeper.written(Outcome { writer: 1, number, result }, now, mark);
+        }
+    }
+
+    /// A daemon that has lost a write has noticed it. If it raised no floor then, none comes.
+    fn note_loss(&mut self, ended: &Daemon) {
+        let space = layout().space().to_string();
+        let Some(note) = ended.member.notes().of("orders", &space) else { return };
+        let mut server = self.link.server();
+        let text = server.keys.get(&Paths::of(FLEET).number(0, ended.worker));
+        let key = text.and_then(|text| NumberKey::parse(text).ok());
+        if key.is_none_or(|key| rules::is_older(&key, &note.term, note.acknowledged)) {
+            server.lost_writes = false;
         }
     }
 
@@ -215,7 +247,8 @@ impl World {
             self.machines[daemon.machine].mark_returned(daemon.worker, bound.id_bound);
             self.machines[daemon.machine].trim(daemon.worker, bound.id_bound);
         }
-        let _ = daemon.member.release(&bounds);
+        let clocks = clocks(self.reading(daemon.machine));
+        let _ = daemon.member.release(&bounds, clocks);
         self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
     }
 }

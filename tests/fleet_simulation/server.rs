@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use snowbank::fleet::{Coordinator, NoAnswer, Stored, Swap, Swapped, Version};
+use snowbank::fleet::{Coordinator, Marker, NoAnswer, Swap, Swapped};
+use snowbank_client::layout::UnixMicros;
+use std::time::Duration;
 
 /// The keys of a coordinator.
-pub(crate) type Keys = BTreeMap<String, Stored>;
+pub(crate) type Keys = BTreeMap<String, String>;
 
 /// The kind of coordinator to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +25,13 @@ pub(crate) struct Server {
     pub(crate) keys: Keys,
     /// The keys as they were some writes ago.
     pub(crate) older: Keys,
-    pub(crate) revision: u64,
-    /// Writes under way.
+    /// The number of writes.
+    pub(crate) writes: u64,
+    /// True from a restore that lost a write until a daemon has raised the floor.
+    pub(crate) lost_writes: bool,
+    /// The number of calls from now on that have no answer.
+    cut_off: u32,
+    /// Writes in flight.
     pub(crate) late: Vec<Vec<Swap>>,
     pub(crate) is_away: bool,
     /// True if nothing is lost, late or old, except while it is away.
@@ -38,7 +45,9 @@ impl Server {
             kind,
             keys: Keys::new(),
             older: Keys::new(),
-            revision: 0,
+            writes: 0,
+            lost_writes: false,
+            cut_off: 0,
             late: Vec::new(),
             is_away: false,
             is_reliable: false,
@@ -48,18 +57,24 @@ impl Server {
 
     pub(crate) fn apply(&mut self, swaps: &[Swap]) -> Swapped {
         let stored = |key: &str| self.keys.get(key).cloned();
-        if swaps.iter().any(|swap| stored(&swap.key).map(|stored| stored.version) != swap.expected) {
+        if swaps.iter().any(|swap| stored(&swap.key) != swap.expected) {
             return Swapped::Refused(swaps.iter().map(|swap| stored(&swap.key)).collect());
         }
         if self.rng.bool() {
             self.older.clone_from(&self.keys);
         }
-        self.revision += 1;
-        let version = Version(self.revision);
+        self.writes += 1;
         for Swap { key, text, .. } in swaps {
-            self.keys.insert(key.clone(), Stored { version, text: text.clone() });
+            if let Some(text) = text {
+                // A daemon that has noticed the loss raises the floor.
+                let floor =
+                    |text: &String| Marker::parse(text).map_or(UnixMicros(0), |marker| marker.floor());
+                let is_raised = self.keys.get(key).is_some_and(|before| floor(text) > floor(before));
+                self.lost_writes &= !is_raised;
+                self.keys.insert(key.clone(), text.clone());
+            }
         }
-        Swapped::Done(version)
+        Swapped::Done
     }
 
     /// Changes the leader: each write under way is done or never done.
@@ -73,7 +88,15 @@ impl Server {
         }
     }
 
+    /// Counts a call.
+    fn pass(&mut self) -> Result<(), NoAnswer> {
+        let is_cut_off = self.cut_off > 0;
+        self.cut_off = self.cut_off.saturating_sub(1);
+        if is_cut_off { Err(NoAnswer::passing("cut off")) } else { Ok(()) }
+    }
+
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        self.pass()?;
         match self.rng.u8(..10) {
             _ if self.is_away => Err(NoAnswer::passing("away")),
             _ if self.is_reliable => Ok(self.apply(swaps)),
@@ -92,6 +115,7 @@ impl Server {
 
     /// Returns what a read sees.
     fn seen(&mut self) -> Result<&Keys, NoAnswer> {
+        self.pass()?;
         match self.rng.u8(..12) {
             _ if self.is_away => Err(NoAnswer::passing("away")),
             _ if self.is_reliable => Ok(&self.keys),
@@ -129,12 +153,19 @@ impl Coordinator for Link {
         self.1
     }
 
-    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+    /// In this time a daemon that lost a write has noticed it, or the one that waits is cut off.
+    fn pause(&mut self, _: Duration) {
+        let mut server = self.server();
+        // As many calls as a daemon makes after the pause.
+        server.cut_off = if server.lost_writes { 3 } else { 0 };
+    }
+
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let read = self.server().seen().map(|seen| keys.iter().map(|key| seen.get(key).cloned()).collect());
         self.after(read)
     }
 
-    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         let listed = self.server().seen().map(|seen| {
             let found = seen.iter().filter(|(key, _)| key.starts_with(prefix));
             found.map(|(key, stored)| (key.clone(), stored.clone())).collect()
@@ -145,9 +176,5 @@ impl Coordinator for Link {
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let swapped = self.server().swap(swaps);
         self.after(swapped)
-    }
-
-    fn reads_are_current(&self) -> bool {
-        self.server().kind == Kind::Etcd
     }
 }

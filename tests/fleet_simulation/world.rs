@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use snowbank::clock::{BootMicros, Reading};
-use snowbank::fleet::{Marker, Paths, Swap};
+use snowbank::fleet::{Marker, NumberKey, Paths, Swap};
 use snowbank_client::layout::UnixMicros;
 
 use crate::copies::Saved;
 use crate::daemon::Daemon;
 use crate::machine::{Disk, Machine};
-use crate::server::{Kind, Link, Server};
-use crate::{FLEET, SECOND, layout};
+use crate::server::{Keys, Kind, Link, Server};
+use crate::{FLEET, SECOND, draw, layout};
 
 /// All machines, the coordinator, and the IDs that were handed out.
 pub(crate) struct World {
@@ -31,8 +31,9 @@ pub(crate) struct World {
     pub(crate) copied: Option<(usize, Disk)>,
     pub(crate) boots: u64,
     pub(crate) handed_out: HashSet<u64>,
-    /// The time from which a coordinator that lost its data may be prepared again.
-    pub(crate) prepared_from_us: Option<i64>,
+    /// The keys of the coordinator as they were saved, where it may be restored: clocks agree then.
+    pub(crate) backup: Option<Keys>,
+    pub(crate) may_go_back: bool,
 }
 
 impl World {
@@ -65,18 +66,23 @@ impl World {
             copied: None,
             boots: machines as u64,
             handed_out: HashSet::new(),
-            prepared_from_us: None,
+            backup: None,
+            may_go_back: seed.is_multiple_of(3),
             rng,
         };
         world.prepare();
         world
     }
 
+    /// Prepares the coordinator. An operator knows the highest ID of all that were handed out.
     pub(crate) fn prepare(&mut self) {
-        let space = layout().space().to_string();
-        let text = Marker::new("1f", vec![space]).text();
+        let mut marker = Marker::new(&draw(), vec![layout().space().to_string()]);
+        if let Some(highest) = self.handed_out.iter().max() {
+            marker.raise_floor(snowbank::fleet::above(&layout(), *highest));
+        }
         let mut server = self.link.server();
-        server.apply(&[Swap { key: Paths::of(FLEET).marker(), expected: None, text }]);
+        server.late.clear();
+        server.apply(&[Swap::write(Paths::of(FLEET).marker(), None, marker.text())]);
         server.older = server.keys.clone();
     }
 
@@ -106,7 +112,10 @@ impl World {
             84..86 if is_there => self.stop(at),
             86 if is_there && (self.saved.is_none() || self.rng.bool()) => self.save(at),
             87 if machines < self.machines_max => self.resume(),
-            88 => self.machines[machine].wall_offset_us = self.rng.i64(-90..90) * SECOND,
+            88 => {
+                let furthest = if self.may_go_back { 1 } else { 90 };
+                self.machines[machine].wall_offset_us = self.rng.i64(-furthest..furthest) * SECOND;
+            }
             event if self.rng.usize(..machines) < 4 => self.happen(event, machine),
             _ => {}
         }
@@ -123,7 +132,10 @@ impl World {
             96 => self.link.server().change_leader(),
             97..99 => self.do_late(),
             99 if self.rng.u8(..4) == 0 => self.lose_data(),
-            _ => self.prepare_again(),
+            _ if self.link.server().keys.is_empty() => self.prepare_again(),
+            _ if !self.may_go_back => {}
+            _ if self.rng.bool() => self.backup = Some(self.link.server().keys.clone()),
+            _ => self.go_back(),
         }
     }
 
@@ -138,16 +150,27 @@ impl World {
         let mut server = self.link.server();
         server.keys.clear();
         server.older.clear();
-        // An operator waits until no clock is before a ceiling.
-        self.prepared_from_us = Some(self.true_us + 400 * SECOND);
+        (server.lost_writes, self.backup) = (false, None);
     }
 
     pub(crate) fn prepare_again(&mut self) {
-        let is_time = self.prepared_from_us.is_some_and(|from_us| from_us <= self.true_us);
-        if is_time && self.daemons.is_empty() {
-            self.prepared_from_us = None;
+        if self.link.server().keys.is_empty() && self.daemons.is_empty() {
             (self.saved, self.copied) = (None, None);
             self.prepare();
         }
+    }
+
+    /// Restores the coordinator to the saved keys.
+    fn go_back(&mut self) {
+        let Some(keys) = self.backup.take() else { return };
+        let bound = |keys: &Keys, key: &String| {
+            keys.get(key).and_then(|text| NumberKey::parse(text).ok()).map_or(0, |key| key.id_bound)
+        };
+        let mut server = self.link.server();
+        let lost = server.keys.keys().any(|key| bound(&server.keys, key) > bound(&keys, key));
+        server.late.clear();
+        server.older.clone_from(&keys);
+        server.keys = keys;
+        server.lost_writes |= lost;
     }
 }

@@ -6,8 +6,10 @@ mod zookeeper;
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -129,6 +131,23 @@ pub(crate) trait Coordinator {
         fs::remove_dir_all(self.server().data()).expect("its data can be removed");
     }
 
+    /// Saves its data, as a nightly job does. It is away meanwhile.
+    fn back_up(&mut self) {
+        self.kill();
+        let (data, backup) = (self.server().data(), self.server().path("backup"));
+        copy(&data, &backup);
+        self.run();
+    }
+
+    /// Puts the saved data in the place of its own. It is away meanwhile.
+    fn restore(&mut self) {
+        self.kill();
+        self.lose_data();
+        let (data, backup) = (self.server().data(), self.server().path("backup"));
+        copy(&backup, &data);
+        self.run();
+    }
+
     /// Returns a text that stands for the value of a key, and differs after each write.
     fn get(&self, key: &str) -> String;
 
@@ -156,15 +175,29 @@ pub(crate) trait Coordinator {
     }
 }
 
-/// Runs a test on each coordinator that is installed.
-pub(crate) fn each(test: impl Fn(&mut dyn Coordinator)) {
+/// Copies a directory.
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-a").args([from, to]).status().expect("cp runs");
+    assert!(status.success(), "{status}");
+}
+
+/// Runs a test on each coordinator that is installed, on all at the same time.
+pub(crate) fn each(test: impl Fn(&mut dyn Coordinator) + Sync) {
     type Start = fn() -> Option<Box<dyn Coordinator>>;
     let starts: [Start; 2] = [|| Some(Box::new(Etcd::start()?)), || Some(Box::new(ZooKeeper::start()?))];
-    for start in starts {
-        let Some(mut coordinator) = start() else { continue };
-        // This is shown if the test fails.
-        println!("on {}", coordinator.name());
-        test(coordinator.as_mut());
+    let run = &|start: Start| {
+        let Some(mut coordinator) = start() else { return };
+        let name = coordinator.name();
+        let ended = catch_unwind(AssertUnwindSafe(|| test(coordinator.as_mut())));
         coordinator.kill();
-    }
+        if let Err(panic) = ended {
+            println!("on {name}");
+            resume_unwind(panic);
+        }
+    };
+    thread::scope(|scope| {
+        for running in starts.map(|start| scope.spawn(move || run(start))) {
+            running.join().unwrap_or_else(|panic| resume_unwind(panic));
+        }
+    });
 }

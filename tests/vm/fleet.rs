@@ -200,7 +200,7 @@ impl Round {
     fn prepare(&self, endpoint: &str, directory: &Path) -> Result<(), String> {
         let config = directory.join("snowbank.toml");
         fs::write(&config, self.config(endpoint)).map_err(|error| error.to_string())?;
-        for words in [&["fleet", "init"][..], &["ticket", "set", "orders", "0"]] {
+        for words in [&["fleet", "init", "--new"][..], &["ticket", "set", "orders", "0"]] {
             let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
             let output = command.args(words).arg("--config").arg(&config).output();
             let output = output.map_err(|error| error.to_string())?;

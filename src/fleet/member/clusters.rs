@@ -2,7 +2,7 @@
 
 use super::Member;
 use super::want::JoinError;
-use crate::fleet::{Cluster, Coordinator, KeyError, Marker, Stored};
+use crate::fleet::{Cluster, Coordinator, KeyError, Marker};
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that all endpoints that answer have the same marker, or none, unless they were compared before. Two clusters that
@@ -34,7 +34,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         key: &str,
         identity: impl Fn(&str) -> Result<String, KeyError>,
     ) -> Result<(), String> {
-        let of = |stored: &Stored| identity(&stored.text).unwrap_or_else(|_| stored.text.clone());
+        let of = |text: &String| identity(text).unwrap_or_else(|_| text.clone());
         let found = self.coordinator.as_mut().read_at_each(key);
         let markers: Vec<_> = found.iter().map(|(endpoint, it)| (endpoint, it.as_ref().map(of))).collect();
         let Some(pair) = markers.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };

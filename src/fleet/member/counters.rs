@@ -1,8 +1,8 @@
 //! The shared counters of a daemon at its coordinator: takes ranges of numbers, and checks the keys.
 
 use super::{Member, Stop};
-use crate::fleet::counter::{Claim, Counter, CounterKey, NumberRange, Step};
-use crate::fleet::{Cluster, Coordinator, NoAnswer, Stored, Swap, Swapped};
+use crate::fleet::counter::{Counter, CounterKey, NumberRange, Step};
+use crate::fleet::{Cluster, Coordinator, NoAnswer, Swap, Swapped};
 use crate::numbering::Numbering;
 
 /// The most tries to take one range, each after another daemon was faster.
@@ -55,34 +55,45 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let key = self.counters[at].key.clone();
         self.compare_counters(at)?;
         let mut found = self.read_key(&key)?;
-        if let Some(Ok(cluster)) =
-            found.as_ref().map(|stored| Cluster::of(&key, &stored.text, CounterKey::identity_in))
+        if let Some(Ok(cluster)) = found.as_ref().map(|text| Cluster::of(&key, text, CounterKey::identity_in))
         {
             self.stay_in(cluster);
         }
-        let mut is_current = self.coordinator.as_mut().reads_are_current();
         for _ in 0..TRIES_MAX {
-            let claim = match self.step(at, (found.as_ref(), is_current), wanted)? {
+            let swap = match self.step(at, found.as_ref(), wanted)? {
                 Step::Ours(range) => return Ok(range),
-                Step::Verify => None,
-                Step::Write(claim) => Some(claim),
-            };
-            let swap = self.swap_of(at, claim.as_ref(), found.as_ref())?;
-            match self.coordinator.as_mut().swap(std::slice::from_ref(&swap))? {
-                Swapped::Done(_) if claim.is_none() => {
-                    let held = &self.counters[at];
-                    return Err(held.lost(&held.counter.went_back(&swap.text)));
+                Step::Verify => {
+                    found = self.verify(at, found)?;
+                    continue;
                 }
-                Swapped::Done(_) => {
+                Step::Write(claim) => {
+                    let text = self.counters[at].counter.text(&claim, &self.holder);
+                    Swap::write(key.clone(), Some(claim.expected), text)
+                }
+            };
+            match self.coordinator.as_mut().swap(&[swap])? {
+                Swapped::Done => {
                     return self.counters[at]
                         .counter
                         .done()
-                        .ok_or_else(|| Stop::NoAnswer(NoAnswer::passing("the range was given up")));
+                        .ok_or_else(|| Stop::NoAnswer(NoAnswer::passing("the range was abandoned")));
                 }
-                Swapped::Refused(now) => (found, is_current) = (now.into_iter().next().flatten(), true),
+                Swapped::Refused(now) => found = now.into_iter().next().flatten(),
             }
         }
         Err(Stop::NoAnswer(NoAnswer::passing("other daemons take ranges all the time")))
+    }
+
+    /// Compares a value that is older than an earlier one with the key. Returns the key's value if it is another one.
+    fn verify(&mut self, at: usize, found: Option<String>) -> Result<Option<String>, Stop> {
+        let key = self.counters[at].key.clone();
+        match self.coordinator.as_mut().swap(&[Swap::compare(key, found.clone())])? {
+            Swapped::Done => {
+                let held = &self.counters[at];
+                Err(held.lost(&held.counter.went_back(&found.unwrap_or_default())))
+            }
+            Swapped::Refused(now) => Ok(now.into_iter().next().flatten()),
+        }
     }
 
     /// Checks that all endpoints have the same counter, unless they were compared before.
@@ -95,18 +106,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Returns the write of a claim, or of the same value at its version.
-    fn swap_of(&self, at: usize, claim: Option<&Claim>, found: Option<&Stored>) -> Result<Swap, Stop> {
-        let held = &self.counters[at];
-        let (expected, text) = match (claim, found) {
-            (Some(claim), _) => (claim.expected, held.counter.text(claim, &self.holder)),
-            (None, Some(stored)) => (stored.version, stored.text.clone()),
-            (None, None) => return Err(held.lost(&"its counter is gone")),
-        };
-        Ok(Swap { key: held.key.clone(), expected: Some(expected), text })
-    }
-
-    fn step(&mut self, at: usize, found: (Option<&Stored>, bool), wanted: (u64, u64)) -> Result<Step, Stop> {
+    fn step(&mut self, at: usize, found: Option<&String>, wanted: (u64, u64)) -> Result<Step, Stop> {
         let (held, draw) = (&mut self.counters[at], self.draw);
         held.counter.step(found, wanted, draw).map_err(|loss| held.lost(&loss))
     }
@@ -117,14 +117,18 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return Ok(());
         }
         let keys: Vec<String> = self.counters.iter().map(|held| held.key.clone()).collect();
-        let (found, is_current) =
-            (self.coordinator.as_mut().read(&keys)?, self.coordinator.as_mut().reads_are_current());
-        self.counters.iter_mut().zip(&found).try_for_each(|(held, stored)| {
-            held.counter.check((stored.as_ref(), is_current)).map(drop).map_err(|loss| held.lost(&loss))
-        })
+        let found = self.coordinator.as_mut().read(&keys)?;
+        for (at, found) in found.into_iter().enumerate() {
+            let held = &mut self.counters[at];
+            let checked = held.counter.check(found.as_ref()).map_err(|loss| held.lost(&loss))?;
+            if checked.is_none() {
+                self.verify(at, found)?;
+            }
+        }
+        Ok(())
     }
 
-    fn read_key(&mut self, key: &String) -> Result<Option<Stored>, NoAnswer> {
+    fn read_key(&mut self, key: &String) -> Result<Option<String>, NoAnswer> {
         Ok(self.coordinator.as_mut().read(std::slice::from_ref(key))?.into_iter().next().flatten())
     }
 }

@@ -1,7 +1,10 @@
 //! The numbers that a daemon holds for a source.
 
+use std::time::Duration;
+
 use super::{Note, Stop};
 use crate::fleet::rules::{Holding, Loss};
+use crate::numbering::Numbering;
 
 /// The numbers of one source.
 #[derive(Clone, Debug)]
@@ -9,13 +12,22 @@ pub(super) struct Held {
     pub(super) source: String,
     /// The source's index in the daemon.
     pub(super) index: usize,
-    /// Its ID space.
+    /// Its numbering with these worker IDs, and the ID space.
+    pub(super) numbering: Numbering,
     pub(super) space: String,
     /// Its worker IDs, in text form.
     pub(super) worker_ids: String,
     /// The place of its ID space in the marker.
     pub(super) place: usize,
     pub(super) numbers: Vec<(u64, Holding)>,
+    /// The term of the numbers: [`NumberKey::term`](crate::fleet::NumberKey).
+    pub(super) term: String,
+    /// The identity of the marker by which it took them.
+    pub(super) identity: String,
+    /// The distance that the fleet's ceiling is kept ahead.
+    pub(super) horizon: Duration,
+    /// The distance that IDs may be ahead of the wall clock.
+    pub(super) max_ahead: Duration,
     /// False if this process went on without asking, until it has written the keys.
     pub(super) is_claimed: bool,
     /// The instant since which it has them, for people.
@@ -26,6 +38,13 @@ pub(super) struct Held {
     pub(super) covered: u64,
     /// The bound that was acknowledged last. It is higher than `covered` after a release or a loss.
     pub(super) acknowledged: u64,
+    /// True until the pause after taking the numbers, or after raising a bound that had passed, is over. The notes have no
+    /// ceiling meanwhile.
+    pub(super) is_unsettled: bool,
+    /// True once a release was tried.
+    pub(super) is_returned: bool,
+    /// The difference of the clocks when `covered` was asked for.
+    pub(super) wall_minus_boot_us: i64,
     /// The write that is being tried, if its outcome is not known.
     pub(super) trying: Option<String>,
     /// The number of connections that were opened so far when the last identity of a write was drawn.
@@ -52,6 +71,11 @@ impl Held {
         writes
     }
 
+    /// Returns the highest bound that the coordinator had acknowledged for all of its numbers.
+    pub(super) fn lowest_acknowledged(&self) -> u64 {
+        self.numbers.iter().map(|(_, holding)| holding.acknowledged()).min().unwrap_or(0)
+    }
+
     pub(super) fn note(&self) -> Note {
         Note {
             source: self.source.clone(),
@@ -60,8 +84,13 @@ impl Held {
             worker_ids: self.worker_ids.clone(),
             numbers: self.numbers.iter().map(|(number, _)| *number).collect(),
             writes: self.writes(),
+            term: self.term.clone(),
+            identity: self.identity.clone(),
+            acknowledged: self.lowest_acknowledged(),
             floor: self.floor,
-            covered: self.covered,
+            covered: if self.is_unsettled { 0 } else { self.covered },
+            is_held: !self.is_unsettled && !self.is_returned,
+            wall_minus_boot_us: self.wall_minus_boot_us,
         }
     }
 }

@@ -10,26 +10,26 @@
 //! same identity, so the writes to recognise do not add up. A failure ends nothing, unless the key is another daemon's. All
 //! keys are read before one is written, so a failed write hides no loss.
 
-use super::{Bound, Member, Raised, Stop};
+use super::{Bound, Clocks, Member, Raised, Stop};
 use crate::fleet::Coordinator;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that all keys are this daemon's, and writes those that need it.
-    pub fn look(&mut self) -> Raised {
-        let looked = self.read_all().and_then(|due| due.into_iter().try_for_each(|it| self.write_again(it)));
+    pub fn look(&mut self, clocks: Clocks) -> Raised {
+        let looked = self
+            .read_all(clocks)
+            .and_then(|due| due.into_iter().try_for_each(|found| self.write_again(found, clocks)));
         self.ended(looked)
     }
 
     /// Reads all keys. Returns the sources whose keys must be written, each with the highest bound in them.
-    fn read_all(&mut self) -> Result<Vec<Bound>, Stop> {
+    fn read_all(&mut self, clocks: Clocks) -> Result<Vec<Bound>, Stop> {
         let mut due = Vec::new();
         for source in 0..self.sources.len() {
-            let found = self.read(source, false)?;
+            let id_bound = self.read(source, false, clocks)?;
             let held = &self.sources[source];
-            let is_due = !held.is_claimed || held.drawn_on != self.coordinator.as_mut().connections();
-            // With an old answer the bound that the keys have is not known, and it must not sink.
-            if is_due && !found.is_stale {
-                due.push(Bound { source, id_bound: found.id_bound });
+            if !held.is_claimed || held.drawn_on != self.coordinator.as_mut().connections() {
+                due.push(Bound { source, id_bound });
             }
         }
         self.look_at_counters()?;
@@ -38,12 +38,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Writes the keys of a source with the bound that they have. The write has a new identity, unless an earlier one is
     /// still being tried. No bound sinks.
-    fn write_again(&mut self, found: Bound) -> Result<(), Stop> {
+    fn write_again(&mut self, found: Bound, clocks: Clocks) -> Result<(), Stop> {
         if self.sources[found.source].trying.is_none() {
             self.draw_write(found.source);
         }
         let id_bound = found.id_bound.max(self.sources[found.source].acknowledged);
-        self.write(Bound { id_bound, ..found }, false)
+        self.write(Bound { id_bound, ..found }, false, clocks)
     }
 
     /// Draws the identity of the next write of a source.

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::Member;
-use super::take::{Found, TRIES_MAX};
+use super::take::TRIES_MAX;
 use super::unused::{self, CANDIDATES_MAX};
-use super::want::{Busy, JoinError, Taken, Want};
+use super::want::{Busy, Found, JoinError, Taken, Want};
 use crate::fleet::rules::Taking;
-use crate::fleet::{Coordinator, NoAnswer, Stored};
+use crate::fleet::{Coordinator, NoAnswer};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{LayoutError, UnixMicros, WorkerSet};
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Takes this many free worker IDs of those that are allowed. `lock` locks them on this machine, or returns `false` if
+    /// Takes this many free worker IDs of those that are allowed, first those that the state had. `lock` locks them on this machine, or returns `false` if
     /// they are in use there.
     ///
     /// # Errors
@@ -22,15 +22,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         &mut self,
         want: Want<'_>,
         count: usize,
+        had: Option<&WorkerSet>,
         allowed: impl Fn(u64) -> bool,
         mut lock: impl FnMut(&Numbering) -> Result<bool, E>,
     ) -> Result<Taken, E> {
-        let place = self.place_of(&want.layout.space().to_string())?;
         let mut busy: Vec<u64> = Vec::new();
         for tried in 0..TRIES_MAX {
+            let place = self.place_for(want)?;
             let is_allowed = |id: u64| allowed(id) && !busy.contains(&id);
-            let found = self.free(want, place.index, is_allowed, (count, tried))?;
-            let ids: Vec<u64> = found.iter().map(|(id, _)| *id).collect();
+            let free = self.free(want, place, had, is_allowed, (count, tried))?;
+            let ids: Vec<u64> = free.iter().map(|(id, _)| *id).collect();
             let refused = |error: LayoutError| JoinError::Refused(error.to_string());
             let worker_ids = WorkerSet::from_list(ids.iter().copied()).map_err(refused)?;
             let numbering = want.numbering(&worker_ids)?;
@@ -38,9 +39,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 busy.extend(ids);
                 continue;
             }
-            let numbers = |(id, stored): Found| (want.layout.number_in_space(id), stored);
-            let found = found.into_iter().map(numbers).collect();
-            if let Some(taken) = self.try_take(want, place, (&worker_ids, &numbering), found)? {
+            let found = free.into_iter().map(|(_, found)| found).collect();
+            if let Some(taken) = self.try_take(want, place, &numbering, found)? {
                 return Ok(taken);
             }
         }
@@ -57,14 +57,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         &mut self,
         want: Want<'_>,
         place: usize,
+        had: Option<&WorkerSet>,
         allowed: impl Fn(u64) -> bool,
         (count, tried): (usize, usize),
-    ) -> Result<Vec<Found>, JoinError> {
-        let mut found = self.own_ready(want, place, &allowed, count)?;
-        if found.len() == count {
-            return Ok(found);
+    ) -> Result<Vec<(u64, Found)>, JoinError> {
+        let mut free = self.own_ready(want, place, had, &allowed, count)?;
+        if free.len() == count {
+            return Ok(free);
         }
-        let own: Vec<u64> = found.iter().map(|(id, _)| *id).collect();
+        let own: Vec<u64> = free.iter().map(|(id, _)| *id).collect();
         let (workers, missing) = (want.layout.workers(), count - own.len());
         let from = self.search_from(workers, tried);
         let ids = (from..workers).chain(0..from);
@@ -72,11 +73,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let candidates: Vec<u64> = ids.clone().take(CANDIDATES_MAX).filter(is_wanted).collect();
         let unused = self.unused(want, place, &candidates, missing)?;
         if unused.len() == missing {
-            found.extend(unused.into_iter().map(|id| (id, None)));
+            let found = |id| Found { number: want.layout.number_in_space(id), text: None };
+            free.extend(unused.into_iter().map(|id| (id, found(id))));
         } else {
-            found.extend(self.listed(want, place, ids.filter(is_wanted), (missing, count))?);
+            free.extend(self.listed(want, place, ids.filter(is_wanted), (missing, count))?);
         }
-        Ok(found)
+        Ok(free)
     }
 
     /// Returns unused ones of these worker IDs, at most this many. Reads some of their keys.
@@ -89,8 +91,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ) -> Result<Vec<u64>, JoinError> {
         let found = unused::search(candidates.len(), count, |places| {
             let ids: Vec<u64> = places.iter().map(|&at| candidates[at]).collect();
-            let stored = self.stored(want, place, &ids)?;
-            Ok::<_, JoinError>(stored.iter().map(Option::is_none).collect())
+            let found = self.found(want, place, &ids)?;
+            Ok::<_, JoinError>(found.iter().map(|(_, found)| found.text.is_none()).collect())
         })?;
         Ok(found.into_iter().map(|at| candidates[at]).collect())
     }
@@ -105,23 +107,27 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         place: usize,
         ids: impl Iterator<Item = u64> + Clone,
         (missing, count): (usize, usize),
-    ) -> Result<Vec<Found>, JoinError> {
+    ) -> Result<Vec<(u64, Found)>, JoinError> {
         let keys = self.keys(place)?;
-        let stored = |id: u64| keys.get(&want.layout.number_in_space(id));
-        let writes = self.own_writes(want);
-        let judge = |id: u64| -> Result<Result<Taking, Busy>, JoinError> {
-            Ok(want.judge(&want.numbering(&WorkerSet::single(id))?, stored(id), &writes))
+        let own = self.own_of(want);
+        let found = |id: u64| {
+            let number = want.layout.number_in_space(id);
+            Found { number, text: keys.get(&number).cloned() }
         };
-        let mut found: Vec<u64> = ids.clone().filter(|&id| stored(id).is_none()).take(missing).collect();
-        if found.len() < missing {
-            let used: Vec<u64> = ids.filter(|&id| stored(id).is_some()).collect();
-            let (free, busy) = of_others(&used, judge)?;
-            found.extend(free.into_iter().take(missing - found.len()));
-            if found.len() < missing {
+        let judge = |id: u64| -> Result<Result<Taking, Busy>, JoinError> {
+            Ok(want.judge(&want.numbering(&WorkerSet::single(id))?, &found(id), &own))
+        };
+        let is_unused = |id: &u64| found(*id).text.is_none();
+        let mut free: Vec<u64> = ids.clone().filter(is_unused).take(missing).collect();
+        if free.len() < missing {
+            let used: Vec<u64> = ids.filter(|id| !is_unused(id)).collect();
+            let (others, busy) = of_others(&used, judge)?;
+            free.extend(others.into_iter().take(missing - free.len()));
+            if free.len() < missing {
                 return Err(none_left(want, count, busy));
             }
         }
-        Ok(found.into_iter().map(|id| (id, stored(id).cloned())).collect())
+        Ok(free.into_iter().map(|id| (id, found(id))).collect())
     }
 
     /// Returns the worker ID from which unused ones are searched after this many tries.
@@ -137,18 +143,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         &mut self,
         want: Want<'_>,
         place: usize,
+        had: Option<&WorkerSet>,
         allowed: impl Fn(u64) -> bool,
         count: usize,
-    ) -> Result<Vec<Found>, JoinError> {
-        let own = self.own(want);
+    ) -> Result<Vec<(u64, Found)>, JoinError> {
+        let own = self.own(want).or_else(|| had.cloned());
         let own: Vec<u64> = own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id)).collect();
-        let stored = self.stored(want, place, &own)?;
-        let writes = self.own_writes(want);
-        let mut ready: Vec<Found> = Vec::new();
-        for (id, stored) in own.into_iter().zip(stored) {
-            let numbering = want.numbering(&WorkerSet::single(id))?;
-            if stored.is_some() && want.is_ready(&numbering, stored.as_ref(), &writes) {
-                ready.push((id, stored));
+        let found = self.found(want, place, &own)?;
+        let keys: Vec<Found> = found.iter().map(|(_, found)| found.clone()).collect();
+        self.notice(want, place, &keys)?;
+        let own = self.own_of(want);
+        let mut ready = Vec::new();
+        for (id, found) in found {
+            if want.is_ready(&want.numbering(&WorkerSet::single(id))?, &found, &own) {
+                ready.push((id, found));
             }
         }
         ready.truncate(count);
@@ -156,20 +164,23 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Reads the keys of worker IDs, in their order.
-    fn stored(&mut self, want: Want<'_>, place: usize, ids: &[u64]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+    fn found(&mut self, want: Want<'_>, place: usize, ids: &[u64]) -> Result<Vec<(u64, Found)>, NoAnswer> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let key = |&id: &u64| self.paths.number(place, want.layout.number_in_space(id));
-        let keys: Vec<String> = ids.iter().map(key).collect();
-        self.coordinator.as_mut().read(&keys)
+        let numbers: Vec<u64> = ids.iter().map(|&id| want.layout.number_in_space(id)).collect();
+        let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
+        let mut found = Vec::new();
+        for ((&id, &number), text) in ids.iter().zip(&numbers).zip(self.coordinator.as_mut().read(&keys)?) {
+            found.push((id, Found { number, text }));
+        }
+        Ok(found)
     }
 
     /// Returns the keys of an ID space, by their numbers.
-    fn keys(&mut self, place: usize) -> Result<BTreeMap<u64, Stored>, JoinError> {
+    fn keys(&mut self, place: usize) -> Result<BTreeMap<u64, String>, JoinError> {
         let prefix = self.paths.space(place);
-        let number =
-            |(key, stored): (String, Stored)| Some((key.strip_prefix(&prefix)?.parse().ok()?, stored));
+        let number = |(key, text): (String, String)| Some((key.strip_prefix(&prefix)?.parse().ok()?, text));
         Ok(self.coordinator.as_mut().list(&prefix)?.into_iter().filter_map(number).collect())
     }
 

@@ -1,8 +1,8 @@
 //! An operator replaces an ID space by one that collides with it, while a daemon takes a number.
 
-use super::tests::{Store, WALL, member, store, want};
+use super::tests::{HORIZON, Store, WALL, member, store, want};
 use super::*;
-use crate::fleet::{Marker, Operator};
+use crate::fleet::{Begins, Marker, Operator, Prepared, Preparing};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
@@ -14,12 +14,17 @@ fn after() -> Layout {
     Layout::resolve("time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657").unwrap()
 }
 
-/// Adds a layout to the store's fleet. `None`: it was there.
-fn add(store: &Store, layout: &Layout) -> Result<Option<Vec<String>>, String> {
+fn init(store: &Store, layout: &Layout, preparing: Preparing) -> Result<Prepared, String> {
     let mut coordinator = store.clone();
     let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
-    let added = operator.init(&[layout], || fastrand::u64(..).to_string(), true);
-    Ok(added.map_err(|error| error.to_string())?.map(|added| added.replaced))
+    operator.init(&[layout], preparing, || fastrand::u64(..).to_string()).map_err(|error| error.to_string())
+}
+
+/// Adds a layout to the store's fleet. `None`: it was there.
+fn add(store: &Store, layout: &Layout) -> Result<Option<Vec<String>>, String> {
+    let prepared =
+        init(store, layout, Preparing { begins: None, is_growing: true, horizon: HORIZON, now: WALL })?;
+    Ok((!prepared.added.is_empty() || !prepared.replaced.is_empty()).then_some(prepared.replaced))
 }
 
 /// Adds a layout that collides with that of the store's fleet.
@@ -86,7 +91,39 @@ fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
     let mut member = member(&store, Notes::default());
     let after = after();
     let taken = member.take(want(&after, behind, false), &WorkerSet::single(9)).unwrap();
-    assert_eq!(taken.floor, bound);
+    assert!(taken.floor > bound, "{} is not above {bound}", taken.floor);
+}
+
+#[test]
+fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
+    let (store, layout) = (Store::default(), before());
+    let preparing = |begins| Preparing { begins, is_growing: false, horizon: HORIZON, now: WALL };
+    let refused = init(&store, &layout, preparing(None)).unwrap_err();
+    assert!(refused.contains("--new") && refused.contains("--above"), "{refused}");
+    let far = UnixMicros(WALL.0 + 100_000_000_000);
+    assert!(init(&store, &layout, preparing(Some(Begins::Above(far)))).unwrap_err().contains("allowed: "));
+    let prepared = init(&store, &layout, preparing(Some(Begins::New))).unwrap();
+    assert_eq!((prepared.is_new, prepared.floor), (true, None));
+    let later = UnixMicros(WALL.0 + 5_000_000);
+    let raised = init(&store, &layout, preparing(Some(Begins::Above(later)))).unwrap();
+    assert_eq!((raised.is_new, raised.is_floor_raised, raised.floor), (false, true, Some(later)));
+    let again = init(&store, &layout, preparing(Some(Begins::Above(WALL)))).unwrap();
+    assert_eq!((again.is_floor_raised, again.floor), (false, Some(later)), "it never sinks");
+    assert_eq!(init(&store, &layout, preparing(None)).unwrap().floor, Some(later));
+}
+
+/// The clock of the daemon is behind the instant that the operator gave.
+#[test]
+fn a_number_that_was_never_used_starts_above_the_floor() {
+    let (store, layout) = (Store::default(), before());
+    let floor = UnixMicros(WALL.0 + 60_000_000);
+    let preparing =
+        Preparing { begins: Some(Begins::Above(floor)), is_growing: false, horizon: HORIZON, now: WALL };
+    init(&store, &layout, preparing).unwrap();
+    let numbering = Numbering::new(layout.clone(), WorkerSet::single(5)).unwrap();
+    let taken =
+        member(&store, Notes::default()).take(want(&layout, WALL, false), &WorkerSet::single(5)).unwrap();
+    assert!(numbering.start_of(numbering.tick_of(numbering.position_from(taken.floor))) > floor);
 }
 
 #[test]
@@ -108,6 +145,20 @@ fn a_space_comes_back_whatever_its_own_numbers_are() {
 }
 
 /// A marker of an earlier release may have both.
+#[test]
+fn daemons_are_refused_while_two_spaces_run_beside_each_other() {
+    let store = store(&before());
+    let both = [before(), after()].map(|layout| layout.space().to_string());
+    store.put(&Paths::of("f").marker(), &Marker::new("1f", both.to_vec()).text());
+    for layout in [before(), after()] {
+        let taken = member(&store, Notes::default()).take(want(&layout, WALL, false), &WorkerSet::single(5));
+        assert!(
+            matches!(&taken, Err(JoinError::Refused(line)) if line.contains("fleet init --add")),
+            "{taken:?}"
+        );
+    }
+}
+
 #[test]
 fn a_space_replaces_one_that_was_beside_it() {
     let store = store(&before());

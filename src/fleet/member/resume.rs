@@ -5,10 +5,11 @@
 //! ceiling or above. So nothing depends on what the key has become. The proof that the ceiling is this daemon's is local:
 //!
 //! - The state is the newest of its copies, and no clean stop has returned the numbers ([`Proof::Held`]). Only such a release
-//!   lowers a key's bound. The clocks have not jumped, and the machine was neither booted nor restored: the caller checks
-//!   this. So all that was granted under the note is below the state's own ceiling.
+//!   lowers a key's bound. The machine was neither booted nor restored: [`Notes`](super::Notes) checks this. So all that was granted under the note is below the state's own ceiling.
 //! - The note is of these numbers, of this fleet, and of this directory ([`Notes`](super::Notes)). A copy that was made
 //!   together with `lock_dir` is in another directory.
+//! - The difference of the clocks is the one that was noted with the ceiling. The state keeps it too, but a daemon that
+//!   notices a jump moves the state on before the coordinator has acknowledged a ceiling again.
 //! - The ceiling was acknowledged. A raise whose outcome is unknown leaves the note as it was.
 //!
 //! The start writes no note. So a chain of starts that are killed has one proof and one ceiling, until a raise is
@@ -18,12 +19,12 @@
 //! nothing showed that the machine was restored from a snapshot, one of two copies ends at once. A daemon that has lost its
 //! number forgets its ceiling before it ends, so that its next start asks.
 
-use super::{Member, Stop};
+use super::{Clocks, Member, Stop};
+use crate::clock;
 use crate::fleet::Coordinator;
-use crate::fleet::member::take::Found;
-use crate::fleet::member::want::{JoinError, Taken, Want};
+use crate::fleet::member::want::{Found, JoinError, Own, Taken, Want};
 use crate::fleet::rules::{self, Proof};
-use snowbank_client::layout::WorkerSet;
+use snowbank_client::layout::{UnixMicros, WorkerSet};
 
 /// The part of the horizon that a start must have left to go on without asking. A daemon that runs has at least half of it.
 /// So its restart may take a quarter, and as much is left for the coordinator's first answer.
@@ -35,7 +36,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn resume_at_once(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         let numbering = want.numbering(worker_ids).ok()?;
         let ceiling = numbering.position_from(self.known(want)?.covered);
-        let is_enough = rules::left(&numbering, ceiling, want.wall) >= want.horizon / LEFT_MIN;
+        let is_enough = rules::left(&numbering, ceiling, want.clocks.wall) >= want.horizon / LEFT_MIN;
         if is_enough { self.resume_unseen(want, worker_ids) } else { None }
     }
 
@@ -43,29 +44,44 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// state had others, has no ceiling for them, or lacks the proof.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         let note = self.known(want).filter(|note| want.proof == Proof::Held && note.covered > 0)?.clone();
+        if self.has_jumped(want) {
+            return None;
+        }
         let numbers = want.layout.numbers_in_space(worker_ids);
         // The same worker ID is another number if a constant of the layout has changed.
         if self.own(want).as_ref() != Some(worker_ids) || note.numbers != numbers {
             return None;
         }
-        let found: Vec<Found> = numbers.into_iter().map(|number| (number, None)).collect();
-        let mut held = self.held(want, note.place, worker_ids, &found, note.writes);
+        let found: Vec<Found> = numbers.into_iter().map(|number| Found { number, text: None }).collect();
+        let own = Own { writes: note.writes.clone(), note: Some(note.clone()), floor: UnixMicros(0) };
+        let numbering = want.numbering(worker_ids).ok()?;
+        let mut held = self.held(want, note.place, &numbering, &found, &own);
+        held.identity.clone_from(&note.identity);
+        held.wall_minus_boot_us = note.wall_minus_boot_us;
         (held.floor, held.covered, held.acknowledged) = (note.floor, note.covered, note.covered);
         // Nothing was tried yet. The first write is drawn when the coordinator can be asked.
         held.trying = None;
         self.sources.push(held);
-        Some(Taken { worker_ids: worker_ids.clone(), floor: note.floor, covered: note.covered })
+        let (floor, covered) = (note.floor, note.covered);
+        Some(Taken { worker_ids: worker_ids.clone(), floor, covered, is_new: false, is_same_term: true })
+    }
+
+    /// Returns whether the clocks have jumped against each other since the noted ceiling was asked for. The machine may have
+    /// been restored from a snapshot.
+    pub fn has_jumped(&self, want: Want<'_>) -> bool {
+        let note = self.known(want).filter(|note| note.covered > 0);
+        note.is_some_and(|note| clock::has_jumped(want.clocks.wall_minus_boot_us, note.wall_minus_boot_us))
     }
 
     /// Checks the marker for a source that went on without asking, as other starts do before they take a number.
-    pub(super) fn check_marker(&mut self, source: usize) -> Result<(), Stop> {
+    pub(super) fn check_marker(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
-        let (space, noted) = (held.space.clone(), held.place);
+        let (space, noted, identity) = (held.space.clone(), held.place, held.identity.clone());
         match self.place_of(&space) {
-            Ok(place) if place.index == noted => Ok(()),
-            Ok(_) => Err(Stop::Lost(format!(
-                "the fleet was prepared again: its marker has the ID space {space} in another place"
-            ))),
+            Ok(place) if place == noted && self.known_marker()?.marker.identity == identity => {
+                self.check_passed(source, clocks)
+            }
+            Ok(_) => Err(Stop::Lost(format!("the fleet was prepared again, with the ID space {space}"))),
             Err(JoinError::NoAnswer(answer)) => Err(Stop::from(answer)),
             Err(error) => Err(Stop::Lost(error.to_string())),
         }

@@ -1,6 +1,6 @@
 //! Tests: starts that go on, or wait, without an answer of the coordinator.
 
-use super::tests::{HORIZON, Store, WALL, member, store, want};
+use super::tests::{HORIZON, Store, WALL, clocks, member, store, take, want};
 use super::*;
 use crate::fleet::Marker;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
@@ -16,7 +16,7 @@ fn five() -> WorkerSet {
 /// Returns a daemon that took number 5, and its ceiling.
 fn taken(store: &Store) -> (Member<Store>, u64) {
     let mut first = member(store, Notes::default());
-    let covered = first.take(want(&twitter(), WALL, false), &five()).unwrap().covered;
+    let covered = take(&mut first, want(&twitter(), WALL, false), &five()).covered;
     (first, covered)
 }
 
@@ -53,7 +53,7 @@ fn a_start_goes_on_only_below_a_ceiling_of_its_own_numbers() {
     assert_eq!(one.space(), two.space());
     let store = store(&one);
     let mut first = member(&store, Notes::default());
-    first.take(want(&one, WALL, false), &five()).unwrap();
+    take(&mut first, want(&one, WALL, false), &five());
     let at = |layout, worker_ids| resumed(&store, first.notes(), want(layout, WALL, true), &worker_ids);
     assert!(at(&one, five()).is_some());
     assert_eq!(at(&one, WorkerSet::single(6)), None);
@@ -72,20 +72,23 @@ fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
     store.set_away(true);
     let mut second = member(&store, first.notes().clone());
     assert_eq!(second.resume_at_once(newest, &five()).map(|taken| taken.covered), Some(covered));
-    assert!(matches!(second.look(), Raised::NoAnswer(_)));
+    assert!(matches!(second.look(clocks(WALL)), Raised::NoAnswer(_)));
     store.set_away(false);
-    assert_eq!(second.look(), Raised::Done);
+    assert_eq!(second.look(clocks(WALL)), Raised::Done);
     store.set_away(true);
-    assert!(matches!(second.raise(&[Bound { source: 0, id_bound: covered + 9 }], 0), Raised::NoAnswer(_)));
+    assert!(matches!(
+        second.raise(&[Bound { source: 0, id_bound: covered + 9 }], 0, clocks(WALL)),
+        Raised::NoAnswer(_)
+    ));
     assert_eq!(key(&store).id_bound, covered + 9, "its answer was lost");
     assert_eq!(resumed(&store, second.notes(), newest, &five()), Some(covered));
     store.set_away(false);
     let mut third = member(&store, second.notes().clone());
     third.resume_at_once(newest, &five()).unwrap();
-    assert_eq!(third.look(), Raised::Done);
+    assert_eq!(third.look(clocks(WALL)), Raised::Done);
     assert_eq!(key(&store).id_bound, covered + 9, "no bound sinks");
     assert_eq!(resumed(&store, third.notes(), newest, &five()), Some(covered + 9));
-    third.release(&[Bound { source: 0, id_bound: covered }]).unwrap();
+    third.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
     assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "it released the number");
 }
 
@@ -101,9 +104,9 @@ fn of_two_copies_that_go_on_the_first_to_be_answered_has_the_number() {
         copy
     });
     let [mut one, mut two] = copies;
-    assert_eq!(one.look(), Raised::Done);
-    assert!(matches!(two.look(), Raised::Lost(_)));
-    assert_eq!(one.look(), Raised::Done);
+    assert_eq!(one.look(clocks(WALL)), Raised::Done);
+    assert!(matches!(two.look(clocks(WALL)), Raised::Lost(_)));
+    assert_eq!(one.look(clocks(WALL)), Raised::Done);
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn a_start_after_a_loss_asks() {
         lose(&store);
         let mut again = member(&store, first.notes().clone());
         again.resume_at_once(newest, &five()).unwrap();
-        assert!(matches!(again.look(), Raised::Lost(_)));
+        assert!(matches!(again.look(clocks(WALL)), Raised::Lost(_)));
         assert_eq!(resumed(&store, again.notes(), newest, &five()), None);
         assert_eq!(member(&store, again.notes().clone()).resume_unseen(newest, &five()), None);
     }
@@ -134,16 +137,16 @@ fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
     let store = store(&layout);
     let mut daemon = member(&store, Notes::default());
     store.set_mute(true);
-    let picked = daemon.pick(want(&layout, WALL, false), 1, |_| true, |_| Ok::<bool, JoinError>(true));
+    let picked = daemon.pick(want(&layout, WALL, false), 1, None, |_| true, |_| Ok::<bool, JoinError>(true));
     assert!(matches!(picked, Err(JoinError::NoAnswer(_))));
     let tried = daemon.own(want(&layout, WALL, false)).unwrap();
     daemon.wait_for(want(&layout, WALL, false), &tried, true).unwrap();
     for _ in 0..100 {
-        assert!(matches!(daemon.take_waiting(WALL), Raised::NoAnswer(_)));
+        assert!(matches!(daemon.take_waiting(clocks(WALL)), Raised::NoAnswer(_)));
     }
     let writes = daemon.notes().of("orders", &layout.space().to_string()).unwrap().writes.len();
     assert!(writes < 20, "{writes} writes are noted");
     store.set_mute(false);
-    assert_eq!(daemon.take_waiting(WALL), Raised::Done);
+    assert_eq!(daemon.take_waiting(clocks(WALL)), Raised::Done);
     assert_eq!(daemon.late_starts(), [Bound { source: 0, id_bound: 0 }], "nothing was handed out under it");
 }

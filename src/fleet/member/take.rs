@@ -1,60 +1,47 @@
 //! The taking of numbers at a start, by writes to their keys.
 
-use super::want::{Busy, JoinError, Taken, Want};
-use super::{Held, Member, Note, SWAPS_MAX};
+use super::marker::{Granted, Noticed, instant_of};
+use super::want::{Busy, Found, JoinError, Own, Taken, Want};
+use super::{Held, Member, Note, SWAPS_MAX, Stop};
+use crate::clock;
 use crate::fleet::rules::{self, Holding, Proof, Taking};
-use crate::fleet::{Cluster, Coordinator, Marker, NumberKey, Place, Stored, Swap, Swapped};
+use crate::fleet::{Coordinator, Marker, NumberKey, Swap, Swapped};
 use crate::numbering::Numbering;
-use snowbank_client::layout::WorkerSet;
+use snowbank_client::layout::{UnixMicros, WorkerSet};
 
 /// The most tries to take free numbers, each after another daemon was faster.
 pub(super) const TRIES_MAX: usize = 100;
 
-/// A number with the key that was found for it.
-pub(super) type Found = (u64, Option<Stored>);
+/// The first writes that a process remembers. A start tries a few numbers; one that waits for an answer tries one each second.
+const FIRST_WRITES_MAX: usize = 100;
+
+/// The bounds of a source that takes numbers, by what was found at their keys.
+struct Bounds {
+    /// The lowest at which it may start.
+    floor: u64,
+    /// The lowest that its first write may have.
+    lowest: u64,
+    /// True if it goes on in the term of its note.
+    is_same_term: bool,
+    /// True if it did not hold one of the numbers.
+    is_new: bool,
+}
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Checks that the fleet's marker has an ID space, and returns its place.
-    ///
-    /// # Errors
-    /// There is no marker, it has other spaces, or the endpoints are of two clusters.
-    pub(super) fn place_of(&mut self, space: &str) -> Result<Place, JoinError> {
-        let key = self.paths.marker();
-        // First, because it connects to an endpoint that answers.
-        self.compare_endpoints()?;
-        let found = self.coordinator.as_mut().read(std::slice::from_ref(&key))?.into_iter().next().flatten();
-        let Some(stored) = found else {
-            return Err(JoinError::Refused(format!(
-                "the coordinator has no fleet of this name (key {key}): if it is new, run `snowbank fleet init`; if it \
-                 lost its data, stop all daemons of the fleet first"
-            )));
-        };
-        let unreadable = |error| JoinError::Refused(format!("key {key}: {error}"));
-        let marker = Marker::parse(&stored.text).map_err(unreadable)?;
-        self.stay_in(Cluster::of(&key, &stored.text, Marker::identity_in).map_err(unreadable)?);
-        marker.place_of(space).ok_or_else(|| {
-            JoinError::Refused(format!(
-                "the fleet has other ID spaces (key {key}): found {space}, allowed: {}; correct the layout, or choose \
-                 another fleet.name",
-                marker.shown()
-            ))
-        })
-    }
-
     /// Takes these worker IDs.
     ///
     /// # Errors
     /// Another daemon holds one of them, or the coordinator did not answer.
     pub fn take(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Result<Taken, JoinError> {
-        let place = self.place_of(&want.layout.space().to_string())?;
         let numbers = want.layout.numbers_in_space(worker_ids);
         let numbering = want.numbering(worker_ids)?;
         for _ in 0..TRIES_MAX {
-            let keys: Vec<String> =
-                numbers.iter().map(|&number| self.paths.number(place.index, number)).collect();
-            let found: Vec<Found> =
-                numbers.iter().copied().zip(self.coordinator.as_mut().read(&keys)?).collect();
-            if let Some(taken) = self.try_take(want, place, (worker_ids, &numbering), found)? {
+            let place = self.place_for(want)?;
+            let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
+            let found = numbers.iter().zip(self.coordinator.as_mut().read(&keys)?);
+            let found: Vec<Found> = found.map(|(&number, text)| Found { number, text }).collect();
+            self.notice(want, place, &found)?;
+            if let Some(taken) = self.try_take(want, place, &numbering, found)? {
                 return Ok(taken);
             }
         }
@@ -63,103 +50,160 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Returns this state's note of a source.
     pub(super) fn known(&self, want: Want<'_>) -> Option<&Note> {
-        self.notes.of(want.source, &want.layout.space().to_string())
+        self.notes.of(want.source, &want.space())
     }
 
-    /// Returns the writes of this state that may be the last of its numbers' keys. If it may be an older copy, only those of
-    /// this process, which has handed out nothing yet.
-    pub(super) fn own_writes(&self, want: Want<'_>) -> Vec<String> {
-        let mut writes = self.known(want).map(|note| note.writes.clone()).unwrap_or_default();
+    /// Returns what this state knows of its own writes. If it may be an older copy, its writes are only those of this process,
+    /// which has handed out nothing yet.
+    pub(super) fn own_of(&self, want: Want<'_>) -> Own {
+        let marker = self.marker.as_ref().map(|known| &known.marker);
+        let floor = marker.map_or(UnixMicros(0), Marker::floor);
+        let Some(note) = self.known(want) else { return Own { writes: Vec::new(), note: None, floor } };
+        let mut writes = note.writes.clone();
         writes.retain(|write| want.proof >= Proof::Newest || self.first_writes.contains(write));
-        writes
+        let is_of_this_fleet = marker.is_some_and(|marker| marker.identity == note.identity);
+        Own { writes, note: is_of_this_fleet.then(|| note.clone()), floor }
     }
 
-    /// Takes numbers whose keys are as found. `None`: they have changed.
+    /// Raises the fleet's floor if one of the keys has a lower bound than the coordinator had acknowledged to this state. An
+    /// older copy of the state does not know of a stop since, so it raises nothing.
+    pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), JoinError> {
+        let note = self.own_of(want).note.filter(|_| want.proof == Proof::Held);
+        let Some(note) = note else { return Ok(()) };
+        for Found { number, text } in found.iter().filter(|found| note.numbers.contains(&found.number)) {
+            let key = text.as_deref().map(NumberKey::parse).transpose();
+            // A value that cannot be read shows nothing. It is refused when the number is taken.
+            let Ok(key) = key else { continue };
+            let is_lost = key.is_none_or(|key| rules::is_older(&key, &note.term, note.acknowledged));
+            if !is_lost || note.acknowledged == 0 {
+                continue;
+            }
+            let older = Swap::compare(self.paths.number(place, *number), text.clone());
+            let until = instant_of(want.layout, note.acknowledged);
+            let granted = Granted { until, horizon: want.horizon, max_ahead: want.max_ahead };
+            match self.raise_floor(older, &granted, want.clocks).map_err(not_taken)? {
+                Noticed::WentBack => return Ok(()),
+                Noticed::OldAnswer => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes numbers whose keys are as found. `None`: they, or the marker, have changed.
     pub(super) fn try_take(
         &mut self,
         want: Want<'_>,
-        place: Place,
-        (worker_ids, numbering): (&WorkerSet, &Numbering),
+        place: usize,
+        numbering: &Numbering,
         found: Vec<Found>,
     ) -> Result<Option<Taken>, JoinError> {
-        let writes = self.own_writes(want);
+        let own = self.own_of(want);
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
-        let (floor, lowest) = self.bounds_of((want, numbering), &found, &writes)?;
-        let floor = floor.max(place.floor);
+        let Bounds { floor, lowest, is_same_term, is_new } = self.bounds_of(want, numbering, &found, &own)?;
         let covered = want.first_bound(numbering, floor, lowest);
-        let mut held = self.held(want, place.index, worker_ids, &found, writes);
+        let worker_ids = want.worker_ids(numbering);
+        let mut held = self.held(want, place, numbering, &found, &own);
+        if !is_same_term {
+            held.term = (self.draw)();
+        }
         // Until this write is done, the key's last write may be an earlier one of this state, with another floor.
         held.floor = floor.max(noted_floor);
         // The writes before the one that was found cannot be done any more.
-        for ((_, holding), (_, stored)) in held.numbers.iter_mut().zip(&found) {
-            let _ = holding.see(stored.as_ref(), false);
+        for ((_, holding), found) in held.numbers.iter_mut().zip(&found) {
+            let _ = holding.see(found.text.as_deref(), &held.term);
         }
         let write = held.trying.take().unwrap_or_default();
+        let is_new = is_new || found.iter().any(|found| self.is_first_write(found.text.as_deref()));
         self.first_writes.push(write.clone());
-        let key = NumberKey::new(&self.state, &self.holder, want.source, held.since_unix_s);
-        let text = NumberKey { write: write.clone(), id_bound: covered, ..key }.text();
+        held.is_unsettled = is_new;
+        let spare = self.first_writes.len().saturating_sub(FIRST_WRITES_MAX);
+        self.first_writes.drain(..spare);
+        let key = NumberKey {
+            term: held.term.clone(),
+            write,
+            id_bound: covered,
+            from: held.floor,
+            horizon_ms: u64::try_from(held.horizon.as_millis()).unwrap_or(u64::MAX),
+            ..NumberKey::new(&self.state, &self.holder, want.source, held.since_unix_s)
+        };
         self.notes.set(held.note());
         let _ = self.notes.save();
-        if !self.swap_all(&mut held, &found, (&write, &text))? {
+        if !self.swap_all(&mut held, &found, &key)? {
             return Ok(None);
-        }
-        // An operator may have replaced the ID space by one that collides with it. The notes have no ceiling yet, so the next
-        // start asks the coordinator first.
-        if self.place_of(&want.layout.space().to_string())? != place {
-            return Err(JoinError::Held(format!(
-                "source {:?}: the fleet's marker has just changed",
-                want.source
-            )));
         }
         (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
         held.is_claimed = true;
         self.notes.set(held.note());
         let _ = self.notes.save();
         self.sources.push(held);
-        Ok(Some(Taken { worker_ids: worker_ids.clone(), floor, covered }))
+        Ok(Some(Taken { worker_ids, floor, covered, is_new, is_same_term }))
     }
 
-    /// Returns two ID bounds of numbers whose keys are as found: the lowest at which a source may start, and the highest in
-    /// the keys that it resumes.
+    /// Returns true if this process tried to take a number by the last write of a key.
+    fn is_first_write(&self, text: Option<&str>) -> bool {
+        let key = text.and_then(|text| NumberKey::parse(text).ok());
+        key.is_some_and(|key| self.first_writes.contains(&key.write))
+    }
+
+    /// Returns the bounds of a source that takes numbers whose keys are as found.
     fn bounds_of(
         &self,
-        (want, numbering): (Want<'_>, &Numbering),
+        want: Want<'_>,
+        numbering: &Numbering,
         found: &[Found],
-        writes: &[String],
-    ) -> Result<(u64, u64), JoinError> {
+        own: &Own,
+    ) -> Result<Bounds, JoinError> {
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
-        let (mut floor, mut lowest) = (0, 0);
-        for (number, stored) in found {
-            match want.judge(numbering, stored.as_ref(), writes) {
-                Ok(Taking::New) => {}
+        let fleets_floor = rules::bound_above(numbering, self.known_marker()?.marker.floor());
+        let mut bounds = Bounds { floor: 0, lowest: 0, is_same_term: true, is_new: false };
+        for found in found {
+            match want.judge(numbering, found, own) {
                 Ok(Taking::Resume) => {
-                    lowest = lowest.max(bound_of(stored.as_ref()));
-                    floor = floor.max(noted_floor);
+                    let acknowledged = own.note.as_ref().map_or(0, |note| note.acknowledged);
+                    let lowest = bound_of(found.text.as_deref()).max(acknowledged);
+                    bounds.lowest = bounds.lowest.max(lowest);
+                    bounds.floor = bounds.floor.max(noted_floor);
+                    let is_released = is_released(found.text.as_deref());
+                    let until = rules::instant_of(numbering, lowest);
+                    let is_ahead =
+                        until.0 >= want.clocks.wall.0.saturating_add(clock::micros(want.max_ahead));
+                    let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
+                    if is_released || !is_ahead || !is_held {
+                        bounds.floor = bounds.floor.max(fleets_floor);
+                        bounds.is_same_term &= !is_released;
+                        // A clean restart needs no pause: the release is the key's last write.
+                        bounds.is_new |= !is_released;
+                    }
                 }
-                Ok(Taking::Above(bound)) => floor = floor.max(bound),
-                Err(busy) => return Err(self.refusal(want, *number, busy)),
+                Ok(Taking::Again(acknowledged)) => {
+                    bounds.lowest = bounds.lowest.max(acknowledged);
+                    bounds.floor = bounds.floor.max(noted_floor);
+                }
+                Ok(Taking::New) => {
+                    bounds.floor = bounds.floor.max(fleets_floor);
+                    (bounds.is_same_term, bounds.is_new) = (false, true);
+                }
+                Ok(Taking::Above(bound)) => {
+                    bounds.floor = bounds.floor.max(bound).max(fleets_floor);
+                    (bounds.is_same_term, bounds.is_new) = (false, true);
+                }
+                Err(busy) => return Err(self.refusal(want, found.number, busy)),
             }
         }
-        Ok((floor, lowest))
+        Ok(bounds)
     }
 
-    /// Writes all keys of numbers. Returns `false` if one has changed since it was found.
-    fn swap_all(
-        &mut self,
-        held: &mut Held,
-        found: &[Found],
-        (write, text): (&str, &str),
-    ) -> Result<bool, JoinError> {
+    /// Writes all keys of numbers. Returns `false` if one of them, or the marker, has changed since it was found.
+    fn swap_all(&mut self, held: &mut Held, found: &[Found], key: &NumberKey) -> Result<bool, JoinError> {
+        let (marker, text) = (self.known_marker()?.text.clone(), key.text());
         for (chunk, numbers) in found.chunks(SWAPS_MAX).zip(held.numbers.chunks_mut(SWAPS_MAX)) {
-            let swap = |(number, stored): &Found| Swap {
-                key: self.paths.number(held.place, *number),
-                expected: stored.as_ref().map(|stored| stored.version),
-                text: text.to_owned(),
-            };
-            match self.coordinator.as_mut().swap(&chunk.iter().map(swap).collect::<Vec<_>>())? {
-                Swapped::Done(version) => {
-                    numbers.iter_mut().for_each(|(_, holding)| holding.written(version, write));
-                }
+            let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker.clone()))];
+            for Found { number, text: before } in chunk {
+                let name = self.paths.number(held.place, *number);
+                swaps.push(Swap::write(name, before.clone(), text.clone()));
+            }
+            match self.coordinator.as_mut().swap(&swaps)? {
+                Swapped::Done => numbers.iter_mut().for_each(|(_, holding)| holding.written(&text, key)),
                 Swapped::Refused(_) => return Ok(false),
             }
         }
@@ -172,24 +216,40 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         &mut self,
         want: Want<'_>,
         place: usize,
-        worker_ids: &WorkerSet,
+        numbering: &Numbering,
         found: &[Found],
-        mut writes: Vec<String>,
+        own: &Own,
     ) -> Held {
         let write = (self.draw)();
+        let mut writes = own.writes.clone();
         writes.push(write.clone());
+        let identity = self.marker.as_ref().map(|known| known.marker.identity.clone()).unwrap_or_default();
+        let acknowledged = |number: u64| {
+            let note = own.note.as_ref().filter(|note| note.numbers.contains(&number));
+            note.map_or(0, |note| note.acknowledged)
+        };
+        let unseen =
+            |found: &Found| (found.number, Holding::unseen(writes.clone(), acknowledged(found.number)));
         Held {
             source: want.source.to_owned(),
             index: want.index,
-            space: want.layout.space().to_string(),
-            worker_ids: worker_ids.to_string(),
+            numbering: numbering.clone(),
+            space: want.space(),
+            worker_ids: want.worker_ids(numbering).to_string(),
             place,
-            numbers: found.iter().map(|(number, _)| (*number, Holding::unseen(writes.clone()))).collect(),
+            numbers: found.iter().map(unseen).collect(),
+            term: own.note.as_ref().map(|note| note.term.clone()).unwrap_or_default(),
+            identity,
+            horizon: want.horizon,
+            max_ahead: want.max_ahead,
             is_claimed: false,
-            since_unix_s: want.wall.0.div_euclid(1_000_000),
+            since_unix_s: want.clocks.wall.0.div_euclid(1_000_000),
             floor: 0,
             covered: 0,
             acknowledged: 0,
+            is_unsettled: false,
+            is_returned: false,
+            wall_minus_boot_us: want.clocks.wall_minus_boot_us,
             trying: Some(write),
             drawn_on: self.coordinator.as_mut().connections(),
             generation: 0,
@@ -202,8 +262,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let rules::Held { key, free_at } = match busy {
             Busy::Held(held) => held,
             Busy::Unreadable(reason) => {
-                let reason = format!("source {source:?}: the key of worker number {number}: {reason}");
-                return JoinError::Refused(reason);
+                return JoinError::Held(format!(
+                    "source {source:?}: the key of worker number {number}: {reason}"
+                ));
             }
         };
         let (holder, free_at) = (key.holder, free_at.rfc3339(0));
@@ -221,6 +282,19 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 }
 
-pub(super) fn bound_of(stored: Option<&Stored>) -> u64 {
-    stored.and_then(|stored| NumberKey::parse(&stored.text).ok()).map_or(0, |key| key.id_bound)
+fn not_taken(stop: Stop) -> JoinError {
+    match stop {
+        Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
+        Stop::Lost(reason) => JoinError::Held(reason),
+    }
+}
+
+/// Returns whether a key's value says that its number was released.
+fn is_released(text: Option<&str>) -> bool {
+    text.and_then(|text| NumberKey::parse(text).ok()).is_some_and(|key| key.released)
+}
+
+/// Returns the bound in a key's value. A key that is missing or cannot be read has none.
+pub(super) fn bound_of(text: Option<&str>) -> u64 {
+    text.and_then(|text| NumberKey::parse(text).ok()).map_or(0, |key| key.id_bound)
 }

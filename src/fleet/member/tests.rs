@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
+use crate::fleet::Marker;
 use crate::fleet::rules::Proof;
-use crate::fleet::{Marker, Place};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
@@ -14,8 +14,7 @@ pub(super) const HORIZON: Duration = Duration::from_secs(300);
 
 #[derive(Default)]
 pub(super) struct Keys {
-    found: BTreeMap<String, Stored>,
-    revision: u64,
+    found: BTreeMap<String, String>,
     /// True if it does not answer. It still does writes.
     is_away: bool,
     /// True if it answers reads alone.
@@ -27,7 +26,7 @@ pub(super) struct Keys {
     pub(super) reads: usize,
     pub(super) lists: usize,
     /// The answer to the next read of any key.
-    stale: Option<Stored>,
+    stale: Option<String>,
     /// A write that is done after the next read.
     late: Option<(String, String)>,
     /// A write that is done after the next list.
@@ -51,24 +50,17 @@ impl Store {
         self.0.lock().unwrap().is_read_only = is_read_only;
     }
 
-    pub(super) fn stored(&self, key: &str) -> Stored {
-        self.0.lock().unwrap().found[key].clone()
-    }
-
     /// Answers the next read with an older value.
-    pub(super) fn be_stale(&self, older: Stored) {
+    pub(super) fn be_stale(&self, older: String) {
         self.0.lock().unwrap().stale = Some(older);
     }
 
     pub(super) fn text(&self, key: &str) -> String {
-        self.0.lock().unwrap().found[key].text.clone()
+        self.0.lock().unwrap().found[key].clone()
     }
 
     pub(super) fn put(&self, key: &str, text: &str) {
-        let mut store = self.0.lock().unwrap();
-        store.revision += 1;
-        let (version, text) = (Version(store.revision), text.to_owned());
-        store.found.insert(key.to_owned(), Stored { version, text });
+        self.0.lock().unwrap().found.insert(key.to_owned(), text.to_owned());
     }
 
     /// Connects again.
@@ -98,15 +90,13 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
-    fn reads_are_current(&self) -> bool {
-        false
-    }
-
     fn connections(&self) -> u64 {
         self.1
     }
 
-    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+    fn pause(&mut self, _: Duration) {}
+
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let mut store = self.0.lock().unwrap();
         if store.is_away {
             return Err(NoAnswer::passing("away"));
@@ -122,7 +112,7 @@ impl Coordinator for Store {
         Ok(read)
     }
 
-    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         let mut store = self.0.lock().unwrap();
         store.lists += 1;
         let found = store.found.iter().filter(|(key, _)| key.starts_with(prefix));
@@ -140,37 +130,53 @@ impl Coordinator for Store {
         }
         let is_lost = store.is_away || store.is_mute;
         let found: Vec<_> = swaps.iter().map(|swap| store.found.get(&swap.key).cloned()).collect();
-        if found.iter().zip(swaps).any(|(it, swap)| it.as_ref().map(|it| it.version) != swap.expected) {
+        if found.iter().zip(swaps).any(|(it, swap)| *it != swap.expected) {
             return Ok(Swapped::Refused(found));
         }
-        store.revision += 1;
-        let version = Version(store.revision);
         for Swap { key, text, .. } in swaps {
-            store.found.insert(key.clone(), Stored { version, text: text.clone() });
+            if let Some(text) = text {
+                store.found.insert(key.clone(), text.clone());
+            }
         }
         if std::mem::take(&mut store.repeats) {
             return Ok(Swapped::Refused(
                 swaps.iter().map(|swap| store.found.get(&swap.key).cloned()).collect(),
             ));
         }
-        if is_lost { Err(NoAnswer::passing("lost on the way back")) } else { Ok(Swapped::Done(version)) }
+        if is_lost { Err(NoAnswer::passing("lost on the way back")) } else { Ok(Swapped::Done) }
     }
 }
 
 pub(super) fn store(layout: &Layout) -> Store {
-    let mut store = Store::default();
-    let text = Marker::new("1f", vec![layout.space().to_string()]).text();
-    store.swap(&[Swap { key: Paths::of("f").marker(), expected: None, text }]).unwrap();
+    let store = Store::default();
+    let mut marker = Marker::new("1f", vec![layout.space().to_string()]);
+    marker.lengthen_horizon(HORIZON);
+    let text = marker.text();
+    store.put(&Paths::of("f").marker(), &text);
     store
+}
+
+/// Clocks that have not jumped, whatever the time is.
+pub(super) fn clocks(wall: UnixMicros) -> Clocks {
+    Clocks { wall, wall_minus_boot_us: 0 }
 }
 
 pub(super) fn want(layout: &Layout, wall: UnixMicros, is_proven: bool) -> Want<'_> {
     let proof = if is_proven { Proof::Held } else { Proof::None };
-    Want { index: 0, source: "orders", layout, wall, proof, max_ahead: MAX_AHEAD, horizon: HORIZON }
+    let clocks = clocks(wall);
+    Want { index: 0, source: "orders", layout, clocks, proof, max_ahead: MAX_AHEAD, horizon: HORIZON }
 }
 
 pub(super) fn member(store: &Store, notes: Notes) -> Member<Store> {
     Member::new(store.clone(), "f", ("state", "holder"), notes, || fastrand::u64(..).to_string())
+}
+
+/// Takes worker IDs, and waits until nobody else has had them.
+pub(super) fn take(member: &mut Member<Store>, want: Want<'_>, worker_ids: &WorkerSet) -> Taken {
+    let mut taken = [Some(member.take(want, worker_ids).unwrap())];
+    member.settle(&mut taken, want.clocks).unwrap();
+    let [taken] = taken;
+    taken.unwrap()
 }
 
 /// Takes number 5 again and again, a second after each other, and returns how far ahead of the clock its bound gets.
@@ -208,7 +214,7 @@ fn a_raise_lowers_no_bound_that_was_acknowledged() {
     let mut member = member(&store, Notes::default());
     let taken = member.take(want(&layout, WALL, false), &WorkerSet::single(5)).unwrap();
     let bound = Bound { source: 0, id_bound: taken.covered - 1 };
-    assert_eq!(member.raise(&[bound], 0), Raised::Done);
+    assert_eq!(member.raise(&[bound], 0, clocks(WALL)), Raised::Done);
     let key = store.text(&Paths::of("f").number(0, 5));
     assert_eq!(NumberKey::parse(&key).unwrap().id_bound, taken.covered);
 }
@@ -218,13 +224,14 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     let layout = Layout::resolve("twitter").unwrap();
     let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
     let mut first = member(&store, Notes::default());
-    first.take(want(&layout, WALL, false), &worker_ids).unwrap();
+    take(&mut first, want(&layout, WALL, false), &worker_ids);
     let notes = first.notes().clone();
     let refused = member(&store, notes.clone()).take(want(&layout, WALL, false), &worker_ids).unwrap_err();
     assert!(matches!(&refused, JoinError::Unproven(line) if line.contains("a copy of it")), "{refused}");
     let taken = member(&store, notes.clone()).pick(
         want(&layout, WALL, false),
         1,
+        None,
         |_| true,
         |_| Ok::<bool, JoinError>(true),
     );
@@ -259,7 +266,7 @@ fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
     let later = UnixMicros(WALL.0 + 400_000_000);
     let theirs = other.take(want(&layout, later, false), &worker_ids).unwrap();
     assert!(theirs.floor >= ours.covered);
-    other.release(&[Bound { source: 0, id_bound: theirs.covered }]).unwrap();
+    other.release(&[Bound { source: 0, id_bound: theirs.covered }], clocks(WALL)).unwrap();
     let mut again = member(&store, first.notes().clone());
     let taken = again.take(want(&layout, later, true), &worker_ids).unwrap();
     assert_eq!(taken.floor, theirs.covered);
@@ -296,19 +303,21 @@ fn a_copy_that_waits_for_the_coordinator_does_not_become_the_newest() {
     let mut waits = member(&store, copied);
     let waiting = waits.wait_for(want(&layout, WALL, false), &worker_ids, false).unwrap();
     assert_eq!(waiting.covered, 0, "it hands out nothing");
-    assert!(matches!(waits.take_waiting(WALL), Raised::NoAnswer(_)));
+    assert!(matches!(waits.take_waiting(clocks(WALL)), Raised::NoAnswer(_)));
     let mut again = member(&store, waits.notes().clone());
     assert_eq!(again.resume_unseen(want(&layout, WALL, true), &worker_ids), None);
     again.wait_for(want(&layout, WALL, true), &worker_ids, false).unwrap();
     store.set_away(false);
     // The number is free when the clock is near the original's bound, and the copy starts above it.
-    assert!(matches!(again.take_waiting(WALL), Raised::NoAnswer(it) if it.reason.contains("a copy of it")));
-    assert_eq!(again.take_waiting(UnixMicros(WALL.0 + 400_000_000)), Raised::Done);
+    assert!(
+        matches!(again.take_waiting(clocks(WALL)), Raised::NoAnswer(it) if it.reason.contains("a copy of it"))
+    );
+    assert_eq!(again.take_waiting(clocks(UnixMicros(WALL.0 + 400_000_000))), Raised::Done);
     assert!(again.late_starts()[0].id_bound >= covered);
     // A lent number gives way to another one at the next start.
     let mut lent = member(&store, original.notes().clone());
     lent.wait_for(want(&layout, WALL, false), &worker_ids, true).unwrap();
-    assert!(matches!(lent.take_waiting(WALL), Raised::Lost(_)));
+    assert!(matches!(lent.take_waiting(clocks(WALL)), Raised::Lost(_)));
 }
 
 /// The clock is past all bounds.
@@ -325,7 +334,11 @@ fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_firs
         let mut member = member(&store, Notes::default());
         let all = |_: &Numbering| Ok::<bool, JoinError>(true);
         let allowed = |id| (1..4).contains(&id);
-        member.pick(want(&layout, at(1_000), false), count, allowed, all).unwrap().worker_ids.to_string()
+        member
+            .pick(want(&layout, at(1_000), false), count, None, allowed, all)
+            .unwrap()
+            .worker_ids
+            .to_string()
     };
     assert_eq!(pick(1), "1");
     assert_eq!(pick(1), "3", "1 has a new bound");
@@ -343,16 +356,16 @@ fn daemons_that_start_together_soon_have_different_numbers() {
     for tried in 0.. {
         assert!(tried < 10, "{} daemons have no number yet", waiting.len());
         // All read the keys before one of them writes.
-        let found: Vec<_> =
-            waiting.iter_mut().map(|daemon| daemon.free(want, 0, |_| true, (1, tried)).unwrap()).collect();
+        let found: Vec<_> = waiting
+            .iter_mut()
+            .map(|daemon| daemon.free(want, 0, None, |_| true, (1, tried)).unwrap())
+            .collect();
         let mut found = found.into_iter();
         waiting.retain_mut(|daemon| {
-            let (id, stored) = found.next().unwrap().remove(0);
-            let worker_ids = WorkerSet::single(id);
-            let numbering = Numbering::new(layout.clone(), worker_ids.clone()).unwrap();
-            let taken = daemon
-                .try_take(want, Place { index: 0, floor: 0 }, (&worker_ids, &numbering), vec![(id, stored)])
-                .unwrap();
+            let (id, found) = found.next().unwrap().remove(0);
+            let numbering = Numbering::new(layout.clone(), WorkerSet::single(id)).unwrap();
+            daemon.place_of(&layout.space().to_string()).unwrap();
+            let taken = daemon.try_take(want, 0, &numbering, vec![found]).unwrap();
             taken.is_none()
         });
         if waiting.is_empty() {

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use super::{Bound, Member, NoAnswer, Note, Raised, Stop};
+use super::{Bound, Clocks, Member, NoAnswer, Note, Raised, Stop};
 use crate::fleet::Coordinator;
 use crate::fleet::member::want::{JoinError, Taken, Want};
 use crate::fleet::rules::Proof;
-use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, WorkerSet};
 
 /// A source that waits for its numbers.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub(super) struct Waiting {
     source: String,
     layout: Layout,
     worker_ids: WorkerSet,
+    /// The proof that the start had. Meanwhile this machine remembers the state as the newest, which proves nothing.
+    proof: Proof,
     /// True if another start would take other numbers.
     is_lent: bool,
     max_ahead: Duration,
@@ -23,14 +25,13 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    fn want(&self, wall: UnixMicros) -> Want<'_> {
+    fn want(&self, clocks: Clocks) -> Want<'_> {
         Want {
             index: self.index,
             source: &self.source,
             layout: &self.layout,
-            wall,
-            // The notes have no writes but those that this state may go on with.
-            proof: Proof::Newest,
+            clocks,
+            proof: self.proof,
             max_ahead: self.max_ahead,
             horizon: self.horizon,
         }
@@ -60,40 +61,62 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if self.own(want).as_ref() != Some(worker_ids) {
             return None;
         }
-        let writes = self.own_writes(want);
-        self.notes.set(Note { writes, covered: 0, ..note });
+        let writes = self.own_of(want).writes;
+        let note = Note { writes, covered: 0, ..note };
+        let note = match want.proof >= Proof::Newest {
+            true => note,
+            // What another copy of this state was granted is not this one's.
+            false => Note { acknowledged: 0, term: String::new(), ..note },
+        };
+        self.notes.set(note);
         self.notes.save().ok()?;
         self.waiting.push(Waiting {
             index: want.index,
             source: want.source.to_owned(),
             layout: want.layout.clone(),
             worker_ids: worker_ids.clone(),
+            proof: want.proof,
             is_lent,
             max_ahead: want.max_ahead,
             horizon: want.horizon,
         });
-        Some(Taken { worker_ids: worker_ids.clone(), floor: 0, covered: 0 })
+        Some(Taken {
+            worker_ids: worker_ids.clone(),
+            floor: 0,
+            covered: 0,
+            is_new: false,
+            is_same_term: true,
+        })
     }
 
-    /// Takes the numbers of sources that wait for them. `wall` is the wall clock, as far as it is believed.
-    pub fn take_waiting(&mut self, wall: UnixMicros) -> Raised {
-        // The state counts as the newest from here on.
-        self.first_writes.clear();
-        while let Some(waiting) = self.waiting.pop() {
+    /// Takes the numbers of sources that wait for them.
+    pub fn take_waiting(&mut self, clocks: Clocks) -> Raised {
+        let taken = self.take_all_waiting(clocks);
+        Raised::from(taken)
+    }
+
+    fn take_all_waiting(&mut self, clocks: Clocks) -> Result<(), Stop> {
+        let mut taken = Vec::new();
+        for waiting in self.waiting.clone() {
             // An earlier try may have taken them, without an answer to its last write.
             self.sources.retain(|held| held.index != waiting.index);
-            match self.take(waiting.want(wall), &waiting.worker_ids) {
-                Ok(taken) => {
-                    self.late_starts.push(Bound { source: waiting.index, id_bound: taken.floor });
-                }
-                Err(error) => {
-                    let stop = waiting.after(error);
-                    self.waiting.push(waiting);
-                    return Raised::from(Err(stop));
-                }
-            }
+            let one = self.take(waiting.want(clocks), &waiting.worker_ids);
+            taken.push((waiting.index, one.map_err(|error| waiting.after(error))?));
         }
-        Raised::Done
+        if taken.iter().any(|(_, taken)| taken.is_new) {
+            self.pause();
+        }
+        for (index, taken) in taken {
+            let floor =
+                if taken.is_new { self.settled_floor(index, taken.floor, clocks) } else { Ok(taken.floor) };
+            let id_bound = floor.map_err(|error| match error {
+                JoinError::NoAnswer(answer) => Stop::NoAnswer(answer),
+                error => Stop::Lost(error.to_string()),
+            })?;
+            self.late_starts.push(Bound { source: index, id_bound });
+        }
+        self.waiting.clear();
+        Ok(())
     }
 
     /// Returns the start bounds of sources that had to wait, by their indices in the daemon.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::{Clocks, Note};
 use crate::clock::{self, BootMicros, Now};
-use crate::fleet::rules::{self, Proof, Taker, Taking};
-use crate::fleet::{NoAnswer, NumberKey, Stored};
+use crate::fleet::rules::{self, Acknowledged, Proof, Taker, Taking};
+use crate::fleet::{NoAnswer, NumberKey};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
 
@@ -17,8 +18,8 @@ pub struct Want<'a> {
     pub source: &'a str,
     /// Its layout.
     pub layout: &'a Layout,
-    /// The wall clock, as far as it is believed.
-    pub wall: UnixMicros,
+    /// The clocks of the start.
+    pub clocks: Clocks,
     /// The proof that the state may continue with the worker IDs that it had.
     pub proof: Proof,
     /// The distance that IDs may be ahead of the wall clock.
@@ -36,6 +37,10 @@ pub struct Taken {
     pub floor: u64,
     /// The fleet's ceiling, as an ID bound. 0: none is known, and nothing may be handed out before a raise.
     pub covered: u64,
+    /// True if the source did not hold them before: see [`Member::settle`](super::Member::settle).
+    pub is_new: bool,
+    /// True if the source goes on in the term that it had.
+    pub is_same_term: bool,
 }
 
 /// The reason why a daemon cannot join its fleet.
@@ -62,32 +67,57 @@ impl From<NoAnswer> for JoinError {
 }
 
 impl Want<'_> {
+    /// Returns the ID space of the layout.
+    pub(super) fn space(&self) -> String {
+        self.layout.space().to_string()
+    }
+
+    /// Returns the worker IDs of a numbering of the layout.
+    pub(super) fn worker_ids(&self, numbering: &Numbering) -> WorkerSet {
+        numbering.snowflake().map_or_else(|| WorkerSet::single(0), |(_, worker_ids)| worker_ids.clone())
+    }
+
     pub(super) fn numbering(&self, worker_ids: &WorkerSet) -> Result<Numbering, JoinError> {
         let made = Numbering::new(self.layout.clone(), worker_ids.clone());
         made.map_err(|error: LayoutError| JoinError::Refused(format!("source {:?}: {error}", self.source)))
     }
 
-    /// Decides whether a key's number may be taken.
-    pub(super) fn judge(
-        &self,
-        numbering: &Numbering,
-        stored: Option<&Stored>,
-        writes: &[String],
-    ) -> Result<Taking, Busy> {
-        let key = stored.map(|stored| NumberKey::parse(&stored.text)).transpose();
+    /// Decides whether a number may be taken whose key is as found.
+    pub(super) fn judge(&self, numbering: &Numbering, found: &Found, own: &Own) -> Result<Taking, Busy> {
+        let key = found.text.as_deref().map(NumberKey::parse).transpose();
         let key = key.map_err(|error| Busy::Unreadable(error.to_string()))?;
-        let until = key.as_ref().map_or(self.wall, |key| instant(numbering, key.id_bound));
-        let taker = Taker { writes, wall: self.wall, max_ahead: self.max_ahead };
+        let wall = self.clocks.wall;
+        let until = key.as_ref().map_or(wall, |key| rules::instant_of(numbering, key.id_bound));
+        if let Some(key) = &key {
+            let horizon = key.horizon().max(self.horizon);
+            let latest = rules::latest(wall.max(own.floor), horizon, self.max_ahead);
+            if until > latest {
+                return Err(Busy::Unreadable(format!(
+                    "found IDs until {} of {}, and by this clock none can have been granted after {}; set the clock right, \
+                     or find out who wrote the key",
+                    until.rfc3339(0),
+                    key.holder,
+                    latest.rfc3339(0)
+                )));
+            }
+        }
+        let is_noted = |note: &&Note| self.proof == Proof::Held && note.numbers.contains(&found.number);
+        let acknowledged = own.note.as_ref().filter(is_noted).map(|note| Acknowledged {
+            term: &note.term,
+            id_bound: note.acknowledged,
+            until: rules::instant_of(numbering, note.acknowledged),
+        });
+        let taker = Taker { writes: &own.writes, acknowledged, wall, max_ahead: self.max_ahead };
         rules::take(key.as_ref(), until, taker).map_err(Busy::Held)
     }
 
     /// Returns whether a source could hand out IDs at once under a number whose key is as found. A number that an operator
     /// released is free, and its bound may be minutes ahead.
-    pub(super) fn is_ready(&self, numbering: &Numbering, stored: Option<&Stored>, writes: &[String]) -> bool {
-        let reach = self.wall.0.saturating_add(clock::micros(self.max_ahead));
-        match self.judge(numbering, stored, writes) {
-            Ok(Taking::Above(bound)) => instant(numbering, bound).0 < reach,
-            Ok(Taking::New | Taking::Resume) => true,
+    pub(super) fn is_ready(&self, numbering: &Numbering, found: &Found, own: &Own) -> bool {
+        let reach = self.clocks.wall.0.saturating_add(clock::micros(self.max_ahead));
+        match self.judge(numbering, found, own) {
+            Ok(Taking::Above(bound)) => rules::instant_of(numbering, bound).0 < reach,
+            Ok(Taking::New | Taking::Resume | Taking::Again(_)) => true,
             Err(_) => false,
         }
     }
@@ -96,19 +126,32 @@ impl Want<'_> {
     /// Repeated starts do not push it up: it is never further ahead of the clock than `max_ahead` and a horizon, unless a
     /// key is.
     pub(super) fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
-        let now = Now { wall: self.wall, boot: BootMicros(0), jumped: false };
-        let from = instant(numbering, floor).min(now.after(self.max_ahead).wall);
+        let now = Now { wall: self.clocks.wall, boot: BootMicros(0), jumped: false };
+        let from = rules::instant_of(numbering, floor).min(now.after(self.max_ahead).wall);
         numbering.id_bound(rules::ceiling(numbering, now, from, self.horizon)).max(lowest.max(floor))
     }
+}
+
+/// A number with the value that was found at its key.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) number: u64,
+    pub(super) text: Option<String>,
+}
+
+/// A state's own writes, and its note.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    /// Those that may be the last of its numbers' keys.
+    pub(super) writes: Vec<String>,
+    /// Its note, if that is of the fleet that the marker identifies.
+    pub(super) note: Option<Note>,
+    /// The fleet's floor, which may be ahead of all clocks.
+    pub(super) floor: UnixMicros,
 }
 
 /// Why a number is not free.
 pub(super) enum Busy {
     Held(rules::Held),
     Unreadable(String),
-}
-
-/// Returns the instant at which the clock is past all IDs below a bound.
-fn instant(numbering: &Numbering, bound: u64) -> UnixMicros {
-    numbering.start_of(numbering.tick_of(numbering.position_from(bound)))
 }

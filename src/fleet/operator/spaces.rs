@@ -1,119 +1,198 @@
-//! The ID spaces of a fleet: writes the marker, and replaces colliding spaces.
+//! The marker of a fleet, as an operator writes it: its ID spaces, and its floor.
 
 use super::{Operator, OperatorError};
 use crate::fleet::key::{Marker, NumberKey, Paths};
-use crate::fleet::{Swap, Swapped, Version};
-use snowbank_client::layout::{Layout, Space};
+use crate::fleet::{Swap, Swapped, rules};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
+use std::time::Duration;
 
-/// The change that an operator made to a fleet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Added {
-    /// The ID spaces that were replaced, because they collide with the added ones.
-    pub replaced: Vec<String>,
+/// An operator's knowledge of the IDs that were made before a fleet was prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// Nobody has made IDs of these layouts.
+    New,
+    /// All IDs that were made are of ticks before this instant.
+    Above(UnixMicros),
 }
 
-/// The most numbers of an ID space that are compared, so that a layout with millions of workers delays no command.
-const COMPARED_MAX: u64 = 1 << 16;
+/// An operator's request.
+#[derive(Clone, Copy, Debug)]
+pub struct Preparing {
+    /// `None`: the fleet must be there already.
+    pub begins: Option<Begins>,
+    /// Adds the ID spaces that the marker does not have, and replaces others that can make the same IDs.
+    pub is_growing: bool,
+    /// The horizon of this configuration's daemons.
+    pub horizon: Duration,
+    /// The wall clock.
+    pub now: UnixMicros,
+}
+
+/// A fleet that is prepared, and what has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// True if it was not there before.
+    pub is_new: bool,
+    /// The ID spaces that were added.
+    pub added: Vec<String>,
+    /// The ID spaces that were replaced, because they can make the same IDs as the added ones.
+    pub replaced: Vec<String>,
+    /// The floor, where there is one, and whether it has risen.
+    pub floor: Option<UnixMicros>,
+    /// True if the floor has risen.
+    pub is_floor_raised: bool,
+}
+
+/// The indices of the ID spaces that can make the same IDs as a layout's.
+struct Rivals<'a> {
+    layout: &'a Layout,
+    indices: Vec<usize>,
+}
 
 impl Operator<'_> {
-    /// Writes the marker with the ID spaces of these layouts. `draw` gives the identities: a new marker's, and each write's.
-    /// `is_growing` adds those that an existing marker does not have, and replaces others that collide with them. `None`:
-    /// nothing was changed.
+    /// Writes the marker with the ID spaces of these layouts, and its floor. `draw` gives the identities: a new marker's, and
+    /// each write's.
     ///
     /// # Errors
-    /// Another fleet has the name, numbers of a colliding ID space are held, or the coordinator did not answer.
+    /// Another fleet has the name, nothing is known of earlier IDs, numbers of a colliding ID space are held, or the
+    /// coordinator did not answer.
     pub fn init(
         &mut self,
         layouts: &[&Layout],
+        preparing: Preparing,
         draw: fn() -> String,
-        is_growing: bool,
-    ) -> Result<Option<Added>, OperatorError> {
-        let (known, mut version) = self.read_marker()?.unzip();
-        let is_known = known.is_some();
+    ) -> Result<Prepared, OperatorError> {
+        let Preparing { begins, is_growing, horizon, now } = preparing;
+        let (known, mut before) = self.read_marker()?.unzip();
+        let is_new = known.is_none();
+        if is_new && begins.is_none() {
+            return Err(OperatorError::Refused(self.unknown_beginning()));
+        }
         let mut marker = known.unwrap_or_else(|| Marker::new(&draw(), Vec::new()));
-        let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
-        let missing = spaces.iter().filter(|space| marker.place_of(space).is_none());
-        let new: Vec<&str> = missing.map(String::as_str).collect();
-        if is_known && !new.is_empty() && !is_growing {
-            return Err(OperatorError::Refused(format!(
-                "the fleet {:?} has other ID spaces: found {}, this configuration has {} besides; choose another \
-                 fleet.name, or add them with --add",
-                self.name,
-                marker.shown(),
-                new.join(", ")
-            )));
+        let missing: Vec<String> = layouts
+            .iter()
+            .map(|layout| layout.space().to_string())
+            .filter(|space| marker.place_of(space).is_none())
+            .collect();
+        let mut rivals = Vec::new();
+        for &layout in layouts {
+            rivals.push(Rivals { layout, indices: marker.rivals(&layout.space().to_string()) });
         }
-        let rivals: Vec<(&String, Vec<usize>)> =
-            spaces.iter().map(|space| (space, in_way(&marker, space, &spaces))).collect();
-        let has_rivals = rivals.iter().flat_map(|(_, indices)| indices).any(|&index| marker.is_active(index));
-        let is_changed = !new.is_empty() || is_growing && has_rivals;
-        if !is_changed {
-            return Ok(None);
+        let has_rivals = rivals.iter().flat_map(|it| &it.indices).any(|&index| marker.is_active(index));
+        if !is_new && !is_growing && (!missing.is_empty() || has_rivals) {
+            return Err(OperatorError::Refused(self.other_spaces(&marker, layouts)));
         }
-        let (replaced, floors) = self.replace(&mut marker, &mut version, &rivals, draw)?;
-        spaces.iter().zip(floors).for_each(|(space, floor)| marker.put(space, floor));
-        self.write_marker(&mut marker, &mut version, draw)?;
-        Ok(Some(Added { replaced }))
+        let floor_before = marker.floor();
+        if let Some(Begins::Above(floor)) = begins {
+            raise_floor(&mut marker, floor, now)?;
+        }
+        let mut replaced = Vec::new();
+        if !missing.is_empty() || has_rivals {
+            let floors;
+            (replaced, floors) = self.replace(&mut marker, &mut before, &rivals, draw)?;
+            for floor in floors {
+                raise_floor(&mut marker, floor, now)?;
+            }
+            missing.iter().for_each(|space| marker.put(space));
+        }
+        let is_floor_raised = marker.floor() > floor_before;
+        let is_longer = marker.lengthen_horizon(horizon);
+        if is_longer || is_new || !missing.is_empty() || !replaced.is_empty() || is_floor_raised {
+            self.write_marker(&mut marker, &mut before, draw)?;
+        }
+        let floor = Some(marker.floor()).filter(|floor| floor.0 > 0);
+        Ok(Prepared { is_new, added: missing, replaced, floor, is_floor_raised })
     }
 
-    /// Replaces the rivals of ID spaces. Returns those that daemons could use until now, and for each space the bound of the IDs
-    /// that were made in its rivals.
+    fn unknown_beginning(&self) -> String {
+        format!(
+            "no fleet {:?} at the coordinator (key {}), and nothing shows which IDs were made before: if none of these \
+             layouts were, say --new; if daemons made some without the fleet, or the coordinator lost its data, say --above \
+             with an instant or an ID that none of them has reached (`snowbank state show` on each machine prints how far \
+             it got)",
+            self.name,
+            Paths::of(self.name).marker()
+        )
+    }
+
+    fn other_spaces(&self, marker: &Marker, layouts: &[&Layout]) -> String {
+        let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
+        format!(
+            "the fleet {:?} has other ID spaces: found {}, this configuration has {}; choose another fleet.name, or change \
+             them with --add",
+            self.name,
+            marker.shown(),
+            spaces.join(", ")
+        )
+    }
+
+    /// Replaces the rivals of ID spaces. Returns those that daemons could use until now, and the instants up to which IDs were
+    /// made in them, by the layouts that replace them.
     ///
-    /// If none is held, writes the marker without colliding spaces or new ones. From then on no daemon can start in those: each
-    /// reads the marker again after its write. So a second check sees all holders. If there are any, it restores the marker.
+    /// If none is held, writes the marker without them. From then on no daemon can start in those, because each compares the
+    /// marker with its write. So a second check sees all holders. If there are any, it restores the marker.
     fn replace(
         &mut self,
         marker: &mut Marker,
-        version: &mut Option<Version>,
-        rivals: &[(&String, Vec<usize>)],
+        before: &mut Option<String>,
+        rivals: &[Rivals<'_>],
         draw: fn() -> String,
-    ) -> Result<(Vec<String>, Vec<u64>), OperatorError> {
-        let mut before = marker.clone();
-        let floors = self.bounds_unless_held(marker, rivals)?;
-        let replaced: Vec<String> = rivals.iter().flat_map(|(_, indices)| marker.replace(indices)).collect();
+    ) -> Result<(Vec<String>, Vec<UnixMicros>), OperatorError> {
+        let mut original = marker.clone();
+        let floors = self.floors_unless_held(marker, rivals)?;
+        let mut replaced = Vec::new();
+        for Rivals { indices, .. } in rivals {
+            replaced.extend(marker.replace(indices));
+        }
         if replaced.is_empty() {
             return Ok((replaced, floors));
         }
-        self.write_marker(marker, version, draw)?;
-        match self.bounds_unless_held(marker, rivals) {
+        self.write_marker(marker, before, draw)?;
+        match self.floors_unless_held(marker, rivals) {
             Ok(floors) => Ok((replaced, floors)),
             Err(error) => {
-                self.write_marker(&mut before, version, draw)?;
+                self.write_marker(&mut original, before, draw)?;
                 Err(error)
             }
         }
     }
 
-    /// Returns for each ID space the highest bound of its rivals' numbers. Refuses if one of them is held.
-    fn bounds_unless_held(
+    /// Returns for each ID space the instant that its layout reaches with the highest ID of its rivals. Refuses if one of
+    /// their numbers is held.
+    fn floors_unless_held(
         &mut self,
         marker: &Marker,
-        rivals: &[(&String, Vec<usize>)],
-    ) -> Result<Vec<u64>, OperatorError> {
-        rivals.iter().map(|(space, indices)| self.bound_unless_held(marker, indices, space)).collect()
+        rivals: &[Rivals<'_>],
+    ) -> Result<Vec<UnixMicros>, OperatorError> {
+        let mut floors = Vec::new();
+        for Rivals { layout, indices } in rivals {
+            let bound = self.bound_unless_held(marker, indices, &layout.space().to_string())?;
+            if bound > 0 {
+                floors.push(above(layout, bound));
+            }
+        }
+        Ok(floors)
     }
 
     fn write_marker(
         &mut self,
         marker: &mut Marker,
-        version: &mut Option<Version>,
+        before: &mut Option<String>,
         draw: fn() -> String,
     ) -> Result<(), OperatorError> {
         marker.write = draw();
         let text = marker.text();
-        let swap = Swap { key: Paths::of(self.name).marker(), expected: *version, text: text.clone() };
-        let written = match self.coordinator.swap(&[swap])? {
-            Swapped::Done(version) => Some(version),
-            // It was done before: its answer was lost.
-            Swapped::Refused(found) => {
-                found.into_iter().flatten().find(|stored| stored.text == text).map(|stored| stored.version)
-            }
-        };
-        *version = Some(written.ok_or_else(|| {
-            OperatorError::Refused(String::from(
-                "another command changed the fleet at the same time; try again",
-            ))
-        })?);
+        let swap = Swap::write(Paths::of(self.name).marker(), before.clone(), text.clone());
+        if let Swapped::Refused(found) = self.coordinator.swap(&[swap])?
+            // It was done before if it is there: its answer was lost.
+            && found.into_iter().next().flatten().as_ref() != Some(&text)
+        {
+            return Err(OperatorError::Refused(String::from(
+                "another command, or a daemon, changed the fleet's marker at the same time; try again",
+            )));
+        }
+        *before = Some(text);
         Ok(())
     }
 
@@ -127,9 +206,8 @@ impl Operator<'_> {
         let mut bound = 0;
         for &index in indices {
             let name = marker.name_at(index);
-            bound = bound.max(marker.floor(name));
-            for (key, stored) in self.coordinator.list(&Paths::of(self.name).space(index))? {
-                let number = NumberKey::parse(&stored.text)
+            for (key, text) in self.coordinator.list(&Paths::of(self.name).space(index))? {
+                let number = NumberKey::parse(&text)
                     .map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
                 if !number.released {
                     return Err(OperatorError::Refused(format!(
@@ -147,15 +225,28 @@ impl Operator<'_> {
     }
 }
 
-/// Returns the indices of the ID spaces, also replaced ones, that collide with this one. Those of one configuration were
-/// compared when it was read.
-fn in_way(marker: &Marker, space: &str, configured: &[String]) -> Vec<usize> {
-    marker.indices(|known| !configured.iter().any(|space| space == known) && collides(space, known))
+/// Returns the instant up to which a layout may have made IDs below a bound.
+pub fn above(layout: &Layout, id_bound: u64) -> UnixMicros {
+    let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
+    numbering.map_or(UnixMicros(i64::MAX), |numbering| {
+        // The bound may lie within its tick, so the floor is the end of that.
+        let tick = numbering.tick_of(numbering.position_from(id_bound));
+        let start = numbering.start_of(tick);
+        let tick_us = i64::try_from(numbering.tick_ms()).unwrap_or(i64::MAX).saturating_mul(1_000);
+        UnixMicros(start.0.saturating_add(tick_us))
+    })
 }
 
-/// Returns whether numbers of two ID spaces can make the same IDs at about the same time.
-fn collides(one: &str, other: &str) -> bool {
-    let (Ok(one), Ok(other)) = (one.parse::<Space>(), other.parse::<Space>()) else { return false };
-    let numbers = |space: &Space| (0..space.numbers().min(COMPARED_MAX)).collect::<Vec<_>>();
-    one.runs_beside(&other) && one.collision(&numbers(&one), &other, &numbers(&other)).is_some()
+fn raise_floor(marker: &mut Marker, floor: UnixMicros, now: UnixMicros) -> Result<(), OperatorError> {
+    let latest = rules::latest(now, rules::HORIZON_MAX, Duration::ZERO);
+    if floor > latest {
+        return Err(OperatorError::Refused(format!(
+            "the fleet's floor would be {}, allowed: {} at most, because no number could change hands until then; give an \
+             instant that IDs of these layouts have reached, or choose the epoch of the layout before",
+            floor.rfc3339(0),
+            latest.rfc3339(0)
+        )));
+    }
+    marker.raise_floor(floor);
+    Ok(())
 }

@@ -14,11 +14,12 @@ fn numbering() -> Numbering {
 
 fn key(write: &str, bound: u64) -> NumberKey {
     let key = NumberKey::new("state", "host-a (process 7)", "orders", 1);
-    NumberKey { write: write.to_owned(), id_bound: bound, ..key }
+    let term = String::from("t");
+    NumberKey { term, write: write.to_owned(), id_bound: bound, from: bound, ..key }
 }
 
-fn stored(version: u64, write: &str) -> Stored {
-    Stored { version: Version(version), text: key(write, 9).text() }
+fn text(write: &str) -> String {
+    key(write, 9).text()
 }
 
 fn ours(write: &str) -> Seen {
@@ -26,7 +27,7 @@ fn ours(write: &str) -> Seen {
 }
 
 fn taker(writes: &[String]) -> Taker<'_> {
-    Taker { writes, wall: WALL, max_ahead: MAX_AHEAD }
+    Taker { writes, acknowledged: None, wall: WALL, max_ahead: MAX_AHEAD }
 }
 
 fn after(seconds: i64) -> UnixMicros {
@@ -88,29 +89,76 @@ fn another_holders_number_is_taken_when_its_bound_is_near_and_above_it() {
     assert_eq!(take(Some(&released), after(3_600), taker(&[])), Ok(Taking::Above(77)), "whatever the clock");
 }
 
+/// Returns a number whose key has this write.
+fn held(write: &str) -> Holding {
+    let mut holding = Holding::unseen(vec![write.to_owned()], 0);
+    assert_eq!(holding.see(Some(&text(write)), "t"), ours(write));
+    holding
+}
+
 #[test]
 fn an_answer_that_was_lost_is_found_again() {
-    let mut holding = Holding::seen(Version(3), String::from("w3"));
+    let mut holding = held("w3");
     holding.try_write("w4");
     holding.try_write("w5");
-    assert_eq!(holding.see(Some(&stored(3, "w3")), true), ours("w3"), "not done yet");
-    assert_eq!(holding.see(Some(&stored(7, "w4")), true), ours("w4"));
-    assert_eq!(holding.version(), Some(Version(7)));
+    assert_eq!(holding.see(Some(&text("w3")), "t"), ours("w3"), "not done yet");
+    assert_eq!(holding.see(Some(&text("w4")), "t"), ours("w4"));
+    assert_eq!(holding.text(), Some(&text("w4")));
     assert_eq!(holding.writes(), ["w4", "w5"], "no later one is known to have failed");
 }
 
 #[test]
-fn a_number_is_lost_once_its_key_is_gone_or_anothers() {
-    let held = || Holding::seen(Version(3), String::from("w3"));
-    assert_eq!(held().see(None, false), Seen::Lost(Loss::Gone));
-    assert!(matches!(held().see(Some(&stored(4, "x")), false), Seen::Lost(Loss::Taken(_))));
-    assert!(matches!(held().see(Some(&stored(3, "x")), false), Seen::Lost(Loss::Taken(_))));
-    assert_eq!(held().see(Some(&stored(2, "w2")), false), Seen::Stale, "a read may lag");
-    assert_eq!(held().see(Some(&stored(2, "w2")), true), Seen::Lost(Loss::RolledBack));
-    let garbage = Stored { version: Version(4), text: String::from("?") };
-    assert!(matches!(held().see(Some(&garbage), false), Seen::Lost(Loss::Unreadable(_))));
-    let mut unseen = Holding::unseen(vec![String::from("w1"), String::from("w2")]);
-    assert_eq!(unseen.see(Some(&stored(1, "w2")), false), ours("w2"));
+fn a_number_is_lost_once_its_key_is_anothers() {
+    assert!(matches!(held("w3").see(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
+    assert!(matches!(held("w3").see(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
+    assert_eq!(Holding::unseen(vec![String::from("w3")], 0).see(None, "t"), Seen::Lost(Loss::Gone));
+    let mut unseen = Holding::unseen(vec![String::from("w1"), String::from("w2")], 0);
+    assert_eq!(unseen.see(Some(&text("w2")), "t"), ours("w2"));
+}
+
+#[test]
+fn a_bound_below_an_acknowledged_one_shows_a_coordinator_that_went_back() {
+    assert_eq!(held("w3").see(None, "t"), Seen::Older(Loss::Gone));
+    let lower = |write: &str| key(write, 8).text();
+    assert_eq!(held("w3").see(Some(&lower("w2")), "t"), Seen::Older(Loss::WentBack));
+    assert_eq!(
+        held("w3").see(Some(&lower("x")), "t"),
+        Seen::Older(Loss::WentBack),
+        "another has taken it since"
+    );
+    let released = NumberKey { released: true, term: String::from("t"), ..key("x", 8) }.text();
+    assert!(matches!(held("w3").see(Some(&released), "t"), Seen::Lost(Loss::Taken(_))), "a release is newer");
+    assert_eq!(held("w3").see(Some(&released), "u"), Seen::Older(Loss::WentBack), "of an earlier term");
+    let mut released = held("w3");
+    released.lower(8);
+    assert_eq!(released.see(Some(&lower("w3")), "t"), Seen::Ours(Box::new(key("w3", 8))), "its own release");
+}
+
+#[test]
+fn a_state_has_its_number_again_while_the_lost_bound_is_ahead() {
+    let in_term = |term: &str| NumberKey { term: term.to_owned(), ..key("w1", 77) };
+    let take = |key: Option<&NumberKey>, until, id_bound| {
+        let acknowledged = Some(Acknowledged { term: "t", id_bound, until });
+        super::take(key, after(0), Taker { acknowledged, ..taker(&[]) })
+    };
+    let (ours, anothers) = (in_term("t"), in_term("u"));
+    assert_eq!(take(Some(&ours), after(60), 88), Ok(Taking::Again(88)));
+    assert_eq!(take(None, after(60), 88), Ok(Taking::Again(88)), "the number is newer than the backup");
+    assert_eq!(take(Some(&ours), after(9), 88), Ok(Taking::Above(88)), "others may have had it since");
+    assert_eq!(take(Some(&anothers), after(60), 88), Ok(Taking::Above(77)));
+    assert_eq!(take(Some(&ours), after(60), 77), Ok(Taking::Above(77)), "nothing was lost");
+    let released = NumberKey { released: true, ..in_term("t") };
+    assert_eq!(take(Some(&released), after(60), 88), Ok(Taking::Above(77)), "the release is newer");
+}
+
+#[test]
+fn the_floor_after_a_loss_is_above_every_grant_by_clocks_that_agree() {
+    let floor = floor_after_loss(after(0), after(-5), Duration::from_secs(300), MAX_AHEAD);
+    assert_eq!(floor, after(310));
+    assert_eq!(floor_after_loss(after(0), after(305), Duration::from_secs(300), MAX_AHEAD), after(315));
+    let numbering = numbering();
+    let above = numbering.position_from(bound_above(&numbering, floor));
+    assert!(numbering.start_of(numbering.tick_of(above)) > floor);
 }
 
 #[test]
@@ -137,6 +185,7 @@ proptest! {
         let own = [String::from("0"), String::from("1")];
         match take(Some(&found), after(ahead_s), taker(&own)) {
             Ok(Taking::New) => prop_assert!(false, "it has a key"),
+            Ok(Taking::Again(_)) => prop_assert!(false, "nothing was acknowledged"),
             Ok(Taking::Resume) => prop_assert!(own.contains(&found.write)),
             Ok(Taking::Above(above)) => {
                 prop_assert_eq!(above, bound);

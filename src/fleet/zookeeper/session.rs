@@ -34,8 +34,6 @@ pub(super) type Request = (i32, Vec<u8>);
 /// The answer to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// The transaction that the server had done last; for a write, its own.
-    pub(super) zxid: i64,
     /// 0, or the error.
     pub(super) error: i32,
     pub(super) body: Vec<u8>,
@@ -71,7 +69,7 @@ impl line::Session for Session {
 
     async fn text_of(&mut self, key: &str) -> Result<Option<String>, Fault> {
         let found = super::read(self, &[key]).await?;
-        Ok(found.into_iter().next().flatten().map(|node| node.stored.text))
+        Ok(found.into_iter().next().flatten().map(|node| node.text))
     }
 
     fn set_patience(&mut self, patience: Duration) {
@@ -98,7 +96,7 @@ impl Session {
         let mut reader = Reader(&frame);
         let mut header = || Some((reader.int()?, reader.long()?, reader.int()?));
         match header() {
-            Some((found, zxid, error)) if found == xid => Ok(Answer { zxid, error, body: reader.0.to_vec() }),
+            Some((found, _, error)) if found == xid => Ok(Answer { error, body: reader.0.to_vec() }),
             _ => Err(no_zookeeper()),
         }
     }

@@ -7,9 +7,7 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fleet::{
-    Coordinator, CounterKey, Member, NoAnswer, Notes, Ranged, Stored, Swap, Swapped, Version,
-};
+use crate::fleet::{Coordinator, CounterKey, Member, NoAnswer, Notes, Ranged, Swap, Swapped};
 use crate::numbering::{LAST_ID, TicketCounter};
 use crate::source::wait_queue::{Signals, WaitRequest};
 
@@ -34,24 +32,23 @@ enum Fault {
 
 #[derive(Default)]
 struct Keys {
-    values: Vec<Stored>,
+    values: Vec<String>,
     late: Vec<Swap>,
     fault: Fault,
 }
 
 impl Keys {
-    fn newest(&self) -> Option<Stored> {
+    fn newest(&self) -> Option<String> {
         self.values.last().cloned()
     }
 
     fn swap(&mut self, swap: Swap) -> Swapped {
         let newest = self.newest();
-        if newest.as_ref().map(|stored| stored.version) != swap.expected {
+        if newest != swap.expected {
             return Swapped::Refused(vec![newest]);
         }
-        let version = Version(newest.map_or(0, |stored| stored.version.0) + 1);
-        self.values.push(Stored { version, text: swap.text });
-        Swapped::Done(version)
+        self.values.extend(swap.text);
+        Swapped::Done
     }
 }
 
@@ -62,7 +59,7 @@ impl Store {
     fn at(next: u64) -> Store {
         let store = Store::default();
         let text = CounterKey::new("counter", next, "first", "nobody").text();
-        store.0.lock().unwrap().values.push(Stored { version: Version(1), text });
+        store.0.lock().unwrap().values.push(text);
         store
     }
 
@@ -82,11 +79,7 @@ impl Coordinator for Store {
         0
     }
 
-    fn reads_are_current(&self) -> bool {
-        false
-    }
-
-    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         assert_eq!(keys, [KEY]);
         let keys = self.0.lock().unwrap();
         let old = keys.values.iter().rev().nth(1).cloned();
@@ -97,7 +90,7 @@ impl Coordinator for Store {
         }
     }
 
-    fn list(&mut self, _: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
+    fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         unreachable!("no numbers are listed")
     }
 

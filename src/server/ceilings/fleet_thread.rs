@@ -8,16 +8,14 @@ use std::time::{Duration, Instant};
 use super::job_thread::JobThread;
 use crate::ceiling::{StoreError, TakenOver};
 use crate::config::SOURCES_MAX;
-use crate::fleet::{self, Bound, Coordinator, Member, NoAnswer, NumberRange, Raised, Ranged};
+use crate::fleet::{
+    self, Bound, Clocks, Coordinator, Member, NOTICED_WITHIN, NoAnswer, NumberRange, Raised, Ranged,
+};
 use crate::keeper::{Outcome, PERIOD, WantedRange};
-use snowbank_client::layout::UnixMicros;
 
 /// The longest that a clean stop waits for the coordinator, as part of its wait for storage. Without an answer, other
 /// daemons may take the numbers when their bounds have passed, and this state may take them at once.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The time within which the loss of a number is noticed while the coordinator answers.
-const NOTICED_WITHIN: Duration = Duration::from_secs(2);
 
 // If a number is lost just after a look, the next look or raise comes a period later. If the connection hangs then, a new
 // one has the rest of these two seconds for its answer.
@@ -34,9 +32,9 @@ enum Job {
     /// Take a range of a shared counter.
     Range(WantedRange),
     /// Release the numbers, with these bounds.
-    Release(Vec<Bound>),
+    Release(Vec<Bound>, Clocks),
     /// Look whether the numbers are still this daemon's.
-    Look,
+    Look(Clocks),
 }
 
 /// Bounds to raise.
@@ -48,8 +46,7 @@ pub(super) struct Raise {
     pub(super) bounds: Vec<Bound>,
     /// The generation of the grants.
     pub(super) generation: u64,
-    /// The wall clock, as far as it is believed.
-    pub(super) wall: UnixMicros,
+    pub(super) clocks: Clocks,
 }
 
 /// The end of a job.
@@ -101,8 +98,8 @@ impl Fleet {
     }
 
     /// Looks whether the numbers are still this daemon's.
-    pub(super) fn look(&mut self) {
-        self.0.send(Job::Look);
+    pub(super) fn look(&mut self, clocks: Clocks) {
+        self.0.send(Job::Look(clocks));
     }
 
     /// Returns the jobs done since the last call.
@@ -114,8 +111,8 @@ impl Fleet {
     ///
     /// # Errors
     /// This state keeps the numbers until their bounds have passed.
-    pub(super) fn end(mut self, bounds: Vec<Bound>) -> Result<(), String> {
-        self.0.send(Job::Release(bounds));
+    pub(super) fn end(mut self, bounds: Vec<Bound>, clocks: Clocks) -> Result<(), String> {
+        self.0.send(Job::Release(bounds, clocks));
         let deadline = Instant::now() + RELEASE_TIMEOUT;
         loop {
             match self.0.done.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -140,15 +137,15 @@ fn run(member: &mut Member<Box<dyn Coordinator>>, job: Job) -> Done {
             Ranged::NoAnswer(answer) => Done::Ranged(wanted, Err(answer)),
             Ranged::Lost(reason) => lost(reason),
         },
-        Job::Release(bounds) => Done::Released(member.release(&bounds)),
-        Job::Look => match member.look() {
+        Job::Release(bounds, clocks) => Done::Released(member.release(&bounds, clocks)),
+        Job::Look(clocks) => match member.look(clocks) {
             Raised::Done => Done::Looked(Ok(())),
             Raised::NoAnswer(answer) => Done::Looked(Err(answer)),
             Raised::Lost(reason) => lost(reason),
         },
-        Job::Raise(Raise { writer, number, bounds, generation, wall }) => {
-            let raised = match member.take_waiting(wall) {
-                Raised::Done => member.raise(&bounds, generation),
+        Job::Raise(Raise { writer, number, bounds, generation, clocks }) => {
+            let raised = match member.take_waiting(clocks) {
+                Raised::Done => member.raise(&bounds, generation, clocks),
                 stopped => stopped,
             };
             let result = match raised {

@@ -8,7 +8,7 @@ use crate::ceiling::{LockError, Mark, beyond, draw_identity, latest_grant, lock_
 use crate::clock::Reading;
 use crate::config::{Settings, SourceSettings};
 use crate::fleet::rules::Proof;
-use crate::fleet::{self, Access, Coordinator, Member, Notes, NumberRange, Ranged, Taken, Want};
+use crate::fleet::{self, Access, Clocks, Coordinator, Member, Notes, NumberRange, Ranged, Taken, Want};
 use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
@@ -140,13 +140,18 @@ impl Joined {
     /// Takes the numbers of all sources: first those that are configured, because they cannot give way.
     fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
         let wall = here.found.believed(settings.clock.step_rule(), here.reading);
+        let clocks = Clocks { wall, wall_minus_boot_us: here.reading.offset_us() };
         let mut taken: Vec<Option<Taken>> = vec![None; settings.sources.len()];
         for is_lent in [false, true] {
             // A counter has no worker ID.
             let takes = |it: &SourceSettings| it.is_lent() == is_lent && !it.is_ticket();
             for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| takes(it)) {
-                taken[index] = Some(self.take(settings, (index, source), &taken, (here, wall))?);
+                let want = want(settings, (index, source), clocks);
+                taken[index] = Some(self.take(settings, want, &taken, here.found)?);
             }
+        }
+        if let Err(error) = self.member.settle(&mut taken, clocks) {
+            return Err(StartError::from(error));
         }
         Ok(taken)
     }
@@ -154,30 +159,28 @@ impl Joined {
     fn take(
         &mut self,
         settings: &Settings,
-        (index, source): (usize, &SourceSettings),
+        want: Want<'_>,
         taken: &[Option<Taken>],
-        (here, wall): (Here<'_>, UnixMicros),
+        found: &Found,
     ) -> Result<Taken, StartError> {
-        let want = want(settings, (index, source), wall);
+        let source = &settings.sources[want.index];
         let given = &source.worker_ids;
         // Numbers of the daemon's other sources, whatever their layouts.
         let is_used = |id| taken.iter().flatten().any(|other: &Taken| other.worker_ids.contains(id));
-        let is_moved = |id| here.found.moved_away().any(|moved| has(moved, &source.layout, id));
+        let is_moved = |id| found.moved_away().any(|moved| has(moved, &source.layout, id));
         let allowed = |id| (!given.are_given || given.set.contains(id)) && !is_used(id) && !is_moved(id);
         let fits = |own: &WorkerSet| own.len() == source.worker_count && own.iter().all(allowed);
-        let own = match source.is_lent() {
-            true => self.member.own(want).filter(fits),
-            false => Some(given.set.clone()),
-        };
-        let proof = own.as_ref().map_or(Ok(Proof::None), |own| proof(settings, source, own, here.found))?;
+        // A state that had worker IDs of its own, before it belonged to a fleet, asks for those first.
+        let had = || self.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
+        let own = if source.is_lent() { had().filter(fits) } else { Some(given.set.clone()) };
+        let proof = own.as_ref().map_or(Ok(Proof::None), |own| proof(settings, source, own, found))?;
         let want = Want { proof, ..want };
-        let proven = own.as_ref().filter(|_| !here.found.has_jumped(here.reading));
-        if let Some(resumed) = proven.and_then(|own| self.member.resume_at_once(want, own)) {
+        if let Some(resumed) = own.as_ref().and_then(|own| self.member.resume_at_once(want, own)) {
             return Ok(resumed);
         }
         let asked = if source.is_lent() {
-            let lock = |numbering: &Numbering| is_free_here((settings, source), numbering, wall);
-            self.member.pick(want, source.worker_count, allowed, lock)
+            let lock = |numbering: &Numbering| is_free_here((settings, source), numbering, want.clocks.wall);
+            self.member.pick(want, source.worker_count, own.as_ref(), allowed, lock)
         } else {
             self.member.take(want, &given.set).map_err(StartError::from)
         };
@@ -186,7 +189,7 @@ impl Joined {
         let tried = self.member.own(want).filter(fits);
         let proof = if tried == own { proof } else { Proof::None };
         match tried.or(own) {
-            Some(own) => self.start_unseen((Want { proof, ..want }, source.is_lent()), &own, here, reason),
+            Some(own) => self.start_unseen(Want { proof, ..want }, source.is_lent(), &own, reason),
             None => Err(StartError::CoordinatorSilent(reason)),
         }
     }
@@ -196,15 +199,14 @@ impl Joined {
     /// snapshot, perhaps twice.
     fn start_unseen(
         &mut self,
-        (want, is_lent): (Want<'_>, bool),
+        want: Want<'_>,
+        is_lent: bool,
         own: &WorkerSet,
-        here: Here<'_>,
         reason: String,
     ) -> Result<Taken, StartError> {
         self.is_silent = true;
-        let has_jumped = here.found.has_jumped(here.reading);
-        let reason = if has_jumped { format!("{reason}; {AFTER_A_JUMP}") } else { reason };
-        let resumed = if has_jumped { None } else { self.member.resume_unseen(want, own) };
+        let reason = if self.member.has_jumped(want) { format!("{reason}; {AFTER_A_JUMP}") } else { reason };
+        let resumed = self.member.resume_unseen(want, own);
         let effect = if resumed.is_some() { "goes on" } else { "waits, and hands out nothing," };
         let Some(taken) = resumed.or_else(|| self.member.wait_for(want, own, is_lent)) else {
             return Err(StartError::CoordinatorSilent(reason));
@@ -224,12 +226,12 @@ fn holder() -> String {
     format!("{machine} (process {})", std::process::id())
 }
 
-fn want<'a>(settings: &Settings, (index, source): (usize, &'a SourceSettings), wall: UnixMicros) -> Want<'a> {
+fn want<'a>(settings: &Settings, (index, source): (usize, &'a SourceSettings), clocks: Clocks) -> Want<'a> {
     Want {
         index,
         source: &source.name,
         layout: &source.layout,
-        wall,
+        clocks,
         proof: Proof::None,
         max_ahead: source.max_ahead,
         horizon: settings.fleet.horizon,

@@ -20,7 +20,7 @@ use super::storage_thread::{Done, Storage, Trim};
 use crate::ceiling::store::Record;
 use crate::ceiling::{Left, StoreError};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
-use crate::fleet::{Bound, Coordinator, Member, NumberRange};
+use crate::fleet::{Bound, Clocks, Coordinator, Member, NumberRange};
 use crate::keeper::{self, Keeper, Looked, Outcome, PERIOD, Reach, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
@@ -209,7 +209,7 @@ impl Ceilings {
             && self.fleet_asked_at.is_none_or(|asked_at| reading.boot.since(asked_at) >= PERIOD)
         {
             self.fleet_asked_at = Some(reading.boot);
-            fleet.look();
+            fleet.look(clocks(&self.keeper, reading));
         }
         looked
     }
@@ -260,7 +260,7 @@ impl Ceilings {
             .map(|&(source, ceiling)| Bound { source, id_bound: self.keeper.id_bound(source, ceiling) })
             .collect();
         let Write { writer, number, generation, .. } = write;
-        fleet.raise(Raise { writer, number, bounds, generation, wall: self.keeper.believe(reading).wall });
+        fleet.raise(Raise { writer, number, bounds, generation, clocks: clocks(&self.keeper, reading) });
     }
 
     fn write(&mut self, write: Write, reading: Reading, metrics: &Metrics) {
@@ -304,6 +304,7 @@ impl Ceilings {
     /// The ceilings could not be trimmed. The next start begins above the old ones.
     pub(crate) fn seal_and_trim(mut self) -> Result<(), StoreError> {
         let sources = self.keeper.seal();
+        let at_seal = clocks(&self.keeper, clock::os::read());
         // The locks may have been lost since the last look.
         let is_lost = self.keeper.lost().is_some() || self.worker_ids.still_ours().is_err();
         // The marks are lowered first, because a mark must never be above the state. Nothing above the cursor was handed
@@ -324,7 +325,7 @@ impl Ceilings {
         self.is_trimmed.store(true, Ordering::Release);
         // The fleet is lowered after the state, because the state must never be above the fleet's bound.
         if let Some(fleet) = self.fleet.filter(|_| !is_lost)
-            && let Err(reason) = fleet.end(bounds)
+            && let Err(reason) = fleet.end(bounds, at_seal)
         {
             tracing::warn!(
                 "the worker numbers of the fleet are not free before their ceilings have passed: {reason}"
@@ -332,6 +333,11 @@ impl Ceilings {
         }
         Ok(())
     }
+}
+
+/// Returns the clocks of a reading, for the fleet.
+fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
+    Clocks { wall: keeper.believe(reading).wall, wall_minus_boot_us: reading.offset_us() }
 }
 
 /// Returns whether a running source's record takes the place of this one in the state: both have the same key.

@@ -21,7 +21,7 @@ use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, 
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
-use snowbank_client::layout::{Position, UnixMicros};
+use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
 
 pub(crate) use self::joining::{Joined, Joining};
 pub(super) use self::joining::{Planned, plan_joining};
@@ -179,12 +179,17 @@ impl Found {
         Wall::new(rule, first, self.remembered(&used, first)).believe(first).wall
     }
 
-    /// Returns whether the clocks have jumped against each other since the last owner wrote in this boot. The machine may
-    /// have been restored from a snapshot.
-    pub(crate) fn has_jumped(&self, first: Reading) -> bool {
-        let here = &self.here.boot;
-        let latest = self.records.iter().filter(|it| it.boot == *here).max_by_key(|record| record.instant());
-        latest.is_some_and(|last| first.has_jumped_from(last.wall_minus_boot_us))
+    /// Returns the worker IDs that a source of this name and ID space last had, if they were not moved away.
+    pub(super) fn had_before(&self, name: &str, layout: &Layout) -> Option<WorkerSet> {
+        let is_of_source = |record: &&Record| {
+            let of_space = record.numbering.snowflake().is_some_and(|(it, _)| it.space() == layout.space());
+            of_space && record.name == name && !record.released
+        };
+        let last = self.records.iter().filter(is_of_source).max_by_key(|record| record.instant())?;
+        let (had, worker_ids) = last.numbering.snowflake()?;
+        // A worker ID is another number if a constant of the layout has changed.
+        let same = had.numbers_in_space(worker_ids) == layout.numbers_in_space(worker_ids);
+        same.then(|| worker_ids.clone())
     }
 
     /// Returns the time as the last owner knew it: wall − boot if it ran in this boot of the machine, otherwise how far

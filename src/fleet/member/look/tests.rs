@@ -1,4 +1,4 @@
-use crate::fleet::member::tests::{Store, WALL, member, store, want};
+use crate::fleet::member::tests::{Store, WALL, clocks, member, store, want};
 use crate::fleet::{Bound, Member, Notes, NumberKey, Paths, Raised};
 use snowbank_client::layout::{Layout, WorkerSet};
 
@@ -28,14 +28,14 @@ fn each_new_connection_is_used_for_one_write_of_the_same_bound() {
     let (mut member, store, covered) = taken();
     for _ in 0..3 {
         let before = key(&store);
-        assert_eq!(member.look(), Raised::Done);
+        assert_eq!(member.look(clocks(WALL)), Raised::Done);
         assert_eq!(key(&store), before, "nothing has changed");
         member.coordinator.connect();
-        assert_eq!(member.look(), Raised::Done);
+        assert_eq!(member.look(clocks(WALL)), Raised::Done);
         let after = key(&store);
         assert_eq!((after.id_bound, after.write == before.write), (covered, false));
     }
-    assert_eq!(member.raise(&raise(covered + 9), 0), Raised::Done);
+    assert_eq!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::Done);
     assert_eq!(key(&store).id_bound, covered + 9);
 }
 
@@ -44,10 +44,10 @@ fn of_two_copies_of_a_memory_the_first_to_connect_again_has_the_number() {
     let (mut one, store, covered) = taken();
     let mut two = one.clone();
     two.coordinator.connect();
-    assert_eq!(one.look(), Raised::Done, "the other one has not written yet");
-    assert_eq!(two.look(), Raised::Done);
-    assert!(matches!(one.look(), Raised::Lost(_)));
-    assert_eq!(two.look(), Raised::Done);
+    assert_eq!(one.look(clocks(WALL)), Raised::Done, "the other one has not written yet");
+    assert_eq!(two.look(clocks(WALL)), Raised::Done);
+    assert!(matches!(one.look(clocks(WALL)), Raised::Lost(_)));
+    assert_eq!(two.look(clocks(WALL)), Raised::Done);
     assert_eq!(key(&store).id_bound, covered);
 }
 
@@ -56,29 +56,29 @@ fn of_two_copies_of_a_memory_the_first_to_connect_again_has_the_number() {
 fn a_write_from_before_the_connection_does_not_count() {
     let (mut one, store, covered) = taken();
     store.set_mute(true);
-    assert!(matches!(one.raise(&raise(covered + 9), 0), Raised::NoAnswer(_)));
+    assert!(matches!(one.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::NoAnswer(_)));
     let mut two = one.clone();
     store.set_mute(false);
     for copy in [&mut one, &mut two] {
         copy.coordinator.connect();
-        assert_eq!(copy.raise(&raise(covered + 9), 0), Raised::Done);
+        assert_eq!(copy.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::Done);
     }
-    assert_eq!(one.look(), Raised::Done);
-    assert!(matches!(two.look(), Raised::Lost(_)));
-    assert_eq!(one.look(), Raised::Done);
+    assert_eq!(one.look(clocks(WALL)), Raised::Done);
+    assert!(matches!(two.look(clocks(WALL)), Raised::Lost(_)));
+    assert_eq!(one.look(clocks(WALL)), Raised::Done);
     assert_eq!(key(&store).id_bound, covered + 9);
 
     // The look tries it again.
     store.set_mute(true);
-    assert!(matches!(one.raise(&raise(covered + 20), 0), Raised::NoAnswer(_)));
+    assert!(matches!(one.raise(&raise(covered + 20), 0, clocks(WALL)), Raised::NoAnswer(_)));
     let mut two = one.clone();
     store.set_mute(false);
     for copy in [&mut one, &mut two] {
         copy.coordinator.connect();
-        assert_eq!(copy.look(), Raised::Done);
+        assert_eq!(copy.look(clocks(WALL)), Raised::Done);
     }
-    assert_eq!(two.look(), Raised::Done);
-    assert!(matches!(one.look(), Raised::Lost(_)));
+    assert_eq!(two.look(clocks(WALL)), Raised::Done);
+    assert!(matches!(one.look(clocks(WALL)), Raised::Lost(_)));
     assert_eq!(key(&store).id_bound, covered + 20);
 }
 
@@ -88,7 +88,7 @@ fn a_write_on_a_new_connection_is_tried_again_until_it_has_an_answer() {
     store.set_mute(true);
     member.coordinator.connect();
     for _ in 0..100 {
-        assert!(matches!(member.look(), Raised::NoAnswer(_)));
+        assert!(matches!(member.look(clocks(WALL)), Raised::NoAnswer(_)));
         assert_eq!(key(&store).id_bound, covered);
         member.coordinator.connect();
     }
@@ -96,13 +96,13 @@ fn a_write_on_a_new_connection_is_tried_again_until_it_has_an_answer() {
     store.set_read_only(true);
     for _ in 0..100 {
         member.coordinator.connect();
-        assert!(matches!(member.look(), Raised::NoAnswer(_)));
+        assert!(matches!(member.look(clocks(WALL)), Raised::NoAnswer(_)));
     }
     assert!(member.sources[0].note().writes.len() < 5, "they do not add up");
     store.set_read_only(false);
-    assert_eq!([member.look(), member.look()], [Raised::Done, Raised::Done]);
+    assert_eq!([member.look(clocks(WALL)), member.look(clocks(WALL))], [Raised::Done, Raised::Done]);
     let write = key(&store).write;
-    assert_eq!(member.look(), Raised::Done);
+    assert_eq!(member.look(clocks(WALL)), Raised::Done);
     assert_eq!(key(&store).write, write);
 }
 
@@ -112,13 +112,13 @@ fn a_write_on_a_new_connection_lowers_no_bound_that_is_written_late() {
     let (mut member, store, covered) = taken();
     let before = store.text(&path());
     store.set_mute(true);
-    assert!(matches!(member.raise(&raise(covered + 9), 0), Raised::NoAnswer(_)));
+    assert!(matches!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::NoAnswer(_)));
     store.set_mute(false);
     let raised = store.text(&path());
     store.put(&path(), &before);
     store.put_late(&path(), &raised);
     member.coordinator.connect();
-    assert_eq!(member.look(), Raised::Done);
+    assert_eq!(member.look(clocks(WALL)), Raised::Done);
     assert_eq!(key(&store).id_bound, covered + 9);
 }
 
@@ -126,16 +126,16 @@ fn a_write_on_a_new_connection_lowers_no_bound_that_is_written_late() {
 #[test]
 fn a_write_on_a_new_connection_lowers_no_bound_beside_an_old_answer() {
     let (mut member, store, covered) = taken();
-    let older = store.stored(&path());
-    assert_eq!(member.raise(&raise(covered + 9), 0), Raised::Done);
+    let older = store.text(&path());
+    assert_eq!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::Done);
     store.set_read_only(true);
-    assert!(matches!(member.raise(&raise(covered + 20), 1), Raised::NoAnswer(_)));
+    assert!(matches!(member.raise(&raise(covered + 20), 1, clocks(WALL)), Raised::NoAnswer(_)));
     store.set_read_only(false);
     member.coordinator.connect();
     store.be_stale(older);
-    assert_eq!(member.look(), Raised::Done);
+    assert!(matches!(member.look(clocks(WALL)), Raised::NoAnswer(_)));
     assert_eq!(key(&store).id_bound, covered + 9);
     let before = key(&store).write;
-    assert_eq!(member.look(), Raised::Done);
+    assert_eq!(member.look(clocks(WALL)), Raised::Done);
     assert_eq!((key(&store).id_bound, key(&store).write == before), (covered + 9, false));
 }

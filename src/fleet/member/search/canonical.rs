@@ -1,29 +1,28 @@
-//! The sameness of states: names of writes, states and boots are replaced by the order in which they are met, and versions
-//! by their order.
+//! The sameness of states: names of writes, terms, states and boots are replaced by the order in which they are met.
 //!
 //! The patterns name every field of a machine and its daemon, so that a new one does not compile until it is added, or left
 //! out for a reason. Left out is the value that all states share, what only people read, and a copy of another field.
 
 use std::hash::{DefaultHasher, Hasher};
 
-use super::machine::{Daemon, Machine, SOURCE, SPACE};
-use super::wire::{Keys, Server};
+use super::machine::{Daemon, Machine, SOURCE, SPACE, Starting};
+use super::wire::{Keys, Server, Wire};
 use super::world::World;
 use crate::fleet::member::{Held, Member};
-use crate::fleet::{Note, Stored, Swap, Version};
+use crate::fleet::{Note, Swap};
 
 /// Returns a hash of all that can matter for what follows, apart from the faults that may still happen.
 pub(super) fn hash(world: &World) -> u128 {
-    let versions = versions(world);
-    hash_in_order(world, &versions, [0, 1, 2]).min(hash_in_order(world, &versions, [1, 0, 2]))
+    hash_in_order(world, [0, 1, 2]).min(hash_in_order(world, [1, 0, 2]))
 }
 
 /// Returns the hash with the machines in this order. The first two are alike.
-fn hash_in_order(world: &World, versions: &[Version], order: [usize; 3]) -> u128 {
-    let mut form = Form { versions, words: Vec::with_capacity(200), ..Form::default() };
+fn hash_in_order(world: &World, order: [usize; 3]) -> u128 {
+    let mut form = Form { words: Vec::with_capacity(200), ..Form::default() };
     order.into_iter().for_each(|at| form.machine(&world.machines[at]));
     form.server(&world.server);
-    form.words.extend(world.used);
+    form.words.extend(world.used.iter().flat_map(|used| [*used as u64, (*used >> 64) as u64]));
+    form.words.push(world.time.map_or(u64::MAX, |time| time.0 as u64));
     let half = |salt: u64| {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(salt);
@@ -41,23 +40,6 @@ struct Form<'a> {
     writes: Vec<&'a str>,
     states: Vec<&'a str>,
     boots: Vec<u64>,
-    /// All versions, the oldest first.
-    versions: &'a [Version],
-}
-
-/// Returns all versions that a state contains, the oldest first.
-fn versions(world: &World) -> Vec<Version> {
-    let server = &world.server;
-    let keys = std::iter::once(&server.keys).chain(&server.before);
-    let stored = keys.flat_map(|keys| keys.values().map(|stored| stored.version));
-    let expected = server.late.iter().flatten().filter_map(|swap| swap.expected);
-    let daemons = world.machines.iter().filter_map(|machine| machine.daemon.as_ref());
-    let held = daemons.flat_map(|daemon| &daemon.member.sources).flat_map(|held| &held.numbers);
-    let held = held.filter_map(|(_, holding)| holding.version());
-    let mut all: Vec<Version> = stored.chain(expected).chain(held).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
 }
 
 /// Returns the text of a field of a value, without its quotes.
@@ -76,26 +58,26 @@ fn place<T: PartialEq>(known: &mut Vec<T>, found: T) -> u64 {
 }
 
 impl<'a> Form<'a> {
-    /// The next version and the next name are new, whatever they are. [`Visited`](super::Visited) compares `left`, the
-    /// faults that may still happen.
+    /// The next name is new, whatever it is. [`Visited`](super::Visited) compares `left`, the faults that may still happen.
     fn server(&mut self, server: &'a Server) {
-        let Server { keys, before, late, revision: _, drawn: _, left: _ } = server;
+        let Server { keys, before, late, backups, lost_writes, drawn: _, left: _ } = server;
         self.keys(keys);
-        self.words.push(u64::from(before.is_some()));
+        self.words.extend([u64::from(before.is_some()), u64::from(*lost_writes)]);
         before.iter().for_each(|keys| self.keys(keys));
+        self.words.push(backups.len() as u64);
+        backups.iter().for_each(|keys| self.keys(keys));
         self.words.push(late.len() as u64);
         for Swap { key, expected, text } in late.iter().flatten() {
             self.name(key);
-            self.version(*expected);
-            self.text(text);
+            self.text(expected.as_deref().unwrap_or_default());
+            self.text(text.as_deref().unwrap_or_default());
         }
     }
 
     fn keys(&mut self, keys: &'a Keys) {
         self.words.push(keys.len() as u64);
-        for (key, Stored { version, text }) in keys {
+        for (key, text) in keys {
             self.name(key);
-            self.version(Some(*version));
             self.text(text);
         }
     }
@@ -105,9 +87,13 @@ impl<'a> Form<'a> {
         self.words.push(u64::from(key.as_bytes().last().copied().unwrap_or(0)));
     }
 
-    /// A value: its write, its bound, and whether it was released. The marker has none of them.
+    /// A value: its write and term, its bound, and whether it was released. The marker has a floor.
     fn text(&mut self, text: &'a str) {
         self.write(field(text, "\"write\""));
+        self.write(field(text, "\"term\""));
+        self.write(field(text, "\"identity\""));
+        let number = |name| field(text, name).parse::<u64>().unwrap_or(0);
+        self.words.extend([number("\"floor_unix_ms\""), number("\"horizon_ms\""), number("\"from\"")]);
         let bound = field(text, "\"id_bound\"").parse::<u64>().unwrap_or(u64::MAX);
         self.words.extend([bound, u64::from(field(text, "\"released\"") == "true")]);
     }
@@ -122,20 +108,25 @@ impl<'a> Form<'a> {
         writes.iter().for_each(|write| self.write(write));
     }
 
-    fn version(&mut self, version: Option<Version>) {
-        let rank = version.map_or(u64::MAX, |version| {
-            self.versions.binary_search(&version).map_or(u64::MAX - 1, |rank| rank as u64)
-        });
-        self.words.push(rank);
-    }
-
     fn boot(&mut self, boot: u64) {
         let place = place(&mut self.boots, boot);
         self.words.push(place);
     }
 
     fn machine(&mut self, machine: &'a Machine) {
-        let Machine { state, notes, noted_in, ceilings, marks, boot, daemon } = machine;
+        let Machine {
+            state,
+            notes,
+            noted_in,
+            ceilings,
+            marks,
+            boot,
+            wall_minus_boot_us,
+            starting,
+            daemon,
+            horizon: _,
+        } = machine;
+        self.words.push(*wall_minus_boot_us as u64);
         self.state(state);
         self.boot(*boot);
         self.boot(*noted_in);
@@ -151,10 +142,13 @@ impl<'a> Form<'a> {
         }
         match notes.of(SOURCE, &SPACE) {
             None => self.words.push(u64::MAX),
-            Some(Note { worker_ids, writes, floor, covered, numbers: _, source: _, space: _, place: _ }) => {
-                self.name(worker_ids);
-                self.writes(writes);
-                self.words.extend([*floor, *covered]);
+            Some(note) => self.note(note),
+        }
+        match starting {
+            None => self.words.push(u64::MAX),
+            Some(Starting { member, taken, wall, is_revoked }) => {
+                self.words.extend([taken.floor, taken.covered, wall.0 as u64, u64::from(*is_revoked)]);
+                self.member(member, 0);
             }
         }
         match daemon {
@@ -163,20 +157,48 @@ impl<'a> Form<'a> {
         }
     }
 
+    fn note(&mut self, note: &'a Note) {
+        let Note {
+            worker_ids,
+            writes,
+            term,
+            identity,
+            acknowledged,
+            floor,
+            covered,
+            is_held,
+            wall_minus_boot_us,
+            numbers: _,
+            source: _,
+            space: _,
+            place: _,
+        } = note;
+        self.name(worker_ids);
+        self.writes(writes);
+        self.write(term);
+        self.write(identity);
+        self.words.extend([*acknowledged, *floor, *covered, *wall_minus_boot_us as u64, u64::from(*is_held)]);
+    }
+
     fn state(&mut self, state: &'a str) {
         let place = place(&mut self.states, state);
         self.words.push(place);
     }
 
     fn daemon(&mut self, daemon: &'a Daemon) {
-        let Daemon { member, number, cursor, granted, newest, generation } = daemon;
+        let Daemon { member, number, cursor, granted, newest, generation, horizon: _ } = daemon;
         self.words.extend([*number as u64, *cursor, *granted, *newest]);
+        self.member(member, *generation);
+    }
+
+    fn member(&mut self, member: &'a Member<Wire>, generation: u64) {
         // The machine has the same state and the same notes.
         let Member {
             sources,
             waiting,
             late_starts,
             counters,
+            marker,
             first_writes: _,
             are_compared: _,
             coordinator: _,
@@ -189,7 +211,8 @@ impl<'a> Form<'a> {
         assert!(waiting.is_empty() && late_starts.is_empty(), "no start of the search waits");
         assert!(counters.is_empty(), "the search has no ticket source");
         self.words.push(sources.len() as u64);
-        sources.iter().for_each(|held| self.held(held, *generation));
+        sources.iter().for_each(|held| self.held(held, generation));
+        self.text(marker.as_ref().map_or("", |known| &known.text));
     }
 
     /// `numbers` has the worker ID, `since_unix_s` is for people, and no connection is made again.
@@ -202,6 +225,14 @@ impl<'a> Form<'a> {
             acknowledged,
             trying,
             generation,
+            term,
+            identity,
+            wall_minus_boot_us,
+            is_unsettled,
+            is_returned,
+            numbering: _,
+            horizon: _,
+            max_ahead: _,
             drawn_on: _,
             source: _,
             index: _,
@@ -212,10 +243,14 @@ impl<'a> Form<'a> {
         } = held;
         let flags = [is_claimed, &(*generation == daemons)].map(|flag| u64::from(*flag));
         self.words.extend([*floor, *covered, *acknowledged].into_iter().chain(flags));
+        self.words.extend([*wall_minus_boot_us as u64, u64::from(*is_unsettled), u64::from(*is_returned)]);
+        self.write(term);
+        self.write(identity);
         self.writes(trying.as_slice());
         for (number, holding) in numbers {
             self.words.push(*number);
-            self.version(holding.version());
+            self.text(holding.text().map_or("", String::as_str));
+            self.words.push(holding.acknowledged());
             self.writes(holding.writes());
         }
     }

@@ -7,14 +7,16 @@ use super::wire::{self, Fault, Wire};
 use crate::ceiling::{Fate, Mark};
 use crate::clock::{BootMicros, Now};
 use crate::fleet::rules::{self, Proof};
-use crate::fleet::{Bound, JoinError, Member, Notes, Raised, Taken, Want};
+use crate::fleet::{Bound, Clocks, JoinError, Member, Notes, Raised, Taken, Want};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, Tick, UnixMicros, WorkerSet};
 
 pub(super) const NUMBERS: usize = 2;
 pub(super) const FLEET: &str = "f";
 pub(super) const SOURCE: &str = "orders";
-pub(super) const HORIZON: Duration = Duration::from_secs(10);
+/// By machine. Their daemons were not configured alike.
+pub(super) const HORIZONS: [Duration; 3] =
+    [Duration::from_secs(10), Duration::from_secs(10), Duration::from_secs(7)];
 pub(super) const MAX_AHEAD: Duration = Duration::from_secs(2);
 /// The instants that clocks read, in any order. At the second one the ceilings of the first are past.
 pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
@@ -41,7 +43,22 @@ pub(super) struct Machine {
     /// The states that marked a number, with the marked ticks.
     pub(super) marks: [Option<(String, u64, Fate)>; NUMBERS],
     pub(super) boot: u64,
+    /// The difference of its clocks.
+    pub(super) wall_minus_boot_us: i64,
+    /// Its daemon, while the pause of a start is not over. It hands out nothing before.
+    pub(super) starting: Option<Starting>,
     pub(super) daemon: Option<Daemon>,
+    pub(super) horizon: Duration,
+}
+
+/// A daemon that has taken a number which it did not hold.
+#[derive(Clone)]
+pub(super) struct Starting {
+    pub(super) member: Member<Wire>,
+    pub(super) taken: Taken,
+    pub(super) wall: UnixMicros,
+    /// True if the machine was restored meanwhile: its keeper takes the first grants away at once.
+    pub(super) is_revoked: bool,
 }
 
 /// A daemon that runs.
@@ -56,6 +73,7 @@ pub(super) struct Daemon {
     /// The highest one that was acknowledged.
     pub(super) newest: u64,
     pub(super) generation: u64,
+    pub(super) horizon: Duration,
 }
 
 impl Daemon {
@@ -63,8 +81,14 @@ impl Daemon {
     pub(super) fn next(&self, wall: UnixMicros) -> u64 {
         let now = Now { wall, boot: BootMicros(0), jumped: false };
         let numbering = &NUMBERINGS[self.number];
-        let ceiling = numbering.tick_of(rules::ceiling(numbering, now, wall, HORIZON)).0;
+        let ceiling = numbering.tick_of(rules::ceiling(numbering, now, wall, self.horizon)).0;
         ceiling.max(self.newest)
+    }
+
+    /// Takes the grants away, as the keeper does when the machine was restored.
+    pub(super) fn revoke(&mut self) {
+        self.generation += 1;
+        self.granted = 0;
     }
 
     /// Takes a ceiling that was acknowledged, as the keeper does.
@@ -100,12 +124,22 @@ impl Machine {
         self.ceilings[number].map_or(Proof::None, proof)
     }
 
-    /// Starts a daemon, by the rules of `join_fleet` and `start_sources`.
+    pub(super) fn clocks(&self, wall: UnixMicros) -> Clocks {
+        Clocks { wall, wall_minus_boot_us: self.wall_minus_boot_us }
+    }
+
+    /// Starts a daemon, by the rules of `join_fleet`.
     pub(super) fn start(&mut self, given: Option<u64>, wall: UnixMicros) {
         let notes = self.read_notes();
-        let (max_ahead, horizon) = (MAX_AHEAD, HORIZON);
-        let layout = &*LAYOUT;
-        let want = Want { index: 0, source: SOURCE, layout, wall, proof: Proof::None, max_ahead, horizon };
+        let want = Want {
+            index: 0,
+            source: SOURCE,
+            layout: &LAYOUT,
+            clocks: self.clocks(wall),
+            proof: Proof::None,
+            max_ahead: MAX_AHEAD,
+            horizon: self.horizon,
+        };
         let mut member = Member::new(Wire, FLEET, (&self.state, "holder"), notes, wire::draw);
         let given = given.map(WorkerSet::single);
         let own = given.clone().or_else(|| member.own(want));
@@ -115,19 +149,40 @@ impl Machine {
         let taken = match (resumed, &given) {
             (Some(resumed), _) => Ok(resumed),
             (None, Some(given)) => member.take(want, given),
-            (None, None) => member.pick(want, 1, |_| true, |_| Ok::<bool, JoinError>(true)),
+            (None, None) => member.pick(want, 1, None, |_| true, |_| Ok::<bool, JoinError>(true)),
         };
         let taken = match taken {
             Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
             taken => taken.ok(),
         };
         self.notes = member.notes().clone();
-        if let Some(taken) = taken {
-            self.daemon = self.serve(member, &taken, wall);
+        match taken {
+            Some(taken) if taken.is_new => {
+                self.starting = Some(Starting { member, taken, wall, is_revoked: false })
+            }
+            // A number that this state had released starts at once, so that a clean restart needs no pause. If another
+            // daemon has had it since, and the coordinator has lost that, that one must have asked before.
+            Some(taken) if !taken.is_same_term && wire::with_server(|server| server.lost_writes) => {}
+            Some(taken) => self.daemon = self.serve(member, &taken, wall),
+            None => {}
         }
     }
 
-    /// Makes the first local ceiling durable. Returns nothing if the state is an older copy.
+    /// Ends the pause of a start.
+    pub(super) fn settle(&mut self) {
+        let Some(Starting { mut member, taken, wall, is_revoked }) = self.starting.take() else { return };
+        let mut taken = [Some(taken)];
+        let settled = member.settle(&mut taken, self.clocks(wall));
+        self.notes = member.notes().clone();
+        if let (Ok(()), [Some(taken)]) = (settled, taken) {
+            self.daemon = self.serve(member, &taken, wall);
+        }
+        if let Some(daemon) = self.daemon.as_mut().filter(|_| is_revoked) {
+            daemon.revoke();
+        }
+    }
+
+    /// Makes the first local ceiling durable, by the rules of `start_sources`. Returns nothing if the state is an older copy.
     pub(super) fn serve(&mut self, member: Member<Wire>, taken: &Taken, wall: UnixMicros) -> Option<Daemon> {
         let number = taken.worker_ids.highest() as usize;
         let next = NUMBERINGS[number].tick_at(wall).0 + 1;
@@ -138,23 +193,26 @@ impl Machine {
         };
         self.store(number, start);
         let granted = tick(number, taken.covered);
-        Some(Daemon { member, number, cursor: start, granted, newest: granted, generation: 0 })
+        let horizon = self.horizon;
+        Some(Daemon { member, number, cursor: start, granted, newest: granted, generation: 0, horizon })
     }
 
     pub(super) fn raise(&mut self, wall: UnixMicros) {
+        let clocks = self.clocks(wall);
         let Some(daemon) = &mut self.daemon else { return };
         let ceiling = daemon.next(wall);
         let bounds = [Bound { source: 0, id_bound: bound(daemon.number, ceiling) }];
-        let raised = daemon.member.raise(&bounds, daemon.generation);
+        let raised = daemon.member.raise(&bounds, daemon.generation, clocks);
         if raised == Raised::Done {
             daemon.acknowledge(ceiling);
         }
         self.take(&raised);
     }
 
-    pub(super) fn look(&mut self) {
+    pub(super) fn look(&mut self, wall: UnixMicros) {
+        let clocks = self.clocks(wall);
         let Some(daemon) = &mut self.daemon else { return };
-        let looked = daemon.member.look();
+        let looked = daemon.member.look(clocks);
         self.take(&looked);
     }
 
@@ -164,16 +222,34 @@ impl Machine {
         self.notes = daemon.member.notes().clone();
         if matches!(raised, Raised::Lost(_)) {
             self.daemon = None;
+            // It has noticed what it lost. If it raised no floor then, none comes.
+            wire::with_server(|server| server.lost_writes = false);
         }
     }
 
     /// Stops the daemon cleanly.
     pub(super) fn stop(&mut self) {
+        let clocks = self.clocks(WALLS[0]);
         let Some(mut daemon) = self.daemon.take() else { return };
         self.ceilings[daemon.number] = Some(daemon.cursor);
         self.marks[daemon.number] = Some((self.state.clone(), daemon.cursor, Fate::Returned));
-        let _ = daemon.member.release(&[Bound { source: 0, id_bound: bound(daemon.number, daemon.cursor) }]);
+        let bounds = [Bound { source: 0, id_bound: bound(daemon.number, daemon.cursor) }];
+        let _ = daemon.member.release(&bounds, clocks);
         self.notes = daemon.member.notes().clone();
+    }
+
+    /// Takes the grants away, also those of a daemon that is starting.
+    pub(super) fn revoke(&mut self) {
+        self.daemon.iter_mut().for_each(Daemon::revoke);
+        self.starting.iter_mut().for_each(|starting| starting.is_revoked = true);
+    }
+
+    /// Returns what the coordinator had acknowledged for a number, as far as this machine or its daemon knows.
+    pub(super) fn acknowledged(&self, number: usize) -> u64 {
+        let note = self.notes.of(SOURCE, &SPACE).filter(|note| note.numbers == [number as u64]);
+        let daemon = self.daemon.as_ref().filter(|daemon| daemon.number == number);
+        let held = daemon.map_or(0, |daemon| daemon.member.sources[0].numbers[0].1.acknowledged());
+        note.map_or(0, |note| note.acknowledged).max(held)
     }
 }
 

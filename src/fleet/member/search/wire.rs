@@ -3,10 +3,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::fleet::{Coordinator, NoAnswer, Stored, Swap, Swapped, Version};
+use crate::fleet::{Coordinator, Marker, NoAnswer, Swap, Swapped};
+use snowbank_client::layout::UnixMicros;
 
-pub(super) type Keys = BTreeMap<String, Stored>;
+pub(super) type Keys = BTreeMap<String, String>;
 
 /// A fault, of the coordinator, its network or a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +23,15 @@ pub(super) enum Fault {
     Boot,
     Copy,
     Snapshot,
+    /// The same, and the kernel does not report it: the clocks of both jump.
+    Jump,
     LoseData,
+    /// The coordinator is restored to an older state.
+    GoBack,
 }
 
 /// The number of kinds of faults.
-const FAULTS: usize = Fault::LoseData as usize + 1;
+const FAULTS: usize = Fault::GoBack as usize + 1;
 
 /// The faults that may still happen: of each kind, and all together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +43,12 @@ pub(super) struct Left {
 impl Left {
     pub(super) fn new(each: u8, all: u8) -> Left {
         Left { each: [each; FAULTS], all }
+    }
+
+    /// Returns the same without a kind of fault.
+    pub(super) fn without(mut self, fault: Fault) -> Left {
+        self.each[fault as usize] = 0;
+        self
     }
 
     pub(super) fn has(self, fault: Fault) -> bool {
@@ -62,15 +74,21 @@ pub(super) struct Server {
     pub(super) before: Option<Arc<Keys>>,
     /// Writes that are on their way.
     pub(super) late: Vec<Vec<Swap>>,
-    pub(super) revision: u64,
+    /// The states to which it may be restored, the newest last: at most [`BACKUPS_MAX`].
+    pub(super) backups: Vec<Arc<Keys>>,
+    /// True from a restore that lost a write until a daemon has raised the floor.
+    pub(super) lost_writes: bool,
     /// The number of identities that were drawn for writes.
     pub(super) drawn: u64,
     pub(super) left: Left,
 }
 
+/// The most states that are kept for restores.
+const BACKUPS_MAX: usize = 3;
+
 impl Server {
     fn fits(&self, swap: &Swap) -> bool {
-        self.keys.get(&swap.key).map(|stored| stored.version) == swap.expected
+        self.keys.get(&swap.key) == swap.expected.as_ref()
     }
 
     pub(super) fn apply(&mut self, swaps: &[Swap]) -> Swapped {
@@ -78,13 +96,21 @@ impl Server {
             return Swapped::Refused(swaps.iter().map(|swap| self.keys.get(&swap.key).cloned()).collect());
         }
         self.before = Some(Arc::clone(&self.keys));
-        self.revision += 1;
-        let version = Version(self.revision);
+        self.backups.push(Arc::clone(&self.keys));
+        let spare = self.backups.len().saturating_sub(BACKUPS_MAX);
+        self.backups.drain(..spare);
         let keys = Arc::make_mut(&mut self.keys);
         for Swap { key, text, .. } in swaps {
-            keys.insert(key.clone(), Stored { version, text: text.clone() });
+            if let Some(text) = text {
+                // A daemon that has noticed the loss raises the floor.
+                let floor =
+                    |text: &String| Marker::parse(text).map_or(UnixMicros(0), |marker| marker.floor());
+                let is_raised = keys.get(key).is_some_and(|before| floor(text) > floor(before));
+                self.lost_writes &= !is_raised;
+                keys.insert(key.clone(), text.clone());
+            }
         }
-        Swapped::Done(version)
+        Swapped::Done
     }
 
     /// Forgets what cannot matter any more, so that equal futures are one state.
@@ -92,9 +118,12 @@ impl Server {
         if !self.left.has(Fault::Stale) {
             self.before = None;
         }
-        // No version comes back.
+        if !self.left.has(Fault::GoBack) {
+            self.backups.clear();
+        }
+        // No text comes back, unless the coordinator does.
         let mut late = std::mem::take(&mut self.late);
-        late.retain(|swaps| swaps.iter().all(|swap| self.fits(swap)));
+        late.retain(|swaps| self.left.has(Fault::GoBack) || swaps.iter().all(|swap| self.fits(swap)));
         self.late = late;
     }
 }
@@ -178,16 +207,15 @@ impl Coordinator for Wire {
         0
     }
 
-    fn reads_are_current(&self) -> bool {
-        false
-    }
+    /// The end of the pause is an event of its own.
+    fn pause(&mut self, _: Duration) {}
 
-    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let seen = with(Scene::seen)?;
         Ok(keys.iter().map(|key| seen.get(key).cloned()).collect())
     }
 
-    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         let seen = with(Scene::seen)?;
         let found = seen.iter().filter(|(key, _)| key.starts_with(prefix));
         Ok(found.map(|(key, stored)| (key.clone(), stored.clone())).collect())

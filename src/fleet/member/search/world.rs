@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::machine::{Daemon, FLEET, GIVEN, Machine, NUMBERS, SPACE, WALLS, lose};
+use super::machine::{Daemon, FLEET, GIVEN, HORIZONS, Machine, NUMBERINGS, NUMBERS, SPACE, WALLS, lose};
 use super::wire::{self, Fault, Keys, Left, Server};
-use crate::fleet::{Marker, Notes, Paths, Swap};
-use snowbank_client::layout::UnixMicros;
+use crate::fleet::{Marker, Notes, NumberKey, Paths, Swap};
+use snowbank_client::layout::{Tick, UnixMicros};
 
 /// All of a fleet at a moment.
 #[derive(Clone)]
@@ -14,7 +14,9 @@ pub(super) struct World {
     pub(super) server: Server,
     pub(super) machines: [Arc<Machine>; GIVEN.len()],
     /// By number, the ticks whose IDs were handed out.
-    pub(super) used: [u64; NUMBERS],
+    pub(super) used: [u128; NUMBERS],
+    /// The highest time that a clock has read, where clocks agree. `None`: each reads any time at any moment.
+    pub(super) time: Option<UnixMicros>,
     pub(super) boots: u64,
     past: Option<Arc<Past>>,
 }
@@ -36,7 +38,9 @@ enum Event {
     Use(usize),
     /// The same, after a raise.
     Raise(usize, UnixMicros),
-    Look(usize),
+    Look(usize, UnixMicros),
+    /// The pause of a start is over.
+    Settle(usize),
     Kill(usize),
     Stop(usize),
     Boot(usize),
@@ -46,9 +50,15 @@ enum Event {
     CopyBeside(usize, usize),
     /// A memory snapshot of the first is resumed on both.
     Snapshot(usize, usize),
+    /// The same, and the kernel does not report it. The clocks of both jump, and both daemons notice that.
+    Jump(usize, usize),
     /// A write that was on its way is done.
     Late(usize),
     LoseData,
+    /// An operator prepares a coordinator that has lost its data, above all IDs that were handed out. No daemon runs.
+    Prepare,
+    /// The coordinator is restored to this one of the states that were kept.
+    GoBack(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,15 +68,22 @@ enum Amount {
 }
 
 impl World {
-    /// A fleet that is prepared, and this many faults ahead: at most two of each kind.
-    pub(super) fn new(faults: u8) -> World {
+    /// A fleet that is prepared, and this many faults ahead: at most two of each kind. The coordinator may be restored to an
+    /// older state only where clocks agree: the floor that is then raised is above all grants by clocks that do.
+    pub(super) fn new(faults: u8, do_clocks_agree: bool) -> World {
         let left = Left::new(2, faults);
-        let keys = Arc::new(Keys::new());
-        let (before, late) = (None, Vec::new());
-        let mut server = Server { keys, before, late, revision: 0, drawn: 0, left };
+        let left = if do_clocks_agree { left } else { left.without(Fault::GoBack) };
         let text = Marker::new("1f", vec![SPACE.clone()]).text();
-        server.apply(&[Swap { key: Paths::of(FLEET).marker(), expected: None, text }]);
-        server.before = None;
+        let keys = Arc::new(Keys::from([(Paths::of(FLEET).marker(), text)]));
+        let server = Server {
+            keys,
+            before: None,
+            late: Vec::new(),
+            backups: Vec::new(),
+            lost_writes: false,
+            drawn: 0,
+            left,
+        };
         let machine = |index: usize| Machine {
             state: format!("state-{index}"),
             notes: Notes::default(),
@@ -74,10 +91,19 @@ impl World {
             ceilings: [None; NUMBERS],
             marks: [const { None }; NUMBERS],
             boot: index as u64,
+            wall_minus_boot_us: 0,
+            starting: None,
             daemon: None,
+            horizon: HORIZONS[index],
         };
         let machines = [0, 1, 2].map(|index| Arc::new(machine(index)));
-        World { server, machines, used: [0; NUMBERS], boots: GIVEN.len() as u64, past: None }
+        let time = do_clocks_agree.then_some(WALLS[0]);
+        World { server, machines, used: [0; NUMBERS], time, boots: GIVEN.len() as u64, past: None }
+    }
+
+    /// Returns the times that clocks may read now.
+    fn walls(&self) -> Vec<UnixMicros> {
+        WALLS.into_iter().filter(|wall| self.time.is_none_or(|time| *wall >= time)).collect()
     }
 
     /// Calls `visit` with each state that one event leads to.
@@ -99,18 +125,26 @@ impl World {
         let left = self.server.left;
         let mut events = Vec::new();
         for (index, machine) in self.machines.iter().enumerate() {
-            match &machine.daemon {
-                None => {
-                    let few = WALLS.map(|wall| Event::Start(index, wall, Amount::One));
-                    let many = WALLS.map(|wall| Event::Start(index, wall, Amount::All));
-                    events.extend(few.into_iter().chain(many));
+            if machine.starting.is_some() && left.has(Fault::Kill) {
+                events.push(Event::Kill(index));
+            }
+            match (&machine.starting, &machine.daemon) {
+                (None, None) => {
+                    for wall in self.walls() {
+                        events.push(Event::Start(index, wall, Amount::One));
+                        events.push(Event::Start(index, wall, Amount::All));
+                    }
                 }
-                Some(daemon) => events.extend(daemon.events(index, left)),
+                // Meanwhile a daemon that has lost a write has noticed it.
+                (Some(_), _) if self.server.lost_writes => {}
+                (Some(_), _) => events.push(Event::Settle(index)),
+                (None, Some(daemon)) => events.extend(self.events_of(daemon, index)),
             }
             if left.has(Fault::Boot) {
                 events.push(Event::Boot(index));
             }
-            let idle = (0..GIVEN.len()).filter(|&to| to != index && self.machines[to].daemon.is_none());
+            let is_idle = |machine: &Machine| machine.daemon.is_none() && machine.starting.is_none();
+            let idle = (0..GIVEN.len()).filter(|&to| to != index && is_idle(&self.machines[to]));
             for to in idle {
                 if left.has(Fault::Copy) {
                     events.extend([Event::Copy(index, to), Event::CopyBeside(index, to)]);
@@ -118,10 +152,45 @@ impl World {
                 if left.has(Fault::Snapshot) {
                     events.push(Event::Snapshot(index, to));
                 }
+                if left.has(Fault::Jump) && !is_idle(machine) {
+                    events.push(Event::Jump(index, to));
+                }
             }
         }
         events.extend((0..self.server.late.len()).map(Event::Late));
-        events.extend((left.has(Fault::LoseData)).then_some(Event::LoseData));
+        let is_prepared = !self.server.keys.is_empty();
+        let runs = |machine: &Arc<Machine>| machine.daemon.is_some() || machine.starting.is_some();
+        if left.has(Fault::LoseData) && is_prepared {
+            events.push(Event::LoseData);
+        }
+        if !is_prepared && !self.machines.iter().any(runs) {
+            events.push(Event::Prepare);
+        }
+        if left.has(Fault::GoBack) {
+            events.extend((0..self.server.backups.len()).map(Event::GoBack));
+        }
+        events
+    }
+
+    /// Returns what a daemon may do. A look after the first can only end it, and a raise would end it as well, unless the
+    /// coordinator has lost writes.
+    fn events_of(&self, daemon: &Daemon, at: usize) -> Vec<Event> {
+        let mut events = vec![Event::Stop(at)];
+        let is_unclaimed = daemon.member.sources.iter().any(|held| !held.is_claimed);
+        for wall in self.walls() {
+            if is_unclaimed || self.server.lost_writes {
+                events.push(Event::Look(at, wall));
+            }
+            // A raise whose bound has passed pauses, as a start does.
+            let has_passed = !daemon.member.passed(self.machines[at].clocks(wall)).is_empty();
+            if daemon.next(wall) > daemon.granted && !(has_passed && self.server.lost_writes) {
+                events.push(Event::Raise(at, wall));
+            }
+        }
+        if daemon.cursor < daemon.granted {
+            events.push(Event::Use(at));
+        }
+        events.extend(self.server.left.has(Fault::Kill).then_some(Event::Kill(at)));
         events
     }
 
@@ -137,6 +206,11 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
+        if let (Some(time), Event::Start(_, wall, _) | Event::Raise(_, wall) | Event::Look(_, wall)) =
+            (&mut self.time, event)
+        {
+            *time = wall.max(*time);
+        }
         match event {
             Event::Start(at, wall, amount) => {
                 self.machine(at).start(GIVEN[at], wall);
@@ -147,20 +221,25 @@ impl World {
                 self.machine(at).raise(wall);
                 self.use_up(at, Amount::All);
             }
-            Event::Look(at) => self.machine(at).look(),
+            Event::Look(at, wall) => self.machine(at).look(wall),
+            Event::Settle(at) => {
+                self.machine(at).settle();
+                self.use_up(at, Amount::All);
+            }
             Event::Stop(at) => self.machine(at).stop(),
             Event::Kill(at) => {
-                self.machine(at).daemon = None;
+                (self.machine(at).daemon, self.machine(at).starting) = (None, None);
                 lose(Fault::Kill);
             }
             Event::Boot(at) => {
                 self.boot(at);
-                self.machine(at).daemon = None;
+                (self.machine(at).daemon, self.machine(at).starting) = (None, None);
                 lose(Fault::Boot);
             }
             Event::Copy(from, to) => self.copy(from, to, false),
             Event::CopyBeside(from, to) => self.copy(from, to, true),
             Event::Snapshot(from, to) => self.resume_twice(from, to),
+            Event::Jump(from, to) => self.jump(from, to),
             Event::Late(at) => wire::with_server(|server| {
                 let swaps = server.late.remove(at);
                 server.apply(&swaps);
@@ -169,7 +248,44 @@ impl World {
                 server.left.take(Fault::LoseData);
                 server.keys = Arc::default();
                 server.before = None;
+                server.backups.clear();
             }),
+            Event::Prepare => self.prepare(),
+            Event::GoBack(at) => self.go_back(at),
+        }
+    }
+
+    /// The operator knows the highest tick of all that were handed out.
+    fn prepare(&mut self) {
+        let used = self.used.iter().map(|used| u128::BITS - used.leading_zeros()).max().unwrap_or(0);
+        let mut marker = Marker::new(&wire::draw(), vec![SPACE.clone()]);
+        marker.raise_floor(NUMBERINGS[0].start_of(Tick(u64::from(used))));
+        let text = marker.text();
+        wire::with_server(|server| {
+            server.late.clear();
+            server.lost_writes = false;
+            server.apply(&[Swap::write(Paths::of(FLEET).marker(), None, text)]);
+            server.backups.clear();
+        });
+    }
+
+    fn go_back(&mut self, at: usize) {
+        let keys = wire::with_server(|server| {
+            server.left.take(Fault::GoBack);
+            server.late.clear();
+            server.before = None;
+            server.keys = Arc::clone(&server.backups[at]);
+            server.backups.truncate(at);
+            Arc::clone(&server.keys)
+        });
+        let restored = |number: usize| {
+            let text = keys.get(&Paths::of(FLEET).number(0, number as u64));
+            text.and_then(|text| NumberKey::parse(text).ok()).map_or(0, |key| key.id_bound)
+        };
+        let is_lost =
+            |number| self.machines.iter().any(|machine| machine.acknowledged(number) > restored(number));
+        if (0..NUMBERS).any(is_lost) {
+            wire::with_server(|server| server.lost_writes = true);
         }
     }
 
@@ -199,7 +315,7 @@ impl World {
         daemon.cursor = to;
         let number = daemon.number;
         machine.store(number, to);
-        let ticks = ((1 << to) - 1) & !((1 << from) - 1);
+        let ticks = ((1_u128 << to) - 1) & !((1_u128 << from) - 1);
         assert!(self.used[number] & ticks == 0, "number {number}, ticks {from}..{to} twice:{self}");
         self.used[number] |= ticks;
     }
@@ -223,10 +339,16 @@ impl World {
         let boot = self.boots;
         let machine = self.machine(from);
         machine.boot = boot;
-        if let Some(daemon) = &mut machine.daemon {
-            daemon.generation += 1;
-            daemon.granted = 0;
-        }
+        machine.revoke();
+        self.machines[to] = Arc::clone(&self.machines[from]);
+    }
+
+    /// Both keepers take the grants away, and store the new difference of the clocks in the state.
+    fn jump(&mut self, from: usize, to: usize) {
+        lose(Fault::Jump);
+        let machine = self.machine(from);
+        machine.wall_minus_boot_us += 30_000_000;
+        machine.revoke();
         self.machines[to] = Arc::clone(&self.machines[from]);
     }
 }
@@ -241,21 +363,5 @@ impl fmt::Display for World {
             past = before.as_deref();
         }
         events.iter().rev().try_for_each(|event| f.write_str(event))
-    }
-}
-
-impl Daemon {
-    /// A look after the first can only end a daemon, and a raise would end it as well.
-    fn events(&self, at: usize, left: Left) -> Vec<Event> {
-        let mut events = vec![Event::Stop(at)];
-        let writes = self.member.sources.iter().any(|held| !held.is_claimed);
-        events.extend(writes.then_some(Event::Look(at)));
-        let rises = |wall: &UnixMicros| self.next(*wall) > self.granted;
-        events.extend(WALLS.into_iter().filter(rises).map(|wall| Event::Raise(at, wall)));
-        if self.cursor < self.granted {
-            events.push(Event::Use(at));
-        }
-        events.extend(left.has(Fault::Kill).then_some(Event::Kill(at)));
-        events
     }
 }

@@ -1,0 +1,117 @@
+//! The pause of a daemon that has taken a number which it did not hold.
+//!
+//! A coordinator that was restored to an older state shows numbers as free whose holders still run. Those that are connected
+//! look at their keys each second, so within [`NOTICED_WITHIN`] one of them sees that a write of its own is gone, and raises
+//! the floor. So a taker writes its key, waits that long, and reads the marker and its key again before it hands out
+//! anything. A start that goes on with its own number does not wait.
+//!
+//! A daemon whose bound has passed, after a long pause or outage, raises it in the same way: others may have taken the number
+//! since, and the coordinator may have lost that.
+
+use super::want::JoinError;
+use super::{Bound, Clocks, Member, NoAnswer, Stop, Taken};
+use crate::fleet::{Coordinator, NOTICED_WITHIN, SWAPS_MAX, Swap, Swapped, rules};
+
+/// The part of a horizon that the pause takes at most.
+const PAUSE_PART: u32 = 8;
+
+/// The most tries to compare the marker and the keys, each after a change or without an answer.
+const TRIES_MAX: usize = 3;
+
+impl<C: AsMut<dyn Coordinator>> Member<C> {
+    /// Waits, if one of these sources did not hold its numbers before. Raises the start of those to the fleet's floor.
+    ///
+    /// # Errors
+    /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
+    pub fn settle(&mut self, taken: &mut [Option<Taken>], clocks: Clocks) -> Result<(), JoinError> {
+        if !taken.iter().flatten().any(|taken| taken.is_new) {
+            return Ok(());
+        }
+        self.pause();
+        for (index, taken) in taken.iter_mut().enumerate() {
+            if let Some(taken) = taken.as_mut().filter(|taken| taken.is_new) {
+                taken.floor = self.settled_floor(index, taken.floor, clocks)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for other daemons to notice what they have lost. Where ceilings last for seconds, the pause is shorter, because it
+    /// must leave most of the first one.
+    pub(super) fn pause(&mut self) {
+        let shortest = self.sources.iter().map(|held| held.horizon).min().unwrap_or_default();
+        self.coordinator.as_mut().pause(NOTICED_WITHIN.min(shortest / PAUSE_PART));
+    }
+
+    /// Waits after a raise, if these bounds had passed before it.
+    pub(super) fn settle_again(&mut self, passed: &[Bound], clocks: Clocks) -> Result<(), Stop> {
+        if passed.is_empty() {
+            return Ok(());
+        }
+        self.pause();
+        for &bound in passed {
+            self.compare(bound.source, clocks)?;
+            self.check_floor(bound)?;
+            self.sources[bound.source].is_unsettled = false;
+            let _ = self.note(bound.source);
+        }
+        Ok(())
+    }
+
+    /// Returns the bound at which a source starts, once its keys are still its own.
+    pub(super) fn settled_floor(
+        &mut self,
+        index: usize,
+        floor: u64,
+        clocks: Clocks,
+    ) -> Result<u64, JoinError> {
+        let Some(at) = self.sources.iter().position(|held| held.index == index) else { return Ok(floor) };
+        self.compare(at, clocks).map_err(|stop| match stop {
+            Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
+            Stop::Lost(reason) => JoinError::Held(reason),
+        })?;
+        let fleets_floor = self.known_marker()?.marker.floor();
+        let held = &mut self.sources[at];
+        held.floor = floor.max(rules::bound_above(&held.numbering, fleets_floor));
+        held.is_unsettled = false;
+        let floor = held.floor;
+        // Without the note, the next start pauses again.
+        let _ = self.note(at);
+        Ok(floor)
+    }
+
+    /// Checks by a swap, which unlike a read never lags, that the marker is known and the keys of a source are its own.
+    fn compare(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
+        let mut stop = Stop::NoAnswer(NoAnswer::passing("the fleet's marker changes with each answer"));
+        for _ in 0..TRIES_MAX {
+            match self.compare_once(source, clocks) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(Stop::NoAnswer(answer)) => stop = Stop::NoAnswer(answer),
+                Err(lost) => return Err(lost),
+            }
+        }
+        Err(stop)
+    }
+
+    /// Returns `false` if the marker, or a key, has another value than it was known to have.
+    fn compare_once(&mut self, source: usize, clocks: Clocks) -> Result<bool, Stop> {
+        let count = self.sources[source].numbers.len();
+        for from in (0..count).step_by(SWAPS_MAX) {
+            let held = &self.sources[source];
+            let mut swaps = vec![Swap::compare(self.paths.marker(), Some(self.known_marker()?.text.clone()))];
+            for (number, holding) in held.numbers[from..].iter().take(SWAPS_MAX) {
+                swaps.push(Swap::compare(self.paths.number(held.place, *number), holding.text().cloned()));
+            }
+            if let Swapped::Refused(found) = self.coordinator.as_mut().swap(&swaps)? {
+                let mut found = found.into_iter();
+                self.see_marker(source, found.next().flatten())?;
+                for (at, text) in (from..).zip(found) {
+                    self.see(source, at, text.as_deref(), clocks)?;
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,96 @@
+//! A coordinator that is restored to an older state, and starts in fleets that forget or never knew what was handed out.
+
+use super::*;
+use crate::support::wire::CLOCK_BEHIND;
+
+/// Returns the IDs that a daemon hands out, once its clock has reached the fleet's floor.
+fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
+    let mut wire = daemon.connect();
+    poll("the floor is reached", || match wire.next(Ask::of(100).wait_ms(100)) {
+        Reply::Runs(_, runs) => Some(runs),
+        Reply::Error { code, .. } => {
+            assert_eq!(code, CLOCK_BEHIND);
+            None
+        }
+        other => panic!("{other:?}"),
+    })
+}
+
+/// Routine after a lost quorum. One daemon is paused all the time, one is started again by its service manager, and one is
+/// new. Both numbers that were taken after the backup look free.
+#[test]
+fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
+    each(|at| {
+        let toml = toml(at, None, "8s");
+        init(&toml);
+        at.back_up();
+        let [notices, paused, late] = [(); 3].map(|()| Machine::new());
+        let mut first = notices.start(&toml);
+        let mut second = paused.start(&toml);
+        let mut runs = draw(&first);
+        runs.extend(draw(&second));
+        second.signal(Signal::STOP);
+        at.restore();
+        assert_eq!(first.wait(), Some(3), "{}", first.log());
+        let again = notices.start(&toml);
+        let more = draw(&again);
+        assert_eq!(worker_of(&more), worker_of(&runs), "its own number");
+        runs.extend(more);
+        let third = late.start(&toml);
+        let (_, listed) = fleet(&toml, &["list"]);
+        assert_eq!(listed.lines().count(), 2, "{listed}");
+        let mut wire = second.connect();
+        wire.send(&Ask::of(100).wait_ms(0).bytes());
+        second.signal(Signal::CONT);
+        if let Ok(Some(Reply::Runs(_, more))) = wire.try_reply() {
+            runs.extend(more);
+        }
+        assert_eq!(second.wait(), Some(3), "{}", second.log());
+        runs.extend(draw_above_the_floor(&third));
+        runs.extend(draw(&again));
+        assert_distinct(runs);
+    });
+}
+
+/// The steps of docs/fleet.md for machines with worker IDs of their own.
+#[test]
+fn daemons_with_worker_ids_of_their_own_enter_a_fleet_one_by_one() {
+    each(|at| {
+        let given = |id: u64| format!("max_ahead = \"400ms\"\nworker_ids = {id}\n");
+        let machines = [Machine::new(), Machine::new()];
+        let mut runs = Vec::new();
+        let mut plain: Vec<Daemon> = Vec::new();
+        for (machine, id) in machines.iter().zip([3, 5]) {
+            plain.push(machine.start(&given(id)));
+        }
+        for daemon in &plain {
+            runs.extend(draw(daemon));
+        }
+        let (code, text) = fleet(&toml(at, Some(3), LONG), &["init", "--above", "now"]);
+        assert!(code == Some(0) && text.contains("starts above"), "{text}");
+        // First the given numbers in the fleet, machine by machine.
+        let mut daemons = Vec::new();
+        for ((machine, id), daemon) in machines.iter().zip([3, 5]).zip(plain) {
+            daemon.stop();
+            let daemon = machine.start(&toml(at, Some(id), LONG));
+            runs.extend(draw(&daemon));
+            daemons.push(daemon);
+        }
+        // Then the fleet lends them, to those that had them first.
+        for ((machine, id), daemon) in machines.iter().zip([3, 5]).zip(daemons) {
+            daemon.stop();
+            let daemon = machine.start(&toml(at, None, LONG));
+            let more = draw(&daemon);
+            assert_eq!(worker_of(&more), id);
+            runs.extend(more);
+            let new_machine = Machine::new();
+            let newcomer = new_machine.start(&toml(at, None, LONG));
+            let more = draw(&newcomer);
+            assert!(![3, 5].contains(&worker_of(&more)), "{id}");
+            runs.extend(more);
+            daemon.stop();
+            newcomer.stop();
+        }
+        assert_distinct(runs);
+    });
+}
