@@ -40,7 +40,7 @@ impl Place {
         let deadline = Instant::now() + ETCD_STARTS_WITHIN;
         loop {
             let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-            command.args(["fleet", "init", "--config"]).arg(self.config());
+            command.args(["fleet", "init", "--new", "--config"]).arg(self.config());
             if command.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
                 return Ok(());
             }
