@@ -92,6 +92,22 @@ fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
     assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "it released the number");
 }
 
+/// The machine may have been restored from a snapshot, perhaps twice, and the daemon was killed before it could ask.
+#[test]
+fn a_start_after_a_jump_of_the_clocks_asks() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (mut first, covered) = taken(&store);
+    let mut jumped = want(&layout, WALL, true);
+    jumped.clocks.wall_minus_boot_us += 30_000_000;
+    assert_eq!(resumed(&store, first.notes(), jumped, &five()), None);
+    assert_eq!(member(&store, first.notes().clone()).resume_unseen(jumped, &five()), None);
+    // Once the coordinator has acknowledged a ceiling with the new difference, that one counts.
+    let bound = Bound { source: 0, id_bound: covered + 9 };
+    assert_eq!(first.raise(&[bound], 1, jumped.clocks), Raised::Done);
+    assert_eq!(resumed(&store, first.notes(), jumped, &five()), Some(covered + 9));
+}
+
 /// Nothing shows that the machine was restored from a snapshot.
 #[test]
 fn of_two_copies_that_go_on_the_first_to_be_answered_has_the_number() {
