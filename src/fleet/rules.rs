@@ -8,9 +8,10 @@
 //! - A start that does not ask continues below the bound that was acknowledged last, if this machine also remembers that no
 //!   stop has returned the number ([`Proof::Held`], `member::resume`). So it has only what the daemon before it had.
 //! - A daemon that finds a key with a write that is not its own hands out nothing more.
-//! - Nobody starts below the fleet's *floor* under a number that it does not hold. The floor is an instant in the marker,
-//!   which every write of a key compares. It is above all IDs that the coordinator knows nothing of: those from before
-//!   the fleet, those of replaced ID spaces, and those that were granted by writes which a restored coordinator lost.
+//! - Nobody starts below the fleet's *floor* under a number that it does not hold. The floor is an
+//!   instant in the marker, which every write of a key by a daemon compares. It is above all IDs that
+//!   the coordinator knows nothing of: those from before the fleet, those of replaced ID spaces, and
+//!   those that were granted by writes which a restored coordinator lost.
 //!
 //! So a number may be taken from a daemon that still runs: both have their own positions. The clock only decides when a
 //! number counts as abandoned.

@@ -1,7 +1,8 @@
 //! The fleet's marker: its ID spaces, and the floor below which nobody starts under a number that it does not hold.
 //!
-//! Every write of a number's key compares the marker, and is done only if the writer knows its newest value. So once the floor
-//! is raised, no number changes hands below it, and once an ID space is replaced, no daemon starts in it.
+//! Every write of a number's key by a daemon compares the marker, and is done only if the writer knows
+//! its newest value. So once the floor is raised, no number changes hands below it, and once an ID
+//! space is replaced, no daemon starts in it.
 
 use std::time::Duration;
 
@@ -146,7 +147,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Takes the marker from a refused write of a source's keys.
-    ///
     pub(super) fn see_marker(&mut self, source: usize, found: Option<String>) -> Result<(), Stop> {
         let before = self.known_marker()?.clone();
         if found.as_ref() == Some(&before.text) {
