@@ -63,12 +63,16 @@ class ExamplesTest {
     void jdbcNumbersRowsThroughAKill() throws Exception {
         Path driver = JARS.resolve("sqlite-jdbc.jar");
         Programs.need(Files.exists(driver), "the SQLite driver is missing: install libxerial-sqlite-jdbc-java");
+        Path database = folder.resolve("rows.db");
         try (Daemon one = new Daemon(folder, 1);
                 Daemon other = new Daemon(folder, 2)) {
             Process rows = start(java(List.of(jar, driver),
                 Programs.module().resolve("examples/jdbc/NumberRows.java").toString(),
-                "jdbc:sqlite:" + folder.resolve("rows.db"), "300000", one.address(), other.address()));
-            Thread.sleep(1_500);
+                "jdbc:sqlite:" + database, "300000", one.address(), other.address()));
+            // The table is there before the first row.
+            while (rows.isAlive() && !(Files.exists(database) && Files.size(database) > 0)) {
+                Thread.sleep(10);
+            }
             boolean wasAlive = rows.isAlive();
             one.kill();
             assertEquals("300000 rows\n", end(rows));
