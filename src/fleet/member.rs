@@ -222,6 +222,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(stretches.iter().map(all).collect())
     }
 
+    /// Checks by a swap, before a release, that the coordinator answers and that the numbers are still this daemon's.
+    ///
+    /// A release whose answer is lost may have been done, and another daemon may have the number by then. So the next start
+    /// must ask, however long the coordinator is away. That is why a release is only tried at a coordinator that answers.
+    pub fn confirm(&mut self, clocks: Clocks) -> Raised {
+        let mut confirmed = Ok(());
+        for source in 0..self.sources.len() {
+            confirmed = confirmed
+                .and_then(|()| self.read(source, true, clocks))
+                .and_then(|_| self.compare(source, clocks));
+        }
+        self.ended(confirmed)
+    }
+
     /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free at once. The state must
     /// have that bound already. The notes drop the higher bound first.
     ///

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
+use crate::support::coordinators::Proxy;
 use crate::support::file_system::FileSystem;
 use crate::support::wire::CLOCK_BEHIND;
 
@@ -184,6 +185,35 @@ fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
             copy_all(&machine.path(name), &copy.path(name));
         }
         copy.setup(&toml).end().assert_refusal_for_now(&["or a copy of it holds worker number 5"]);
+        runs.extend(draw(&machine.start(&toml)));
+        assert_distinct(runs);
+    });
+}
+
+/// The stop releases nothing at a coordinator that does not answer.
+#[test]
+fn after_a_clean_stop_in_an_outage_a_daemon_goes_on_as_after_a_kill() {
+    each(|at| {
+        let proxy = at.proxy();
+        let toml = toml_at(at, &proxy.url(), Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        let mut daemon = machine.start(&toml);
+        let outages: [fn(&Proxy); 2] = [Proxy::cut, Proxy::swallow_answers];
+        for begin_outage in outages {
+            runs.extend(draw(&daemon));
+            begin_outage(&proxy);
+            daemon.stop();
+            daemon = machine.start(&toml);
+            assert_asked_nothing(&daemon);
+            runs.extend(draw(&daemon));
+            proxy.pass();
+        }
+        // Its connection may still hang.
+        proxy.cut();
+        proxy.pass();
+        daemon.stop();
         runs.extend(draw(&machine.start(&toml)));
         assert_distinct(runs);
     });

@@ -243,12 +243,20 @@ impl World {
         let mut daemon = self.daemons.swap_remove(at);
         let bound = |left: Left| Bound { source: left.source, id_bound: left.id_bound };
         let bounds: Vec<Bound> = daemon.keeper.seal().into_iter().map(bound).collect();
-        for bound in &bounds {
-            self.machines[daemon.machine].mark_returned(daemon.worker, bound.id_bound);
-            self.machines[daemon.machine].trim(daemon.worker, bound.id_bound);
-        }
         let clocks = clocks(self.reading(daemon.machine));
-        let _ = daemon.member.release(&bounds, clocks);
+        let is_confirmed = daemon.member.confirm(clocks) == Raised::Done;
+        let machine = &mut self.machines[daemon.machine];
+        for bound in &bounds {
+            if is_confirmed {
+                machine.mark_returned(daemon.worker, bound.id_bound);
+            } else {
+                machine.mark(daemon.worker, bound.id_bound);
+            }
+            machine.trim(daemon.worker, bound.id_bound);
+        }
+        if is_confirmed {
+            let _ = daemon.member.release(&bounds, clocks);
+        }
         self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
     }
 }

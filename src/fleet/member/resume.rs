@@ -5,7 +5,9 @@
 //! ceiling or above. So nothing depends on what the key has become. The proof that the ceiling is this daemon's is local:
 //!
 //! - The state is the newest of its copies, and no clean stop has returned the numbers ([`Proof::Held`]). Only such a release
-//!   lowers a key's bound. The machine was neither booted nor restored: [`Notes`](super::Notes) checks this. So all that was granted under the note is below the state's own ceiling.
+//!   lowers a key's bound. A stop marks the numbers as returned before it sends a release, and it sends one only once the
+//!   coordinator has confirmed the numbers ([`Member::confirm`]). So a stop in an outage returns nothing, and a release
+//!   whose answer was lost counts as done: another daemon may have the number at a lower bound than this state's. The machine was neither booted nor restored: [`Notes`](super::Notes) checks this. So all that was granted under the note is below the state's own ceiling.
 //! - The note is of these numbers, of this fleet, and of this directory ([`Notes`](super::Notes)). A copy that was made
 //!   together with `lock_dir` is in another directory.
 //! - The difference of the clocks is the one that was noted with the ceiling. The state keeps it too, but a daemon that

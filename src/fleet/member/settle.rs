@@ -81,7 +81,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks by a swap, which unlike a read never lags, that the marker is known and the keys of a source are its own.
-    fn compare(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
+    pub(super) fn compare(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
         let mut stop = Stop::NoAnswer(NoAnswer::passing("the fleet's marker changes with each answer"));
         for _ in 0..TRIES_MAX {
             match self.compare_once(source, clocks) {

@@ -13,9 +13,9 @@ use crate::fleet::{
 };
 use crate::keeper::{Outcome, PERIOD, WantedRange};
 
-/// The longest that a clean stop waits for the coordinator, as part of its wait for storage. Without an answer, other
-/// daemons may take the numbers when their bounds have passed, and this state may take them at once.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest that a clean stop waits for the coordinator, once before the release and once for it, as part of its wait for
+/// storage.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 // If a number is lost just after a look, the next look or raise comes a period later. If the connection hangs then, a new
 // one has the rest of these two seconds for its answer.
@@ -31,6 +31,8 @@ enum Job {
     Raise(Raise),
     /// Take a range of a shared counter.
     Range(WantedRange),
+    /// Check that the numbers can be released.
+    Confirm(Clocks),
     /// Release the numbers, with these bounds.
     Release(Vec<Bound>, Clocks),
     /// Look whether the numbers are still this daemon's.
@@ -58,6 +60,8 @@ pub(super) enum Done {
     Ranged(WantedRange, Result<NumberRange, NoAnswer>),
     /// Ok if the keys are this daemon's. After an error nothing is known.
     Looked(Result<(), NoAnswer>),
+    /// Ok if the coordinator answers and the numbers are this daemon's.
+    Confirmed(Result<(), String>),
     Released(Result<(), String>),
     /// A worker number or a shared counter is lost.
     Lost(TakenOver),
@@ -107,19 +111,34 @@ impl Fleet {
         self.0.take_done()
     }
 
-    /// Releases the numbers, and waits up to [`RELEASE_TIMEOUT`] for that.
+    /// Checks that the coordinator answers and the numbers are this daemon's. Only then a stop returns them.
     ///
     /// # Errors
-    /// This state keeps the numbers until their bounds have passed.
-    pub(super) fn end(mut self, bounds: Vec<Bound>, clocks: Clocks) -> Result<(), String> {
+    /// The state must be left as a kill would leave it.
+    pub(super) fn confirm(&mut self, clocks: Clocks) -> Result<(), String> {
+        self.0.send(Job::Confirm(clocks));
+        self.await_answer()
+    }
+
+    /// Releases the numbers.
+    ///
+    /// # Errors
+    /// Other daemons may have the numbers when their bounds have passed, or at once. Only the coordinator knows.
+    pub(super) fn release(mut self, bounds: Vec<Bound>, clocks: Clocks) -> Result<(), String> {
         self.0.send(Job::Release(bounds, clocks));
-        let deadline = Instant::now() + RELEASE_TIMEOUT;
+        self.await_answer()
+    }
+
+    /// Waits for the end of a job of a stop. The results of earlier jobs count for nothing any more.
+    fn await_answer(&self) -> Result<(), String> {
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         loop {
             match self.0.done.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Done::Released(released)) => return released,
+                Ok(Done::Confirmed(result) | Done::Released(result)) => return result,
+                Ok(Done::Lost(TakenOver(reason))) => return Err(reason),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(format!("the coordinator did not answer within {RELEASE_TIMEOUT:?}"));
+                    return Err(format!("the coordinator did not answer within {ANSWER_TIMEOUT:?}"));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(String::from("the fleet thread has failed"));
@@ -137,6 +156,10 @@ fn run(member: &mut Member<Box<dyn Coordinator>>, job: Job) -> Done {
             Ranged::NoAnswer(answer) => Done::Ranged(wanted, Err(answer)),
             Ranged::Lost(reason) => lost(reason),
         },
+        Job::Confirm(clocks) => Done::Confirmed(match member.confirm(clocks) {
+            Raised::Done => Ok(()),
+            Raised::NoAnswer(NoAnswer { reason, .. }) | Raised::Lost(reason) => Err(reason),
+        }),
         Job::Release(bounds, clocks) => Done::Released(member.release(&bounds, clocks)),
         Job::Look(clocks) => match member.look(clocks) {
             Raised::Done => Done::Looked(Ok(())),

@@ -246,7 +246,7 @@ impl Ceilings {
                     self.lost_in_fleet.get_or_insert_with(|| taken_over.to_string());
                     self.keeper.lose(taken_over);
                 }
-                fleet_thread::Done::Released(_) => {}
+                fleet_thread::Done::Confirmed(_) | fleet_thread::Done::Released(_) => {}
             }
         }
     }
@@ -292,13 +292,10 @@ impl Ceilings {
         }
     }
 
-    /// Returns whether the worker IDs of a source are the fleet's.
-    fn is_from_fleet(&self, source: usize) -> bool {
-        let has_worker_ids = |source: &Arc<Source>| source.numbering().snowflake().is_some();
-        self.fleet.is_some() && self.sources().nth(source).is_some_and(has_worker_ids)
-    }
-
     /// Ends all claims, and lowers the ceilings to the cursors. Waits for storage and the coordinator.
+    ///
+    /// The numbers are returned only if the coordinator answers. Otherwise the next start goes on with them without asking,
+    /// as after a kill.
     ///
     /// # Errors
     /// The ceilings could not be trimmed. The next start begins above the old ones.
@@ -307,11 +304,17 @@ impl Ceilings {
         let at_seal = clocks(&self.keeper, clock::os::read());
         // The locks may have been lost since the last look.
         let is_lost = self.keeper.lost().is_some() || self.worker_ids.still_ours().is_err();
+        let returning = self.confirm_return(is_lost, at_seal);
         // The marks are lowered first, because a mark must never be above the state. Nothing above the cursor was handed
         // out.
-        let mark = |left: &Left| match self.is_from_fleet(left.source) {
-            true => self.worker_ids.mark_returned(left.source, left.id_bound),
-            false => self.worker_ids.mark(left.source, left.id_bound),
+        let has_worker_ids: Vec<bool> =
+            self.sources().map(|source| source.numbering().snowflake().is_some()).collect();
+        let mark = |left: &Left| {
+            if returning.is_some() && has_worker_ids[left.source] {
+                self.worker_ids.mark_returned(left.source, left.id_bound)
+            } else {
+                self.worker_ids.mark(left.source, left.id_bound)
+            }
         };
         let marked = sources.iter().filter(|_| !is_lost).try_for_each(mark);
         let bounds =
@@ -324,14 +327,29 @@ impl Ceilings {
         trimmed?;
         self.is_trimmed.store(true, Ordering::Release);
         // The fleet is lowered after the state, because the state must never be above the fleet's bound.
-        if let Some(fleet) = self.fleet.filter(|_| !is_lost)
-            && let Err(reason) = fleet.end(bounds, at_seal)
+        if let Some(fleet) = returning
+            && let Err(reason) = fleet.release(bounds, at_seal)
         {
             tracing::warn!(
-                "the worker numbers of the fleet are not free before their ceilings have passed: {reason}"
+                "the coordinator did not confirm the release of the worker numbers, so the next start asks whose they \
+                 are: {reason}"
             );
         }
         Ok(())
+    }
+
+    /// Returns the fleet thread if it can release the numbers now.
+    fn confirm_return(&mut self, is_lost: bool, clocks: Clocks) -> Option<Fleet> {
+        let mut fleet = self.fleet.take().filter(|_| !is_lost)?;
+        match fleet.confirm(clocks) {
+            Ok(()) => Some(fleet),
+            Err(reason) => {
+                tracing::warn!(
+                    "the worker numbers stay this daemon's, as after a crash, and its next start goes on with them: {reason}"
+                );
+                None
+            }
+        }
     }
 }
 

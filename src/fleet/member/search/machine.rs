@@ -231,10 +231,14 @@ impl Machine {
     pub(super) fn stop(&mut self) {
         let clocks = self.clocks(WALLS[0]);
         let Some(mut daemon) = self.daemon.take() else { return };
+        let confirmed = daemon.member.confirm(clocks);
+        let fate = if confirmed == Raised::Done { Fate::Returned } else { Fate::Granted };
         self.ceilings[daemon.number] = Some(daemon.cursor);
-        self.marks[daemon.number] = Some((self.state.clone(), daemon.cursor, Fate::Returned));
-        let bounds = [Bound { source: 0, id_bound: bound(daemon.number, daemon.cursor) }];
-        let _ = daemon.member.release(&bounds, clocks);
+        self.marks[daemon.number] = Some((self.state.clone(), daemon.cursor, fate));
+        if confirmed == Raised::Done {
+            let bounds = [Bound { source: 0, id_bound: bound(daemon.number, daemon.cursor) }];
+            let _ = daemon.member.release(&bounds, clocks);
+        }
         self.notes = daemon.member.notes().clone();
     }
 
