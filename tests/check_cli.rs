@@ -263,3 +263,16 @@ fn an_admin_address_without_a_port_is_shown_the_operators_port() {
         assert!(out.contains("the port is missing; write localhost:9660"), "{out}");
     }
 }
+
+#[test]
+fn a_state_that_serve_refuses_is_a_mistake() {
+    let directory = directory_with(b"state_dir = \"state\"\n");
+    let checked = || outcome(&check(directory.path(), &["snowbank.toml"]).output().unwrap());
+    assert_eq!(checked().0, Some(0), "no state yet");
+    let state = directory.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    std::fs::write(state.join("ceilings"), "not a state").unwrap();
+    let (code, out, err) = checked();
+    assert_eq!(code, Some(1), "{out}{err}");
+    assert!(out.contains("is corrupt") && err.contains("`serve` refuses the state"), "{out}{err}");
+}

@@ -229,6 +229,8 @@ fn shapes_that_smuggle_requests_are_refused_and_closed() {
         "POST /v1/ids HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
         "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\na",
         "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nbad header\r\n\r\n",
+        "GET /v1/ids HTTP/1.1\r\n\r\n",
+        "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n",
         &format!("GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(70_000)),
     ] {
         let mut client = client_of(&daemon);
@@ -243,6 +245,31 @@ fn shapes_that_smuggle_requests_are_refused_and_closed() {
     assert!(String::from_utf8(client.rest()).expect("text").starts_with("HTTP/1.1 431"));
     let foreign = get_as(&daemon, "attacker.example");
     assert_eq!(foreign.status, 421, "{}", foreign.body);
+    daemon.stop();
+}
+
+#[test]
+fn pages_of_other_sites_draw_nothing() {
+    let daemon = two_sources();
+    let post = |headers: &str| {
+        let mut client = client_of(&daemon);
+        client
+            .send(format!("POST /v1/ids HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: 0\r\n\r\n"));
+        Response::read(&mut client, true)
+    };
+    for headers in [
+        "sec-fetch-site: cross-site\r\n",
+        "sec-fetch-site: same-site\r\n",
+        "origin: http://localhost:3000\r\n",
+    ] {
+        let refused = post(headers);
+        assert_eq!(refused.status, 403, "{headers}: {}", refused.body);
+        assert!(refused.has("connection: close") && refused.body.contains("found "), "{}", refused.body);
+    }
+    for headers in ["", "sec-fetch-site: none\r\n", "origin: http://localhost\r\n"] {
+        let served = post(headers);
+        assert_eq!(served.status, 200, "{headers}: {}", served.body);
+    }
     daemon.stop();
 }
 

@@ -5,14 +5,13 @@
 //! slowly has a deadline. An answer is made in memory at once, and no lock is held while it is sent.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -22,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::exposition;
 use super::process::Process;
+use super::same_site::{host_of, is_local_name};
 use super::status::{Check, Status};
 
 /// The time within which a request's head must arrive: from the connection's start, and from the end of the answer before
@@ -62,7 +62,7 @@ pub(crate) type Beats = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The way by which a connection came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Via {
-    /// To a loopback address: see [`is_local_name`].
+    /// To a loopback address, so the Host header must name this machine.
     Loopback,
     /// Over a network, or a Unix socket.
     Other,
@@ -89,10 +89,9 @@ impl Site {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let service = service_fn(async |request: Request<hyper::body::Incoming>| {
-            let (method, path) = (request.method(), request.uri().path());
+        let service = service_fn(async |request: Request<Incoming>| {
             answers.store(true, Ordering::Relaxed);
-            let answer = self.answer(method, path, request.headers(), via).await;
+            let answer = self.answer(&request, via).await;
             answers.store(false, Ordering::Relaxed);
             Ok::<_, Infallible>(answer)
         });
@@ -112,14 +111,13 @@ impl Site {
         }
     }
 
-    async fn answer(
-        &self,
-        method: &Method,
-        path: &str,
-        headers: &HeaderMap,
-        via: Via,
-    ) -> Response<Full<Bytes>> {
-        if via == Via::Loopback && !headers.get(header::HOST).is_none_or(is_local_name) {
+    async fn answer(&self, request: &Request<Incoming>, via: Via) -> Response<Full<Bytes>> {
+        let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
+        let host = match host_of(request.version(), headers) {
+            Ok(host) => host,
+            Err(text) => return respond(StatusCode::BAD_REQUEST, TEXT, format!("{text}\n")),
+        };
+        if via == Via::Loopback && !host.is_none_or(is_local_name) {
             let text = "this address is for this machine only: use localhost or the IP address as its name\n";
             return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
         }
@@ -216,22 +214,6 @@ fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
     named("application/openmetrics-text") || !(named("text/plain") || named("text/html"))
 }
 
-/// Returns whether a Host header names this machine by an address or as `localhost`.
-///
-/// On a loopback address, any other name belongs to a web page whose DNS name was pointed here, so that its script could
-/// read the answers (DNS rebinding).
-pub(crate) fn is_local_name(host: &HeaderValue) -> bool {
-    let Ok(host) = host.to_str() else {
-        return false;
-    };
-    let name = match host.strip_prefix('[') {
-        Some(ipv6) => ipv6.split(']').next().unwrap_or(ipv6),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
-    name.parse::<IpAddr>().is_ok() || name == "localhost" || name.ends_with(".localhost")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,33 +236,6 @@ mod tests {
             "text/html,application/xhtml+xml,*/*;q=0.8",
         ] {
             assert!(!wants(accept), "{accept}");
-        }
-    }
-
-    #[test]
-    fn local_names_are_addresses_and_localhost() {
-        let is_local = |host: &str| is_local_name(&HeaderValue::from_str(host).expect("a header's value"));
-        for host in [
-            "localhost",
-            "LOCALHOST:9660",
-            "localhost.:1",
-            "127.0.0.1:9660",
-            "127.0.0.1",
-            "[::1]:9660",
-            "[::1]",
-            "a.localhost",
-        ] {
-            assert!(is_local(host), "{host}");
-        }
-        for host in [
-            "example.com",
-            "example.com:9660",
-            "localhost.example.com:9660",
-            "",
-            ":9660",
-            "127.0.0.1.example.com",
-        ] {
-            assert!(!is_local(host), "{host}");
         }
     }
 }

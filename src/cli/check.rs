@@ -7,16 +7,18 @@ use std::thread;
 
 use super::inputs::{place_of_state, warnings_of_environment};
 use super::{Failure, Outcome, service_user};
+use crate::ceiling::StateError;
+use crate::ceiling::store;
 use crate::clock;
-use crate::config::{self, Credentials, Machine, Mistakes, Overrides, Unpicked};
+use crate::config::{self, Credentials, Machine, Mistakes, NoStateDir, Overrides, StatePlace, Unpicked};
 
 /// The text of `--help` below the options.
 const HELP: &str = "\
-Takes the same options and variables as `serve`. Also reads the files of tokens, certificates and keys that the \
-configuration names. Run as root, it lists those that the packaged service's user cannot read.
+Takes the same options and variables as `serve`. Also reads the state, and the files of tokens, certificates and keys \
+that the configuration names. Run as root, it lists those that the packaged service's user cannot read.
 
 Exit codes:
-  0  `serve` accepts this configuration; a summary of it is printed
+  0  `serve` accepts this configuration and this state; a summary is printed
   1  there are mistakes, each on a line of standard output
   2  the file cannot be read as text";
 
@@ -65,21 +67,33 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         Ok((mut settings, secrets)) => {
             let picked = match settings.pick_worker_ids(&Machine::here()) {
                 Err(Unpicked::Mistakes(mistakes)) => return refuse(path, &mistakes, out),
-                Ok(lines) => lines.into_iter().map(|line| format!("on this machine, {line}")).collect(),
+                Ok(lines) => {
+                    lines.into_iter().map(|line| format!("on this machine, {line}")).collect::<Vec<_>>()
+                }
                 Err(Unpicked::NoNumber { reason, .. }) => {
                     vec![format!("warning: `serve` would not start on this machine: {reason}")]
                 }
+            };
+            // The daemon's environment may name a place.
+            let place = place_of_state(&settings);
+            let unread = match read_state(&place) {
+                Err(error @ StateError::NotRead { .. }) => Some(error),
+                Err(error) => {
+                    writeln!(out, "{error}")?;
+                    return Err(Failure::no(format_args!("{}: `serve` refuses the state", path.display())));
+                }
+                Ok(()) => None,
             };
             writeln!(out, "{}: no mistakes", path.display())?;
             for line in settings.summary().into_iter().chain(picked) {
                 writeln!(out, "{line}")?;
             }
-            // The daemon's environment may name a place.
-            match place_of_state(&settings) {
+            match place {
                 Ok(place) => writeln!(out, "{place}")?,
                 Err(error) => writeln!(out, "warning: {error}")?,
             }
             let warnings = settings.warnings(now).into_iter().chain(secrets.warnings);
+            let warnings = warnings.chain(unread.map(|error| error.to_string()));
             let unreadable = service_user::warnings(path, &settings);
             for warning in warnings.chain(warnings_of_environment(&settings)).chain(unreadable) {
                 writeln!(out, "warning: {warning}")?;
@@ -87,6 +101,17 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             Ok(())
         }
         Err(mistakes) => refuse(path, &mistakes, out),
+    }
+}
+
+/// Reads the state as `serve` does, and writes nothing.
+///
+/// # Errors
+/// There is a state, and it cannot be read or used.
+fn read_state(place: &Result<StatePlace, NoStateDir>) -> Result<(), StateError> {
+    match place.as_ref().ok().and_then(StatePlace::path) {
+        Some(directory) => store::read(directory).map(|_| ()),
+        None => Ok(()),
     }
 }
 

@@ -70,7 +70,7 @@ fn write(report: &Report<'_>, json: bool, out: &mut impl Write) -> io::Result<()
         return writeln!(out, "{}", serde_json::to_string(report)?);
     }
     let Report { address, version, protocol, round_trip_us, .. } = report;
-    let version = version.unwrap_or("of unknown version").replace(char::is_control, " ");
+    let version = version.unwrap_or("of unknown version");
     let round_trip_ms = *round_trip_us as f64 / 1_000.0;
     writeln!(out, "{address}: snowbank {version}, protocol {protocol}, {round_trip_ms:.3} ms")
 }

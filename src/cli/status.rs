@@ -17,6 +17,7 @@ use crate::admin::{
 };
 use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
+use snowbank_client::protocol::one_line;
 
 /// The default address of a daemon's admin listener.
 const DEFAULT_ADDRESS: &str = "9660";
@@ -138,9 +139,10 @@ fn write(status: &Status, last: Option<&Status>, json: bool, out: &mut impl Writ
     let mut page = String::new();
     // Writing to a string cannot fail.
     let _ = describe(status, last, &mut page);
-    // Text of a daemon must not move the cursor.
-    let page: String = page.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
-    out.write_all(page.as_bytes())
+    for line in page.lines() {
+        writeln!(out, "{}", one_line(line))?;
+    }
+    Ok(())
 }
 
 /// Writes the status in words; with an earlier one, also rates since then.

@@ -9,6 +9,7 @@ use super::Settings;
 use super::mistake::{Mistake, Origin, Origins};
 use super::setting::Row;
 use super::value::{Value, excerpt};
+use snowbank_client::protocol::one_line;
 
 /// The origin of values, for the place of a mistake.
 pub(super) enum Input<'i> {
@@ -87,7 +88,7 @@ impl Findings {
 
     fn push(&mut self, mut mistake: Mistake) {
         // A message is one line, even if a library's text or a value has several.
-        mistake.text = mistake.text.replace(char::is_control, " ");
+        mistake.text = one_line(&mistake.text);
         if !self.broken.contains(&mistake.origin) {
             self.mistakes.push(mistake);
         }

@@ -10,6 +10,7 @@ use super::mistake::{Mistake, Mistakes};
 use super::open_fields::OpenFields;
 use super::settle_source::{check_overlaps, label};
 use super::worker_id_from::{Ipv4Of, WorkerIdFrom};
+use snowbank_client::protocol::one_line;
 
 /// The reason why worker IDs cannot be picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +79,7 @@ impl Settings {
             Mistake { origin, key, text, is_clock_behind: false }.to_string()
         });
         // A message is one line, whatever a file has.
-        Unpicked::NoNumber { reason: reason.replace(char::is_control, " "), may_pass: none.may_pass }
+        Unpicked::NoNumber { reason: one_line(&reason), may_pass: none.may_pass }
     }
 
     /// Returns a warning for each source whose subnet has more addresses than worker numbers.

@@ -14,6 +14,7 @@ use self::connection::Connection;
 use super::endpoint::Endpoint;
 use super::line::{self, ANSWER_TIMEOUT, Access, COMPARE_TIMEOUT, Patience};
 use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
+use snowbank_client::protocol::one_line;
 use tokio::runtime::Runtime;
 
 /// etcd, as a configuration names it.
@@ -228,7 +229,7 @@ impl Etcd {
 
 /// Returns the fault that an answer reports.
 fn fault_of(answer: &Value) -> Fault {
-    let reason = answer["message"].as_str().or(answer["error"].as_str()).unwrap_or("refuses").to_owned();
+    let reason = one_line(answer["message"].as_str().or(answer["error"].as_str()).unwrap_or("refuses"));
     match answer["code"].as_u64() {
         Some(UNAUTHENTICATED) => Fault::Token,
         _ if reason.contains(OLD_TOKEN) => Fault::Token,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use snowbank_client::layout::{Space, UnixMicros};
+use snowbank_client::protocol::one_line;
 
 /// The format of values that this release writes. It reads no later one: a later one may mean something else.
 pub(super) const FORMAT: u64 = 1;
@@ -277,12 +278,23 @@ pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyEr
         return Err(KeyError::Garbage(format!("{} bytes", text.len())));
     }
     let garbage = |error: serde_json::Error| KeyError::Garbage(error.to_string());
-    let value: Value = serde_json::from_str(text).map_err(garbage)?;
+    let mut value: Value = serde_json::from_str(text).map_err(garbage)?;
+    clean(&mut value);
     // First: nothing else is known of a later format.
     match value.get("format").and_then(Value::as_u64) {
         Some(FORMAT) => serde_json::from_value(value).map_err(garbage),
         Some(later) if later > FORMAT => Err(KeyError::Newer(later)),
         _ => Err(KeyError::Garbage(String::from("no format"))),
+    }
+}
+
+/// Makes the texts of a value safe to show: anybody who may write at the coordinator may have written them.
+fn clean(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = one_line(text),
+        Value::Array(values) => values.iter_mut().for_each(clean),
+        Value::Object(fields) => fields.values_mut().for_each(clean),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -318,6 +330,14 @@ mod tests {
         assert_eq!(NumberKey::parse(&key().text()), Ok(key()));
         let marker = Marker::new("1f", vec![String::from("a"), String::from("b")]);
         assert_eq!(Marker::parse(&marker.text()), Ok(marker));
+    }
+
+    #[test]
+    fn foreign_text_of_a_value_is_one_line() {
+        let key = NumberKey { holder: String::from("a\u{1b}[2J\n2: free"), ..key() };
+        let marker = Marker::new("1f", vec![String::from("a\rb")]);
+        assert_eq!(NumberKey::parse(&key.text()).map(|key| key.holder).as_deref(), Ok("a [2J 2: free"));
+        assert_eq!(Marker::parse(&marker.text()).map(|marker| marker.spaces), Ok(vec![String::from("a b")]));
     }
 
     #[test]

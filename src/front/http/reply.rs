@@ -39,7 +39,7 @@ impl Reply {
     }
 
     /// Returns a refusal.
-    pub(super) fn refusal(
+    pub(crate) fn refusal(
         code: ErrorCode,
         status: u16,
         message: &str,
@@ -54,6 +54,15 @@ impl Reply {
     pub(crate) fn misdirected() -> Reply {
         let text = "this address is for this machine only: use localhost or the IP address as its name";
         Reply::refusal(ErrorCode::Malformed, 421, text, None)
+    }
+
+    /// Returns the refusal of a request that a web page of another site makes a browser send: its header says so.
+    pub(crate) fn of_foreign_site(header: &str, value: &[u8]) -> Reply {
+        let text = format!(
+            "found {header}: {}, allowed: pages of this address; let the page's own server ask",
+            value.escape_ascii()
+        );
+        Reply::refusal(ErrorCode::Malformed, 403, &text, None)
     }
 
     /// Returns the refusal of a request for IDs. A refusal that may pass is a 503, with the time to retry after if a

@@ -2,6 +2,7 @@
 
 use crate::config::Replies;
 use crate::front::decimal::Decimal;
+use snowbank_client::protocol::one_line;
 
 /// The version of the protocol that a connection speaks. A client chooses it by HELLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +18,7 @@ pub(super) fn simple(out: &mut Vec<u8>, text: &str) {
 /// Encodes an error. Control characters become blanks, because an error is one line.
 pub(super) fn error(out: &mut Vec<u8>, text: &str) {
     out.push(b'-');
-    let blank = |shown: char| if shown.is_control() { ' ' } else { shown };
-    out.extend_from_slice(text.chars().map(blank).collect::<String>().as_bytes());
+    out.extend_from_slice(one_line(text).as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 

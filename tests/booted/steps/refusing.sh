@@ -113,7 +113,17 @@ refused_starts() {
     expect_refusal snowbank@secure 2 'state directory /srv/snowbank'
     edit '/^state_dir/d' /etc/snowbank/secure.toml
 
-    say "a mistake in the configuration while the socket unit is in place"
+    say "a second socket unit, as docs/systemd.md has it, but without TLS"
+    sed -n '/^### A second socket unit/,/^###* /p' docs/systemd.md | sed -n '/^```ini/,/^```$/p' | sed '/^```/d; s/native-tls/native/' |
+        inside sh -c 'cat >/etc/systemd/system/snowbank-second.socket'
+    inside sed -i 's/0.0.0.0:7661/127.0.0.1:7661/' /etc/systemd/system/snowbank-second.socket
+    inside systemctl daemon-reload
+    show systemctl stop snowbank
+    show systemctl enable --now snowbank-second.socket
+    show systemctl start snowbank
+    show_as_user snowbank next --address 127.0.0.1:7661
+
+    say "a mistake in the configuration while the socket units are in place"
     inside sh -c 'echo "shadrs = 3" >>/etc/snowbank/snowbank.toml'
     show_as_user snowbank check --config /etc/snowbank/snowbank.toml || true
     # Clients connect meanwhile.
@@ -123,13 +133,21 @@ refused_starts() {
     wait $! || true
     # Each client that waits would start it again, so the socket is closed.
     show_as_user snowbank next && fail "somebody listens"
-    echo "the socket unit: $(property ActiveState snowbank.socket)"
+    for unit in snowbank.socket snowbank-second.socket; do
+        echo "$unit: $(property ActiveState "$unit")"
+        [ "$(property ActiveState "$unit")" = inactive ] || fail "$unit still listens"
+    done
     sleep 4
     read_journal
     [ "$(daemon_lines | wc -l)" -eq 0 ] || fail "it was started again"
     edit '/^shadrs/d' /etc/snowbank/snowbank.toml
     show systemctl start snowbank.socket snowbank.service
     show_as_user snowbank next
+    show_as_user snowbank next --address 127.0.0.1:7661
+    show systemctl disable --now snowbank-second.socket
+    inside rm /etc/systemd/system/snowbank-second.socket
+    inside systemctl daemon-reload
+    inside systemctl restart snowbank
     read_journal
 }
 

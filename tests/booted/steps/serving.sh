@@ -13,7 +13,10 @@ install_and_start() {
     say "install, and start with its sockets kept by systemd"
     show dpkg -i /root/snowbank.deb
     show_as_user snowbank check --config /etc/snowbank/snowbank.toml
-    show systemctl enable --now snowbank.socket snowbank.service
+    show systemctl enable --now snowbank.service
+    show systemctl stop snowbank
+    show systemctl enable --now snowbank.socket
+    show systemctl start snowbank
     show systemctl status --no-pager --lines=0 snowbank.socket snowbank.service | grep -v 'CGroup\|control group\|dump process'
     show_journal
     [ -z "$(property DropInPaths snowbank.service)" ] || fail "a container has no kernel's log to hand over"

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::BadEndpoint;
 use crate::protocol::reply::ErrorReply;
-use crate::protocol::{ErrorCode, reply};
+use crate::protocol::{ErrorCode, one_line, reply};
 
 /// The reason why a call failed. `Debug` prints the same line as `Display`, because Rust prints an error that
 /// `main` returns with `Debug`.
@@ -150,7 +150,7 @@ pub(super) fn signed(id: u64) -> Result<i64, Error> {
 impl Refusal {
     pub(super) fn new(endpoint: &Arc<str>, error: &ErrorReply<'_>) -> Self {
         let shown = &error.message[..error.message.len().min(reply::MAX_MESSAGE_SIZE)];
-        let message = String::from_utf8_lossy(shown).replace(char::is_control, " ");
+        let message = one_line(&String::from_utf8_lossy(shown));
         Self { endpoint: endpoint.clone(), code: error.code, retry_after: error.retry_after, message }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::one_line;
 use crate::layout::{Layout, WorkerSet, concurrent_collision};
 
 /// The most bytes of JSON that a client accepts over all frames of a reply. Some hundred thousand worker IDs
@@ -122,10 +123,12 @@ impl Info {
     /// # Errors
     /// Returns [`BadInfo`] if it is not JSON, lacks a required key, or has another protocol version.
     pub fn from_json(json: &[u8]) -> Result<Self, BadInfo> {
-        let info: Self = serde_json::from_slice(json)?;
+        let mut info: Self = serde_json::from_slice(json)?;
         if info.protocol != super::VERSION {
             return Err(BadInfo::Protocol { found: info.protocol });
         }
+        info.version = info.version.as_deref().map(one_line);
+        info.instance = info.instance.as_deref().map(one_line);
         Ok(info)
     }
 

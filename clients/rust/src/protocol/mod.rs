@@ -13,7 +13,7 @@
 //! - [`reply`]: replies, encoded by the server and parsed by the client.
 //! - [`collect`]: joins the frames of one reply, and checks them against the request.
 //! - [`info`]: the JSON of an INFO reply.
-//! - [`code`]: the error codes.
+//! - [`code`]: the error codes. [`one_line`]: text of other programs, safe to show.
 //!
 //! Both `parse` functions take the bytes so far and return one frame or [`Parsed::Incomplete`]. They keep no
 //! state, copy nothing and allocate nothing. So a stream parses in the same way however it is split.
@@ -28,6 +28,7 @@ pub mod request;
 mod frame;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod one_line;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -36,6 +37,7 @@ mod vectors;
 pub use code::ErrorCode;
 pub use frame::{Fault, Parsed};
 pub use info::Info;
+pub use one_line::one_line;
 pub use reply::Reply;
 pub use request::{Next, Request, Wait};
 

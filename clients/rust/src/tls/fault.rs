@@ -2,6 +2,8 @@
 
 use rustls::{AlertDescription, CertificateError, Error, OtherError};
 
+use crate::protocol::one_line;
+
 /// The side that found the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -40,7 +42,7 @@ pub fn describe(error: &Error, side: Side) -> String {
         }
         (error, _) => error.to_string(),
     };
-    text.replace(char::is_control, " ")
+    one_line(&text)
 }
 
 /// Describes faults for which rustls has no name: what was found, what is allowed, what to do.

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::body::Body;
 use super::watched::Activity;
 use crate::access::{Denial, Session, Shown};
-use crate::admin::is_local_name;
+use crate::admin::{foreign_site, host_of, is_local_name};
 use crate::config::Protocol;
 use crate::front::Conditions;
 use crate::front::http::{Answer, Head, Reply, answer};
@@ -113,8 +113,15 @@ impl Responder {
     /// Returns the response to a request, which may have to wait for its IDs.
     pub(super) async fn respond(&self, request: &Request<Incoming>) -> Response<Body> {
         let headers = request.headers();
-        if self.is_loopback && !headers.get(header::HOST).is_none_or(is_local_name) {
+        let host = match host_of(request.version(), headers) {
+            Ok(host) => host,
+            Err(text) => return self.reply(Reply::refusal(ErrorCode::Malformed, 400, &text, None)),
+        };
+        if self.is_loopback && !host.is_none_or(is_local_name) {
             return self.reply(Reply::misdirected());
+        }
+        if let Some((name, value)) = foreign_site(host, headers) {
+            return self.reply(Reply::of_foreign_site(name.as_str(), value.as_bytes()));
         }
         let denial = self.denial_of(bearer_of(headers));
         let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());

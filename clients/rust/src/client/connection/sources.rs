@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::client::error::Error;
 use crate::layout::Layout;
-use crate::protocol::Info;
 use crate::protocol::info::Source;
+use crate::protocol::{Info, one_line};
 
 /// The longest time that a daemon holds a request without a wait of its own, unless two of the source's ticks are
 /// longer.
@@ -53,7 +53,7 @@ impl Sources {
         names.sort_unstable();
         names.truncate(SHOWN);
         let more = if self.by_name.len() > SHOWN { ", …" } else { "" };
-        format!("{}{more}", names.join(", ").replace(char::is_control, " "))
+        format!("{}{more}", one_line(&names.join(", ")))
     }
 }
 

@@ -1,0 +1,22 @@
+//! Text of other programs.
+
+/// Returns text of another program as one line that cannot change what stands around it: with a blank for each character
+/// that ends a line, moves a terminal's cursor or turns the direction of reading.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let is_unsafe = |shown: char| {
+        shown.is_control()
+            || matches!(shown, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.replace(is_unsafe, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_a_cursor_or_forges_a_line_is_a_blank() {
+        assert_eq!(one_line("a\r\nb\u{1b}[2Jc\u{202e}d\u{2028}é 🙂"), "a  b [2Jc d é 🙂");
+    }
+}
