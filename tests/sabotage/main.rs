@@ -6,26 +6,22 @@
 mod patch;
 mod workshop;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use patch::Patch;
 use workshop::{Outcome, Workshop};
 
-/// The most patches: each binds lines of the sources, and whoever changes those must change it too.
-const PATCHES_MAX: usize = 120;
-
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let done = read_patches().and_then(|patches| match arguments.split_first() {
+    let done = patch::read_all(root()).and_then(|patches| match arguments.split_first() {
         Some((command, names)) if command == "run" => run(&chosen(patches, names)?),
         Some((command, _)) if command == "list" => {
             list(&patches);
             Ok(())
         }
-        // Options that cargo passes to every test binary.
-        _ => check(&patches),
+        _ => Err("usage: tests/sabotage/run [--list | NAME…]".into()),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,39 +36,12 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All patches, in the order of the promises.
-fn read_patches() -> Result<Vec<Patch>, String> {
-    let directory = root().join("tests/sabotage/patches");
-    let entries =
-        std::fs::read_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
-    let mut patches = paths.iter().map(|path| Patch::read(path)).collect::<Result<Vec<_>, _>>()?;
-    patches.sort_by(|left, right| (&left.breaks, &left.name).cmp(&(&right.breaks, &right.name)));
-    Ok(patches)
-}
-
 fn chosen(mut patches: Vec<Patch>, names: &[String]) -> Result<Vec<Patch>, String> {
     if let Some(unknown) = names.iter().find(|name| !patches.iter().any(|patch| patch.name == **name)) {
         return Err(format!("no patch is named {unknown}; they are in tests/sabotage/patches"));
     }
     patches.retain(|patch| names.is_empty() || names.contains(&patch.name));
     Ok(patches)
-}
-
-/// Checks everything that needs no build.
-fn check(patches: &[Patch]) -> Result<(), String> {
-    for patch in patches {
-        patch.apply(root())?;
-        if !patch.caught_by.exists(root()) {
-            return Err(format!("{}: there is no test {}", patch.name, patch.caught_by));
-        }
-    }
-    if patches.len() > PATCHES_MAX {
-        return Err(format!("found {} patches, allowed: {PATCHES_MAX}; remove some", patches.len()));
-    }
-    println!("{} patches apply", patches.len());
-    Ok(())
 }
 
 /// Prints what each patch changes, what that breaks, and the test that notices it.

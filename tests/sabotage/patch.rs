@@ -25,7 +25,7 @@ struct Edit {
 }
 
 /// A test by its full name: `source::tests::…` of the daemon's library, `snowbank_client::layout::tests::…` of the client, or
-/// `tests/simulation.rs::…`.
+/// `tests/simulation::lives::…`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TestName(String);
 
@@ -39,8 +39,20 @@ pub(crate) enum Suite<'a> {
     Unit(&'a str),
     /// A model of every interleaving.
     Loom,
-    /// A file in tests/.
+    /// A folder in tests/.
     Integration(&'a str),
+}
+
+/// Reads all patches, in the order of the promises.
+pub(crate) fn read_all(root: &Path) -> Result<Vec<Patch>, String> {
+    let directory = root.join("tests/sabotage/patches");
+    let entries =
+        std::fs::read_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    let mut patches = paths.iter().map(|path| Patch::read(path)).collect::<Result<Vec<_>, _>>()?;
+    patches.sort_by(|left, right| (&left.breaks, &left.name).cmp(&(&right.breaks, &right.name)));
+    Ok(patches)
 }
 
 impl Patch {
@@ -122,8 +134,8 @@ fn read_diff(diff: &str) -> Result<Vec<Edit>, String> {
 impl TestName {
     /// The build that it needs.
     pub(crate) fn suite(&self) -> Suite<'_> {
-        match self.0.strip_prefix("tests/").and_then(|rest| rest.split_once(".rs::")) {
-            Some((file, _)) => Suite::Integration(file),
+        match self.integration() {
+            Some((binary, _)) => Suite::Integration(binary),
             None if self.0.contains("::models::") => Suite::Loom,
             None if self.0.starts_with(CLIENT) => Suite::Unit("snowbank-client"),
             None => Suite::Unit("snowbank"),
@@ -133,31 +145,12 @@ impl TestName {
     /// Its name within its executable.
     pub(crate) fn in_executable(&self) -> &str {
         let in_crate = self.0.strip_prefix(CLIENT).unwrap_or(&self.0);
-        in_crate.split_once(".rs::").map_or(in_crate, |(_, name)| name)
+        self.integration().map_or(in_crate, |(_, name)| name)
     }
 
-    /// Returns whether the sources have such a test, judged by its file alone.
-    pub(crate) fn exists(&self, root: &Path) -> bool {
-        let (sources, in_crate) = match self.0.strip_prefix(CLIENT) {
-            Some(in_crate) => ("clients/rust/src", in_crate),
-            None => ("src", self.0.as_str()),
-        };
-        let (modules, function) = in_crate.rsplit_once("::").unwrap_or(("", in_crate));
-        let module = modules.replace("::", "/");
-        let parent = module.rsplit_once('/').map_or("", |(parent, _)| parent);
-        let files = [
-            module.clone(),
-            format!("{sources}/{module}.rs"),
-            format!("{sources}/{module}/mod.rs"),
-            format!("{sources}/{parent}.rs"),
-            format!("{sources}/{parent}/mod.rs"),
-            // A module of an integration test: `tests/hostile.rs::lobby::…`.
-            format!("{}.rs", module.replacen(".rs/", "/", 1)),
-        ];
-        let definition = format!("fn {function}(");
-        files
-            .iter()
-            .any(|file| std::fs::read_to_string(root.join(file)).is_ok_and(|text| text.contains(&definition)))
+    /// Returns the binary of an integration test, and the name within.
+    fn integration(&self) -> Option<(&str, &str)> {
+        self.0.strip_prefix("tests/")?.split_once("::")
     }
 }
 

@@ -1,0 +1,362 @@
+//! The admin listener of the real daemon: it counts exactly and reports readiness correctly. No client of it delays
+//! anything else.
+
+mod health;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use crate::support::failing_disk::{EIO, FailingDisk};
+use crate::support::frozen::FrozenThread;
+use crate::support::http::{ask, exchange, get, parse, sample, scrape};
+use crate::support::{Address, Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll, wire};
+use rustix::process::Signal;
+
+fn with_admin(toml: &str) -> Daemon {
+    Setup::configured(toml).admin().start()
+}
+
+fn admin_of(daemon: &Daemon) -> Address {
+    daemon.addresses.last().expect("an admin listener").clone()
+}
+
+/// Runs `snowbank status` with these options.
+fn status(options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    command.arg("status").args(options).env_remove("SNOWBANK_ADMIN_LISTEN").env_remove("SNOWBANK_CONFIG");
+    command.stdin(Stdio::null()).output().expect("the program runs")
+}
+
+/// Returns a scrape once this many requests have been timed. A shard times a request after its reply is sent.
+fn scrape_after(daemon: &Daemon, requests: f64) -> Vec<(String, f64)> {
+    poll(&format!("{requests} requests that were timed"), || {
+        let samples = scrape(daemon);
+        (sample(&samples, "snowbank_request_duration_seconds_count") >= requests).then_some(samples)
+    })
+}
+
+#[track_caller]
+fn errs(reply: &Reply, code: u16) {
+    assert!(matches!(reply, Reply::Error { code: found, .. } if *found == code), "{reply:?}");
+}
+
+#[test]
+fn every_request_is_counted_once() {
+    let daemon = with_admin(&format!("limits.max_count = 5000\n{TWO_SOURCES}"));
+    let mut wire = daemon.connect();
+    for _ in 0..10 {
+        wire.next(Ask::of(7));
+    }
+    wire.next(Ask::of(4_000).flags(wire::EXPLICIT));
+    let some = wire.next(Ask::of(4_000).source(1).wait_ms(0).flags(wire::PARTIAL)).id_count();
+    let some = some.expect("a source that rested has some") as f64;
+    assert!((1.0..4_000.0).contains(&some));
+    wire.next(Ask::of(3).source(1));
+    // More IDs than the source ever makes within the wait.
+    errs(&wire.call(&Ask::of(4_000).source(1).wait_ms(0).bytes()), wire::EXHAUSTED);
+    errs(&wire.call(&Ask::of(4_000).source(1).wait_ms(0).bytes()), wire::EXHAUSTED);
+    errs(&wire.call(&Ask::of(0).bytes()), wire::BAD_COUNT);
+    errs(&wire.call(&Ask::of(5_001).bytes()), wire::BAD_COUNT);
+    errs(&wire.call(&Ask::of(1).source(9).bytes()), wire::UNKNOWN_SOURCE);
+    errs(&wire.call(&wire::frame(0x01, 0, 1, &[1, 2, 3])), wire::MALFORMED);
+    errs(&wire.call(&wire::frame(0x55, 0, 1, &[])), wire::UNSUPPORTED);
+    wire.call(&wire::ping(1, b"a"));
+    wire.call(&wire::info(1));
+    // A frame length that ends the connection.
+    errs(&wire.call(&[0, 0, 0, 0]), wire::MALFORMED);
+
+    let samples = scrape_after(&daemon, 15.0);
+    for (name, expected) in [
+        ("snowbank_requests_total{source=\"fast\"}", 11.0),
+        ("snowbank_ids_issued_total{source=\"fast\"}", 4_070.0),
+        ("snowbank_exhausted_total{source=\"fast\"}", 0.0),
+        ("snowbank_requests_total{source=\"slow\"}", 4.0),
+        ("snowbank_ids_issued_total{source=\"slow\"}", 3.0 + some),
+        ("snowbank_exhausted_total{source=\"slow\"}", 2.0),
+        ("snowbank_errors_total{code=\"exhausted\"}", 2.0),
+        ("snowbank_errors_total{code=\"bad_count\"}", 2.0),
+        ("snowbank_errors_total{code=\"unknown_source\"}", 1.0),
+        ("snowbank_errors_total{code=\"malformed\"}", 2.0),
+        ("snowbank_errors_total{code=\"unsupported\"}", 1.0),
+        ("snowbank_errors_total{code=\"unauthorized\"}", 0.0),
+        ("snowbank_errors_total{code=\"clock_behind\"}", 0.0),
+        ("snowbank_errors_total{code=\"no_ceiling\"}", 0.0),
+        ("snowbank_errors_total{code=\"shutting_down\"}", 0.0),
+        ("snowbank_errors_total{code=\"too_busy\"}", 0.0),
+        ("snowbank_other_requests_total", 2.0),
+        ("snowbank_request_duration_seconds_count", 15.0),
+        ("snowbank_request_duration_seconds_bucket{le=\"+Inf\"}", 15.0),
+        ("snowbank_connections_accepted_total", 1.0),
+        ("snowbank_connections_refused_total", 0.0),
+        ("snowbank_ready", 1.0),
+    ] {
+        assert_eq!(sample(&samples, name), expected, "{name}");
+    }
+}
+
+#[test]
+fn counts_of_all_shards_add_up_under_load() {
+    const CONNECTIONS: u32 = 8;
+    const ROUNDS: u32 = 50;
+    const DEEP: u32 = 40;
+    let setup = Setup::new().option("--shards", "4").option("--worker-id", "0-15").admin();
+    let daemon = setup.start();
+    let before = scrape(&daemon);
+    thread::scope(|threads| {
+        for connection in 0..CONNECTIONS {
+            let mut wire = daemon.connect();
+            threads.spawn(move || {
+                let pipelined: Vec<u8> = (0..DEEP).flat_map(|_| Ask::of(1 + connection).bytes()).collect();
+                for _ in 0..ROUNDS {
+                    wire.send(&pipelined);
+                    for _ in 0..DEEP {
+                        assert_eq!(wire.reply().id_count(), Some(u64::from(1 + connection)));
+                    }
+                }
+            });
+        }
+    });
+    let requests = f64::from(CONNECTIONS * ROUNDS * DEEP);
+    let samples = scrape_after(&daemon, requests);
+    let ids = f64::from((1..=CONNECTIONS).map(|count| count * ROUNDS * DEEP).sum::<u32>());
+    assert_eq!(sample(&samples, "snowbank_requests_total{source=\"default\"}"), requests);
+    assert_eq!(sample(&samples, "snowbank_ids_issued_total{source=\"default\"}"), ids);
+    assert_eq!(sample(&samples, "snowbank_request_duration_seconds_count"), requests);
+    assert_eq!(sample(&samples, "snowbank_received_bytes_total"), 16.0 * requests);
+    assert!(sample(&samples, "snowbank_sent_bytes_total") >= 24.0 * requests);
+    assert_eq!(sample(&samples, "snowbank_connections_accepted_total"), f64::from(CONNECTIONS));
+    let sum = "snowbank_request_duration_seconds_sum";
+    assert!(sample(&samples, sum) > sample(&before, sum));
+}
+
+#[test]
+fn a_request_that_waits_is_counted_and_timed() {
+    let daemon = with_admin(TWO_SOURCES);
+    let mut wire = daemon.connect();
+    // More IDs than three ticks of one second have, so that the request waits for two seconds at least.
+    wire.next(Ask::of(16).source(1));
+    wire.send(&Ask::of(64).source(1).wait_ms(9_000).bytes());
+    poll("a request that waits", || {
+        let samples = scrape(&daemon);
+        let waiting = sample(&samples, "snowbank_waiting_requests{source=\"slow\"}");
+        (waiting == 1.0).then_some(())
+    });
+    assert_eq!(wire.reply().id_count(), Some(64));
+    let samples = scrape_after(&daemon, 2.0);
+    assert_eq!(sample(&samples, "snowbank_waiting_requests{source=\"slow\"}"), 0.0);
+    assert!(sample(&samples, "snowbank_waits_total{source=\"slow\"}") >= 1.0);
+    assert_eq!(sample(&samples, "snowbank_request_duration_seconds_count"), 2.0);
+    // A client that closes while it waits waits no more, and counts as not answered.
+    wire.next(Ask::of(16).source(1).wait_ms(5_000));
+    let mut gone = daemon.connect();
+    gone.send(&Ask::of(128).source(1).wait_ms(10_000).bytes());
+    poll("it waits", || {
+        let samples = scrape(&daemon);
+        (sample(&samples, "snowbank_waiting_requests{source=\"slow\"}") == 1.0).then_some(())
+    });
+    drop(gone);
+    poll("nobody waits", || {
+        let samples = scrape(&daemon);
+        (sample(&samples, "snowbank_waiting_requests{source=\"slow\"}") == 0.0).then_some(())
+    });
+}
+
+#[test]
+fn open_and_rejected_connections_are_counted() {
+    let daemon = with_admin("limits.max_connections = 2");
+    let mut kept: Vec<Wire> = (0..2).map(|_| daemon.connect()).collect();
+    kept.iter_mut().for_each(Wire::assert_open);
+    for _ in 0..3 {
+        errs(&daemon.connect().reply(), wire::TOO_BUSY);
+    }
+    let samples = poll("those turned away are counted", || {
+        let samples = scrape(&daemon);
+        (sample(&samples, "snowbank_connections_refused_total") >= 3.0).then_some(samples)
+    });
+    assert_eq!(sample(&samples, "snowbank_connections"), 2.0);
+    assert_eq!(sample(&samples, "snowbank_connections_max"), 2.0);
+    assert_eq!(sample(&samples, "snowbank_connections_accepted_total"), 2.0);
+    assert_eq!(sample(&samples, "snowbank_connections_refused_total"), 3.0);
+    assert_eq!(sample(&samples, "snowbank_errors_total{code=\"too_busy\"}"), 3.0);
+    drop(kept);
+    poll("closed connections count no more", || {
+        (sample(&scrape(&daemon), "snowbank_connections") == 0.0).then_some(())
+    });
+}
+
+#[test]
+fn requests_without_a_token_count_as_unauthorized() {
+    let setup = Setup::new();
+    std::fs::write(setup.path("tokens"), "let me in\n").expect("a token file");
+    let daemon = setup.config("auth.token_file = \"tokens\"").admin().start();
+    errs(&daemon.connect().call(&Ask::of(1).bytes()), wire::UNAUTHORIZED);
+    errs(&daemon.connect().call(&wire::auth(1, b"open")), wire::UNAUTHORIZED);
+    let mut wire = daemon.connect();
+    assert_eq!(wire.call(&wire::auth(1, b"let me in")), Reply::Ok(1));
+    wire.next(Ask::of(1));
+    let samples = poll("all requests are counted", || {
+        let samples = scrape_after(&daemon, 1.0);
+        (sample(&samples, "snowbank_errors_total{code=\"unauthorized\"}") >= 2.0).then_some(samples)
+    });
+    assert_eq!(sample(&samples, "snowbank_errors_total{code=\"unauthorized\"}"), 2.0);
+    assert_eq!(sample(&samples, "snowbank_other_requests_total"), 1.0);
+    assert_eq!(sample(&samples, "snowbank_requests_total{source=\"default\"}"), 1.0);
+}
+
+#[test]
+fn each_path_has_its_methods_and_formats() {
+    let daemon = with_admin("");
+    let admin = admin_of(&daemon);
+    for (path, content_type) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/page.css", "text/css; charset=utf-8"),
+        ("/page.js", "text/javascript; charset=utf-8"),
+        ("/icon.svg", "image/svg+xml"),
+        ("/healthz", "text/plain; charset=utf-8"),
+        ("/readyz?verbose", "application/json"),
+        ("/status", "application/json"),
+        ("/history", "application/json"),
+        ("/config", "text/plain; charset=utf-8"),
+        ("/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+    ] {
+        let answer = ask(&admin, "GET", path, "");
+        assert_eq!((answer.code, answer.header("content-type")), (200, Some(content_type)), "{path}");
+        let policy = answer.header("content-security-policy").expect("a policy");
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert!(!answer.body.is_empty());
+        let head = ask(&admin, "HEAD", path, "");
+        assert_eq!((head.code, head.body.as_str()), (200, ""), "{path}");
+        assert_eq!(head.header("content-type"), Some(content_type));
+        let post = ask(&admin, "POST", path, "Content-Length: 0\r\n");
+        assert_eq!((post.code, post.header("allow")), (405, Some("GET, HEAD")), "{path}");
+    }
+    let page = ask(&admin, "GET", "/", "").body;
+    assert!(!page.contains("://") && !page.contains("<style") && !page.contains("style="), "{page}");
+    for path in ["/nothing", "/metrics/", "//", "/../etc/passwd"] {
+        let answer = ask(&admin, "GET", path, "");
+        assert_eq!(answer.code, 404, "{path}");
+        assert!(answer.body.contains("/metrics"), "{answer:?}");
+    }
+    let text = ask(&admin, "GET", "/metrics", "Accept: text/plain\r\n");
+    assert_eq!(text.header("content-type"), Some("text/plain; charset=utf-8"));
+    assert!(text.body.contains("# TYPE snowbank_ids_issued counter"), "{}", text.body);
+}
+
+#[test]
+fn a_web_page_cannot_read_by_dns_rebinding() {
+    let daemon = with_admin("");
+    let admin = admin_of(&daemon);
+    for host in ["127.0.0.1:9660", "localhost", "[::1]:9660"] {
+        assert_eq!(ask(&admin, "GET", "/status", &format!("Host: {host}\r\n")).code, 200, "{host}");
+    }
+    for path in ["/", "/status", "/metrics", "/healthz"] {
+        let answer = ask(&admin, "GET", path, "Host: rebound.example:9660\r\n");
+        assert_eq!(answer.code, 421);
+        assert!(answer.body.contains("localhost"), "{answer:?}");
+    }
+}
+
+#[test]
+fn the_admin_listener_may_be_a_unix_socket_and_is_off_by_default() {
+    let setup = Setup::new();
+    let path = setup.path("admin.sock");
+    let daemon = setup.option("--admin", format!("unix:{}", path.display())).listeners(2).start();
+    assert_eq!(daemon.addresses[1], Address::Unix(path.clone()));
+    assert_eq!(get(&daemon, "/healthz").body, "ok\n");
+    let answer = status(&["--admin", &format!("unix:{}", path.display())]);
+    assert_eq!(answer.status.code(), Some(0), "{answer:?}");
+    daemon.stop();
+    assert!(!path.exists());
+    assert!(!Setup::new().start().log().contains("admin"));
+}
+
+#[test]
+fn slow_and_hostile_scrapers_delay_nothing() {
+    let daemon = with_admin("");
+    let admin = admin_of(&daemon);
+    let connect = || TcpStream::connect(admin.tcp()).expect("the admin listener is there");
+    // Half a request, an endless request, and answers that are never read.
+    let mut held: Vec<TcpStream> = Vec::new();
+    for number in 0..40 {
+        let mut stream = connect();
+        let request =
+            if number % 2 == 0 { "GET /metr" } else { "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" };
+        stream.write_all(request.as_bytes()).expect("it leaves");
+        held.push(stream);
+    }
+    assert_eq!(get(&daemon, "/healthz").code, 200);
+    daemon.connect().next(Ask::of(1_000));
+    for garbage in [
+        &b"\0\0\0\0\0\0\0\0\r\n\r\n"[..],
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01",
+    ] {
+        let mut stream = connect();
+        stream.write_all(garbage).expect("it leaves");
+    }
+    let long = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    let refused = exchange(&admin, long.as_bytes());
+    assert!(refused.is_empty() || parse(&refused).code == 431, "{}", String::from_utf8_lossy(&refused));
+    let many = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(200));
+    assert_eq!(parse(&exchange(&admin, many.as_bytes())).code, 431);
+    // A body that is never read.
+    let body =
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\nConnection: close\r\n\r\nx";
+    assert_eq!(parse(&exchange(&admin, body.as_bytes())).code, 200);
+    // All places are in use. Clients are still served.
+    held.extend((0..60).map(|_| connect()));
+    daemon.connect().next(Ask::of(1_000));
+    drop(held);
+    assert_eq!(get(&daemon, "/healthz").code, 200);
+}
+
+/// Opens as many connections as are allowed. Each has its answer and asks for nothing more.
+#[test]
+fn idle_connections_leave_room_for_a_scrape() {
+    let daemon = with_admin("");
+    let idle: Vec<TcpStream> = (0..64)
+        .map(|_| {
+            let mut stream = TcpStream::connect(admin_of(&daemon).tcp()).expect("a connection");
+            stream.set_read_timeout(Some(crate::support::DEADLINE)).expect("a timeout can be set");
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it leaves");
+            assert!(stream.read(&mut [0; 16]).expect("an answer") > 0);
+            stream
+        })
+        .collect();
+    assert_eq!(get(&daemon, "/metrics").code, 200);
+    drop(idle);
+}
+
+#[test]
+fn status_finds_the_daemon_by_option_variable_and_configuration() {
+    let daemon = with_admin(TWO_SOURCES);
+    daemon.connect().next(Ask::of(5));
+    scrape_after(&daemon, 1.0);
+    let admin = admin_of(&daemon).to_string();
+    let said = status(&["--admin", &admin]);
+    let text = String::from_utf8(said.stdout).expect("UTF-8");
+    assert_eq!(said.status.code(), Some(0), "{text}");
+    for part in ["Serving, all is as it should be", "source fast: 5 IDs in 1 request", "99 % within"] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    let json = status(&["--admin", &admin, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!((&json["ready"], &json["sources"][0]["ids"]), (&true.into(), &5.into()));
+
+    let path = daemon.path("other.toml");
+    std::fs::write(&path, format!("admin.listen = \"{admin}\"")).expect("it is written");
+    let by_file = status(&["--config", path.to_str().expect("UTF-8")]);
+    assert_eq!(by_file.status.code(), Some(0), "{by_file:?}");
+    std::fs::write(&path, "shards = 1").expect("it is written");
+    let without = status(&["--config", path.to_str().expect("UTF-8")]);
+    assert_eq!(without.status.code(), Some(2), "{without:?}");
+    let refused = status(&["--admin", "nowhere"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    // A server that is no admin listener answers.
+    let wrong = status(&["--admin", &daemon.addresses[0].to_string(), "--timeout", "2s"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+}

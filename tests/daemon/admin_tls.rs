@@ -1,0 +1,171 @@
+//! The admin listener over TLS: the peers that it accepts, and the error that each kind of mistake causes.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use crate::secure::{Authority, tls_section, try_secure};
+use crate::support::http::{Answer, ask, get, parse, sample, scrape};
+use crate::support::{Address, Ask, DEADLINE, Daemon, Setup, poll};
+use rustls::ClientConfig;
+
+/// A daemon whose admin listener alone speaks TLS, and the authority that both sides trust.
+struct House {
+    daemon: Daemon,
+    authority: Authority,
+    _files: tempfile::TempDir,
+}
+
+impl House {
+    /// Starts it with these lines in `[tls]`. `PATH` in them stands for the directory of its files.
+    fn with(more: &str) -> House {
+        let files = crate::support::directory();
+        let authority = Authority::new(files.path(), "authority");
+        let more = more.replace("PATH", &files.path().display().to_string());
+        let config = tls_section(&authority.issue_local("daemon"), &more);
+        let setup = Setup::new().option("--admin", "tls:127.0.0.1:0").listeners(2).config(&config);
+        House { daemon: setup.start(), authority, _files: files }
+    }
+
+    fn admin(&self) -> &Address {
+        &self.daemon.addresses[1]
+    }
+
+    fn get(&self, path: &str, client: &Arc<ClientConfig>) -> Answer {
+        get_over(self.admin(), path, client)
+    }
+
+    /// Runs `snowbank status` against it, with its authority.
+    fn status(&self, options: &[&str]) -> Output {
+        let (admin, ca) = (self.admin().to_string(), self.authority.file.display().to_string());
+        status(&[&["--admin", &admin, "--ca", &ca], options].concat())
+    }
+
+    fn says(&self, part: &str) {
+        poll(part, || self.daemon.log().contains(part).then_some(()));
+    }
+}
+
+fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
+    let mut stream = try_secure(admin.tcp(), client, "127.0.0.1").expect("TLS");
+    // Another host name: the handshake has already checked the certificate.
+    let request = format!("GET {path} HTTP/1.1\r\nHost: ids.example.com\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("the request leaves");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer and a clean end");
+    parse(&answer)
+}
+
+fn status(options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    command.arg("status").args(options).env_remove("SNOWBANK_ADMIN_LISTEN").env_remove("SNOWBANK_CONFIG");
+    command.stdin(Stdio::null()).output().expect("the program runs")
+}
+
+/// Asserts that the command could not ask: exit code 2, and one line that contains the reason.
+#[track_caller]
+fn assert_unasked(output: &Output, part: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(said.contains(part) && said.lines().count() == 1, "{part:?}: {said}");
+}
+
+#[test]
+fn the_status_is_served_over_tls() {
+    let house = House::with("");
+    house.daemon.connect().next(Ask::of(7)).ids();
+    let said = house.status(&[]);
+    assert!(said.status.success(), "{said:?}");
+    assert!(String::from_utf8_lossy(&said.stdout).starts_with("Serving"), "{said:?}");
+    let client = house.authority.client(None);
+    for path in ["/", "/metrics", "/healthz", "/readyz", "/status"] {
+        assert_eq!(house.get(path, &client).code, 200, "{path}");
+    }
+    let ready = house.get("/readyz", &client).json().to_string();
+    assert!(ready.contains("\"certificate\""), "{ready}");
+}
+
+#[test]
+fn a_certificate_that_is_not_valid_yet_is_a_warning_and_the_daemon_is_ready() {
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let config = tls_section(&authority.issue_from("daemon", &["127.0.0.1"], 2990), "");
+    let daemon = Setup::configured(&config).admin().start();
+    let ready = get(&daemon, "/readyz");
+    assert_eq!(ready.code, 200);
+    let checks = ready.json()["checks"].clone();
+    let first = &checks[0];
+    assert_eq!((&first["name"], &first["level"]), (&"certificate".into(), &"warn".into()), "{checks}");
+    // The certificate is renewed; a reload takes it.
+    authority.issue_local("daemon");
+    daemon.signal(rustix::process::Signal::HUP);
+    poll("no warning", || get(&daemon, "/readyz").json()["checks"][0]["level"].eq("ok").then_some(()));
+    assert!(sample(&scrape(&daemon), "snowbank_certificate_expiry_timestamp_seconds") > 1e9);
+}
+
+#[test]
+fn a_client_certificate_is_required_if_clients_need_one() {
+    let house = House::with("client_ca = \"PATH/authority.crt\"");
+    assert_unasked(
+        &house.status(&[]),
+        "asks for a client certificate: give one (--client-cert, --client-key)",
+    );
+    house.says("the peer sent no client certificate");
+    let own = house.authority.issue("operator", &[]);
+    let (certificate, key) = (own.certificate.display().to_string(), own.key.display().to_string());
+    let said = house.status(&["--client-cert", &certificate, "--client-key", &key]);
+    assert!(said.status.success(), "{said:?}");
+    assert_eq!(house.get("/metrics", &house.authority.client(Some(&own))).code, 200);
+    let strange = Authority::new(house._files.path(), "strange").issue("stranger", &[]);
+    let (certificate, key) = (strange.certificate.display().to_string(), strange.key.display().to_string());
+    assert_unasked(&house.status(&["--client-cert", &certificate, "--client-key", &key]), "authority");
+}
+
+#[test]
+fn both_sides_report_a_failed_handshake() {
+    let house = House::with("");
+    let at = house.admin().tcp();
+    // Plain text to a TLS listener.
+    assert_unasked(&status(&["--admin", &at.to_string()]), &format!("if it speaks TLS, write tls:{at}"));
+    house.says("the peer does not speak TLS");
+    // A certificate of another authority, or for another name.
+    let admin = house.admin().to_string();
+    assert_unasked(&status(&["--admin", &admin]), "its certificate is not of an authority");
+    assert_unasked(&house.status(&["--server-name", "elsewhere"]), "its certificate is for another name");
+    assert_unasked(&status(&["--admin", &admin, "--ca", "/nowhere"]), "/nowhere");
+    assert_unasked(&status(&["--admin", &at.to_string(), "--ca", "ca.crt"]), "allowed: an address of TLS");
+    // TLS to a listener of plain text.
+    let plain = Setup::new().admin().start();
+    assert_unasked(
+        &status(&["--admin", &format!("tls:{}", plain.addresses[1])]),
+        "answered with something that is not TLS",
+    );
+    assert!(house.status(&[]).status.success());
+    assert_eq!(ask(&plain.addresses[1], "GET", "/healthz", "").code, 200);
+}
+
+#[test]
+fn a_peer_that_sends_nothing_for_longer_than_a_handshake_may_take_is_reported() {
+    let house = House::with("[limits]\nstall_timeout = \"1500ms\"");
+    let mut silent = TcpStream::connect(house.admin().tcp()).expect("a connection");
+    silent.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
+    assert_eq!(silent.read(&mut [0; 8]).expect("an end"), 0);
+    house.says("the handshake was not over within 1.5s");
+    // On a busy machine, another handshake may take as long.
+    poll("the status", || house.status(&[]).status.success().then_some(()));
+}
+
+#[test]
+fn admin_tls_without_a_certificate_is_refused() {
+    let end = Setup::new().option("--admin", "tls:127.0.0.1:0").end();
+    end.assert_refusal(&["tls:127.0.0.1:0", "has no certificate to show", "[tls]"]);
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let copy = || socket.try_clone().expect("a copy");
+    Setup::new().inheriting(copy(), "admin-tls").end().assert_refusal(&["has no certificate to show"]);
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let setup = Setup::new().config(&tls_section(&authority.issue_local("daemon"), ""));
+    let daemon = setup.inheriting(copy(), "admin-tls").listeners(2).start();
+    assert_eq!(get_over(&daemon.addresses[1], "/healthz", &authority.client(None)).code, 200);
+}

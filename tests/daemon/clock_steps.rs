@@ -1,0 +1,297 @@
+//! The shipped daemon under a wall clock that is set back, set forward, or stands still. Connections request IDs
+//! throughout and keep each one. Each ID is then compared with the clock at its request and at its reply. That is
+//! exact on any machine, however busy.
+
+mod between_lives;
+mod evidence;
+
+use std::time::{Duration, Instant};
+
+use crate::support::faketime::{FakeClock, Step, ms_between, true_unix_ms};
+use crate::support::ids::twitter_unix_ms;
+use crate::support::machine::Machine;
+use crate::support::wire::CLOCK_BEHIND;
+use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Testimony, Witness};
+use crate::support::{Ask, Daemon, records};
+use evidence::{Base, assert_follows, assert_ticks, await_caught_up, tick, wall};
+
+/// The most that IDs may lag behind the ID clock: `burst_window`'s default.
+const BURST_WINDOW_MS: f64 = 10.0;
+/// The most that IDs may be ahead of the wall clock: `max_ahead`'s default.
+const MAX_AHEAD_MS: f64 = 10_000.0;
+/// The tolerance: this process and the daemon read the clock some µs apart, shards see each other's readings within
+/// a millisecond, and ticks are whole milliseconds.
+const TOLERANCE_MS: f64 = 2.0;
+const HOUR_MS: i64 = 3_600_000;
+
+fn watch(machine: &Machine, toml: &str, loads: &[Load]) -> (Daemon, Witness) {
+    let daemon = machine.start(toml);
+    let witness = Witness::of(&daemon, loads);
+    witness.await_ids();
+    witness.await_time(Duration::from_millis(100));
+    (daemon, witness)
+}
+
+/// A daemon on a machine whose clock can be set, and connections that request IDs from it.
+struct Scene {
+    machine: Machine,
+    daemon: Daemon,
+    witness: Witness,
+}
+
+impl Scene {
+    /// Returns `None` if no clock can be set here: the test was skipped.
+    fn begin(toml: &str, loads: &[Load]) -> Option<Scene> {
+        let machine = Machine::with_clock()?;
+        let (daemon, witness) = watch(&machine, toml, loads);
+        Some(Scene { machine, daemon, witness })
+    }
+
+    fn clock(&self) -> &FakeClock {
+        self.machine.clock()
+    }
+
+    /// Stops the requests and the daemon. Checks the replies for uniqueness and order, and returns them with the
+    /// time of the end.
+    fn end(self) -> (Testimony, Instant) {
+        let testimony = self.witness.stop();
+        let end = Instant::now();
+        self.daemon.stop();
+        testimony.assert_unique_and_ordered();
+        (testimony, end)
+    }
+}
+
+/// The clock goes back by the most that IDs may be ahead, returns, then goes back by a little and by a second.
+fn catches_up_after_steps_back(toml: &str, loads: &[Load]) -> Option<Testimony> {
+    let scene = Scene::begin(toml, loads)?;
+    let (clock, witness) = (scene.clock(), &scene.witness);
+    // Long enough that the catch-up of the start lies far behind: only the one that the step begins can yield IDs.
+    witness.await_time(Duration::from_millis(4_000));
+    let most = clock.step(-10_000);
+    witness.await_time(Duration::from_millis(1_500));
+    let back = clock.step(10_000);
+    witness.await_ids();
+    witness.await_time(Duration::from_millis(100));
+    let little = clock.step(-5);
+    await_caught_up(witness, clock, little.after);
+    let second = clock.step(-1_000);
+    await_caught_up(witness, clock, second.after);
+    let (testimony, end) = scene.end();
+
+    testimony.assert_no_refusal();
+    let rides = [
+        ("10 s", most, 0, -10_000, back.before),
+        ("5 ms", little, 0, -5, second.before),
+        ("1 s", second, -5, -1_005, end),
+    ];
+    for (what, step, before_ms, offset_ms, until) in rides {
+        let base = Base::of_step(&testimony, step, before_ms);
+        base.assert_catches_up(what, testimony.between(step.after, until), offset_ms);
+        let at_most = |answered| wall(offset_ms, answered) + MAX_AHEAD_MS;
+        assert_ticks(what, testimony.between(step.after, until), |_| 0.0, at_most);
+    }
+    assert_follows("the clock is back", testimony.between(back.after, little.before), 0);
+    Some(testimony)
+}
+
+#[test]
+fn after_a_step_back_ids_catch_up_at_half_speed() {
+    catches_up_after_steps_back("shards = 2", &[MIXED, MIXED, SPARSE]);
+}
+
+#[test]
+fn steps_back_keep_strict_order() {
+    let toml = "shards = 2\norder = \"strict\"";
+    if let Some(testimony) = catches_up_after_steps_back(toml, &[MIXED, MIXED, MIXED, SPARSE]) {
+        testimony.assert_strictly_ordered();
+    }
+}
+
+#[test]
+fn a_step_back_beyond_max_ahead_is_refused_until_the_clock_is_near() {
+    /// Long enough to see a refusal on busy machines.
+    const BACK_MS: i64 = 7_000;
+    let Some(scene) = Scene::begin("max_ahead = \"1s\"", &[MIXED, SPARSE]) else {
+        return;
+    };
+    let (clock, witness) = (scene.clock(), &scene.witness);
+    let step = clock.step(-BACK_MS);
+    witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
+    witness.await_ids();
+    witness.await_time(Duration::from_millis(300));
+    let (testimony, end) = scene.end();
+
+    let base = Base::of_step(&testimony, step, 0);
+    testimony.assert_refusals(|sample, code, wait_ms| base.allows(sample, code, wait_ms, -BACK_MS, 1_000.0));
+    let samples = testimony.between(step.after, end);
+    // Once IDs are handed out again, the lead shrinks at half speed.
+    let with_ids = testimony.between(step.after, end).filter(|sample| sample.ids().is_some());
+    let flows_since = with_ids.map(|sample| sample.answered).min().expect("IDs flow again");
+    let most_ahead = |answered| 1_000.0 - ms_between(flows_since, answered).max(0.0) / 2.0;
+    assert_ticks("ahead", samples, |_| 0.0, |answered| wall(-BACK_MS, answered) + most_ahead(answered));
+    base.assert_catches_up("then", testimony.between(step.after, end), -BACK_MS);
+}
+
+#[test]
+fn an_hour_back_is_refused_until_the_clock_returns() {
+    let Some(scene) = Scene::begin("", &[MIXED, SPARSE]) else { return };
+    let (clock, witness) = (scene.clock(), &scene.witness);
+    let away = clock.step(-HOUR_MS);
+    witness.await_each("a refusal", away.after, |sample| sample.refusal().is_some());
+    witness.await_time(Duration::from_millis(1_200));
+    let back = clock.step(HOUR_MS);
+    witness.await_each("IDs", back.after, |sample| sample.ids().is_some());
+    witness.await_time(Duration::from_millis(100));
+    let (testimony, end) = scene.end();
+
+    let base = Base::of_step(&testimony, away, 0);
+    testimony.assert_refusals(|sample, code, wait_ms| {
+        sample.asked < back.after && base.allows(sample, code, wait_ms, -HOUR_MS, MAX_AHEAD_MS)
+    });
+    let served = testimony.between(away.after, back.before).find(|sample| sample.ids().is_some());
+    assert!(served.is_none(), "an hour ahead of the clock: {served:?}");
+    assert_follows("the clock is back", testimony.between(back.after, end), 0);
+}
+
+#[test]
+fn a_far_step_forward_that_is_taken_back_is_never_followed() {
+    let Some(scene) = Scene::begin("", &[MIXED, SPARSE]) else { return };
+    let (clock, witness) = (scene.clock(), &scene.witness);
+    let start = Instant::now();
+    for by_ms in [HOUR_MS, 61_000] {
+        clock.step(by_ms);
+        witness.await_time(Duration::from_millis(1_500));
+        clock.step(-by_ms);
+        witness.await_time(Duration::from_millis(300));
+    }
+    let (testimony, end) = scene.end();
+
+    testimony.assert_no_refusal();
+    assert_follows("the old time", testimony.between(start, end), 0);
+}
+
+/// Long enough to see IDs of the old time on busy machines.
+const QUICK_HOLD: &str = "[clock]\nstep_hold = \"6s\"";
+const HOLD: Duration = Duration::from_secs(6);
+
+#[test]
+fn a_far_step_forward_that_lasts_is_followed() {
+    let Some(scene) = Scene::begin(QUICK_HOLD, &[MIXED, SPARSE]) else { return };
+    let (clock, witness) = (scene.clock(), &scene.witness);
+    let away = clock.step(HOUR_MS);
+    let is_followed = |sample: &Sample| {
+        sample.ids().is_some_and(|(first, _)| tick(first) > wall(HOUR_MS / 2, sample.answered))
+    };
+    witness.await_each("the step to be followed", away.after, is_followed);
+    let followed = Instant::now();
+    witness.await_time(Duration::from_millis(100));
+    let back = clock.step(-HOUR_MS);
+    witness.await_each("a refusal", back.after, |sample| sample.refusal().is_some());
+    let again = clock.step(HOUR_MS);
+    witness.await_each("IDs", again.after, |sample| sample.ids().is_some());
+    let (testimony, end) = scene.end();
+
+    assert_follows("held", testimony.between(away.after, away.before + HOLD), 0);
+    assert_follows("followed", testimony.between(followed, back.before), HOUR_MS);
+    let base = Base::of_step(&testimony, back, HOUR_MS);
+    testimony.assert_refusals(|sample, code, wait_ms| {
+        sample.asked < again.after && base.allows(sample, code, wait_ms, 0, MAX_AHEAD_MS)
+    });
+    assert_follows("back again", testimony.between(again.after, end), HOUR_MS);
+}
+
+/// A jump of wall − boottime may mean a restored snapshot: blocks claimed ahead are dropped, and the ceiling is
+/// made durable again. Requests wait for that, and none is refused.
+#[test]
+fn steps_forward_are_followed_at_once() {
+    let Some(scene) = Scene::begin("", &[MIXED, MIXED, SPARSE]) else { return };
+    let (clock, witness) = (scene.clock(), &scene.witness);
+    let mut steps = Vec::new();
+    for by_ms in [5, 1_900, 2_500, 30_000, 59_000] {
+        steps.push((clock.step(by_ms), clock.offset_ms()));
+        witness.await_ids();
+        witness.await_time(Duration::from_millis(400));
+    }
+    let (testimony, end) = scene.end();
+
+    testimony.assert_no_refusal();
+    let ends = steps.iter().skip(1).map(|(step, _)| step.before).chain([end]);
+    for ((step, offset_ms), end) in steps.iter().zip(ends) {
+        assert_follows(&format!("{offset_ms} ms"), testimony.between(step.after, end), *offset_ms);
+    }
+}
+
+#[test]
+fn a_frozen_clock_does_not_stop_the_ids() {
+    let Some(machine) = Machine::with_clock() else { return };
+    let clock = machine.clock();
+    let (daemon, few) = watch(&machine, "", &[SPARSE]);
+    // Long enough that the catch-up of the start lies too far behind to yield IDs in time.
+    few.await_time(Duration::from_millis(5_000));
+    let (stop, stands_at) = clock.stop();
+    let many = Witness::of(&daemon, &[FLOOD, MIXED, MIXED]);
+    many.await_time(Duration::from_millis(1_500));
+    let goes_on = clock.set(0);
+    many.await_ids();
+    many.await_time(Duration::from_millis(100));
+    let mut testimony = many.stop();
+    testimony.connections.extend(few.stop().connections);
+    let end = Instant::now();
+    daemon.stop();
+
+    testimony.assert_unique_and_ordered();
+    testimony.assert_no_refusal();
+    let base = Base::of_step(&testimony, stop, 0);
+    // The burst window's unused ticks are used first.
+    let latest = base.latest + Duration::from_millis(100);
+    let base = Base { high_ms: base.high_ms.max(stands_at), latest, ..base };
+    let samples = testimony.between(stop.after, goes_on.before);
+    assert_ticks("it stands", samples, |asked| base.low(asked), |answered| base.high(answered));
+    assert_follows("it goes on", testimony.between(goes_on.after, end), 0);
+}
+
+#[test]
+fn on_step_back_wait_refuses_until_the_clock_has_caught_up() {
+    /// Long enough to see a refusal on busy machines.
+    const BACK_MS: i64 = 8_000;
+    let Some(scene) = Scene::begin("on_step_back = \"wait\"", &[MIXED, SPARSE]) else { return };
+    let (clock, witness) = (scene.clock(), &scene.witness);
+    // A start may begin a catch-up, even with "wait". By now the keeper has ended it. Otherwise it would reach the IDs
+    // before the wall clock does.
+    witness.await_time(Duration::from_millis(4_000));
+    let step = clock.step(-BACK_MS);
+    witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
+    witness.await_ids();
+    witness.await_time(Duration::from_millis(200));
+    let (testimony, end) = scene.end();
+
+    let base = Base::of_step(&testimony, step, 0);
+    testimony.assert_refusals(|sample, code, wait_ms| base.allows(sample, code, wait_ms, -BACK_MS, 0.0));
+    assert_follows("never ahead", testimony.between(step.after, end), -BACK_MS);
+}
+
+#[test]
+fn steps_at_the_full_rate_refuse_nothing() {
+    let toml = "shards = 2";
+    let Some(scene) = Scene::begin(toml, &[FLOOD, FLOOD, FLOOD, FLOOD, MIXED, SPARSE]) else { return };
+    let (clock, witness) = (scene.clock(), &scene.witness);
+    let mut steps = Vec::new();
+    for by_ms in [-5, 5, -300, 300, 3_000, -3_000, -5_000, 5_000, -50, -50, -50, -50] {
+        let offset_ms = clock.offset_ms();
+        steps.push((clock.step(by_ms), offset_ms.max(clock.offset_ms())));
+        witness.await_ids();
+        witness.await_time(Duration::from_millis(200));
+    }
+    let (testimony, end) = scene.end();
+
+    testimony.assert_no_refusal();
+    let highest_offset_ms = steps.iter().map(|(_, offset_ms)| *offset_ms).max().unwrap_or(0);
+    let start = steps[0].0.before;
+    assert_ticks(
+        "at most max_ahead ahead, and never behind",
+        testimony.between(start, end),
+        |asked| wall(-5_000, asked),
+        |answered| wall(highest_offset_ms, answered) + MAX_AHEAD_MS,
+    );
+}

@@ -1,0 +1,370 @@
+//! Daemons that are killed, stopped, suspended, or started over and over, and all IDs that they handed out.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::support::failing_disk::{EPERM, FailingDisk};
+use crate::support::faketime::true_unix_ms;
+use crate::support::http::get;
+use crate::support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms, unix_ms};
+use crate::support::machine::Machine;
+use crate::support::wire::{CLOCK_BEHIND, EXHAUSTED, NO_CEILING, Run};
+use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Witness};
+use crate::support::{Ask, Daemon, Random, poll};
+use rustix::process::Signal;
+
+const BURST_WINDOW_MS: f64 = 10.0;
+/// As in `clock_steps.rs`.
+const TOLERANCE_MS: f64 = 2.0;
+/// The wait of a request that gives none.
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+const ROUNDS: u64 = 100;
+
+fn tick(id: u64) -> f64 {
+    twitter_unix_ms(id) as f64
+}
+
+/// Kills and restarts a daemon `ROUNDS` times while connections request IDs. Its clock loses up to `lost_ms` each
+/// time. `horizon_ms` is the horizon with this `toml`.
+fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u64, seed: u64) {
+    /// A ceiling ends with a tick, and the first one is raised in steps while the first IDs are handed out.
+    const LITTLE_MS: f64 = 30.0;
+    const LOADS: [Load; 4] = [MIXED, MIXED, SPARSE, FLOOD];
+    let mut random = Random::seeded(seed);
+    let (mut runs, mut highest, mut lost_in_all_ms) = (Vec::<Run>::new(), 0, 0);
+    let offset_ms = |lost_in_all_ms: u64| -(lost_in_all_ms as f64);
+    for round in 0..ROUNDS {
+        let started = Instant::now();
+        let mut daemon = machine.start(toml);
+        // The first ID lies above all that was handed out before. While a start is ahead of the wall clock, its first ceiling is
+        // only a few ms above it, and may have to be raised before the first ID comes. A busy machine may need seconds for
+        // that.
+        let first = daemon.connect().next_once_granted(Ask::of(1).wait_ms(1_000)).ids()[0];
+        let answered = Instant::now();
+        assert!(first > highest, "round {round}: {first} after {highest} of the life before");
+        // The first ID is ahead by at most the time that the clock has lost, and the horizon, however often it
+        // crashed.
+        let ahead_ms = tick(first) - true_unix_ms(answered);
+        assert!(
+            ahead_ms <= horizon_ms + LITTLE_MS,
+            "round {round}: {ahead_ms} ms ahead of where the clock would be, had it lost nothing"
+        );
+        let witness = Witness::of(&daemon, &LOADS);
+        if round % 10 != 0 {
+            // Otherwise it is killed as early as possible.
+            witness.await_time(Duration::from_micros(random.below(60_000)));
+        }
+        daemon.kill();
+        let testimony = witness.after_death();
+        for samples in &testimony.connections {
+            let mut last = first;
+            for (first, to) in samples.iter().filter_map(Sample::ids) {
+                assert!(first > last, "round {round}: {first} after {last} on one connection");
+                last = to;
+            }
+        }
+        testimony.assert_no_refusal();
+        let of_life = testimony.runs();
+        highest = of_life.iter().map(|run| run.last()).max().unwrap_or(first).max(first);
+        runs.extend(of_life);
+        runs.push(Run { first, count: 1, stride: 1 });
+        drop(daemon);
+        // Restarts that are closer than this end in `clock_behind`, never in a repeat.
+        std::thread::sleep(Duration::from_millis(50).saturating_sub(started.elapsed()));
+        if lost_ms > 0 {
+            lost_in_all_ms += random.below(lost_ms);
+            machine.clock().set(offset_ms(lost_in_all_ms) as i64);
+        }
+    }
+    assert_distinct(runs);
+}
+
+#[test]
+fn kill_9_a_hundred_times_with_the_clock_further_back_each_time() {
+    if let Some(machine) = Machine::with_clock() {
+        kill_over_and_over(&machine, "shards = 2", 3_000.0, 40, 1);
+    }
+}
+
+#[test]
+fn kill_9_a_hundred_times_stays_within_the_horizon_of_the_clock() {
+    kill_over_and_over(&Machine::new(), "shards = 2\nmax_ahead = \"502ms\"", 500.0, 0, 2);
+}
+
+/// A suspended process does not notice the pause: the blocks that it had claimed are old when it continues.
+#[test]
+fn a_suspended_daemon_hands_out_nothing_old() {
+    let machine = Machine::new();
+    let daemon = machine.start("shards = 2");
+    let witness = Witness::of(&daemon, &[MIXED, MIXED, FLOOD, SPARSE]);
+    let mut woken = Vec::new();
+    for suspended_ms in [50, 400, 2_500] {
+        witness.await_ids();
+        witness.await_time(Duration::from_millis(100));
+        daemon.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(suspended_ms));
+        // Requests that are sent from now on are read after it continues.
+        woken.push(Instant::now());
+        daemon.signal(Signal::CONT);
+    }
+    witness.await_ids();
+    let testimony = witness.stop();
+    daemon.stop();
+
+    testimony.assert_unique_and_ordered();
+    // Only requests whose wait ended before the daemon continued.
+    testimony.assert_refusals(|sample, code, _| {
+        [EXHAUSTED, NO_CEILING].contains(&code) && sample.answered - sample.asked >= DEFAULT_WAIT
+    });
+    for sample in testimony.samples() {
+        let Some((first, last)) = sample.ids() else { continue };
+        // The daemon read the ID clock of a reply after it had read the request.
+        let low = true_unix_ms(sample.asked) - BURST_WINDOW_MS - TOLERANCE_MS;
+        assert!(tick(first) >= low, "{:.1} ms too old: {sample:?}", low - tick(first));
+        assert!(tick(last) <= true_unix_ms(sample.answered) + TOLERANCE_MS, "ahead of the clock: {sample:?}");
+    }
+    for (index, woken) in woken.iter().enumerate() {
+        let next = testimony.samples().find(|sample| sample.asked >= *woken && sample.ids().is_some());
+        assert!(next.is_some(), "no IDs after suspension {index}");
+    }
+}
+
+/// Two sources: one with ticks of 1 ms, and one whose tick is half over and longer than the test.
+fn clean() -> String {
+    let slow = long_tick(3_600);
+    format!("[[sources]]\nname = \"fast\"\nworker_ids = 1\n{slow}worker_ids = 1\n")
+}
+
+#[test]
+fn stopped_and_started_a_hundred_times_nothing_is_lost_or_ahead() {
+    let (machine, toml) = (Machine::new(), clean());
+    let mut random = Random::seeded(3);
+    let (mut runs, mut highest, mut slow_next) = (Vec::new(), 0, None);
+    for round in 0..ROUNDS {
+        let daemon = machine.start(&toml);
+        let mut wires = [daemon.connect(), daemon.connect()];
+        for wire in &mut wires {
+            let count = random.pick(&[1, 3, 700, TWITTER_IDS_PER_MS as u32 * 2]);
+            let of_reply = wire.next(Ask::of(count)).runs();
+            let answered = Instant::now();
+            assert!(of_reply[0].first > highest, "round {round}: {of_reply:?} after {highest}");
+            highest = of_reply[of_reply.len() - 1].last();
+            // The very first start is ahead of the clock by a tick, because an earlier process may have used the current
+            // one.
+            let guard_ms = if round == 0 { 1.0 } else { 0.0 };
+            let ahead_ms = tick(highest) - true_unix_ms(answered) - guard_ms;
+            assert!(ahead_ms <= TOLERANCE_MS, "round {round}: {ahead_ms} ms ahead of the clock");
+            runs.extend(of_reply);
+
+            let slow = wire.next(Ask::of(random.pick(&[1, 2, 40])).source(1)).runs();
+            assert!(
+                slow_next.is_none_or(|next| slow[0].first == next),
+                "round {round}: {slow:?}, lost from {slow_next:?}"
+            );
+            slow_next = Some(slow[slow.len() - 1].last() + 1);
+        }
+        daemon.stop();
+    }
+    assert_distinct(runs);
+}
+
+/// Returns a source with ticks of this length, in the middle of one.
+fn long_tick(tick_s: u64) -> String {
+    let epoch_ms = unix_ms() - tick_s * 1_000 * 20 - tick_s * 500;
+    format!(
+        "[[sources]]\nname = \"slow\"\nsequence_start = \"zero\"\n\
+         layout = \"time:31,worker:10,sequence:14;tick={tick_s}s;epoch={epoch_ms}\"\n"
+    )
+}
+
+/// Past the horizon the ceiling ends with a tick, however long that is. So the next life has its first ID without a
+/// wait, and so has the one after it. A further one within the same tick is too far ahead, and answers with the
+/// time to wait.
+#[test]
+fn after_kill_9_with_long_ticks_ids_come_at_once() {
+    for tick_s in [5, 20, 60, 600, 86_400] {
+        let (machine, toml) = (Machine::new(), long_tick(tick_s));
+        let mut highest = 0;
+        for life in 1..=3 {
+            let mut daemon = machine.setup(&toml).admin().start();
+            let id = daemon.connect().next(Ask::of(1).wait_ms(0)).ids()[0];
+            assert!(id > highest, "ticks of {tick_s} s, life {life}: {id} after {highest}");
+            highest = id;
+            assert_eq!(get(&daemon, "/readyz").code, 200, "ticks of {tick_s} s, life {life}");
+            daemon.kill();
+        }
+        let daemon = machine.setup(&toml).admin().start();
+        let answer = get(&daemon, "/readyz");
+        let reply = daemon.connect().next(Ask::of(1).wait_ms(0));
+        if reply.id_count().is_some() {
+            // Only on a machine that took seconds to get here.
+            assert!(tick_s <= 5, "ticks of {tick_s} s: {reply:?}");
+            continue;
+        }
+        let (code, retry_after_ms, message) = reply.error();
+        assert_eq!(code, CLOCK_BEHIND, "ticks of {tick_s} s: {message}");
+        assert!(u64::from(retry_after_ms) <= tick_s * 500, "ticks of {tick_s} s: {retry_after_ms} ms");
+        assert_eq!(answer.code, 503, "ticks of {tick_s} s: {answer:?}");
+    }
+}
+
+#[test]
+fn two_daemons_with_one_worker_id_are_refused_whatever_their_directories() {
+    let machine = Machine::new();
+    let first = machine.start("worker_ids = \"4-6\"");
+    let second = machine.setup("worker_ids = 6").env("SNOWBANK_STATE_DIR", machine.path("other")).end();
+    second.assert_refusal_for_now(&["worker ID 6", &first.id().to_string()]);
+    let mut wire = first.connect();
+    assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+    // The worker ID is free as soon as the first daemon has ended, in any way.
+    let mut first = first;
+    first.kill();
+    machine.setup("worker_ids = 6").env("SNOWBANK_STATE_DIR", machine.path("other")).start().stop();
+}
+
+/// Returns the file of the machine's only lock.
+fn lock_of(machine: &Machine) -> std::path::PathBuf {
+    let locks = std::fs::read_dir(machine.path("locks")).expect("it holds locks");
+    let mut locks: Vec<_> = locks.map(|entry| entry.expect("readable").path()).collect();
+    assert_eq!(locks.len(), 1, "{locks:?}");
+    locks.remove(0)
+}
+
+/// Removes or replaces `path` under a daemon. The daemon stops handing out IDs and logs the reason.
+fn taken_over(machine: &Machine, daemon: &Daemon, path: &Path, take: impl FnOnce(&Path)) {
+    let mut wire = daemon.connect();
+    assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+    let mut runs = Vec::new();
+    take(path);
+    let taken = Instant::now();
+    let message = poll("a refusal", || {
+        let reply = wire.next(Ask::of(1));
+        if reply.id_count().is_some() {
+            runs.extend(reply.runs());
+            return None;
+        }
+        let (code, _, message) = reply.error();
+        assert_eq!(code, NO_CEILING, "{message}");
+        Some(message)
+    });
+    // The keeper looks once a second. The limit allows for a busy machine.
+    let served = runs.iter().map(|run| tick(run.last())).fold(0.0, f64::max) - true_unix_ms(taken);
+    assert!(served <= 5_000.0, "served {served} ms after it was taken over; {message}");
+    poll("the daemon to say so", || {
+        let said = daemon.log();
+        said.contains(path.file_name()?.to_str()?).then_some(())
+    });
+    // It stays refused, even if another daemon takes the lock and ends.
+    let next = machine.setup("").env("SNOWBANK_STATE_DIR", machine.path("other")).start();
+    let after = next.connect().next(Ask::of(1)).ids()[0];
+    assert!(runs.iter().all(|run| run.last() < after), "{after} after {runs:?}");
+    wire.next(Ask::of(1)).assert_error(0, NO_CEILING);
+}
+
+#[test]
+fn a_lock_that_is_removed_stops_its_daemon() {
+    let machine = Machine::new();
+    let daemon = machine.start("");
+    taken_over(&machine, &daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
+}
+
+#[test]
+fn a_lock_that_is_replaced_stops_its_daemon() {
+    let machine = Machine::new();
+    let daemon = machine.start("");
+    taken_over(&machine, &daemon, &lock_of(&machine), |path| {
+        let other = path.with_extension("new");
+        std::fs::write(&other, "").expect("written");
+        std::fs::rename(&other, path).expect("replaced");
+    });
+}
+
+/// Two ticks of this layout are 10 s, and so is its horizon. So a daemon serves for longer than `taken_over` allows
+/// while its storage hangs.
+const FAR_CEILING: &str = "layout = \"time:30,worker:10,sequence:20;tick=5s\"";
+
+/// The locks of worker IDs are checked while storage hangs, too.
+#[test]
+fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    let daemon = disk.under(machine.setup(FAR_CEILING)).start();
+    let mut wire = daemon.connect();
+    disk.order("sync stall 20000");
+    let before = disk.calls().len();
+    poll("a sync that stalls", || {
+        assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+        disk.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
+    });
+    taken_over(&machine, &daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
+}
+
+/// The state's lock is on the disk that hangs, so its loss is found when the disk answers. Until then the daemon
+/// serves what it was granted. A daemon that takes over the state reads that grant and starts above it.
+#[test]
+fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    let daemon = disk.under(machine.setup(FAR_CEILING)).start();
+    let mut wire = daemon.connect();
+    let mut runs = wire.next(Ask::of(1)).runs();
+    disk.order("sync stall 4000");
+    let before = disk.calls().len();
+    let syncs = || disk.calls()[before..].iter().filter(|call| call.starts_with("sync ")).count();
+    poll("a sync that stalls", || (syncs() > 0).then_some(()));
+    std::fs::remove_file(machine.path("state/lock")).expect("removed");
+    // Another daemon uses the state, and does not see the worker ID's lock. When the hanging write continues, that
+    // daemon finds that its state was written by another process, and may stop as well.
+    let others_start = || machine.setup("").env("SNOWBANK_LOCK_DIR", machine.path("elsewhere")).start();
+    let mut other = others_start();
+    let mut others_wire = other.connect();
+    poll("a refusal", || {
+        let [mine, others] = [&mut wire, &mut others_wire].map(|wire| wire.next(Ask::of(100)));
+        let is_refused = mine.id_count().is_none();
+        let served = [mine, others].into_iter().filter(|reply| reply.id_count().is_some());
+        runs.extend(served.flat_map(|reply| reply.runs()));
+        is_refused.then_some(())
+    });
+    disk.works();
+    std::thread::sleep(Duration::from_millis(4_500));
+    other.kill();
+    runs.extend(others_start().connect().next(Ask::of(100)).runs());
+    assert_distinct(runs);
+    daemon.connect().next(Ask::of(1)).assert_error(0, NO_CEILING);
+    let said = daemon.log();
+    assert_eq!(said.matches("no IDs are handed out any more").count(), 1, "{said}");
+}
+
+/// A service manager may deny the daemon the kernel's log (`ProtectKernelLogs`). That is logged in one line.
+#[test]
+fn without_kernel_events_and_log_one_warning_is_logged() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    disk.order(&format!("kernel fail {EPERM}"));
+    let daemon = disk.under(machine.setup("")).start();
+    daemon.connect().next(Ask::of(1)).ids();
+    daemon.assert_logs("its clocks jump");
+    let said = daemon.log();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("snapshot")).collect();
+    assert!(matches!(lines[..], [line] if line.contains("its clocks jump")), "{said}");
+    daemon.stop();
+}
+
+/// A service manager that denies the daemon the kernel's log may hand it over as standard input.
+#[test]
+fn the_kernels_log_is_taken_from_standard_input() {
+    let Ok(log) = std::fs::File::open("/dev/kmsg") else {
+        return crate::support::skip("this user may not read the kernel's log");
+    };
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    disk.order(&format!("kernel fail {EPERM}"));
+    let daemon = disk.under(machine.setup("")).stdin(log.into()).start();
+    daemon.connect().next(Ask::of(1)).ids();
+    let line = "reads the kernel's log (standard input)";
+    daemon.assert_logs(line);
+    let said = daemon.log();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("snapshot")).collect();
+    assert!(matches!(lines[..], [only] if only.contains(line)), "{said}");
+    daemon.stop();
+}

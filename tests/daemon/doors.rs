@@ -1,0 +1,261 @@
+//! Rules that hold for listeners of every protocol, tested at the door for Redis.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+use crate::secure::Authority;
+use crate::support::http::{sample, scrape};
+use crate::support::machine::Machine;
+use crate::support::resp::{Client, array};
+use crate::support::{Ask, Daemon, Setup, TWO_SOURCES, has_program, poll};
+use rustix::process::Signal;
+
+fn with(settings: &str) -> Setup {
+    Setup::configured(&format!("{settings}\n{TWO_SOURCES}")).resp()
+}
+
+fn logs(daemon: &Daemon, part: &str) {
+    poll(part, || daemon.log().contains(part).then_some(()));
+}
+
+/// Returns redis-cli with a request to the door. `None` if it is not installed: the test was skipped.
+fn redis_cli(daemon: &Daemon, request: &[&str]) -> Option<Command> {
+    let mut cli = has_program("redis-cli", "redis-tools").then(|| Command::new("redis-cli"))?;
+    cli.args(["-p", &daemon.addresses[1].tcp().port().to_string()]).args(request);
+    Some(cli)
+}
+
+#[test]
+fn one_connection_too_many_is_answered_in_the_doors_own_words() {
+    let daemon = with("limits.max_connections = 2").start();
+    let mut first = Client::of(&daemon);
+    first.asks("PING\r\n", "+PONG\r\n");
+    // The listeners accept independently, so the third connection must wait until the second is counted.
+    let mut native = daemon.connect();
+    native.assert_open();
+    let mut third = Client::of(&daemon);
+    third.expect("-ERR max number of clients reached\r\n");
+    third.is_closed();
+    drop(native);
+    // Its place is free once the daemon has noticed the close.
+    poll("a free place", || {
+        let mut client = Client::of(&daemon);
+        client.send("PING\r\n");
+        (client.line() == "+PONG").then_some(())
+    });
+    daemon.stop();
+}
+
+#[test]
+fn a_token_is_required_before_ids() {
+    let setup = Setup::bare();
+    std::fs::write(setup.path("tokens"), "secret\n").expect("written");
+    let config = format!("listen = \"127.0.0.1:0\"\nauth.token_file = \"tokens\"\n{TWO_SOURCES}");
+    let daemon = setup.config(&config).resp().start();
+    let mut client = Client::of(&daemon);
+    for request in ["INCR fast\r\n", "PING\r\n", "CLIENT SETINFO LIB-NAME x\r\n", "SNOWBANK.NEXT\r\n"] {
+        client.asks(request, "-NOAUTH Authentication required.\r\n");
+    }
+    client.send("HELLO 3\r\n");
+    assert!(client.line().starts_with("-NOAUTH HELLO must be called"));
+    client.asks("AUTH secret\r\n", "+OK\r\n");
+    client.send("INCR fast\r\n");
+    client.integer();
+    client.asks("RESET\r\nINCR fast\r\n", "+RESET\r\n-NOAUTH Authentication required.\r\n");
+    client.send("HELLO 2 AUTH default secret\r\nINCR fast\r\n");
+    assert_eq!(client.line(), "*14");
+    client.lines_until(|line| line == "*0");
+    client.integer();
+    for request in [array(&["AUTH", "wrong"]), array(&["HELLO", "3", "AUTH", "default", "wrong"])] {
+        let mut client = Client::of(&daemon);
+        client.asks(&request, "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+        client.is_closed();
+    }
+    logs(&daemon, "a token that is not one of auth.token_file");
+    daemon.stop();
+}
+
+#[test]
+fn a_door_speaks_tls() {
+    let directory = crate::support::directory();
+    let authority = Authority::new(directory.path(), "ca");
+    let pair = authority.issue_local("daemon");
+    let config = format!(
+        "tls.certificate = {:?}\ntls.key = {:?}\n{TWO_SOURCES}",
+        pair.certificate.display(),
+        pair.key.display()
+    );
+    let setup = Setup::configured(&config).option("--resp", "tls:127.0.0.1:0").listeners(2);
+    let daemon = setup.start();
+    let trust = ["--tls", "--cacert", authority.file.to_str().expect("text")];
+    let Some(mut cli) = redis_cli(&daemon, &[&trust[..], &["SNOWBANK.NEXT", "fast", "5"]].concat()) else {
+        return;
+    };
+    let output = cli.output().expect("it runs");
+    let ids = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(ids.lines().filter(|line| line.parse::<u64>().is_ok()).count(), 5, "{output:?}");
+    daemon.stop();
+}
+
+#[test]
+fn requests_that_have_arrived_at_a_stop_are_answered() {
+    let mut daemon = with("").start();
+    let mut client = Client::of(&daemon);
+    client.send("SNOWBANK.NEXT slow 16 WAIT 5000\r\nSNOWBANK.NEXT slow 16 WAIT 5000\r\nINCR fast\r\n");
+    let first = client.list();
+    daemon.signal(Signal::TERM);
+    let second = client.list();
+    assert!(first.len() == 16 && first[15] < second[0]);
+    client.integer();
+    client.is_closed();
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
+fn redis_cli_reads_that_the_daemon_stops() {
+    let mut daemon = with("limits.max_wait = \"1h\"\nlimits.drain_timeout = \"2s\"").admin().start();
+    // It waits for fifty minutes unless a stop refuses it.
+    let request = ["SNOWBANK.NEXT", "slow", "48000", "WAIT", "3600000"];
+    let Some(mut cli) = redis_cli(&daemon, &request) else { return };
+    let cli = cli.stdout(Stdio::piped()).spawn().expect("it runs");
+    let waits = "snowbank_waits_total{source=\"slow\"}";
+    poll("it waits", || (sample(&scrape(&daemon), waits) == 1.0).then_some(()));
+    daemon.signal(Signal::TERM);
+    let output = cli.wait_with_output().expect("it ends");
+    assert!(output.stdout.starts_with(b"SHUTTING_DOWN "), "{output:?}");
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+}
+
+#[test]
+fn redis_cli_reads_that_the_clock_is_behind() {
+    let Some(machine) = Machine::with_clock() else { return };
+    let hour_ms = 3_600_000;
+    machine.clock().set(hour_ms);
+    machine.start(TWO_SOURCES).kill();
+    machine.clock().set(0);
+    let daemon = machine.setup(TWO_SOURCES).resp().start();
+    let incr = || {
+        let output = redis_cli(&daemon, &["INCR", "fast"])?.output().expect("it runs");
+        Some(String::from_utf8(output.stdout).expect("text"))
+    };
+    let Some(refusal) = incr() else { return };
+    assert!(refusal.starts_with("CLOCK_BEHIND retry_after_ms="), "{refusal}");
+    machine.clock().set(hour_ms);
+    poll("an ID", || incr()?.trim().parse::<u64>().ok());
+    daemon.stop();
+}
+
+#[test]
+fn a_socket_of_the_doors_name_is_inherited() {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = socket.local_addr().expect("bound");
+    let daemon = Setup::configured(TWO_SOURCES).listeners(2).inheriting(socket, "resp").start();
+    assert_eq!(daemon.addresses[1].tcp(), at);
+    let mut client = Client::to(at);
+    client.send(array(&["INCR", "fast"]));
+    client.integer();
+    daemon.stop();
+}
+
+#[test]
+fn a_door_that_other_machines_can_reach_needs_worker_ids() {
+    let ended = Setup::new().option("--resp", "0.0.0.0:0").end();
+    ended.assert_refusal(&["0.0.0.0:0 can be reached from other machines", "worker_ids"]);
+}
+
+#[test]
+fn a_reload_changes_the_sources_of_a_door() {
+    let daemon = with("").start();
+    let mut client = Client::of(&daemon);
+    client.send("INCR counter\r\n");
+    assert!(client.line().starts_with("-UNKNOWN_SOURCE"));
+    let config = format!("resp.any_key = \"fast\"\nresp.replies = \"string\"\n{TWO_SOURCES}");
+    std::fs::write(daemon.path("snowbank.toml"), config).expect("written");
+    daemon.signal(Signal::HUP);
+    poll("the reload", || {
+        client.send("INCR counter\r\n");
+        let line = client.line();
+        line.starts_with('$').then(|| client.line())
+    });
+    daemon.stop();
+}
+
+#[test]
+fn metrics_and_status_show_each_protocol() {
+    let daemon = with("").admin().start();
+    let mut client = Client::of(&daemon);
+    client.send("INCR fast\r\nINCR fast\r\nPING\r\nINCR nothing\r\nSNOWBANK.NEXT slow 1000 WAIT 0\r\n");
+    client.lines_until(|line| line.starts_with("-EXHAUSTED"));
+    let mut wire = daemon.connect();
+    wire.next(Ask::of(5));
+    // A turn is counted after its replies are written.
+    let samples = poll("both turns are counted", || {
+        let samples = scrape(&daemon);
+        let counted = |protocol| {
+            sample(&samples, &format!("snowbank_protocol_requests_total{{protocol=\"{protocol}\"}}"))
+        };
+        (counted("resp") >= 5.0 && counted("native") >= 1.0).then_some(samples)
+    });
+    for (name, expected) in [
+        ("snowbank_protocol_connections{protocol=\"resp\"}", 1.0),
+        ("snowbank_protocol_requests_total{protocol=\"resp\"}", 5.0),
+        ("snowbank_protocol_errors_total{protocol=\"resp\"}", 2.0),
+        ("snowbank_protocol_connections{protocol=\"native\"}", 1.0),
+        ("snowbank_protocol_requests_total{protocol=\"native\"}", 1.0),
+        ("snowbank_protocol_errors_total{protocol=\"native\"}", 0.0),
+    ] {
+        assert_eq!(sample(&samples, name), expected, "{name}");
+    }
+    let mut status = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    let output =
+        status.args(["status", "--admin", &daemon.addresses[2].to_string()]).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = format!("resp         1 open on {}; 5 requests, 2 errors\n", daemon.addresses[1]);
+    assert!(text.contains(&line), "{text}");
+    daemon.stop();
+}
+
+#[test]
+fn clients_at_the_wrong_port_get_the_daemons_name() {
+    let daemon = with("").start();
+    let resp = daemon.addresses[1].to_string();
+    let mut ping = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    let output = ping.args(["ping", "--address", &resp]).output().expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.lines().count() == 1 && error.contains("Redis"), "{error}");
+    logs(&daemon, "a client of Snowbank's own protocol on a listener for clients of Redis");
+    let mut client = Client::to(daemon.addresses[0].tcp());
+    client.send(array(&["INCR", "fast"]));
+    client.is_closed_after(
+        "a Redis client on a listener of Snowbank's own protocol; give it an address of [resp]",
+    );
+    logs(&daemon, "a Redis client on a listener of Snowbank's own protocol");
+    for (bytes, found) in [
+        ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", "an HTTP client"),
+        ("get fast\r\n", "a memcached client"),
+        ("\u{80}\0\0\0", "no request"),
+    ] {
+        let mut client = Client::of(&daemon);
+        client.send(bytes);
+        client.is_closed_after(found);
+        logs(&daemon, found);
+    }
+    daemon.stop();
+}
+
+/// A client of HTTP that resets its connection leaves the wait queue, as every other.
+#[test]
+fn a_request_over_http_whose_connection_is_reset_leaves_the_wait_queue() {
+    let config = format!("limits.max_wait = \"60s\"\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).door("http").admin().start();
+    let mut gone = std::net::TcpStream::connect(daemon.addresses[1].tcp()).expect("the door is open");
+    let request = "GET /v1/ids?source=slow&count=300&wait=60s HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    gone.write_all(request.as_bytes()).expect("it leaves");
+    let waiting = || sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}");
+    poll("it waits", || (waiting() == 1.0).then_some(()));
+    socket2::SockRef::from(&gone).set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
+    drop(gone);
+    poll("the wait queue without it", || (waiting() == 0.0).then_some(()));
+    daemon.stop();
+}

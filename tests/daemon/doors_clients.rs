@@ -1,0 +1,395 @@
+//! Real clients of other protocols against the real daemon. Each draws from two sources, pipelines, gets refusals,
+//! and continues over a restart and a kill -9. All IDs are distinct, and those of one connection increase.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::door::DoorClient;
+use crate::support::relay::{Drawn, Relay};
+use crate::support::{Ask, Daemon, Port, Setup, has_program, poll, skip};
+use rustix::process::Signal;
+
+/// Two sources that always have IDs, and one with 16 a second.
+const SOURCES: &str = r#"
+[[sources]]
+name = "fast"
+worker_ids = 1
+[[sources]]
+name = "second"
+worker_ids = 2
+[[sources]]
+name = "slow"
+layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z"
+worker_ids = 1
+"#;
+
+/// A daemon that can be started again on the same port with the same state.
+struct Restarted {
+    home: tempfile::TempDir,
+    door: &'static str,
+    port: Port,
+    settings: &'static str,
+    daemon: Daemon,
+}
+
+impl Restarted {
+    fn start(door: &'static str, settings: &'static str) -> Restarted {
+        let home = crate::support::directory();
+        let port = Port::take();
+        let daemon = Self::serve(home.path(), (door, &port), settings);
+        Restarted { home, door, port, settings, daemon }
+    }
+
+    fn serve(home: &Path, (door, port): (&str, &Port), settings: &str) -> Daemon {
+        Setup::configured(&format!("{settings}\n{SOURCES}"))
+            .env("SNOWBANK_STATE_DIR", home.join("state"))
+            .env("SNOWBANK_LOCK_DIR", home.join("locks"))
+            .option(&format!("--{door}"), port.address().to_string())
+            .listeners(2)
+            .start()
+    }
+
+    /// Starts it again after a clean stop or a kill -9.
+    fn again(mut self, is_clean: bool) -> Restarted {
+        if is_clean {
+            self.daemon.stop();
+        } else {
+            self.daemon.kill();
+        }
+        let daemon = Self::serve(self.home.path(), (self.door, &self.port), self.settings);
+        if !is_clean {
+            await_far_ceilings(&daemon);
+        }
+        Restarted { daemon, ..self }
+    }
+}
+
+/// Draws from sources 0 and 1 for a second; then their ceilings are seconds ahead. After a kill the first ceilings
+/// are low, and a busy machine may raise them too late.
+fn await_far_ceilings(daemon: &Daemon) {
+    let (mut wire, began) = (daemon.connect(), Instant::now());
+    poll("IDs of both sources", || {
+        let have_ids = [0, 1].map(|source| wire.next(Ask::of(1).source(source)).id_count().is_some());
+        (have_ids == [true; 2] && began.elapsed() > Duration::from_secs(1)).then_some(())
+    });
+}
+
+/// Runs a client of Redis through its phases.
+fn runs_through(command: Command, settings: &'static str) {
+    runs_through_door(command, Restarted::start("resp", settings), 2 * 1_220);
+}
+
+/// Runs a client through its phases, each with this many IDs: a restart follows the first, a kill -9 the second.
+fn runs_through_door(mut command: Command, mut server: Restarted, ids_per_phase: usize) {
+    command.arg(server.port.number().to_string()).arg(place().join("node_modules"));
+    let mut client =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the client's program runs");
+    let mut next = client.stdin.take().expect("piped");
+    let mut lines = BufReader::new(client.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        let before = drawn.all.len();
+        lines.by_ref().take_while(|line| line != "PHASE").for_each(|line| drawn.add(&line));
+        assert_eq!(drawn.all.len() - before, ids_per_phase, "IDs of a phase");
+        if let Some(is_clean) = is_clean {
+            server = server.again(is_clean);
+            writeln!(next, "go").expect("the client runs");
+        }
+    }
+    assert!(client.wait().expect("it ends").success());
+    server.daemon.stop();
+}
+
+/// Returns the directory of the newest clients, which tests/clients/install fills.
+fn place() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/clients")
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
+}
+
+fn has_newest(part: &str) -> bool {
+    let is_there = place().join(part).exists();
+    if !is_there {
+        skip("the newest clients are missing: tests/clients/install installs them");
+    }
+    is_there
+}
+
+#[test]
+fn the_distributions_redis_for_python() {
+    let mut python = Command::new("/usr/bin/python3");
+    if !python.args(["-c", "import redis"]).output().is_ok_and(|output| output.status.success()) {
+        return skip("Python's redis is missing: install the package python3-redis (tests/run does it)");
+    }
+    let mut python = Command::new("/usr/bin/python3");
+    python.arg(script("redis_py.py"));
+    runs_through(python, "");
+}
+
+#[test]
+fn the_newest_redis_for_python() {
+    if !has_newest("venv/bin/python") {
+        return;
+    }
+    let mut python = Command::new(place().join("venv/bin/python"));
+    python.arg(script("redis_py.py"));
+    runs_through(python, "");
+}
+
+#[test]
+fn ioredis() {
+    if has_newest("node_modules/ioredis") {
+        let mut node = Command::new("node");
+        node.arg(script("ioredis.js"));
+        runs_through(node, "resp.replies = \"string\"");
+    }
+}
+
+#[test]
+fn node_redis() {
+    if has_newest("node_modules/redis") {
+        let mut node = Command::new("node");
+        node.arg(script("node_redis.js"));
+        runs_through(node, "resp.replies = \"string\"");
+    }
+}
+
+#[test]
+fn redis_cli() {
+    if !has_program("redis-cli", "redis-tools") {
+        return;
+    }
+    let mut server = Restarted::start("resp", "");
+    let relay = Relay::to(server.port.address());
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        for source in ["fast", "second"] {
+            let run = |arguments: &[&str]| {
+                let mut cli = Command::new("redis-cli");
+                let output = cli
+                    .args(["-p", &server.port.number().to_string()])
+                    .args(arguments)
+                    .output()
+                    .expect("it runs");
+                assert!(output.status.success(), "{output:?}");
+                String::from_utf8(output.stdout).expect("text")
+            };
+            for arguments in [&["-r", "20", "INCR", source][..], &["-3", "SNOWBANK.NEXT", source, "100"]] {
+                let ids = run(arguments);
+                assert!(ids.lines().count() >= 20, "{ids}");
+                ids.lines().for_each(|id| drawn.add(&format!("ID {source} {id}")));
+            }
+            let refusal = run(&["INCR", "nothing"]);
+            assert!(refusal.starts_with("UNKNOWN_SOURCE "), "{refusal}");
+            // The pipe mode prints the number of replies, and no replies.
+            let mut pipe = Command::new("redis-cli");
+            pipe.args(["-p", &relay.port().to_string(), "--pipe"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
+            let mut pipe = pipe.spawn().expect("it runs");
+            let requests = format!("INCR {source}\r\n").repeat(300);
+            pipe.stdin.take().expect("piped").write_all(requests.as_bytes()).expect("it reads");
+            let output = pipe.wait_with_output().expect("it ends");
+            let counts = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(counts.contains("errors: 0, replies: 300"), "{counts}");
+            assert_eq!(drawn.add_connections(&relay.take_ids()), 300);
+        }
+        if let Some(is_clean) = is_clean {
+            server = server.again(is_clean);
+        }
+    }
+    server.daemon.stop();
+}
+
+#[test]
+fn redis_benchmark() {
+    if !has_program("redis-benchmark", "redis-tools") {
+        return;
+    }
+    let mut server = Restarted::start("resp", "resp.any_key = \"fast\"\nlimits.max_wait = \"500ms\"");
+    let run = |port: u16, arguments: &[&str]| {
+        let mut benchmark = Command::new("redis-benchmark");
+        let output = benchmark.args(["-p", &port.to_string(), "-q", "--csv"]).args(arguments).output();
+        let output = output.expect("it runs");
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        (output.status.success(), format!("{out}{err}"))
+    };
+    // It prints no IDs.
+    let relay = Relay::to(server.port.address());
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        for (requests, arguments) in [
+            (2_000, &["-P", "1", "-t", "incr"][..]),
+            (50_000, &["-P", "64", "-t", "incr"]),
+            (20_000, &["-P", "16", "-r", "100000", "-t", "incr"]),
+            (20_000, &["-P", "16", "INCR", "second"]),
+        ] {
+            let requested = requests.to_string();
+            let (is_ended, found) = run(relay.port(), &[&["-n", &requested], arguments].concat());
+            assert!(is_ended && found.contains("\"INCR") && !found.contains("rror"), "{found}");
+            assert!(drawn.add_connections(&relay.take_ids()) >= requests, "{requests} replies that are IDs");
+        }
+        let (_, refused) = run(relay.port(), &["-c", "1", "-P", "16", "-n", "200", "INCR", "slow"]);
+        assert!(refused.contains("EXHAUSTED retry_after_ms="), "{refused}");
+        if let Some(is_clean) = is_clean {
+            let mut load = Command::new("redis-benchmark");
+            load.args(["-p", &relay.port().to_string(), "-P", "16", "-n", "1000000000", "-t", "incr"]);
+            let (again, ids) = relay.under_load(&mut load, || server.again(is_clean));
+            server = again;
+            assert!(drawn.add_connections(&ids) > 0, "it drew no IDs");
+        }
+    }
+    server.daemon.stop();
+}
+
+#[test]
+fn pymemcache() {
+    if !has_newest("venv/lib") {
+        return;
+    }
+    let mut python = Command::new(place().join("venv/bin/python"));
+    if !python.args(["-c", "import pymemcache"]).output().is_ok_and(|output| output.status.success()) {
+        return skip("pymemcache is missing: tests/clients/install installs it");
+    }
+    let mut python = Command::new(place().join("venv/bin/python"));
+    python.arg(script("pymemcache_py.py"));
+    runs_through_door(python, Restarted::start("memcached", "limits.max_wait = \"500ms\""), 2 * 120);
+}
+
+#[test]
+fn libmemcached() {
+    if !has_program("memccat", "libmemcached-tools") {
+        return;
+    }
+    let mut server = Restarted::start("memcached", "limits.max_wait = \"500ms\"");
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        let servers = format!("--servers={}", server.port.address());
+        for form in [&[][..], &["--binary"]] {
+            let keys = ["fast", "second"].repeat(20);
+            let ids = output_of(Command::new("memccat").arg(&servers).args(form).args(&keys));
+            assert_eq!(ids.lines().count(), keys.len(), "{ids}");
+            keys.iter().zip(ids.lines()).for_each(|(key, id)| drawn.add(&format!("ID {key} {id}")));
+        }
+        let mut refused = Command::new("memccat");
+        let refused = refused.arg(&servers).args(["slow"; 200]).output().expect("it runs");
+        let error = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && error.contains("exhausted retry_after_ms="), "{error}");
+        // libmemcached reads the version first, and takes one that begins with 0 for a failure.
+        let stats = output_of(Command::new("memcstat").arg(&servers));
+        assert!(stats.contains("get_hits: "), "{stats}");
+        if let Some(is_clean) = is_clean {
+            server = server.again(is_clean);
+        }
+    }
+    server.daemon.stop();
+}
+
+fn output_of(command: &mut Command) -> String {
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn curl() {
+    if !has_program("curl", "curl") {
+        return;
+    }
+    let mut server = Restarted::start("http", "");
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        let root = format!("http://{}", server.port.address());
+        for source in ["fast", "second"] {
+            // One connection for all requests.
+            let one = format!("{root}/v1/ids?source={source}&count=[1-20]");
+            let ids = output_of(Command::new("curl").args(["-sS", "-H", "Accept: text/plain", &one]));
+            assert_eq!(ids.lines().count(), 210, "{ids}");
+            ids.lines().for_each(|id| drawn.add(&format!("ID {source} {id}")));
+            let leaf = format!("{root}/api/snowflake/get/{source}");
+            let id = output_of(Command::new("curl").args(["-sS", "-X", "GET", &leaf]));
+            drawn.add(&format!("ID {source} {}", id.trim()));
+        }
+        let refused = output_of(Command::new("curl").args(["-sS", &format!("{root}/v1/ids?source=nothing")]));
+        assert!(refused.contains("\"error\":\"unknown_source\""), "{refused}");
+        if let Some(is_clean) = is_clean {
+            server = server.again(is_clean);
+        }
+    }
+    server.daemon.stop();
+}
+
+#[test]
+fn apaches_benchmark() {
+    if !has_program("ab", "apache2-utils") {
+        return;
+    }
+    let mut server = Restarted::start("http", "limits.max_wait = \"500ms\"");
+    // It prints no IDs.
+    let relay = Relay::to(server.port.address());
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        let run = |path: &str, keeps_alive: &[&str]| {
+            let mut ab = Command::new("ab");
+            let ab = ab.args(["-q", "-n", "1000", "-c", "4"]).args(keeps_alive);
+            output_of(ab.arg(format!("http://127.0.0.1:{}{path}", relay.port())))
+        };
+        for path in ["/id", "/v1/ids?source=second"] {
+            for keeps_alive in [&["-k"][..], &[]] {
+                let found = run(path, keeps_alive);
+                assert!(found.contains("Complete requests:      1000"), "{found}");
+                assert!(found.contains("Failed requests:        0"), "{found}");
+                assert!(!found.contains("Non-2xx"), "{found}");
+                assert!(drawn.add_connections(&relay.take_ids()) >= 1_000, "{found}");
+            }
+        }
+        let refused = run("/v1/ids?source=slow&count=40", &["-k"]);
+        assert!(refused.contains("Non-2xx responses:      1000"), "{refused}");
+        if let Some(is_clean) = is_clean {
+            let mut load = Command::new("ab");
+            load.args(["-q", "-k", "-n", "1000000", "-c", "4"]);
+            load.arg(format!("http://127.0.0.1:{}/id", relay.port()));
+            let (again, ids) = relay.under_load(&mut load, || server.again(is_clean));
+            server = again;
+            assert!(drawn.add_connections(&ids) > 0, "it drew no IDs");
+        }
+    }
+    server.daemon.stop();
+}
+
+/// No client of noeqd can be installed here, so these are its exact bytes. Its protocol names no source, so a
+/// reload points the door to another one.
+#[test]
+fn bytes_of_noeqd() {
+    let settings = "limits.max_wait = \"500ms\"\nnoeqd.source = \"fast\"";
+    let mut server = Restarted::start("noeqd", settings);
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        let mut client = DoorClient::connect(server.port.address());
+        for (source, worker_id) in [("fast", 1), ("second", 2)] {
+            if source != "fast" {
+                let config =
+                    format!("{settings}\n{SOURCES}").replace("source = \"fast\"", "source = \"second\"");
+                std::fs::write(server.daemon.path("snowbank.toml"), config).expect("written");
+                server.daemon.signal(Signal::HUP);
+                server.daemon.assert_logs("reloaded: ");
+            }
+            client.send([255, 1, 100]);
+            for id in client.read(356 * 8).chunks_exact(8) {
+                let id = u64::from_be_bytes(id.try_into().expect("8 bytes"));
+                assert_eq!(id >> 12 & 1_023, worker_id, "{id} is of {source}");
+                drawn.add(&format!("ID {source} {id}"));
+            }
+        }
+        client.send([0]);
+        assert_eq!(client.rest(), b"", "a count of 0 is refused");
+        if let Some(is_clean) = is_clean {
+            server = server.again(is_clean);
+        }
+    }
+    server.daemon.stop();
+}

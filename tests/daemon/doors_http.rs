@@ -1,0 +1,418 @@
+//! The door for clients of HTTP: exact bytes against the real daemon.
+
+use std::collections::HashSet;
+
+use crate::support::door::DoorClient;
+use crate::support::{Daemon, Setup, TWO_SOURCES};
+
+fn client_of(daemon: &Daemon) -> DoorClient {
+    DoorClient::connect(daemon.addresses[1].tcp())
+}
+
+/// A response: its status, its head in lower case, and its body.
+struct Response {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Response {
+    fn read(client: &mut DoorClient, has_body: bool) -> Response {
+        let status = client.line();
+        let mut head = String::new();
+        loop {
+            match client.line() {
+                line if line.is_empty() => break,
+                line => head += &format!("{}\n", line.to_ascii_lowercase()),
+            }
+        }
+        let of = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+        let body = match of("content-length: ") {
+            _ if !has_body => Vec::new(),
+            Some(size) => client.read(size.parse().expect("a size")),
+            None => chunks(client),
+        };
+        let status = status.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        Response { status, head, body: String::from_utf8(body).expect("text") }
+    }
+
+    /// Returns all numbers in the body.
+    fn ids(&self) -> Vec<u64> {
+        self.body.split(|byte: char| !byte.is_ascii_digit()).filter_map(|text| text.parse().ok()).collect()
+    }
+
+    fn has(&self, header: &str) -> bool {
+        self.head.lines().any(|line| line == header)
+    }
+}
+
+/// Decodes a chunked body.
+fn chunks(client: &mut DoorClient) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let size = usize::from_str_radix(&client.line(), 16).expect("a chunk's size");
+        body.extend(client.read(size));
+        assert_eq!(client.line(), "");
+        if size == 0 {
+            return body;
+        }
+    }
+}
+
+fn get(client: &mut DoorClient, target: &str, headers: &str) -> Response {
+    client.send(format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n"));
+    Response::read(client, true)
+}
+
+fn two_sources() -> Daemon {
+    Setup::configured(TWO_SOURCES).door("http").start()
+}
+
+#[test]
+fn ids_are_texts_in_json_or_lines_and_answers_are_never_cached() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    let response = get(&mut client, "/v1/ids?source=slow&count=3", "");
+    assert!(response.body.starts_with("{\"source\":\"slow\",\"ids\":[\""), "{}", response.body);
+    assert!(response.body.ends_with("\"]}\n") && response.ids().len() == 3, "{}", response.body);
+    assert!(response.has("content-type: application/json"), "{}", response.head);
+    let lines = get(&mut client, "/v1/ids?count=4", "accept: text/plain\r\n");
+    assert_eq!(lines.body.lines().count(), 4);
+    client.send("POST /v1/ids HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 0\r\n\r\n");
+    let posted = Response::read(&mut client, true);
+    assert!(lines.ids().last() < posted.ids().first());
+    for target in ["/v1/ids", "/v1/sources", "/v1/nothing", "/v1/ids?count=0", "/id", "/stats"] {
+        let response = get(&mut client_of(&daemon), target, "");
+        assert!(response.has("cache-control: no-store"), "{target}: {}", response.head);
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_million_ids_come_in_chunks_and_the_connection_goes_on() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    let response = get(&mut client, "/v1/ids?count=1000000&wait=10s", "accept: text/plain\r\n");
+    assert!(response.has("transfer-encoding: chunked"), "{}", response.head);
+    let ids = response.ids();
+    assert_eq!(ids.len(), 1_000_000);
+    assert!(ids.is_sorted_by(|left, right| left < right));
+    assert_eq!(get(&mut client, "/id", "").ids().len(), 1);
+    daemon.stop();
+}
+
+#[test]
+fn refusals_are_json_with_a_reason_and_a_time() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    let drawn = std::iter::repeat_with(|| get(&mut client, "/v1/ids?source=slow&count=10&wait=0", ""));
+    let refused = drawn.take(100).find(|response| response.status != 200).expect("16 IDs a second");
+    assert_eq!(refused.status, 503);
+    let ms = refused
+        .body
+        .split("\"retry_after_ms\":")
+        .nth(1)
+        .and_then(|rest| rest.split('}').next()?.parse().ok());
+    let seconds = ms.map_or(0, |ms: u64| ms.div_ceil(1_000));
+    assert!(refused.has(&format!("retry-after: {seconds}")), "{}{}", refused.head, refused.body);
+    for (target, status, parts) in [
+        ("/v1/ids?source=none", 404, &["unknown_source", "fast, slow"][..]),
+        ("/v1/ids?count=0", 400, &["bad_count", "allowed: 1 to 1000000"]),
+        ("/v1/ids?count=99999999999999999999", 400, &["bad_count"]),
+        ("/v1/ids?counts=1", 400, &["malformed", "counts", "source, count, wait, partial, format"]),
+        ("/v1/ids?count=1&count=2", 400, &["twice"]),
+        ("/v1/ids?wait=soon", 400, &["wait=soon"]),
+        ("/v1/ids?format=base7", 400, &["format"]),
+        ("/v1/ids?source=slow&count=40&wait=0", 400, &["exhausted", "never"]),
+        ("/v1/decode/x", 400, &["malformed"]),
+        ("/v1/range?from=2026-01-01", 400, &["to"]),
+        ("/nothing", 404, &["/v1/ids"]),
+    ] {
+        let response = get(&mut client_of(&daemon), target, "");
+        assert_eq!(response.status, status, "{target}: {}", response.body);
+        for part in parts {
+            assert!(response.body.contains(part), "{target}: {}", response.body);
+        }
+        assert!(!response.head.contains("retry-after: "), "{target}: {}", response.head);
+    }
+    daemon.stop();
+}
+
+#[test]
+fn head_and_other_methods_draw_nothing() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    let before = get(&mut client, "/stats", "").body;
+    for method in ["HEAD", "PUT", "DELETE"] {
+        client.send(format!("{method} /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n"));
+        let response = Response::read(&mut client, method != "HEAD");
+        assert_eq!(response.status, 405);
+        assert!(response.has("allow: get, post"), "{}", response.head);
+    }
+    let after = get(&mut client, "/stats", "").body;
+    let drawn = |stats: &str| stats.split("\"get_hits\":").nth(1).map(|rest| rest[..1].to_owned());
+    assert_eq!(drawn(&before), drawn(&after));
+    daemon.stop();
+}
+
+#[test]
+fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
+    let config = format!("http.any_key = \"fast\"\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).door("http").start();
+    let mut client = client_of(&daemon);
+    let mut ids = HashSet::new();
+    let mut note = |found: Vec<u64>, count| {
+        assert_eq!(found.len(), count);
+        found.into_iter().for_each(|id| assert!(ids.insert(id)));
+    };
+    let json = "accept: application/json\r\n";
+    let one = get(&mut client, "/id", "");
+    assert!(one.body.bytes().all(|byte| byte.is_ascii_digit()), "{}", one.body);
+    note(one.ids(), 1);
+    let one = get(&mut client, "/id", json);
+    assert!(one.body.starts_with("{\"id\":\"") && one.body.ends_with("\"}"), "{}", one.body);
+    note(one.ids(), 1);
+    note(get(&mut client, "/ids?n=3", "").ids(), 3);
+    assert!(get(&mut client, "/ids?n=2", json).body.starts_with("{\"ids\":[\""));
+    note(get(&mut client, "/api/snowflake/get/any-key", "").ids(), 1);
+    let typo = get(&mut client, "/v1/ids?source=any-key", "");
+    assert_eq!(typo.status, 404, "any_key is for the keys of Leaf's paths: {}", typo.body);
+    let leaf = get(&mut client, "/api/segment/get/slow", "");
+    note(leaf.ids(), 1);
+    let id = get(&mut client, "/id", "").body;
+    let decoded = get(&mut client, &format!("/decodeSnowflakeId?snowflakeId={id}"), "").body;
+    for part in ["\"sequenceId\":\"", "\"timestamp\":\"", "\"workerId\":\"1\""] {
+        assert!(decoded.contains(part), "{decoded}");
+    }
+    let fields = get(&mut client, &format!("/v1/decode/{id}"), "").body;
+    assert!(
+        fields.contains(&format!("\"id\":\"{id}\"")) && fields.contains("\"fields\":{\"time\":"),
+        "{fields}"
+    );
+    let range = get(&mut client, "/v1/range?from=2026-01-01&to=2026-01-02", "").body;
+    assert!(range.contains("\"first\":\"") && range.contains("\"last\":\""), "{range}");
+    let objectid = get(&mut client, "/v1/ids?format=objectid", "accept: text/plain\r\n").body;
+    assert_eq!(objectid.trim().len(), 24, "{objectid}");
+    let back = get(&mut client, &format!("/v1/decode/{}?format=objectid", objectid.trim()), "");
+    assert_eq!(back.status, 200, "{}", back.body);
+    daemon.stop();
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_their_order_however_they_are_cut() {
+    let daemon = two_sources();
+    let targets = ["/v1/ids?source=fast&count=3", "/id", "/v1/ids?source=nothing", "/api/snowflake/get/fast"];
+    let requests = targets.map(|target| format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n")).concat();
+    let mut last = 0;
+    for piece in [1, 7, requests.len()] {
+        let mut client = client_of(&daemon);
+        requests.as_bytes().chunks(piece).for_each(|bytes| client.send(bytes));
+        for (status, count) in [(200, 3), (200, 1), (404, 0), (200, 1)] {
+            let response = Response::read(&mut client, true);
+            assert_eq!((response.status, response.ids().len()), (status, count), "{}", response.body);
+            for id in response.ids() {
+                assert!(id > last, "{id} after {last}");
+                last = id;
+            }
+        }
+    }
+    daemon.stop();
+}
+
+#[test]
+fn shapes_that_smuggle_requests_are_refused_and_closed() {
+    let daemon = two_sources();
+    for request in [
+        "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nabcde",
+        "POST /v1/ids HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+        "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\na",
+        "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nbad header\r\n\r\n",
+        "GET /v1/ids HTTP/1.1\r\n\r\n",
+        "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n",
+        &format!("GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(70_000)),
+    ] {
+        let mut client = client_of(&daemon);
+        client.send(request);
+        let response = String::from_utf8(client.rest()).expect("text");
+        assert!(response.starts_with("HTTP/1.1 4"), "{request:.80}: {response}");
+        assert_eq!(response.matches("HTTP/1.1 ").count(), 1, "{response}");
+    }
+    let mut client = client_of(&daemon);
+    let floods: String = (0..200).map(|index| format!("h{index}: x\r\n")).collect();
+    client.send(format!("GET /v1/ids HTTP/1.1\r\nhost: localhost\r\n{floods}\r\n"));
+    assert!(String::from_utf8(client.rest()).expect("text").starts_with("HTTP/1.1 431"));
+    let foreign = get_as(&daemon, "attacker.example");
+    assert_eq!(foreign.status, 421, "{}", foreign.body);
+    daemon.stop();
+}
+
+#[test]
+fn pages_of_other_sites_draw_nothing() {
+    let daemon = two_sources();
+    let post = |headers: &str| {
+        let mut client = client_of(&daemon);
+        client
+            .send(format!("POST /v1/ids HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: 0\r\n\r\n"));
+        Response::read(&mut client, true)
+    };
+    for headers in [
+        "sec-fetch-site: cross-site\r\n",
+        "sec-fetch-site: same-site\r\n",
+        "origin: http://localhost:3000\r\n",
+    ] {
+        let refused = post(headers);
+        assert_eq!(refused.status, 403, "{headers}: {}", refused.body);
+        assert!(refused.has("connection: close") && refused.body.contains("found "), "{}", refused.body);
+    }
+    for headers in ["", "sec-fetch-site: none\r\n", "origin: http://localhost\r\n"] {
+        let served = post(headers);
+        assert_eq!(served.status, 200, "{headers}: {}", served.body);
+    }
+    daemon.stop();
+}
+
+fn get_as(daemon: &Daemon, host: &str) -> Response {
+    let mut client = client_of(daemon);
+    client.send(format!("GET /v1/ids HTTP/1.1\r\nhost: {host}\r\n\r\n"));
+    Response::read(&mut client, true)
+}
+
+#[test]
+fn a_half_sent_head_is_closed_after_the_stall_timeout() {
+    let config = format!("limits.stall_timeout = \"200ms\"\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).door("http").start();
+    let mut client = client_of(&daemon);
+    assert_eq!(get(&mut client, "/id", "").status, 200);
+    client.send("GET /v1/i");
+    assert_eq!(client.rest(), b"");
+    // It arrives together with the request before it.
+    let mut client = client_of(&daemon);
+    client.send("GET /id HTTP/1.1\r\nhost: localhost\r\n\r\nGET /v1/i");
+    assert!(client.rest().starts_with(b"HTTP/1.1 200"));
+    daemon.stop();
+}
+
+#[test]
+fn a_token_is_required_and_a_wrong_one_closes_the_connection() {
+    let setup = Setup::new();
+    let token = "a-long-token-of-a-client";
+    std::fs::write(setup.path("tokens"), token).expect("written");
+    let config = format!("auth.token_file = \"tokens\"\nlisten = \"127.0.0.1:0\"\n{TWO_SOURCES}");
+    let daemon = setup.config(&config).door("http").start();
+    let mut client = client_of(&daemon);
+    for _ in 0..2 {
+        let response = get(&mut client, "/v1/ids", &format!("authorization: Bearer {token}\r\n"));
+        assert_eq!((response.status, response.ids().len()), (200, 1));
+    }
+    for header in ["", "authorization: Bearer wrong\r\n"] {
+        let mut client = client_of(&daemon);
+        let response = get(&mut client, "/v1/ids", header);
+        assert_eq!(response.status, 401, "{}", response.body);
+        assert!(response.has("www-authenticate: bearer") && response.body.contains("unauthorized"));
+        assert_eq!(client.rest(), b"");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn one_connection_too_many_is_refused_in_http() {
+    let config = format!("limits.max_connections = 1\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).door("http").start();
+    let mut first = client_of(&daemon);
+    assert_eq!(get(&mut first, "/id", "").status, 200);
+    let refused = Response::read(&mut client_of(&daemon), true);
+    assert_eq!(refused.status, 503);
+    assert!(refused.has("retry-after: 1") && refused.body.contains("too_busy"), "{}", refused.body);
+    daemon.stop();
+}
+
+#[test]
+fn clients_of_other_protocols_are_answered_and_logged() {
+    let daemon = two_sources();
+    for (bytes, found) in [
+        (
+            "*1\r\n$4\r\nPING\r\n",
+            "a Redis client on a listener for clients of HTTP; give it an address of [resp]",
+        ),
+        ("\x16\x03\x01\x02\0\x01\0\r\n\r\n", "a TLS client on a listener without TLS"),
+        ("get orders\r\n", "a memcached client on a listener for clients of HTTP"),
+        ("\x10\0\0\0\x01\0\r\n\r\n", "a client of Snowbank's own protocol on a listener for clients of HTTP"),
+        (
+            "GET / HTTP/1.1\r\nno header\r\n\r\n",
+            "bytes that are no request on a listener for clients of HTTP",
+        ),
+    ] {
+        let mut client = client_of(&daemon);
+        client.send(bytes);
+        assert!(String::from_utf8_lossy(&client.rest()).starts_with("HTTP/1.1 400"));
+        daemon.assert_logs(found);
+    }
+}
+
+/// As `printf … | nc -N` does.
+#[test]
+fn a_client_that_closes_its_sending_half_gets_its_answers() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    client.send("GET /id HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(2));
+    client.half_close();
+    for _ in 0..2 {
+        assert_eq!(Response::read(&mut client, true).status, 200);
+    }
+    assert_eq!(client.rest(), b"");
+    // One that waits for the slow source.
+    let mut client = client_of(&daemon);
+    get(&mut client, "/v1/ids?source=slow&count=16&wait=5s", "");
+    client.send("GET /v1/ids?source=slow&count=16&wait=5s HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    client.half_close();
+    assert_eq!(Response::read(&mut client, true).ids().len(), 16);
+    daemon.stop();
+}
+
+#[test]
+fn a_request_that_has_half_arrived_at_a_stop_is_answered() {
+    let mut daemon = two_sources();
+    let mut client = client_of(&daemon);
+    // The half is read together with the request before it.
+    client.send("GET /id HTTP/1.1\r\nhost: localhost\r\n\r\nGET /id HTTP/1.1\r\nhost: loc");
+    assert_eq!(Response::read(&mut client, true).status, 200);
+    daemon.signal(rustix::process::Signal::TERM);
+    daemon.assert_logs("stopping");
+    client.send("alhost\r\n\r\n");
+    assert_eq!(Response::read(&mut client, true).status, 200);
+    assert_eq!(client.rest(), b"");
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
+fn a_head_that_is_too_long_is_refused_counted_and_logged() {
+    let daemon = Setup::configured(TWO_SOURCES).door("http").admin().start();
+    let mut client = client_of(&daemon);
+    client.send(format!("GET /id HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(20_000)));
+    assert!(client.line().starts_with("HTTP/1.1 431"));
+    daemon.assert_logs("a request's head of more than");
+    let samples = crate::support::http::scrape(&daemon);
+    let errors = crate::support::http::sample(&samples, "snowbank_protocol_errors_total{protocol=\"http\"}");
+    assert_eq!(errors, 1.0);
+}
+
+/// Some formats end with characters that clients encode in a path.
+#[test]
+fn an_encoded_id_in_a_path_is_decoded() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    let format = "format=base32-crockford-check";
+    let mut seen = HashSet::new();
+    while seen.len() < 3 {
+        let drawn = get(&mut client, &format!("/v1/ids?count=1000&{format}"), "").body;
+        for id in drawn.split('"').filter(|text| text.ends_with(['=', '$', '*', '~'])) {
+            let (digits, last) = id.split_at(id.len() - 1);
+            for last in [last.to_owned(), format!("%{:02X}", last.as_bytes()[0])] {
+                let decoded = get(&mut client, &format!("/v1/decode/{digits}{last}?{format}"), "");
+                assert_eq!(decoded.status, 200, "{id}: {}", decoded.body);
+            }
+            seen.insert(id.as_bytes()[id.len() - 1]);
+        }
+    }
+    daemon.stop();
+}

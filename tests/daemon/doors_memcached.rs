@@ -1,0 +1,193 @@
+//! The door for clients of memcached: exact bytes, and libmemcached's tools, against the real daemon.
+
+use std::collections::HashSet;
+use std::net::TcpListener;
+use std::process::Command;
+
+use crate::support::door::DoorClient;
+use crate::support::{Daemon, Setup, TWO_SOURCES};
+
+fn two_sources() -> Daemon {
+    Setup::configured(TWO_SOURCES).door("memcached").start()
+}
+
+fn client_of(daemon: &Daemon) -> DoorClient {
+    DoorClient::connect(daemon.addresses[1].tcp())
+}
+
+/// Reads the reply to a `get`: keys with their IDs.
+fn values(client: &mut DoorClient) -> Vec<(String, u64)> {
+    let mut values = Vec::new();
+    loop {
+        let line = client.line();
+        if line == "END" {
+            return values;
+        }
+        let [value, key, flags, size] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line:?}") };
+        assert_eq!((value, flags), ("VALUE", "0"), "{line}");
+        let digits = client.line();
+        assert_eq!(digits.len().to_string(), size);
+        values.push((key.to_owned(), digits.parse().expect("an ID")));
+    }
+}
+
+#[test]
+fn each_key_gets_an_id_from_the_source_of_its_name_or_the_doors() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    client.send("get fast slow anything\r\nGETS slow\n");
+    let (first, second) = (values(&mut client), values(&mut client));
+    let keys: Vec<_> = first.iter().map(|(key, _)| &**key).collect();
+    assert_eq!(keys, ["fast", "slow", "anything"]);
+    assert!(first[0].1 < first[2].1, "any other key draws from the first source: {first:?}");
+    assert!(first[1].1 < second[0].1, "{first:?} {second:?}");
+    daemon.stop();
+}
+
+#[test]
+fn commands_are_answered_in_their_order_however_they_are_cut() {
+    let daemon = two_sources();
+    let requests = "get a b\r\nversion\r\nset a 0 0 2\r\nGet slow\nnonsense\r\n";
+    for cut in 0..requests.len() {
+        let mut client = client_of(&daemon);
+        let (first, rest) = requests.split_at(cut);
+        client.send(first);
+        client.send(rest);
+        assert_eq!(values(&mut client).len(), 2);
+        assert_eq!(client.line(), "VERSION 1.6.0");
+        assert_eq!(client.line(), "ERROR");
+        assert_eq!(values(&mut client).len(), 1);
+        assert_eq!(client.line(), "ERROR");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn statistics_begin_with_the_nine_of_katsubushi() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    // Requests that need no ID are no `get`.
+    client.send("version\r\n");
+    assert!(client.line().starts_with("VERSION "));
+    client.send("get fast\r\n");
+    let _ = values(&mut client);
+    client.send("stats\r\n");
+    let names = ["pid", "uptime", "time", "version", "curr_connections", "total_connections", "cmd_get"];
+    let names: Vec<_> = names.into_iter().chain(["get_hits", "get_misses"]).collect();
+    let mut found = Vec::new();
+    loop {
+        let line = client.line();
+        let Some(stat) = line.strip_prefix("STAT ") else { break assert_eq!(line, "END") };
+        let (name, value) = stat.split_once(' ').expect("a value");
+        found.push((name.to_owned(), value.to_owned()));
+    }
+    assert_eq!(found.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), names);
+    let value_of = |name: &str| &*found.iter().find(|(of, _)| of == name).expect("it is there").1;
+    assert_eq!(value_of("pid"), daemon.id().to_string());
+    assert_eq!(["curr_connections", "total_connections", "cmd_get"].map(value_of), ["1", "1", "1"]);
+    assert_eq!(["get_hits", "get_misses"].map(value_of), ["1", "0"]);
+    client.send("quit\r\n");
+    assert_eq!(client.rest(), b"");
+    daemon.stop();
+}
+
+#[test]
+fn a_get_of_thirty_thousand_keys_is_answered_whole() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    client.send(format!("get{}\r\nversion\r\n", " k".repeat(30_000)));
+    let ids: Vec<u64> = values(&mut client).into_iter().map(|(_, id)| id).collect();
+    assert_eq!(ids.len(), 30_000);
+    assert!(ids.is_sorted_by(|left, right| left < right));
+    assert!(client.line().starts_with("VERSION "));
+    daemon.stop();
+}
+
+#[test]
+fn a_refusal_names_the_reason_and_the_time_and_the_connection_goes_on() {
+    let config = format!("limits.max_wait = 0\nmemcached.source = \"slow\"\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).door("memcached").start();
+    let mut client = client_of(&daemon);
+    // More IDs than the burst window holds, of a source with 16 a second.
+    client.send(format!("get{}\r\nget fast\r\n", " k".repeat(40)));
+    let refusal = client.line();
+    assert!(refusal.starts_with("SERVER_ERROR exhausted "), "{refusal}");
+    assert_eq!(values(&mut client).len(), 1);
+    daemon.stop();
+}
+
+#[test]
+fn lines_without_an_end_and_other_protocols_are_closed_with_a_reason() {
+    let daemon = two_sources();
+    for bytes in ["x".repeat(66_000), "*1\r\n$4\r\nPING\r\n".into(), "GET / HTTP/1.1\r\n\r\n".into()] {
+        let mut client = client_of(&daemon);
+        client.send(&bytes);
+        let reason = client.line();
+        assert!(reason.starts_with("CLIENT_ERROR "), "{reason}");
+        assert_eq!(client.rest(), b"");
+    }
+    let mut client = client_of(&daemon);
+    client.send(format!("get {}\r\nget a\x01\r\nget a\r\n", "k".repeat(251)));
+    assert!(client.line().starts_with("CLIENT_ERROR found a key of 251 bytes"));
+    assert!(client.line().starts_with("CLIENT_ERROR found a key with a control character"));
+    assert_eq!(values(&mut client).len(), 1);
+    daemon.stop();
+}
+
+#[test]
+fn one_connection_too_many_is_refused_in_memcacheds_words() {
+    let config = format!("limits.max_connections = 1\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).door("memcached").start();
+    let mut first = client_of(&daemon);
+    first.send("version\r\n");
+    assert!(first.line().starts_with("VERSION "));
+    assert!(client_of(&daemon).line().starts_with("SERVER_ERROR too_busy"));
+    daemon.stop();
+}
+
+#[test]
+fn with_tokens_this_door_is_refused_unless_it_is_exempt() {
+    let tokens = |setup: Setup| {
+        std::fs::write(setup.path("tokens"), "a-long-token-of-a-client\n").expect("written");
+        setup
+    };
+    let config = |rest: &str| {
+        format!("auth.token_file = \"tokens\"\nmemcached.listen = \"127.0.0.1:0\"\n{rest}{TWO_SOURCES}")
+    };
+    let refused = tokens(Setup::bare()).config(&config(""));
+    refused.end().assert_refusal(&["memcached.listen", "no place for a token", "memcached.tokens = false"]);
+    // Also if a service manager opened the socket.
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let inherited = tokens(Setup::bare()).config(&format!("auth.token_file = \"tokens\"\n{TWO_SOURCES}"));
+    inherited.inheriting(socket, "memcached").end().assert_refusal(&[
+        "memcached.listen",
+        "no place for a token",
+        "memcached.tokens = false",
+    ]);
+    let setup = tokens(Setup::new()).config(&config("memcached.tokens = false\n"));
+    let daemon = setup.listeners(2).start();
+    let mut client = client_of(&daemon);
+    client.send("get fast\r\n");
+    assert_eq!(values(&mut client).len(), 1);
+    daemon.stop();
+}
+
+#[test]
+fn libmemcacheds_tools_draw_ids_in_text_and_binary() {
+    let daemon = two_sources();
+    let servers = format!("--servers={}", daemon.addresses[1].tcp());
+    let mut ids = HashSet::new();
+    for form in [&[][..], &["--binary"]] {
+        for _ in 0..3 {
+            let Ok(output) = Command::new("memccat").arg(&servers).args(form).args(["fast", "slow"]).output()
+            else {
+                return eprintln!("skipped: libmemcached-tools is not installed");
+            };
+            let text = String::from_utf8_lossy(&output.stdout);
+            let found: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            assert_eq!(found.len(), 2, "{text}{}", String::from_utf8_lossy(&output.stderr));
+            found.into_iter().for_each(|id| assert!(ids.insert(id), "{id} twice"));
+        }
+    }
+    daemon.stop();
+}

@@ -1,0 +1,374 @@
+//! The door for clients of Redis: exact bytes against the real daemon.
+
+use crate::support::resp::{Client, array};
+use crate::support::{Daemon, Setup, TWO_SOURCES};
+
+fn two_sources() -> Daemon {
+    Setup::configured(TWO_SOURCES).resp().start()
+}
+
+#[test]
+fn incr_draws_an_id_from_the_source_of_its_key() {
+    let daemon = two_sources();
+    let mut client = Client::of(&daemon);
+    let mut last = 0;
+    for request in [
+        array(&["INCR", "fast"]),
+        array(&["incrby", "fast", "1"]),
+        "iNcR fast\r\n".into(),
+        "incr fast\n".into(),
+    ] {
+        client.send(request);
+        let id = client.integer();
+        assert!(id > last);
+        last = id;
+    }
+    client.send(array(&["INCR", "slow"]));
+    assert!(client.integer() > 0);
+    client.asks("PING\r\n", "+PONG\r\n");
+    daemon.stop();
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_their_order_however_they_are_cut() {
+    let daemon = two_sources();
+    let requests =
+        array(&["INCR", "fast"]) + &array(&["ECHO", "here"]) + &array(&["SNOWBANK.NEXT", "fast", "3"]);
+    for cut in 0..requests.len() {
+        let mut client = Client::of(&daemon);
+        let (first, rest) = requests.split_at(cut);
+        client.send(first);
+        client.send(rest);
+        let id = client.integer();
+        client.expect("$4\r\nhere\r\n");
+        let ids = client.list();
+        assert!(
+            ids.len() == 3 && id < ids[0] && ids.is_sorted_by(|left, right| left < right),
+            "{id} {ids:?}"
+        );
+    }
+    daemon.stop();
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_the_names_of_the_sources() {
+    let daemon = two_sources();
+    let mut client = Client::of(&daemon);
+    let refusal = "-UNKNOWN_SOURCE found key 'counter', allowed: a source's name (fast, slow); or set any_key in \
+                   [resp] of the daemon's configuration\r\n";
+    client.asks(&array(&["INCR", "counter"]), refusal);
+    client.asks("PING\r\n", "+PONG\r\n");
+    daemon.stop();
+}
+
+#[test]
+fn any_key_draws_from_the_source_that_is_configured() {
+    let config = format!("resp.any_key = \"fast\"\nresp.source = \"slow\"\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).resp().start();
+    let mut client = Client::of(&daemon);
+    client.send(
+        array(&["INCR", "counter:__rand_int__"]) + &array(&["SNOWBANK.NEXT"]) + &array(&["INCR", "slow"]),
+    );
+    let (fast, slow, named) = (client.integer(), client.list(), client.integer());
+    assert!(fast > 1 << 53 && slow.len() == 1 && slow[0] < named, "{fast} {slow:?} {named}");
+    daemon.stop();
+}
+
+#[test]
+fn bytes_that_are_no_request_get_the_protocols_error_and_the_connection_is_closed() {
+    let daemon = two_sources();
+    let nested = "*1\r\n".repeat(8_000);
+    let long = "x".repeat(70_000);
+    for (bytes, error) in [
+        (&nested[..], "ERR Protocol error: expected '$', got '*'"),
+        ("*1025\r\n", "ERR Protocol error: invalid multibulk length"),
+        ("*x\r\n", "ERR Protocol error: invalid multibulk length"),
+        ("*1\r\n$-1\r\n", "ERR Protocol error: invalid bulk length"),
+        ("*1\r\n$99999999999\r\n", "ERR Protocol error: invalid bulk length"),
+        ("*1\r\n$4\r\nPINGxx", "ERR Protocol error: expected a line end after the bulk string"),
+        ("ECHO \"x\r\n", "ERR Protocol error: unbalanced quotes in request"),
+        (&long, "ERR Protocol error: too big request"),
+        (
+            "\x16\x03\x01\x02\0\x01",
+            "ERR a TLS client on a listener without TLS; give the client the address without tls:, or the daemon a listener \
+             with it",
+        ),
+        (
+            "\x0c\0\0\0\x01\0\x07\0",
+            "ERR a client of Snowbank's own protocol on a listener for clients of Redis; give it an address of the setting \
+             listen",
+        ),
+    ] {
+        let mut client = Client::of(&daemon);
+        client.send(bytes);
+        client.expect(&format!("-{error}\r\n"));
+        client.is_closed();
+    }
+    daemon.stop();
+}
+
+#[test]
+fn the_commands_that_clients_send_first_are_answered_as_by_redis() {
+    let daemon = two_sources();
+    let mut client = Client::of(&daemon);
+    for (request, reply) in [
+        ("PING\r\n", "+PONG\r\n"),
+        ("ping hello\r\n", "$5\r\nhello\r\n"),
+        ("ECHO 'a b'\r\n", "$3\r\na b\r\n"),
+        ("CLIENT SETINFO LIB-NAME redis-py\r\n", "+OK\r\n"),
+        ("CLIENT GETNAME\r\n", "$-1\r\n"),
+        ("CLIENT SETNAME orders\r\n", "+OK\r\n"),
+        ("CLIENT GETNAME\r\n", "$6\r\norders\r\n"),
+        ("CLIENT MAINT_NOTIFICATIONS ON\r\n", "-ERR unknown subcommand 'MAINT_NOTIFICATIONS'\r\n"),
+        ("CLIENT SETNAME\r\n", "-ERR wrong number of arguments for 'client|setname' command\r\n"),
+        ("SELECT 0\r\n", "+OK\r\n"),
+        ("SELECT 1\r\n", "-ERR DB index is out of range\r\n"),
+        ("SELECT x\r\n", "-ERR value is not an integer or out of range\r\n"),
+        ("AUTH any\r\n", "+OK\r\n"),
+        ("COMMAND DOCS\r\n", "*0\r\n"),
+        ("CONFIG GET save\r\n", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
+        ("CONFIG GET maxmemory\r\n", "*0\r\n"),
+        ("CONFIG SET save x\r\n", "-ERR unknown subcommand 'SET'\r\n"),
+        ("FLUSHALL now\r\n", "-ERR unknown command 'FLUSHALL', with args beginning with: 'now' \r\n"),
+        ("INCR\r\n", "-ERR wrong number of arguments for 'incr' command\r\n"),
+        ("HELLO 4\r\n", "-NOPROTO unsupported protocol version\r\n"),
+        ("HELLO 3 FOO\r\n", "-ERR Syntax error in HELLO option 'FOO'\r\n"),
+        ("\r\n*0\r\n*-1\r\nPING\r\n", "+PONG\r\n"),
+        ("RESET\r\n", "+RESET\r\n"),
+    ] {
+        client.asks(request, reply);
+    }
+    client.asks("CLIENT GETNAME\r\n", "$-1\r\n");
+    client.send("INFO\r\n");
+    assert!(client.text().contains("\r\nloading:0\r\n"));
+    client.asks("TIME\r\n", "*2\r\n$10\r\n");
+    let (_seconds, _micros) = (client.line(), client.bulk());
+    client.asks("QUIT\r\n", "+OK\r\n");
+    client.is_closed();
+    daemon.stop();
+}
+
+#[test]
+fn hello_3_greets_with_a_map_and_changes_the_forms_of_replies() {
+    let daemon = two_sources();
+    let mut client = Client::of(&daemon);
+    client.send("CLIENT ID\r\n");
+    let id = client.integer();
+    let (head, tail) =
+        ("$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n", "$2\r\nid\r\n");
+    let rest = "$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n";
+    client.asks("HELLO\r\n", &format!("*14\r\n{head}:2\r\n{tail}:{id}\r\n{rest}"));
+    client
+        .asks("HELLO 3 AUTH default any SETNAME me\r\n", &format!("%7\r\n{head}:3\r\n{tail}:{id}\r\n{rest}"));
+    client.asks("CLIENT GETNAME\r\n", "$2\r\nme\r\n");
+    client.asks("COMMAND DOCS\r\n", "%0\r\n");
+    client.asks("CONFIG GET appendonly\r\n", "%1\r\n$10\r\nappendonly\r\n$2\r\nno\r\n");
+    client.asks("HELLO 2\r\n", &format!("*14\r\n{head}:2\r\n{tail}:{id}\r\n{rest}"));
+    daemon.stop();
+}
+
+#[test]
+fn snowbank_next_draws_from_the_source_that_it_names_or_the_first() {
+    let daemon = two_sources();
+    let mut client = Client::of(&daemon);
+    let mut last = 0;
+    for (request, count) in [
+        ("SNOWBANK.NEXT\r\n", 1),
+        ("SNOWBANK.NEXT 5\r\n", 5),
+        ("snowbank.next fast\r\n", 1),
+        ("SNOWBANK.NEXT fast 1000000 WAIT 5000 PARTIAL\r\n", 0),
+        ("SNOWBANK.NEXT fast 5000 partial wait 5000\r\n", 0),
+    ] {
+        client.send(request);
+        let ids = client.list();
+        assert!(ids.len() == count || count == 0 && !ids.is_empty(), "{request}: {} IDs", ids.len());
+        assert!(last < ids[0] && ids.is_sorted_by(|left, right| left < right), "{request}");
+        last = ids[ids.len() - 1];
+    }
+    let count = |found| format!("-BAD_COUNT found count {found}, allowed 1 to 1000000\r\n");
+    client.asks("SNOWBANK.NEXT fast 0\r\n", &count("0"));
+    client.asks("SNOWBANK.NEXT -1\r\n", &count("-1"));
+    client.asks("SNOWBANK.NEXT fast 10000000000000000000\r\n", &count("10000000000000000000"));
+    let syntax = "-ERR syntax error, allowed: SNOWBANK.NEXT [source] [count] [WAIT ms] [PARTIAL]\r\n";
+    client.asks("SNOWBANK.NEXT fast 1 fast\r\n", syntax);
+    client.asks("SNOWBANK.NEXT WAIT\r\n", syntax);
+    client.asks("SNOWBANK.NEXT WAIT x\r\n", "-ERR value is not an integer or out of range\r\n");
+    let increment = "-ERR INCRBY of source fast can only add 1, because its IDs are not consecutive; SNOWBANK.NEXT fast COUNT \
+                     draws several\r\n";
+    client.asks("INCRBY fast 2\r\n", increment);
+    client.asks("INCRBY fast 1.5\r\n", "-ERR value is not an integer or out of range\r\n");
+    daemon.stop();
+}
+
+#[test]
+fn a_million_ids_leave_in_frames_and_a_reader_that_never_reads_is_bounded() {
+    let daemon = two_sources();
+    let mut client = Client::of(&daemon);
+    client.send("SNOWBANK.NEXT fast 1000000 WAIT 10000\r\nPING\r\n");
+    let ids = client.list();
+    assert!(ids.len() == 1_000_000 && ids.is_sorted_by(|left, right| left < right));
+    client.expect("+PONG\r\n");
+    let before = daemon.resident_kib();
+    let mut deaf = Client::of(&daemon);
+    let request = "SNOWBANK.NEXT fast 100000 WAIT 10000\r\n".repeat(50);
+    deaf.send(&request);
+    client.asks("PING\r\n", "+PONG\r\n");
+    let grown = daemon.resident_kib().saturating_sub(before);
+    assert!(grown < 32 * 1_024, "{grown} KiB for a reader that never reads");
+    daemon.stop();
+}
+
+#[test]
+fn no_request_overtakes_a_waiting_one_of_its_connection() {
+    let daemon = two_sources();
+    let mut client = Client::of(&daemon);
+    // The slow source has 16 IDs a second, so the second request waits.
+    client
+        .send("SNOWBANK.NEXT slow 16 WAIT 5000\r\nSNOWBANK.NEXT slow 16 WAIT 5000\r\nPING\r\nINCR fast\r\n");
+    let (first, second) = (client.list(), client.list());
+    assert!(first.len() == 16 && second.len() == 16 && first[15] < second[0]);
+    client.expect("+PONG\r\n");
+    client.integer();
+    daemon.stop();
+}
+
+/// The IDs of equal requests in a row are drawn together, up to the first request that gets no ID. Each request
+/// still has its own reply, in its place.
+#[test]
+fn equal_requests_in_a_row_are_answered_one_by_one() {
+    let config = format!("limits.max_wait = 0\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).resp().start();
+    let mut client = Client::of(&daemon);
+    let (fast, slow) = (array(&["INCR", "fast"]), array(&["INCR", "slow"]));
+    // More requests than one look ahead covers, and some that differ only in key, case or command.
+    let requests = [fast.repeat(150), array(&["ECHO", "fast"]), "INCR fast\r\n".repeat(70), slow.repeat(60)];
+    client.send(requests.concat() + &array(&["incr", "fast"]) + &fast.repeat(3));
+    let mut ids: Vec<u64> = (0..150).map(|_| client.integer()).collect();
+    client.expect("$4\r\nfast\r\n");
+    ids.extend((0..70).map(|_| client.integer()));
+    let slow: Vec<String> = (0..60).map(|_| client.line()).collect();
+    ids.extend((0..4).map(|_| client.integer()));
+    assert!(ids.is_sorted_by(|left, right| left < right), "{ids:?}");
+    // The source has 16 IDs a second, and fewer in its first second.
+    let drawn: Vec<u64> =
+        slow.iter().filter_map(|line| line.strip_prefix(':')).map(|id| id.parse().expect("an ID")).collect();
+    let refused = slow.iter().filter(|line| line.starts_with("-EXHAUSTED ")).count();
+    assert!(!drawn.is_empty() && refused > 0 && drawn.len() + refused == 60, "{slow:?}");
+    assert!(drawn.is_sorted_by(|left, right| left < right), "{drawn:?}");
+    client.asks("PING\r\n", "+PONG\r\n");
+    daemon.stop();
+}
+
+#[test]
+fn a_refusal_begins_with_its_code_and_when_to_try_again() {
+    let daemon = two_sources();
+    let mut client = Client::of(&daemon);
+    client.send("SNOWBANK.NEXT slow 1000 WAIT 0\r\n");
+    let refusal = client.line();
+    assert!(refusal.starts_with("-EXHAUSTED "), "{refusal}");
+    client.send("SNOWBANK.NEXT slow 16 WAIT 0\r\nSNOWBANK.NEXT slow 16 WAIT 0\r\n");
+    let replies = client.lines_until(|line| line.starts_with('-'));
+    let refusal = replies.last().expect("a refusal");
+    let ms = refusal.strip_prefix("-EXHAUSTED retry_after_ms=").and_then(|rest| rest.split(' ').next());
+    let ms: u64 = ms.and_then(|ms| ms.parse().ok()).unwrap_or_else(|| panic!("{refusal:?}"));
+    assert!((1..=2_000).contains(&ms), "{refusal}");
+    client.asks("PING\r\n", "+PONG\r\n");
+    daemon.stop();
+}
+
+#[test]
+fn a_transaction_is_answered_as_one_array_in_its_order() {
+    let daemon = two_sources();
+    let mut client = Client::of(&daemon);
+    client.asks("MULTI\r\n", "+OK\r\n");
+    client.asks("MULTI\r\n", "-ERR MULTI calls can not be nested\r\n");
+    for request in [
+        "INCR fast",
+        "INCR fast",
+        "INCR nothing",
+        "SNOWBANK.NEXT slow 16 WAIT 5000",
+        "SNOWBANK.NEXT slow 16 WAIT 5000",
+        "PING",
+    ] {
+        client.asks(&format!("{request}\r\n"), "+QUEUED\r\n");
+    }
+    // Some of them wait. Those behind them are answered without another byte from the client.
+    client.asks("EXEC\r\n", "*6\r\n");
+    assert!(client.integer() < client.integer());
+    assert!(client.line().starts_with("-UNKNOWN_SOURCE "));
+    assert!(client.list().last() < client.list().first());
+    client.expect("+PONG\r\n");
+    client.asks("EXEC\r\n", "-ERR EXEC without MULTI\r\n");
+    client.asks("DISCARD\r\n", "-ERR DISCARD without MULTI\r\n");
+    client.asks("MULTI\r\nFOO\r\n", "+OK\r\n-ERR unknown command 'FOO', with args beginning with: \r\n");
+    client.asks("EXEC\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n");
+    client.asks("MULTI\r\n", "+OK\r\n");
+    client.asks("EXEC x\r\n", "-ERR wrong number of arguments for 'exec' command\r\n");
+    client.asks("EXEC\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n");
+    client.asks("MULTI\r\nINCR fast\r\nDISCARD\r\n", "+OK\r\n+QUEUED\r\n+OK\r\n");
+    client.asks("MULTI\r\nEXEC\r\n", "+OK\r\n*0\r\n");
+    client.asks("MULTI\r\nHELLO 3\r\n", "+OK\r\n-ERR Command not allowed inside a transaction\r\n");
+    client.asks("RESET\r\nPING\r\n", "+RESET\r\n+PONG\r\n");
+    // Python's pipelines are transactions of any length.
+    client.send("MULTI\r\n".to_owned() + &array(&["INCR", "fast"]).repeat(20_000) + "EXEC\r\n");
+    client.expect(&("+OK\r\n".to_owned() + &"+QUEUED\r\n".repeat(20_000) + "*20000\r\n"));
+    let ids: Vec<u64> = (0..20_000).map(|_| client.integer()).collect();
+    assert!(ids.is_sorted_by(|left, right| left < right));
+    daemon.stop();
+}
+
+#[test]
+fn incrby_of_a_ticket_source_claims_its_numbers_at_once() {
+    let config = "shards = 2\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n[[sources]]\nname = \"odd\"\nkind = \
+                  \"ticket\"\nincrement = 2";
+    let setup = Setup::configured(config).resp();
+    for name in ["orders", "odd"] {
+        let mut set = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        set.args(["ticket", "set", name, "1000", "--state-dir"]).arg(setup.path("state"));
+        let output = set.env("SNOWBANK_LOCK_DIR", setup.path("locks")).output().expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+    }
+    let daemon = setup.start();
+    // Two connections, on one shard each, take turns.
+    let mut clients = [Client::of(&daemon), Client::of(&daemon)];
+    let mut last = 1_000;
+    for round in 0..50 {
+        let (client, by) = (&mut clients[round % 2], 1 + (round as u64 * 37) % 400);
+        client.send(array(&["INCRBY", "orders", &by.to_string()]) + &array(&["INCR", "orders"]));
+        assert_eq!((client.integer(), client.integer()), (last + by, last + by + 1));
+        last += by + 1;
+    }
+    let [client, _] = &mut clients;
+    client.asks("INCRBY orders 0\r\n", "-BAD_COUNT found count 0, allowed 1 to 1000000\r\n");
+    client.send("INCRBY odd 2\r\n");
+    assert!(client.line().starts_with("-ERR INCRBY of source odd can only add 1"));
+    daemon.stop();
+}
+
+#[test]
+fn integers_that_javascript_cannot_read_are_warned_of() {
+    let warned = |config: &str| {
+        let daemon = Setup::configured(config).resp().start();
+        // The line after the warnings.
+        crate::support::poll("the start's lines", || daemon.log().contains("state in ").then_some(()));
+        let log = daemon.log();
+        daemon.stop();
+        log.contains("IDs of source \"default\" are above 2^53")
+    };
+    assert!(warned("") && !warned("resp.replies = \"string\""));
+    assert!(!warned("layout = \"time:31,worker:10,sequence:12;tick=1s;epoch=2025-01-01T00:00:00Z\""));
+}
+
+/// Requests that are queued for EXEC keep memory in use, so a long transaction may not stand still.
+#[test]
+fn a_long_transaction_that_stands_still_is_closed_after_the_stall_timeout() {
+    let config = format!("limits.stall_timeout = \"300ms\"\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).resp().start();
+    let (mut short, mut long) = (Client::of(&daemon), Client::of(&daemon));
+    short.asks("MULTI\r\nECHO a\r\n", "+OK\r\n+QUEUED\r\n");
+    let different: String = (0..500).map(|number| format!("ECHO {number}\r\n")).collect();
+    long.asks(&format!("MULTI\r\n{different}"), &format!("+OK\r\n{}", "+QUEUED\r\n".repeat(500)));
+    long.is_closed();
+    short.asks("EXEC\r\n", "*1\r\n$1\r\na\r\n");
+    daemon.stop();
+}

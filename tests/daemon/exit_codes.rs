@@ -1,0 +1,249 @@
+//! One cause, one exit code: 2 if an operator must change something, 3 if the cause may pass by itself.
+//!
+//! Each test belongs to a row of a table in "Exit codes" of docs/operations.md, or to the paragraph
+//! about reloads. Other effects of a cause are tested elsewhere: states in state.rs, marks in marks.rs,
+//! addresses in listeners.rs, settings in serve_cli.rs.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::support::Setup;
+use crate::support::daemon::Ended;
+use crate::support::file_system::FileSystem;
+
+/// The layout `twitter` with an epoch years ahead of a correct clock.
+const FUTURE: &str = "time:41,datacenter:5,worker:5,sequence:12;epoch=2999-01-01T00:00:00Z";
+
+/// A daemon with its state and locks in its own directory.
+fn setup() -> Setup {
+    let setup = Setup::new();
+    let state = setup.path("state");
+    setup.option("--state-dir", state)
+}
+
+#[track_caller]
+fn somebody_must_change_something(ended: &Ended, parts: &[&str]) {
+    ended.assert_refusal(parts);
+}
+
+#[track_caller]
+fn may_pass(ended: &Ended, parts: &[&str]) {
+    ended.assert_refusal_for_now(parts);
+}
+
+#[test]
+fn a_wrong_setting_is_2_wherever_it_is_given() {
+    let all = [
+        setup().config("shards = 0\n"),
+        setup().args(["--shards", "0"]),
+        setup().env("SNOWBANK_SHARDS", "0"),
+    ];
+    for wrong in all {
+        somebody_must_change_something(&wrong.end(), &["0", "256"]);
+    }
+    somebody_must_change_something(&setup().args(["--surplus"]).end(), &["--surplus"]);
+    let setup = setup();
+    let missing = setup.path("missing.toml");
+    somebody_must_change_something(&setup.option("--config", missing).end(), &["missing.toml"]);
+}
+
+#[test]
+fn a_wrong_setting_of_a_reload_ends_nothing() {
+    let daemon = Setup::configured("").start();
+    fs::write(daemon.path("snowbank.toml"), "shards = 0\n").expect("written");
+    daemon.signal(rustix::process::Signal::HUP);
+    while !daemon.log().contains("reload refused: ") {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    daemon.stop();
+}
+
+#[test]
+fn an_epoch_ahead_of_the_clock_is_3_unless_something_else_is_wrong() {
+    let parts = ["2999-01-01", "epoch", "or the clock is wrong"];
+    may_pass(&setup().args(["--layout", FUTURE]).end(), &parts);
+    may_pass(&setup().config(&format!("layout = \"{FUTURE}\"")).end(), &parts);
+    may_pass(&setup().env("SNOWBANK_LAYOUT", FUTURE).end(), &parts);
+    let ended = setup().config(&format!("layout = \"{FUTURE}\"\nshards = 0")).end();
+    somebody_must_change_something(&ended, &["1 more mistake"]);
+}
+
+#[test]
+fn paths_that_cannot_be_used_are_2() {
+    let setup_with = |option: &str, path: &str| {
+        let setup = Setup::new();
+        fs::write(setup.path("file"), "").expect("written");
+        let path = setup.path(path);
+        setup.option(option, path).end()
+    };
+    for path in ["file", "file/state"] {
+        let parts = ["state directory", path, "file is not a directory; choose another (--state-dir DIR)"];
+        somebody_must_change_something(&setup_with("--state-dir", path), &parts);
+    }
+    somebody_must_change_something(&setup_with("--lock-dir", "file/locks"), &["worker IDs at", "file/locks"]);
+    let socket = Setup::bare().option("--listen", "unix:/no/such/directory/socket").end();
+    somebody_must_change_something(&socket, &["/no/such/directory/socket", "directory must exist"]);
+}
+
+#[test]
+fn directories_without_permission_are_2() {
+    for option in ["--state-dir", "--lock-dir"] {
+        let setup = Setup::new();
+        let closed = setup.path("closed");
+        fs::create_dir(&closed).expect("made");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).expect("set");
+        let below = closed.join("below");
+        let setup = setup.option(option, &below);
+        let ended = without_privileges(setup).end();
+        somebody_must_change_something(&ended, &["Permission denied", below.to_str().expect("text")]);
+    }
+}
+
+/// Root without its capabilities has the permissions of an ordinary user.
+fn without_privileges(setup: Setup) -> Setup {
+    match rustix::process::getuid().is_root() {
+        true => setup.through("setpriv", &["--inh-caps=-all", "--bounding-set=-all"]),
+        false => setup,
+    }
+}
+
+#[test]
+fn a_state_file_that_may_not_be_created_is_2() {
+    let setup = Setup::new();
+    let state = setup.path("state");
+    fs::create_dir(&state).expect("made");
+    File::create(state.join("lock")).expect("made");
+    fs::set_permissions(state.join("lock"), fs::Permissions::from_mode(0o600)).expect("set");
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o500)).expect("set");
+    let ended = without_privileges(setup.option("--state-dir", &state)).end();
+    somebody_must_change_something(
+        &ended,
+        &["first ceilings", "Permission denied", "make the state directory"],
+    );
+}
+
+#[test]
+fn a_state_directory_that_others_can_write_or_replace_is_2() {
+    let state_dir = || {
+        let setup = Setup::new();
+        let state = setup.path("state");
+        fs::create_dir(&state).expect("made");
+        (setup.option("--state-dir", &state), state)
+    };
+    for open in [0o777, 0o1777] {
+        let (setup, state) = state_dir();
+        fs::set_permissions(&state, fs::Permissions::from_mode(open)).expect("set");
+        let found = format!("(mode {open:o})");
+        somebody_must_change_something(
+            &setup.end(),
+            &["state directory", state.to_str().expect("text"), &found, "chmod o-w"],
+        );
+    }
+    let (setup, state) = state_dir();
+    fs::rename(&state, state.with_file_name("real")).expect("renamed");
+    symlink("real", &state).expect("linked");
+    somebody_must_change_something(&setup.end(), &["state directory", "it is a link"]);
+}
+
+/// Opening a pipe for reading would wait for a writer.
+#[test]
+fn another_kind_of_file_with_the_state_files_name_is_2() {
+    let in_place = |name: &str, make: fn(&Path)| {
+        let setup = Setup::new();
+        let state = setup.path("state");
+        fs::create_dir(&state).expect("made");
+        make(&state.join(name));
+        setup.option("--state-dir", &state).end()
+    };
+    let pipe = |path: &Path| {
+        let made = std::process::Command::new("mkfifo").arg(path).status().expect("it runs");
+        assert!(made.success());
+    };
+    somebody_must_change_something(&in_place("ceilings", pipe), &["ceilings", "not a regular file"]);
+    somebody_must_change_something(&in_place("lock", pipe), &["state directory", "not a regular file"]);
+    let link = |path: &Path| symlink("/etc/passwd", path).expect("linked");
+    somebody_must_change_something(&in_place("ceilings", link), &["ceilings", "it is a link"]);
+}
+
+#[test]
+fn a_port_in_use_and_a_missing_address_are_3() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = taken.local_addr().map(|address| (address.to_string(), taken)).expect("bound");
+    may_pass(&Setup::bare().option("--listen", &taken.0).end(), &[&taken.0, "in use"]);
+    let other = Setup::bare().args(["--listen", "192.0.2.7:0", "--worker-id", "1"]).end();
+    may_pass(&other, &["192.0.2.7:0", "does not have that address"]);
+}
+
+#[test]
+fn a_lock_of_another_process_is_3_and_its_holder_is_named() {
+    let setup = setup();
+    let (state, locks) = (setup.path("state"), setup.path("locks"));
+    let daemon = setup.args(["--worker-id", "4"]).start();
+    let process = format!("(process {})", daemon.id());
+    let same_state = Setup::new().option("--state-dir", &state).args(["--worker-id", "5"]).end();
+    may_pass(&same_state, &["the state directory", "in use", &process]);
+    let same_worker = Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(["--worker-id", "4"]);
+    may_pass(&same_worker.end(), &["worker ID 4", "held by another daemon", &process]);
+    daemon.stop();
+}
+
+/// Returns the only lock file of a directory.
+fn lock_in(locks: &Path) -> PathBuf {
+    fs::read_dir(locks).expect("read").next().expect("a lock").expect("read").path()
+}
+
+#[test]
+fn another_kind_of_file_with_a_locks_name_is_3() {
+    let setup = Setup::new();
+    let locks = setup.path("locks");
+    setup.start().stop();
+    let start = || Setup::new().env("SNOWBANK_LOCK_DIR", &locks);
+    fs::create_dir_all(&locks).expect("made");
+    let daemon = start().start();
+    let lock = lock_in(&locks);
+    daemon.stop();
+    let parts = ["cannot lock worker IDs at", lock.to_str().expect("text"), "who put it there"];
+    fs::remove_file(&lock).expect("removed");
+    symlink("elsewhere", &lock).expect("linked");
+    may_pass(&start().end(), &parts);
+    fs::remove_file(&lock).expect("removed");
+    fs::create_dir(&lock).expect("made");
+    may_pass(&start().end(), &parts);
+    fs::remove_dir(&lock).expect("removed");
+    start().start().stop();
+}
+
+#[test]
+fn a_full_disk_is_3_wherever_it_strikes() {
+    let Some(disk) = FileSystem::mount_with_files(64) else { return };
+    let (made, point) = (disk.point().join("made"), disk.point());
+    fs::create_dir(&made).expect("made");
+    let ballast: Vec<PathBuf> = (0..)
+        .map(|number| point.join(format!("ballast-{number}")))
+        .take_while(|path| File::create(path).is_ok())
+        .collect();
+    let full = ["No space left on device", "make room"];
+    for state in [made.clone(), point.join("new")] {
+        may_pass(&Setup::new().option("--state-dir", &state).end(), &full);
+    }
+    for locks in [made.clone(), point.join("new")] {
+        may_pass(&Setup::new().option("--lock-dir", &locks).end(), &full);
+    }
+    let listen = format!("unix:{}", made.join("socket").display());
+    may_pass(&Setup::bare().option("--listen", &listen).end(), &full);
+    ballast.iter().for_each(|path| fs::remove_file(path).expect("removed"));
+    Setup::new().option("--state-dir", &made).start().stop();
+}
+
+#[test]
+fn too_few_file_descriptors_are_3() {
+    // The lowest limit stops the program at its first descriptor, the highest one at the shards'
+    // reactors.
+    for files in 4..16 {
+        let limit = format!("ulimit -n {files}; exec \"$@\"");
+        let ended = setup().through("sh", &["-c", &limit, "sh"]).end();
+        may_pass(&ended, &["(os error 24)"]);
+    }
+}

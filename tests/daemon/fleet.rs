@@ -1,0 +1,313 @@
+//! Daemons of one fleet on real coordinators, with the same tests on each: who gets which worker number, outages,
+//! and takeovers.
+
+mod bad_input;
+mod endpoints;
+mod numbers;
+mod operator;
+mod outages;
+mod restored;
+mod shown;
+mod starts;
+mod takeover;
+mod tls;
+
+use std::process::Command;
+
+use crate::support::coordinators::{Coordinator, Etcd, each};
+use crate::support::http::get;
+use crate::support::ids::{assert_distinct, twitter_worker};
+use crate::support::machine::Machine;
+use crate::support::wire::{NO_CEILING, Run};
+use crate::support::{Ask, Daemon, Reply, Setup, poll};
+use rustix::process::Signal;
+
+/// A short horizon: a number is free seconds after its daemon was killed.
+const SHORT: &str = "2s";
+/// The key of worker number 5.
+const KEY: &str = "/snowbank/default/space-0/5";
+/// Longer than any test.
+const LONG: &str = "10m";
+
+/// Returns the configuration of a daemon with this number, or with one that the fleet lends.
+fn toml(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> String {
+    toml_at(at, &at.url(), worker, horizon)
+}
+
+/// Returns the same with another endpoint.
+fn toml_at(at: &dyn Coordinator, url: &str, worker: Option<u64>, horizon: &str) -> String {
+    let origin =
+        worker.map_or("worker_id_from = \"coordinator\"".to_owned(), |id| format!("worker_ids = {id}"));
+    format!(
+        "max_ahead = \"400ms\"\n{origin}\n[fleet]\ncoordinator = \"{}\"\nendpoints = [\"{url}\"]\n\
+         horizon = \"{horizon}\"\n",
+        at.name()
+    )
+}
+
+/// Runs `snowbank fleet` with a configuration. Returns the exit code and both outputs.
+fn fleet(toml: &str, args: &[&str]) -> (Option<i32>, String) {
+    let directory = crate::support::directory();
+    let path = directory.path().join("snowbank.toml");
+    std::fs::write(&path, toml).expect("the configuration is written");
+    let output = Command::new(env!("CARGO_BIN_EXE_snowbank"))
+        .arg("fleet")
+        .args(args)
+        .arg("--config")
+        .arg(&path)
+        .output()
+        .expect("the program runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[track_caller]
+fn init(toml: &str) {
+    let (code, text) = fleet(toml, &["init", "--new"]);
+    assert_eq!(code, Some(0), "{text}");
+}
+
+/// Frees a number whose holder may still run.
+#[track_caller]
+fn release_by_force(toml: &str, number: &str) {
+    let (code, text) = fleet(toml, &["release", number, "--force"]);
+    assert_eq!(code, Some(0), "{text}");
+}
+
+/// Starts a daemon that hands out IDs, and kills it.
+#[track_caller]
+fn kill_after_first_ids(machine: &Machine, toml: &str) {
+    let mut daemon = machine.start(toml);
+    draw(&daemon);
+    daemon.kill();
+}
+
+/// Starts a daemon whose number another one has released. On a busy machine, that may reach the coordinator late.
+fn start_once_released(setup: impl Fn() -> Setup) -> Daemon {
+    poll("the number is free", || match setup().try_start() {
+        Ok(daemon) => Some(daemon),
+        Err(mut ended) => {
+            ended.wait();
+            println!("{}", ended.log());
+            None
+        }
+    })
+}
+
+fn draw(daemon: &Daemon) -> Vec<Run> {
+    daemon.connect().next(Ask::of(100).wait_ms(9_000)).runs()
+}
+
+fn worker_of(runs: &[Run]) -> u64 {
+    twitter_worker(runs[0].first)
+}
+
+/// Draws until a refusal has this code.
+fn draw_until(daemon: &Daemon, code: u16) -> Vec<Run> {
+    let mut wire = daemon.connect();
+    let mut runs = Vec::new();
+    poll("a refusal", || {
+        match wire.next(Ask::of(10).wait_ms(0)) {
+            Reply::Runs(_, more) => runs.extend(more),
+            Reply::Error { code: found, .. } if found == code => return Some(()),
+            other => panic!("{other:?}"),
+        }
+        None
+    });
+    runs
+}
+
+#[test]
+fn a_fleet_is_prepared_before_its_first_daemon() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        let machine = Machine::new();
+        machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "snowbank fleet init"]);
+        let (code, text) = fleet(&toml, &["init"]);
+        assert!(code == Some(1) && text.contains("--new") && text.contains("--above"), "{text}");
+        init(&toml);
+        for again in [&["init"][..], &["init", "--new"]] {
+            let (code, text) = fleet(&toml, again);
+            assert!(code == Some(0) && text.contains("is prepared already"), "{text}");
+        }
+        let daemon = machine.start(&toml);
+        assert_eq!(worker_of(&draw(&daemon)), 5);
+        let (_, text) = fleet(&toml, &["list"]);
+        assert!(text.starts_with("5: held by ") && text.contains("for source \"default\""), "{text}");
+        let other = format!("layout = \"sonyflake\"\n{toml}");
+        Machine::new().setup(&other).end().assert_refusal(&["other ID spaces", "found ", "allowed: "]);
+        let (code, text) = fleet(&other, &["init"]);
+        assert!(code == Some(1) && text.contains("--add"), "{text}");
+    });
+}
+
+#[test]
+fn a_number_is_one_daemons_and_free_at_once_after_a_clean_stop() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let (first, second) = (Machine::new(), Machine::new());
+        let mut runs = Vec::new();
+        let daemon = first.start(&toml);
+        runs.extend(draw(&daemon));
+        second.setup(&toml).end().assert_refusal_for_now(&["holds worker number 5", "free from"]);
+        daemon.stop();
+        let daemon = start_once_released(|| second.setup(&toml));
+        let after = draw(&daemon);
+        assert!(after[0].first > runs[0].last());
+        runs.extend(after);
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn after_a_kill_the_same_state_continues_at_once_and_no_other() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        for _ in 0..3 {
+            let mut daemon = machine.start(&toml);
+            runs.extend(draw(&daemon));
+            daemon.kill();
+        }
+        Machine::new().setup(&toml).end().assert_refusal_for_now(&["holds worker number 5"]);
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn daemons_without_worker_ids_get_different_ones_and_their_own_again() {
+    each(|at| {
+        let toml = toml(at, None, LONG);
+        init(&toml);
+        let machines: Vec<Machine> = (0..4).map(|_| Machine::new()).collect();
+        let mut runs = Vec::new();
+        let mut workers = Vec::new();
+        for machine in &machines {
+            let mut daemon = machine.start(&toml);
+            let drawn = draw(&daemon);
+            workers.push(worker_of(&drawn));
+            runs.extend(drawn);
+            daemon.kill();
+        }
+        assert_eq!(workers, [0, 1, 2, 3]);
+        for (machine, worker) in machines.iter().zip(workers) {
+            let daemon = machine.start(&toml);
+            let drawn = draw(&daemon);
+            assert_eq!(worker_of(&drawn), worker);
+            runs.extend(drawn);
+            daemon.stop();
+        }
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_paused_daemon_whose_number_was_taken_hands_out_no_id_and_ends() {
+    each(|at| {
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let (first, second) = (Machine::new(), Machine::new());
+        let mut paused = first.start(&toml);
+        let mut runs = draw(&paused);
+        paused.signal(Signal::STOP);
+        let taker = poll("the number is free", || {
+            let (_, text) = fleet(&toml, &["list"]);
+            text.contains("free since").then(|| second.start(&toml))
+        });
+        runs.extend(draw(&taker));
+        let mut wire = paused.connect();
+        wire.send(&Ask::of(10).wait_ms(0).bytes());
+        paused.signal(Signal::CONT);
+        if let Ok(Some(Reply::Runs(_, more))) = wire.try_reply() {
+            runs.extend(more);
+        }
+        assert_eq!(paused.wait(), Some(3), "{}", paused.log());
+        paused.assert_logs("a worker number is lost");
+        runs.extend(draw(&taker));
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_short_outage_is_not_noticed_and_a_long_one_ends_by_itself() {
+    each(|at| {
+        let proxy = at.proxy();
+        // At least half of the horizon is left at any time, which is longer than a busy machine keeps a request
+        // waiting.
+        let toml = toml_at(at, &proxy.url(), Some(5), "8s");
+        init(&toml);
+        let machine = Machine::new();
+        let daemon = machine.setup(&toml).admin().start();
+        let mut runs = draw(&daemon);
+        proxy.cut();
+        runs.extend(draw(&daemon));
+        runs.extend(draw_until(&daemon, NO_CEILING));
+        poll("not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
+        proxy.pass();
+        runs.extend(draw(&daemon));
+        poll("ready again", || (get(&daemon, "/readyz").code == 200).then_some(()));
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        draw(&daemon);
+        at.kill();
+        at.run();
+        draw(&daemon);
+        at.kill();
+        at.lose_data();
+        at.run();
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+        daemon.assert_logs("gone from the coordinator");
+        machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "lost its data"]);
+    });
+}
+
+#[test]
+fn another_cluster_in_the_place_of_the_coordinator_ends_its_daemons() {
+    let Some(mut etcd) = Etcd::start() else { return };
+    let toml = toml(&etcd, Some(5), LONG);
+    init(&toml);
+    let machine = Machine::new();
+    let mut daemon = machine.start(&toml);
+    draw(&daemon);
+    etcd.kill();
+    etcd.become_another();
+    etcd.run();
+    assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+    daemon.assert_logs("found cluster");
+}
+
+#[test]
+fn a_write_whose_answer_was_lost_is_recognized() {
+    each(|at| {
+        let proxy = at.proxy();
+        let toml = toml_at(at, &proxy.url(), Some(5), "12s");
+        init(&toml);
+        let machine = Machine::new();
+        let daemon = machine.setup(&toml).start();
+        let mut runs = draw(&daemon);
+        let key = || at.get(KEY);
+        let before = key();
+        proxy.swallow_answers_from_write();
+        poll("a write without an answer", || (key() != before).then_some(()));
+        proxy.pass();
+        proxy.cut();
+        proxy.pass();
+        let written = key();
+        poll("the next raise", || (key() != written).then_some(()));
+        runs.extend(draw(&daemon));
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}

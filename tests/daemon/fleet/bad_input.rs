@@ -1,0 +1,307 @@
+//! Mistakes of operators, keys that nobody can read, and coordinators that misbehave: one clear line, no ID that is not
+//! covered, and no loop that floods the coordinator.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::endpoints::TRIES;
+use super::*;
+use crate::support::Port;
+use crate::support::coordinators::{Proxy, ZooKeeper};
+use crate::support::daemon::Ended;
+
+/// The most connections, and the most requests, in a second. A daemon looks at its keys once a second, and tries each look
+/// and each raise on the open connection and on a new one.
+const TRIES_A_SECOND_MAX: u64 = 20;
+
+/// A way in which a coordinator does not answer, with the call that begins it.
+type Silence = (&'static str, fn(&Proxy));
+
+const SILENCES: [Silence; 3] =
+    [("refuses connections", Proxy::cut), ("half", Proxy::halve_answers), ("never", Proxy::swallow_answers)];
+
+/// Checks for some seconds, in which a client asks for IDs all the time, that a daemon asks its coordinator rarely.
+fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
+    const LASTS: Duration = Duration::from_secs(4);
+    let (began, before) = (Instant::now(), [proxy.connections(), proxy.passed()]);
+    let mut wire = daemon.connect();
+    while began.elapsed() < LASTS {
+        wire.next(Ask::of(1).wait_ms(0));
+        thread::sleep(Duration::from_millis(1));
+    }
+    let most = TRIES_A_SECOND_MAX * (began.elapsed().as_secs() + 1);
+    let made = [proxy.connections() - before[0], proxy.passed() - before[1]];
+    println!("connections and requests in {LASTS:?}: {made:?}");
+    assert!(made.iter().all(|made| *made <= most), "{made:?} in {:?}", began.elapsed());
+}
+
+#[test]
+fn a_start_that_gets_no_answer_ends_with_one_line() {
+    each(|at| {
+        let bare = toml(at, Some(5), LONG);
+        init(&bare);
+        let proxies = SILENCES.map(|_| at.proxy());
+        thread::scope(|scope| {
+            for ((silence, begin), proxy) in SILENCES.iter().zip(&proxies) {
+                let toml = bare.replace(&at.url(), &proxy.url());
+                scope.spawn(move || {
+                    begin(proxy);
+                    let parts = ["the coordinator does not answer", &proxy.url()];
+                    Machine::new().setup(&toml).end().assert_refusal_for_now(&parts);
+                    let made = [proxy.connections(), proxy.passed()];
+                    assert!(made.iter().all(|made| *made < 10), "{silence}: {made:?}");
+                });
+            }
+        });
+        assert_eq!(worker_of(&draw(&Machine::new().start(&bare))), 5);
+    });
+}
+
+#[test]
+fn a_coordinator_that_answers_slowly_delays_a_start_and_does_not_refuse_it() {
+    each(|at| {
+        let proxy = at.proxy();
+        let toml = toml_at(at, &proxy.url(), Some(5), LONG);
+        init(&toml);
+        proxy.delay(Duration::from_millis(1_200));
+        let machine = Machine::new();
+        let daemon = machine.start(&toml);
+        assert_eq!(worker_of(&draw(&daemon)), 5);
+    });
+}
+
+/// A daemon at each of three proxies, and each proxy becomes silent in its own way.
+#[test]
+fn a_coordinator_that_is_silent_stops_the_ids_at_the_ceiling_and_is_asked_rarely() {
+    each(|at| {
+        init(&toml(at, Some(5), SHORT));
+        let at = &*at;
+        let proxies = SILENCES.map(|_| at.proxy());
+        thread::scope(|scope| {
+            for (worker, ((silence, begin), proxy)) in (5..).zip(SILENCES.iter().zip(&proxies)) {
+                let toml = toml_at(at, &proxy.url(), Some(worker), SHORT);
+                scope.spawn(move || {
+                    println!("{silence}");
+                    let machine = Machine::new();
+                    let daemon = machine.setup(&toml).admin().start();
+                    let mut runs = draw(&daemon);
+                    begin(proxy);
+                    runs.extend(draw_until(&daemon, NO_CEILING));
+                    poll("not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
+                    assert_asks_rarely(&daemon, proxy);
+                    proxy.pass();
+                    runs.extend(draw(&daemon));
+                    poll("ready again", || (get(&daemon, "/readyz").code == 200).then_some(()));
+                    assert_distinct(runs);
+                });
+            }
+        });
+    });
+}
+
+/// Nothing shows that its state is the newest, so it waits.
+#[test]
+fn a_daemon_that_waits_for_its_coordinator_asks_it_rarely() {
+    each(|at| {
+        let proxy = at.proxy();
+        let toml = toml_at(at, &proxy.url(), Some(5), SHORT);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        daemon.kill();
+        std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
+        proxy.cut();
+        let daemon = machine.start(&toml);
+        assert!(draw_until(&daemon, NO_CEILING).is_empty());
+        assert_asks_rarely(&daemon, &proxy);
+        proxy.pass();
+        runs.extend(draw(&daemon));
+        assert_distinct(runs);
+    });
+}
+
+/// Starts another coordinator of the same kind.
+pub(super) fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
+    match at.name() {
+        "etcd" => Box::new(Etcd::start().expect("installed")),
+        _ => Box::new(ZooKeeper::start().expect("installed")),
+    }
+}
+
+/// Starts daemons until one is refused because its endpoints are of two clusters. An endpoint that answers late is
+/// not compared: then the start succeeds, or fails for another reason.
+fn end_of_compared(toml: &str) -> Ended {
+    for _ in 0..TRIES {
+        match Machine::new().setup(toml).try_start() {
+            Ok(daemon) => drop(daemon.stop()),
+            Err(daemon) => {
+                let ended = Ended::of(*daemon);
+                if ended.stderr.contains("allowed: members of one cluster") {
+                    return ended;
+                }
+                println!("{}", ended.stderr);
+            }
+        }
+    }
+    panic!("two clusters are not refused");
+}
+
+#[test]
+fn endpoints_of_two_clusters_are_refused_with_both_named() {
+    each(|at| {
+        let other = another(at);
+        init(&toml(at, Some(5), LONG));
+        let both = |first: &str, second: &str| toml_at(at, &format!("{first}\", \"{second}"), Some(5), LONG);
+        let parts = [at.url(), other.url(), String::from("allowed: members of one cluster")];
+        let refused = || {
+            for toml in [both(&at.url(), &other.url()), both(&other.url(), &at.url())] {
+                end_of_compared(&toml).assert_refusal(&parts.each_ref().map(String::as_str));
+            }
+        };
+        refused();
+        init(&toml(other.as_ref(), Some(5), LONG));
+        refused();
+        // One cluster with two names, and an endpoint that is away.
+        let away = Port::take().address().to_string();
+        let [named, away] =
+            [at.url().replace("127.0.0.1", "localhost"), at.url().replace(&at.address().to_string(), &away)];
+        for second in [named, away] {
+            let machine = Machine::new();
+            let daemon = machine.start(&both(&at.url(), &second));
+            assert_eq!(worker_of(&draw(&daemon)), 5);
+            daemon.stop();
+        }
+    });
+}
+
+#[test]
+fn keys_that_cannot_be_read_are_refused() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        at.put(KEY, "garbage");
+        Machine::new().setup(&toml).end().assert_refusal_for_now(&["worker number 5", "did not write"]);
+        at.put(KEY, "{\"format\":2}");
+        Machine::new().setup(&toml).end().assert_refusal_for_now(&["format 2", "later release"]);
+        at.delete(KEY);
+        assert_eq!(worker_of(&draw(&Machine::new().start(&toml))), 5);
+    });
+}
+
+#[test]
+fn a_wrong_password_is_refused_and_the_right_one_is_not() {
+    each(|at| {
+        let user = at.require_password("right");
+        let bare = toml(at, Some(5), LONG);
+        let directory = crate::support::directory();
+        let with = |password: &str| {
+            let path = directory.path().join(password);
+            std::fs::write(&path, format!("{password}\n")).expect("written");
+            format!("{bare}user = \"{user}\"\npassword_file = {path:?}\n")
+        };
+        init(&with("right"));
+        Machine::new().setup(&bare).end().assert_refusal(&["the coordinator does not answer"]);
+        Machine::new().setup(&with("wrong")).end().assert_refusal(&[at.wrong_password()]);
+        assert_eq!(worker_of(&draw(&Machine::new().start(&with("right")))), 5);
+    });
+}
+
+#[test]
+fn a_marker_that_cannot_be_read_is_refused() {
+    const MARKER: &str = "/snowbank/default/marker";
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        for (text, part) in [("garbage", "did not write"), ("{\"format\":2}", "a later release wrote")] {
+            at.put(MARKER, text);
+            Machine::new().setup(&toml).end().assert_refusal_for_now(&[MARKER, part]);
+            for command in ["init", "list", "check"] {
+                let (code, line) = fleet(&toml, &[command]);
+                assert_eq!(code, Some(1), "{line}");
+                assert!(line.contains(MARKER) && line.contains(part) && line.lines().count() == 1, "{line}");
+            }
+        }
+    });
+}
+
+/// Somebody writes a bound that no daemon can have been granted. Nothing of it is stored.
+#[test]
+fn a_bound_that_nobody_can_have_been_granted_is_refused() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let key = |id_bound: u64| {
+            format!(
+                "{{\"format\":1,\"state\":\"s\",\"term\":\"t\",\"write\":\"w\",\"id_bound\":\"{id_bound}\",\
+                 \"from\":\"0\",\"horizon_ms\":1000,\"released\":true,\"holder\":\"mallory\",\"source\":\"default\",\
+                 \"since_unix_s\":0}}"
+            )
+        };
+        at.put(KEY, &key(u64::MAX));
+        let machine = Machine::new();
+        machine.setup(&toml).end().assert_refusal_for_now(&[
+            "worker number 5",
+            "mallory",
+            "none can have been granted",
+        ]);
+        at.put(KEY, &key(7));
+        assert_eq!(worker_of(&draw(&machine.start(&toml))), 5);
+    });
+}
+
+#[test]
+fn a_key_that_becomes_garbage_ends_its_daemon_and_is_lent_to_nobody() {
+    each(|at| {
+        let (given, lent) = (toml(at, Some(0), LONG), toml(at, None, LONG));
+        init(&given);
+        let machine = Machine::new();
+        let mut daemon = machine.start(&given);
+        let mut runs = draw(&daemon);
+        at.put("/snowbank/default/space-0/0", "garbage");
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+        daemon.assert_logs("did not write");
+        machine.setup(&given).end().assert_refusal_for_now(&["worker number 0", "did not write"]);
+        let other = draw(&Machine::new().start(&lent));
+        assert_eq!(worker_of(&other), 1, "0 may be anyone's");
+        runs.extend(other);
+        assert_distinct(runs);
+        let full = format!("worker_ids = 0\n{lent}");
+        Machine::new()
+            .setup(&full)
+            .end()
+            .assert_refusal_for_now(&["fewer than 1 free worker numbers", "did not write"]);
+        let (code, text) = fleet(&lent, &["check"]);
+        assert!(code == Some(1) && text.contains("1 key cannot be read"), "{text}");
+        let (code, text) = fleet(&lent, &["list"]);
+        assert!(
+            code == Some(0) && text.starts_with("0: found a value that Snowbank did not write"),
+            "{text}"
+        );
+    });
+}
+
+/// ZooKeeper requires no password once a fleet is prepared without one.
+#[test]
+fn a_password_that_is_required_later_stops_the_ids_at_the_ceiling() {
+    each(|at| {
+        if at.name() == "zookeeper" {
+            return;
+        }
+        let proxy = at.proxy();
+        let toml = toml_at(at, &proxy.url(), Some(5), SHORT);
+        init(&toml);
+        let machine = Machine::new();
+        let mut daemon = machine.setup(&toml).admin().start();
+        let mut runs = draw(&daemon);
+        at.require_password("later");
+        proxy.cut();
+        proxy.pass();
+        runs.extend(draw_until(&daemon, NO_CEILING));
+        poll("not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
+        assert_asks_rarely(&daemon, &proxy);
+        daemon.kill();
+        machine.setup(&toml).end().assert_refusal(&["the coordinator does not answer"]);
+        assert_distinct(runs);
+    });
+}

@@ -1,0 +1,244 @@
+//! Worker numbers that change under one state, and the records that the state keeps.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{LONG, draw, init, start_once_released, toml, worker_of};
+use crate::support::coordinators::{Coordinator, Etcd, each};
+use crate::support::ids::{assert_distinct, twitter_unix_ms, unix_ms};
+use crate::support::machine::Machine;
+use crate::support::wire::{Ask, Run};
+use crate::support::{Daemon, Setup};
+
+/// Returns the configuration of a daemon that may be lent this number alone.
+fn lent(at: &dyn Coordinator, number: u64) -> String {
+    format!("worker_ids = {number}\n{}", toml(at, None, LONG))
+}
+
+/// Returns the worker IDs of each record by `state show`, and whether they were lent.
+fn shown(machine: &Machine) -> Vec<(String, bool)> {
+    let (code, out, errors) = machine.run(&["state", "show", "--json"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let answer: Value = serde_json::from_str(&out).expect("JSON");
+    let sources = answer["sources"].as_array().expect("a list");
+    let text = |source: &Value| source["worker_ids"].as_str().expect("worker IDs").to_owned();
+    sources.iter().map(|source| (text(source), source["lent"] == true)).collect()
+}
+
+fn one(number: u64) -> Vec<(String, bool)> {
+    vec![(number.to_string(), true)]
+}
+
+/// Draws IDs, and checks that they have this number and lie above earlier ones.
+#[track_caller]
+fn draw_above(daemon: &Daemon, number: u64, runs: &mut Vec<Run>) {
+    let drawn = draw(daemon);
+    assert_eq!(worker_of(&drawn), number);
+    let last = runs.iter().map(Run::last).max();
+    assert!(last < Some(drawn[0].first), "{drawn:?} after {last:?}");
+    runs.extend(drawn);
+}
+
+/// Another state of the same machine.
+fn beside(machine: &Machine, toml: &str) -> Setup {
+    machine.setup(toml).env("SNOWBANK_STATE_DIR", machine.path("another"))
+}
+
+#[test]
+fn a_state_keeps_one_record_however_often_its_number_changes() {
+    each(|at| {
+        init(&lent(at, 0));
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        for number in [9, 3, 12, 5, 0, 7, 8, 1] {
+            let mut daemon = machine.start(&lent(at, number));
+            draw_above(&daemon, number, &mut runs);
+            assert_eq!(shown(&machine), one(number), "while it runs");
+            if number % 2 == 0 {
+                daemon.stop();
+            } else {
+                daemon.kill();
+            }
+            assert_eq!(shown(&machine), one(number));
+        }
+        // A number that it had and released.
+        draw_above(&machine.start(&lent(at, 12)), 12, &mut runs);
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_number_comes_back_after_another_daemon_of_the_machine_had_it() {
+    each(|at| {
+        init(&lent(at, 0));
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        for number in [5, 6] {
+            let daemon = machine.start(&lent(at, number));
+            draw_above(&daemon, number, &mut runs);
+            daemon.stop();
+        }
+        let daemon = start_once_released(|| beside(&machine, &lent(at, 5)));
+        runs.extend(draw(&daemon));
+        let (code, export, errors) = machine.run(&["state", "export"]);
+        assert_eq!(code, Some(0), "{errors}");
+        let export: Value = serde_json::from_str(&export).expect("JSON");
+        let records = export["records"].as_array().expect("a list");
+        let exported: Vec<_> = records.iter().map(|record| &record["worker_ids"]).collect();
+        assert_eq!(exported, ["6"], "the number that it has");
+        daemon.stop();
+        let daemon = start_once_released(|| machine.setup(&lent(at, 5)));
+        draw_above(&daemon, 5, &mut runs);
+        daemon.stop();
+        let daemon = start_once_released(|| beside(&machine, &lent(at, 6)));
+        runs.extend(draw(&daemon));
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_number_that_was_exported_is_lent_again_and_its_export_comes_back() {
+    each(|at| {
+        init(&lent(at, 0));
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        let export = machine.path("export").display().to_string();
+        let daemon = machine.start(&lent(at, 5));
+        draw_above(&daemon, 5, &mut runs);
+        daemon.stop();
+        assert_eq!(machine.run(&["state", "export", "--output", &export]).0, Some(0));
+        // Another daemon of the machine gets it, and is not refused either.
+        let daemon = start_once_released(|| beside(&machine, &lent(at, 5)));
+        runs.extend(draw(&daemon));
+        assert_eq!(machine.run(&["state", "export"]).0, Some(0), "again");
+        daemon.stop();
+        let without_fleet = "worker_ids = 5\nmax_ahead = \"400ms\"\n";
+        machine.setup(without_fleet).end().assert_refusal(&["moved worker ID 5", "away"]);
+        let daemon = start_once_released(|| machine.setup(&lent(at, 5)));
+        draw_above(&daemon, 5, &mut runs);
+        daemon.stop();
+        let (code, out, errors) = machine.run(&["state", "import", &export]);
+        assert!(code == Some(0) && out.contains("worker ID 5"), "{out}{errors}");
+        draw_above(&machine.start(&lent(at, 5)), 5, &mut runs);
+        assert_eq!(shown(&machine), one(5));
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_record_stays_until_the_coordinator_holds_its_bound() {
+    each(|at| {
+        init(&lent(at, 0));
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        let mut daemon = machine.start(&lent(at, 5));
+        draw_above(&daemon, 5, &mut runs);
+        daemon.kill();
+        at.delete("/snowbank/default/space-0/5");
+        let daemon = machine.start(&lent(at, 6));
+        draw_above(&daemon, 6, &mut runs);
+        daemon.stop();
+        let both = [("5".to_owned(), true), ("6".to_owned(), true)];
+        assert_eq!(shown(&machine), both, "nobody else knows of 5");
+        let other = Machine::new();
+        let _holder = other.start(&lent(at, 5));
+        draw_above(&machine.start(&lent(at, 7)), 7, &mut runs);
+        assert_eq!(shown(&machine), one(7));
+    });
+}
+
+#[test]
+fn after_a_kill_another_number_starts_at_the_clock() {
+    each(|at| {
+        init(&lent(at, 0));
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        for number in [9, 3, 12, 7, 5] {
+            let mut daemon = machine.start(&lent(at, number));
+            draw_above(&daemon, number, &mut runs);
+            let ahead_ms =
+                twitter_unix_ms(runs.iter().map(Run::last).max().expect("runs")) as i64 - unix_ms() as i64;
+            // The ceiling is up to three seconds ahead.
+            assert!(ahead_ms < 500, "{number} is {ahead_ms} ms ahead");
+            daemon.kill();
+        }
+        assert_distinct(runs);
+    });
+}
+
+/// Each start has another number. Then new states start beside these numbers. `SNOWBANK_LENT_STARTS=1000` prints the
+/// figures of docs/fleet.md.
+#[test]
+fn many_numbers_leave_no_more_records_than_ten() {
+    let starts: usize =
+        std::env::var("SNOWBANK_LENT_STARTS").map_or(30, |text| text.parse().expect("a number"));
+    let Some(etcd) = Etcd::start() else { return };
+    init(&lent(&etcd, 0));
+    let machine = Machine::new();
+    let (mut left, mut took) = (Vec::new(), Vec::new());
+    for number in 0..starts {
+        let began = Instant::now();
+        let mut daemon = machine.start(&lent(&etcd, number as u64));
+        draw(&daemon);
+        let first_id = began.elapsed();
+        let began = Instant::now();
+        let (code, shown, errors) = machine.run(&["state", "show"]);
+        assert_eq!(code, Some(0), "{errors}");
+        took.push([first_id, began.elapsed()]);
+        let bytes = std::fs::metadata(machine.path("state/ceilings")).expect("the state").len();
+        left.push((bytes, shown.lines().count()));
+        if number % 2 == 0 { daemon.kill() } else { drop(daemon.stop()) }
+    }
+    assert_eq!(left[starts - 1], left[9], "bytes of the state, and lines of `state show`");
+    for (from, took) in [(0, &took[..10]), (starts - 10, &took[starts - 10..])] {
+        let [first_id, show] = [0, 1].map(|of| median(took.iter().map(|took| took[of]).collect()));
+        println!(
+            "starts {from} to {}: first ID in {first_id:?}, state show in {show:?}; {:?}",
+            from + 9,
+            left[from + 9]
+        );
+    }
+    let first_id = median((starts..starts + 10).map(|number| start_of_a_new_state(&etcd, number)).collect());
+    println!("a new state, beside {starts} numbers: first ID in {first_id:?}");
+}
+
+/// Starts a daemon on a new machine. Returns the time to its first ID, which has the lowest number that was never used.
+fn start_of_a_new_state(at: &dyn Coordinator, number: usize) -> Duration {
+    let machine = Machine::new();
+    let began = Instant::now();
+    let daemon = machine.start(&toml(at, None, LONG));
+    let drawn = draw(&daemon);
+    let first_id = began.elapsed();
+    assert_eq!(worker_of(&drawn), number as u64);
+    daemon.stop();
+    first_id
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+#[test]
+fn a_daemon_may_have_several_numbers_of_its_data_center() {
+    each(|at| {
+        let toml = format!("worker_ids = \"datacenter=1\"\nworker_count = 4\n{}", toml(at, None, LONG));
+        init(&toml);
+        let machines = [Machine::new(), Machine::new()];
+        let daemons = machines.each_ref().map(|machine| machine.start(&toml));
+        let (_, text) = super::fleet(&toml, &["list"]);
+        let held: Vec<&str> =
+            text.lines().filter_map(|line| line.split_once(": held by ")).map(|it| it.0).collect();
+        assert_eq!(held, ["32", "33", "34", "35", "36", "37", "38", "39"], "{text}");
+        let mut runs: Vec<Run> = Vec::new();
+        for daemon in &daemons {
+            // More than a tick has under one number. A run may have IDs of several.
+            runs.extend(daemon.connect().next(Ask::of(100_000).wait_ms(9_000)).runs());
+        }
+        let numbers: std::collections::BTreeSet<u64> =
+            runs.iter().flat_map(|run| [run.first, run.last()]).map(super::twitter_worker).collect();
+        assert!(numbers.len() > 2 && numbers.iter().all(|number| (32..40).contains(number)), "{numbers:?}");
+        assert_distinct(runs);
+    });
+}

@@ -1,0 +1,211 @@
+//! Twenty daemons of one fleet are killed, stopped, paused, booted and cut off for seconds, while clients draw from
+//! all of them and keep every ID. There are fewer numbers than daemons, so they take each other's.
+//! `SNOWBANK_CHURN_S=60 cargo test --test daemon fleet_churn::` takes a minute for each kind of coordinator.
+
+use std::fs;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::coordinators::{Coordinator, Etcd, Proxy, each};
+use crate::support::ids::assert_distinct;
+use crate::support::machine::Machine;
+use crate::support::wire::{Run, Wire};
+use crate::support::{Address, Ask, DEADLINE, Daemon, Random, Reply, poll};
+use rustix::process::Signal;
+
+const DAEMONS: usize = 20;
+/// Each number has 32 IDs in a tenth of a second, always from the lowest on: two daemons with one number would
+/// repeat IDs.
+const LAYOUT: &str = "layout = \"time:38,worker:5,sequence:5;tick=100ms;epoch=2025-01-01\"\n\
+                      sequence_start = \"zero\"\nmax_ahead = \"400ms\"\nshards = 1\n";
+/// The horizon. A pause may be longer, and the number of a killed daemon is free after it.
+const HORIZON: &str = "2s";
+/// The longest pause or cut.
+const FAULT_MS_MAX: u64 = 4_000;
+
+/// The faults of lives, one in each life, in this order. The end of a life is drawn at random.
+const FAULTS: [Fault; 6] =
+    [Fault::None, Fault::Pause, Fault::Cut, Fault::Hang, Fault::Swallow, Fault::CutThenPause];
+
+#[derive(Clone, Copy)]
+enum Fault {
+    None,
+    Pause,
+    Cut,
+    Hang,
+    Swallow,
+    CutThenPause,
+}
+
+/// The state that all threads share.
+struct Churn {
+    is_over: AtomicBool,
+    lives: AtomicUsize,
+    runs: Mutex<Vec<Run>>,
+}
+
+/// A machine, and its path to the coordinator.
+struct Site {
+    machine: Machine,
+    proxy: Proxy,
+    toml: String,
+    /// The address of its daemon.
+    address: Mutex<Option<Address>>,
+}
+
+impl Site {
+    /// Four sites share two fixed numbers; each of sixteen is lent one of fourteen.
+    fn new(at: &dyn Coordinator, index: usize) -> Site {
+        let proxy = at.proxy();
+        let worker_ids = match index {
+            0..4 => format!("worker_ids = {}\n", index % 2),
+            _ => String::from("worker_ids = \"2-15\"\nworker_id_from = \"coordinator\"\n"),
+        };
+        let toml = format!(
+            "{LAYOUT}{worker_ids}[fleet]\ncoordinator = \"{}\"\nendpoints = [\"{}\"]\nhorizon = \"{HORIZON}\"\n",
+            at.name(),
+            proxy.url()
+        );
+        Site { machine: Machine::new(), proxy, toml, address: Mutex::default() }
+    }
+
+    /// Runs one life after another until the churn is over.
+    fn live(&self, churn: &Churn, index: usize) {
+        let mut rng = Random::seeded(index as u64);
+        let mut round = index;
+        while !churn.is_over.load(Ordering::SeqCst) {
+            match self.machine.setup(&self.toml).try_start() {
+                Ok(daemon) => {
+                    churn.lives.fetch_add(1, Ordering::SeqCst);
+                    *self.address.lock().expect("no thread panics") = Some(daemon.addresses[0].clone());
+                    rest(&mut rng, 1_000);
+                    self.suffer(&daemon, FAULTS[round % FAULTS.len()], &mut rng);
+                    rest(&mut rng, 1_000);
+                    self.end(daemon, &mut rng);
+                    round += 1;
+                }
+                // Another daemon has its number, or all numbers are taken.
+                Err(_) => rest(&mut rng, 500),
+            }
+        }
+    }
+
+    fn suffer(&self, daemon: &Daemon, fault: Fault, rng: &mut Random) {
+        let pause = |rng: &mut Random| {
+            daemon.signal(Signal::STOP);
+            rest(rng, FAULT_MS_MAX);
+            daemon.signal(Signal::CONT);
+        };
+        match fault {
+            Fault::None => {}
+            Fault::Pause => pause(rng),
+            Fault::Cut | Fault::CutThenPause => self.proxy.cut(),
+            Fault::Hang => self.proxy.hang(),
+            Fault::Swallow => self.proxy.swallow_answers_from_write(),
+        }
+        match fault {
+            Fault::CutThenPause => pause(rng),
+            Fault::Cut | Fault::Swallow => rest(rng, FAULT_MS_MAX),
+            Fault::None | Fault::Pause | Fault::Hang => {}
+        }
+        self.proxy.pass();
+    }
+
+    fn end(&self, mut daemon: Daemon, rng: &mut Random) {
+        match rng.below(4) {
+            0 => {
+                daemon.signal(Signal::TERM);
+                let code = daemon.wait();
+                assert!(matches!(code, Some(0 | 3)), "{code:?}: {}", daemon.log());
+            }
+            1 => {
+                daemon.kill();
+                // Like a boot.
+                fs::remove_dir_all(self.machine.path("locks")).expect("no daemon has it");
+            }
+            _ => daemon.kill(),
+        }
+    }
+
+    /// Draws from the daemon, if one listens.
+    fn draw(&self, churn: &Churn) {
+        let mut runs = Vec::new();
+        let mut wire: Option<Wire> = None;
+        while !churn.is_over.load(Ordering::SeqCst) {
+            let drawn = wire.as_mut().and_then(|wire| {
+                wire.try_send(&Ask::of(8).wait_ms(0).bytes()).ok()?;
+                wire.try_reply().ok()?
+            });
+            match drawn {
+                Some(Reply::Runs(_, more)) => runs.extend(more),
+                Some(_) => {}
+                None => {
+                    let address = self.address.lock().expect("no thread panics").clone();
+                    wire = address.and_then(|address| Wire::try_connect(&address).ok());
+                }
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        churn.runs.lock().expect("no thread panics").extend(runs);
+    }
+}
+
+fn rest(rng: &mut Random, at_most_ms: u64) {
+    thread::sleep(Duration::from_millis(rng.below(at_most_ms)));
+}
+
+fn init(toml: &str) {
+    let directory = crate::support::directory();
+    let path = directory.path().join("snowbank.toml");
+    fs::write(&path, toml).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    let output = command.args(["fleet", "init", "--new", "--config"]).arg(&path).output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn churn(at: &dyn Coordinator, lasts: Duration) {
+    let sites: Vec<Site> = (0..DAEMONS).map(|index| Site::new(at, index)).collect();
+    init(&sites[0].toml);
+    let churn = Churn { is_over: AtomicBool::new(false), lives: AtomicUsize::new(0), runs: Mutex::default() };
+    thread::scope(|scope| {
+        for (index, site) in sites.iter().enumerate() {
+            let churn = &churn;
+            scope.spawn(move || site.live(churn, index));
+            scope.spawn(move || site.draw(churn));
+        }
+        // On a slow machine, until each daemon can have lived once.
+        let (began, has_lived) = (Instant::now(), || churn.lives.load(Ordering::SeqCst) >= DAEMONS);
+        while began.elapsed() < lasts || (!has_lived() && began.elapsed() < lasts + DEADLINE) {
+            thread::sleep(Duration::from_millis(50));
+        }
+        churn.is_over.store(true, Ordering::SeqCst);
+    });
+    let mut runs = churn.runs.into_inner().expect("no thread panics");
+    let lives = churn.lives.into_inner();
+    // Then the fleet is healthy again.
+    for site in &sites[2..8] {
+        let daemon = poll("a number is free", || site.machine.setup(&site.toml).try_start().ok());
+        runs.extend(daemon.connect().next(Ask::of(8).wait_ms(9_000)).runs());
+        daemon.stop();
+    }
+    let ids: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+    println!("{lives} lives of {DAEMONS} daemons handed out {ids} IDs");
+    assert!(ids > 0);
+    assert_distinct(runs);
+}
+
+#[test]
+fn twenty_daemons_that_are_killed_paused_and_cut_off_repeat_nothing() {
+    let seconds = std::env::var("SNOWBANK_CHURN_S").ok();
+    match seconds.map(|seconds| seconds.parse().expect("SNOWBANK_CHURN_S: a number of seconds")) {
+        Some(seconds) => each(|at| churn(at, Duration::from_secs(seconds))),
+        None => {
+            if let Some(etcd) = Etcd::start() {
+                churn(&etcd, Duration::from_secs(10));
+            }
+        }
+    }
+}

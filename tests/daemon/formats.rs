@@ -1,0 +1,297 @@
+//! Formats for users: `snowbank next --format` against a real daemon, and `decode --from`. Python's own libraries
+//! read the fields of UUIDs and ObjectIds.
+
+use std::process::{Command, Output};
+
+use crate::support::{Daemon, Setup, skip};
+use serde_json::Value;
+
+/// Each format's name, and whether its texts sort. The dictionary has characters that JSON and shells treat
+/// specially.
+const EACH: &[(&str, bool)] = &[
+    ("decimal", false),
+    ("hex", true),
+    ("base62", true),
+    ("base62-shuffled", false),
+    ("base32-crockford", true),
+    ("base32-crockford-check", true),
+    ("objectid", true),
+    ("uuidv7", true),
+    ("uuidv8", true),
+    ("alias", false),
+    (r#"dictionary:\"'$`0123456789"#, false),
+];
+
+const SOURCES: &str = r#"
+[[sources]]
+name = "orders"
+worker_ids = 33
+[[sources]]
+name = "trades"
+layout = "clearing"
+worker_ids = 81
+"#;
+
+/// Two keys, one line for each version.
+const KEYS: &str = "\
+1 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
+2 2b7e151628aed2a6abf7158809cf4f3cef4359d8d580aa4f7f036d6f04fc6a94
+";
+
+/// Writes a file of keys, and returns its path.
+fn keys(daemon: &Daemon, text: &str) -> String {
+    let path = daemon.path("alias-keys");
+    std::fs::write(&path, text).expect("a file");
+    path.to_str().expect("text").to_owned()
+}
+
+fn snowbank(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_snowbank")).args(arguments).output().expect("the program runs")
+}
+
+#[track_caller]
+fn prints(arguments: &[&str]) -> Vec<String> {
+    let output = snowbank(arguments);
+    let errors = String::from_utf8(output.stderr).expect("text");
+    assert_eq!((output.status.code(), errors.as_str()), (Some(0), ""), "{arguments:?}");
+    String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
+}
+
+/// Returns the single line of a command that hands out nothing.
+#[track_caller]
+fn refuses(code: i32, arguments: &[&str]) -> String {
+    let output = snowbank(arguments);
+    let errors = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(code), "{errors}");
+    assert_eq!(output.stdout, b"", "{arguments:?}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    errors
+}
+
+/// Fetches IDs from a source in a format.
+#[track_caller]
+fn next(daemon: &Daemon, source: &str, format: &str, further: &[&str]) -> Vec<String> {
+    let address = daemon.addresses[0].to_string();
+    let keys = keys(daemon, KEYS);
+    let arguments =
+        ["next", "--address", &address, "--source", source, "--format", format, "--alias-keys", &keys];
+    prints(&[&arguments[..], further].concat())
+}
+
+#[test]
+fn each_format_is_written_and_read_back() {
+    let daemon = Setup::configured(SOURCES).start();
+    for (source, layout) in [("orders", "twitter"), ("trades", "clearing"), ("0", "twitter")] {
+        let name = if source == "0" { "orders" } else { source };
+        for &(format, sorts) in EACH {
+            let lines = next(&daemon, source, format, &["-n", "20", "--json"]);
+            let lines: Vec<Value> =
+                lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+            let ids: Vec<&str> = lines.iter().map(|line| line["id"].as_str().expect("a text")).collect();
+            let texts: Vec<&str> = lines.iter().map(|line| line["text"].as_str().unwrap_or(ids[0])).collect();
+            if format == "decimal" {
+                assert!(
+                    lines.iter().all(|line| line.as_object().expect("an object").len() == 1),
+                    "{lines:?}"
+                );
+                continue;
+            }
+            let keys = keys(&daemon, KEYS);
+            let from = ["decode", "--from", format, "--layout", layout, "--source", name];
+            let from = [&from[..], &["--alias-keys", &keys, "--"]].concat();
+            let read = prints(&[&from[..], &texts].concat());
+            assert_eq!(read.len(), 20);
+            for (line, id) in read.iter().zip(&ids) {
+                assert!(line.starts_with(&format!("{id} 20")), "{format}: {line:?} is not of {id}");
+            }
+            assert!(!sorts || texts.is_sorted(), "{format}: {texts:?}");
+        }
+    }
+}
+
+#[test]
+fn without_json_each_line_is_a_text() {
+    let daemon = Setup::new().start();
+    for text in next(&daemon, "default", "uuidv7", &["-n", "3"]) {
+        assert_eq!((text.len(), &text[14..15]), (36, "7"), "{text}");
+        // The names of the source and the layout are those of a daemon without a configuration.
+        assert!(prints(&["decode", "--from", "uuidv7", &text])[0].contains("datacenter=0 worker=0"));
+    }
+}
+
+#[test]
+fn wrong_names_and_texts_are_one_line_and_hand_out_nothing() {
+    let daemon = Setup::new().start();
+    let address = daemon.addresses[0].to_string();
+    for (format, part) in [
+        ("base64", "no format is called \"base64\"; the formats are decimal, hex, "),
+        ("dictionary:aba", "has 'a' twice"),
+        ("UUIDv7", "no format is called"),
+        ("", "no format is called"),
+    ] {
+        assert!(refuses(2, &["next", "--address", &address, "--format", format]).contains(part), "{part}");
+        assert!(refuses(2, &["decode", "--from", format, "5"]).contains(part), "{part}");
+    }
+    let next = ["next", "--address", &address, "--format", "uuidv7", "--source"];
+    let line = refuses(1, &[&next[..], &["invoices"]].concat());
+    assert!(line.contains("no source named \"invoices\"; it has default"), "{line}");
+    assert!(refuses(1, &[&next[..], &["7"]].concat()).contains("no source with index 7"));
+    for (format, text, part) in [
+        ("base62", "a-b", "'-'"),
+        ("uuidv7", "21e58ba8-5c7e-4524-ae8f-079faf987b3b", "version 4"),
+        ("uuidv7", "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", "give the layout"),
+        ("objectid", "507f1f77bcf86cd799439011", "give the layout"),
+        ("base32-crockford-check", "1ASD13XH1F800C", "check symbol 'C'"),
+    ] {
+        let line = refuses(2, &["decode", "--from", format, text]);
+        assert!(line.contains(part) && line.contains(text), "{line}");
+    }
+    let uuid = &prints(&["next", "--address", &address, "--format", "uuidv8"])[0];
+    let line = refuses(2, &["decode", "--from", "uuidv8", "--source", "other", uuid]);
+    assert!(line.contains("name the source that made it"), "{line}");
+    // A UUID holds the whole ID, so a wrong layout is still noticed.
+    assert!(
+        refuses(2, &["decode", "--from", "uuidv8", "--layout", "js53", uuid])
+            .contains("above this layout's last")
+    );
+}
+
+#[test]
+fn the_page_about_formats_lists_each_and_says_which_sort() {
+    let page = std::fs::read_to_string("docs/formats.md").expect("the page");
+    for (name, sorts) in EACH.iter().filter(|(name, _)| !name.starts_with("dictionary:")) {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let cells: Vec<&str> = row.expect("a row of the table").split('|').map(str::trim).collect();
+        assert_eq!(cells[3].starts_with("yes"), *sorts, "{name}");
+    }
+}
+
+#[test]
+fn an_old_key_still_decodes_its_aliases_and_a_missing_one_is_named() {
+    let daemon = Setup::new().start();
+    let address = daemon.addresses[0].to_string();
+    let (old, new) = KEYS.split_once('\n').expect("two lines");
+    let write = |text: &str| {
+        let file = keys(&daemon, text);
+        prints(&["next", "--address", &address, "--format", "alias", "--alias-keys", &file])[0].clone()
+    };
+    let (before, after) = (write(old), write(KEYS));
+    assert!(before.starts_with("1-") && after.starts_with("2-"), "{before} {after}");
+    let file = keys(&daemon, KEYS);
+    let decode = ["decode", "--from", "alias", "--alias-keys"];
+    let read = prints(&[&decode[..], &[&file, &before, &after]].concat());
+    assert!(read.iter().all(|line| line.contains("datacenter=0 worker=0")), "{read:?}");
+
+    let file = keys(&daemon, new);
+    let line = refuses(2, &[&decode[..], &[&file, &after, &before]].concat());
+    assert!(line.contains(&format!("{before:?} is under key version 1, and the keys have 2")), "{line}");
+    let file = keys(&daemon, "1 secret");
+    let line = refuses(2, &[&decode[..], &[&file, &before]].concat());
+    assert!(
+        line.contains("alias-keys: line 1 has a key of another length") && !line.contains("secret"),
+        "{line}"
+    );
+    let line = refuses(2, &["decode", "--from", "alias", &before]);
+    assert!(line.contains("name their file with --alias-keys"), "{line}");
+    assert!(refuses(2, &["next", "--address", &address, "--format", "alias"]).contains("--alias-keys"));
+    let missing = [&decode[..], &["/nowhere/keys", &before]].concat();
+    assert!(refuses(2, &missing).contains("cannot use the alias keys /nowhere/keys: No such file"));
+}
+
+#[test]
+fn alias_keys_may_be_a_credential() {
+    let daemon = Setup::new().start();
+    let file = keys(&daemon, KEYS);
+    let directory = std::path::Path::new(&file).parent().expect("a directory");
+    let next = |credential: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        command.env("CREDENTIALS_DIRECTORY", directory);
+        command.args(["next", "--address", &daemon.addresses[0].to_string(), "--format", "alias"]);
+        command.args(["--alias-keys", credential]).output().expect("the program runs")
+    };
+    assert!(next("credential:alias-keys").stdout.starts_with(b"2-"));
+    assert_eq!(next("credential:other").status.code(), Some(2));
+}
+
+#[test]
+fn ticket_numbers_are_decoded_without_a_layout() {
+    for (format, text) in [("decimal", "1000000007"), ("hex", "3b9aca07"), ("base62", "15ftgN")] {
+        let decode = ["decode", "--layout", "ticket", "--from", format, text];
+        assert_eq!(prints(&decode), ["1000000007"]);
+        let json = prints(&[&decode[..], &["--json"]].concat());
+        assert_eq!(json, [r#"{"id":"1000000007","layout":"ticket"}"#]);
+    }
+    for format in ["objectid", "uuidv7"] {
+        let line =
+            refuses(2, &["decode", "--layout", "ticket", "--source", "tickets", "--from", format, "5"]);
+        assert!(line.contains("the numbers of \"tickets\" have none"), "{line}");
+    }
+    for command in [&["layout", "ticket"][..], &["range", "--layout", "ticket", "--from", "0", "--to", "1"]] {
+        assert!(refuses(2, command).contains("a ticket counter has no layout"), "{command:?}");
+    }
+    let line = refuses(2, &["decode", "--layout", "ticket", "9223372036854775808"]);
+    assert!(line.contains("above the largest ID"), "{line}");
+}
+
+/// Reads lines `FORMAT TEXT`, and prints the fields by Python's and MongoDB's own libraries.
+const READER: &str = r#"
+import sys, uuid
+from bson import ObjectId
+for line in sys.stdin:
+    form, text = line.split()
+    if form == "objectid":
+        read = ObjectId(text)
+        print(int(read.generation_time.timestamp()), str(read))
+        assert ObjectId("507f1f77bcf86cd799439011").generation_time.isoformat() == "2012-10-17T21:13:27+00:00"
+    else:
+        read = uuid.UUID(text)
+        assert read.variant == uuid.RFC_4122
+        print(read.int >> 80, read.version)
+"#;
+
+#[test]
+fn the_libraries_of_python_and_mongodb_read_the_fields() {
+    let is_there = Command::new("/usr/bin/python3").args(["-c", "import bson"]).output();
+    if !is_there.is_ok_and(|output| output.status.success()) {
+        skip("Python's bson is missing: install the package python3-bson (tests/run does it)");
+        return;
+    }
+    let daemon = Setup::configured(SOURCES).start();
+    for (source, layout) in [("orders", "twitter"), ("trades", "clearing")] {
+        for format in ["objectid", "uuidv7", "uuidv8"] {
+            let texts = next(&daemon, source, format, &["-n", "50"]);
+            let from = ["decode", "--json", "--from", format, "--layout", layout, "--source", source];
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let decoded = prints(&[&from[..], &texts].concat());
+            for (line, (text, decoded)) in
+                read_by_python(format, &texts).iter().zip(texts.iter().zip(decoded))
+            {
+                let decoded: Value = serde_json::from_str(&decoded).expect("JSON");
+                let unix_ms = decoded["unix_ms"].as_i64().expect("a number");
+                let id: u64 = decoded["id"].as_str().expect("a text").parse().expect("a number");
+                let expected = match format {
+                    "objectid" => format!("{} {text}", unix_ms / 1000),
+                    "uuidv7" => format!("{unix_ms} 7"),
+                    _ => format!("{} 8", id >> 15),
+                };
+                assert_eq!(*line, expected, "{format}");
+            }
+        }
+    }
+}
+
+fn read_by_python(format: &str, texts: &[&str]) -> Vec<String> {
+    let lines: String = texts.iter().map(|text| format!("{format} {text}\n")).collect();
+    let file = crate::support::directory();
+    let path = file.path().join("texts");
+    std::fs::write(&path, lines).expect("a file");
+    let output = Command::new("/usr/bin/python3")
+        .args(["-c", READER])
+        .stdin(std::fs::File::open(&path).expect("a file"))
+        .output()
+        .expect("Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), texts.len());
+    lines
+}

@@ -1,0 +1,370 @@
+//! Clients that send malformed bytes, never read, come by the thousand, fall silent, or leave: they harm only themselves.
+//!
+//! [`lobby`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]: clients that do not read.
+//! [`floods`]: clients that never stop sending. [`turns`]: the order in which a shard serves those and others.
+
+mod admin;
+mod floods;
+mod lobby;
+mod queues;
+mod turns;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::ids::assert_distinct;
+use crate::support::wire::{self, EXPLICIT, Run, frame};
+use crate::support::{Ask, Daemon, Random, Reply, Setup, poll};
+
+/// Runs `harm` while another connection draws IDs and checks them. Returns the IDs of that connection.
+fn undisturbed<T>(daemon: &Daemon, harm: impl FnOnce() -> T) -> (T, Vec<Run>) {
+    let harmed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let drawing = scope.spawn(|| {
+            let mut wire = daemon.connect();
+            let mut drawn: Vec<Run> = Vec::new();
+            // At least once after the harm.
+            loop {
+                let last_time = harmed.load(Ordering::SeqCst);
+                let size = [1, 10, 1_000][drawn.len() % 3];
+                for run in wire.next(Ask::of(size).wait_ms(10_000)).runs() {
+                    assert!(drawn.last().is_none_or(|last| last.last() < run.first));
+                    drawn.push(run);
+                }
+                if last_time {
+                    return drawn;
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        /// Ends the other thread, also if this one panics.
+        struct Done<'a>(&'a AtomicBool);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let done = Done(&harmed);
+        let outcome = harm();
+        drop(done);
+        (outcome, drawing.join().expect("the other connection is not disturbed"))
+    })
+}
+
+/// A stream of bytes that resembles the protocol: frames, frames with a flipped bit, truncated frames, noise.
+fn rubbish(random: &mut Random) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for _ in 0..random.below(6) {
+        let tag = random.next() as u16;
+        let count = random.pick(&[0, 1, 2, 77, 70_000, u32::MAX]);
+        let flags = random.pick(&[0, 0, 1, 2, 3, 4, 255]);
+        let length = random.below(40) as usize;
+        let mut piece = match random.below(6) {
+            0 => random.bytes(length),
+            1 => frame(random.next() as u8, flags, tag, &random.bytes(length)),
+            2 => wire::ping(tag, &random.bytes(length)),
+            3 => wire::info(tag),
+            _ => Ask::of(count).tag(tag).wait_ms(random.pick(&[0, 0, 5, 65_535])).flags(flags).bytes(),
+        };
+        match random.below(4) {
+            0 if !piece.is_empty() => {
+                let at = random.below(piece.len() as u64) as usize;
+                piece[at] ^= 1 << random.below(8);
+            }
+            1 => piece.truncate(random.below(piece.len() as u64 + 1) as usize),
+            _ => {}
+        }
+        stream.extend_from_slice(&piece);
+    }
+    stream
+}
+
+/// Sends a stream in pieces and reads to its end. The client checks each reply against the protocol and keeps the
+/// IDs.
+fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
+    let stream = rubbish(random);
+    let mut wire = daemon.connect();
+    let mut rest = &stream[..];
+    while !rest.is_empty() {
+        let (piece, later) = rest.split_at(1 + random.below(rest.len() as u64) as usize);
+        if wire.try_send(piece).is_err() {
+            // The server may have closed after a length that it does not allow.
+            break;
+        }
+        rest = later;
+    }
+    match random.below(4) {
+        // Closes without a goodbye.
+        0 => return,
+        _ => {
+            let _ = wire.tcp().shutdown(std::net::Shutdown::Write);
+        }
+    }
+    while let Ok(Some(reply)) = wire.try_reply() {
+        match reply {
+            Reply::Runs(_, runs) => drawn.extend(runs),
+            Reply::List(_, ids) => {
+                drawn.extend(ids.into_iter().map(|first| Run { first, count: 1, stride: 1 }))
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn any_bytes_are_answered_or_closed_and_disturb_no_other_client() {
+    let daemon = Setup::new().args(["--shards", "2", "--worker-id", "0-7"]).start();
+    let ((), mut drawn) = undisturbed(&daemon, || {
+        let all = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for seed in 0..3 {
+                let (daemon, all) = (&daemon, &all);
+                scope.spawn(move || {
+                    let mut random = Random::seeded(seed);
+                    let mut drawn = Vec::new();
+                    for _ in 0..1_500 {
+                        send_rubbish(daemon, &mut random, &mut drawn);
+                    }
+                    all.lock().expect("no panic").extend(drawn);
+                });
+            }
+        });
+        let all: Vec<Run> = all.into_inner().expect("no panic");
+        assert!(!all.is_empty());
+        // IDs drawn between malformed frames are handed out once, too.
+        assert_distinct(all);
+    });
+    drawn.sort_unstable();
+    assert_distinct(drawn);
+    daemon.stop();
+}
+
+#[test]
+fn connections_that_come_and_go_leave_nothing_behind() {
+    let daemon = Setup::new().args(["--shards", "2"]).start();
+    daemon.connect().assert_open();
+    let files_at_rest = poll("a daemon at rest", || {
+        let files = daemon.open_files();
+        thread::sleep(Duration::from_millis(50));
+        (files == daemon.open_files()).then_some(files)
+    });
+    undisturbed(&daemon, || {
+        thread::scope(|scope| {
+            for seed in 0..4 {
+                let daemon = &daemon;
+                scope.spawn(move || {
+                    let mut random = Random::seeded(seed);
+                    for _ in 0..750 {
+                        let mut wire = daemon.connect();
+                        let how = random.below(4);
+                        if how > 0 {
+                            let _ = wire.try_send(&Ask::of(3).bytes()[..5 * how as usize]);
+                        }
+                        if how == 2 {
+                            // Closed with a reset.
+                            let _ = socket2::SockRef::from(wire.tcp()).set_linger(Some(Duration::ZERO));
+                        }
+                    }
+                });
+            }
+        });
+    });
+    poll("the files of closed connections to be closed", || {
+        (daemon.open_files() <= files_at_rest).then_some(())
+    });
+    daemon.connect().assert_open();
+    daemon.stop();
+}
+
+#[test]
+fn a_client_that_never_reads_costs_bounded_memory_and_is_closed() {
+    /// The most that the daemon may grow, in KiB: the reply queue has 256 KiB, and the rest is for threads and
+    /// allocators.
+    const GROWTH_KIB: u64 = 24 * 1_024;
+    let limits = "[limits]\nstall_timeout = \"5s\"\nmax_connections = 2\n";
+    let daemon = Setup::configured(limits).args(["--worker-id", "0-255", "--shards", "1"]).start();
+    let mut observer = daemon.connect();
+    observer.next(Ask::of(100_000).flags(EXPLICIT));
+    let at_rest_kib = daemon.resident_kib();
+
+    let mut deaf = daemon.connect();
+    // 16 KB of requests, for 800 MB of replies.
+    let requests: Vec<u8> =
+        (0..1_000).flat_map(|tag| Ask::of(100_000).tag(tag).flags(EXPLICIT).bytes()).collect();
+    deaf.send(&requests);
+    let mut highest_kib = 0;
+    poll("the end of a client that never reads", || {
+        highest_kib = highest_kib.max(daemon.resident_kib());
+        observer.assert_open();
+        // Its place is free after the close.
+        let mut next = daemon.connect();
+        next.send(&wire::ping(1, b""));
+        matches!(next.try_reply(), Ok(Some(Reply::Pong(..)))).then_some(())
+    });
+    println!("{at_rest_kib} KiB at rest, {highest_kib} KiB at most");
+    assert!(highest_kib <= at_rest_kib + GROWTH_KIB, "{at_rest_kib} KiB at rest grew to {highest_kib} KiB");
+    assert_eq!(observer.next(Ask::of(1_000)).id_count(), Some(1_000));
+}
+
+#[test]
+fn a_slow_reader_gets_its_whole_reply() {
+    let daemon = Setup::new().args(["--worker-id", "0-63", "--shards", "1"]).start();
+    let mut wire = daemon.connect();
+    let mut writer = wire.writer();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for tag in 0..60 {
+                writer.send(&Ask::of(100_000).tag(tag).wait_ms(10_000).flags(EXPLICIT).bytes());
+            }
+        });
+        let mut last = 0;
+        for tag in 0..60 {
+            let reply = wire.reply();
+            assert_eq!(reply.tag(), tag);
+            let ids = reply.ids();
+            assert_eq!(ids.len(), 100_000);
+            assert!(last < ids[0]);
+            last = ids[ids.len() - 1];
+        }
+    });
+}
+
+#[test]
+fn a_half_closed_client_gets_its_replies() {
+    let slow = "[[sources]]\nname = \"fast\"\nworker_ids = 1\n[[sources]]\nname = \"slow\"\nworker_ids = 1\n\
+                layout = \"time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z\"\n";
+    let daemon = Setup::configured(slow).start();
+    // An answer that comes at once, with half a frame behind it.
+    let mut wire = daemon.connect();
+    let requests: Vec<u8> = (0..200).flat_map(|tag| Ask::of(10).tag(tag).bytes()).collect();
+    wire.send(&requests);
+    wire.send(&requests[..10]);
+    wire.half_close();
+    for tag in 0..200 {
+        assert_eq!(wire.reply().tag(), tag);
+    }
+    wire.assert_closed();
+
+    // A reply much larger than any buffer, and a waiting request with others behind it.
+    let mut long = daemon.connect();
+    long.send(&Ask::of(1_000_000).wait_ms(10_000).flags(EXPLICIT).bytes());
+    long.half_close();
+    let mut waits = daemon.connect();
+    waits.send(
+        &[Ask::of(40).source(1).wait_ms(10_000).bytes(), Ask::of(3).tag(1).bytes(), wire::info(2)].concat(),
+    );
+    waits.half_close();
+    assert_eq!(waits.reply().id_count(), Some(40));
+    assert_eq!(waits.reply().id_count(), Some(3));
+    assert!(matches!(waits.reply(), Reply::Info(2, _)));
+    waits.assert_closed();
+    assert_eq!(long.reply().id_count(), Some(1_000_000));
+    long.assert_closed();
+}
+
+/// Each kind of foreign client is one line in a minute, however many come.
+#[test]
+fn clients_of_other_protocols_are_answered_in_words_and_logged_once() {
+    let daemon = Setup::new().start();
+    let strangers: [(&[u8], &str, &str); 5] = [
+        (b"GET / HTTP/1.1\r\nHost: ids\r\n\r\n", "an HTTP client", "an HTTP client"),
+        (b"*1\r\n$4\r\nPING\r\n", "a Redis client", "a Redis client"),
+        (b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", "a PROXY protocol header", "a PROXY protocol header"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01", "a TLS client", "a TLS client"),
+        (b"\xff\xfe\xfd\xfc\xfb", "found frame length", "bytes that are no request"),
+    ];
+    for (bytes, answer, line) in strangers {
+        for _ in 0..5 {
+            let mut wire = daemon.connect();
+            wire.send(bytes);
+            let (code, _, message) = wire.reply().error();
+            assert_eq!(code, wire::MALFORMED);
+            assert!(message.contains(answer), "{message}");
+            wire.assert_closed();
+        }
+        poll("a line on it", || daemon.log().contains(line).then_some(()));
+    }
+    let log = daemon.log();
+    for (_, _, line) in strangers {
+        assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
+    }
+    daemon.connect().assert_open();
+}
+
+/// Runs `snowbank next` against a listener that sends each connection `answer`, or nothing.
+fn next_against(answer: Option<&'static str>) -> (String, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            thread::spawn(move || {
+                let mut asked = [0; 1_024];
+                while stream.read(&mut asked).is_ok_and(|size| size > 0) {
+                    if let Some(answer) = answer {
+                        let _ = stream.write_all(answer.as_bytes());
+                    }
+                }
+            });
+        }
+    });
+    let timeout = if answer.is_some() { "60s" } else { "5s" };
+    let arguments = ["next", "--address", &address, "--timeout", timeout];
+    let program = env!("CARGO_BIN_EXE_snowbank");
+    let output = std::process::Command::new(program).args(arguments).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    (address, String::from_utf8(output.stderr).expect("text"))
+}
+
+#[test]
+fn next_names_the_server_at_a_wrong_port() {
+    for (answer, name) in [
+        (Some("-ERR unknown command\r\n"), "it answers as Redis does"),
+        (Some("HTTP/1.1 400 Bad Request\r\n\r\n"), "it answers in HTTP"),
+        (None, "it accepted the connection and"),
+    ] {
+        let (address, message) = next_against(answer);
+        assert!(message.contains(&address) && message.contains(name), "{message}");
+    }
+}
+
+#[test]
+fn a_peer_that_sends_only_errors_is_closed() {
+    let daemon = Setup::new().start();
+    let error = frame(1, 0xF0, 1, b"malformed");
+    let mut wire = daemon.connect();
+    // With an answer that is no error between them, the connection stays open.
+    for _ in 0..3 {
+        for _ in 0..999 {
+            wire.call(&error).error();
+        }
+        assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+    }
+    for _ in 0..1_000 {
+        wire.call(&error).error();
+    }
+    wire.assert_closed();
+    poll("the log's line", || {
+        daemon.log().contains("a thousand requests in a row that are errors").then_some(())
+    });
+}
+
+/// A reply and a request that waits are of one turn, and the reply cannot be written.
+#[test]
+fn a_client_that_leaves_with_a_reply_and_a_request_that_waits_harms_no_other() {
+    let setup = Setup::new();
+    let socket = setup.path("socket").display().to_string();
+    let daemon = setup.option("--listen", format!("unix:{socket}")).option("--shards", "1").start();
+    undisturbed(&daemon, || {
+        for _ in 0..200 {
+            let mut stream = UnixStream::connect(&socket).expect("a connection");
+            let both = [wire::ping(1, b"here?"), Ask::of(1_000_000).wait_ms(9_000).bytes()].concat();
+            stream.write_all(&both).expect("room");
+        }
+    });
+}

@@ -1,0 +1,312 @@
+//! Clients with a name, by token or certificate, and what a reload changes for them.
+//!
+//! [`certificates`]: names in certificates. [`doors`]: the same for clients of other protocols. [`secure_doors`]:
+//! those over TLS. [`seen`]: the operator's view.
+
+mod certificates;
+mod doors;
+mod secure_doors;
+mod seen;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::secure::{Authority, secure_wire, tls_section, write_secret};
+use crate::support::http::{get, sample, scrape};
+use crate::support::wire::{self, EXHAUSTED, UNAUTHORIZED, UNKNOWN_SOURCE};
+use crate::support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
+use rustix::process::Signal;
+
+const BILLING: &str = "billing-token-0123456789";
+const ORDERS: &str = "orders-token-0123456789";
+const PLAIN: &str = "plain-token-0123456789";
+
+/// The hash as `printf TOKEN | sha256sum` prints it.
+const ORDERS_SHA256: &str = "123c584f4a81f33410bea3456f4f11f97bc7dc33517462ae3b1aec444fd508f0";
+
+const FAST: u16 = 0;
+const SLOW: u16 = 1;
+
+/// An identity with these settings.
+fn identity(name: &str, settings: &str) -> String {
+    format!("[[identities]]\nname = \"{name}\"\n{settings}\n")
+}
+
+fn tokens() -> String {
+    format!("billing: {BILLING}\norders: sha256:{ORDERS_SHA256}\n# everyone else\n{PLAIN}\n")
+}
+
+/// Starts a daemon with two sources, the three tokens and these further settings.
+fn with_tokens(settings: &str) -> Daemon {
+    let setup = Setup::new();
+    write_secret(&setup.path("tokens"), &tokens());
+    setup.config(&format!("auth.token_file = \"tokens\"\n{settings}{TWO_SOURCES}")).admin().start()
+}
+
+fn configure(daemon: &Daemon, name: &str, text: &str) {
+    let unfinished = daemon.path("unfinished");
+    write_secret(&unfinished, text);
+    std::fs::rename(&unfinished, daemon.path(name)).expect("the file is put in place");
+}
+
+/// Makes the daemon reload, and returns its log up to the result.
+fn reload(daemon: &Daemon) -> String {
+    let is_result = |line: &&str| line.contains("reloaded: ") || line.contains("nothing was reloaded");
+    let results = |log: &str| log.lines().filter(is_result).count();
+    let before = daemon.log();
+    daemon.signal(Signal::HUP);
+    poll("the end of a reload", || {
+        let log = daemon.log();
+        (log.ends_with('\n') && results(&log) > results(&before)).then(|| log[before.len()..].to_owned())
+    })
+}
+
+fn shown(daemon: &Daemon, token: &str) -> Wire {
+    let mut wire = daemon.connect();
+    assert_eq!(wire.call(&wire::auth(1, token.as_bytes())), Reply::Ok(1));
+    wire
+}
+
+fn info(wire: &mut Wire) -> serde_json::Value {
+    let Reply::Info(_, json) = wire.call(&wire::info(1)) else { panic!("no INFO") };
+    serde_json::from_str(&json).expect("JSON")
+}
+
+/// Checks that a reload has closed the connection, and gave a reason.
+#[track_caller]
+fn assert_revoked(wire: &mut Wire) {
+    wire.reply().assert_error(0, UNAUTHORIZED);
+    wire.assert_closed();
+}
+
+#[test]
+fn a_named_token_draws_from_its_own_sources_only() {
+    let identities = identity("billing", "sources = [\"fast\"]") + &identity("orders", "");
+    let daemon = with_tokens(&identities);
+    let (mut billing, mut orders, mut plain) =
+        (shown(&daemon, BILLING), shown(&daemon, ORDERS), shown(&daemon, PLAIN));
+    // A denied request closes nothing, and the other requests of its turn are answered.
+    let pipelined: Vec<u8> = [(1, FAST), (2, SLOW), (3, FAST)]
+        .into_iter()
+        .flat_map(|(tag, source)| Ask::of(5).tag(tag).source(source).bytes())
+        .collect();
+    billing.send(&pipelined);
+    assert_eq!(billing.reply().ids().len(), 5);
+    billing.reply().assert_error(2, UNKNOWN_SOURCE);
+    assert_eq!(billing.reply().ids().len(), 5);
+    for wire in [&mut orders, &mut plain] {
+        assert_eq!(wire.next(Ask::of(1).source(SLOW)).ids().len(), 1);
+        assert_eq!(wire.next(Ask::of(3).source(FAST)).ids().len(), 3);
+    }
+    let told = info(&mut billing);
+    assert_eq!(told["identity"], "billing");
+    let allowed: Vec<bool> = told["sources"]
+        .as_array()
+        .expect("sources")
+        .iter()
+        .filter_map(|one| one["allowed"].as_bool())
+        .collect();
+    assert_eq!(allowed, [true, false]);
+    assert_eq!(info(&mut plain).get("identity"), None);
+
+    let samples = scrape(&daemon);
+    for (name, value) in [
+        ("snowbank_identity_ids_total{identity=\"billing\",source=\"fast\"}", 10.0),
+        ("snowbank_identity_ids_total{identity=\"orders\",source=\"slow\"}", 1.0),
+        ("snowbank_identity_ids_total{identity=\"orders\",source=\"fast\"}", 3.0),
+        ("snowbank_identity_connections{identity=\"billing\"}", 1.0),
+        ("snowbank_identity_connected_total{identity=\"billing\"}", 1.0),
+        ("snowbank_identity_denied_total{identity=\"billing\"}", 1.0),
+        ("snowbank_identity_denied_total{identity=\"orders\"}", 0.0),
+        ("snowbank_ids_issued_total{source=\"fast\"}", 16.0),
+    ] {
+        assert_eq!(sample(&samples, name), value, "{name}");
+    }
+    drop(billing);
+    poll("the identity's last connection is gone", || {
+        (sample(&scrape(&daemon), "snowbank_identity_connections{identity=\"billing\"}") == 0.0).then_some(())
+    });
+    daemon.assert_logs("a source that it may not draw from");
+    let log = daemon.log();
+    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(lines("for the first time since the start"), 2, "{log}");
+    assert_eq!(lines("a source that it may not draw from"), 1, "{log}");
+    assert_eq!(get(&daemon, "/status").json()["identities"][0]["denied"], 1);
+}
+
+#[test]
+fn the_hash_of_a_token_is_not_accepted_as_a_token() {
+    let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
+    let hashed = format!("sha256:{ORDERS_SHA256}");
+    let named = format!("billing: {BILLING}");
+    for wrong in [&*hashed, &hashed[7..], &format!("orders: {hashed}"), &named, "billing", ""] {
+        let mut wire = daemon.connect();
+        let code = if wrong.is_empty() { wire::MALFORMED } else { UNAUTHORIZED };
+        wire.call(&wire::auth(1, wrong.as_bytes())).assert_error(1, code);
+    }
+}
+
+#[test]
+fn an_anonymous_identity_without_sources_draws_nothing() {
+    let identities =
+        identity("anonymous", "sources = []") + &identity("billing", "") + &identity("orders", "");
+    let daemon = with_tokens(&identities);
+    shown(&daemon, PLAIN).call(&Ask::of(1).tag(3).bytes()).assert_error(3, UNKNOWN_SOURCE);
+    assert_eq!(shown(&daemon, BILLING).next(Ask::of(2)).ids().len(), 2);
+    let mut silent = daemon.connect();
+    silent.call(&Ask::of(1).tag(3).bytes()).assert_error(3, UNAUTHORIZED);
+}
+
+#[test]
+fn a_token_that_a_reload_takes_away_closes_its_connections() {
+    let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
+    let (mut billing, mut orders, mut plain) =
+        (shown(&daemon, BILLING), shown(&daemon, ORDERS), shown(&daemon, PLAIN));
+    assert_eq!(billing.next(Ask::of(1)).ids().len(), 1);
+    // The same tokens on another line, and one token more: no connection is closed.
+    configure(&daemon, "tokens", &format!("{PLAIN}\norders: {ORDERS}\nbilling: {BILLING}\nnew: {PLAIN}x\n"));
+    let refused = reload(&daemon);
+    assert!(refused.contains("found a name before the token that no [[identities]] has"), "{refused}");
+    configure(&daemon, "tokens", &format!("{PLAIN}\norders: {ORDERS}\nbilling: {BILLING}\n{PLAIN}x\n"));
+    assert!(reload(&daemon).contains("other tokens"));
+    for wire in [&mut billing, &mut orders, &mut plain] {
+        assert_eq!(wire.next(Ask::of(1)).ids().len(), 1);
+    }
+    let before = daemon.log().matches("closed a connection").count();
+    assert_eq!(before, 0);
+    // One token is removed, one loses its name, one stays.
+    configure(&daemon, "tokens", &format!("{PLAIN}\n{ORDERS}\n"));
+    assert!(reload(&daemon).contains("other tokens"));
+    assert_revoked(&mut billing);
+    assert_revoked(&mut orders);
+    assert_eq!(plain.next(Ask::of(1)).ids().len(), 1);
+    daemon.connect().call(&wire::auth(1, BILLING.as_bytes())).assert_error(1, UNAUTHORIZED);
+    assert_eq!(shown(&daemon, ORDERS).next(Ask::of(1)).ids().len(), 1);
+    daemon.assert_logs("after a reload: the daemon no longer accepts this token");
+}
+
+#[test]
+fn a_reload_that_requires_tokens_applies_to_open_connections() {
+    let setup = Setup::configured(TWO_SOURCES);
+    write_secret(&setup.path("tokens"), &format!("{PLAIN}\n"));
+    let daemon = setup.start();
+    // If no token is required, any token is answered with OK. It counts once one is required.
+    let (mut right, mut wrong, mut none) = (shown(&daemon, PLAIN), shown(&daemon, ORDERS), daemon.connect());
+    for wire in [&mut right, &mut wrong, &mut none] {
+        assert_eq!(wire.next(Ask::of(1)).ids().len(), 1);
+    }
+    configure(&daemon, "snowbank.toml", &format!("auth.token_file = \"tokens\"\n{TWO_SOURCES}"));
+    assert!(reload(&daemon).contains("other tokens"));
+    assert_eq!(right.next(Ask::of(1)).ids().len(), 1);
+    assert_revoked(&mut wrong);
+    none.call(&Ask::of(1).tag(7).bytes()).assert_error(7, UNAUTHORIZED);
+    none.assert_closed();
+}
+
+fn tokens_of_two() -> String {
+    format!("billing: {BILLING}\norders: {ORDERS}\n{PLAIN}\n")
+}
+
+#[test]
+fn connections_of_an_identity_share_its_rate() {
+    let identities = identity("billing", "rate = 1000") + &identity("orders", "rate = 1000");
+    let daemon = with_tokens(&identities);
+    // The connections are on both shards.
+    let mut wires: Vec<Wire> = (0..4).map(|_| shown(&daemon, BILLING)).collect();
+    for wire in &mut wires {
+        assert_eq!(wire.next(Ask::of(250)).ids().len(), 250);
+    }
+    // A second's IDs are used up. If the machine pauses for a second there are more, so this is tried again. Each
+    // try is a new connection, which has no rate of its own.
+    let exhausted = || is_exhausted(&mut shown(&daemon, BILLING), Ask::of(1_000).wait_ms(0));
+    let drawn = (0..100).take_while(|_| !exhausted()).count();
+    assert!(drawn < 100, "1,000 IDs at once again and again");
+    // Other identities have their own rates.
+    assert_eq!(shown(&daemon, ORDERS).next(Ask::of(1_000)).ids().len(), 1_000);
+    assert_eq!(shown(&daemon, PLAIN).next(Ask::of(100_000)).ids().len(), 100_000);
+    // Within its wait a request waits until its rate allows it, and so do requests behind it.
+    let (waiting, behind) = wires.split_at_mut(1);
+    waiting[0].send(&Ask::of(2_000).wait_ms(10_000).tag(1).bytes());
+    waiting[0].send(&Ask::of(1).wait_ms(10_000).tag(2).bytes());
+    let (first, second) = (waiting[0].reply(), waiting[0].reply());
+    assert_eq!((first.tag(), first.ids().len()), (1, 2_000));
+    assert_eq!((second.tag(), second.ids().len()), (2, 1));
+    let refused = behind[0].call(&Ask::of(20_000).wait_ms(1_000).tag(3).bytes());
+    let message = refused.assert_error(3, EXHAUSTED);
+    assert!(
+        message.contains("the 1000 IDs per second of identity billing never yield that many"),
+        "{message}"
+    );
+    let partial = behind[0].next(Ask::of(20_000).wait_ms(1_000).flags(wire::PARTIAL));
+    assert!((1..=3_000).contains(&partial.ids().len()));
+    let slowed = sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
+    assert!(slowed >= 3.0, "{slowed}");
+    daemon.assert_logs("their identity has used up its rate");
+    let log = daemon.log();
+    assert_eq!(log.matches("their identity has used up its rate").count(), 1, "{log}");
+    // A refusal by a client's own rate is no refusal of the source.
+    assert_eq!(sample(&scrape(&daemon), "snowbank_refusals_total{source=\"fast\"}"), 0.0);
+}
+
+/// Returns whether a request is refused for its client's rate. The refusal must say when to retry.
+fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
+    match wire.call(&ask.tag(9).bytes()) {
+        Reply::Error { code: EXHAUSTED, retry_after_ms, .. } => {
+            assert!((1..=1_000).contains(&retry_after_ms), "{retry_after_ms}");
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Otherwise a client that closes before each reply would use up a source without using up its rate.
+#[test]
+fn ids_that_a_request_had_when_it_was_reset_count_towards_its_rate() {
+    let four_a_second = "[[sources]]\nname = \"scarce\"\nworker_ids = 1\n\
+                         layout = \"time:31,worker:10,sequence:2;tick=1s;epoch=2025-01-01T00:00:00Z\"\n";
+    let identities = identity("anonymous", "rate = 10");
+    let daemon = Setup::configured(&format!("{identities}{four_a_second}")).admin().start();
+    let of_identity =
+        |name| sample(&scrape(&daemon), &format!("snowbank_identity_{name}{{identity=\"anonymous\"}}"));
+    poll("a request that its rate delays", || {
+        let mut gone = daemon.connect();
+        gone.send(&[wire::ping(1, b""), Ask::of(10).wait_ms(10_000).bytes()].concat());
+        assert_eq!(gone.reply(), Reply::Pong(1, vec![]));
+        socket2::SockRef::from(gone.tcp()).set_linger(Some(Duration::ZERO)).expect("a socket");
+        drop(gone);
+        poll("the end of its connection", || (of_identity("connections") == 0.0).then_some(()));
+        (of_identity("slowed_total") > 0.0).then_some(())
+    });
+}
+
+#[test]
+fn a_reloaded_rate_applies_to_open_connections() {
+    let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
+    let mut wire = shown(&daemon, BILLING);
+    assert_eq!(wire.next(Ask::of(100_000)).ids().len(), 100_000);
+    let config = |rate: &str| {
+        let identities = identity("billing", rate) + &identity("orders", "");
+        format!("auth.token_file = \"tokens\"\n{identities}{TWO_SOURCES}")
+    };
+    configure(&daemon, "snowbank.toml", &config("rate = 10"));
+    assert!(reload(&daemon).contains("identity \"billing\": rate: \"off\" -> 10"));
+    let message = wire.call(&Ask::of(100).tag(1).bytes()).assert_error(1, EXHAUSTED);
+    assert!(message.contains("the 10 IDs per second of identity billing"), "{message}");
+    configure(&daemon, "snowbank.toml", &config(""));
+    assert!(reload(&daemon).contains("identity \"billing\": rate: 10 -> \"off\""));
+    assert_eq!(wire.next(Ask::of(100_000)).ids().len(), 100_000);
+}
+
+#[test]
+fn a_stop_refuses_requests_that_wait_for_a_rate() {
+    let setup = Setup::configured(&format!(
+        "limits.drain_timeout = \"1s\"\n{}{TWO_SOURCES}",
+        identity("anonymous", "rate = 10")
+    ));
+    let daemon = setup.start();
+    let mut wire = daemon.connect();
+    wire.send(&Ask::of(100).wait_ms(10_000).tag(4).bytes());
+    poll("the request waits", || daemon.log().contains("has used up its rate").then_some(()));
+    daemon.signal(Signal::TERM);
+    wire.reply().assert_error(4, wire::SHUTTING_DOWN);
+}

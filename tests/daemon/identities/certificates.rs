@@ -1,0 +1,102 @@
+//! Identities by the names of client certificates.
+
+use super::*;
+
+/// A daemon that requires client certificates, its configuration, and the authority.
+fn with_certificates(files: &std::path::Path, identities: &str) -> (Daemon, String, Authority) {
+    let authority = Authority::new(files, "authority");
+    let clients = files.join("clients.crt");
+    std::fs::copy(&authority.file, &clients).expect("a copy");
+    let tls =
+        tls_section(&authority.issue_local("daemon"), &format!("client_ca = \"{}\"", clients.display()));
+    let config = format!("{TWO_SOURCES}{tls}");
+    let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&format!("{config}{identities}"));
+    (setup.start(), config, authority)
+}
+
+#[test]
+fn a_certificates_name_is_an_identity_until_a_reload_takes_it_away() {
+    let files = crate::support::directory();
+    let billing = identity("billing", "certificate_names = [\"Billing.internal\"]\nsources = [\"fast\"]");
+    let orders = identity("orders", "certificate_names = [\"spiffe://prod/orders\"]\nsources = [\"slow\"]");
+    let (daemon, config, authority) = with_certificates(files.path(), &format!("{billing}{orders}"));
+    let connect = |name: &str, hosts: &[&str]| {
+        let pair = authority.issue(name, hosts);
+        secure_wire(daemon.tcp(), &authority.client(Some(&pair)))
+    };
+    let mut of_billing = connect("billing", &["other.internal", "billing.internal"]);
+    let mut of_orders = connect("orders", &["spiffe://prod/orders"]);
+    // A DNS name is no URI, the common name does not count, and a part of a name is not the name.
+    let mut others = [connect("billing.internal", &["x.internal"]), connect("x", &["sub.billing.internal"])];
+    of_billing.call(&Ask::of(1).tag(1).source(SLOW).bytes()).assert_error(1, UNKNOWN_SOURCE);
+    of_orders.call(&Ask::of(1).tag(1).source(FAST).bytes()).assert_error(1, UNKNOWN_SOURCE);
+    assert_eq!(of_billing.next(Ask::of(1).source(FAST)).ids().len(), 1);
+    assert_eq!(of_orders.next(Ask::of(1).source(SLOW)).ids().len(), 1);
+    for other in &mut others {
+        assert_eq!(other.next(Ask::of(1).source(FAST)).ids().len(), 1);
+    }
+    // Both have their sources after a reload, and no connection is closed.
+    let all = billing.replace("sources", "#") + &orders.replace("sources", "#");
+    configure(&daemon, "snowbank.toml", &format!("{config}{all}"));
+    let said = reload(&daemon);
+    assert!(said.contains("identity \"billing\": sources: [\"fast\"] -> \"all\""), "{said}");
+    assert_eq!(of_billing.next(Ask::of(1).source(SLOW)).ids().len(), 1);
+    configure(&daemon, "snowbank.toml", &format!("{config}{orders}"));
+    assert!(reload(&daemon).contains("identity \"billing\": name: \"billing\" -> none"));
+    assert_revoked(&mut of_billing);
+    of_orders.assert_open();
+    others.iter_mut().for_each(Wire::assert_open);
+}
+
+#[test]
+fn an_authority_that_a_reload_takes_away_closes_the_connections_of_its_certificates() {
+    let files = crate::support::directory();
+    let (daemon, _, authority) = with_certificates(files.path(), "");
+    let other = Authority::new(files.path(), "other");
+    let bundle = |authorities: &[&Authority]| {
+        let text = authorities.iter().map(|one| std::fs::read_to_string(&one.file).expect("a file"));
+        std::fs::write(files.path().join("clients.crt"), text.collect::<String>()).expect("written");
+    };
+    let connect = |issuer: &Authority, name: &str| {
+        let pair = issuer.issue(name, &[]);
+        secure_wire(daemon.tcp(), &authority.client(Some(&pair)))
+    };
+    let mut first = connect(&authority, "first");
+    assert_eq!(first.next(Ask::of(1)).ids().len(), 1);
+    bundle(&[&authority, &other]);
+    assert!(reload(&daemon).contains("other certificates"));
+    let mut second = connect(&other, "second");
+    assert_eq!(first.next(Ask::of(1)).ids().len(), 1);
+    assert_eq!(second.next(Ask::of(1)).ids().len(), 1);
+    bundle(&[&other]);
+    assert!(reload(&daemon).contains("other certificates"));
+    assert_revoked(&mut first);
+    assert_eq!(second.next(Ask::of(1)).ids().len(), 1);
+}
+
+#[test]
+fn a_token_and_a_certificate_must_not_name_two_identities() {
+    let files = crate::support::directory();
+    let identities =
+        identity("billing", "certificate_names = [\"billing.internal\"]") + &identity("orders", "");
+    let tokens = files.path().join("tokens");
+    write_secret(&tokens, &tokens_of_two());
+    let auth = format!("[auth]\ntoken_file = \"{}\"\n", tokens.display());
+    let (daemon, _, authority) = with_certificates(files.path(), &(auth + &identities));
+    let own = authority.client(Some(&authority.issue("billing", &["billing.internal"])));
+    let connect = |client: &Arc<_>| secure_wire(daemon.tcp(), client);
+    // A certificate does not replace a token.
+    connect(&own).call(&Ask::of(1).tag(1).bytes()).assert_error(1, UNAUTHORIZED);
+    for (token, reply) in [(BILLING, None), (PLAIN, None), (ORDERS, Some(UNAUTHORIZED))] {
+        let mut wire = connect(&own);
+        let answer = wire.call(&wire::auth(1, token.as_bytes()));
+        match reply {
+            None => {
+                assert_eq!(answer, Reply::Ok(1));
+                assert_eq!(info(&mut wire)["identity"], "billing", "{token}");
+            }
+            Some(code) => drop(answer.assert_error(1, code)),
+        }
+    }
+    poll("the reason", || daemon.log().contains("another identity than its certificate").then_some(()));
+}

@@ -1,0 +1,248 @@
+//! Identities of clients of other protocols: their sources, their rates, and reloads.
+
+use std::io::{Read, Write};
+use std::time::Instant;
+
+use super::{BILLING, ORDERS, PLAIN, assert_revoked, configure, identity, reload, shown, tokens};
+use crate::secure::{Authority, Secured, tls_section, try_secure, write_secret};
+use crate::support::door::DoorClient;
+use crate::support::http::{sample, scrape};
+use crate::support::resp::Client;
+use crate::support::wire::EXPLICIT;
+use crate::support::{Ask, Daemon, Setup, TWO_SOURCES, poll};
+
+/// A daemon with doors, the three tokens, and these identities.
+fn with_doors(identities: &str) -> Daemon {
+    let setup = Setup::new();
+    write_secret(&setup.path("tokens"), &tokens());
+    let setup = setup.config(&config(identities)).door("resp").door("memcached").door("http");
+    setup.admin().start()
+}
+
+fn config(identities: &str) -> String {
+    format!("auth.token_file = \"tokens\"\nmemcached.tokens = false\n{identities}{TWO_SOURCES}")
+}
+
+fn resp(daemon: &Daemon, token: &str) -> Client {
+    let mut client = Client::to(daemon.addresses[1].tcp());
+    client.asks(&format!("AUTH {token}\r\n"), "+OK\r\n");
+    client
+}
+
+fn memcached(daemon: &Daemon) -> DoorClient {
+    DoorClient::connect(daemon.addresses[2].tcp())
+}
+
+/// Sends a request over HTTP with a token. Returns the reply's status and body.
+fn ask(stream: &mut (impl Read + Write), target: &str, token: &str) -> (u16, String) {
+    let request =
+        format!("GET {target} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it leaves");
+    let mut reply = Vec::new();
+    while !(reply.ends_with(b"}\n")) {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a reply");
+        reply.push(byte[0]);
+    }
+    let reply = String::from_utf8(reply).expect("text");
+    (reply[9..12].parse().expect("a status"), reply)
+}
+
+fn http(daemon: &Daemon) -> std::net::TcpStream {
+    let stream = std::net::TcpStream::connect(daemon.addresses[3].tcp()).expect("the door is open");
+    stream.set_read_timeout(Some(crate::support::DEADLINE)).expect("a timeout");
+    stream
+}
+
+#[test]
+fn an_identity_has_the_same_sources_and_one_rate_over_all_doors() {
+    let billing = identity("billing", "sources = [\"fast\"]\nrate = 10");
+    let daemon =
+        with_doors(&(billing + &identity("orders", "") + &identity("anonymous", "sources = [\"fast\"]")));
+    let (mut redis, mut web, mut cache) = (resp(&daemon, BILLING), http(&daemon), memcached(&daemon));
+    redis.send("INCR slow\r\n");
+    let refusal = redis.line();
+    assert!(refusal.contains("identity billing may not draw from source slow"), "{refusal}");
+    let (_, refusal) = ask(&mut web, "/v1/ids?source=slow", BILLING);
+    assert!(refusal.contains("identity billing may not draw from source slow"), "{refusal}");
+    cache.send("get slow\r\n");
+    let refusal = cache.line();
+    assert!(refusal.contains("identity anonymous may not draw from source slow"), "{refusal}");
+    // Each request over HTTP has its own token.
+    assert_eq!(ask(&mut web, "/v1/ids?source=slow", ORDERS).0, 200);
+    cache.send("get fast\r\n");
+    assert!(cache.line().starts_with("VALUE fast 0 "));
+
+    // IDs drawn at one door count at the others.
+    let slowed = || sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
+    poll("a request at one door that waits for what another has drawn", || {
+        while ask(&mut web, "/v1/ids?source=fast&count=10&wait=0", BILLING).0 != 200 {}
+        let before = slowed();
+        redis.send("INCR fast\r\n");
+        redis.integer();
+        (slowed() > before).then_some(())
+    });
+    let samples = scrape(&daemon);
+    let of = |name: &str| sample(&samples, &format!("snowbank_identity_{name}"));
+    assert_eq!(of("denied_total{identity=\"billing\"}"), 2.0);
+    assert_eq!(of("denied_total{identity=\"anonymous\"}"), 1.0);
+}
+
+#[test]
+fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
+    let identities = identity("billing", "rate = 10") + &identity("orders", "");
+    let setup = Setup::new();
+    write_secret(&setup.path("tokens"), &tokens());
+    // IDs that one client leaves in the block are not too old for the next client.
+    let sources = config(&identities).replacen("worker_ids = 1", "worker_ids = 1\nburst_window = \"8s\"", 1);
+    let daemon = setup.config(&format!("shards = 1\nlimits.max_wait = 0\n{sources}")).resp().start();
+    let began = Instant::now();
+    let (mut billing, mut orders) = (resp(&daemon, BILLING), resp(&daemon, ORDERS));
+    let mut drawn = 0;
+    for _ in 0..10 {
+        // The shard reads these as 65 equal requests, because they are equally long. It has 64 IDs in its block
+        // then.
+        orders.send(format!("INCR fast\r\n{}", "ECHO fast\r\n".repeat(64)));
+        orders.integer();
+        (0..64).for_each(|_| assert_eq!(orders.bulk(), "fast"));
+        billing.send("INCR fast\r\n".repeat(64));
+        for _ in 0..64 {
+            let line = billing.line();
+            assert!(line.starts_with(':') || line.starts_with("-EXHAUSTED "), "{line}");
+            drawn += usize::from(line.starts_with(':'));
+        }
+    }
+    // The rate, and a burst of one second.
+    let most = 10 * (began.elapsed().as_secs() as usize + 2);
+    assert!((1..=most).contains(&drawn), "{drawn} at 10 a second, {most} at most");
+}
+
+#[test]
+fn a_permission_removed_by_a_reload_is_gone_at_every_door() {
+    let identities = identity("billing", "") + &identity("orders", "");
+    let daemon = with_doors(&(identities.clone() + &identity("anonymous", "")));
+    let (mut redis, mut web, mut cache) = (resp(&daemon, BILLING), http(&daemon), memcached(&daemon));
+    let (mut other_redis, mut other_web) = (resp(&daemon, ORDERS), http(&daemon));
+    redis.send("INCR fast\r\n");
+    redis.integer();
+    assert_eq!(ask(&mut web, "/v1/ids", BILLING).0, 200);
+    assert_eq!(ask(&mut other_web, "/v1/ids", ORDERS).0, 200);
+    configure(&daemon, "tokens", &format!("orders: {ORDERS}\n{PLAIN}\n"));
+    configure(
+        &daemon,
+        "snowbank.toml",
+        &config(&(identities + &identity("anonymous", "sources = [\"slow\"]"))),
+    );
+    assert!(reload(&daemon).contains("other tokens"));
+    redis.is_closed_after("no longer accepts this token");
+    assert_eq!(web.read(&mut [0; 1]).expect("an end in order"), 0);
+    cache.send("get fast\r\n");
+    let refusal = cache.line();
+    assert!(refusal.contains("identity anonymous may not draw from source fast"), "{refusal}");
+    // Other clients notice nothing.
+    other_redis.send("INCR fast\r\n");
+    other_redis.integer();
+    assert_eq!(ask(&mut other_web, "/v1/ids", ORDERS).0, 200);
+    assert_eq!(ask(&mut http(&daemon), "/v1/ids", BILLING).0, 401);
+}
+
+#[test]
+fn a_certificate_that_a_reload_takes_away_closes_its_connection_over_http() {
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let client_ca = format!("client_ca = \"{}\"", authority.file.display());
+    let tls = tls_section(&authority.issue_local("daemon"), &client_ca);
+    let billing = identity("billing", "certificate_names = [\"billing.internal\"]\nsources = [\"fast\"]");
+    let orders = identity("orders", "certificate_names = [\"orders.internal\"]");
+    let config = format!("{TWO_SOURCES}{tls}");
+    let setup = Setup::new().option("--http", "tls:127.0.0.1:0").listeners(2);
+    let daemon = setup.config(&format!("{config}{billing}{orders}")).start();
+    let connect = |name: &str| -> Secured {
+        let client = authority.client(Some(&authority.issue(name, &[&format!("{name}.internal")])));
+        try_secure(daemon.addresses[1].tcp(), &client, "127.0.0.1").expect("TLS")
+    };
+    let (mut of_billing, mut of_orders) = (connect("billing"), connect("orders"));
+    assert_eq!(ask(&mut of_billing, "/v1/ids?source=fast", "any").0, 200);
+    let (_, refusal) = ask(&mut of_billing, "/v1/ids?source=slow", "any");
+    assert!(refusal.contains("identity billing may not draw from source slow"), "{refusal}");
+    assert_eq!(ask(&mut of_orders, "/v1/ids?source=slow", "any").0, 200);
+    configure(&daemon, "snowbank.toml", &format!("{config}{orders}"));
+    assert!(reload(&daemon).contains("identity \"billing\": name: \"billing\" -> none"));
+    assert_eq!(of_billing.read(&mut [0; 1]).expect("an end in order"), 0);
+    assert_eq!(ask(&mut of_orders, "/v1/ids?source=slow", "any").0, 200);
+}
+
+/// A reload takes the token away while a long reply is on its way: the reply comes whole, and then the end.
+#[test]
+fn a_reload_cuts_no_reply_that_has_begun() {
+    // The replies are read one after the other.
+    let patient = "limits.stall_timeout = \"5m\"\n";
+    let daemon = with_doors(&format!("{patient}{}{}", identity("billing", ""), identity("orders", "")));
+    let mut native = shown(&daemon, BILLING);
+    native.send(&Ask::of(1_000_000).flags(EXPLICIT).wait_ms(20_000).bytes());
+    let mut redis = resp(&daemon, BILLING);
+    redis.send("SNOWBANK.NEXT fast 1000000 WAIT 20000\r\n");
+    let mut transaction = resp(&daemon, BILLING);
+    transaction
+        .send("MULTI\r\nPING\r\nSNOWBANK.NEXT fast 1000000 WAIT 20000\r\nINCR fast\r\nECHO end\r\nEXEC\r\n");
+    let mut web = DoorClient::connect(daemon.addresses[3].tcp());
+    web.send(format!(
+        "GET /v1/ids?count=1000000&wait=20s HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {BILLING}\r\n\r\n"
+    ));
+    // The first bytes of each reply have come, and nobody reads on.
+    native.tcp().peek(&mut [0]).expect("a byte");
+    redis.expect("*1000000\r\n");
+    transaction.expect(&format!("+OK\r\n{}*4\r\n+PONG\r\n*1000000\r\n", "+QUEUED\r\n".repeat(4)));
+    assert_eq!(web.line(), "HTTP/1.1 200 OK");
+    configure(&daemon, "tokens", &format!("{PLAIN}\n"));
+    configure(&daemon, "snowbank.toml", &config(patient));
+    assert!(reload(&daemon).contains("other tokens"));
+    assert_eq!(native.reply().ids().len(), 1_000_000);
+    assert_revoked(&mut native);
+    (0..1_000_000).for_each(|_| drop(redis.bulk()));
+    redis.is_closed_after("no longer accepts this token");
+    (0..1_000_000).for_each(|_| drop(transaction.bulk()));
+    // The requests behind it are answered, and draw nothing.
+    assert!(transaction.line().contains("may not draw"));
+    assert_eq!(transaction.bulk(), "end");
+    transaction.is_closed_after("no longer accepts this token");
+    // The last chunk is empty.
+    assert!(web.rest().ends_with(b"\r\n0\r\n\r\n"));
+}
+
+#[test]
+fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
+    let daemon = with_doors(&(identity("billing", "") + &identity("orders", "")));
+    let mut web = http(&daemon);
+    (0..5).for_each(|_| assert_eq!(ask(&mut web, "/v1/ids", BILLING).0, 200));
+    let samples = scrape(&daemon);
+    assert_eq!(sample(&samples, "snowbank_identity_connected_total{identity=\"billing\"}"), 1.0);
+    assert_eq!(sample(&samples, "snowbank_identity_connections{identity=\"billing\"}"), 1.0);
+    assert!(sample(&samples, "snowbank_received_bytes_total") > 300.0);
+    assert!(sample(&samples, "snowbank_sent_bytes_total") > 300.0);
+    // A token counts for its own request alone.
+    web.write_all(b"GET /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it leaves");
+    let mut rest = String::new();
+    web.read_to_string(&mut rest).expect("closed in order");
+    assert!(rest.starts_with("HTTP/1.1 401"), "{rest}");
+}
+
+/// A Redis client without a token may connect again for each request, and close the connection itself.
+#[test]
+fn every_request_without_a_token_is_counted_and_logged() {
+    let daemon = with_doors(&(identity("billing", "") + &identity("orders", "")));
+    let refusals = || sample(&scrape(&daemon), "snowbank_unauthorized_refusals_total");
+    let mut redis = Client::to(daemon.addresses[1].tcp());
+    for _ in 0..5 {
+        redis.send("INCR fast\r\n");
+        assert!(redis.line().starts_with("-NOAUTH"));
+    }
+    redis.asks(&format!("AUTH {PLAIN}\r\n"), "+OK\r\n");
+    assert_eq!(refusals(), 5.0);
+    daemon.assert_logs("refused a request: no token, and auth.token_file asks for one");
+    assert_eq!(ask(&mut http(&daemon), "/v1/ids", "wrong").0, 401);
+    let mut redis = Client::to(daemon.addresses[1].tcp());
+    redis.send("AUTH wrong\r\n");
+    assert!(redis.line().starts_with("-WRONGPASS"));
+    poll("all", || (refusals() == 7.0).then_some(()));
+}

@@ -1,0 +1,363 @@
+//! Error codes and limits: clients that do too much, too slowly, or nothing.
+//!
+//! `clock_behind` and `no_ceiling` are tested with clock steps and failing storage.
+
+mod tokens;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::wire::{
+    self, BAD_COUNT, EXHAUSTED, EXPLICIT, MALFORMED, PARTIAL, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE,
+    UNSUPPORTED, frame,
+};
+use crate::support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
+use rustix::process::Signal;
+
+/// 16 IDs in each second: a few IDs are enough to make requests wait.
+const SECONDS: &str = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z";
+/// 16 IDs in each tenth of a second.
+const TENTHS: &str = "time:38,worker:10,sequence:4;tick=100ms;epoch=2025-01-01T00:00:00Z";
+
+#[test]
+fn a_body_that_does_not_fit_its_kind_is_malformed_and_the_connection_goes_on() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    let mut malformed = vec![
+        ("INFO with a body", frame(0x02, 0, 5, &[0])),
+        ("PING of 65 bytes", frame(0x03, 0, 5, &[0; 65])),
+        ("PING of the longest frame", frame(0x03, 0, 5, &[0; 1_020])),
+        ("AUTH without a token", frame(0x04, 0, 5, &[])),
+        ("AUTH of 513 bytes", frame(0x04, 0, 5, &[b't'; 513])),
+    ];
+    for length in [0, 4, 7, 9, 16, 1_020] {
+        malformed.push(("NEXT of another length", frame(0x01, 0, 5, &vec![1; length])));
+    }
+    for (what, request) in malformed {
+        let reply = wire.call(&request);
+        assert_eq!(reply.tag(), 5, "{what}");
+        assert_eq!(reply.error().0, MALFORMED, "{what}");
+        wire.assert_open();
+    }
+}
+
+#[test]
+fn flags_that_a_kind_does_not_define_are_malformed_and_the_connection_goes_on() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    let next = |flags| Ask::of(1).tag(6).flags(flags).bytes();
+    for bit in 2..8 {
+        wire.call(&next(1 << bit)).assert_error(6, MALFORMED);
+        wire.call(&next(1 << bit | EXPLICIT | PARTIAL)).assert_error(6, MALFORMED);
+    }
+    for (kind, body) in [(0x02, &b""[..]), (0x03, b"ping"), (0x04, b"token")] {
+        for bit in 0..8 {
+            wire.call(&frame(kind, 1 << bit, 6, body)).assert_error(6, MALFORMED);
+        }
+    }
+    wire.assert_open();
+}
+
+#[test]
+fn a_length_out_of_range_is_malformed_with_tag_0_and_the_end() {
+    let daemon = Setup::new().start();
+    for length in [0_u32, 1, 3, 1_025, 65_536, 1 << 31, u32::MAX] {
+        for more in [0, 4, 100, 300_000] {
+            let mut wire = daemon.connect();
+            let mut bytes = wire::ping(1, b"before");
+            bytes.extend_from_slice(&length.to_le_bytes());
+            bytes.resize(bytes.len() + more, 0x01);
+            // The server may have closed before all is written. Its error must arrive anyway.
+            let _ = wire.try_send(&bytes);
+            assert_eq!(wire.reply(), Reply::Pong(1, b"before".to_vec()));
+            let message = wire.reply().assert_error(0, MALFORMED);
+            assert!(message.contains(&length.to_string()) && message.contains("1024"), "{message}");
+            wire.assert_closed();
+        }
+    }
+    // The shortest and the longest allowed length.
+    let mut wire = daemon.connect();
+    assert!(matches!(wire.call(&wire::info(2)), Reply::Info(2, _)));
+    wire.call(&frame(0x7E, 0, 3, &[0; 1_020])).assert_error(3, UNSUPPORTED);
+    wire.assert_open();
+}
+
+#[test]
+fn an_unknown_kind_is_unsupported_and_the_connection_goes_on() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    for kind in (0..=u8::MAX).filter(|kind| !(0x01..=0x04).contains(kind)) {
+        let tag = u16::from(kind) << 8 | 0x42;
+        wire.call(&frame(kind, kind, tag, &vec![kind; usize::from(kind)])).assert_error(tag, UNSUPPORTED);
+    }
+    wire.assert_open();
+}
+
+#[test]
+fn a_count_of_zero_or_above_the_limit_is_refused_with_the_limit() {
+    let daemon = Setup::configured("[limits]\nmax_count = 500").start();
+    let mut wire = daemon.connect();
+    for count in [0, 501, 1_000_000, u32::MAX] {
+        let message = wire.call(&Ask::of(count).tag(8).bytes()).assert_error(8, BAD_COUNT);
+        assert!(message.contains("500"), "{message}");
+        // The request allows fewer IDs, but its count is still wrong.
+        wire.call(&Ask::of(count).tag(9).flags(PARTIAL).bytes()).assert_error(9, BAD_COUNT);
+    }
+    for count in [1, 500] {
+        assert_eq!(wire.next(Ask::of(count)).id_count(), Some(u64::from(count)));
+    }
+
+    let daemon = Setup::new().start();
+    let message = daemon.connect().call(&Ask::of(1_000_001).bytes()).assert_error(0, BAD_COUNT);
+    assert!(message.contains("1000000"), "{message}");
+}
+
+#[test]
+fn a_missing_source_is_unknown() {
+    let sources = "[[sources]]\nname = \"a\"\nworker_ids = 1\n[[sources]]\nname = \"b\"\nworker_ids = 2\n";
+    let daemon = Setup::configured(sources).start();
+    let mut wire = daemon.connect();
+    for source in [2, 3, 255, 256, u16::MAX] {
+        let message = wire.call(&Ask::of(1).tag(4).source(source).bytes()).assert_error(4, UNKNOWN_SOURCE);
+        assert!(message.contains(&source.to_string()), "{message}");
+    }
+    for source in [0, 1] {
+        assert_eq!(wire.next(Ask::of(1).source(source)).id_count(), Some(1));
+    }
+}
+
+#[test]
+fn a_request_that_no_wait_can_satisfy_is_refused_for_ever() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    // Without a wait: the burst window and the current tick, and not one ID more.
+    let at_once = 11 * 4_096;
+    for (count, wait_ms) in [(at_once + 1, 0), (1_000_000, 0), (1_000_000, 100)] {
+        let (code, retry_after_ms, _) = wire.call(&Ask::of(count).wait_ms(wait_ms).bytes()).error();
+        assert_eq!((code, retry_after_ms), (EXHAUSTED, 0), "{count} within {wait_ms} ms");
+    }
+
+    let daemon = Setup::new().args(["--layout", TENTHS]).start();
+    let mut wire = daemon.connect();
+    // The server limits the wait to 10 s: a hundred ticks and the current one.
+    for wait_ms in [10_000, 60_000, 65_534] {
+        let (code, retry_after_ms, _) = wire.call(&Ask::of(102 * 16 + 1).wait_ms(wait_ms).bytes()).error();
+        assert_eq!((code, retry_after_ms), (EXHAUSTED, 0));
+    }
+    // The default wait is a second: ten ticks and those that have started.
+    let (code, retry_after_ms, _) = wire.call(&Ask::of(12 * 16 + 1).bytes()).error();
+    assert_eq!((code, retry_after_ms), (EXHAUSTED, 0));
+    // A daemon that was paused misses ticks: it may refuse this, but gives a time to retry.
+    poll("nine ticks", || {
+        let reply = wire.next(Ask::of(9 * 16));
+        if reply.id_count() == Some(9 * 16) {
+            return Some(());
+        }
+        let (code, retry_after_ms, message) = reply.error();
+        assert!(code == EXHAUSTED && retry_after_ms > 0, "{message}");
+        None
+    });
+}
+
+#[test]
+fn a_request_whose_ids_come_later_is_refused_with_the_time() {
+    let daemon = Setup::new().args(["--layout", TENTHS]).start();
+    let mut wire = daemon.connect();
+    let mut refusals = 0;
+    // Sizes that end with a tick, and sizes that do not.
+    for count in [16, 10, 10, 7, 16, 3, 15, 15, 1, 16, 11, 9, 9] {
+        let reply = wire.call(&Ask::of(count).wait_ms(0).bytes());
+        if reply.id_count() == Some(count.into()) {
+            continue;
+        }
+        let (code, retry_after_ms, message) = reply.error();
+        assert_eq!(code, EXHAUSTED, "{message}");
+        assert!((1..=200).contains(&retry_after_ms), "{retry_after_ms} ms for one tick of 100 ms");
+        refusals += 1;
+        thread::sleep(Duration::from_millis(retry_after_ms.into()));
+        // No other client sends requests, so the named time must be enough.
+        assert_eq!(
+            wire.next(Ask::of(count).wait_ms(0)).id_count(),
+            Some(count.into()),
+            "after {retry_after_ms} ms"
+        );
+    }
+    assert!(refusals > 0);
+}
+
+#[test]
+fn a_refusal_comes_at_once_while_an_admitted_request_waits() {
+    let daemon = Setup::new().args(["--layout", SECONDS]).start();
+    let (mut first, mut second) = (daemon.connect(), daemon.connect());
+    // This needs at least four ticks that have not started.
+    first.send(&[wire::ping(1, b""), Ask::of(100).tag(2).wait_ms(10_000).bytes()].concat());
+    assert_eq!(first.reply(), Reply::Pong(1, vec![]));
+    let (code, retry_after_ms, message) = second.call(&Ask::of(100).wait_ms(9_000).bytes()).error();
+    assert_eq!(code, EXHAUSTED, "{message}");
+    assert!((1_000..=9_000).contains(&retry_after_ms), "{retry_after_ms} ms");
+    assert!(!first.has_reply(), "the refused one waited for the admitted one");
+    // A single ID passes the large request.
+    assert_eq!(second.next(Ask::of(1).wait_ms(9_000)).id_count(), Some(1));
+    assert!(!first.has_reply(), "a single ID waited for a large request");
+    let reply = first.reply();
+    assert_eq!((reply.tag(), reply.id_count()), (2, Some(100)));
+}
+
+#[test]
+fn partial_gets_the_ids_of_its_wait_when_it_ends() {
+    // With this window, a daemon that is paused loses none of these ticks.
+    let daemon = Setup::configured("burst_window = \"1s\"").args(["--layout", TENTHS]).start();
+    let count = daemon.connect().next(Ask::of(1_000).wait_ms(400).flags(PARTIAL)).id_count();
+    // At least three whole ticks. There is no upper limit: a daemon that was paused at the end of the wait finds
+    // more afterwards.
+    assert!(count.is_some_and(|count| (3 * 16..1_000).contains(&count)), "{count:?}");
+}
+
+#[test]
+fn clients_that_close_while_they_wait_leave_the_wait_queue() {
+    let daemon = Setup::new().args(["--layout", TENTHS]).start();
+    for _ in 0..5 {
+        let mut gone = daemon.connect();
+        gone.send(&[wire::ping(1, b""), Ask::of(32).wait_ms(10_000).bytes()].concat());
+        assert_eq!(gone.reply(), Reply::Pong(1, vec![]));
+    }
+    // The request is refused while they wait, and for ever if their share stays counted.
+    poll("the wait queue without them", || daemon.connect().next(Ask::of(128).wait_ms(1_000)).id_count());
+}
+
+/// A client that has shut down its writing side may still read. One that resets its connection is gone.
+#[test]
+fn a_connection_that_is_reset_leaves_the_wait_queue_at_once() {
+    let daemon = Setup::configured("[limits]\nmax_wait = \"60s\"").args(["--layout", SECONDS]).start();
+    let mut gone = daemon.connect();
+    // It has a share of the next 60 seconds.
+    gone.send(&[wire::ping(1, b""), Ask::of(800).wait_ms(60_000).bytes()].concat());
+    assert_eq!(gone.reply(), Reply::Pong(1, vec![]));
+    // More than half of the next five seconds' 80 to 96 IDs.
+    let refused = daemon.connect().next(Ask::of(60).wait_ms(5_000));
+    assert!(refused.id_count().is_none(), "{refused:?}");
+    socket2::SockRef::from(gone.tcp()).set_linger(Some(Duration::ZERO)).expect("a socket");
+    drop(gone);
+    poll("the wait queue without it", || daemon.connect().next(Ask::of(60).wait_ms(5_000)).id_count());
+}
+
+#[test]
+fn one_connection_too_many_gets_too_busy() {
+    let daemon = Setup::configured("shards = 2\n[limits]\nmax_connections = 3").start();
+    let mut open: Vec<Wire> = (0..3).map(|_| daemon.connect()).collect();
+    open.iter_mut().for_each(Wire::assert_open);
+    for _ in 0..5 {
+        let mut turned_away = daemon.connect();
+        let _ = turned_away.try_send(&Ask::of(1).tag(1).bytes());
+        let (code, retry_after_ms, message) = {
+            let reply = turned_away.reply();
+            assert_eq!(reply.tag(), 0);
+            reply.error()
+        };
+        assert_eq!(code, TOO_BUSY);
+        assert!(retry_after_ms > 0 && message.contains('3'), "{message}");
+    }
+    open.iter_mut().for_each(Wire::assert_open);
+    open.pop();
+    poll("a place for the next connection", || {
+        let mut next = daemon.connect();
+        next.send(&wire::ping(1, b""));
+        matches!(next.try_reply(), Ok(Some(Reply::Pong(..)))).then_some(())
+    });
+}
+
+#[test]
+fn an_unfinished_frame_closes_only_its_own_connection() {
+    let daemon = Setup::configured("[limits]\nstall_timeout = \"200ms\"").start();
+    let mut other = daemon.connect();
+    other.assert_open();
+    let request = wire::ping(1, &[0; 64]);
+    for size in [1, 3, 4, 7, 8, request.len() - 1] {
+        let mut wire = daemon.connect();
+        wire.send(&request);
+        wire.send(&request[..size]);
+        assert!(matches!(wire.reply(), Reply::Pong(..)));
+        wire.assert_closed();
+    }
+    // A frame that comes one byte at a time closes its connection, too.
+    let mut wire = daemon.connect();
+    let slow = request.iter().all(|byte| {
+        thread::sleep(Duration::from_millis(100));
+        wire.try_send(&[*byte]).is_ok()
+    });
+    let end = wire.try_reply();
+    assert!(!slow || !matches!(end, Ok(Some(_))), "a frame that took 7 s was answered: {end:?}");
+    // The idle connection stays open.
+    other.assert_open();
+}
+
+/// Each write ends within a frame, so the server always has half a frame. No single frame takes
+/// long.
+#[test]
+fn the_time_of_a_frame_counts_from_its_own_first_byte() {
+    let daemon = Setup::configured("[limits]\nstall_timeout = \"6s\"").start();
+    let mut wire = daemon.connect();
+    let request = Ask::of(5_000).tag(1).wait_ms(1_000).bytes();
+    let (head, tail) = request.split_at(9);
+    wire.send(head);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(7) {
+        thread::sleep(Duration::from_millis(50));
+        // Eight requests for 40,000 IDs, ten ticks' worth, so some of them wait.
+        wire.send(&[tail, &request.repeat(7), head].concat());
+        for _ in 0..8 {
+            assert_eq!(wire.reply().id_count(), Some(5_000), "{:?} after the first byte", started.elapsed());
+        }
+    }
+}
+
+/// More bytes than a turn reads, so turns end within a frame. All have arrived before the daemon reads them.
+#[test]
+fn an_arrived_request_is_not_late_while_other_connections_have_their_turn() {
+    let daemon = Setup::configured("shards = 1\n[limits]\nstall_timeout = \"1ms\"").start();
+    let mut wires: Vec<Wire> = (0..40).map(|_| daemon.connect()).collect();
+    wires.iter_mut().for_each(Wire::assert_open);
+    let pings: Vec<u8> = (0..1_500).flat_map(|tag| wire::ping(tag, b"odd")).collect();
+    daemon.stand_still();
+    wires.iter_mut().for_each(|wire| wire.send(&pings));
+    daemon.signal(Signal::CONT);
+    for wire in &mut wires {
+        for tag in 0..1_500 {
+            assert_eq!(wire.reply(), Reply::Pong(tag, b"odd".to_vec()));
+        }
+        wire.assert_open();
+    }
+}
+
+#[test]
+fn silence_is_allowed_unless_idle_timeout_is_set() {
+    let limits = "[limits]\nidle_timeout = \"6s\"\nmax_wait = \"30s\"\n";
+    let daemon = Setup::configured(&format!("{limits}{TWO_SOURCES}")).start();
+    let mut never_spoke = daemon.connect();
+    let mut spoke = daemon.connect();
+    spoke.assert_open();
+    let mut waits = daemon.connect();
+    // This connection is silent for longer than the timeout, because it waits for the server's answer.
+    waits.send(&Ask::of(128).source(1).wait_ms(30_000).bytes());
+    never_spoke.assert_closed();
+    spoke.assert_closed();
+    assert_eq!(waits.reply().id_count(), Some(128));
+    waits.assert_closed();
+}
+
+#[test]
+fn a_refusal_advises_no_longer_wait_than_the_daemon_allows() {
+    let daemon = Setup::configured(&format!("[limits]\nmax_wait = \"2s\"\n{TWO_SOURCES}")).start();
+    let mut wire = daemon.connect();
+    let refusal = |wire: &mut Wire, count, wait_ms| {
+        wire.call(&Ask::of(count).source(1).tag(1).wait_ms(wait_ms).bytes()).assert_error(1, EXHAUSTED)
+    };
+    // 16 IDs a second. This many may come within two seconds, but never at once.
+    assert!(refusal(&mut wire, 40, 0).contains("wait longer (up to 2s) or ask for fewer"));
+    // More than the yield of two seconds: no wait helps.
+    for wait_ms in [0, 2_000, 60_000] {
+        let message = refusal(&mut wire, 1_000, wait_ms);
+        assert!(message.contains("ask for fewer") && !message.contains("wait longer"), "{message}");
+    }
+    daemon.stop();
+}

@@ -1,0 +1,160 @@
+//! Listeners of every kind: TCP on IPv4, IPv6 and by name, Unix sockets, and several of them at once.
+
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+
+use crate::support::daemon::mode;
+use crate::support::failing_disk::FailingDisk;
+use crate::support::{Address, Ask, Setup, Wire};
+
+/// Returns whether this machine has IPv6 loopback. Some containers do not.
+fn has_ipv6() -> bool {
+    TcpListener::bind("[::1]:0").is_ok()
+}
+
+#[test]
+fn all_listeners_hand_out_ids_of_the_same_sources() {
+    // Outside the daemon's directory, which is removed with the daemon.
+    let home = tempfile::tempdir().expect("a directory");
+    let socket = home.path().join("snowbank.sock");
+    let mut listen = vec!["127.0.0.1:0".to_owned(), "127.0.0.2:0".to_owned()];
+    if has_ipv6() {
+        listen.push("[::1]:0".to_owned());
+    } else {
+        println!("no IPv6 here: not tried");
+    }
+    listen.push(format!("unix:{}", socket.display()));
+    let options = listen.iter().flat_map(|address| ["--listen", address]);
+    let daemon = Setup::bare().args(options).args(["--order", "strict"]).listeners(listen.len()).start();
+    assert_eq!(daemon.addresses.last(), Some(&Address::Unix(socket.clone())));
+    let mut last = 0;
+    for (address, asked) in daemon.addresses.iter().zip(&listen) {
+        if let Address::Tcp(address) = address {
+            assert_ne!(address.port(), 0);
+            let (host, _) = asked.rsplit_once(':').expect("a port");
+            assert!(address.to_string().starts_with(host), "{address} for {asked}");
+        }
+        let ids = Wire::connect(address).next(Ask::of(100)).ids();
+        assert!(last < ids[0]);
+        last = ids[99];
+    }
+    assert!(daemon.stop().is_empty(), "standard output carries only the listeners");
+    assert!(!socket.exists(), "a socket file stays behind");
+}
+
+#[test]
+fn a_daemon_can_listen_on_localhost() {
+    let setup = Setup::bare();
+    // The last listener's line comes after all lines of the first.
+    let last = format!("unix:{}", setup.path("last.sock").display());
+    let addresses =
+        std::net::ToSocketAddrs::to_socket_addrs("localhost:0").expect("localhost has an address");
+    let mut distinct: Vec<_> = addresses.filter(|address| TcpListener::bind(address).is_ok()).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let daemon =
+        setup.args(["--listen", "localhost:0", "--listen", &last]).listeners(distinct.len() + 1).start();
+    let (unix, tcp) = daemon.addresses.split_last().expect("several");
+    assert_eq!(unix.to_string(), last);
+    for address in tcp {
+        assert!(address.tcp().ip().is_loopback());
+        Wire::connect(address).next(Ask::of(1));
+    }
+    daemon.stop();
+}
+
+#[test]
+fn beyond_loopback_a_daemon_with_a_worker_id_listens() {
+    let daemon = Setup::bare().args(["--listen", "0.0.0.0:0", "--worker-id", "5"]).start();
+    let port = daemon.tcp().port();
+    let address = Address::Tcp(([127, 0, 0, 1], port).into());
+    assert_eq!(Wire::connect(&address).next(Ask::of(7)).id_count(), Some(7));
+}
+
+#[test]
+fn a_socket_file_has_the_mode_that_is_set() {
+    for (toml, expected) in
+        [("", 0o660), ("unix_mode = \"0600\"\n", 0o600), ("unix_mode = \"0666\"\n", 0o666)]
+    {
+        let home = tempfile::tempdir().expect("a directory");
+        let socket = home.path().join("snowbank.sock");
+        let toml = format!("{toml}listen = [\"unix:{}\"]\n", socket.display());
+        let daemon = Setup::bare().config(&toml).start();
+        assert_eq!(mode(&socket), expected);
+        daemon.connect().assert_open();
+        daemon.stop();
+        assert!(!socket.exists());
+    }
+}
+
+#[test]
+fn a_stale_socket_file_is_replaced() {
+    let setup = Setup::bare();
+    let socket = setup.path("snowbank.sock");
+    // A listener that is dropped leaves its file behind, like a daemon that is killed.
+    drop(UnixListener::bind(&socket).expect("a socket"));
+    assert!(socket.exists());
+    let listen = format!("unix:{}", socket.display());
+    let mut daemon = setup.args(["--listen", &listen]).start();
+    daemon.connect().next(Ask::of(1));
+    daemon.kill();
+    assert!(socket.exists(), "nobody is there to remove it");
+    let again = Setup::bare().args(["--listen", &listen]).start();
+    again.connect().next(Ask::of(1));
+    again.stop();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_socket_file_that_is_in_use_is_left_alone() {
+    let setup = Setup::bare();
+    let socket = setup.path("snowbank.sock");
+    let _other = UnixListener::bind(&socket).expect("a socket");
+    let ended = setup.args(["--listen", &format!("unix:{}", socket.display())]).end();
+    ended.assert_refusal_for_now(&["snowbank.sock", "another program listens there"]);
+}
+
+#[test]
+fn a_live_daemon_s_socket_survives_a_second_daemon() {
+    let setup = Setup::bare();
+    let listen = format!("unix:{}", setup.path("snowbank.sock").display());
+    let daemon = setup.args(["--listen", &listen]).start();
+    Setup::bare().args(["--listen", &listen]).end().assert_refusal_for_now(&["snowbank.sock"]);
+    daemon.connect().next(Ask::of(1));
+    daemon.stop();
+}
+
+#[test]
+fn a_file_that_is_no_socket_is_never_removed() {
+    let home = tempfile::tempdir().expect("a directory");
+    let path = home.path().join("precious");
+    std::fs::write(&path, "data").expect("written");
+    let listen = format!("unix:{}", path.display());
+    Setup::bare().args(["--listen", &listen]).end().assert_refusal(&["precious", "no socket"]);
+    assert_eq!(std::fs::read_to_string(&path).expect("still there"), "data");
+}
+
+#[test]
+fn another_program_s_socket_at_the_same_path_is_not_removed_at_the_stop() {
+    let home = tempfile::tempdir().expect("a directory");
+    let socket = home.path().join("snowbank.sock");
+    let daemon = Setup::bare().args(["--listen", &format!("unix:{}", socket.display())]).start();
+    std::fs::remove_file(&socket).expect("removed");
+    let _other = UnixListener::bind(&socket).expect("another socket");
+    daemon.stop();
+    assert!(socket.exists());
+}
+
+/// A daemon that cannot accept connections reports neither that it listens nor that it is ready.
+#[test]
+fn a_listener_that_cannot_be_polled_fails_the_start() {
+    const ENOSPC: i32 = crate::support::failing_disk::ENOSPC;
+    let directory = crate::support::directory();
+    let disk = FailingDisk::new(&directory.path().join("state"), directory.path().join("orders"));
+    disk.order(&format!("listen fail {ENOSPC}"));
+    let ended = disk.under(Setup::new().env("SNOWBANK_STATE_DIR", directory.path().join("state"))).end();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""), "{ended:?}");
+    assert!(ended.stderr.contains("cannot accept connections at 127.0.0.1:"), "{ended:?}");
+    disk.order("");
+    disk.under(Setup::new().env("SNOWBANK_STATE_DIR", directory.path().join("state"))).start().stop();
+}

@@ -1,0 +1,57 @@
+//! Black-box tests: the real daemon as a child process, over its sockets, signals and files. Only [`allocations`] uses
+//! the library, since a count of allocations needs the code in its own process.
+
+mod admin;
+mod admin_tls;
+mod allocations;
+mod check_cli;
+mod clearing;
+mod clock_steps;
+mod crashes;
+mod credentials;
+mod decode_cli;
+mod doors;
+mod doors_clients;
+mod doors_http;
+mod doors_memcached;
+mod doors_noeqd;
+mod doors_resp;
+mod exit_codes;
+mod failover;
+mod fairness;
+mod fleet;
+mod fleet_churn;
+mod formats;
+mod hostile;
+mod identities;
+mod idle;
+mod limits;
+mod listeners;
+mod lock_files;
+mod manifests;
+mod marks;
+mod monitoring;
+mod moves;
+mod order;
+mod origins;
+mod peers;
+mod real_disk;
+mod recipes;
+mod reload;
+mod secure;
+mod serve_cli;
+mod server;
+mod service;
+mod sources;
+mod sql;
+mod starts;
+mod state;
+mod stop;
+#[path = "../support/mod.rs"]
+mod support;
+mod tickets;
+mod tickets_pair;
+mod tickets_shared;
+mod tickets_takeover;
+mod tls;
+mod units;

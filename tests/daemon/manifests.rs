@@ -1,0 +1,212 @@
+//! The manifests for Kubernetes and the image's configuration: valid by Kubernetes' own schemas, accepted by
+//! `snowbank check`, and consistent with each other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::http::get;
+use crate::support::{Setup, skip};
+use serde_json::Value;
+use toml::Table;
+
+/// A pod's address, as `status.podIP` would give it.
+const POD_ADDRESS: &str = "10.94.100.191";
+
+/// The time that a stop may take besides its delays, for the last writes to the disk and to a coordinator.
+const LAST_WRITES_SECONDS: u64 = 10;
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The documents of each manifest; empty if the validator is not installed.
+fn manifests() -> Vec<(String, Vec<Value>)> {
+    let python = repository().join("target/clients/venv/bin/python");
+    let imports = ["-c", "import kubernetes_validate, yaml"];
+    if !Command::new(&python).args(imports).output().is_ok_and(|output| output.status.success()) {
+        skip("kubernetes-validate is missing: tests/clients/install installs it");
+        return Vec::new();
+    }
+    let mut files: Vec<PathBuf> = fs::read_dir(repository().join("deploy/kubernetes"))
+        .expect("the manifests")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    files.sort();
+    assert_eq!(files.len(), 4, "{files:?}");
+    files.iter().map(|file| (file.display().to_string(), validated(&python, file))).collect()
+}
+
+/// The documents of one manifest, which the validator accepts.
+fn validated(python: &Path, file: &Path) -> Vec<Value> {
+    let script = repository().join("tests/clients/manifests.py");
+    let output = Command::new(python).arg(script).arg(file).output().expect("Python runs");
+    assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn of_kind<'a>(documents: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    documents.iter().filter(|document| document["kind"] == kind).collect()
+}
+
+fn list<'a>(value: &'a Value, what: &str) -> &'a [Value] {
+    value.as_array().unwrap_or_else(|| panic!("no {what}"))
+}
+
+/// The pod that a manifest describes.
+fn pod(documents: &[Value]) -> &Value {
+    documents.iter().map(|document| &document["spec"]["template"]).find(|pod| pod.is_object()).expect("a pod")
+}
+
+/// The text of the configuration in a manifest, if it has one.
+fn configuration(documents: &[Value]) -> Option<&str> {
+    let maps = of_kind(documents, "ConfigMap");
+    maps.first().map(|map| map["data"]["snowbank.toml"].as_str().expect("a configuration"))
+}
+
+/// The manifests that run daemons, each with its configuration.
+fn daemons() -> Vec<(String, Vec<Value>, Table)> {
+    manifests()
+        .into_iter()
+        .filter_map(|(file, documents)| {
+            let table = configuration(&documents)?.parse().expect("TOML");
+            Some((file, documents, table))
+        })
+        .collect()
+}
+
+/// The port at the end of an address in a configuration.
+fn port(address: &toml::Value) -> u64 {
+    let (_, port) = address.as_str().and_then(|text| text.rsplit_once(':')).expect("an address");
+    port.parse().expect("a port")
+}
+
+fn seconds(duration: &toml::Value) -> u64 {
+    duration
+        .as_str()
+        .and_then(|text| text.strip_suffix('s'))
+        .and_then(|text| text.parse().ok())
+        .expect("seconds")
+}
+
+#[test]
+fn every_pod_is_confined() {
+    let image =
+        fs::read_to_string(repository().join("deploy/Containerfile")).expect("the image's Containerfile");
+    for (file, documents) in manifests() {
+        let spec = &pod(&documents)["spec"];
+        assert_eq!(spec["securityContext"]["runAsNonRoot"], true, "{file}");
+        let user = spec["securityContext"]["runAsUser"].as_u64().expect("a number");
+        assert!(image.contains(&format!("\nUSER {user}:{user}\n")), "{file}: the image's user is not {user}");
+        assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", "{file}");
+        // A service's name would create environment variables that the daemon takes for misspelt settings.
+        assert_eq!(spec["enableServiceLinks"], false, "{file}");
+        assert_eq!(spec["automountServiceAccountToken"], false, "{file}");
+        let [container] = list(&spec["containers"], "containers") else { panic!("{file}: one container") };
+        let security = &container["securityContext"];
+        assert_eq!(security["readOnlyRootFilesystem"], true, "{file}");
+        assert_eq!(security["allowPrivilegeEscalation"], false, "{file}");
+        assert_eq!(security["capabilities"]["drop"], serde_json::json!(["ALL"]), "{file}");
+        assert_eq!(container["image"], concat!("snowbank:", env!("CARGO_PKG_VERSION")), "{file}");
+    }
+}
+
+#[test]
+fn every_configuration_is_accepted() {
+    let files = manifests().into_iter().filter_map(|(file, documents)| {
+        let text = configuration(&documents)?.to_owned();
+        Some((file, text))
+    });
+    let image =
+        fs::read_to_string(repository().join("deploy/snowbank.toml")).expect("the image's configuration");
+    for (file, text) in files.chain([("the image".to_owned(), format!("worker_ids = 5\n{image}"))]) {
+        let directory = crate::support::directory();
+        let path = directory.path().join("snowbank.toml");
+        fs::write(&path, text).expect("the configuration is written");
+        let mut check = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        check.args(["check", "--config"]).arg(path).env_clear().env("SNOWBANK_IPV4", POD_ADDRESS);
+        let output = check.output().expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("no mistakes"), "{file}: {said}");
+    }
+}
+
+#[test]
+fn services_and_probes_use_the_daemons_ports() {
+    for (file, documents, table) in daemons() {
+        let pod = pod(&documents);
+        let container = &pod["spec"]["containers"][0];
+        let named = |name: &Value| {
+            let ports = list(&container["ports"], "ports");
+            let port = ports.iter().find(|port| port["name"] == *name);
+            port.and_then(|port| port["containerPort"].as_u64())
+                .unwrap_or_else(|| panic!("{file}: no port {name}"))
+        };
+        for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
+            let http = &container[probe]["httpGet"];
+            assert_eq!(
+                (http["path"].as_str(), named(&http["port"])),
+                (Some(path), port(&table["admin"]["listen"]))
+            );
+        }
+        let services = of_kind(&documents, "Service");
+        assert!(!services.is_empty(), "{file}");
+        for service in services {
+            assert_eq!(service["spec"]["selector"], pod["metadata"]["labels"], "{file}");
+            let target = &service["spec"]["ports"][0];
+            assert_eq!(named(&target["targetPort"]), port(&table["listen"]), "{file}");
+            assert_eq!(target["port"].as_u64(), Some(port(&table["listen"])), "{file}");
+        }
+        for set in of_kind(&documents, "StatefulSet") {
+            let headless =
+                of_kind(&documents, "Service").into_iter().find(|one| one["spec"]["clusterIP"] == "None");
+            let headless = headless.expect("a headless service");
+            assert_eq!(set["spec"]["serviceName"], headless["metadata"]["name"], "{file}");
+            let peer = format!("{}:7660", headless["metadata"]["name"].as_str().expect("a name"));
+            assert_eq!(table["fleet"]["peers"].as_str(), Some(&*peer), "{file}");
+            assert_eq!(table["worker_id_from"].as_str(), Some("hostname"), "{file}");
+        }
+    }
+}
+
+#[test]
+fn a_pod_has_time_to_stop_and_can_write_its_state_and_locks() {
+    for (file, documents, table) in daemons() {
+        let spec = &pod(&documents)["spec"];
+        // The default of drain_timeout is five seconds.
+        let stop = seconds(&table["limits"]["drain_delay"]) + 5 + LAST_WRITES_SECONDS;
+        assert!(spec["terminationGracePeriodSeconds"].as_u64().is_some_and(|grace| grace >= stop), "{file}");
+        assert!(
+            !table["limits"].as_table().is_some_and(|limits| limits.contains_key("drain_timeout")),
+            "{file}"
+        );
+        let mounts = list(&spec["containers"][0]["volumeMounts"], "mounts");
+        // Below a mount: Kubernetes lets every user write the top folder of some volumes, and the daemon refuses
+        // such a directory.
+        for directory in [table["state_dir"].as_str().expect("a path"), "/run/lock/snowbank"] {
+            let parent = Path::new(directory).parent().and_then(Path::to_str);
+            assert!(mounts.iter().any(|mount| mount["mountPath"].as_str() == parent), "{file}: {directory}");
+        }
+    }
+}
+
+#[test]
+fn a_pods_address_is_its_worker_id_and_its_probes_answer() {
+    for (file, documents, table) in daemons() {
+        let env = &pod(&documents)["spec"]["containers"][0]["env"];
+        let is_by_address = table["worker_id_from"].as_str() == Some("ipv4");
+        let field = env[0]["valueFrom"]["fieldRef"]["fieldPath"].as_str();
+        assert_eq!(field.is_some_and(|path| path == "status.podIP"), is_by_address, "{file}");
+        assert_eq!(env[0]["name"] == "SNOWBANK_IPV4", is_by_address, "{file}");
+        if !is_by_address {
+            continue;
+        }
+        // The cluster's etcd is not available here.
+        let text =
+            configuration(&documents).and_then(|text| text.split("[fleet]").next()).expect("a configuration");
+        let setup = Setup::configured(text).env("SNOWBANK_IPV4", POD_ADDRESS).admin();
+        let daemon = setup.start();
+        assert_eq!(get(&daemon, "/readyz").code, 200, "{file}");
+        assert_eq!(get(&daemon, "/healthz").code, 200, "{file}");
+    }
+}

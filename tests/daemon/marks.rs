@@ -1,0 +1,314 @@
+//! The marks of worker IDs: how `snowbank state show` prints them, and what happens if one cannot be written. Tests
+//! that fill a file system need root. Without it they report that and pass, unless `CI` is set.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::support::failing_disk::{EIO, FailingDisk};
+use crate::support::file_system::FileSystem;
+use crate::support::{Ask, Daemon, Setup, poll};
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// With a low `max_ahead` the horizon is short, and a raise comes soon.
+const CONFIG: &str = "max_ahead = \"202ms\"\nworker_ids = \"1-3\"";
+
+/// A machine with one lock directory and several state directories.
+struct Machine {
+    directory: TempDir,
+    locks: PathBuf,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let directory = crate::support::directory();
+        let locks = directory.path().join("locks");
+        Machine { directory, locks }
+    }
+
+    fn with_locks_on(disk: &FileSystem) -> Machine {
+        Machine { locks: disk.point().join("locks"), ..Machine::new() }
+    }
+
+    fn state(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn setup(&self, state: &str) -> Setup {
+        let setup = Setup::configured(CONFIG).env("SNOWBANK_STATE_DIR", self.state(state));
+        setup.env("SNOWBANK_LOCK_DIR", &self.locks)
+    }
+
+    fn command(&self, state: &str, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        command.arg("state").args(arguments).env("SNOWBANK_STATE_DIR", self.state(state));
+        let output = command.env("SNOWBANK_LOCK_DIR", &self.locks).output().expect("the program runs");
+        assert!(output.status.success(), "{output:?}");
+        output
+    }
+
+    /// Returns the text of `state show`.
+    fn words(&self, state: &str) -> String {
+        String::from_utf8(self.command(state, &["show"]).stdout).expect("text")
+    }
+
+    /// Returns the only source of `state show --json`.
+    fn shown(&self, state: &str) -> Value {
+        let answer: Value =
+            serde_json::from_slice(&self.command(state, &["show", "--json"]).stdout).expect("JSON");
+        assert_eq!(answer["lock_dir"].as_str(), self.locks.to_str());
+        assert_eq!(answer["sources"].as_array().map(Vec::len), Some(1), "{answer}");
+        answer["sources"][0].clone()
+    }
+
+    /// Returns the only range of worker IDs among the marks, once all are equal. A daemon writes one mark after
+    /// another.
+    fn mark(&self, state: &str) -> Value {
+        poll("marks that say the same", || match self.shown(state)["marks"].as_array().map(Vec::as_slice) {
+            Some([mark]) => Some(mark.clone()),
+            _ => None,
+        })
+    }
+
+    /// Copies the state file, retrying while its daemon writes it.
+    fn back_up(&self, state: &str) -> Vec<u8> {
+        let read = || fs::read(file(&self.state(state))).expect("the state is there");
+        poll("a whole copy", || Some(read()).filter(|bytes| *bytes == read()))
+    }
+
+    /// Returns the lock files in the order of their worker IDs.
+    fn lock_files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.locks).expect("read");
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("read").path()).collect();
+        files.sort();
+        files
+    }
+}
+
+fn file(state: &Path) -> PathBuf {
+    state.join("ceilings")
+}
+
+/// Draws one ID. With so short a horizon, it waits for a raise that a busy machine delays.
+fn one(daemon: &Daemon) -> u64 {
+    daemon.connect().next(Ask::of(1).wait_ms(9_000)).ids()[0]
+}
+
+fn id_of(value: &Value) -> u64 {
+    value.as_str().and_then(|id| id.parse().ok()).unwrap_or_else(|| panic!("no ID: {value}"))
+}
+
+/// Draws until the ceiling has risen above the present one. Returns the last ID.
+fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
+    let bound = id_of(&machine.shown("state")["ceiling_id"]);
+    poll("an ID above the earlier ceiling", || Some(one(daemon)).filter(|&id| id > bound))
+}
+
+#[test]
+fn a_mark_is_shown_with_its_effect_on_a_start() {
+    let machine = Machine::new();
+    let mut daemon = machine.setup("state").start();
+    one(&daemon);
+    let mark =
+        poll("the first mark", || Some(machine.mark("state")).filter(|mark| mark["status"] == "granted"));
+    let shown = machine.shown("state");
+    assert_eq!(mark["worker_ids"], "1-3");
+    assert_eq!(mark["state"], shown["owner"]["state"]);
+    assert_eq!((&mark["this_state"], &mark["next_start"]), (&Value::Bool(true), &Value::from("at_ceiling")));
+    assert_eq!(mark["holder"], format!("process {}", daemon.id()));
+    let copy = machine.back_up("state");
+    draw_past_a_raise(&machine, &daemon);
+    daemon.kill();
+
+    // First the newest state, then an older copy of it.
+    let (mark, shown) = (machine.mark("state"), machine.shown("state"));
+    assert_eq!(mark["next_start"], "at_ceiling");
+    assert!(mark["holder"].is_null() && id_of(&mark["id"]) <= id_of(&shown["ceiling_id"]), "{shown}");
+    fs::write(file(&machine.state("state")), &copy).expect("restored");
+    let (mark, shown) = (machine.mark("state"), machine.shown("state"));
+    assert_eq!((&mark["status"], &mark["next_start"]), (&"granted".into(), &"refused_older_copy".into()));
+    assert!(id_of(&mark["id"]) > id_of(&shown["ceiling_id"]), "{shown}");
+    let words = machine.words("state");
+    let granted = format!("worker IDs 1-3: granted below ID {} (", id_of(&mark["id"]));
+    let time = mark["time"].as_str().expect("a time");
+    for part in
+        [&granted, &format!("({time}) by this state\n"), "this state is an older copy", "--adopt-state"]
+    {
+        assert!(words.contains(part), "{part:?} is not in:\n{words}");
+    }
+    // A start does what `state show` predicts.
+    machine.setup("state").end().assert_refusal(&["is older than the one that served", time]);
+}
+
+#[test]
+fn a_mark_of_another_directorys_daemon_names_its_state() {
+    let machine = Machine::new();
+    machine.setup("state").start().stop();
+    let daemon = machine.setup("other").start();
+    one(&daemon);
+    let mark = machine.mark("state");
+    assert_eq!(mark["state"], machine.shown("other")["owner"]["state"]);
+    assert_eq!((&mark["this_state"], &mark["next_start"]), (&Value::Bool(false), &Value::from("above_mark")));
+    assert_eq!(mark["holder"], format!("process {}", daemon.id()));
+    let words = machine.words("state");
+    let whose = format!(
+        "by another state ({}), locked by process {}\n",
+        mark["state"].as_str().unwrap(),
+        daemon.id()
+    );
+    for part in [&whose, "a start begins above this mark"] {
+        assert!(words.contains(part), "{part:?} is not in:\n{words}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_missing_and_an_unreadable_mark_are_shown_as_such() {
+    let machine = Machine::new();
+    machine.setup("state").start().stop();
+    let locks = machine.lock_files();
+    fs::write(&locks[1], [b'?'; 2_000]).expect("written");
+    let marks = machine.shown("state")["marks"].clone();
+    let said = |index: usize, name: &str| marks[index][name].clone();
+    assert_eq!(said(0, "worker_ids"), "1");
+    assert_eq!((said(1, "worker_ids"), said(1, "status")), ("2".into(), "unreadable".into()));
+    assert_eq!(said(2, "worker_ids"), "3");
+    let error = said(1, "error");
+    assert!(error.as_str().is_some_and(|error| error.contains(locks[1].to_str().unwrap())), "{error}");
+    let words = machine.words("state");
+    assert!(words.contains("worker ID 2: not known: cannot read"), "{words}");
+
+    // As after a boot.
+    fs::remove_dir_all(&machine.locks).expect("removed");
+    let mark = machine.mark("state");
+    assert_eq!((&mark["status"], &mark["next_start"]), (&"none".into(), &"at_ceiling".into()));
+    assert!(mark["id"].is_null() && mark["state"].is_null() && mark["error"].is_null(), "{mark}");
+    let words = machine.words("state");
+    assert!(words.contains("worker IDs 1-3: none: nothing says"), "{words}");
+    assert!(!machine.locks.exists(), "showing makes nothing");
+}
+
+#[test]
+fn an_exported_worker_id_is_shown_as_released() {
+    let machine = Machine::new();
+    machine.setup("state").start().stop();
+    machine.command("state", &["export"]);
+    let mark = machine.mark("state");
+    assert_eq!((&mark["status"], &mark["next_start"]), (&"released".into(), &"refused_released".into()));
+    assert!(machine.words("state").contains("moved away by `snowbank state export`"));
+}
+
+/// While a daemon raises its ceiling, the state and the marks are read as of one moment.
+#[test]
+fn a_running_daemons_state_is_never_shown_as_an_older_copy() {
+    let machine = Machine::new();
+    let daemon = machine.setup("state").start();
+    for _ in 0..100 {
+        one(&daemon);
+        let shown = machine.shown("state");
+        let marks = shown["marks"].as_array().expect("marks");
+        assert!(marks.iter().all(|mark| mark["next_start"] == "at_ceiling"), "{shown}");
+    }
+    daemon.stop();
+}
+
+/// The space for a mark is reserved when its lock is made.
+#[test]
+fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
+    let Some(disk) = FileSystem::mount() else { return };
+    let machine = Machine::with_locks_on(&disk);
+    let mut daemon = machine.setup("state").start();
+    let copy = machine.back_up("state");
+    let ballast = disk.fill();
+    let last = draw_past_a_raise(&machine, &daemon);
+    poll("the mark rises", || (id_of(&machine.mark("state")["id"]) > last).then_some(()));
+    assert!(!daemon.log().contains("cannot mark"), "{}", daemon.log());
+    assert!(!disk.remount("ro"), "what a daemon has its locks on cannot become read-only");
+    daemon.kill();
+    let newest = machine.back_up("state");
+    fs::write(file(&machine.state("state")), &copy).expect("restored");
+    machine.setup("state").end().assert_refusal(&["is older than the one that served"]);
+
+    // Another worker ID has no lock yet, and there is no space for one.
+    let other = || machine.setup("other").args(["--worker-id", "9"]);
+    other().end().assert_refusal_for_now(&[
+        "cannot lock worker IDs at",
+        "No space left on device",
+        "make room",
+    ]);
+    fs::remove_file(ballast).expect("it is there");
+    other().start().stop();
+    fs::write(file(&machine.state("state")), &newest).expect("put back");
+    assert!(disk.remount("ro"));
+    machine.setup("state").end().assert_refusal(&["cannot lock worker IDs at", "Read-only file system"]);
+    assert!(disk.remount("rw"));
+    assert!(one(&machine.setup("state").start()) > last);
+}
+
+/// The lock's file is truncated and its disk space is used up, so the write of a mark fails.
+#[test]
+fn a_failed_mark_is_logged_and_retried() {
+    let Some(disk) = FileSystem::mount() else { return };
+    let machine = Machine::with_locks_on(&disk);
+    let mut daemon = machine.setup("state").start();
+    let copy = machine.back_up("state");
+    let ballast = empty_and_fill(&machine, &disk, &daemon);
+    let last = draw_past_a_raise(&machine, &daemon);
+    poll("the warning", || daemon.log().contains("cannot mark in lock_dir").then_some(()));
+    daemon.assert_logs("No space left on device");
+    assert_eq!(machine.mark("state")["status"], "none");
+    let highest = draw_past_a_raise(&machine, &daemon);
+    assert!(highest > last, "IDs flow on");
+
+    // No request is needed: ceilings still rise for a while after the last use, and each raise writes the marks.
+    fs::remove_file(&ballast).expect("it is there");
+    poll("the mark is back", || (machine.mark("state")["status"] == "granted").then_some(()));
+    daemon.kill();
+    let newest = machine.back_up("state");
+    fs::write(file(&machine.state("state")), &copy).expect("restored");
+    machine.setup("state").end().assert_refusal(&["is older than the one that served"]);
+    fs::write(file(&machine.state("state")), &newest).expect("put back");
+
+    // A clean stop lowers the mark first. If that fails, the ceiling stays.
+    let daemon = machine.setup("state").start();
+    let last = one(&daemon);
+    assert!(last > highest);
+    empty_and_fill(&machine, &disk, &daemon);
+    let ceiling = id_of(&machine.shown("state")["ceiling_id"]);
+    daemon.stop();
+    assert!(id_of(&machine.shown("state")["ceiling_id"]) >= ceiling, "not trimmed");
+}
+
+/// The daemon is stopped: otherwise its next mark would take the space back.
+fn empty_and_fill(machine: &Machine, disk: &FileSystem, daemon: &Daemon) -> PathBuf {
+    daemon.stand_still();
+    for lock in machine.lock_files() {
+        OpenOptions::new().write(true).truncate(true).open(lock).expect("emptied");
+    }
+    let ballast = disk.fill();
+    daemon.signal(Signal::CONT);
+    ballast
+}
+
+/// Only the disk of the locks fails.
+#[test]
+fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.locks, machine.state("orders"));
+    let mut daemon = disk.under(machine.setup("state")).start();
+    let last = one(&daemon);
+    disk.order(&format!("write fail {EIO}"));
+    let last = draw_past_a_raise(&machine, &daemon).max(last);
+    poll("the warning", || daemon.log().contains("cannot mark in lock_dir").then_some(()));
+    let mark = machine.mark("state");
+    assert_eq!(
+        (&mark["status"], &mark["next_start"]),
+        (&"granted".into(), &"at_ceiling".into()),
+        "the earlier one"
+    );
+    daemon.kill();
+    disk.works();
+    assert!(one(&machine.setup("state").start()) > last);
+}

@@ -1,0 +1,292 @@
+//! The scrape, the table of metrics in docs/monitoring.md, the alerts and the dashboard agree. Real parsers read
+//! them. The table has the metrics of the scrape, and each one that the alerts and the dashboard name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::secure::{Authority, tls_section};
+use crate::support::http::{ask, get};
+use crate::support::{Ask, Daemon, Setup, TWO_SOURCES};
+use serde_json::Value;
+
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/");
+
+fn doc(name: &str) -> String {
+    std::fs::read_to_string(Path::new(DOCS).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Starts a daemon that has answered requests.
+fn daemon() -> Daemon {
+    let files = crate::support::directory();
+    let pair = Authority::new(files.path(), "authority").issue_local("daemon");
+    let identity = "[[identities]]\nname = \"anonymous\"\n";
+    let tickets = "[[sources]]\nname = \"tickets\"\nkind = \"ticket\"\n";
+    let config = format!("{}\n{TWO_SOURCES}{tickets}{identity}", tls_section(&pair, ""));
+    let setup = Setup::configured(&config).admin();
+    let mut set = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    set.args(["ticket", "set", "tickets", "0", "--state-dir"]).arg(setup.path("state"));
+    let output = set.env("SNOWBANK_LOCK_DIR", setup.path("locks")).output().expect("the program runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let daemon = setup.start();
+    let mut wire = daemon.connect();
+    wire.next(Ask::of(7));
+    wire.next(Ask::of(1).source(1));
+    daemon
+}
+
+/// Runs a tool of another package on this input. Returns `None` if it is not installed: the test was skipped.
+fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
+    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let Ok(mut child) = spawned else {
+        crate::support::skip(&format!("{command:?} is missing; tests/run installs {package}"));
+        return None;
+    };
+    // A tool that fails early may not read all of it.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("it ends");
+    let (said, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if complained.contains("No module named") {
+        crate::support::skip(&format!("{complained}; tests/run installs {package}"));
+        return None;
+    }
+    assert!(output.status.success(), "{command:?}: {said}{complained}");
+    Some(said.into_owned())
+}
+
+/// The Python of Debian, for which tests/run installs the library.
+fn python() -> Command {
+    let system = Path::new("/usr/bin/python3");
+    Command::new(if system.exists() { system } else { Path::new("python3") })
+}
+
+/// Returns the families of a scrape as the official parser reads them.
+fn parsed(text: &str) -> Option<BTreeMap<String, Value>> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/monitoring/openmetrics.py");
+    let json = tool("python3-prometheus-client", python().arg(script), text)?;
+    Some(serde_json::from_str(&json).expect("JSON"))
+}
+
+/// Returns the rows of the table in docs/monitoring.md: name, type, labels.
+fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let page = doc("monitoring.md");
+    let rows = page.lines().skip_while(|line| !line.starts_with("| metric |")).skip(2);
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let labels = cells[2].split(',').map(|label| label.trim().trim_matches('`').to_owned());
+        let labels = labels.filter(|label| !label.is_empty()).collect();
+        (cells[0].trim_matches('`').to_owned(), (cells[1].to_owned(), labels))
+    };
+    rows.take_while(|line| line.starts_with('|')).map(row).collect()
+}
+
+#[test]
+fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
+    let daemon = daemon();
+    let text = get(&daemon, "/metrics").body;
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let Some(families) = parsed(&text) else { return };
+    let mut scraped = BTreeMap::new();
+    for (family, about) in &families {
+        let kind = about["type"].as_str().expect("a type");
+        assert!(!about["help"].as_str().expect("help").is_empty(), "{family}");
+        let suffix = match kind {
+            "counter" => "_total",
+            _ => "",
+        };
+        let samples = about["samples"].as_array().expect("samples");
+        assert!(!samples.is_empty(), "{family}");
+        let labels = samples.iter().flat_map(|sample| sample[1].as_array().expect("labels"));
+        let labels = labels.map(|label| label.as_str().expect("a name").to_owned());
+        let labels: BTreeSet<String> = labels.filter(|label| label != "le").collect();
+        scraped.insert(format!("{family}{suffix}"), (kind.to_owned(), labels));
+    }
+    // Only a daemon of a fleet has them: see tests/daemon/fleet.rs.
+    let mut documented = documented();
+    documented.retain(|metric, _| !metric.starts_with("snowbank_fleet_"));
+    assert_eq!(documented, scraped, "left: docs/monitoring.md; right: the scrape");
+    let ids = &families["snowbank_ids_issued"]["samples"];
+    assert_eq!(ids[0], serde_json::json!(["snowbank_ids_issued_total", ["source"], 7]));
+    assert_eq!(families["snowbank_request_duration_seconds"]["unit"], "seconds");
+}
+
+/// The seconds between two scrapes. Alerts and dashboard must work with each. The longest is a second more than a
+/// minute, so that no window works only because two samples lie exactly at its ends.
+const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
+
+/// The scrape at which the worker number changes.
+const NUMBER_CHANGED: u32 = 32;
+
+/// Metrics that only a daemon of a fleet has. The daemon of these tests is in none.
+const OF_FLEET: [&str; 1] = ["snowbank_fleet_headroom_seconds{source=\"fast\"}"];
+
+/// Returns the start times in scrapes of a daemon that is killed thirteen times within 150 s. Each time it is down
+/// for three seconds, in which a scrape finds nothing.
+fn crash_loop(interval_s: u32) -> String {
+    let kills_s: Vec<f64> = (0..13).map(|kill| 302.0 + 12.5 * f64::from(kill)).collect();
+    let seen = |scrape: u32| {
+        let at_s = f64::from(scrape * interval_s);
+        match kills_s.iter().rfind(|kill_s| **kill_s <= at_s) {
+            None => String::from("1000"),
+            Some(kill_s) if at_s < kill_s + 3.0 => String::from("_"),
+            Some(kill_s) => format!("{}", kill_s + 3.0),
+        }
+    };
+    (0..60).map(seen).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the tests of the alerts, with all values that depend on the scrape interval filled in.
+fn rule_tests(interval_s: u32) -> String {
+    let tests = include_str!("monitoring/rules_test.yml");
+    let mut parts = tests.split("RATE(");
+    let mut filled = parts.next().expect("a first part").to_owned();
+    for part in parts {
+        let (per_second, rest) = part.split_once(')').expect("a closing bracket");
+        let per_second: u64 = per_second.parse().expect("a number");
+        filled += &format!("{}{rest}", per_second * u64::from(interval_s));
+    }
+    let filled = filled.replace("CRASH_LOOP", &crash_loop(interval_s));
+    let filled = filled.replace("NUMBER_CHANGED", &format!("{}s", NUMBER_CHANGED * interval_s));
+    let filled = filled.replace("RULES", &format!("{DOCS}monitoring/snowbank.rules.yml"));
+    filled.replace("INTERVAL", &format!("{interval_s}s"))
+}
+
+fn run_rule_tests(tests: &str) {
+    let file = tempfile::NamedTempFile::with_suffix(".yml").expect("a temporary file");
+    std::fs::write(file.path(), tests).expect("it is written");
+    tool("prometheus", Command::new("promtool").args(["test", "rules"]).arg(file.path()), "");
+}
+
+#[test]
+fn the_alerts_are_valid_rules_and_fire_when_they_should() {
+    let rules = format!("{DOCS}monitoring/snowbank.rules.yml");
+    tool("prometheus", Command::new("promtool").args(["check", "rules", &rules]), "");
+    SCRAPE_INTERVALS.map(rule_tests).iter().for_each(|tests| run_rule_tests(tests));
+}
+
+/// Returns the words of a text that look like a metric of the daemon.
+fn metrics_named(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = text.split(|c| !is_part(c)).filter(|word| {
+        word.starts_with("snowbank_") || (word.starts_with("process_") && word.len() > "process_".len())
+    });
+    let whole = |word: &str| {
+        let histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| word.strip_suffix(suffix));
+        histogram.unwrap_or(word).to_owned()
+    };
+    words.map(whole).collect()
+}
+
+#[test]
+fn alerts_and_dashboard_name_metrics_that_exist() {
+    let documented = documented();
+    assert!(documented.len() > 20, "{documented:?}");
+    for file in ["monitoring/snowbank.rules.yml", "monitoring/snowbank-dashboard.json"] {
+        let named = metrics_named(&doc(file));
+        assert!(named.len() > 8, "{named:?}");
+        let unknown: Vec<_> = named.iter().filter(|name| !documented.contains_key(*name)).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+    }
+}
+
+#[test]
+fn grafana_can_import_the_dashboard() {
+    let dashboard: Value =
+        serde_json::from_str(&doc("monitoring/snowbank-dashboard.json")).expect("the dashboard is JSON");
+    assert_eq!((&dashboard["title"], &dashboard["uid"]), (&"Snowbank".into(), &"snowbank".into()));
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let mut ids = BTreeSet::new();
+    for panel in panels {
+        assert!(ids.insert(panel["id"].as_u64()), "each panel has an ID of its own: {panel}");
+        assert!(panel["gridPos"]["w"].as_u64().is_some_and(|width| width <= 24), "{panel}");
+    }
+    let expressions = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    let expressions: Vec<String> = expressions.map(filled).collect();
+    let daemon = daemon();
+    let admin = daemon.addresses.last().expect("an admin listener");
+    let scrape = ask(admin, "GET", "/metrics", "").body;
+    for interval_s in SCRAPE_INTERVALS {
+        run_rule_tests(&tests_that_something_is_shown(&scrape, &expressions, interval_s));
+    }
+}
+
+/// Returns a panel's expression as Grafana fills it in.
+fn filled(target: &Value) -> String {
+    let expression = target["expr"].as_str().expect("an expression");
+    // Four times the scrape interval. Grafana reads it from the least step of the panel.
+    if expression.contains("$__rate_interval") {
+        assert_eq!(target["interval"], "1m", "{expression}");
+    }
+    let filled = expression.replace("$__rate_interval", "4m").replace("$instance", ".*");
+    assert!(!filled.contains('$'), "{filled}");
+    filled
+}
+
+/// Returns tests that each expression has a value if all samples grow from one scrape to the next.
+fn tests_that_something_is_shown(scrape: &str, expressions: &[String], interval_s: u32) -> String {
+    let samples = scrape.lines().filter(|line| !line.starts_with('#'));
+    let names = samples.map(|line| line.rsplit_once(' ').expect("a value").0);
+    let names = names.chain(["up"]).chain(OF_FLEET);
+    let series = names.map(|name| {
+        let labels = "job=\"snowbank\",instance=\"a\"";
+        let series = match name.split_once('{') {
+            Some((name, others)) => format!("{name}{{{labels},{others}"),
+            None => format!("{name}{{{labels}}}"),
+        };
+        serde_json::json!({ "series": series, "values": "1+1x60" })
+    });
+    let expected = serde_json::json!([{ "labels": "{}", "value": 1 }]);
+    let tests = expressions.iter().map(|expression| {
+        let expression = format!("(count({expression}) > bool 0) or vector(0)");
+        serde_json::json!({ "expr": expression, "eval_time": "14m", "exp_samples": expected })
+    });
+    let interval = format!("{interval_s}s");
+    let tests = serde_json::json!({
+        "interval": interval,
+        "input_series": series.collect::<Vec<_>>(),
+        "promql_expr_test": tests.collect::<Vec<_>>(),
+    });
+    // JSON is YAML.
+    serde_json::json!({ "evaluation_interval": interval, "tests": [tests] }).to_string()
+}
+
+#[test]
+fn the_page_draws_itself_in_a_browser() {
+    let daemon = daemon();
+    let page = format!("http://{}/", daemon.addresses.last().expect("an admin listener"));
+    let profile = tempfile::tempdir().expect("a temporary directory");
+    let mut chromium = Command::new("timeout");
+    // A few seconds of the browser's virtual time, which passes as fast as answers arrive.
+    chromium.args([
+        "60",
+        "chromium",
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+    ]);
+    chromium.args(["--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom"]);
+    chromium.arg(format!("--user-data-dir={}", profile.path().display())).arg(&page);
+    if !crate::support::has_program("chromium", "chromium") {
+        return;
+    }
+    let output = chromium.stdin(Stdio::null()).output().expect("it runs");
+    let (page, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{log}");
+    for part in [
+        "Serving, all is as it should be",
+        "<h4>fast</h4>",
+        "<h4>slow</h4>",
+        "Clock: follows the wall clock",
+        "Ceiling: durable for",
+        "<polyline",
+        concat!("version ", env!("CARGO_PKG_VERSION")),
+    ] {
+        assert!(page.contains(part), "{part:?} is not in\n{page}\n{log}");
+    }
+    // The browser reports violations of the page's policy and errors of its script there.
+    let errors: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+}

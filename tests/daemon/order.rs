@@ -1,0 +1,221 @@
+//! Order: over the whole daemon with `order = "strict"`, otherwise on each connection.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::wire::{EXPLICIT, PARTIAL};
+use crate::support::{Ask, Daemon, Random, Setup, Wire};
+
+const CONNECTIONS: u64 = 8;
+
+/// Sends requests on one connection. `highest` is the highest ID received on any connection before this request is
+/// sent.
+fn ask_after_others(daemon: &Daemon, seed: u64, requests: usize, sizes: &[u32], highest: &AtomicU64) {
+    let mut random = Random::seeded(seed);
+    let mut wire = daemon.connect();
+    for _ in 0..requests {
+        let ask = Ask::of(random.pick(sizes)).wait_ms(10_000);
+        let received_before = highest.load(Ordering::SeqCst);
+        let runs = wire.next(ask).runs();
+        assert!(
+            runs[0].first > received_before,
+            "{ask:?} got {} after {received_before} had been received",
+            runs[0].first
+        );
+        highest.fetch_max(runs[runs.len() - 1].last(), Ordering::SeqCst);
+    }
+}
+
+fn strict_order_holds(shards: &str, requests: usize, sizes: &[u32]) {
+    let daemon = Setup::new().args(["--order", "strict", "--shards", shards]).start();
+    let highest = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for seed in 0..CONNECTIONS {
+            let (daemon, highest) = (&daemon, &highest);
+            scope.spawn(move || ask_after_others(daemon, seed, requests, sizes, highest));
+        }
+    });
+    daemon.stop();
+}
+
+#[test]
+fn strict_order_holds_over_the_daemon_at_low_demand() {
+    strict_order_holds("4", 1_500, &[1, 1, 1, 2, 10]);
+}
+
+#[test]
+fn strict_order_holds_over_the_daemon_at_the_full_rate() {
+    strict_order_holds("4", 250, &[1, 1, 300, 4_096, 10_000]);
+}
+
+#[test]
+fn strict_order_holds_over_pipelined_requests() {
+    let daemon = Setup::new().args(["--order", "strict", "--shards", "3"]).start();
+    let highest = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for seed in 0..CONNECTIONS {
+            let (daemon, highest) = (&daemon, &highest);
+            scope.spawn(move || {
+                let mut random = Random::seeded(seed);
+                let mut wire = daemon.connect();
+                for _ in 0..150 {
+                    let asks: Vec<Ask> = (0..8)
+                        .map(|tag| Ask::of(random.pick(&[1, 50, 2_000])).tag(tag).wait_ms(10_000))
+                        .collect();
+                    let mut above = highest.load(Ordering::SeqCst);
+                    wire.send(&asks.iter().flat_map(|ask| ask.bytes()).collect::<Vec<u8>>());
+                    for ask in asks {
+                        let runs = reply_to(&mut wire, ask);
+                        assert!(runs.0 > above, "{ask:?} got {} after {above}", runs.0);
+                        above = runs.1;
+                        highest.fetch_max(above, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+    });
+    daemon.stop();
+}
+
+/// Returns the first and the last ID of the next reply, which must be for `ask`.
+fn reply_to(wire: &mut Wire, ask: Ask) -> (u64, u64) {
+    let reply = wire.reply();
+    assert_eq!(reply.tag(), ask.tag);
+    let count = reply.id_count();
+    let is_partial = ask.flags & PARTIAL != 0 && count.is_some_and(|count| count < u64::from(ask.count));
+    assert!(count == Some(u64::from(ask.count)) || is_partial, "{ask:?} got {reply:?}");
+    let runs = reply.runs();
+    (runs[0].first, runs[runs.len() - 1].last())
+}
+
+/// Requests of all sizes and waits, with many under way on each connection, and far more than the full rate.
+/// Most wait, some are refused, and on each connection IDs increase.
+#[test]
+fn ids_of_each_connection_increase_across_waits_too() {
+    const DEPTH: u16 = 16;
+    let daemon = Setup::new().args(["--order", "relaxed", "--shards", "2"]).start();
+    thread::scope(|scope| {
+        for seed in 0..CONNECTIONS {
+            let daemon = &daemon;
+            scope.spawn(move || {
+                let mut random = Random::seeded(seed);
+                let mut wire = daemon.connect();
+                let mut last = 0;
+                let mut granted = 0;
+                for _ in 0..60 {
+                    let asks: Vec<Ask> = (0..DEPTH)
+                        .map(|tag| {
+                            let wait_ms = random.pick(&[0, 1, 5, 10_000, 10_000]);
+                            let flags = random.pick(&[0, 0, PARTIAL]);
+                            let size = random.pick(&[1, 1, 17, 255, 257, 3_000, 20_000]);
+                            Ask::of(size).tag(tag).wait_ms(wait_ms).flags(flags)
+                        })
+                        .collect();
+                    wire.send(&asks.iter().flat_map(|ask| ask.bytes()).collect::<Vec<u8>>());
+                    for ask in asks {
+                        let reply = wire.reply();
+                        assert_eq!(reply.tag(), ask.tag);
+                        if reply.id_count().is_none() {
+                            reply.assert_error(ask.tag, crate::support::wire::EXHAUSTED);
+                            continue;
+                        }
+                        granted += 1;
+                        let runs = reply.runs();
+                        assert!(runs[0].first > last, "{ask:?} got {} after {last}", runs[0].first);
+                        last = runs[runs.len() - 1].last();
+                    }
+                }
+                assert!(granted > 0);
+            });
+        }
+    });
+    daemon.stop();
+}
+
+/// The blocks that a shard has claimed ahead lie below the IDs of a request that waits. Afterwards they must not be
+/// handed out on its connection.
+#[test]
+fn blocks_claimed_before_a_wait_are_not_handed_out_after_it() {
+    for shards in ["1", "2"] {
+        // 256 IDs in each ms and a second of them in reserve: a shard claims many ahead, and they stay valid for
+        // long.
+        let setup = Setup::configured("burst_window = \"1s\"\n");
+        let daemon = setup.args(["--layout", "js53", "--shards", shards]).start();
+        let mut wire = daemon.connect();
+        let mut last = 0;
+        for _ in 0..10 {
+            // Enough demand to make the shard claim ahead.
+            thread::sleep(Duration::from_millis(50));
+            for _ in 0..40 {
+                let (first, to) = call(&mut wire, Ask::of(50).wait_ms(10_000));
+                assert!(first > last, "{first} after {last}");
+                last = to;
+            }
+            // More IDs than are available at once, followed by single IDs.
+            let asks = [20_000, 1, 1, 1].map(|count| Ask::of(count).wait_ms(10_000));
+            wire.send(&asks.map(Ask::bytes).concat());
+            for ask in asks {
+                let (first, to) = reply_to(&mut wire, ask);
+                assert!(first > last, "{ask:?} got {first} after {last}");
+                last = to;
+            }
+        }
+    }
+}
+
+fn call(wire: &mut Wire, ask: Ask) -> (u64, u64) {
+    wire.send(&ask.bytes());
+    reply_to(wire, ask)
+}
+
+/// A small layout makes every request wait, so waits and immediate answers follow each other closely.
+#[test]
+fn order_holds_where_every_tick_is_scarce() {
+    let layout = "time:38,worker:10,sequence:4;tick=10ms;epoch=2025-01-01T00:00:00Z";
+    for order in ["strict", "relaxed"] {
+        let daemon = Setup::new().args(["--layout", layout, "--order", order, "--shards", "2"]).start();
+        let highest = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for seed in 0..4 {
+                let (daemon, highest) = (&daemon, &highest);
+                scope.spawn(move || {
+                    let mut random = Random::seeded(seed);
+                    let mut wire = daemon.connect();
+                    let mut last = 0;
+                    for _ in 0..60 {
+                        let ask = Ask::of(random.pick(&[1, 1, 3, 16, 40])).wait_ms(10_000);
+                        let others = if order == "strict" { highest.load(Ordering::SeqCst) } else { 0 };
+                        let runs = wire.next(ask).runs();
+                        assert!(runs[0].first > last.max(others), "{order}: {ask:?} got {}", runs[0].first);
+                        last = runs[runs.len() - 1].last();
+                        highest.fetch_max(last, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        daemon.stop();
+    }
+}
+
+#[test]
+fn strict_order_survives_a_connection_that_dies_while_it_is_answered() {
+    let toml = "order = \"strict\"\nshards = 2\nburst_window = \"5s\"";
+    let daemon = Setup::configured(toml).option("--listen", "unix:lives.sock").in_own_directory().start();
+    let (mut one, mut other) = (daemon.connect(), daemon.connect());
+    let mut highest = 0;
+    for _ in 0..20 {
+        // More replies than the queue holds, for a client that has closed by then.
+        let mut dying = daemon.connect();
+        let requests: Vec<u8> =
+            (0..3).flat_map(|tag| Ask::of(14_000).tag(tag).flags(EXPLICIT).bytes()).collect();
+        dying.send(&requests);
+        drop(dying);
+        for wire in [&mut one, &mut other] {
+            for run in wire.next(Ask::of(1)).runs() {
+                assert!(run.first > highest, "{} after {highest}", run.first);
+                highest = run.first;
+            }
+        }
+    }
+}

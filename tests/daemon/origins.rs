@@ -1,0 +1,175 @@
+//! Worker IDs that a daemon takes from its machine: from an address, the host name or a file.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::ids::twitter_worker;
+use crate::support::{Ask, Daemon, Setup, poll};
+use rustix::process::Signal;
+
+/// Waits until this daemon's log has the text.
+fn assert_logged(daemon: &Daemon, part: &str) {
+    poll(part, || daemon.log().contains(part).then_some(()));
+}
+
+fn worker_of(daemon: &Daemon) -> u64 {
+    twitter_worker(daemon.connect().next(Ask::of(1)).runs()[0].first)
+}
+
+/// Runs `snowbank check` with this configuration. Returns the exit code and the output.
+fn check(toml: &str, directory: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let path = directory.join("snowbank.toml");
+    std::fs::write(&path, toml).expect("the configuration is written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    let output = command.arg("check").arg(path).env_clear().envs(variables.iter().copied());
+    let output = output.output().expect("the program runs");
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn an_address_gives_the_worker_id() {
+    let toml = "worker_id_from = \"ipv4\"\nlayout = \"kubernetes\"\nlisten = \"0.0.0.0:0\"\n";
+    let daemon = Setup::bare().config(toml).env("SNOWBANK_IPV4", "10.94.100.191").start();
+    let id = daemon.connect().next(Ask::of(1)).runs()[0].first;
+    // 28 bits of time, 24 of the node, 11 of the sequence.
+    assert_eq!((id >> 11) & 0xff_ffff, 94 * 65_536 + 100 * 256 + 191);
+    assert_logged(
+        &daemon,
+        "source \"default\" has worker ID 6186175, from the low 24 bits of 10.94.100.191, SNOWBANK_IPV4",
+    );
+    assert!(!daemon.log().contains("unknown"), "{}", daemon.log());
+}
+
+#[test]
+fn an_address_that_is_none_of_a_machine_refuses_the_start() {
+    for given in ["127.0.0.1", "fd00::1", "0.0.0.0"] {
+        let setup = Setup::configured("worker_id_from = \"ipv4\"\n").env("SNOWBANK_IPV4", given);
+        setup.end().assert_refusal(&["worker_id_from", given, "SNOWBANK_IPV4"]);
+    }
+    let absent = Setup::configured("worker_id_from = \"ipv4:no-such-if0\"\n").end();
+    absent.assert_refusal_for_now(&["worker_id_from", "no address that fits", "SNOWBANK_IPV4"]);
+    let wide = "worker_id_from = \"ipv4\"\nlayout = \"time:41,worker:=1000,sequence:10\"\n";
+    Setup::configured(wide).end().assert_refusal(&["worker_id_from", "1000", "power of two"]);
+}
+
+#[test]
+fn a_file_gives_the_worker_id_once_it_is_there() {
+    // The path is relative to the configuration's directory.
+    let toml = "worker_id_from = \"file:number\"\nworker_ids = \"datacenter=1\"\n";
+    let absent = Setup::configured(toml);
+    let path = absent.path("number");
+    absent.end().assert_refusal_for_now(&["worker_id_from", path.to_str().expect("UTF-8"), "one number"]);
+    let with = |number: &str| {
+        let setup = Setup::configured(toml);
+        std::fs::write(setup.path("number"), number).expect("the number is written");
+        setup
+    };
+    with("").end().assert_refusal_for_now(&["empty"]);
+    with("five\n").end().assert_refusal(&["worker_id_from", "\"five\""]);
+    with("32\n").end().assert_refusal(&["found 32", "0 to 31"]);
+    let daemon = with("5\n").start();
+    // Datacenter 1 comes from the configuration.
+    assert_eq!(worker_of(&daemon), 32 + 5);
+}
+
+#[test]
+fn a_host_name_gives_the_worker_id() {
+    // A UTS namespace in which the host has another name.
+    let named = |name: &str| {
+        let script = format!("hostname {name} && exec \"$@\"");
+        Setup::configured("worker_id_from = \"hostname\"\n")
+            .through("unshare", &["--uts", "--map-root-user", "sh", "-c", &script, "sh"])
+    };
+    let can = Command::new("unshare").args(["--uts", "--map-root-user", "hostname", "web-1"]).status();
+    if !can.is_ok_and(|status| status.success()) {
+        return crate::support::skip("a name space with another host name cannot be made here");
+    }
+    let daemon = named("web-12.example").start();
+    assert_eq!(worker_of(&daemon), 12);
+    assert_logged(&daemon, "source \"default\" has worker ID 12, from host name \"web-12.example\"");
+    named("web").end().assert_refusal(&["worker_id_from", "\"web\"", "web-12"]);
+    named("web-1024").end().assert_refusal(&["1024", "0 to 1023"]);
+}
+
+#[test]
+fn two_sources_or_daemons_with_one_number_are_refused() {
+    let source = |name: &str| format!("[[sources]]\nname = \"{name}\"\nworker_id_from = \"file:number\"\n");
+    let number = |setup: Setup| {
+        std::fs::write(setup.path("number"), "7").expect("the number is written");
+        setup
+    };
+    let both = format!("{}{}", source("a"), source("b"));
+    number(Setup::configured(&both)).end().assert_refusal(&["both use worker 7", "\"a\"", "\"b\""]);
+    let given = format!("{}[[sources]]\nname = \"b\"\nworker_ids = \"6-7\"\n", source("a"));
+    number(Setup::configured(&given)).end().assert_refusal(&["both use worker 7"]);
+    let first = number(Setup::configured(&source("a"))).start();
+    let locks = first.path("locks");
+    let second = number(Setup::configured(&source("a"))).option("--lock-dir", locks);
+    second.end().assert_refusal_for_now(&["worker ID 7"]);
+}
+
+#[test]
+fn a_reload_keeps_the_worker_id_that_was_picked() {
+    let toml = "worker_id_from = \"file:number\"\n";
+    let setup = Setup::configured(toml);
+    let path = setup.path("number");
+    std::fs::write(&path, "7").expect("the number is written");
+    let daemon = setup.start();
+    std::fs::remove_file(path).expect("the number is removed");
+    std::fs::write(daemon.path("snowbank.toml"), format!("{toml}[limits]\nmax_count = 9\n"))
+        .expect("written");
+    daemon.signal(Signal::HUP);
+    assert_logged(&daemon, "reloaded: limits.max_count");
+    assert_eq!(worker_of(&daemon), 7);
+}
+
+#[test]
+fn check_picks_the_number_of_this_machine_and_prints_it() {
+    let directory = crate::support::directory();
+    let check = |toml: &str, variables: &[(&str, &str)]| check(toml, directory.path(), variables);
+    let ipv4 = "worker_id_from = \"ipv4:10.0.0.0/8\"\n";
+    let (code, text) = check(ipv4, &[("SNOWBANK_IPV4", "10.0.0.5")]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("on this machine, source \"default\" has worker ID 5, from the low 10 bits"),
+        "{text}"
+    );
+    assert!(text.contains("warning: source \"default\": worker IDs are the low 10 bits"), "{text}");
+    // This machine may lack a file that the daemon's machine has, so that is a warning.
+    let (code, text) = check("worker_id_from = \"file:absent\"\nlisten = \"0.0.0.0:7660\"\n", &[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("worker picked at the start (file:"), "{text}");
+    assert!(text.contains("warning: `serve` would not start on this machine: "), "{text}");
+    assert!(text.contains("snowbank.toml:1: worker_id_from: "), "{text}");
+    // These are mistakes on every machine.
+    for (toml, part) in [
+        ("worker_id_from = \"hostname\"\nworker_ids = 5\n", "worker_ids: found worker IDs beside"),
+        ("worker_id_from = \"hostname\"\nworker_ids = \"datacenter=1,worker=5\"\n", "worker IDs beside"),
+        ("worker_id_from = \"hostname\"\nworker_ids = \"region=1\"\n", "region"),
+        ("worker_id_from = \"host\"\n", "\"hostname\", \"ipv4\""),
+        ("worker_id_from = \"hostname\"\nlayout = \"time:41,sequence:12\"\n", "node field"),
+    ] {
+        let (code, text) = check(toml, &[]);
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains(part), "{part:?}: {text}");
+    }
+}
+
+#[test]
+fn a_source_that_joins_takes_its_number_when_it_joins() {
+    let source =
+        |name: &str| format!("[[sources]]\nname = \"{name}\"\nworker_id_from = \"file:number-{name}\"\n");
+    let setup = Setup::configured(&source("a"));
+    std::fs::write(setup.path("number-a"), "7").expect("the number is written");
+    let daemon = setup.start();
+    let both = format!("{}{}", source("a"), source("b"));
+    std::fs::write(daemon.path("snowbank.toml"), both).expect("the configuration is written");
+    let reload = |number: &str, answer: &str| {
+        std::fs::write(daemon.path("number-b"), number).expect("the number is written");
+        daemon.signal(Signal::HUP);
+        assert_logged(&daemon, answer);
+    };
+    reload("", "reload refused: ");
+    reload("7", "both use worker 7");
+    reload("8", "source \"b\" has worker ID 8, from file ");
+}

@@ -1,0 +1,68 @@
+//! Daemons that compare their worker IDs with each other at a start, without a coordinator.
+
+use std::path::Path;
+
+use crate::secure::{Authority, tls_section, write_secret};
+use crate::support::daemon::Ended;
+use crate::support::machine::Machine;
+use crate::support::{Port, Setup, poll};
+
+/// A configuration with this worker ID and these peers.
+fn toml(worker: u64, peers: &[&str]) -> String {
+    format!("worker_ids = {worker}\n[fleet]\npeers = {peers:?}\n")
+}
+
+/// Checks that a start is refused for now. A daemon waits two seconds for its peers. If the answer is late, it starts,
+/// and this tries again.
+#[track_caller]
+fn assert_refused(toml: &str, parts: &[&str]) {
+    let daemon = poll("a refusal", || Machine::new().setup(toml).try_start().err());
+    Ended::of(*daemon).assert_refusal_for_now(parts);
+}
+
+#[test]
+fn a_daemon_does_not_start_with_the_worker_id_of_a_peer() {
+    let first = Setup::configured(&toml(5, &[])).start();
+    let address = first.tcp().to_string();
+    let parts = [&format!("peer {address} ("), "has worker ID 5 of source \"default\" too", "worker_ids"];
+    assert_refused(&toml(5, &[&address]), &parts);
+    // The same number in another ID space makes other IDs.
+    let other_space = format!("layout = \"sonyflake\"\n{}", toml(5, &[&address]));
+    drop(Setup::configured(&other_space).start());
+    drop(Setup::configured(&toml(6, &[&address])).start());
+}
+
+#[test]
+fn a_name_may_have_addresses_without_a_listener() {
+    let other = Setup::configured(&toml(1, &[])).start();
+    let named = format!("localhost:{}", other.tcp().port());
+    assert_refused(&toml(1, &[&named]), &["has worker ID 1"]);
+    drop(Setup::configured(&toml(2, &[&named])).start());
+}
+
+#[test]
+fn a_peer_that_does_not_answer_is_a_line_of_the_log() {
+    let nobody = Port::take().address().to_string();
+    let daemon = Setup::configured(&toml(5, &[&nobody])).start();
+    let part = format!("1 of 1 peers gave no answer, so nothing is known of their worker IDs: {nobody}, ");
+    poll("a warning", || daemon.log().contains(&part).then_some(()));
+}
+
+#[test]
+fn a_peer_is_asked_over_tls_and_with_a_token() {
+    let directory = crate::support::directory();
+    let at = |name: &str| directory.path().join(name);
+    let authority = Authority::new(directory.path(), "authority");
+    let pair = authority.issue("server", &["localhost"]);
+    write_secret(&at("tokens"), "of-the-fleet\n");
+    let token_file = |path: &Path| format!("token_file = \"{}\"\n", path.display());
+    let secured = format!("worker_ids = 5\n[auth]\n{}{}", token_file(&at("tokens")), tls_section(&pair, ""));
+    let other = Setup::configured(&secured).args(["--listen", "tls:127.0.0.1:0"]).listeners(2).start();
+    let peer = format!("tls:localhost:{}", other.addresses[1].tcp().port());
+    let ca = format!("ca = \"{}\"\n", authority.file.display());
+    let without = format!("{}{ca}", toml(5, &[&peer]));
+    let daemon = Setup::configured(&without).start();
+    poll("a warning", || daemon.log().contains("asks for a token").then_some(()));
+    let toml = format!("{without}peers_{}", token_file(&at("tokens")));
+    assert_refused(&toml, &["has worker ID 5"]);
+}

@@ -1,0 +1,73 @@
+//! The recipes of docs/clients.md number rows from two daemons, of which one is killed: no ID is missing or repeated.
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::{Setup, skip};
+
+/// The IDs that a recipe draws, and those after which its first daemon is killed.
+const DRAWN: usize = 6_000;
+const BEFORE_THE_KILL: usize = 1_500;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Returns a file of the newest clients, which tests/clients/install installs.
+fn newest(part: &str) -> Option<PathBuf> {
+    let path = root().join("target/clients").join(part);
+    if path.exists() {
+        return Some(path);
+    }
+    skip("the newest clients are missing: tests/clients/install installs them");
+    None
+}
+
+/// Runs a recipe against two daemons with this door: `program` takes the page, `name`, two ports, and then `rest`.
+fn numbers_rows(door: &str, program: &Path, script: &str, name: &str, rest: &[&str]) {
+    let start = |worker_id: u16| {
+        let settings = format!("worker_ids = {worker_id}");
+        Setup::configured(&settings).door(door).start()
+    };
+    let mut daemons = vec![start(1), start(2)];
+    let mut command = Command::new(program);
+    command.arg(root().join("tests/clients").join(script)).arg(root().join("docs/clients.md")).arg(name);
+    for daemon in &daemons {
+        command.arg(daemon.addresses[1].tcp().port().to_string());
+    }
+    let mut recipe = command.args(rest).stdout(Stdio::piped()).spawn().expect("the recipe runs");
+    let mut ids = HashSet::new();
+    let lines = BufReader::new(recipe.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    for line in lines {
+        let id: u64 = line.parse().expect("an ID");
+        assert!(ids.insert(id), "{name}: {id} came twice");
+        if ids.len() == BEFORE_THE_KILL {
+            daemons.remove(0).kill();
+        }
+    }
+    assert!(recipe.wait().expect("it ends").success(), "{name}");
+    assert_eq!(ids.len(), DRAWN, "{name}");
+}
+
+#[test]
+fn recipes_for_python() {
+    for (name, door) in [("redis-py", "resp"), ("requests", "http"), ("pymemcache", "memcached")] {
+        if let Some(python) = newest("venv/bin/python") {
+            numbers_rows(door, &python, "recipe.py", name, &[]);
+        }
+    }
+}
+
+#[test]
+fn recipes_for_node() {
+    for (name, door, module) in
+        [("ioredis", "resp", "ioredis"), ("node-redis", "resp", "redis"), ("fetch", "http", "redis")]
+    {
+        if newest(&format!("node_modules/{module}")).is_some() {
+            let modules = root().join("target/clients/node_modules");
+            numbers_rows(door, Path::new("node"), "recipe.js", name, &[modules.to_str().expect("UTF-8")]);
+        }
+    }
+}

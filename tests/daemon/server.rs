@@ -1,0 +1,339 @@
+//! End to end: a daemon, many connections, and the guarantees for every ID.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::Duration;
+
+use crate::support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms, twitter_worker, unix_ms};
+use crate::support::wire::{self, EXHAUSTED, EXPLICIT, PARTIAL, Run};
+use crate::support::{Ask, Daemon, Random, Reply, Setup, Wire};
+
+/// The default settings that bound an ID's tick, in ms.
+const BURST_WINDOW_MS: u64 = 10;
+const MAX_AHEAD_MS: u64 = 10_000;
+const TICK_MS: u64 = 1;
+
+/// The most IDs that the default settings can give at once: the burst window's ticks and the current one.
+const AT_ONCE: u32 = ((BURST_WINDOW_MS + 1) * TWITTER_IDS_PER_MS) as u32;
+
+/// Sends a request, and checks that each ID's tick lies between request and reply, within the settings' bounds.
+fn next_in_time(wire: &mut Wire, ask: Ask) -> Vec<Run> {
+    let sent_ms = unix_ms();
+    let runs = wire.next(ask).runs();
+    let received_ms = unix_ms();
+    for run in &runs {
+        let (first_ms, last_ms) = (twitter_unix_ms(run.first), twitter_unix_ms(run.last()));
+        assert!(first_ms >= sent_ms - BURST_WINDOW_MS - TICK_MS, "of {first_ms}, asked for at {sent_ms}");
+        assert!(last_ms <= received_ms + MAX_AHEAD_MS, "of {last_ms}, received at {received_ms}");
+    }
+    runs
+}
+
+/// Draws IDs on one connection in batches of mixed sizes, and checks that they increase.
+fn draw(daemon: &Daemon, seed: u64, total: u64) -> Vec<Run> {
+    let mut random = Random::seeded(seed);
+    let mut wire = daemon.connect();
+    let mut drawn: Vec<Run> = Vec::new();
+    let mut count = 0;
+    while count < total {
+        let size = random.pick(&[1, 1, 1, 2, 7, 100, 1_000, 4_096, 10_000, 30_000]);
+        for run in next_in_time(&mut wire, Ask::of(size).wait_ms(10_000)) {
+            assert!(
+                drawn.last().is_none_or(|last| last.last() < run.first),
+                "{run:?} after {:?}",
+                drawn.last()
+            );
+            assert_eq!(run.stride, 1);
+            assert_eq!(twitter_worker(run.first), twitter_worker(run.last()));
+            drawn.push(run);
+        }
+        count += u64::from(size);
+    }
+    drawn
+}
+
+fn eight_connections_draw(order: &str) {
+    const CONNECTIONS: u64 = 8;
+    const IDS_EACH: u64 = 400_000;
+    // More shards than cores, so that each is interrupted anywhere.
+    let daemon = Setup::new().args(["--worker-id", "33", "--order", order, "--shards", "4"]).start();
+    let drawn: Vec<Run> = thread::scope(|scope| {
+        let daemon = &daemon;
+        let draws: Vec<_> =
+            (0..CONNECTIONS).map(|seed| scope.spawn(move || draw(daemon, seed, IDS_EACH))).collect();
+        draws.into_iter().flat_map(|draw| draw.join().expect("every connection gets its IDs")).collect()
+    });
+    let total: u64 = drawn.iter().map(|run| u64::from(run.count)).sum();
+    assert!(total >= CONNECTIONS * IDS_EACH);
+    assert!(drawn.iter().all(|run| twitter_worker(run.first) == 33));
+    assert_distinct(drawn);
+    daemon.stop();
+}
+
+#[test]
+fn millions_of_ids_are_distinct_increasing_and_of_their_time() {
+    eight_connections_draw("relaxed");
+}
+
+#[test]
+fn millions_of_ids_are_distinct_and_increasing_in_strict_order() {
+    eight_connections_draw("strict");
+}
+
+/// After a pause no ID is older than the burst window, although blocks were claimed before it.
+#[test]
+fn ids_after_a_pause_are_not_old() {
+    let daemon = Setup::new().args(["--shards", "2"]).start();
+    let mut wires = [daemon.connect(), daemon.connect()];
+    for round in 0..30 {
+        for wire in &mut wires {
+            // A burst, which leaves blocks in the shards, then a pause of up to three windows.
+            for size in [1, 500, 20, 20, 20] {
+                next_in_time(wire, Ask::of(size));
+            }
+            thread::sleep(Duration::from_millis(round));
+            next_in_time(wire, Ask::of(1));
+        }
+    }
+}
+
+/// Layouts with few IDs in a tick, drawn from all shards at once: shards take each other's blocks, and every
+/// request waits.
+#[test]
+fn scarce_ids_are_distinct_too() {
+    for (layout, workers) in [("js53", "3"), ("clearing-batch", "8-9"), ("sonyflake", "7")] {
+        let daemon = Setup::new().args(["--layout", layout, "--worker-id", workers, "--shards", "4"]).start();
+        let drawn: Vec<Run> = thread::scope(|scope| {
+            let draw = |seed| {
+                let mut random = Random::seeded(seed);
+                let mut wire = daemon.connect();
+                let mut drawn: Vec<Run> = Vec::new();
+                for _ in 0..150 {
+                    let flags = random.pick(&[0, PARTIAL]);
+                    let ask = Ask::of(random.pick(&[1, 1, 2, 5, 12, 40])).wait_ms(10_000).flags(flags);
+                    for run in wire.next(ask).runs() {
+                        assert!(drawn.last().is_none_or(|last| last.last() < run.first));
+                        drawn.push(run);
+                    }
+                }
+                drawn
+            };
+            let draws: Vec<_> = (0..8).map(|seed| scope.spawn(move || draw(seed))).collect();
+            draws.into_iter().flat_map(|draw| draw.join().expect("every connection gets its IDs")).collect()
+        });
+        assert_distinct(drawn);
+    }
+}
+
+#[test]
+fn a_restarted_daemon_continues_above_the_last_id() {
+    let daemon = Setup::new().start();
+    let before = daemon.connect().next(Ask::of(5_000)).runs();
+    daemon.stop();
+    let daemon = Setup::new().start();
+    let after = daemon.connect().next(Ask::of(5_000)).runs();
+    assert!(before[before.len() - 1].last() < after[0].first);
+    daemon.stop();
+}
+
+#[test]
+fn info_has_the_keys_that_the_protocol_names_and_no_others() {
+    let daemon = Setup::new().args(["--worker-id", "0-2", "--order", "strict"]).start();
+    let Reply::Info(21, text) = daemon.connect().call(&wire::info(21)) else {
+        panic!("no INFO");
+    };
+    let info: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let keys = |value: &serde_json::Value| -> BTreeSet<String> {
+        value.as_object().expect("an object").keys().cloned().collect()
+    };
+    let named = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|&name| name.to_owned()).collect() };
+    let daemon_keys = [
+        "protocol",
+        "version",
+        "instance",
+        "max_count",
+        "order",
+        "burst_window_ms",
+        "max_ahead_ms",
+        "clock_unix_ms",
+        "sources",
+    ];
+    assert_eq!(keys(&info), named(&daemon_keys));
+    assert_eq!(info["protocol"], 1);
+    assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
+    assert!(!info["instance"].as_str().expect("a text").is_empty());
+    assert_eq!(info["max_count"], 1_000_000);
+    assert_eq!(info["order"], "strict");
+    assert_eq!(info["burst_window_ms"], BURST_WINDOW_MS);
+    assert_eq!(info["max_ahead_ms"], MAX_AHEAD_MS);
+    assert!(info["clock_unix_ms"].as_u64().is_some_and(|clock| clock > 1_700_000_000_000), "{text}");
+    let sources = info["sources"].as_array().expect("an array");
+    assert_eq!(sources.len(), 1);
+    assert_eq!(keys(&sources[0]), named(&["index", "name", "kind", "layout", "worker_ids", "per_second"]));
+    assert_eq!(sources[0]["index"], 0);
+    assert_eq!(sources[0]["name"], "default");
+    assert_eq!(sources[0]["kind"], "snowflake");
+    let layout = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657";
+    assert_eq!(sources[0]["layout"], layout);
+    assert_eq!(sources[0]["worker_ids"], serde_json::json!([0, 1, 2]));
+    assert_eq!(sources[0]["per_second"], 3 * 4_096_000);
+}
+
+#[test]
+fn instances_of_a_daemon_differ() {
+    let instance = || {
+        let daemon = Setup::new().start();
+        let Reply::Info(_, text) = daemon.connect().call(&wire::info(0)) else {
+            panic!("no INFO");
+        };
+        let info: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        info["instance"].as_str().expect("a text").to_owned()
+    };
+    assert_ne!(instance(), instance());
+}
+
+#[test]
+fn ping_returns_its_body_and_auth_is_ok_if_it_is_not_required() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    for size in [0, 1, 63, 64] {
+        let body: Vec<u8> = (0..size).map(|byte| byte ^ 0xA5).collect();
+        assert_eq!(wire.call(&wire::ping(u16::MAX, &body)), Reply::Pong(u16::MAX, body));
+    }
+    for size in [1, 512] {
+        assert_eq!(wire.call(&wire::auth(3, &vec![b't'; size])), Reply::Ok(3));
+    }
+}
+
+#[test]
+fn a_thousand_requests_sent_at_once_are_answered_in_order_with_their_tags() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    let request = |tag: u16| match tag % 7 {
+        0 => wire::ping(tag, &tag.to_be_bytes()),
+        1 => wire::info(tag),
+        2 => wire::auth(tag, b"no need"),
+        3 => Ask::of(0).tag(tag).bytes(),
+        4 => Ask::of(5).tag(tag).flags(EXPLICIT).bytes(),
+        size => Ask::of(u32::from(size) * 10).tag(tag).bytes(),
+    };
+    let requests: Vec<u8> = (0..1_000).flat_map(request).collect();
+    wire.send(&requests);
+    let mut last = 0;
+    for tag in 0..1_000 {
+        let reply = wire.reply();
+        assert_eq!(reply.tag(), tag);
+        match (tag % 7, &reply) {
+            (0, Reply::Pong(_, body)) => assert_eq!(*body, tag.to_be_bytes()),
+            (1, Reply::Info(..)) | (2, Reply::Ok(_)) | (3, Reply::Error { code: wire::BAD_COUNT, .. }) => {}
+            (4, Reply::List(_, ids)) => assert_eq!(ids.len(), 5),
+            (size @ 5.., Reply::Runs(..)) => assert_eq!(reply.id_count(), Some(u64::from(size) * 10)),
+            _ => panic!("tag {tag} got {reply:?}"),
+        }
+        if reply.id_count().is_some() {
+            let ids = reply.ids();
+            assert!(last < ids[0]);
+            last = ids[ids.len() - 1];
+        }
+    }
+    wire.assert_open();
+}
+
+#[test]
+fn requests_may_come_in_pieces_of_any_size() {
+    let daemon = Setup::new().start();
+    let requests: Vec<u8> = (0..40)
+        .flat_map(|tag| if tag % 2 == 0 { wire::ping(tag, &[7; 11]) } else { Ask::of(3).tag(tag).bytes() })
+        .collect();
+    for size in [1, 2, 3, 5, 7, 11, 16, 19, 23] {
+        let mut wire = daemon.connect();
+        for piece in requests.chunks(size) {
+            wire.send(piece);
+        }
+        for tag in 0..40 {
+            assert_eq!(wire.reply().tag(), tag);
+        }
+    }
+}
+
+#[test]
+fn a_long_list_comes_in_frames_with_more() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    // The next reply is not mixed into it.
+    let mut requests = Ask::of(100_000).tag(9).flags(EXPLICIT).bytes();
+    requests.extend_from_slice(&wire::ping(10, b"behind"));
+    wire.send(&requests);
+    let reply = wire.reply();
+    assert!(matches!(reply, Reply::List(9, _)));
+    let ids = reply.ids();
+    assert_eq!(ids.len(), 100_000);
+    assert!(ids.is_sorted_by(|a, b| a < b));
+    assert_eq!(wire.reply(), Reply::Pong(10, b"behind".to_vec()));
+}
+
+#[test]
+fn explicit_lists_and_runs_carry_the_same_ids() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    for count in [1, 2, 8_191, 8_192, 20_000] {
+        let listed = wire.next(Ask::of(count).flags(EXPLICIT));
+        assert!(matches!(listed, Reply::List(..)));
+        let (listed, runs) = (listed.ids(), wire.next(Ask::of(count)).runs());
+        assert!(listed[listed.len() - 1] < runs[0].first);
+        // A tick gives one run. On a busy machine a batch may skip ticks, and one tick may give two runs.
+        let ticks: BTreeSet<u64> = runs.iter().map(|run| twitter_unix_ms(run.first)).collect();
+        assert!(runs.len() <= ticks.len() + 1, "{} runs of {count} in {} ticks", runs.len(), ticks.len());
+    }
+}
+
+#[test]
+fn the_largest_request_is_answered_in_one_reply() {
+    let daemon = Setup::new().start();
+    let runs = daemon.connect().next(Ask::of(1_000_000).wait_ms(10_000)).runs();
+    assert_distinct(runs);
+}
+
+#[test]
+fn partial_takes_the_ids_that_are_available() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    let reply = wire.next(Ask::of(1_000_000).wait_ms(0).flags(PARTIAL));
+    let count = reply.id_count().expect("a rested daemon has IDs");
+    assert!((1..=u64::from(AT_ONCE)).contains(&count), "{count} IDs");
+
+    // A wait adds the ticks that come meanwhile: at least one.
+    let reply = wire.next(Ask::of(1_000_000).wait_ms(20).flags(PARTIAL | EXPLICIT));
+    let count = reply.id_count().expect("twenty ticks have IDs");
+    assert!(count >= TWITTER_IDS_PER_MS, "{count} IDs");
+
+    // A request that can be answered in full is.
+    let reply = wire.next(Ask::of(10_000).flags(PARTIAL));
+    assert_eq!(reply.id_count(), Some(10_000));
+}
+
+#[test]
+fn partial_without_any_id_is_refused_like_a_full_request() {
+    // 16 IDs in each tick of a second: one write requests them many times over.
+    let layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z";
+    let daemon = Setup::new().args(["--layout", layout]).start();
+    let mut wire = daemon.connect();
+    let asks: Vec<u8> =
+        (0..100).flat_map(|tag| Ask::of(16).tag(tag).wait_ms(0).flags(PARTIAL).bytes()).collect();
+    wire.send(&asks);
+    let mut refused = 0;
+    for tag in 0..100 {
+        let reply = wire.reply();
+        assert_eq!(reply.tag(), tag);
+        match reply.id_count() {
+            Some(count) => assert!((1..=16).contains(&count)),
+            None => {
+                let (code, retry_after_ms, message) = reply.error();
+                assert_eq!(code, EXHAUSTED, "{message}");
+                assert!((1..=2_000).contains(&retry_after_ms), "{retry_after_ms} ms until the next tick");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0);
+}

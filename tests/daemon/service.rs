@@ -1,0 +1,274 @@
+//! The daemon as a service: its notifications, the sockets that it inherits, and its log.
+
+mod sockets;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::failing_disk::FailingDisk;
+use crate::support::frozen::FrozenThread;
+use crate::support::has_program;
+use crate::support::machine::Machine;
+use crate::support::manager::Manager;
+use crate::support::{Address, Ask, Port, Reply, Setup, Wire, poll};
+use rustix::process::Signal;
+
+/// A watchdog's period for tests. The daemon notifies at half of that.
+const PERIOD: Duration = Duration::from_millis(400);
+
+fn is_ready(message: &crate::support::manager::Message) -> bool {
+    message.says("READY=1")
+}
+
+fn with_watchdog(setup: Setup) -> Setup {
+    setup.env("WATCHDOG_USEC", PERIOD.as_micros().to_string())
+}
+
+#[test]
+fn ready_comes_first_then_watchdog_messages_then_the_stop() {
+    let manager = Manager::new();
+    let mut daemon = with_watchdog(manager.over(Setup::new())).start();
+    let first = manager.next_within(crate::support::DEADLINE).expect("a message");
+    assert!(is_ready(&first) && first.value("STATUS").is_some(), "{first:?}");
+    for _ in 0..5 {
+        manager.until("food", |message| message.says("WATCHDOG=1"));
+    }
+    daemon.signal(Signal::TERM);
+    let stopping = manager.until("the stop", |message| message.says("STOPPING=1"));
+    let extension: u64 = stopping.value("EXTEND_TIMEOUT_USEC").expect("time to drain").parse().expect("µs");
+    // 5 s to drain, 3 s to trim, 1 s for the log, and a margin.
+    assert!(extension >= 11_000_000, "{stopping:?}");
+    assert_eq!(daemon.wait(), Some(0));
+    while let Some(message) = manager.next_within(Duration::from_millis(1)) {
+        assert!(!is_ready(&message), "ready after the stop");
+    }
+}
+
+#[test]
+fn a_reload_notifies_its_start_and_end_and_changes_the_level() {
+    let manager = Manager::new();
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let setup = Setup::bare().config("listen = [\"127.0.0.9:0\"]\n").inheriting(tcp, "native");
+    let mut daemon = manager.over(setup).start();
+    manager.until("readiness", is_ready);
+    // Inherited sockets replace the file's listeners at a reload, too.
+    let reload = |toml: &str, says: &str| {
+        let before = daemon.log().len();
+        std::fs::write(daemon.path("snowbank.toml"), toml).expect("written");
+        daemon.signal(Signal::HUP);
+        let reloading = manager.until("the reload", |message| message.says("RELOADING=1"));
+        assert!(reloading.value("MONOTONIC_USEC").is_some(), "{reloading:?}");
+        // Ready again, although the old configuration stays.
+        manager.until("its end", is_ready);
+        poll("it says so", || daemon.log()[before..].contains(says).then_some(()));
+    };
+    // The line about the lower level is the last one logged.
+    reload("[log]\nlevel = \"error\"\n", "INFO reloaded: log.level");
+    reload("[log]\nlevel = \"warn\"\norder = 1\n", "ERROR reload refused");
+    reload("[log]\nlevel = \"info\"\n", "INFO reloaded: log.level");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
+fn a_failed_start_has_its_reason_in_the_status() {
+    let manager = Manager::new();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let runtime = crate::support::directory();
+    let setup = manager.over(Setup::bare()).env("RUNTIME_DIRECTORY", runtime.path());
+    setup.args(["--listen", &address]).end().assert_refusal_for_now(&[&address]);
+    let is_status = |message: &crate::support::manager::Message| message.value("STATUS").is_some();
+    let failed = manager.until("the reason", is_status);
+    let status = failed.value("STATUS").expect("one");
+    assert!(status.starts_with("cannot start: ") && status.contains(&address), "{status}");
+    assert_eq!(std::fs::read_dir(runtime.path()).expect("there").count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn the_status_has_the_rate_under_load_and_is_not_repeated_when_idle() {
+    let manager = Manager::new();
+    let daemon = manager.over(Setup::new()).start();
+    let ready = manager.until("readiness", is_ready);
+    assert_eq!(ready.value("STATUS"), Some("ready: idle, 0 connections"));
+    let mut wire = daemon.connect();
+    assert_eq!(wire.next(Ask::of(1_000)).id_count(), Some(1_000));
+    // The connection may be seen before its IDs.
+    let is_busy = |status: &str| status.contains(" IDs/s, ceiling ") && status.ends_with(", 1 connection");
+    manager.until("a rate", |message| message.value("STATUS").is_some_and(is_busy));
+    let idle = manager.next_within(crate::support::DEADLINE).expect("a message");
+    assert_eq!(idle.value("STATUS"), Some("ready: idle, 1 connection"));
+    // Longer than the time between two statuses.
+    assert_eq!(manager.next_within(Duration::from_secs(6)), None);
+    daemon.stop();
+}
+
+#[test]
+fn only_the_process_that_asked_gets_watchdog_messages() {
+    let manager = Manager::new();
+    // The watchdog expects messages of another process, such as a child of the service.
+    let daemon = with_watchdog(manager.over(Setup::new())).env("WATCHDOG_PID", "1").start();
+    manager.until("readiness", is_ready);
+    thread::sleep(2 * PERIOD);
+    daemon.stop();
+    while let Some(message) = manager.next_within(Duration::from_millis(1)) {
+        assert!(!message.says("WATCHDOG=1"), "{message:?}");
+    }
+    // A service manager that is gone does not stop requests.
+    let daemon = with_watchdog(Setup::new()).env("NOTIFY_SOCKET", "/nowhere/notify").start();
+    assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
+    daemon.stop();
+}
+
+/// A service manager that stands still from before the start to after the stop: the daemon never waits for it.
+#[test]
+fn a_manager_that_stands_still_delays_nothing() {
+    let manager = Manager::new();
+    manager.stand_still();
+    let mut daemon = with_watchdog(manager.over(Setup::configured("order = \"strict\""))).start();
+    for round in 0..10 {
+        // A new connection each time, because the acceptor's thread sends the watchdog's messages.
+        assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5), "{round}");
+        thread::sleep(PERIOD / 4);
+    }
+    daemon.signal(Signal::HUP);
+    poll("the reload", || daemon.log().contains("reload").then_some(()));
+    // When the manager reads again, readiness is repeated, and heartbeats continue.
+    let ready = manager.until("readiness", is_ready);
+    assert!(ready.value("STATUS").is_some(), "{ready:?}");
+    manager.until("food", |message| message.says("WATCHDOG=1"));
+    manager.stand_still();
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
+fn a_blocked_thread_stops_the_watchdog_messages_until_it_continues() {
+    let manager = Manager::new();
+    let daemon = with_watchdog(manager.over(Setup::new().args(["--shards", "2"]))).start();
+    for name in ["shard-0", "shard-1", "keeper"] {
+        manager.until("food", |message| message.says("WATCHDOG=1"));
+        let (frozen, food) = FrozenThread::once(daemon.id(), name, || {
+            let messages = manager.all_within(5 * PERIOD);
+            let food = messages.iter().filter(|message| message.says("WATCHDOG=1")).count();
+            // One round may end that this thread had already answered.
+            (food <= 1, food)
+        });
+        assert!(food <= 1, "{name} stands still, and the watchdog was fed {food} times");
+        drop(frozen);
+    }
+    manager.until("food", |message| message.says("WATCHDOG=1"));
+    daemon.stop();
+}
+
+#[test]
+fn a_slow_disk_delays_the_start_and_no_watchdog_message() {
+    let manager = Manager::new();
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("disk"));
+    disk.order("sync stall 4000");
+    let setup = with_watchdog(manager.over(disk.under(machine.setup(""))));
+    let starting = thread::spawn(move || setup.start());
+    let waiting = manager.next_within(crate::support::DEADLINE).expect("a message");
+    assert!(!is_ready(&waiting), "{waiting:?}");
+    assert!(waiting.value("STATUS").is_some_and(|status| status.contains("storage")), "{waiting:?}");
+    let extension: u64 = waiting.value("EXTEND_TIMEOUT_USEC").expect("more time").parse().expect("µs");
+    assert!(extension >= 10_000_000, "{waiting:?}");
+    manager.until("readiness", is_ready);
+    let daemon = starting.join().expect("it starts");
+    // Now the storage thread waits for syncs all the time.
+    disk.order("sync stall 8000");
+    thread::sleep(Duration::from_secs(2));
+    manager.forget();
+    let fed = manager
+        .all_within(Duration::from_secs(8))
+        .iter()
+        .filter(|message| message.says("WATCHDOG=1"))
+        .count();
+    assert!(fed >= 5, "fed {fed} times");
+    disk.works();
+    daemon.stop();
+}
+
+#[test]
+fn a_start_with_a_ceiling_too_far_ahead_is_not_ready_until_the_clock_is_near() {
+    let Some(machine) = Machine::with_clock() else { return };
+    // Less than a minute, so that the clock is believed when it is corrected, and more than max_ahead.
+    machine.clock().set(40_000);
+    machine.start("").kill();
+    machine.clock().set(0);
+    let manager = Manager::new();
+    let mut daemon = manager.over(machine.setup("")).start();
+    let waiting = manager.next_within(crate::support::DEADLINE).expect("a message");
+    assert!(waiting.value("STATUS").is_some_and(|status| status.starts_with("not ready: ")), "{waiting:?}");
+    assert!(waiting.value("EXTEND_TIMEOUT_USEC").is_some(), "{waiting:?}");
+    // It listens, and reports why it hands out no IDs.
+    daemon.connect().next(Ask::of(1).wait_ms(0)).assert_error(0, crate::support::wire::CLOCK_BEHIND);
+    while let Some(message) = manager.next_within(Duration::from_millis(1)) {
+        assert!(!is_ready(&message), "{message:?}");
+    }
+    machine.clock().set(40_000);
+    manager.until("readiness", is_ready);
+    assert_eq!(daemon.connect().next(Ask::of(1)).id_count(), Some(1));
+    daemon.kill();
+}
+
+#[test]
+fn json_logs_have_one_object_a_line_also_for_a_refused_start() {
+    let parse = |text: &str| -> Vec<serde_json::Value> {
+        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line:?}"))).collect()
+    };
+    let mut daemon = Setup::configured("[log]\nformat = \"json\"\n").start();
+    daemon.signal(Signal::TERM);
+    daemon.wait();
+    let lines = parse(&daemon.log());
+    assert!(lines.iter().all(|line| line["level"].is_string() && line["message"].is_string()), "{lines:?}");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    // A start may be refused after the configuration was read, or because of it.
+    for options in [["--listen", &address], ["--shards", "0"]] {
+        let ended = Setup::bare().args(options).args(["--log-format", "json"]).end();
+        let lines = parse(&ended.stderr);
+        assert!(matches!(&lines[..], [line] if line["level"] == "ERROR"), "{ended:?}");
+    }
+}
+
+#[test]
+fn the_level_decides_what_is_logged() {
+    for (level, says_info, says_warnings) in
+        [("info", true, true), ("warn", false, true), ("error", false, false)]
+    {
+        let mut daemon = Setup::new().env("SNOWBANK_LOG_LEVEL", level).start();
+        daemon.signal(Signal::TERM);
+        daemon.wait();
+        let said = daemon.log();
+        assert_eq!(said.contains("INFO"), says_info, "{said}");
+        // The tests have their own lock_dir, which the daemon logs a warning about.
+        assert_eq!(said.contains("WARN"), says_warnings, "{said}");
+    }
+    Setup::new().env("SNOWBANK_LOG_LEVEL", "chatty").end().assert_refusal(&[
+        "SNOWBANK_LOG_LEVEL",
+        "chatty",
+        "debug",
+    ]);
+    Setup::new().args(["--log-format", "xml"]).end().assert_refusal(&["--log-format", "xml", "json"]);
+}
+
+#[test]
+fn rejected_connections_are_logged_once() {
+    let daemon = Setup::configured("[limits]\nmax_connections = 1\n").start();
+    let mut only = daemon.connect();
+    only.assert_open();
+    for _ in 0..20 {
+        let reply = daemon.connect().reply();
+        assert!(matches!(reply, Reply::Error { .. }), "{reply:?}");
+    }
+    let said = poll("it says so", || Some(daemon.log()).filter(|said| said.contains("turned away")));
+    assert_eq!(said.matches("turned away").count(), 1, "{said}");
+}

@@ -1,0 +1,141 @@
+//! Sockets from the service manager.
+
+use std::io::ErrorKind;
+use std::time::Instant;
+
+use super::*;
+
+#[test]
+fn inherited_sockets_take_the_place_of_the_configured_ones() {
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = Address::Tcp(tcp.local_addr().expect("bound"));
+    for name in ["native", "snowbank.socket", ""] {
+        // If this listener were opened, there would be one line more.
+        let setup = Setup::bare().args(["--listen", "127.0.0.9:0"]);
+        let daemon = setup.inheriting(tcp.try_clone().expect("a copy"), name).start();
+        assert_eq!(daemon.addresses, std::slice::from_ref(&address));
+        assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
+        assert!(daemon.stop().is_empty(), "more listeners than were handed over");
+    }
+    // The socket for operators, and the configured one for clients.
+    let admin = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let at = admin.local_addr().expect("bound");
+    let daemon = Setup::new().args(["--admin", "127.0.0.9:0"]).inheriting(admin, "admin").start();
+    assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
+    let mut http = std::net::TcpStream::connect(at).expect("it listens");
+    http.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    http.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(daemon.stop(), [format!("admin on {at}")]);
+    let directory = crate::support::directory();
+    let path = directory.path().join("socket");
+    let unix = UnixListener::bind(&path).expect("a socket");
+    let daemon = Setup::bare().inheriting(unix, "native").start();
+    assert_eq!(daemon.addresses, [Address::Unix(path.clone())]);
+    assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
+    daemon.stop();
+    assert!(path.exists(), "the file is its maker's");
+}
+
+#[test]
+fn sockets_for_another_process_are_ignored() {
+    let setup = Setup::new().env("LISTEN_FDS", "1").env("LISTEN_PID", "1").env("LISTEN_FDNAMES", "native");
+    let daemon = setup.start();
+    assert_eq!(daemon.connect().next(Ask::of(1)).id_count(), Some(1));
+    daemon.stop();
+}
+
+#[test]
+fn unusable_sockets_are_refused() {
+    let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let stream = std::os::unix::net::UnixStream::pair().expect("a pair").0;
+    let file = std::fs::File::open("/dev/null").expect("it is there");
+    let sockets: [(OwnedFd, &str); 3] =
+        [(datagrams.into(), "stream socket"), (stream.into(), "listen"), (file.into(), "stream socket")];
+    for (socket, reason) in sockets {
+        let ended = Setup::bare().inheriting(socket, "native").end();
+        ended.assert_refusal(&["descriptor 3", "\"native\"", reason]);
+    }
+    let reachable = TcpListener::bind("0.0.0.0:0").expect("a free port");
+    let ended = Setup::bare().inheriting(reachable, "native").end();
+    // Two machines must never both be worker 0 by default, also if a service manager opened the socket.
+    ended.assert_refusal(&["0.0.0.0", "worker_ids"]);
+}
+
+#[test]
+fn systemd_hands_over_several_sockets() {
+    if !has_program("systemd-socket-activate", "systemd") {
+        return;
+    }
+    let directory = crate::support::directory();
+    let path = directory.path().join("socket");
+    let port = Port::take();
+    let tcp = port.address().to_string();
+    let path_text = path.to_str().expect("text");
+    let pass_on = ["-E", "SNOWBANK_STATE_DIR", "-E", "SNOWBANK_LOCK_DIR"];
+    let listen = ["-l", &tcp, "-l", path_text, "--fdname=native:native"];
+    let setup = Setup::bare().through("systemd-socket-activate", &[&pass_on[..], &listen[..]].concat());
+    // The tool starts the daemon at the first connection, which waits meanwhile.
+    let first = thread::spawn({
+        let address = Address::Unix(path.clone());
+        move || poll("the socket is there", || Wire::try_connect(&address).ok()).next(Ask::of(7)).id_count()
+    });
+    let daemon = setup.listeners(2).start();
+    assert_eq!(daemon.addresses, [Address::Tcp(tcp.parse().expect("an address")), Address::Unix(path)]);
+    assert_eq!(first.join().expect("served"), Some(7));
+    assert_eq!(daemon.connect().next(Ask::of(7)).id_count(), Some(7));
+    daemon.stop();
+}
+
+/// Connects again and again, with one request each time. Returns the IDs. A stop waits for 250 ms for the first request
+/// of a connection. Only a client that the machine delayed for longer may be closed without an answer.
+fn ask_again_and_again(address: &Address, until: &AtomicBool) -> Vec<u64> {
+    let mut ids = Vec::new();
+    while !until.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        let mut wire = Wire::try_connect(address).expect("no connection is refused");
+        let sent = wire.try_send(&Ask::of(3).bytes());
+        let is_late = begun.elapsed() > Duration::from_millis(250);
+        match sent.and_then(|()| wire.try_reply()) {
+            Ok(Some(reply)) if (reply.tag(), reply.id_count()) == (0, Some(3)) => ids.extend(reply.ids()),
+            Ok(None) if is_late => {}
+            Err(error) if is_late && error.kind() != ErrorKind::WouldBlock => {}
+            other => panic!("a new connection is answered, not {other:?}"),
+        }
+    }
+    ids
+}
+
+#[test]
+fn a_restart_refuses_no_connection_and_repeats_no_id() {
+    let machine = Machine::new();
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = Address::Tcp(tcp.local_addr().expect("bound"));
+    let start = || machine.setup("").inheriting(tcp.try_clone().expect("a copy"), "native").start();
+    let done = Arc::new(AtomicBool::new(false));
+    let mut daemon = start();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (address, done) = (address.clone(), Arc::clone(&done));
+            thread::spawn(move || ask_again_and_again(&address, &done))
+        })
+        .collect();
+    for _ in 0..5 {
+        // This connection stays open: it is answered until the stop, then closed.
+        let mut held = daemon.connect();
+        assert_eq!(held.next(Ask::of(1)).id_count(), Some(1));
+        thread::sleep(Duration::from_millis(100));
+        daemon.stop();
+        held.assert_closed();
+        daemon = start();
+    }
+    done.store(true, Ordering::Relaxed);
+    let mut ids: Vec<u64> =
+        clients.into_iter().flat_map(|client| client.join().expect("served all along")).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "an ID came twice");
+    daemon.stop();
+}

@@ -1,0 +1,283 @@
+//! Several sources in one daemon, layouts of every kind, several worker IDs, and the distribution of IDs over
+//! sharded tables.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::ids::{
+    assert_distinct, chi_square, chi_square_limit, twitter_unix_ms, twitter_worker, unix_ms,
+};
+use crate::support::wire::{self, EXPLICIT};
+use crate::support::{Ask, Reply, Setup};
+
+/// Splits an ID into decimal fields of this many digits, least significant first.
+fn digits<const N: usize>(id: u64, widths: [u32; N]) -> [u64; N] {
+    let mut rest = id;
+    widths.map(|width| {
+        let field = rest % 10_u64.pow(width);
+        rest /= 10_u64.pow(width);
+        field
+    })
+}
+
+/// Trade IDs and batch IDs of a clearing house from one process, and a third source.
+const CLEARING_HOUSE: &str = r#"
+burst_window = "50ms"
+
+[[sources]]
+name = "trades"
+layout = "clearing"
+worker_ids = 81
+
+[[sources]]
+name = "batches"
+layout = "clearing-batch"
+worker_ids = 81
+
+[[sources]]
+name = "rows"
+worker_ids = [3, 33]
+"#;
+
+#[test]
+fn several_sources_have_layouts_and_workers_of_their_own() {
+    let daemon = Setup::configured(CLEARING_HOUSE).start();
+    let mut wire = daemon.connect();
+    let Reply::Info(_, text) = wire.call(&wire::info(0)) else {
+        panic!("no INFO");
+    };
+    let info: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let sources = info["sources"].as_array().expect("an array");
+    let expected = [
+        (
+            "trades",
+            "time:13d,sequence:1d,machine:2d,table:3d:random;tick=1ms;epoch=-134540000000",
+            vec![81],
+            10_000,
+        ),
+        ("batches", "time:13d,sequence:1d,machine:2d;tick=1ms;epoch=0", vec![81], 10_000),
+        (
+            "rows",
+            "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657",
+            vec![3, 33],
+            8_192_000,
+        ),
+    ];
+    assert_eq!(sources.len(), expected.len());
+    for (index, (source, (name, layout, worker_ids, per_second))) in sources.iter().zip(expected).enumerate()
+    {
+        assert_eq!(source["index"], index);
+        assert_eq!(source["name"], name);
+        assert_eq!(source["layout"], layout);
+        assert_eq!(source["worker_ids"], serde_json::json!(worker_ids));
+        assert_eq!(source["per_second"], per_second);
+    }
+
+    let before = unix_ms();
+    let trades = wire.next(Ask::of(200).source(0));
+    let batches = wire.next(Ask::of(200).source(1));
+    let rows = wire.next(Ask::of(200).source(2)).runs();
+    let after = unix_ms();
+    let in_time = |ms: u64| (before - 51..=after + 10_000).contains(&ms);
+
+    // A run cannot express random digits.
+    assert!(matches!(trades, Reply::List(..)));
+    for id in trades.ids() {
+        let [_table, machine, _sequence, time] = digits(id, [3, 2, 1, 13]);
+        assert_eq!(machine, 81);
+        assert!(in_time(time - 134_540_000_000), "{id}");
+    }
+    let Reply::Runs(_, runs) = batches else {
+        panic!("expected runs, found {batches:?}");
+    };
+    for run in runs {
+        // The machine number is below the sequence.
+        assert_eq!(run.stride, if run.count == 1 { run.stride } else { 100 });
+        for id in run.ids() {
+            let [machine, _sequence, time] = digits(id, [2, 1, 13]);
+            assert_eq!(machine, 81);
+            assert!(in_time(time), "{id}");
+        }
+    }
+    for run in rows {
+        assert!(in_time(twitter_unix_ms(run.first)));
+        assert!([3, 33].contains(&twitter_worker(run.first)), "{run:?}");
+    }
+}
+
+#[test]
+fn random_digits_spread_and_ids_stay_distinct() {
+    let daemon = Setup::new().args(["--layout", "clearing", "--worker-id", "7"]).start();
+    let mut wire = daemon.connect();
+    let mut ids = Vec::new();
+    for count in [1, 10, 99, 1_000, 3_000] {
+        let reply = wire.next(Ask::of(count).wait_ms(10_000));
+        assert!(matches!(reply, Reply::List(..)));
+        ids.extend(reply.ids());
+    }
+    assert!(ids.is_sorted_by(|a, b| a < b));
+    // The IDs are distinct without the random digits: these do not decide uniqueness.
+    let mut without: Vec<u64> = ids.iter().map(|id| id / 1_000).collect();
+    without.dedup();
+    assert_eq!(without.len(), ids.len());
+    let suffixes: Vec<u64> = ids.iter().map(|id| id % 1_000).collect();
+    let statistic = chi_square(&suffixes, 50);
+    assert!(statistic < chi_square_limit(50), "{statistic}");
+}
+
+#[test]
+fn batch_ids_are_runs_of_stride_100() {
+    let daemon = Setup::new().args(["--layout", "clearing-batch", "--worker-id", "99"]).start();
+    let mut wire = daemon.connect();
+    let listed = wire.next(Ask::of(50).flags(EXPLICIT).wait_ms(10_000)).ids();
+    let runs = wire.next(Ask::of(500).wait_ms(10_000)).runs();
+    assert!(runs.iter().any(|run| run.count > 1));
+    assert!(runs.iter().all(|run| run.count == 1 || run.stride == 100));
+    let ids: Vec<u64> = runs.iter().copied().flat_map(wire::Run::ids).collect();
+    for pair in [listed, ids].concat().windows(2) {
+        assert!(pair[0] < pair[1]);
+        assert_eq!(pair[0] % 100, 99);
+        let [_, _, time] = digits(pair[0], [2, 1, 13]);
+        assert!(time <= unix_ms() + 10_000);
+    }
+}
+
+#[test]
+fn the_ids_of_js53_stay_below_2_to_the_53() {
+    let daemon = Setup::new().args(["--layout", "js53", "--worker-id", "15"]).start();
+    let ids = daemon.connect().next(Ask::of(5_000).wait_ms(10_000)).ids();
+    assert!(ids.iter().all(|&id| id < 1 << 53));
+    // Also exact where numbers are doubles.
+    assert!(ids.iter().all(|&id| id as f64 as u64 == id));
+}
+
+#[test]
+fn colliding_sources_are_not_served() {
+    let text = |first: &str, second: &str| {
+        format!("[[sources]]\nname = \"orders\"\n{first}\n[[sources]]\nname = \"invoices\"\n{second}\n")
+    };
+    let source = |layout: &str, worker: u64| format!("layout = \"{layout}\"\nworker_ids = {worker}");
+    let constant = source("time:41,region:2:constant(1),worker:8,sequence:12", 5);
+    let node = source("time:41,region:2,worker:8,sequence:12", 261);
+    let other_cut = source("time:41,worker:11,sequence:11", 522);
+    let later = source("time:41,region:2,worker:8,sequence:12;epoch=5000", 261);
+    for (first, second) in [(&constant, &node), (&other_cut, &node), (&node, &later)] {
+        Setup::configured(&text(first, second)).end().assert_refusal(&[
+            "sources[0] (\"orders\")",
+            "sources[1] (\"invoices\")",
+            "worker 261",
+            "can make the same IDs",
+        ]);
+    }
+}
+
+#[test]
+fn layouts_with_epochs_years_apart_do_not_collide_even_over_restarts() {
+    let sources = ["twitter", "simple-2020", "discord"]
+        .map(|layout| format!("[[sources]]\nname = \"{layout}\"\nlayout = \"{layout}\"\nworker_ids = 3\n"));
+    let directory = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let setup = Setup::configured(&sources.concat());
+        let daemon = setup.env("SNOWBANK_STATE_DIR", directory.path().join("state")).start();
+        let mut wire = daemon.connect();
+        for index in 0..3 {
+            wire.next(Ask::of(1_000).source(index).wait_ms(10_000)).ids();
+        }
+        daemon.stop();
+    }
+}
+
+#[test]
+fn every_preset_whose_life_has_not_ended_is_served() {
+    let presets = [
+        ("twitter", 1_000),
+        ("simple-2020", 1_000),
+        ("clearing", 20),
+        ("clearing-code", 20),
+        ("clearing-batch", 20),
+        ("clearing-bits", 1_000),
+        ("game", 100),
+        ("kubernetes", 1_000),
+        ("discord", 1_000),
+        ("instagram", 1_000),
+        ("sonyflake", 300),
+        ("js53", 300),
+    ];
+    for (preset, count) in presets {
+        let daemon = Setup::new().args(["--layout", preset, "--worker-id", "1"]).start();
+        let mut wire = daemon.connect();
+        let first = wire.next(Ask::of(count).wait_ms(10_000)).ids();
+        let second = wire.next(Ask::of(count).wait_ms(10_000)).ids();
+        let ids = [first, second].concat();
+        assert!(ids.is_sorted_by(|a, b| a < b), "{preset}");
+        assert!(ids.iter().all(|&id| id <= i64::MAX as u64), "{preset}");
+    }
+}
+
+#[test]
+fn all_configured_workers_take_part_and_no_other() {
+    let daemon = Setup::new().args(["--worker-id", "0-2,40,1023", "--shards", "2"]).start();
+    let runs: Vec<wire::Run> = thread::scope(|scope| {
+        let daemon = &daemon;
+        let draws: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(move || {
+                    let mut wire = daemon.connect();
+                    (0..20)
+                        .flat_map(|_| wire.next(Ask::of(20_000).wait_ms(10_000)).runs())
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        draws.into_iter().flat_map(|draw| draw.join().expect("drawn")).collect()
+    });
+    let mut workers: Vec<u64> = runs.iter().map(|run| twitter_worker(run.first)).collect();
+    workers.sort_unstable();
+    workers.dedup();
+    assert_eq!(workers, [0, 1, 2, 40, 1023]);
+    assert_distinct(runs);
+}
+
+/// With the node below the sequence, workers alternate fastest within a tick.
+#[test]
+fn workers_below_the_sequence_are_served_in_the_order_of_ids() {
+    let layout = "time:41,sequence:8,worker:4;tick=1ms;epoch=2025-01-01T00:00:00Z";
+    let daemon = Setup::new().args(["--layout", layout, "--worker-id", "4-7"]).start();
+    let ids = daemon.connect().next(Ask::of(4_000).wait_ms(10_000)).ids();
+    assert!(ids.is_sorted_by(|a, b| a < b));
+    assert!(ids.iter().all(|id| (4..=7).contains(&(id & 15))));
+}
+
+/// Requests about one ID per ms until there are `total`.
+fn one_per_ms(sequence_start: &str, total: usize) -> Vec<u64> {
+    let daemon = Setup::configured(&format!("sequence_start = \"{sequence_start}\"")).start();
+    let mut wire = daemon.connect();
+    let mut ids = Vec::with_capacity(total);
+    let mut next = Instant::now();
+    while ids.len() < total {
+        // The test needs the pace, so lost time is not made up for.
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        next = Instant::now() + Duration::from_millis(1);
+        ids.extend(wire.next(Ask::of(1)).ids());
+    }
+    ids
+}
+
+#[test]
+fn at_one_request_per_ms_residues_are_uniform() {
+    let ids = one_per_ms("spread", 4_000);
+    for modulus in 2..=64 {
+        let (statistic, limit) = (chi_square(&ids, modulus), chi_square_limit(modulus));
+        assert!(statistic < limit, "id mod {modulus}: chi-square {statistic:.1}, allowed {limit:.1}");
+    }
+}
+
+/// The first generators had this fault. The test above must be able to see it.
+#[test]
+fn with_sequences_from_zero_residues_are_not_uniform() {
+    let ids = one_per_ms("zero", 1_000);
+    for modulus in [2, 4, 8, 16, 32, 64] {
+        let (statistic, limit) = (chi_square(&ids, modulus), chi_square_limit(modulus));
+        assert!(statistic > limit, "id mod {modulus}: chi-square {statistic:.1}, and {limit:.1} is uniform");
+    }
+}

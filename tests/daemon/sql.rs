@@ -1,0 +1,234 @@
+//! `snowbank layout NAME --sql` in real databases: each function agrees with the library, for every preset, on
+//! random values and at edges.
+
+use std::process::{Child, Command, Stdio};
+
+use crate::support::postgres::{Postgres, lines};
+use crate::support::{Random, directory, has_program, poll, skip};
+use snowbank_client::layout::{Layout, PRESETS, UnixMicros};
+
+/// Layouts with features that no preset has: constants, ticks of a minute and a day, epochs long ago, the end of
+/// the calendar.
+const OTHERS: &[&str] = &[
+    "time:37,region:2:constant(1),worker:=100,sequence:2d,part:1d:constant(7),table:1d:random;tick=10ms;epoch=2026-01-01",
+    "time:20,sequence:10;tick=60s;epoch=1600-02-29",
+    "time:20,sequence:10;tick=86400s;epoch=1969-12-31T23:59:59.999Z",
+    "time:41,sequence:12;tick=1s",
+];
+
+/// The layouts by the name that the program is given.
+fn layouts() -> Vec<(String, Layout)> {
+    let names = PRESETS.iter().map(|preset| preset.name).chain(OTHERS.iter().copied());
+    names.map(|name| (name.to_owned(), Layout::resolve(name).expect("a layout"))).collect()
+}
+
+fn sql_of(layout: &str, dialect: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_snowbank");
+    lines(Command::new(program).args(["layout", layout, "--sql", dialect])).join("\n")
+}
+
+/// Numbers at the edges of a layout, and random ones. Some are no IDs of it.
+fn ids(layout: &Layout, random: &mut Random) -> Vec<i64> {
+    let (last, weight) = (layout.last_id(), layout.fields()[0].weight());
+    let (first, _) = layout.range(layout.first(), layout.first()).expect("the first tick");
+    let mut ids =
+        vec![0, first, first + 1, weight - 1, weight, weight + first, last, last - 1, last - last % weight];
+    ids.extend((0..40).map(|_| random.below(last)));
+    // IDs with this layout's constants.
+    ids.extend((0..20).map(|_| random.below(last / weight) * weight + first));
+    let above = (last as i64).checked_add(1);
+    ids.into_iter().map(|id| id as i64).chain([-1, i64::MIN]).chain(above).collect()
+}
+
+/// Instants at the edges of a layout's life, and random ones, within the range of a database.
+fn instants(layout: &Layout, step_us: i64, random: &mut Random) -> Vec<UnixMicros> {
+    let (first, last, tick_us) = (layout.first().0, layout.last().0, layout.tick_ms() as i64 * 1000);
+    let mut instants = vec![first, first + tick_us, last, last - step_us, last + tick_us - step_us];
+    instants.extend([first - step_us, first - 86_400_000_000]);
+    let life = (last - first) as u64;
+    instants.extend((0..40).map(|_| first + random.below(life) as i64 / step_us * step_us));
+    instants.extend([last + tick_us, last + 86_400_000_000]);
+    // Instants that RFC 3339 and every database can write.
+    let writable = -62_135_000_000_000_000..253_402_207_200_000_000;
+    instants.into_iter().filter(|at| writable.contains(at)).map(UnixMicros).collect()
+}
+
+/// Returns the expected time of an ID; empty for a number that is no ID.
+fn time_of(layout: &Layout, id: i64) -> String {
+    let decoded = u64::try_from(id).ok().and_then(|id| layout.decode(id).ok());
+    decoded.map_or_else(String::new, |decoded| decoded.instant.rfc3339(3))
+}
+
+/// Returns the expected first ID of an instant; empty after the last tick.
+fn first_id(layout: &Layout, at: UnixMicros) -> String {
+    let range = layout.range(at, UnixMicros(i64::MAX));
+    range.map_or_else(|_| String::new(), |(first, _)| first.to_string())
+}
+
+/// The start of the functions' names.
+fn prefix(layout: &str) -> String {
+    if layout.contains(':') {
+        "snowbank".to_owned()
+    } else {
+        format!("snowbank_{}", layout.replace('-', "_"))
+    }
+}
+
+#[track_caller]
+fn compare(layout: &str, inputs: &[String], found: &[String], expected: &[String]) {
+    assert_eq!(found.len(), expected.len(), "{layout}: {found:?}");
+    for ((input, found), expected) in inputs.iter().zip(found).zip(expected) {
+        assert_eq!(found, expected, "{layout}: {input}");
+    }
+}
+
+/// Compares both functions of every layout. `run` gets the layout, a kind of value (`id` or `at`) and the values,
+/// and returns the database's answers.
+fn hold(step_us: i64, run: impl Fn(&str, &str, &[String]) -> Vec<String>) {
+    let mut random = Random::seeded(13);
+    for (name, layout) in layouts() {
+        let ids = ids(&layout, &mut random);
+        let inputs: Vec<String> = ids.iter().map(i64::to_string).collect();
+        let expected: Vec<String> = ids.iter().map(|&id| time_of(&layout, id)).collect();
+        compare(&name, &inputs, &run(&name, "id", &inputs), &expected);
+        let instants = instants(&layout, step_us, &mut random);
+        let inputs: Vec<String> = instants.iter().map(|at| at.rfc3339(6)).collect();
+        let expected: Vec<String> = instants.iter().map(|&at| first_id(&layout, at)).collect();
+        compare(&name, &inputs, &run(&name, "at", &inputs), &expected);
+    }
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: tests/long runs it"]
+fn postgresql_agrees_with_the_library() {
+    let postgres = Postgres::start().expect("PostgreSQL");
+    hold(1, |layout, kind, values| {
+        let prefix = prefix(layout);
+        // A session in another time zone changes nothing.
+        let mut script = format!("SET TIME ZONE 'Asia/Kolkata';\n{}\n", sql_of(layout, "postgres"));
+        for value in values {
+            script += &match kind {
+                "id" => format!(
+                    "SELECT to_char({prefix}_time({value}) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"');\n"
+                ),
+                _ => format!("SELECT {prefix}_first_id('{value}');\n"),
+            };
+        }
+        postgres.rows(&script)
+    });
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: tests/long runs it"]
+fn postgresql_uses_an_index_for_a_span_of_time() {
+    let postgres = Postgres::start().expect("PostgreSQL");
+    let rows = postgres.rows(&format!(
+        "{}\nCREATE TABLE trades (id bigint PRIMARY KEY);\nSET enable_seqscan = off;\n\
+         EXPLAIN SELECT * FROM trades WHERE id >= snowbank_clearing_first_id('2026-01-01') \
+         AND id < snowbank_clearing_first_id('2026-01-02');\n\
+         CREATE INDEX by_time ON trades (snowbank_clearing_time(id));",
+        sql_of("clearing", "postgres")
+    ));
+    let plan = rows.join("\n");
+    // The planner replaces functions of constants by numbers.
+    assert!(plan.contains("Index Cond: ((id >= '1901765600000000000'"), "{plan}");
+}
+
+/// A MariaDB for this test, on a Unix socket in a temporary directory. Dropping it stops it.
+struct MariaDb {
+    server: Child,
+    directory: tempfile::TempDir,
+}
+
+impl MariaDb {
+    fn start() -> Option<MariaDb> {
+        if !std::path::Path::new("/usr/sbin/mariadbd").is_file()
+            || !has_program("mariadb", "mariadb-client-core")
+        {
+            skip("MariaDB is missing: install the package mariadb-server-core (tests/long does it)");
+            return None;
+        }
+        let directory = directory();
+        let data = format!("--datadir={}/data", directory.path().display());
+        let mut user = vec!["--no-defaults", &data];
+        user.extend(rustix::process::geteuid().is_root().then_some("--user=root"));
+        let grants = ["--auth-root-authentication-method=normal", "--skip-test-db"];
+        lines(Command::new("mariadb-install-db").args(&user).args(grants));
+        let server = Command::new("/usr/sbin/mariadbd")
+            .args(&user)
+            .arg("--skip-networking")
+            .arg(format!("--socket={}/socket", directory.path().display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the server starts");
+        let maria = MariaDb { server, directory };
+        let is_up = || maria.client().args(["-e", "SELECT 1"]).output().is_ok_and(|out| out.status.success());
+        poll("a MariaDB that answers", || is_up().then_some(()));
+        lines(maria.client().args(["-e", "CREATE DATABASE test"]));
+        Some(maria)
+    }
+
+    fn client(&self) -> Command {
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "--user=root", "--skip-column-names", "--batch"]);
+        client.arg(format!("--socket={}/socket", self.directory.path().display()));
+        client
+    }
+}
+
+impl Drop for MariaDb {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB: tests/long runs it"]
+fn mariadb_agrees_with_the_library() {
+    let maria = MariaDb::start().expect("MariaDB");
+    let path = maria.directory.path().join("script.sql");
+    hold(1, |layout, kind, values| {
+        let prefix = prefix(layout);
+        let drop =
+            format!("DROP FUNCTION IF EXISTS {prefix}_time;\nDROP FUNCTION IF EXISTS {prefix}_first_id;\n");
+        let mut script = format!("USE test;\n{drop}{}\n", sql_of(layout, "mysql"));
+        for value in values {
+            script += &match kind {
+                "id" => {
+                    format!("SELECT ifnull(concat(replace({prefix}_time({value}), ' ', 'T'), 'Z'), '');\n")
+                }
+                _ => format!("SELECT ifnull({prefix}_first_id('{}'), '');\n", value.trim_end_matches('Z')),
+            };
+        }
+        std::fs::write(&path, script).expect("a file");
+        lines(maria.client().stdin(std::fs::File::open(&path).expect("a file")))
+    });
+}
+
+#[test]
+fn sqlite_agrees_with_the_library() {
+    if !has_program("sqlite3", "sqlite3") {
+        return;
+    }
+    let directory = directory();
+    let path = directory.path().join("script.sql");
+    hold(1_000, |layout, kind, values| {
+        let sql = sql_of(layout, "sqlite");
+        let mut statements = sql.split(';');
+        let of_kind = statements.find(|statement| {
+            let parameter = format!(":{kind}");
+            statement.lines().any(|line| !line.starts_with("--") && line.contains(&parameter))
+        });
+        let statement = of_kind.expect("a statement");
+        let rows: Vec<String> = values
+            .iter()
+            .map(|value| if kind == "id" { format!("({value})") } else { format!("('{value}')") })
+            .collect();
+        let statement = statement.replace(&format!(":{kind}"), "given.column1");
+        std::fs::write(&path, format!("{statement} FROM (VALUES {}) AS given;", rows.join(",")))
+            .expect("a file");
+        lines(Command::new("sqlite3").arg(":memory:").stdin(std::fs::File::open(&path).expect("a file")))
+    });
+}

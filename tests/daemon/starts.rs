@@ -1,0 +1,295 @@
+//! Starts of the shipped daemon: over older copies, under clocks that were wrong, with changed worker IDs, and
+//! without a state.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crate::support::ids::{twitter_unix_ms, unix_ms};
+use crate::support::machine::Machine;
+use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
+use crate::support::{Ask, Daemon, Reply, Wire, http, poll};
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("the directory is made");
+    for entry in fs::read_dir(from).expect("the directory is there") {
+        let entry = entry.expect("the directory can be read");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("the file is copied");
+    }
+}
+
+/// Draws this many IDs, all of which must be new.
+fn draw(wire: &mut Wire, count: u32, ids: &mut BTreeSet<u64>) {
+    for id in wire.next(Ask::of(count).wait_ms(10_000)).ids() {
+        assert!(ids.insert(id), "{id} came twice");
+    }
+}
+
+/// After the tick of the last ID an older copy repeats none, however far `burst_window` reaches back.
+#[test]
+fn an_older_copy_repeats_nothing_once_the_clock_is_past_the_last_id() {
+    const TOML: &str = "burst_window = \"5s\"";
+    let machine = Machine::new();
+    machine.start(TOML).stop();
+    copy(&machine.path("state"), &machine.path("older"));
+    let mut ids = BTreeSet::new();
+    let daemon = machine.start(TOML);
+    let mut wire = daemon.connect();
+    (0..20).for_each(|_| draw(&mut wire, 20_000, &mut ids));
+    daemon.stop();
+
+    let last_ms = twitter_unix_ms(*ids.last().expect("IDs"));
+    poll("the clock is past the last ID", || (unix_ms() > last_ms).then_some(()));
+    // After a boot nothing is left of the marks.
+    fs::remove_dir_all(machine.path("locks")).expect("the marks are there");
+    let older = machine.setup(TOML).env("SNOWBANK_STATE_DIR", machine.path("older")).start();
+    let mut wire = older.connect();
+    (0..20).for_each(|_| draw(&mut wire, 20_000, &mut ids));
+    older.stop();
+}
+
+/// Starts a daemon whose lock is held, and frees the lock a moment later. Returns the time at which it was freed, in
+/// Unix ms; `None` if a busy machine freed it too late: a start tries a held lock for 40 ms only.
+fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
+    const TOML: &str = "burst_window = \"5s\"";
+    let machine = Machine::new();
+    let setup = |state: &str| machine.setup(TOML).option("--state-dir", state);
+    setup("none").start().kill();
+    let entry = fs::read_dir(machine.path("locks")).expect("it is there").next().expect("one lock");
+    let lock = File::options().append(true).open(entry.expect("an entry").path()).expect("opened");
+    lock.lock().expect("nobody has it");
+    let fresh = machine.path("fresh");
+    let state = if state == "none" { state } else { fresh.to_str().expect("text") };
+    let (released_ms, started) = thread::scope(|scope| {
+        let release = scope.spawn(|| {
+            thread::sleep(Duration::from_millis(25));
+            let released_ms = unix_ms();
+            drop(lock);
+            released_ms
+        });
+        let started = setup(state).try_start();
+        (release.join().expect("it ends"), started)
+    });
+    match started {
+        Ok(daemon) => Some((machine, released_ms, daemon)),
+        Err(mut refused) => {
+            assert_eq!(refused.wait(), Some(3), "{}", refused.log());
+            assert!(refused.log().contains("is held by another daemon"), "{}", refused.log());
+            None
+        }
+    }
+}
+
+/// An earlier process may hand out IDs until it frees its lock. Without a state it leaves no mark, and `burst_window`
+/// reaches back to those IDs.
+#[test]
+fn a_start_that_waits_for_a_lock_begins_after_the_process_that_had_it() {
+    for state in ["none", "fresh"] {
+        let (_machine, released_ms, daemon) =
+            poll("a start that meets a held lock and gets it", || start_behind_a_lock(state));
+        let first = daemon.connect().next(Ask::of(1).wait_ms(10_000)).ids()[0];
+        assert!(
+            twitter_unix_ms(first) > released_ms,
+            "{state}: {} ms before",
+            released_ms - twitter_unix_ms(first)
+        );
+    }
+}
+
+/// A daemon without a state, under a clock that can be set.
+fn without_state(machine: &Machine, toml: &str) -> Daemon {
+    machine.setup(toml).option("--state-dir", "none").admin().start()
+}
+
+/// Returns the answer to a request, after the daemon has seen a clock that was set.
+fn next_after_a_step(wire: &mut Wire, wait_ms: u16) -> Reply {
+    let is_answered = |reply: &Reply| !matches!(reply, Reply::Error { code, .. } if *code == NO_CEILING);
+    poll("an answer", || Some(wire.next(Ask::of(1).wait_ms(wait_ms))).filter(is_answered))
+}
+
+#[track_caller]
+fn assert_refused(reply: Reply, at_most_ms: u32) -> String {
+    let (code, retry_after_ms, message) = reply.error();
+    assert_eq!(code, CLOCK_BEHIND, "{message}");
+    assert!((1..=at_most_ms).contains(&retry_after_ms), "{retry_after_ms} ms: {message}");
+    message
+}
+
+fn await_ready(daemon: &Daemon) {
+    poll("it is ready", || (http::get(daemon, "/readyz").code == 200).then_some(()));
+}
+
+#[track_caller]
+fn assert_not_ready(daemon: &Daemon) {
+    let answer = http::get(daemon, "/readyz");
+    assert_eq!(answer.code, 503);
+    assert!(answer.body.contains("clock_behind"), "{}", answer.body);
+}
+
+/// Sets the clock to the middle of a minute, far from both edges.
+fn set_to_half_past(machine: &Machine) {
+    machine.clock().set(30_000 - (unix_ms() % 60_000) as i64);
+}
+
+#[test]
+fn without_a_state_the_next_long_tick_is_awaited_and_the_daemon_is_not_ready() {
+    const MINUTES: &str = "layout = \"time:32,worker:10,sequence:12;tick=60s\"";
+    let Some(machine) = Machine::with_clock() else { return };
+    set_to_half_past(&machine);
+    let daemon = without_state(&machine, MINUTES);
+    let mut wire = daemon.connect();
+    for wait_ms in [0, 1_000] {
+        let message = assert_refused(wire.next(Ask::of(1).wait_ms(wait_ms)), 30_000);
+        assert!(message.contains("no state is kept"), "{message}");
+    }
+    assert_not_ready(&daemon);
+    machine.clock().step(40_000);
+    assert_eq!(next_after_a_step(&mut wire, 10_000).id_count(), Some(1));
+    await_ready(&daemon);
+    daemon.stop();
+}
+
+#[test]
+fn without_a_state_a_request_waits_for_the_first_tick() {
+    const SECONDS: &str = "layout = \"time:32,worker:10,sequence:12;tick=1s\"";
+    let machine = Machine::new();
+    let daemon = without_state(&machine, SECONDS);
+    assert_eq!(daemon.connect().next(Ask::of(1).wait_ms(10_000)).id_count(), Some(1));
+    assert!(!daemon.log().contains("not ready"), "{}", daemon.log());
+    daemon.stop();
+}
+
+#[test]
+fn without_a_state_a_step_back_before_the_first_id_is_clock_behind() {
+    let Some(machine) = Machine::with_clock() else { return };
+    for back_ms in [60_000, 3_600_000] {
+        machine.clock().set(0);
+        let daemon = without_state(&machine, "");
+        machine.clock().step(-back_ms);
+        let mut wire = daemon.connect();
+        assert_refused(next_after_a_step(&mut wire, 100), back_ms as u32 + 1);
+        assert_not_ready(&daemon);
+        machine.clock().step(back_ms);
+        assert_eq!(next_after_a_step(&mut wire, 10_000).id_count(), Some(1));
+        await_ready(&daemon);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn without_a_state_ids_catch_up_after_a_step_back() {
+    let Some(machine) = Machine::with_clock() else { return };
+    let daemon = without_state(&machine, "");
+    let mut wire = daemon.connect();
+    let mut ids = BTreeSet::new();
+    draw(&mut wire, 1, &mut ids);
+    machine.clock().step(-5_000);
+    for _ in 0..100 {
+        let id = next_after_a_step(&mut wire, 1_000).ids()[0];
+        assert!(ids.last().is_none_or(|&last| id > last), "{id} after {ids:?}");
+        ids.insert(id);
+    }
+    daemon.stop();
+}
+
+/// A machine whose clock ran two hours ahead while IDs were granted, and was then corrected.
+fn put_right_after_two_hours_ahead(toml: &str) -> Option<(Machine, BTreeSet<u64>)> {
+    let machine = Machine::with_clock()?;
+    machine.clock().set(2 * HOUR_MS);
+    let daemon = machine.start(toml);
+    let mut ids = BTreeSet::new();
+    draw(&mut daemon.connect(), 100, &mut ids);
+    daemon.stop();
+    machine.clock().set(0);
+    Some((machine, ids))
+}
+
+const HOUR_MS: i64 = 3_600_000;
+
+#[test]
+fn after_a_clock_that_was_ahead_an_unused_worker_id_starts_at_once() {
+    let Some((machine, mut ids)) = put_right_after_two_hours_ahead("worker_ids = 1") else { return };
+    let daemon = machine.setup("worker_ids = 1").admin().start();
+    let message = assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);
+    assert!(message.contains("a worker ID that was never used"), "{message}");
+    assert_not_ready(&daemon);
+    daemon.assert_logs("give the source a worker ID that was never used");
+    daemon.stop();
+    // A set with an unused worker ID and a used one waits, too.
+    let daemon = machine.setup("worker_ids = \"1-2\"").admin().start();
+    assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);
+    daemon.stop();
+
+    // Neither of the worker IDs 1 and 2 was used further, but both are in the record of that daemon's clean stop.
+    for _ in 0..2 {
+        let daemon = machine.setup("worker_ids = 3").admin().start();
+        await_ready(&daemon);
+        draw(&mut daemon.connect(), 100, &mut ids);
+        daemon.assert_logs("new IDs sort below those");
+        let status = http::get(&daemon, "/status").json();
+        assert_eq!(status["clock"]["state"], "steady", "{status}");
+        daemon.stop();
+    }
+    // The worker IDs of that record are still refused when they come back.
+    for used in ["1", "2"] {
+        let daemon = machine.setup(&format!("worker_ids = {used}")).admin().start();
+        assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);
+        daemon.stop();
+    }
+}
+
+/// Returns the text of `snowbank state show` for a machine.
+fn show(machine: &Machine) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    command.args(["state", "show"]);
+    command.env("SNOWBANK_STATE_DIR", machine.path("state")).env("SNOWBANK_LOCK_DIR", machine.path("locks"));
+    let output = command.output().expect("the program runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[test]
+fn states_of_changed_worker_ids_are_not_shown_as_older_copies() {
+    let machine = Machine::new();
+    let mut ids = BTreeSet::new();
+    for worker_ids in ["0-1", "1-2", "0-1", "2", "0-2"] {
+        let mut daemon = machine.start(&format!("worker_ids = {worker_ids:?}"));
+        draw(&mut daemon.connect(), 1_000, &mut ids);
+        let shown = show(&machine);
+        assert!(!shown.contains("older copy"), "while {worker_ids} run:\n{shown}");
+        match worker_ids {
+            "0-1" => daemon.kill(),
+            _ => drop(daemon.stop()),
+        }
+        let shown = show(&machine);
+        assert!(!shown.contains("older copy"), "after {worker_ids}:\n{shown}");
+    }
+    // A copy from before the last start is older.
+    let ceilings = machine.path("state").join("ceilings");
+    let older = fs::read(&ceilings).expect("read");
+    let daemon = machine.start("worker_ids = 1");
+    draw(&mut daemon.connect(), 1_000, &mut ids);
+    daemon.stop();
+    fs::write(&ceilings, older).expect("written");
+    let shown = show(&machine);
+    assert!(shown.contains("this state is an older copy"), "{shown}");
+}
+
+/// The text alone is longer than 256 bytes, and its lock names it.
+#[test]
+fn a_layout_with_a_long_text_serves_beside_others() {
+    let fields: String = (0..15).map(|at| format!(",r{at}:1:random,c{at}:1:constant(1)")).collect();
+    let long = format!("name = \"long\"\nlayout = \"time:31,sequence:2{fields};tick=1s\"");
+    let toml = format!("[[sources]]\n{long}\n[[sources]]\nname = \"short\"\nworker_ids = 1\n");
+    let machine = Machine::new();
+    let daemon = machine.start(&toml);
+    assert_eq!(daemon.connect().next(Ask::of(1)).id_count(), Some(1));
+    // The same layout is refused because it is locked, and another one serves beside it.
+    let other = |toml: &str| machine.setup(toml).env("SNOWBANK_STATE_DIR", machine.path("other"));
+    other(&format!("[[sources]]\n{long}\n")).end().assert_refusal_for_now(&["held", "(process "]);
+    other("worker_ids = 2").start().stop();
+    daemon.stop();
+}

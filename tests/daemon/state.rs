@@ -1,0 +1,254 @@
+//! State over restarts: ceilings on disks that fail, changed configurations, crashes, and moves between machines.
+
+mod copies;
+mod files;
+mod starts;
+mod storage;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::daemon::{Ended, mode};
+use crate::support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
+use crate::support::ids::{twitter_unix_ms, unix_ms};
+use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
+use crate::support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, http, poll, records};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+/// A machine with daemons that start and end: its state and locks stay.
+struct Machine {
+    directory: TempDir,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        Machine { directory: crate::support::directory() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.state().join("ceilings")
+    }
+
+    /// A daemon with this machine's directories.
+    fn setup(&self) -> Setup {
+        Setup::new().env("SNOWBANK_STATE_DIR", self.state()).env("SNOWBANK_LOCK_DIR", self.path("locks"))
+    }
+
+    fn start(&self) -> Daemon {
+        self.setup().start()
+    }
+
+    fn disk(&self) -> FailingDisk {
+        FailingDisk::new(&self.state(), self.path("orders"))
+    }
+
+    /// Runs `snowbank state …` with this machine's directories.
+    fn command(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        command.arg("state").args(arguments);
+        command.env("SNOWBANK_STATE_DIR", self.state()).env("SNOWBANK_LOCK_DIR", self.path("locks"));
+        command.output().expect("the program runs")
+    }
+
+    /// Returns the only source of `state show --json`.
+    fn shown(&self) -> Shown {
+        let output = self.command(&["show", "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(answer["sources"].as_array().map(Vec::len), Some(1), "{answer}");
+        let source = &answer["sources"][0];
+        Shown {
+            name: source["name"].as_str().expect("a name").to_owned(),
+            bound: source["ceiling_id"].as_str().and_then(|id| id.parse().ok()).expect("an ID"),
+            clean: source["clean"].as_bool().expect("a flag"),
+            released: source["released"].as_bool().expect("a flag"),
+            in_use: answer["in_use"].as_bool().expect("a flag"),
+        }
+    }
+
+    /// Changes every record, as an editor could.
+    fn edit(&self, change: impl Fn(&mut serde_json::Value)) {
+        records::edit(&self.state(), change);
+    }
+}
+
+#[derive(Debug)]
+struct Shown {
+    name: String,
+    bound: u64,
+    clean: bool,
+    released: bool,
+    in_use: bool,
+}
+
+/// Draws one ID.
+fn one(wire: &mut Wire) -> u64 {
+    wire.next(Ask::of(1)).ids()[0]
+}
+
+/// Draws until a request is refused for lack of a ceiling. Returns the refusal's message.
+fn draw_until_no_ceiling(wire: &mut Wire, ids: &mut BTreeSet<u64>) -> String {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let reply = wire.next(Ask::of(1).wait_ms(100));
+        match reply.id_count() {
+            Some(_) => assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "an ID came twice"),
+            None => return reply.assert_error(0, NO_CEILING),
+        }
+        assert!(Instant::now() < deadline, "the ceiling is never met");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Draws until there are IDs again.
+fn draw_until_served(wire: &mut Wire, ids: &mut BTreeSet<u64>) {
+    poll("IDs flow again", || {
+        let reply = wire.next(Ask::of(1).wait_ms(100));
+        reply.id_count()?;
+        assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "an ID came twice");
+        Some(())
+    });
+}
+
+/// Returns a machine on which a daemon has run, and the last ID that it handed out.
+fn used() -> (Machine, u64) {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let last = one(&mut daemon.connect());
+    daemon.stop();
+    (machine, last)
+}
+
+#[test]
+fn a_clean_restart_loses_nothing_and_is_not_ahead() {
+    let machine = Machine::new();
+    let mut ids = BTreeSet::new();
+    for round in 0..20 {
+        let mut daemon = machine.start();
+        let mut wire = daemon.connect();
+        let id = one(&mut wire);
+        assert!(ids.last().is_none_or(|&last| id > last), "round {round}: {id} after {ids:?}");
+        assert!(twitter_unix_ms(id) <= unix_ms() + 2, "round {round}: ahead of the clock after a clean stop");
+        ids.insert(id);
+        assert!(machine.shown().in_use);
+        daemon.signal(Signal::TERM);
+        assert_eq!(daemon.wait(), Some(0));
+        assert_eq!(daemon.log().contains("starts for the first time"), round == 0, "{}", daemon.log());
+        let shown = machine.shown();
+        assert!(shown.clean && !shown.in_use && !shown.released, "{shown:?}");
+        assert!(shown.bound > id && twitter_unix_ms(shown.bound) <= unix_ms() + 2, "{shown:?}");
+    }
+}
+
+#[test]
+fn kill_9_under_load_repeats_nothing() {
+    let machine = Machine::new();
+    let mut ids = BTreeSet::new();
+    for round in 0..20_u64 {
+        let mut daemon = machine.start();
+        let bound = machine.shown().bound;
+        let mut wire = daemon.connect();
+        let deadline = Instant::now() + Duration::from_millis(20 + round * 7);
+        let mut count = 1;
+        while Instant::now() < deadline {
+            for id in wire.next(Ask::of(count)).ids() {
+                assert!(ids.insert(id), "round {round}: {id} came twice");
+            }
+            count = count % 500 + 37;
+        }
+        assert!(machine.shown().bound >= bound, "a ceiling sank");
+        daemon.kill();
+        let shown = machine.shown();
+        assert!(
+            !shown.clean && ids.last().is_some_and(|&last| last < shown.bound),
+            "round {round}: {shown:?}"
+        );
+    }
+    let ahead = twitter_unix_ms(ids.pop_last().expect("IDs")).saturating_sub(unix_ms());
+    assert!(ahead < 10_000, "{ahead} ms ahead");
+}
+
+#[test]
+fn kill_9_within_a_write_leaves_a_whole_file() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let mut ids = BTreeSet::new();
+    for round in 0..12_u64 {
+        // Slow enough that most kills come between two calls of a write.
+        disk.order(["write stall 3", "sync stall 30", "any stall 5"][round as usize % 3]);
+        let mut daemon = disk.under(machine.setup().config("max_ahead = \"202ms\"")).start();
+        let mut wire = daemon.connect();
+        let deadline = Instant::now() + Duration::from_millis(1_000 + round * 13);
+        while Instant::now() < deadline {
+            let reply = wire.next(Ask::of(10).wait_ms(20));
+            if reply.id_count().is_some() {
+                assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "round {round}: an ID came twice");
+            }
+        }
+        daemon.kill();
+        assert!(ids.last().is_some_and(|&last| last < machine.shown().bound), "round {round}");
+    }
+}
+
+#[test]
+fn files_and_directories_are_private() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    assert_eq!(mode(&machine.state()), 0o700);
+    for name in ["ceilings", "lock"] {
+        assert_eq!(mode(&machine.state().join(name)), 0o600, "{name}");
+    }
+    daemon.stop();
+    let names: BTreeSet<_> = fs::read_dir(machine.state())
+        .expect("it is there")
+        .map(|entry| entry.expect("read").file_name())
+        .collect();
+    assert_eq!(names.len(), 2, "nothing unfinished is left: {names:?}");
+}
+
+#[test]
+fn two_daemons_do_not_share_a_directory() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let state = machine.state();
+    let ended = machine.setup().args(["--worker-id", "1"]).end();
+    ended.assert_refusal_for_now(&[state.to_str().unwrap(), "is in use (process ", "--state-dir"]);
+    let refused = machine.command(&["export"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is in use (process "), "{refused:?}");
+    daemon.stop();
+    machine.setup().args(["--worker-id", "1"]).start().stop();
+}
+
+/// Anyone who can reach the admin listener may check the daemon's health, and must not cause writes by that.
+#[test]
+fn health_checks_write_nothing() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup().admin()).start();
+    one(&mut daemon.connect());
+    let syncs = || disk.calls().iter().filter(|call| call.starts_with("sync ")).count();
+    let (before, began) = (syncs(), Instant::now());
+    for _ in 0..300 {
+        // On a busy machine a thread may answer late.
+        poll("a healthy daemon", || (http::get(&daemon, "/healthz").code == 200).then_some(()));
+    }
+    let made = syncs() - before;
+    // Two for each second's raise, and those of a claim that met the ceiling of the start.
+    let seconds = usize::try_from(began.elapsed().as_secs()).expect("few");
+    assert!(made <= 2 * (seconds + 4), "{made} syncs in {seconds} s");
+}

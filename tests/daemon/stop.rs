@@ -1,0 +1,264 @@
+//! A daemon's stop: it answers requests that have arrived, refuses later ones, and ends in time.
+
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
+use std::sync::mpsc;
+
+use crate::support::failing_disk::FailingDisk;
+use crate::support::http::get;
+use crate::support::machine::Machine;
+use crate::support::wire::{self, SHUTTING_DOWN};
+use crate::support::{Ask, DEADLINE, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::Signal;
+
+/// Sends requests until the daemon has noticed the signal.
+fn ask_until_refused(wire: &mut Wire, ask: Ask) -> Reply {
+    poll("a refusal by a daemon that stops", || {
+        let reply = wire.call(&ask.bytes());
+        reply.id_count().is_none().then_some(reply)
+    })
+}
+
+#[test]
+fn a_stop_answers_waiting_requests_and_refuses_new_ones() {
+    for (signal, shards) in [(Signal::TERM, 1), (Signal::INT, 2)] {
+        let toml = format!("shards = {shards}\n[limits]\ndrain_timeout = \"60s\"\n{TWO_SOURCES}");
+        let mut daemon = Setup::configured(&toml).start();
+        let (mut waiting, mut idle, mut silent) = (daemon.connect(), daemon.connect(), daemon.connect());
+        idle.assert_open();
+        silent.assert_open();
+        // More IDs than the two ticks that may have passed at the signal.
+        waiting.send(&[wire::ping(1, b""), Ask::of(64).tag(2).source(1).wait_ms(10_000).bytes()].concat());
+        assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
+        daemon.signal(signal);
+        let refusal = ask_until_refused(&mut idle, Ask::of(1).tag(3));
+        refusal.assert_error(3, SHUTTING_DOWN);
+        idle.assert_closed();
+        assert!(Wire::try_connect(&daemon.addresses[0]).is_err(), "a daemon that stops accepts nothing");
+        let reply = waiting.reply();
+        assert_eq!((reply.tag(), reply.id_count()), (2, Some(64)));
+        waiting.assert_closed();
+        silent.assert_closed();
+        assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    }
+}
+
+/// Makes a pipe whose buffer is full until it is read.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let flags = fcntl_getfl(&writer).expect("flags");
+    fcntl_setfl(&writer, flags | OFlags::NONBLOCK).expect("flags");
+    while writer.write(&[b'\n'; 512]).is_ok() {}
+    fcntl_setfl(&writer, flags).expect("flags");
+    (reader, writer)
+}
+
+/// As under `snowbank serve 2>&1 | less`.
+#[test]
+fn an_unread_log_delays_nothing() {
+    let (mut reader, writer) = full_pipe();
+    let mut daemon = Setup::new().args(["--shards", "1"]).stderr(writer).start();
+    // The shard's own thread logs this.
+    daemon.connect().send(b"GET / HTTP/1.1\r\n\r\n");
+    let mut wire = daemon.connect();
+    for tag in 0..100 {
+        assert_eq!(wire.next(Ask::of(10).tag(tag)).id_count(), Some(10));
+    }
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "it ends with lines that nobody takes");
+    drop(daemon);
+    let mut log = String::new();
+    reader.read_to_string(&mut log).expect("the daemon has ended");
+
+    // A reader that starts late gets all lines.
+    let (reader, writer) = full_pipe();
+    let mut daemon = Setup::new().stderr(writer).start();
+    let (came, first) = mpsc::channel();
+    let whole = std::thread::spawn(move || {
+        let mut log = String::new();
+        for line in BufReader::new(reader).lines() {
+            log.push_str(&line.expect("text"));
+            if log.contains("listens on") {
+                // The test waits for the first time only.
+                let _ = came.send(());
+            }
+        }
+        log
+    });
+    // The daemon's end does not wait long for a reader.
+    first.recv_timeout(DEADLINE).expect("the first line is read");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0));
+    drop(daemon);
+    let log = whole.join().expect("a reader");
+    assert!(log.contains("listens on") && log.contains("stopping"), "{log}");
+}
+
+#[test]
+fn requests_that_arrived_before_the_stop_are_answered() {
+    for _ in 0..5 {
+        let mut daemon = Setup::new().args(["--shards", "2"]).start();
+        let mut wires: Vec<Wire> = (0..40).map(|_| daemon.connect()).collect();
+        wires.iter_mut().for_each(Wire::assert_open);
+        let requests: Vec<u8> =
+            (0..20).flat_map(|tag| Ask::of(100).tag(tag).wait_ms(10_000).bytes()).collect();
+        wires.iter_mut().for_each(|wire| wire.send(&requests));
+        daemon.signal(Signal::TERM);
+        for wire in &mut wires {
+            for tag in 0..20 {
+                let reply = wire.reply();
+                assert_eq!((reply.tag(), reply.id_count()), (tag, Some(100)));
+            }
+            wire.assert_closed();
+        }
+        assert_eq!(daemon.wait(), Some(0));
+    }
+}
+
+#[test]
+fn a_stop_ends_within_its_timeout_whatever_waits() {
+    let toml = format!("[limits]\ndrain_timeout = \"2s\"\nmax_wait = \"1h\"\n{TWO_SOURCES}");
+    let mut daemon = Setup::configured(&toml).start();
+    let mut waiting = daemon.connect();
+    // IDs of a whole minute: longer than any deadline here.
+    let ask = Ask::of(16 * 60).source(1).wait_ms(65_534);
+    waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
+    assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
+    daemon.signal(Signal::TERM);
+    // It gets an answer before its connection closes.
+    waiting.reply().assert_error(0, SHUTTING_DOWN);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+}
+
+#[test]
+fn a_request_that_has_half_arrived_at_the_stop_is_answered() {
+    for cut in [1, 4, 15] {
+        let mut daemon = Setup::configured("[limits]\ndrain_timeout = \"60s\"\n").start();
+        let (mut half, mut idle) = (daemon.connect(), daemon.connect());
+        idle.assert_open();
+        let request = Ask::of(64).tag(2).bytes();
+        half.send(&[&wire::ping(1, b"")[..], &request[..cut]].concat());
+        assert_eq!(half.reply(), Reply::Pong(1, vec![]));
+        // A turn reads everything that has arrived. If the half came later than the ping, this gives it time.
+        half.assert_waits_a_moment();
+        daemon.signal(Signal::TERM);
+        ask_until_refused(&mut idle, Ask::of(1).tag(3)).assert_error(3, SHUTTING_DOWN);
+        half.send(&request[cut..]);
+        let reply = half.reply();
+        assert_eq!((reply.tag(), reply.id_count()), (2, Some(64)), "{cut}");
+        half.assert_closed();
+        assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    }
+}
+
+#[test]
+fn a_half_request_whose_rest_never_comes_delays_a_stop_for_drain_timeout_only() {
+    let mut daemon = Setup::configured("[limits]\ndrain_timeout = \"200ms\"\n").start();
+    let mut half = daemon.connect();
+    half.send(&[&wire::ping(1, b"")[..], &Ask::of(64).tag(2).bytes()[..5]].concat());
+    assert_eq!(half.reply(), Reply::Pong(1, vec![]));
+    half.assert_waits_a_moment();
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    daemon.assert_logs("had a request half sent");
+}
+
+/// Starts a daemon with an admin listener, which serves for this long after SIGTERM.
+fn probed(drain_delay: &str) -> Daemon {
+    Setup::configured(&format!("[limits]\ndrain_delay = \"{drain_delay}\"\n"))
+        .option("--admin", "127.0.0.1:0")
+        .listeners(2)
+        .start()
+}
+
+#[test]
+fn load_balancers_see_a_stop_while_the_daemon_still_serves() {
+    let mut daemon = probed("1h");
+    let mut held = daemon.connect();
+    assert_eq!(get(&daemon, "/readyz").code, 200);
+    daemon.signal(Signal::TERM);
+    let answer =
+        poll("a probe that fails", || Some(get(&daemon, "/readyz")).filter(|answer| answer.code == 503));
+    assert!(answer.body.contains("stopping"), "{answer:?}");
+    assert_eq!(get(&daemon, "/healthz").code, 200);
+    // Clients that have not noticed yet are served, on old and new connections.
+    for wire in [&mut held, &mut daemon.connect()] {
+        assert_eq!(wire.next(Ask::of(3)).id_count(), Some(3));
+    }
+    daemon.assert_logs("the listeners close after drain_delay");
+    // A second signal ends the delay.
+    daemon.signal(Signal::TERM);
+    held.assert_closed();
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+}
+
+#[test]
+fn a_stop_that_no_load_balancer_can_see_has_no_delay() {
+    // Ctrl-C at a terminal: a person waits for the end.
+    let mut daemon = probed("1h");
+    daemon.signal(Signal::INT);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    // Without an admin listener there is no /readyz.
+    let mut daemon = Setup::configured("[limits]\ndrain_delay = \"1h\"\n").start();
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    // A short delay ends by itself.
+    let mut daemon = probed("100ms");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+}
+
+#[test]
+fn stop_at_stdin_eof_refuses_the_kernels_log() {
+    let Ok(log) = std::fs::File::open("/dev/kmsg") else {
+        return crate::support::skip("this user may not read the kernel's log");
+    };
+    let ended = Setup::new().args(["--stop-at-stdin-eof"]).stdin(log.into()).end();
+    ended.assert_refusal(&["--stop-at-stdin-eof", "the kernel's log as standard input", "a pipe"]);
+}
+
+#[test]
+fn stop_at_stdin_eof_stops_with_standard_input() {
+    use std::process::Stdio;
+    // Bytes before the end are discarded, and without the option the daemon does not read.
+    for (options, stops) in [(&["--stop-at-stdin-eof"][..], true), (&[], false)] {
+        let (end, mut held) = std::io::pipe().expect("a pipe");
+        let mut daemon = Setup::new().args(options).stdin(Stdio::from(end)).start();
+        daemon.connect().assert_open();
+        std::io::Write::write_all(&mut held, &[b'x'; 4_096]).expect("it is read or kept");
+        daemon.connect().assert_open();
+        drop(held);
+        if !stops {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            daemon.connect().assert_open();
+            daemon.signal(Signal::TERM);
+        }
+        assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    }
+}
+
+/// A disk that hangs does not prevent a stop. The next start is above all IDs handed out.
+#[test]
+fn a_stop_ends_within_its_timeout_while_storage_hangs() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    let mut daemon = disk.under(machine.setup("[limits]\ndrain_timeout = \"500ms\"")).start();
+    let mut wire = daemon.connect();
+    // Longer than the test waits for the daemon.
+    disk.order("sync stall 120000");
+    let before = disk.calls().len();
+    let mut last = 0;
+    poll("a sync that hangs", || {
+        last = wire.next(Ask::of(1)).ids()[0];
+        disk.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
+    });
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    let said = daemon.log();
+    assert_eq!(said.matches("storage did not answer in time").count(), 1, "{said}");
+    disk.works();
+    let next = machine.start("");
+    let first = next.connect().next(Ask::of(1)).ids()[0];
+    assert!(first > last, "{first} after {last}");
+    next.stop();
+}

@@ -1,0 +1,399 @@
+//! Ticket sources: counters without a clock, over kills, stops, older copies and changes of their increment.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::failing_disk::FailingDisk;
+use crate::support::ids::assert_distinct;
+use crate::support::machine::Machine;
+use crate::support::wire::{EXHAUSTED, NO_CEILING, Run};
+use crate::support::witness::{Load, MIXED, SPARSE, Witness};
+use crate::support::{Ask, Daemon, Random, Reply};
+
+const ORDERS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
+const ODD: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 1\n";
+const EVEN: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 2\n";
+/// The smallest reservation: the most that a crash of an idle daemon skips.
+const RESERVATION_MIN: u64 = 1_000;
+
+/// More numbers than a reservation holds, repeatedly.
+const LARGE: Load = Load { counts: &[1, 700, 40_000], pause: Duration::from_millis(1) };
+
+/// Returns the number of rounds of tests that kill daemons: `SNOWBANK_TICKET_ROUNDS`, or a handful.
+fn rounds() -> u64 {
+    std::env::var("SNOWBANK_TICKET_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(8)
+}
+
+fn set(machine: &Machine, value: &str) {
+    let (code, out, err) = machine.run(&["ticket", "set", "orders", value]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+}
+
+fn counted_from(value: &str) -> Machine {
+    let machine = Machine::new();
+    set(&machine, value);
+    machine
+}
+
+fn next(daemon: &Daemon, count: u32) -> Vec<u64> {
+    daemon.connect().next(Ask::of(count).wait_ms(9_000)).ids()
+}
+
+fn copy_state(machine: &Machine, to: &str) {
+    let (from, to) = (machine.path("state"), machine.path(to));
+    fs::create_dir_all(&to).expect("a directory");
+    fs::copy(from.join("ceilings"), to.join("ceilings")).expect("the state is copied");
+}
+
+fn put_back(machine: &Machine, from: &str) {
+    fs::copy(machine.path(from).join("ceilings"), machine.path("state").join("ceilings")).expect("a copy");
+}
+
+#[test]
+fn a_counter_continues_after_a_clean_stop_without_a_gap() {
+    let machine = counted_from("1000");
+    let mut expected = 1_001;
+    for round in 0..5_u32 {
+        let daemon = machine.start(ORDERS);
+        for count in [1, 3, 2_500 * round + 1] {
+            let ids = next(&daemon, count);
+            let wanted: Vec<u64> = (expected..expected + u64::from(count)).collect();
+            assert_eq!(ids, wanted, "round {round}");
+            expected += u64::from(count);
+        }
+        daemon.stop();
+    }
+}
+
+#[test]
+fn a_counter_without_a_stored_value_does_not_start() {
+    let machine = Machine::new();
+    let directory = machine.path("state");
+    let command = format!("snowbank ticket set orders VALUE --state-dir {}", directory.display());
+    machine.setup(ORDERS).end().assert_refusal(&["\"orders\"", &command]);
+    machine.setup(ORDERS).option("--state-dir", "none").end().assert_refusal(&["--state-dir", "\"orders\""]);
+    set(&machine, "0");
+    let daemon = machine.start(ORDERS);
+    assert_eq!(next(&daemon, 2), [1, 2]);
+    let (code, _, err) = machine.run(&["ticket", "set", "orders", "500"]);
+    assert!(code == Some(1) && err.contains("is in use"), "{code:?}, {err}");
+    daemon.stop();
+    // Under another name it is another counter.
+    let other = ORDERS.replace("orders", "users");
+    machine.setup(&other).end().assert_refusal(&["\"users\"", "ticket set users"]);
+    // Beside a daemon with the other half of the numbers, the command needs the increment and the offset.
+    let other = EVEN.replace("orders", "users");
+    let command =
+        format!("ticket set users VALUE --increment 2 --offset 2 --state-dir {}", directory.display());
+    machine.setup(&other).end().assert_refusal(&["\"users\"", &command]);
+}
+
+#[test]
+fn a_counter_only_moves_up() {
+    let machine = counted_from("41");
+    let (_, shown, _) = machine.run(&["state", "show"]);
+    assert!(shown.contains("no daemon has counted since") && !shown.contains("owner"), "{shown}");
+    let daemon = machine.start(ORDERS);
+    assert_eq!(next(&daemon, 3), [42, 43, 44]);
+    daemon.stop();
+    let refused = |value: &str| {
+        let (code, out, err) = machine.run(&["ticket", "set", "orders", value]);
+        assert!(code == Some(1) && out.is_empty(), "{code:?}, {out}");
+        err
+    };
+    assert!(refused("43").contains("found 43, allowed: from 44 on"), "44 was handed out");
+    set(&machine, "44");
+    set(&machine, "100");
+    let state = format!("may have been handed out, by the state in {}", machine.path("state").display());
+    let err = refused("99");
+    assert!(err.contains("allowed: from 100 on") && err.contains(&state), "{err}");
+    assert_eq!(next(&machine.start(ORDERS), 1), [101]);
+    // The last number of all could not be undone, so it is refused.
+    let last = ("9223372036854775807", "up to 9223372036854775806, because the source has no number above");
+    for (value, part) in
+        [last, ("-1", "from 0 to"), ("9223372036854775808", "from 0 to"), ("many", "from 0 to")]
+    {
+        let (code, _, err) = machine.run(&["ticket", "set", "orders", value]);
+        assert!(code == Some(2) && err.contains(part), "{value}: {code:?}, {err}");
+    }
+}
+
+#[test]
+fn a_value_is_not_rounded_up_to_a_number_of_the_offset() {
+    let machine = Machine::new();
+    for offset in ["500", "5"] {
+        let command = format!("ticket set orders 0 --increment 1000 --offset {offset}");
+        assert_eq!(machine.run(&command.split(' ').collect::<Vec<_>>()).0, Some(0), "{command}");
+    }
+    assert_eq!(next(&machine.start(ORDERS), 1), [1]);
+}
+
+#[test]
+fn kills_skip_numbers_and_never_repeat_one() {
+    let machine = counted_from("0");
+    let mut random = Random::seeded(7);
+    let (mut runs, mut highest) = (Vec::<Run>::new(), 0);
+    for round in 0..rounds() {
+        let mut daemon = machine.start(ORDERS);
+        let first = next(&daemon, 1)[0];
+        assert!(first > highest, "round {round}: {first} after {highest} of the life before");
+        let witness = Witness::of(&daemon, &[MIXED, LARGE, LARGE, SPARSE]);
+        witness.await_time(Duration::from_micros(random.below(200_000)));
+        daemon.kill();
+        let testimony = witness.after_death();
+        testimony.assert_no_refusal();
+        // There is one cursor: numbers requested after a reply lie above it, on any connection.
+        for sample in testimony.connections.iter().flatten() {
+            assert!(sample.ids().is_none_or(|(first, _)| first > sample.highest_before), "{sample:?}");
+        }
+        let of_life = testimony.runs();
+        highest = of_life.iter().map(|run| run.last()).max().unwrap_or(first).max(first);
+        runs.extend(of_life);
+        runs.push(Run { first, count: 1, stride: 1 });
+    }
+    assert_distinct(runs);
+}
+
+/// A crash at low load skips at most the smallest reservation.
+#[test]
+fn an_idle_daemon_that_is_killed_skips_little() {
+    let machine = counted_from("0");
+    let mut last = 0;
+    for _ in 0..4 {
+        let mut daemon = machine.start(ORDERS);
+        let first = next(&daemon, 1)[0];
+        assert!((last + 1..=last + 1 + RESERVATION_MIN).contains(&first), "{first} after {last}");
+        last = first;
+        daemon.kill();
+    }
+}
+
+#[test]
+fn an_older_copy_of_the_state_is_refused() {
+    let machine = counted_from("0");
+    copy_state(&machine, "copy");
+    let mut daemon = machine.start(ORDERS);
+    assert_eq!(next(&daemon, 3), [1, 2, 3]);
+    daemon.kill();
+    put_back(&machine, "copy");
+    machine.setup(ORDERS).end().assert_refusal(&["older", "\"orders\"", "number 1001"]);
+    // Another increment would give the same numbers.
+    machine.setup(ODD).end().assert_refusal(&["older", "\"orders\""]);
+    let adopted = machine.setup(ORDERS).args(["--adopt-state"]).start();
+    assert_eq!(next(&adopted, 1), [1_001], "above all that was reserved");
+    adopted.stop();
+}
+
+#[test]
+fn a_changed_increment_starts_above_the_highest_ever_granted() {
+    let machine = counted_from("10");
+    let lives = [(ODD, 11, 13), (EVEN, 16, 18), (ORDERS, 20, 21), (EVEN, 22, 24), (ODD, 27, 29)];
+    for (toml, first, second) in lives {
+        let daemon = machine.start(toml);
+        assert_eq!(next(&daemon, 2), [first, second], "{toml}");
+        daemon.stop();
+    }
+    let mut daemon = machine.start(EVEN);
+    let last = next(&daemon, 1)[0];
+    daemon.kill();
+    assert!(next(&machine.start(ODD), 1)[0] > last);
+}
+
+#[test]
+fn two_daemons_of_a_machine_share_a_counter_only_by_offsets() {
+    let machine = counted_from("0");
+    let (one, two) = (machine.path("state"), machine.path("two"));
+    copy_state(&machine, "two");
+    let start = |toml: &str, state: &Path| machine.setup(toml).option("--state-dir", state);
+    let odd = start(ODD, &one).start();
+    for toml in [ODD, ORDERS] {
+        start(toml, &two).end().assert_refusal_for_now(&["ticket orders", "held by another daemon"]);
+    }
+    let even = start(EVEN, &two).start();
+    assert_eq!((next(&odd, 3), next(&even, 3)), (vec![1, 3, 5], vec![2, 4, 6]));
+    odd.stop();
+    even.stop();
+}
+
+#[test]
+fn an_odd_and_an_even_daemon_under_kills_give_distinct_numbers() {
+    let machine = counted_from("0");
+    copy_state(&machine, "two");
+    let homes = [(ODD, machine.path("state")), (EVEN, machine.path("two"))];
+    let start = |which: usize| machine.setup(homes[which].0).option("--state-dir", &homes[which].1).start();
+    let mut random = Random::seeded(11);
+    let mut pair = [start(0), start(1)];
+    let mut runs: Vec<Run> = Vec::new();
+    for _ in 0..rounds() {
+        let witnesses = [0, 1].map(|which: usize| Witness::of(&pair[which], &[MIXED, SPARSE]));
+        witnesses[0].await_time(Duration::from_micros(random.below(100_000)));
+        let killed = random.below(2) as usize;
+        pair[killed].kill();
+        for witness in witnesses {
+            runs.extend(witness.after_death().runs());
+        }
+        pair[killed] = start(killed);
+    }
+    assert!(runs.iter().all(|run| run.stride == 2 || run.count == 1));
+    assert_distinct(runs);
+}
+
+#[test]
+fn numbers_end_and_never_wrap() {
+    let last: u64 = i64::MAX as u64;
+    let machine = counted_from(&(last - 5).to_string());
+    let daemon = machine.start(ORDERS);
+    let mut wire = daemon.connect();
+    assert_eq!(wire.next(Ask::of(2)).ids(), [last - 4, last - 3]);
+    let refused = |reply: Reply| {
+        let (code, retry_after_ms, message) = reply.error();
+        assert_eq!((code, retry_after_ms), (EXHAUSTED, 0), "{message}");
+        assert!(message.contains("9223372036854775807"), "{message}");
+    };
+    refused(wire.next(Ask::of(4)));
+    assert_eq!(wire.next(Ask::of(4).flags(2)).ids(), [last - 2, last - 1, last], "partial");
+    refused(wire.next(Ask::of(1)));
+    daemon.stop();
+    refused(machine.start(ORDERS).connect().next(Ask::of(1)));
+    let (_, shown, _) = machine.run(&["state", "show"]);
+    assert!(shown.contains("every number handed out is below 9223372036854775808"), "{shown}");
+}
+
+#[test]
+fn on_storage_that_fails_the_reserved_numbers_are_served_and_no_more() {
+    let machine = counted_from("0");
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("disk"));
+    let daemon = disk.under(machine.setup(ORDERS)).start();
+    let mut wire = daemon.connect();
+    assert_eq!(wire.next(Ask::of(1)).ids(), [1]);
+    disk.order("any fail 28");
+    let mut last = 1;
+    let refusal = loop {
+        let reply = wire.next(Ask::of(100).wait_ms(300));
+        if reply.id_count().is_none() {
+            break reply;
+        }
+        let ids = reply.ids();
+        assert_eq!(ids[0], last + 1, "no gap");
+        last = ids[99];
+        assert!(last <= 2 * RESERVATION_MIN, "nothing above what was durable");
+    };
+    let (code, ..) = refusal.error();
+    assert_eq!(code, NO_CEILING);
+    disk.works();
+    let ids = crate::support::poll("IDs", || {
+        Some(wire.next(Ask::of(1))).filter(|reply| reply.id_count() == Some(1))
+    });
+    assert!(ids.ids()[0] > last);
+    daemon.stop();
+}
+
+#[test]
+fn wrong_settings_of_a_ticket_source_are_named() {
+    let machine = counted_from("0");
+    for (more, parts) in [
+        ("increment = 0\n", ["increment", "from 1 to"]),
+        ("increment = 2\noffset = 3\n", ["offset", "from 1 to the increment, 2"]),
+        ("layout = \"twitter\"\n", ["sources[0].layout", "\"snowflake\""]),
+        ("worker_ids = 3\n", ["sources[0].worker_ids", "\"snowflake\""]),
+    ] {
+        machine.setup(&format!("{ORDERS}{more}")).end().assert_refusal(&parts);
+    }
+    let plain = "[[sources]]\nname = \"orders\"\nincrement = 2\n";
+    machine.setup(plain).end().assert_refusal(&["sources[0].increment", "\"ticket\""]);
+}
+
+#[test]
+fn a_reload_adds_a_ticket_source_that_the_state_knows() {
+    let machine = counted_from("100");
+    let ids = "[[sources]]\nname = \"ids\"\n";
+    let setup = machine.setup(ids);
+    let config = setup.path("snowbank.toml");
+    let daemon = setup.start();
+    let reload = |toml: &str, part: &str| {
+        fs::write(&config, toml).expect("the configuration is written");
+        daemon.signal(rustix::process::Signal::HUP);
+        crate::support::poll(part, || daemon.log().contains(part).then_some(()));
+    };
+    let command = format!("snowbank ticket set users VALUE --state-dir {}`", machine.path("state").display());
+    reload(&format!("{ids}{}", ORDERS.replace("orders", "users")), &command);
+    reload(&format!("{ids}{ORDERS}"), "source \"orders\" added");
+    let mut wire = daemon.connect();
+    assert_eq!(wire.next(Ask::of(2).source(1)).ids(), [101, 102]);
+    let Reply::Info(_, json) = wire.call(&crate::support::wire::info(5)) else { panic!("no INFO") };
+    let info: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let source = &info["sources"][1];
+    assert_eq!(
+        source,
+        &serde_json::json!({"index": 1, "name": "orders", "kind": "ticket", "increment": 1, "offset": 1})
+    );
+    daemon.stop();
+    assert_eq!(next(&machine.start(ORDERS), 1), [103]);
+}
+
+#[test]
+fn a_counter_moves_to_another_machine_once() {
+    let (old, new) = (counted_from("7"), Machine::new());
+    let file = old.path("export").display().to_string();
+    let exported = old.run(&["state", "export", "--output", &file]);
+    assert_eq!(exported.0, Some(0), "{exported:?}");
+    old.setup(ORDERS).end().assert_refusal(&["\"orders\"", "snowbank state import"]);
+    let (code, _, err) = old.run(&["ticket", "set", "orders", "900"]);
+    assert!(code == Some(1) && err.contains("moved its counter away"), "{code:?}, {err}");
+    let imported = new.run(&["state", "import", &file]);
+    assert_eq!(
+        (imported.0, imported.1.contains("ticket counter: goes on from ID 8")),
+        (Some(0), true),
+        "{imported:?}"
+    );
+    assert_eq!(next(&new.start(ORDERS), 1), [8]);
+}
+
+#[test]
+fn an_imported_counter_continues_under_another_increment() {
+    let (here, there) = (counted_from("7"), Machine::new());
+    next(&here.start(ODD), 1);
+    let (file, back) = (here.path("export"), there.path("export"));
+    let text = |path: &Path| path.to_str().expect("text").to_owned();
+    let export = |machine: &Machine, file: &Path| {
+        let done = machine.run(&["state", "export", "--output", &text(file)]);
+        assert_eq!(done.0, Some(0), "{done:?}");
+    };
+    let import = |machine: &Machine, file: &Path| {
+        let done = machine.run(&["state", "import", &text(file)]);
+        assert_eq!(done.0, Some(0), "{done:?}");
+    };
+    export(&here, &file);
+    import(&there, &file);
+    let id = next(&there.start(ORDERS), 1)[0];
+    export(&there, &back);
+    import(&here, &back);
+    assert!(next(&here.start(ORDERS), 1)[0] > id);
+}
+
+#[test]
+fn the_second_of_a_pair_can_be_set_while_the_first_runs() {
+    let first = Machine::new();
+    set(&first, "100");
+    let odd = first.start(ODD);
+    assert_eq!(next(&odd, 2), [101, 103]);
+    let state = first.path("second");
+    let refused =
+        first.run(&["ticket", "set", "orders", "100", "--state-dir", state.to_str().expect("text")]);
+    assert_eq!(refused.0, Some(1), "{refused:?}");
+    let pair = ["--increment", "2", "--offset", "2", "--state-dir", state.to_str().expect("text")];
+    let made = first.run(&[&["ticket", "set", "orders", "100"][..], &pair].concat());
+    assert!(made.0 == Some(0) && made.1.ends_with(&format!("directory {}\n", state.display())), "{made:?}");
+    let even = first.setup(EVEN).option("--state-dir", &state).start();
+    assert_eq!(next(&even, 2), [102, 104]);
+    odd.stop();
+    even.stop();
+}
+
+#[test]
+fn a_reachable_ticket_source_needs_no_worker_ids() {
+    let machine = counted_from("0");
+    let daemon = machine.setup(ORDERS).option("--listen", "0.0.0.0:0").start();
+    daemon.stop();
+}

@@ -1,0 +1,393 @@
+//! Ticket sources whose counter is at the coordinator of a fleet: daemons that share it, kills, outages, restored backups
+//! and lost data, on real coordinators.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use crate::support::coordinators::{Coordinator, Etcd, ZooKeeper};
+use crate::support::daemon::Ended;
+use crate::support::http::get;
+use crate::support::ids::assert_distinct;
+use crate::support::machine::Machine;
+use crate::support::wire::{NO_CEILING, Run};
+use crate::support::witness::{MIXED, SPARSE, Witness};
+use crate::support::{Ask, Daemon, Reply, poll};
+
+/// The counter's key.
+const KEY: &str = "/snowbank/default/ticket-orders";
+
+/// Runs a test on each coordinator that can have a counter.
+fn each(test: impl Fn(&mut dyn Coordinator)) {
+    type Start = fn() -> Option<Box<dyn Coordinator>>;
+    let starts: [Start; 2] = [|| Some(Box::new(Etcd::start()?)), || Some(Box::new(ZooKeeper::start()?))];
+    for mut coordinator in starts.into_iter().filter_map(|start| start()) {
+        // This is shown if the test fails.
+        println!("on {}", coordinator.name());
+        test(coordinator.as_mut());
+        coordinator.kill();
+    }
+}
+
+fn source(name: &str) -> String {
+    format!("[[sources]]\nname = \"{name}\"\nkind = \"ticket\"\nnumbers_from = \"coordinator\"\n")
+}
+
+fn toml_at(at: &dyn Coordinator, url: &str, more: &str) -> String {
+    let (coordinator, source) = (at.name(), source("orders"));
+    format!("[fleet]\ncoordinator = \"{coordinator}\"\nendpoints = [\"{url}\"]\n{source}{more}")
+}
+
+fn toml(at: &dyn Coordinator) -> String {
+    toml_at(at, &at.url(), "")
+}
+
+/// Runs a command with a configuration. Returns the exit code and both outputs.
+fn run(toml: &str, args: &[&str]) -> (Option<i32>, String) {
+    let machine = Machine::new();
+    let path = machine.path("snowbank.toml");
+    fs::write(&path, toml).expect("the configuration is written");
+    let (code, out, err) = machine.run(&[args, &["--config", &path.display().to_string()]].concat());
+    (code, out + &err)
+}
+
+#[track_caller]
+fn set(toml: &str, value: &str) {
+    let (code, text) = run(toml, &["ticket", "set", "orders", value]);
+    assert_eq!(code, Some(0), "{text}");
+}
+
+fn draw(daemon: &Daemon, count: u32) -> Vec<Run> {
+    daemon.connect().next(Ask::of(count).wait_ms(9_000)).runs()
+}
+
+/// Draws single numbers until a refusal has this code.
+fn draw_until(daemon: &Daemon, code: u16) -> Vec<Run> {
+    let mut wire = daemon.connect();
+    let mut runs = Vec::new();
+    poll("a refusal", || {
+        for _ in 0..500 {
+            match wire.next(Ask::of(1).wait_ms(0)) {
+                Reply::Runs(_, more) => runs.extend(more),
+                Reply::Error { code: found, .. } if found == code => return Some(()),
+                other => panic!("{other:?}"),
+            }
+        }
+        None
+    });
+    runs
+}
+
+fn assert_rising(runs: &[Run]) {
+    assert!(runs.windows(2).all(|pair| pair[0].last() < pair[1].first), "{runs:?}");
+}
+
+#[test]
+fn a_counter_is_prepared_before_its_first_daemon() {
+    each(|at| {
+        let toml = toml(at);
+        let machine = Machine::new();
+        machine.setup(&toml).end().assert_refusal(&["not at the coordinator", "snowbank ticket set", KEY]);
+        set(&toml, "1000");
+        let (code, text) = run(&toml, &["ticket", "set", "orders", "999"]);
+        assert!(code == Some(1) && text.contains("found 999, allowed: from 1000 on"), "{text}");
+        let daemon = machine.start(&toml);
+        assert_eq!(draw(&daemon, 2)[0].first, 1_001);
+        let (_, text) = run(&toml, &["fleet", "list"]);
+        let shown = "counter \"orders\": the next free number is 2001, last written by ";
+        assert!(text.contains(shown), "{text}");
+        let (_, json) = run(&toml, &["fleet", "list", "--json"]);
+        assert!(json.contains(r#"{"counter":"orders","next":"2001","#), "{json}");
+        let (code, text) = run(&toml, &["fleet", "check"]);
+        assert!(code == Some(0) && text.contains("the next free number is 2001"), "{text}");
+        // While it runs.
+        set(&toml, "500000");
+        daemon.stop();
+        assert_eq!(draw(&machine.start(&toml), 1)[0].first, 500_001);
+    });
+}
+
+#[test]
+fn two_daemons_share_a_counter_and_each_rises() {
+    each(|at| {
+        let toml = toml(at);
+        set(&toml, "0");
+        let machines = [Machine::new(), Machine::new()];
+        // On one machine, as far as locks show it.
+        let second = machines[1].setup(&toml).env("SNOWBANK_LOCK_DIR", machines[0].path("locks"));
+        let daemons = [machines[0].start(&toml), second.start()];
+        let witnesses = daemons.each_ref().map(|daemon| Witness::of(daemon, &[MIXED, MIXED, SPARSE]));
+        witnesses[1].await_time(Duration::from_secs(3));
+        let mut runs = Vec::new();
+        for witness in witnesses {
+            let testimony = witness.stop();
+            testimony.assert_no_refusal();
+            testimony.assert_strictly_ordered();
+            runs.extend(testimony.runs());
+        }
+        let highest = runs.iter().map(Run::last).max().unwrap_or(0);
+        assert!(highest > 10_000, "several ranges: {highest}");
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn many_counters_get_ranges_at_the_same_time() {
+    let Some(etcd) = Etcd::start() else { return };
+    let names = ["n1", "n2", "n3", "n4", "n5", "n6", "n7"];
+    let (toml, machine) = (toml_at(&etcd, &etcd.url(), &names.map(source).concat()), Machine::new());
+    set(&toml, "0");
+    names.iter().for_each(|name| assert_eq!(run(&toml, &["ticket", "set", name, "0"]).0, Some(0)));
+    let daemon = machine.start(&toml);
+    let mut wires: Vec<_> = (0..=7).map(|source| (source, daemon.connect())).collect();
+    for count in [900, 2_000, 5_000, 10_000] {
+        let ask = |source| Ask { source, ..Ask::of(count).wait_ms(9_000) }.bytes();
+        wires.iter_mut().for_each(|(source, wire)| wire.send(&ask(*source)));
+        wires.iter_mut().for_each(|(_, wire)| assert_eq!(wire.reply().id_count(), Some(count.into())));
+    }
+}
+
+/// Each request gets consecutive numbers, though other daemons take the ranges between.
+#[test]
+fn a_request_that_is_larger_than_a_range_gets_consecutive_numbers() {
+    each(|at| {
+        let toml = toml(at);
+        set(&toml, "0");
+        let machines = [Machine::new(), Machine::new()];
+        let daemons = machines.each_ref().map(|machine| machine.start(&toml));
+        let mut all = Vec::new();
+        for round in 0..6 {
+            for (daemon, count) in daemons.iter().zip([700, 2_500 * (round + 1)]) {
+                let runs = draw(daemon, count);
+                assert!(runs.len() == 1 && runs[0].count == count, "{runs:?}");
+                all.extend(runs);
+            }
+        }
+        assert_distinct(all);
+    });
+}
+
+#[test]
+fn kills_and_stops_skip_numbers_and_repeat_none() {
+    each(|at| {
+        let toml = toml(at);
+        set(&toml, "0");
+        let (machine, other) = (Machine::new(), Machine::new());
+        let beside = other.start(&toml);
+        let (mut own, mut all) = (Vec::new(), Vec::new());
+        for round in 0..4 {
+            let mut daemon = machine.start(&toml);
+            own.extend((0..5).flat_map(|_| draw(&daemon, 400)));
+            all.extend(draw(&beside, 300));
+            match round % 2 {
+                0 => daemon.kill(),
+                _ => drop(daemon.stop()),
+            }
+        }
+        assert_rising(&own);
+        assert_distinct([own, all].concat());
+    });
+}
+
+#[test]
+fn an_outage_stops_the_numbers_at_the_end_of_the_range_and_ends_by_itself() {
+    each(|at| {
+        let toml = toml(at);
+        set(&toml, "0");
+        let machine = Machine::new();
+        let daemon = machine.setup(&toml).admin().start();
+        let mut runs = draw(&daemon, 1);
+        at.kill();
+        runs.extend(draw_until(&daemon, NO_CEILING));
+        assert!(runs.iter().map(|run| run.count).sum::<u32>() >= 900, "the rest of the range");
+        poll("it is not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
+        at.run();
+        runs.extend(poll("numbers again", || match daemon.connect().next(Ask::of(1).wait_ms(500)) {
+            Reply::Runs(_, runs) => Some(runs),
+            _ => None,
+        }));
+        poll("it is ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
+        assert_rising(&runs);
+    });
+}
+
+#[test]
+fn a_daemon_starts_without_the_coordinator_and_waits_for_numbers() {
+    each(|at| {
+        let toml = toml(at);
+        set(&toml, "0");
+        let machine = Machine::new();
+        let daemon = machine.start(&toml);
+        let mut runs = draw(&daemon, 1);
+        daemon.stop();
+        at.kill();
+        let daemon = machine.start(&toml);
+        daemon.assert_logs("has no numbers yet, and waits for its coordinator");
+        daemon.connect().next(Ask::of(1).wait_ms(0)).assert_error(0, NO_CEILING);
+        at.run();
+        runs.extend(poll("numbers", || match daemon.connect().next(Ask::of(1).wait_ms(500)) {
+            Reply::Runs(_, runs) => Some(runs),
+            _ => None,
+        }));
+        assert_rising(&runs);
+    });
+}
+
+#[test]
+fn a_restored_backup_of_the_state_repeats_nothing_after_a_boot() {
+    each(|at| {
+        let toml = toml(at);
+        set(&toml, "0");
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        let daemon = machine.start(&toml);
+        runs.extend(draw(&daemon, 10));
+        daemon.stop();
+        let backup = fs::read(machine.path("state").join("ceilings")).expect("a state");
+        let mut daemon = machine.start(&toml);
+        runs.extend((0..20).flat_map(|_| draw(&daemon, 500)));
+        daemon.kill();
+        // A boot empties the directory of the locks.
+        let _ = fs::remove_dir_all(machine.path("locks"));
+        fs::write(machine.path("state").join("ceilings"), backup).expect("the backup is put back");
+        let daemon = machine.start(&toml);
+        runs.extend(draw(&daemon, 500));
+        daemon.stop();
+        // Without any state it is the same.
+        fs::remove_dir_all(machine.path("state")).expect("the state is lost");
+        runs.extend(draw(&machine.start(&toml), 500));
+        assert_rising(&runs);
+    });
+}
+
+#[test]
+fn a_coordinator_that_lost_its_data_ends_the_daemon_and_is_refused_until_the_counter_is_set() {
+    each(|at| {
+        let toml = toml(at);
+        set(&toml, "0");
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        let mut runs = draw(&daemon, 10);
+        at.delete(KEY);
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+        daemon.assert_logs("not at the coordinator");
+        machine.setup(&toml).end().assert_refusal(&["not at the coordinator", "snowbank ticket set"]);
+        // The state knows that more was handed out.
+        set(&toml, "5");
+        machine.setup(&toml).end().assert_refusal(&["is at 6", "may have been handed out", "ticket set"]);
+        set(&toml, "2000");
+        runs.extend(draw(&machine.start(&toml), 10));
+        assert_rising(&runs);
+        assert_eq!(runs[1].first, 2_001);
+    });
+}
+
+#[test]
+fn lost_answers_skip_a_range_at_most() {
+    each(|at| {
+        set(&toml(at), "0");
+        let proxy = at.proxy();
+        let (toml, machine) = (toml_at(at, &proxy.url(), ""), Machine::new());
+        let daemon = machine.start(&toml);
+        let (mut runs, mut lost) = (Vec::new(), 0);
+        poll("three writes without an answer", || {
+            let before = at.get(KEY);
+            proxy.swallow_answers_from_write();
+            poll("a write", || {
+                if let Reply::Runs(_, more) = daemon.connect().next(Ask::of(10_000).wait_ms(0)) {
+                    runs.extend(more);
+                }
+                proxy.is_swallowing().then_some(())
+            });
+            // The write may repeat one of which the daemon has not heard yet. Then it changes nothing, and does not count.
+            thread::sleep(Duration::from_millis(200));
+            lost += u32::from(at.get(KEY) != before);
+            proxy.pass();
+            runs.extend((0..10).flat_map(|_| draw(&daemon, 400)));
+            (lost == 3).then_some(())
+        });
+        assert_rising(&runs);
+    });
+}
+
+#[test]
+fn endpoints_of_two_clusters_are_refused() {
+    let (Some(one), Some(other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
+    let both = toml_at(&one, &format!("{}\", \"{}", one.url(), other.url()), "");
+    // A start compares the answers that come within a second. If one is late, the daemon starts: try again.
+    let refused = |parts: &[&str]| {
+        let daemon = poll("a refusal", || Machine::new().setup(&both).try_start().err());
+        Ended::of(*daemon).assert_refusal(parts);
+    };
+    set(&toml(&one), "0");
+    // Warms ZooKeeper up: its first answer takes longer than the next ones.
+    other.put("/asked", "");
+    refused(&["two clusters", "none at "]);
+    set(&toml(&other), "0");
+    refused(&["two clusters", KEY]);
+}
+
+/// The other one was away at the start, so it was not compared.
+#[test]
+fn a_daemon_does_not_move_to_another_cluster_when_its_own_goes_away() {
+    let (Some(mut one), Some(mut other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
+    set(&toml(&one), "0");
+    set(&toml(&other), "0");
+    let before = other.get(KEY);
+    other.kill();
+    let machine = Machine::new();
+    let daemon = machine.start(&toml_at(&one, &format!("{}\", \"{}", one.url(), other.url()), ""));
+    let mut runs = draw(&daemon, 1);
+    other.run();
+    one.kill();
+    runs.extend(draw_until(&daemon, NO_CEILING));
+    assert_eq!(other.get(KEY), before);
+    one.run();
+    runs.extend(draw(&daemon, 1));
+    assert_rising(&runs);
+}
+
+/// The jump may be a restored snapshot, and another copy of the machine may have the range.
+#[test]
+fn after_a_jump_of_the_clock_numbers_come_from_another_range() {
+    let (Some(at), Some(machine)) = (Etcd::start(), Machine::with_clock()) else { return };
+    let toml = toml(&at);
+    set(&toml, "0");
+    let daemon = machine.start(&toml);
+    assert_eq!(draw(&daemon, 1)[0].first, 1);
+    machine.clock().step(60_000);
+    let next = poll("a number of another range", || {
+        let first = draw(&daemon, 1)[0].first;
+        (first > 1_000).then_some(first)
+    });
+    assert_eq!(next % 1_000, 1, "{next}");
+}
+
+#[test]
+fn a_counter_of_the_state_moves_to_the_coordinator_and_not_back_by_itself() {
+    let Some(at) = Etcd::start() else { return };
+    let (shared, machine) = (toml(&at), Machine::new());
+    let alone = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
+    let (code, _, err) = machine.run(&["ticket", "set", "orders", "100"]);
+    assert_eq!(code, Some(0), "{err}");
+    let daemon = machine.start(alone);
+    assert_eq!(draw(&daemon, 5)[0].first, 101);
+    daemon.stop();
+    set(&shared, "100");
+    machine.setup(&shared).end().assert_refusal(&["is at 101", "numbers below 106"]);
+    set(&shared, "105");
+    let daemon = machine.start(&shared);
+    assert_eq!(draw(&daemon, 5)[0].first, 106);
+    daemon.stop();
+    machine.setup(alone).end().assert_refusal(&["shared in a fleet", "ticket set orders VALUE"]);
+}
+
+#[test]
+fn what_a_counter_at_the_coordinator_needs_is_checked() {
+    let refused = |toml: &str, parts: &[&str]| Machine::new().setup(toml).end().assert_refusal(parts);
+    let source = source("orders");
+    refused(&source, &["sources[0].numbers_from", "set fleet.coordinator"]);
+    refused(&source.replace("ticket", "snowflake"), &["numbers_from", "of kind \"ticket\""]);
+    let (code, text) = run(&source.replace("coordinator", "state"), &["ticket", "set", "orders", "1"]);
+    assert!(code == Some(2) && text.contains("no coordinator"), "{text}");
+}

@@ -1,0 +1,270 @@
+//! TLS on the listeners: the peers that they accept, the bytes that pass, and the error that each kind of mistake
+//! causes.
+
+mod certificates;
+mod key_changes;
+mod peers;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crate::secure::{Authority, Pair, secure_wire, tls_section, try_secure, write_secret};
+use crate::support::wire::{self, EXPLICIT, MALFORMED, SHUTTING_DOWN, UNAUTHORIZED};
+use crate::support::{Address, Ask, DEADLINE, Daemon, Reply, Setup, Wire, poll};
+use rustix::process::Signal;
+
+/// A daemon with a TLS listener, and the authority that both sides trust.
+struct House {
+    daemon: Daemon,
+    authority: Authority,
+    _files: tempfile::TempDir,
+}
+
+impl House {
+    /// Starts it with these lines in `[tls]`. `PATH` in them stands for the directory of its files.
+    fn with(more: &str) -> House {
+        House::configured("", more)
+    }
+
+    fn configured(top: &str, more: &str) -> House {
+        let files = crate::support::directory();
+        let authority = Authority::new(files.path(), "authority");
+        let pair = authority.issue_local("daemon");
+        let more = more.replace("PATH", &files.path().display().to_string());
+        let config = format!("{top}\n{}", tls_section(&pair, &more));
+        let daemon = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config).start();
+        House { daemon, authority, _files: files }
+    }
+
+    fn asking_for_certificates() -> House {
+        House::with("client_ca = \"PATH/authority.crt\"")
+    }
+
+    fn wire(&self) -> Wire {
+        secure_wire(self.daemon.tcp(), &self.authority.client(None))
+    }
+
+    /// Runs `snowbank ping` against it, with its authority.
+    fn ping(&self, options: &[&str]) -> Output {
+        let address = format!("tls:{}", self.daemon.tcp());
+        let ca = self.authority.file.to_str().expect("a path");
+        snowbank(&[&["ping", "--address", &address, "--ca", ca], options].concat())
+    }
+
+    /// Waits for a line of its log.
+    fn says(&self, part: &str) {
+        poll(part, || self.daemon.log().contains(part).then_some(()));
+    }
+}
+
+fn snowbank(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_snowbank")).args(arguments).output().expect("the program runs")
+}
+
+#[track_caller]
+fn assert_refused(output: &Output, part: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(part) && said.lines().count() == 1, "{part:?}: {said}");
+}
+
+#[track_caller]
+fn assert_done(output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+#[test]
+fn ids_come_over_tls_beside_a_plain_listener() {
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let config = tls_section(&authority.issue_local("daemon"), "");
+    let setup = Setup::new().option("--listen", "tls:127.0.0.1:0").config(&config);
+    let daemon = setup.listeners(2).start();
+    let mut plain = daemon.connect();
+    let mut secure = secure_wire(daemon.addresses[1].tcp(), &authority.client(None));
+    let mut last = 0;
+    for count in [1, 1_000, 50_000] {
+        for wire in [&mut plain, &mut secure] {
+            let ids = wire.next(Ask::of(count)).ids();
+            assert_eq!(ids.len() as u32, count);
+            assert!(ids.is_sorted());
+            last = last.max(ids[0]);
+        }
+    }
+    assert!(last > 0);
+    // A client that has sent all its requests still gets its replies, and then close_notify.
+    for tag in 0..100 {
+        secure.send(&Ask::of(7).tag(tag).bytes());
+    }
+    secure.half_close();
+    for tag in 0..100 {
+        assert_eq!(secure.reply().ids().len(), 7, "{tag}");
+    }
+    secure.assert_closed();
+}
+
+#[test]
+fn a_stop_answers_arrived_requests_and_sends_close_notify() {
+    let top = "[[sources]]\nname = \"slow\"\nworker_ids = 1\n\
+               layout = \"time:38,worker:10,sequence:4;tick=100ms;epoch=2025-01-01T00:00:00Z\"";
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let config = format!("{}{top}", tls_section(&authority.issue_local("daemon"), ""));
+    let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config);
+    let mut daemon = setup.start();
+    let client = authority.client(None);
+    let (mut busy, mut idle) = (secure_wire(daemon.tcp(), &client), secure_wire(daemon.tcp(), &client));
+    // A peer that has not started its handshake does not delay the stop.
+    let silent = TcpStream::connect(daemon.tcp()).expect("it listens");
+    idle.assert_open();
+    // The PONG shows that the request has arrived.
+    busy.send(&[wire::ping(1, b""), Ask::of(64).wait_ms(5_000).bytes()].concat());
+    assert_eq!(busy.reply(), Reply::Pong(1, vec![]));
+    daemon.signal(Signal::TERM);
+    match busy.reply() {
+        Reply::Error { code, .. } => assert_eq!(code, SHUTTING_DOWN),
+        reply => assert_eq!(reply.ids().len(), 64),
+    }
+    busy.assert_closed();
+    idle.assert_closed();
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    assert!(!daemon.log().contains("closed anyway"), "the stop waited for nothing: {}", daemon.log());
+    drop(silent);
+}
+
+#[test]
+fn inherited_sockets_speak_tls_if_their_name_does() {
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let copy = || socket.try_clone().expect("a copy");
+    let setup = Setup::bare().config(&tls_section(&authority.issue_local("daemon"), ""));
+    let daemon = setup.inheriting(copy(), "native-tls").start();
+    assert_eq!(daemon.addresses, [Address::Tls(socket.local_addr().expect("bound"))]);
+    secure_wire(daemon.tcp(), &authority.client(None)).next(Ask::of(3)).ids();
+    // A reload cannot take the certificate away either.
+    std::fs::write(daemon.path("snowbank.toml"), "").expect("written");
+    daemon.signal(Signal::HUP);
+    poll("refused", || daemon.log().contains("has no certificate to show").then_some(()));
+    daemon.stop();
+    let ended = Setup::bare().inheriting(copy(), "native-tls").end();
+    ended.assert_refusal(&["tls:127.0.0.1:", "has no certificate to show"]);
+    let unix = UnixListener::bind(files.path().join("socket")).expect("a socket");
+    Setup::bare()
+        .inheriting(unix, "native-tls")
+        .end()
+        .assert_refusal(&["found a Unix socket, allowed: a TCP"]);
+}
+
+/// OpenSSL's own client gets the reply to a PING, and close_notify.
+#[test]
+fn openssl_speaks_with_the_daemon() {
+    if !crate::support::has_program("openssl", "openssl") {
+        return;
+    }
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let more = format!("client_ca = \"{}\"", authority.file.display());
+    let config = tls_section(&authority.issue_local("daemon"), &more);
+    let daemon = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config).start();
+    let own = authority.issue("client", &[]);
+    let client = |version: &str| {
+        let mut client = Command::new("openssl");
+        client.args(["s_client", version, "-quiet", "-verify_return_error", "-verify_ip", "127.0.0.1"]);
+        client.args(["-connect", &daemon.tcp().to_string(), "-CAfile", text(&authority.file)]);
+        client.args(["-cert", text(&own.certificate), "-key", text(&own.key)]);
+        client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        client.spawn().expect("openssl runs")
+    };
+    let mut newest = client("-tls1_3");
+    let mut stdin = newest.stdin.take().expect("piped");
+    // The second request is malformed: it is answered, and the daemon closes the connection.
+    stdin.write_all(&wire::ping(7, b"interop")).expect("room");
+    stdin.write_all(&[0xFF; 8]).expect("room");
+    let mut answer = Vec::new();
+    newest.stdout.take().expect("piped").read_to_end(&mut answer).expect("readable");
+    assert!(answer.starts_with(b"\x0b\0\0\0\x84\0\x07\0interop"), "{answer:?}");
+    assert_eq!(answer[15 + 4], 0xFF, "an ERROR: {answer:?}");
+    assert!(newest.wait().expect("it ends").success());
+
+    assert!(!client("-tls1_2").wait().expect("it ends").success(), "1.2 is too old");
+    poll("the reason", || daemon.log().contains("no version of TLS").then_some(()));
+}
+
+mod library {
+    //! The client that applications link.
+
+    use snowbank_client::{Client, ClientOptions, TlsFiles};
+
+    use super::*;
+
+    fn options(addresses: &[String], authority: &Authority) -> ClientOptions {
+        let options = ClientOptions::new(addresses).expect("addresses");
+        options.tls(TlsFiles::new().ca(&authority.file)).timeout(DEADLINE).connect_timeout(DEADLINE)
+    }
+
+    fn daemon_of(pair: &Pair) -> Daemon {
+        Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(pair, "")).start()
+    }
+
+    #[tokio::test]
+    async fn a_client_over_tls_fails_over_to_another_daemon() {
+        let files = crate::support::directory();
+        let authority = Authority::new(files.path(), "authority");
+        let pair = authority.issue_local("daemon");
+        let mut daemons = [daemon_of(&pair), daemon_of(&pair)];
+        let addresses = daemons.each_ref().map(|daemon| format!("tls:{}", daemon.tcp()));
+        let client = Client::new(options(&addresses, &authority)).expect("a client");
+        assert_eq!(client.batch(1_000).await.expect("IDs").endpoint(), addresses[0]);
+        daemons[0].kill();
+        assert_eq!(client.batch(1_000).await.expect("IDs").endpoint(), addresses[1]);
+    }
+
+    #[tokio::test]
+    async fn two_thousand_calls_share_a_tls_connection() {
+        let files = crate::support::directory();
+        let authority = Authority::new(files.path(), "authority");
+        let daemon = daemon_of(&authority.issue_local("daemon"));
+        let client = Client::new(options(&[format!("tls:{}", daemon.tcp())], &authority)).expect("a client");
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..2_000 {
+            let client = client.clone();
+            tasks.spawn(async move { client.batch(1).await.expect("an ID").iter().next() });
+        }
+        let mut ids: Vec<u64> = tasks.join_all().await.into_iter().flatten().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 2_000);
+    }
+
+    #[tokio::test]
+    async fn unusable_files_are_refused_at_once_and_renewed_ones_are_read() {
+        let files = crate::support::directory();
+        let authority = Authority::new(files.path(), "authority");
+        let daemon = daemon_of(&authority.issue_local("daemon"));
+        let addresses = [format!("tls:{}", daemon.tcp())];
+        let missing = TlsFiles::new().ca(files.path().join("missing"));
+        let refused = ClientOptions::new(&addresses).expect("addresses").tls(missing);
+        assert!(Client::new(refused).expect_err("refused").to_string().contains("missing: cannot be read"));
+
+        // At first the file has another authority. With the right one, the same client connects.
+        let stranger = Authority::new(files.path(), "stranger");
+        let file = files.path().join("changing.crt");
+        std::fs::copy(&stranger.file, &file).expect("copied");
+        let options = ClientOptions::new(&addresses).expect("addresses").tls(TlsFiles::new().ca(&file));
+        let client = Client::new(options.timeout(DEADLINE).fail_fast(true)).expect("a client");
+        let error = client.ping().await.expect_err("not believed").to_string();
+        assert!(error.contains("its certificate is not of an authority"), "{error}");
+        std::fs::copy(&authority.file, &file).expect("copied");
+        client.ping().await.expect("believed");
+    }
+}

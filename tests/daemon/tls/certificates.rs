@@ -1,0 +1,237 @@
+//! Certificates: of clients, of the daemon, expired, of the wrong kind, and changed by a reload.
+
+use super::*;
+
+#[test]
+fn client_certificates_are_required_and_checked() {
+    let house = House::asking_for_certificates();
+    let files = crate::support::directory();
+    let stranger = Authority::new(files.path(), "stranger");
+    let good = house.authority.issue("good", &["any.name"]);
+    let output = house.ping(&["--client-cert", text(&good.certificate), "--client-key", text(&good.key)]);
+    assert_done(&output);
+    let config = house.authority.client(Some(&good));
+    secure_wire(house.daemon.tcp(), &config).next(Ask::of(5)).ids();
+
+    assert_refused(
+        &house.ping(&[]),
+        "it asks for a client certificate: give one (--client-cert, --client-key)",
+    );
+    house.says("the peer sent no client certificate, and tls.client_ca asks for one");
+    let expired = house.authority.issue_expired("expired", &[]);
+    let foreign = stranger.issue("foreign", &[]);
+    let server = house.authority.issue_for_servers("server");
+    for (pair, client_reads, daemon_says) in [
+        (
+            expired,
+            "says that this client's certificate has expired",
+            "the peer's client certificate has expired",
+        ),
+        (foreign, "does not know the authority of this client's", "is not of an authority in tls.client_ca"),
+        (server, "(--client-cert", "was not made for this use"),
+    ] {
+        let (certificate, key) = (text(&pair.certificate), text(&pair.key));
+        let output = house.ping(&["--client-cert", certificate, "--client-key", key]);
+        if client_reads.starts_with('(') {
+            assert!(!output.status.success());
+        } else {
+            assert_refused(&output, client_reads);
+        }
+        house.says(daemon_says);
+    }
+    let mut secured = try_secure(house.daemon.tcp(), &house.authority.client(None), "127.0.0.1")
+        .expect("in version 1.3 a client learns of it afterwards");
+    let error = secured.read(&mut [0]).expect_err("refused");
+    assert!(error.to_string().contains("CertificateRequired"), "{error}");
+}
+
+#[test]
+fn tokens_are_required_besides_client_certificates() {
+    let files = crate::support::directory();
+    let token = files.path().join("token");
+    write_secret(&token, "s3cret\n");
+    let top = format!("auth.token_file = \"{}\"", token.display());
+    let house = House::configured(&top, "client_ca = \"PATH/authority.crt\"");
+    let good = house.authority.issue("good", &[]);
+    let options = ["--client-cert", text(&good.certificate), "--client-key", text(&good.key)];
+    assert_refused(&house.ping(&options), "unauthorized");
+    assert_done(&house.ping(&[&options[..], &["--token-file", text(&token)]].concat()));
+}
+
+#[test]
+fn a_client_refuses_a_daemon_that_it_cannot_trust() {
+    let house = House::with("");
+    assert_done(&house.ping(&[]));
+    assert_done(&house.ping(&["--server-name", "localhost"]));
+    let wrong_name = house.ping(&["--server-name", "ids.example"]);
+    assert_refused(&wrong_name, "its certificate is for another name");
+    let files = crate::support::directory();
+    let stranger = Authority::new(files.path(), "stranger");
+    let address = format!("tls:{}", house.daemon.tcp());
+    let unknown = snowbank(&["ping", "--address", &address, "--ca", text(&stranger.file)]);
+    assert_refused(
+        &unknown,
+        "its certificate is not of an authority in the CA certificates given (--ca; if none are given, the system's)",
+    );
+    house.says("the peer does not know the authority of this daemon's certificate");
+}
+
+#[test]
+fn a_client_refuses_a_certificate_that_has_expired() {
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let pair = authority.issue_expired("daemon", &["127.0.0.1"]);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(pair.chain(), pair.private_key())
+        .expect("key and certificate");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("tls:{}", listener.local_addr().expect("bound"));
+    let server = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("the client connects");
+        let mut session = rustls::ServerConnection::new(Arc::new(config)).expect("a session");
+        session.complete_io(&mut socket).expect_err("the client refuses")
+    });
+    let output = snowbank(&["ping", "--address", &address, "--ca", text(&authority.file)]);
+    assert_refused(&output, "its certificate has expired: renew it");
+    assert!(server.join().expect("no panic").to_string().contains("CertificateExpired"));
+}
+
+/// Certificates of the wrong kind: both sides log what it is and what to make instead.
+#[test]
+fn certificates_of_the_wrong_kind_are_named_with_what_to_make_instead() {
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let shown = |pair: &Pair, listener: &str| {
+        let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(pair, listener));
+        let daemon = setup.start();
+        let address = format!("tls:{}", daemon.tcp());
+        (daemon, snowbank(&["ping", "--address", &address, "--ca", text(&authority.file)]))
+    };
+    let (daemon, refused) = shown(&authority.issue_authority("ca"), "");
+    assert_refused(
+        &refused,
+        "its certificate is an authority's own (CA:TRUE), allowed: one that an authority signed",
+    );
+    for part in ["WARN the TLS certificate is an authority's own (CA:TRUE)", "its own message says which"] {
+        poll(part, || daemon.log().contains(part).then_some(()));
+    }
+    let (_daemon, refused) = shown(&authority.issue("nameless", &[]), "");
+    assert_refused(&refused, "its certificate names no host: make one with a subjectAltName");
+
+    let house = House::asking_for_certificates();
+    let ca = house.authority.issue_authority("ca");
+    let refused = house.ping(&["--client-cert", text(&ca.certificate), "--client-key", text(&ca.key)]);
+    assert_refused(&refused, "it does not believe this client's certificate");
+    house.says("the peer's client certificate is an authority's own (CA:TRUE), allowed:");
+}
+
+/// Each mistake with certificates is found at the start and by `check`, in one line that names the file.
+#[test]
+fn unusable_certificates_are_refused_with_what_to_do() {
+    let files = crate::support::directory();
+    let at = |name: &str| files.path().join(name);
+    let authority = Authority::new(files.path(), "authority");
+    let good = authority.issue_local("good");
+    let expired = authority.issue_expired("expired", &["localhost"]);
+    let pem = std::fs::read_to_string(&good.key).expect("readable");
+    write_secret(&at("empty"), "");
+    write_secret(&at("prose"), "not a certificate\n");
+    write_secret(&at("cut"), &pem[..pem.len() / 2]);
+    write_secret(&at("encrypted"), &pem.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY"));
+    write_secret(&at("hollow"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    std::fs::write(at("der"), good.chain()[0].as_ref()).expect("written");
+    let other = authority.issue_local("other");
+    let with = |certificate: &Path, key: &Path| Pair { certificate: certificate.into(), key: key.into() };
+    let missing = at("missing");
+    for (pair, client_ca, parts) in [
+        (with(&missing, &good.key), None, ["tls.certificate", "missing: cannot be read"]),
+        (with(&good.certificate, &missing), None, ["tls.key", "missing: cannot be read"]),
+        (with(&at("empty"), &good.key), None, ["tls.certificate", "found an empty file"]),
+        (with(&at("prose"), &good.key), None, ["tls.certificate", "found no certificate, allowed: PEM"]),
+        (with(&at("der"), &good.key), None, ["tls.certificate", "found DER, allowed: PEM"]),
+        (with(&at("hollow"), &good.key), None, ["tls.certificate", "it is no X.509 certificate"]),
+        (with(&good.key, &good.key), None, ["tls.certificate", "were the two files taken for each other?"]),
+        (
+            with(&good.certificate, &good.certificate),
+            None,
+            ["tls.key", "were the two files taken for each other?"],
+        ),
+        (with(&good.certificate, &at("cut")), None, ["tls.key", "was the file copied whole?"]),
+        (with(&good.certificate, &at("encrypted")), None, ["tls.key", "found an encrypted key"]),
+        (with(&good.certificate, &other.key), None, ["tls.key", "is not that of the certificate"]),
+        (expired, None, ["tls.certificate", "found one that expired 2001-01-01T00:00:00Z"]),
+        (good.clone(), Some("empty"), ["tls.client_ca", "found an empty file"]),
+        (good.clone(), Some("good.key"), ["tls.client_ca", "found a private key and no certificate"]),
+        (good.clone(), Some("hollow"), ["tls.client_ca", "its certificate 1 is none of an authority"]),
+    ] {
+        let more = client_ca.map_or(String::new(), |name| format!("client_ca = \"{}\"", at(name).display()));
+        let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(&pair, &more));
+        let config = setup.path("snowbank.toml");
+        let check = snowbank(&["check", "--config", text(&config), "--listen", "tls:127.0.0.1:0"]);
+        let found = String::from_utf8_lossy(&check.stdout).into_owned();
+        let ended = setup.end();
+        ended.assert_refusal(&parts);
+        assert!(!ended.stderr.contains(&pem[60..80]), "a key is not shown: {}", ended.stderr);
+        assert!(!check.status.success() && parts.iter().all(|part| found.contains(part)), "{found}");
+    }
+    let no_certificate = Setup::bare().option("--listen", "tls:127.0.0.1:0");
+    no_certificate.end().assert_refusal(&["tls:127.0.0.1:0 has no certificate to show", "[tls]"]);
+    let alone = format!("[tls]\ncertificate = \"{}\"", good.certificate.display());
+    Setup::configured(&alone).end().assert_refusal(&["tls.key is missing"]);
+}
+
+#[test]
+fn expiring_and_future_certificates_and_a_readable_key_are_warnings() {
+    use std::os::unix::fs::PermissionsExt;
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let later = authority.issue_from("later", &["127.0.0.1"], 2_200);
+    std::fs::set_permissions(&later.key, std::fs::Permissions::from_mode(0o644)).expect("one's own file");
+    let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(&later, ""));
+    let daemon = setup.start();
+    for part in [
+        "valid from 2200-01-01T00:00:00Z on, and clients refuse it until then",
+        "can be read by every user of this machine (mode 0644): chmod o-rwx",
+    ] {
+        poll(part, || daemon.log().contains(part).then_some(()));
+    }
+}
+
+/// A renewed certificate, other authorities and a mistake, each accepted or refused. Open connections stay, unless
+/// their authority is gone.
+#[test]
+fn a_reload_reads_the_certificate_again() {
+    let files = crate::support::directory();
+    let (old, new) = (Authority::new(files.path(), "old"), Authority::new(files.path(), "new"));
+    let pair = old.issue_local("daemon");
+    let client_ca = files.path().join("clients.crt");
+    std::fs::copy(&old.file, &client_ca).expect("copied");
+    let config = tls_section(&pair, &format!("client_ca = \"{}\"", client_ca.display()));
+    let daemon = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config).start();
+    let reload = |part: &str| {
+        let before = daemon.log().matches(part).count();
+        daemon.signal(Signal::HUP);
+        poll(part, || (daemon.log().matches(part).count() > before).then_some(()));
+    };
+    let (of_old, of_new) = (old.issue("client", &[]), new.issue("other-client", &[]));
+    let mut open = secure_wire(daemon.tcp(), &old.client(Some(&of_old)));
+    reload("reloaded: nothing changed");
+    old.issue_expired("daemon", &["127.0.0.1"]);
+    reload("found one that expired 2001-01-01T00:00:00Z");
+    secure_wire(daemon.tcp(), &old.client(Some(&of_old))).assert_open();
+
+    new.issue_local("daemon");
+    std::fs::copy(&new.file, &client_ca).expect("copied");
+    reload("reloaded: other certificates");
+    open.reply().assert_error(0, UNAUTHORIZED);
+    open.assert_closed();
+    secure_wire(daemon.tcp(), &new.client(Some(&of_new))).next(Ask::of(10)).ids();
+    let unknown = try_secure(daemon.tcp(), &old.client(Some(&of_old)), "127.0.0.1").expect_err("another's");
+    assert!(unknown.to_string().contains("UnknownIssuer"), "{unknown}");
+    let mut refused = try_secure(daemon.tcp(), &new.client(Some(&of_old)), "127.0.0.1").expect("1.3");
+    assert!(refused.read(&mut [0]).expect_err("refused").to_string().contains("UnknownCA"));
+}

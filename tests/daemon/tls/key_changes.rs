@@ -1,0 +1,72 @@
+//! A flood of records that change the keys. They have no byte for the daemon, and each costs more than a request.
+
+use super::*;
+
+const PEERS: usize = 40;
+
+/// The requests of each peer.
+const REQUESTS: usize = 100;
+
+/// The key changes before each request. With two more the daemon could close the connection.
+const KEY_CHANGES: usize = 15;
+
+/// Returns requests for an ID each, encrypted, with key changes before each.
+fn requests(peer: &mut crate::secure::Secured) -> Vec<u8> {
+    let mut records = Vec::new();
+    let session = &mut peer.conn;
+    for _ in 0..REQUESTS {
+        for _ in 0..KEY_CHANGES {
+            session.refresh_traffic_keys().expect("TLS 1.3");
+            session.write_tls(&mut records).expect("memory");
+        }
+        session.writer().write_all(&Ask::of(1).wait_ms(10_000).flags(EXPLICIT).bytes()).expect("memory");
+        session.write_tls(&mut records).expect("memory");
+    }
+    records
+}
+
+/// Reads a reply with one ID. A daemon that stood still for long may refuse: then it returns `None`.
+fn read_id(peer: &mut crate::secure::Secured) -> Option<u64> {
+    const LIST: u8 = 0x82;
+    let mut length = [0; 4];
+    peer.read_exact(&mut length).expect("a reply");
+    let mut frame = vec![0; u32::from_le_bytes(length) as usize];
+    peer.read_exact(&mut frame).expect("a whole reply");
+    frame[4..].first_chunk().filter(|_| frame[0] == LIST).map(|id| u64::from_le_bytes(*id))
+}
+
+/// The daemon stands still while the requests are sent, and hands out IDs in strict order: they show which requests came first.
+#[test]
+fn a_flood_of_key_changes_delays_no_other_client_by_all_that_was_sent() {
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let tls = tls_section(&authority.issue_local("daemon"), "");
+    let config = format!("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\n{tls}");
+    let setup = Setup::new().option("--listen", "tls:127.0.0.1:0").config(&config);
+    let daemon = setup.listeners(2).start();
+    let client = authority.client(None);
+    let mut modest = daemon.connect();
+    let connect = || try_secure(daemon.addresses[1].tcp(), &client, "127.0.0.1").expect("TLS");
+    let mut peers: Vec<crate::secure::Secured> = (0..PEERS).map(|_| connect()).collect();
+    // All are open before the flood begins.
+    for peer in &mut peers {
+        peer.write_all(&Ask::of(1).flags(EXPLICIT).bytes()).expect("it leaves");
+        read_id(peer).expect("an ID");
+    }
+    modest.next(Ask::of(1));
+    let floods: Vec<Vec<u8>> = peers.iter_mut().map(requests).collect();
+    daemon.stand_still();
+    for (peer, flood) in peers.iter_mut().zip(&floods) {
+        peer.sock.write_all(flood).expect("the sockets have room");
+    }
+    modest.send(&Ask::of(1).wait_ms(10_000).bytes());
+    daemon.signal(Signal::CONT);
+    let of_modest = modest.reply().ids()[0];
+    let ids: Vec<u64> = peers
+        .iter_mut()
+        .flat_map(|peer| (0..REQUESTS).filter_map(|_| read_id(peer)).collect::<Vec<_>>())
+        .collect();
+    let before = ids.iter().filter(|id| **id < of_modest).count();
+    println!("of {} requests, {before} were served before", ids.len());
+    assert!(before < 5 * PEERS, "{before} requests were served before");
+}

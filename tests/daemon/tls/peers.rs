@@ -1,0 +1,190 @@
+//! Peers that close early, read nothing, speak no TLS or do not end their handshake.
+
+use super::*;
+
+#[test]
+fn requests_are_answered_however_records_cut_them() {
+    let house = House::with("");
+    let requests: Vec<u8> = (0..1_000).flat_map(|tag| Ask::of(2).tag(tag).bytes()).collect();
+    // Several records in one piece, records that end within requests, and more records than one read takes.
+    for piece in [requests.len(), 16_384, 1_000, 17] {
+        let mut wire = house.wire();
+        for piece in requests.chunks(piece) {
+            wire.send(piece);
+        }
+        let mut last = 0;
+        for tag in 0..1_000 {
+            let reply = wire.reply();
+            assert_eq!(reply.tag(), tag);
+            for id in reply.ids() {
+                assert!(id > last, "{id} after {last}");
+                last = id;
+            }
+        }
+        wire.assert_open();
+    }
+    let mut wire = house.wire();
+    for byte in requests.iter().take(160) {
+        wire.send(&[*byte]);
+    }
+    for tag in 0..10 {
+        assert_eq!(wire.reply().tag(), tag);
+    }
+}
+
+/// The pipelined requests fill the daemon's buffer several times, and then no further byte comes that could wake
+/// it.
+#[test]
+fn decrypted_bytes_that_were_not_read_are_answered() {
+    let house = House::with("");
+    let mut wire = house.wire();
+    let requests: Vec<u8> = (0..20_000_u16).flat_map(|tag| wire::ping(tag, b"")).collect();
+    assert!(requests.len() > 2 * 65_536);
+    // Its replies fit the sockets' buffers, so writing all requests first never blocks for ever.
+    wire.send(&requests);
+    for tag in 0..20_000 {
+        assert_eq!(wire.reply(), Reply::Pong(tag, Vec::new()));
+    }
+    wire.assert_open();
+}
+
+#[test]
+fn a_slow_reader_gets_a_long_reply_in_full() {
+    let house = House::configured("worker_ids = \"0-15\"", "");
+    let mut wire = house.wire();
+    for tag in 0..3 {
+        wire.send(&Ask::of(500_000).flags(EXPLICIT).tag(tag).bytes());
+    }
+    // Meanwhile the sockets' buffers are full, and the daemon has more.
+    thread::sleep(Duration::from_millis(300));
+    let mut last = 0;
+    for _ in 0..3 {
+        let ids = wire.reply().ids();
+        assert_eq!(ids.len(), 500_000);
+        assert!(ids[0] > last && ids.is_sorted());
+        last = ids[ids.len() - 1];
+    }
+    wire.assert_open();
+}
+
+/// Bytes that the daemon passed to TLS while the socket was full must leave without another request. The steps are
+/// smaller than TLS's buffer, because the size that fills a socket is unknown.
+#[test]
+fn the_last_reply_arrives_however_full_the_socket_was() {
+    const IDS: usize = 7_000;
+    let house = House::configured("worker_ids = \"0-15\"", "");
+    let client = house.authority.client(None);
+    for requests in 8..80 {
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        // Small, so that little fills it.
+        socket.set_recv_buffer_size(4_096).expect("a buffer");
+        socket.connect(&house.daemon.tcp().into()).expect("it listens");
+        let mut secured = crate::secure::shake(socket.into(), &client, "127.0.0.1").expect("it shakes hands");
+        for _ in 0..requests {
+            secured.write_all(&Ask::of(IDS as u32).flags(EXPLICIT).bytes()).expect("room");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let mut replies = vec![0; requests * (8 + 8 * IDS)];
+        secured.read_exact(&mut replies).unwrap_or_else(|error| panic!("of {requests} replies: {error}"));
+    }
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_closed_after_the_stall_timeout() {
+    let house = House::configured(
+        "worker_ids = \"0-15\"\n[limits]\nstall_timeout = \"4s\"\nidle_timeout = \"1h\"",
+        "",
+    );
+    let files = house.daemon.open_files();
+    let mut wire = house.wire();
+    wire.send(&Ask::of(1_000_000).flags(EXPLICIT).bytes());
+    wire.send(&Ask::of(1_000_000).flags(EXPLICIT).bytes());
+    poll("the end of a connection that takes nothing", || (house.daemon.open_files() == files).then_some(()));
+    house.wire().assert_open();
+}
+
+#[test]
+fn plain_text_on_a_tls_listener_is_closed_and_logged_once() {
+    let house = House::with("");
+    for _ in 0..20 {
+        let mut plain = TcpStream::connect(house.daemon.tcp()).expect("it listens");
+        plain.set_read_timeout(Some(DEADLINE)).expect("a timeout");
+        plain.write_all(&Ask::of(1).bytes()).expect("room");
+        let mut answer = Vec::new();
+        plain.read_to_end(&mut answer).expect("an orderly end");
+        assert_eq!(answer[..2], [0x15, 0x03], "an alert: {answer:?}");
+    }
+    house.says("the peer does not speak TLS");
+    assert_eq!(house.daemon.log().matches("does not speak TLS").count(), 1, "{}", house.daemon.log());
+    let address = house.daemon.tcp().to_string();
+    assert_refused(&snowbank(&["ping", "--address", &address]), "it speaks TLS: write tls:host:port");
+    house.wire().assert_open();
+}
+
+#[test]
+fn a_client_names_a_server_that_does_not_shake_hands() {
+    // The kernel accepts, and nothing answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = format!("tls:{}", silent.local_addr().expect("an address"));
+    let output = snowbank(&["ping", "--address", &address, "--timeout", "4s"]);
+    assert_refused(&output, &format!("cannot reach {address}: it "));
+    assert_refused(&output, "the TLS handshake");
+}
+
+#[test]
+fn tls_on_a_plain_listener_is_answered_and_logged() {
+    let daemon = Setup::new().start();
+    let address = format!("tls:{}", daemon.tcp());
+    assert_refused(&snowbank(&["ping", "--address", &address]), "if it is a plain listener, leave out tls:");
+    poll("a line on it", || daemon.log().contains("a TLS client on a listener without TLS").then_some(()));
+    let mut wire = daemon.connect();
+    wire.send(&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01]);
+    let (code, _, message) = wire.reply().error();
+    assert_eq!(code, MALFORMED);
+    assert!(message.contains("a TLS client on a listener without TLS"), "{message}");
+    wire.assert_closed();
+}
+
+#[test]
+fn a_handshake_that_takes_too_long_is_ended() {
+    let house = House::configured("limits.stall_timeout = \"4s\"", "");
+    for sent in [&b""[..], b"\x16\x03\x01\x02\x00"] {
+        let mut slow = TcpStream::connect(house.daemon.tcp()).expect("it listens");
+        slow.set_read_timeout(Some(DEADLINE)).expect("a timeout");
+        slow.write_all(sent).expect("room");
+        assert_eq!(slow.read(&mut [0]).expect("an end, and no reset"), 0);
+    }
+    house.says("the handshake was not over within 4s");
+    house.wire().assert_open();
+}
+
+#[test]
+fn peers_that_close_early_disturb_nothing() {
+    let house = House::with("");
+    for _ in 0..5 {
+        drop(TcpStream::connect(house.daemon.tcp()).expect("it listens"));
+    }
+    // Closed without close_notify, with half a request sent.
+    let secured = try_secure(house.daemon.tcp(), &house.authority.client(None), "127.0.0.1");
+    let mut secured = secured.expect("it shakes hands");
+    secured.write_all(&Ask::of(1).bytes()[..7]).expect("room");
+    drop(secured);
+    house.wire().assert_open();
+    assert!(!house.daemon.log().contains("closed a connection"), "{}", house.daemon.log());
+}
+
+#[test]
+fn connections_above_the_limit_are_closed() {
+    let house = House::configured("limits.max_connections = 2", "");
+    let mut open = [house.wire(), house.wire()];
+    // Until the daemon knows that both handshakes are over, a new connection may take the place of one.
+    open.iter_mut().for_each(Wire::assert_open);
+    let refused = try_secure(house.daemon.tcp(), &house.authority.client(None), "127.0.0.1");
+    assert!(refused.is_err());
+    open[1].assert_open();
+    drop(open);
+    poll("room for another", || {
+        try_secure(house.daemon.tcp(), &house.authority.client(None), "127.0.0.1").ok()
+    });
+}

@@ -1,0 +1,84 @@
+//! Copies: memory snapshots that are resumed twice, and state directories that are put back.
+
+use std::collections::BTreeMap;
+
+use snowbank::fleet::Member;
+use snowbank_client::layout::Position;
+
+use super::daemon::Daemon;
+use super::machine::Machine;
+use super::server::Link;
+use super::world::World;
+
+/// A saved memory, with the disk.
+#[derive(Clone)]
+pub(crate) struct Saved {
+    pub(crate) machine: Machine,
+    /// `None` if it starts after the restore.
+    pub(crate) process: Option<Process>,
+}
+
+/// The memory of a daemon.
+#[derive(Clone)]
+pub(crate) struct Process {
+    pub(crate) member: Member<Link>,
+    pub(crate) worker: u64,
+    pub(crate) cursor: Position,
+    pub(crate) fleet: Position,
+    pub(crate) generation: u64,
+}
+
+impl World {
+    /// Saves a machine's memory, and switches it off. Without its memory it can only boot.
+    pub(crate) fn save(&mut self, at: usize) {
+        let Daemon { machine, member, source, worker, fleet, .. } = self.daemons.swap_remove(at);
+        let cursor = source.cursor().expect("not sealed");
+        let generation = source.grant().generation();
+        let process = Process { member, worker, cursor, fleet, generation };
+        // Or the process was killed just before.
+        let process = Some(process).filter(|_| self.rng.bool());
+        // The copies get a new boot identity, the same for both: nothing distinguishes their kernels.
+        self.boots += 1;
+        let saved = Machine { boot: self.boots, ..self.machines[machine].clone() };
+        self.saved = Some(Saved { machine: saved, process });
+        self.boot(machine);
+    }
+
+    /// Resumes a saved machine once more, as a new machine with the same disk. Its kernel reports the restore.
+    pub(crate) fn resume(&mut self) {
+        let Some(Saved { machine, process }) = self.saved.clone() else { return };
+        self.machines.push(machine);
+        let machine = self.machines.len() - 1;
+        let Some(Process { member, worker, cursor, fleet, generation }) = process else { return };
+        let daemon = self.daemon(machine, member, worker, cursor, (fleet, generation));
+        daemon.source.grant().revoke();
+        self.daemons.push(daemon);
+    }
+
+    /// Copies a machine's state directory. Its two files are not copied at the same instant.
+    pub(crate) fn copy(&mut self, machine: usize) {
+        let disk = self.machines[machine].disk.clone();
+        match &mut self.copied {
+            Some((of, copied)) if *of == machine && self.rng.bool() => {
+                (copied.notes, copied.noted_in) = (disk.notes, disk.noted_in);
+            }
+            copied => *copied = Some((machine, disk)),
+        }
+    }
+
+    /// Puts the copy where a daemon may start on it: on a machine in place of its own state, in a container
+    /// with its own locks beside the original, or on a new machine.
+    pub(crate) fn put_back(&mut self, machine: usize) {
+        let Some((of, disk)) = self.copied.clone() else { return };
+        let is_used = self.daemons.iter().any(|daemon| daemon.machine == machine);
+        if !is_used && self.rng.bool() {
+            self.machines[machine].disk = disk;
+        } else if self.machines.len() < self.machines_max {
+            let marks = BTreeMap::new();
+            self.machines.push(Machine { disk, marks, ..self.machines[of].clone() });
+            if self.rng.bool() {
+                self.boot(self.machines.len() - 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The world of the daemons, and its events.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use snowbank::clock::{BootMicros, Reading};
+use snowbank::fleet::{Marker, NumberKey, Paths, Swap};
+use snowbank_client::layout::UnixMicros;
+
+use super::copies::Saved;
+use super::daemon::Daemon;
+use super::machine::{Disk, Machine};
+use super::server::{Keys, Kind, Link, Server};
+use super::{FLEET, SECOND, draw, layout};
+
+/// All machines, the coordinator, and the IDs that were handed out.
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) link: Link,
+    pub(crate) true_us: i64,
+    /// The number of worker IDs that daemons use, from 0.
+    pub(crate) numbers: u64,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) machines_max: usize,
+    pub(crate) daemons: Vec<Daemon>,
+    /// The number of starts.
+    pub(crate) lives: u64,
+    pub(crate) saved: Option<Saved>,
+    /// A copy of a machine's state directory.
+    pub(crate) copied: Option<(usize, Disk)>,
+    pub(crate) boots: u64,
+    pub(crate) handed_out: HashSet<u64>,
+    /// The keys of the coordinator as they were saved, where it may be restored: clocks agree then.
+    pub(crate) backup: Option<Keys>,
+    pub(crate) may_go_back: bool,
+}
+
+impl World {
+    /// A small fleet, where collisions are most likely.
+    pub(crate) fn new(seed: u64) -> World {
+        World::of(seed, 4, 2)
+    }
+
+    /// A fleet of this many machines and numbers.
+    pub(crate) fn of(seed: u64, machines: usize, numbers: u64) -> World {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let kind = [Kind::Etcd, Kind::ZooKeeper][seed as usize % 2];
+        let server = Server::new(kind, rng.fork());
+        let machine = |index: usize| Machine {
+            disk: Disk { state: format!("state-{index}"), ..Disk::default() },
+            boot: index as u64,
+            given: (index % 4 > 1).then_some(index as u64 % numbers),
+            ..Machine::default()
+        };
+        let mut world = World {
+            seed,
+            numbers,
+            link: Link(Arc::new(Mutex::new(server)), 0),
+            true_us: 1_800_000_000 * SECOND,
+            machines_max: machines + 6,
+            machines: (0..machines).map(machine).collect(),
+            daemons: Vec::new(),
+            lives: 0,
+            saved: None,
+            copied: None,
+            boots: machines as u64,
+            handed_out: HashSet::new(),
+            backup: None,
+            may_go_back: seed.is_multiple_of(3),
+            rng,
+        };
+        world.prepare();
+        world
+    }
+
+    /// Prepares the coordinator. An operator knows the highest ID of all that were handed out.
+    pub(crate) fn prepare(&mut self) {
+        let mut marker = Marker::new(&draw(), vec![layout().space().to_string()]);
+        if let Some(highest) = self.handed_out.iter().max() {
+            marker.raise_floor(snowbank::fleet::above(&layout(), *highest));
+        }
+        let mut server = self.link.server();
+        server.late.clear();
+        server.apply(&[Swap::write(Paths::of(FLEET).marker(), None, marker.text())]);
+        server.older = server.keys.clone();
+    }
+
+    pub(crate) fn reading(&self, machine: usize) -> Reading {
+        let wall = UnixMicros(self.true_us + self.machines[machine].wall_offset_us);
+        Reading { wall, boot: BootMicros(self.true_us) }
+    }
+
+    pub(crate) fn boot(&mut self, machine: usize) {
+        self.boots += 1;
+        self.machines[machine].boot(self.boots);
+    }
+
+    /// Draws one event. The more machines there are, the rarer are events of the whole fleet, and the slower runs
+    /// time.
+    pub(crate) fn step(&mut self) {
+        let machines = self.machines.len();
+        let machine = self.rng.usize(..machines);
+        let at = self.rng.usize(..self.daemons.len().max(1));
+        let is_there = at < self.daemons.len();
+        self.true_us += self.rng.i64(0..SECOND) * 4 / machines.max(4) as i64;
+        match self.rng.u8(..100) {
+            0..15 if !self.daemons.iter().any(|daemon| daemon.machine == machine) => self.start(machine),
+            15..45 if is_there => self.keep(at),
+            45..82 if is_there => self.claim(at),
+            82..84 if is_there => self.kill(at),
+            84..86 if is_there => self.stop(at),
+            86 if is_there && (self.saved.is_none() || self.rng.bool()) => self.save(at),
+            87 if machines < self.machines_max => self.resume(),
+            88 => {
+                let furthest = if self.may_go_back { 1 } else { 90 };
+                self.machines[machine].wall_offset_us = self.rng.i64(-furthest..furthest) * SECOND;
+            }
+            event if self.rng.usize(..machines) < 4 => self.happen(event, machine),
+            _ => {}
+        }
+    }
+
+    /// Makes an event of the whole fleet happen.
+    fn happen(&mut self, event: u8, machine: usize) {
+        match event {
+            89..91 => self.true_us += self.rng.i64(0..40) * SECOND,
+            91 if self.rng.bool() => self.copy(machine),
+            91 => self.put_back(machine),
+            92..94 => self.link.server().is_away = true,
+            94..96 => self.link.server().is_away = false,
+            96 => self.link.server().change_leader(),
+            97..99 => self.do_late(),
+            99 if self.rng.u8(..4) == 0 => self.lose_data(),
+            _ if self.link.server().keys.is_empty() => self.prepare_again(),
+            _ if !self.may_go_back => {}
+            _ if self.rng.bool() => self.backup = Some(self.link.server().keys.clone()),
+            _ => self.go_back(),
+        }
+    }
+
+    pub(crate) fn do_late(&mut self) {
+        let mut server = self.link.server();
+        if let Some(swaps) = server.late.pop() {
+            server.apply(&swaps);
+        }
+    }
+
+    pub(crate) fn lose_data(&mut self) {
+        let mut server = self.link.server();
+        server.keys.clear();
+        server.older.clear();
+        (server.lost_writes, self.backup) = (false, None);
+    }
+
+    pub(crate) fn prepare_again(&mut self) {
+        if self.link.server().keys.is_empty() && self.daemons.is_empty() {
+            (self.saved, self.copied) = (None, None);
+            self.prepare();
+        }
+    }
+
+    /// Restores the coordinator to the saved keys.
+    fn go_back(&mut self) {
+        let Some(keys) = self.backup.take() else { return };
+        let bound = |keys: &Keys, key: &String| {
+            keys.get(key).and_then(|text| NumberKey::parse(text).ok()).map_or(0, |key| key.id_bound)
+        };
+        let mut server = self.link.server();
+        let lost = server.keys.keys().any(|key| bound(&server.keys, key) > bound(&keys, key));
+        server.late.clear();
+        server.older.clone_from(&keys);
+        server.keys = keys;
+        server.lost_writes |= lost;
+    }
+}

@@ -1,0 +1,183 @@
+//! A deterministic simulation of one daemon's life: the shipped source, shards, wait queue, keeper and ID clock.
+//! Its clocks step, drift, freeze, stay wrong and are read late. Ticks last from 1 ms to a day, and one layout ends
+//! its life. One or two writers make ceilings durable. Their writes take time, overtake each other, hang, fail, and
+//! end after they were given up. The shipped code for state files writes and reads them on a disk in memory. A
+//! crash cuts a write off at any call. A power failure loses sectors that were not synced, and may damage one of
+//! the two copies. Crashes and stops come at any point, requests pause for minutes or hours, and a second daemon
+//! tries to start. Older copies replace the state, which the marks in the machine's locks reveal within a boot.
+//!
+//! A second world, [`site`], has two daemons, several sources, joins, boots, and layouts, worker IDs and states that change
+//! between lives. [`turns`] changes the worker IDs at clean restarts, with ticks of any length. [`lead`] watches the ID clock
+//! after a far step back. In [`counter`] the first world has a ticket source. [`layouts`] draws layouts by chance.
+//!
+//! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends processes, [`requests`] asks for IDs,
+//! [`checks`] and [`recovery`] hold the daemon to its promises. [`tenants`] share a source
+//! that yields too little, and some of them [`rates`].
+//!
+//! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation lives::` replays it alone.
+//! `SNOWBANK_SEEDS=100000 cargo test --release --test simulation lives::` runs longer, on all processors;
+//! `SNOWBANK_FIRST_SEED=N` begins with another seed than 0.
+
+use std::time::Duration;
+
+use snowbank::clock::StepRule;
+use snowbank_client::layout::UnixMicros;
+
+use crate::seeds;
+use world::{SHORT_TICKS, World};
+
+mod checks;
+mod counter;
+mod daemon;
+mod disk;
+mod events;
+mod layouts;
+mod lead;
+mod machine;
+mod places;
+mod rates;
+mod recovery;
+mod requests;
+mod site;
+mod site_faults;
+mod starts;
+mod storage;
+mod tenants;
+mod turns;
+mod world;
+
+const MS: i64 = 1_000;
+const SECOND: i64 = 1_000 * MS;
+const MAX_AHEAD: Duration = Duration::from_secs(10);
+const HORIZON: Duration = Duration::from_secs(3);
+const BURST_WINDOW: Duration = Duration::from_millis(10);
+const STEP_RULE: StepRule =
+    StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
+/// The true time at which a world starts, within a second.
+const WORLDS_BEGIN_US: i64 = 1_800_000_000 * SECOND;
+const SHARDS: usize = 3;
+const STEPS: usize = 400;
+
+fn live(seed: u64) {
+    live_in(World::new(seed));
+}
+
+/// A life with a random layout.
+fn live_with_any_layout(seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(!seed);
+    let layout = layouts::draw(&mut rng, UnixMicros(WORLDS_BEGIN_US)).to_string();
+    live_in(World::with(seed, &[&layout]));
+}
+
+fn live_in(mut world: World) {
+    world.start();
+    for _ in 0..STEPS {
+        world.step();
+    }
+    match world.seed % 40 {
+        0 => world.idle(Duration::from_secs(3 * 3_600)),
+        1 => world.idle_over_a_forward_step(),
+        _ => {}
+    }
+    world.recover();
+}
+
+/// A process that is killed again and again after it has served for a while.
+fn crash_again_and_again(seed: u64) {
+    let mut world = World::new(seed);
+    (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);
+    let uptime_us = (50 * MS).max(10 * world.tick_us());
+    for _ in 0..200 {
+        world.start();
+        let killed_at_us = world.machine.true_us + uptime_us;
+        while world.machine.true_us < killed_at_us {
+            world.machine.true_us += uptime_us / 50;
+            world.note_wall();
+            world.take();
+            world.advance();
+            world.keep();
+        }
+        world.kill();
+    }
+    let ceiling = world.read().expect("stored before use").ceiling;
+    let ahead_us = world.numbering.start_of(world.numbering.tick_of(ceiling)).0 - world.machine.wall();
+    let most_us = world.horizon().as_micros() as i64 + SECOND.max(2 * world.tick_us());
+    assert!(ahead_us <= most_us, "seed {seed}: the next start is {ahead_us} us ahead");
+    world.recover();
+}
+
+/// A machine whose own clock is slow boots again, and its time server corrects it later. IDs flow from then on: the
+/// grants of the earlier boot prove that this is no wrong step.
+fn boot_with_a_slow_clock(seed: u64) {
+    let mut world = World::with(seed, &SHORT_TICKS);
+    (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);
+    world.start();
+    let serve = |world: &mut World| {
+        for _ in 0..20 {
+            world.machine.true_us += 100 * MS;
+            world.note_wall();
+            world.keep();
+            world.advance();
+            world.take();
+        }
+        world.granted
+    };
+    let before = serve(&mut world);
+    assert!(before > 0, "seed {seed}: no IDs");
+    if seed.is_multiple_of(2) {
+        world.stop();
+    }
+    world.reboot();
+    // Up to 55 s pass before the start: less than the largest step that is believed at once.
+    world.machine.true_us += world.rng.i64(0..55 * SECOND);
+    world.machine.wall_offset_us = -3_600 * SECOND;
+    world.start();
+    assert_eq!(serve(&mut world), before, "seed {seed}: an hour ahead of the clock");
+    world.machine.wall_offset_us = 0;
+    assert!(serve(&mut world) > before, "seed {seed}: refused though the clock is right");
+}
+
+#[test]
+fn a_clock_that_was_slow_at_boot_is_followed_as_soon_as_it_is_right() {
+    seeds::live(0..100, boot_with_a_slow_clock);
+}
+
+#[test]
+fn after_a_far_step_back_the_lead_shrinks_and_slow_raises_refuse_no_request() {
+    seeds::live(0..40, lead::step_back_far);
+}
+
+#[test]
+fn tenants_get_their_promised_ids_and_even_shares_of_the_rest() {
+    seeds::run(200, tenants::share);
+}
+
+#[test]
+fn a_crash_loop_gains_less_than_the_wall_clock() {
+    seeds::live(0..20, crash_again_and_again);
+}
+
+#[test]
+fn a_daemons_life_keeps_the_promises() {
+    seeds::run(3_000, live);
+}
+
+#[test]
+fn a_daemons_life_keeps_the_promises_with_any_layout() {
+    seeds::run(500, live_with_any_layout);
+}
+
+#[test]
+fn changing_worker_ids_delays_no_first_id() {
+    seeds::run(60, turns::take_turns);
+}
+
+#[test]
+fn a_ticket_sources_life_keeps_the_promises() {
+    seeds::run(300, counter::live);
+}
+
+#[test]
+fn a_machine_with_two_daemons_keeps_the_promises() {
+    seeds::run(60, site::live);
+}

@@ -1,0 +1,88 @@
+//! The life of a ticket source: the same faults of storage, clocks and processes, without a clock that protects it.
+
+use snowbank::numbering::{Numbering, TicketCounter};
+use snowbank::shard::Order;
+use snowbank::source::Rules;
+use snowbank_client::layout::Position;
+
+use super::world::{SHORT_TICKS, World};
+use super::{SECOND, STEPS};
+
+/// Numbers must flow again within this many seconds once storage works.
+const RECOVERS_WITHIN_S: usize = 10;
+
+/// Kills, stops, boots, older copies, failing and slow writes, and clock steps, which must not matter.
+pub(crate) fn live(seed: u64) {
+    let mut world = World::counting(seed);
+    world.start();
+    for _ in 0..STEPS {
+        world.step();
+    }
+    world.recover_counter();
+}
+
+impl World {
+    /// A world with a ticket source.
+    fn counting(seed: u64) -> Self {
+        let mut world = World::with(seed, &SHORT_TICKS);
+        let increment = world.rng.u64(1..4);
+        let offset = world.rng.u64(1..=increment);
+        let counter = TicketCounter::new("simulated", increment, offset).expect("a counter");
+        world.numbering = Numbering::Ticket(counter);
+        world.storage.numbering = world.numbering.clone();
+        (world.rules, world.order) = (Rules::OF_TICKETS, Order::Strict);
+        world
+    }
+
+    /// Returns where the operator makes a counter without a record continue: above all numbers handed out.
+    pub(crate) fn set_counter(&self) -> Position {
+        self.handed_out.last_key_value().map_or(Position(0), |(_, &end)| Position(end))
+    }
+
+    /// The kernel reports that the machine was restored from a snapshot. No number is handed out until the process
+    /// has ended and an operator has set the counter.
+    pub(crate) fn restore_counter(&mut self) {
+        let Some(mut daemon) = self.daemon.take() else { return };
+        daemon.source.note_restored();
+        for _ in 0..3 {
+            let reading = self.machine.read();
+            let looked = daemon.keeper.look(reading);
+            for write in looked.writes {
+                assert_eq!(write.restored, [0], "seed {}: the state must say it", self.seed);
+                self.storage.begin(write, self.machine.true_us, &mut self.rng);
+            }
+            self.machine.true_us += SECOND;
+            for outcome in self.storage.advance(self.machine.true_us) {
+                let now = daemon.wall.believe(reading);
+                let mark = |_, id_bound| daemon.locks.mark_granted(id_bound).expect("they can be marked");
+                daemon.keeper.written(outcome, now, mark);
+            }
+            self.expect_silence(&mut daemon);
+        }
+        drop(daemon);
+        self.kill();
+    }
+
+    /// The faults end, and numbers flow again.
+    fn recover_counter(&mut self) {
+        self.mend_storage();
+        self.set_clock_right();
+        if self.daemon.is_none() {
+            self.put_newest_back();
+            self.start();
+        }
+        if let Some(daemon) = &mut self.daemon {
+            daemon.paused = None;
+        }
+        let before = self.granted;
+        for _ in 0..4 * RECOVERS_WITHIN_S {
+            self.machine.true_us += SECOND / 4;
+            self.note_wall();
+            self.keep();
+            self.take_outcomes();
+            self.advance();
+            self.take();
+        }
+        assert!(self.granted > before, "seed {}: no number though all faults have ended", self.seed);
+    }
+}

@@ -1,0 +1,34 @@
+//! The machine's clocks.
+
+use snowbank::clock::{BootMicros, Reading};
+use snowbank_client::layout::UnixMicros;
+
+use super::MS;
+
+/// The machine's clocks. True time runs, and the wall clock may show anything.
+pub(crate) struct Machine {
+    pub(crate) true_us: i64,
+    pub(crate) boot_at_us: i64,
+    pub(crate) wall_offset_us: i64,
+    /// The wall clock stands at this.
+    pub(crate) frozen: Option<i64>,
+}
+
+impl Machine {
+    pub(crate) fn wall(&self) -> i64 {
+        self.frozen.unwrap_or(self.true_us + self.wall_offset_us)
+    }
+
+    pub(crate) fn read(&self) -> Reading {
+        Reading { wall: UnixMicros(self.wall()), boot: BootMicros(self.true_us - self.boot_at_us) }
+    }
+
+    /// A reading between whose two clocks the thread lost the processor for up to 1 ms.
+    pub(crate) fn read_torn(&mut self, rng: &mut fastrand::Rng) -> Reading {
+        let boot = self.read().boot;
+        if rng.u8(..8) == 0 {
+            self.true_us += rng.i64(0..MS);
+        }
+        Reading { boot, ..self.read() }
+    }
+}

@@ -1,0 +1,396 @@
+//! A machine with two daemons, each with its own state or none, and several sources. Layouts and worker IDs change
+//! between lives, and pass from one daemon to the other. Sources join at reloads. States are lost, older copies
+//! replace them and are adopted, and the machine boots again. The shipped start, keeper, state file and locks run,
+//! in directories in memory.
+
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+
+use snowbank::config::{self, Overrides, Settings, SourceSettings};
+use snowbank::keeper::{Outcome, Write};
+use snowbank::server::StartError;
+use snowbank::server::simulated::{self, Ceilings};
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
+use snowbank_client::layout::{Layout, UnixMicros, concurrent_collision};
+use tempfile::TempDir;
+
+use super::machine::Machine;
+use super::places::Place;
+use super::world::locks;
+use super::{MS, SECOND, STEP_RULE};
+
+/// The first two have the same ID space. IDs of the third are higher; afterwards the others are refused.
+const LAYOUTS: [&str; 3] = [
+    "twitter",
+    "time:41,machine:10,sequence:12;epoch=1288834974657",
+    "time:39,sequence:8,machine:16;tick=10ms",
+];
+const WORKERS: [&str; 6] = ["1", "2", "0-3", "2,5", "4-9", "9"];
+const NAMES: [&str; 3] = ["orders", "batches", "events"];
+const SHARDS: usize = 2;
+const STEPS: usize = 600;
+/// A forward step is believed after this long.
+const STEP_HOLD_US: i64 = STEP_RULE.step_hold.as_micros() as i64;
+/// IDs must flow again within this time once clocks and storage work. A forward step is held for a minute, and an
+/// ID clock is at most `max_ahead`, 10 s, ahead.
+const RECOVERS_WITHIN_US: i64 = 80 * SECOND;
+
+/// One process.
+pub(crate) struct Process {
+    ceilings: Ceilings,
+    shards: Vec<Shard>,
+    pub(crate) settings: Settings,
+    /// The configuration with the joining source.
+    joining: Option<Settings>,
+    under_way: Option<(i64, Write)>,
+}
+
+pub(crate) struct Site {
+    seed: u64,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) machine: Machine,
+    pub(crate) highest_wall_us: i64,
+    /// The wall clock does not step back further. Beyond that, only marks protect a worker ID that a state does not
+    /// know, and a boot clears them.
+    pub(crate) lowest_wall_us: i64,
+    /// The time when the wall clock was last set. A step forward is not believed at once, so IDs granted after it
+    /// are refused as too far ahead.
+    pub(crate) set_at_us: i64,
+    pub(crate) boots: u32,
+    pub(crate) locks: TempDir,
+    pub(crate) places: [Place; 2],
+    /// All IDs handed out, with the index of the first layout of their space.
+    handed_out: HashSet<(usize, u64)>,
+    fails_one_in: u32,
+}
+
+/// Returns the index of the first layout with this one's ID space.
+fn space_of(layout: &Layout) -> usize {
+    let has_space = |text: &str| Layout::resolve(text).expect("a layout").space() == layout.space();
+    LAYOUTS.iter().position(|text| has_space(text)).expect("one of these")
+}
+
+fn collide(left: &SourceSettings, right: &SourceSettings) -> bool {
+    let (ours, theirs) = (&left.worker_ids.set, &right.worker_ids.set);
+    concurrent_collision((&left.layout, ours), (&right.layout, theirs)).is_some()
+}
+
+fn source_toml(name: &str, rng: &mut fastrand::Rng) -> String {
+    let (layout, workers) = (LAYOUTS[rng.usize(..LAYOUTS.len())], WORKERS[rng.usize(..WORKERS.len())]);
+    format!("[[sources]]\nname = {name:?}\nlayout = {layout:?}\nworker_ids = {workers:?}\n")
+}
+
+impl Process {
+    /// Gives each shard a lane for each source.
+    fn open_lanes(&mut self, seed: u64, machine: &Machine) {
+        let now = self.ceilings.keeper.believe(machine.read());
+        let sources: Vec<_> = self.ceilings.keeper.sources().cloned().collect();
+        let rings: Vec<Rings> =
+            sources.iter().map(|_| (0..SHARDS).map(|_| Ring::default()).collect()).collect();
+        let lanes = |index| {
+            let lane = |(source, rings): (&Arc<_>, &Rings)| {
+                Lane::new(Arc::clone(source), Arc::clone(rings), index, Order::Relaxed, now)
+            };
+            sources.iter().zip(&rings).map(lane).collect()
+        };
+        self.shards =
+            (0..SHARDS).map(|index| Shard::new(index, lanes(index), seed + index as u64, now)).collect();
+    }
+}
+
+impl Site {
+    fn new(seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let true_us = 1_800_000_000 * SECOND + rng.i64(0..SECOND);
+        Site {
+            seed,
+            places: [Place::new(true), Place::new(rng.u8(..3) > 0)],
+            machine: Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None },
+            highest_wall_us: true_us,
+            lowest_wall_us: true_us - 3_600 * SECOND,
+            set_at_us: i64::MIN,
+            boots: 0,
+            locks: locks(),
+            handed_out: HashSet::new(),
+            fails_one_in: [0, 0, 10][rng.usize(..3)],
+            rng,
+        }
+    }
+
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.places.iter().all(|place| place.state.is_some())
+    }
+
+    fn load(&self, toml: &str) -> Option<Settings> {
+        let file = Some((Path::new("snowbank.toml"), toml));
+        let now = UnixMicros(self.machine.wall());
+        config::load(file, &Overrides::default(), NonZeroUsize::MIN, now).ok()
+    }
+
+    /// Draws a configuration without sources that collide, or returns the last one.
+    fn draw_settings(&mut self, index: usize) -> Settings {
+        if self.rng.bool()
+            && let Some(started) = &self.places[index].known.started
+        {
+            return started.clone();
+        }
+        loop {
+            let count = self.rng.usize(1..=2);
+            let toml: String = NAMES[..count].iter().map(|name| source_toml(name, &mut self.rng)).collect();
+            if let Some(settings) = self.load(&toml) {
+                return settings;
+            }
+        }
+    }
+
+    /// Returns whether a source's worker IDs are those of the other daemon.
+    fn is_held(&self, index: usize, source: &SourceSettings) -> bool {
+        let other = self.places[1 - index].process.as_ref();
+        let of = |process: &Process| {
+            let joining = process.joining.iter().flat_map(|settings| settings.sources.clone());
+            process.settings.sources.iter().cloned().chain(joining).collect::<Vec<_>>()
+        };
+        other.is_some_and(|process| of(process).iter().any(|theirs| collide(theirs, source)))
+    }
+
+    /// Returns true sometimes only, because a start waits a moment in real time for the lock of another process.
+    fn tries_what_is_held(&mut self) -> bool {
+        self.rng.u8(..40) == 0
+    }
+
+    fn start(&mut self, index: usize) {
+        let settings = self.draw_settings(index);
+        self.start_with(index, settings);
+    }
+
+    fn start_with(&mut self, index: usize, settings: Settings) {
+        let is_held = settings.sources.iter().any(|source| self.is_held(index, source));
+        if is_held && !self.tries_what_is_held() {
+            return;
+        }
+        // Sometimes an operator adopts any state.
+        let (is_older, adopt) = (self.places[index].is_older, self.rng.u8(..4) == 0);
+        let boot = self.boots.to_string();
+        let place = &mut self.places[index];
+        let directory = place.state.as_ref().map(TempDir::path);
+        let on = simulated::Place { directory, adopt, lock_dir: self.locks.path(), boot: &boot };
+        let reading = self.machine.read();
+        let seed = self.seed;
+        let is_changed = place.known.started.as_ref() != Some(&settings);
+        match Ceilings::start(on, &settings.sources, STEP_RULE, reading) {
+            Ok(ceilings) => {
+                assert!(!is_held, "seed {seed}: two daemons have a worker ID: {:?}", settings.sources);
+                place.known.started = Some(settings.clone());
+                place.newest = None;
+                let (shards, joining, under_way) = (Vec::new(), None, None);
+                let mut process = Process { ceilings, shards, settings, joining, under_way };
+                process.open_lanes(seed, &self.machine);
+                place.process = Some(process);
+                place.forget_renamed();
+            }
+            Err(StartError::WorkerIdHeld(_)) => assert!(is_held, "seed {seed}: nobody has the worker IDs"),
+            Err(StartError::OlderState(reason)) => {
+                assert!(is_older, "seed {seed}: the newest state is taken for an older copy: {reason}");
+                match self.rng.u8(..3) {
+                    0 => place.lose(),
+                    1 => place.put_newest_back(),
+                    _ => {}
+                }
+            }
+            // A changed layout whose IDs would be too low. The previous configuration must not be refused.
+            Err(StartError::WrongSetting(reason)) => {
+                assert!(is_changed, "seed {seed}: refused as it ran before: {reason}");
+            }
+            // The previous configuration is refused only while marks are far ahead of a clock that stepped back or whose
+            // forward step is held, or too high to adopt an older copy.
+            Err(StartError::ClockBehind(reason)) => {
+                let is_behind = reading.wall.0 < self.highest_wall_us;
+                let is_held = self.machine.true_us < self.set_at_us.saturating_add(STEP_HOLD_US);
+                assert!(
+                    is_changed || is_behind || is_older || is_held,
+                    "seed {seed}: refused as it ran before: {reason}"
+                );
+            }
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+    }
+
+    /// Adds a source by a reload.
+    fn join(&mut self, index: usize) {
+        let Some(process) = &self.places[index].process else { return };
+        let count = process.settings.sources.len();
+        if process.joining.is_some() || count == NAMES.len() {
+            return;
+        }
+        let sources = process.settings.sources.iter().map(|source| {
+            let SourceSettings { name, layout, worker_ids, .. } = source;
+            format!(
+                "[[sources]]\nname = {name:?}\nlayout = \"{layout}\"\nworker_ids = \"{}\"\n",
+                worker_ids.set
+            )
+        });
+        let toml = sources.collect::<String>() + &source_toml(NAMES[count], &mut self.rng);
+        let Some(settings) = self.load(&toml) else { return };
+        let newcomer = settings.sources[count].clone();
+        let is_held = self.is_held(index, &newcomer);
+        if is_held && !self.tries_what_is_held() {
+            return;
+        }
+        let (seed, reading, lock_dir) = (self.seed, self.machine.read(), self.locks.path());
+        let process = self.places[index].process.as_mut().expect("it runs");
+        if process.ceilings.join(lock_dir, newcomer, reading).is_ok() {
+            assert!(!is_held, "seed {seed}: a worker ID of another daemon joins");
+            process.joining = Some(settings);
+        }
+    }
+
+    /// Runs the keeper's thread, and the storage thread's pending write.
+    fn keep(&mut self, index: usize) {
+        let (reading, now_us, seed) = (self.machine.read(), self.machine.true_us, self.seed);
+        let fails = self.fails_one_in > 0 && self.rng.u32(..self.fails_one_in) == 0;
+        let Some(process) = &mut self.places[index].process else { return };
+        if let Some((_, write)) = process.under_way.take_if(|(ends_us, _)| *ends_us <= now_us) {
+            // A failed write may be durable.
+            let is_made = !fails || self.rng.bool();
+            let made = is_made.then(|| process.ceilings.write(&write));
+            let made = made.filter(|_| !fails).unwrap_or_else(|| {
+                let failed = snowbank::ceiling::StoreError::new(String::from("the disk failed"));
+                Outcome { writer: write.writer, number: write.number, result: Err(failed) }
+            });
+            assert!(fails || made.result.is_ok(), "seed {seed}: {made:?}");
+            if process.ceilings.written(made, reading) > 0 {
+                process.settings = process.joining.take().expect("it was asked for");
+                process.open_lanes(seed, &self.machine);
+                self.places[index].known.started = Some(process.settings.clone());
+                self.places[index].forget_renamed();
+            } else if write.is_join {
+                process.joining = None;
+            }
+        }
+        let Some(process) = &mut self.places[index].process else { return };
+        let mut writes = process.ceilings.keeper.look(reading).writes;
+        if let Some(write) = writes.pop() {
+            let takes_us = [2 * MS, 500 * MS, 4 * SECOND][self.rng.usize(..20).saturating_sub(17)];
+            process.under_way = Some((now_us + self.rng.i64(0..takes_us), write));
+        }
+    }
+
+    /// Lets one shard serve one request. Returns whether it got IDs.
+    fn take(&mut self, index: usize, source: usize) -> bool {
+        let (reading, seed) = (self.machine.read(), self.seed);
+        let Place { process: Some(process), known, state, .. } = &mut self.places[index] else {
+            return false;
+        };
+        let now = process.ceilings.keeper.believe(reading);
+        let shard = &mut process.shards[self.rng.usize(..SHARDS)];
+        shard.wake(now);
+        let (lane, rng) = shard.lane(source);
+        let mut runs = Vec::new();
+        if lane.take(self.rng.u64(1..30), || 0, rng, &mut runs).is_err() {
+            return false;
+        }
+        shard.top_up();
+        let SourceSettings { name, layout, .. } = &process.settings.sources[source];
+        let space = space_of(layout);
+        for run in &runs {
+            let ids = (0..u64::from(run.count)).map(|index| run.first + index * run.stride);
+            for id in ids {
+                assert!(self.handed_out.insert((space, id)), "seed {seed}: {id} of {name} again");
+            }
+        }
+        // IDs of a changed ID space always lie above the earlier ones. IDs of other worker IDs in the same space do so only
+        // if the ID clock can catch up with the earlier ones.
+        let (first, last) = (runs[0].first, runs.iter().map(|run| run.last()).max().expect("a run"));
+        let settings = &process.settings.sources[source];
+        let (before, highest) = known.highest.entry(name.clone()).or_insert_with(|| (settings.clone(), 0));
+        assert!(
+            space_of(&before.layout) == space || first > *highest || state.is_none(),
+            "seed {seed}: {first} of {name} in another layout, after {highest}"
+        );
+        (*before, *highest) = (settings.clone(), last.max(*highest));
+        true
+    }
+
+    /// Ends the process: cleanly, or within a write that takes effect or not.
+    pub(crate) fn end(&mut self, index: usize, is_clean: bool) {
+        let Some(mut process) = self.places[index].process.take() else { return };
+        let write = process.under_way.take().filter(|_| is_clean || self.rng.bool());
+        if let Some((_, write)) = write {
+            process.ceilings.write(&write);
+        }
+        if is_clean {
+            process.ceilings.stop().expect("storage works");
+        }
+        if self.places[index].state.is_none() {
+            // A daemon without a state is unique only after the clock has passed all IDs handed out.
+            self.elapse(20 * MS);
+        }
+    }
+
+    fn elapse(&mut self, lasting_us: i64) {
+        self.machine.true_us += lasting_us;
+        self.highest_wall_us = self.highest_wall_us.max(self.machine.wall());
+    }
+
+    fn pass(&mut self, lasting_us: i64) {
+        self.elapse(lasting_us);
+        (0..self.places.len()).for_each(|index| self.keep(index));
+    }
+
+    fn step(&mut self) {
+        let lasting_us = [MS, 50 * MS, 2 * SECOND][self.rng.usize(..20).saturating_sub(17)];
+        let lasting_us = self.rng.i64(0..lasting_us);
+        self.pass(lasting_us);
+        let index = self.rng.usize(..self.places.len());
+        let Some(process) = &self.places[index].process else { return self.start(index) };
+        let sources = process.settings.sources.len();
+        match self.rng.u8(..100) {
+            0..80 => {
+                let source = self.rng.usize(..sources);
+                self.take(index, source);
+            }
+            80..86 => self.join(index),
+            86..90 => self.disturb_the_clock(),
+            90..95 => self.end(index, true),
+            95..97 => self.end(index, false),
+            97..99 => self.disturb_the_state(index),
+            _ if self.rng.u8(..3) == 0 => self.reboot(),
+            _ => {}
+        }
+    }
+
+    /// Makes storage work and corrects the clock: each daemon starts as before, and each source has IDs again.
+    fn recover(&mut self) {
+        self.fails_one_in = 0;
+        self.set_clock_right();
+        for index in 0..self.places.len() {
+            self.end(1 - index, true);
+            if self.places[index].process.is_none() {
+                self.places[index].put_newest_back();
+            }
+            if self.places[index].process.is_none()
+                && let Some(started) = self.places[index].known.started.clone()
+            {
+                self.start_with(index, started);
+            }
+            let Some(process) = &self.places[index].process else { continue };
+            for source in 0..process.settings.sources.len() {
+                let until_us = self.machine.true_us + RECOVERS_WITHIN_US;
+                while !self.take(index, source) {
+                    let seed = self.seed;
+                    assert!(self.machine.true_us < until_us, "seed {seed}: no IDs of source {source}");
+                    self.pass(100 * MS);
+                }
+            }
+        }
+    }
+}
+
+/// The life of a machine.
+pub(crate) fn live(seed: u64) {
+    let mut site = Site::new(seed);
+    (0..STEPS).for_each(|_| site.step());
+    site.recover();
+}

@@ -1,0 +1,182 @@
+//! Storage: what survives a process, and the writes under way.
+
+use std::ops::Range;
+
+use snowbank::ceiling::store::Record;
+use snowbank::ceiling::{HostIdentity, Owner, StoreError};
+use snowbank::keeper::{Outcome, Write};
+use snowbank::numbering::Numbering;
+use snowbank_client::layout::Position;
+
+use super::disk::{Failure, StateFile};
+use super::{MS, SECOND};
+
+/// The contents of a state directory, and of what the other writer keeps. A backup of them has this type, too.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    /// By writer.
+    pub(crate) files: Vec<StateFile>,
+    /// The last process's wall − boot, if it ran in this boot of the machine.
+    pub(crate) wall_minus_boot_us: Option<i64>,
+    /// Its identity: the number of states that were lost before it.
+    pub(crate) identity: u128,
+}
+
+impl State {
+    /// Returns the ceiling below which IDs may be used: every writer has stored it.
+    pub(crate) fn granted(&self) -> Option<Position> {
+        self.files.iter().map(StateFile::granted).min().flatten()
+    }
+
+    pub(crate) fn back_up(&self) -> Self {
+        State { files: self.files.iter().map(StateFile::back_up).collect(), ..*self }
+    }
+}
+
+/// Storage: what survives the process, its present reliability, and the writes under way.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub(crate) state: State,
+    pub(crate) numbering: Numbering,
+    /// One in this many writes fails; 0: none.
+    pub(crate) fails_one_in: u32,
+    /// One in this many writes takes long; 0: none.
+    pub(crate) is_slow_one_in: u32,
+    /// The time that a write takes otherwise.
+    pub(crate) usual_us: Range<i64>,
+    pub(crate) under_way: Vec<UnderWay>,
+}
+
+/// A write under way.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    pub(crate) write: Write,
+    /// When it ends; hours away where it hangs.
+    pub(crate) ends_us: i64,
+    /// The time when its writer reports it as failed. It continues, and is reported again at its end.
+    pub(crate) given_up_us: Option<i64>,
+    pub(crate) is_given_up: bool,
+    pub(crate) failure: Option<Failure>,
+}
+
+impl UnderWay {
+    pub(crate) fn outcome(&self, fails: bool) -> Outcome {
+        let Write { writer, number, .. } = self.write;
+        let result = if fails { Err(StoreError::new(String::from("the disk failed"))) } else { Ok(()) };
+        Outcome { writer, number, result }
+    }
+}
+
+impl Storage {
+    /// Draws whether a write fails, and how.
+    pub(crate) fn draw(&self, rng: &mut fastrand::Rng) -> Option<Failure> {
+        (self.fails_one_in > 0 && rng.u32(..self.fails_one_in) == 0).then(|| Failure::draw(rng))
+    }
+
+    pub(crate) fn record(&self, ceiling: Position) -> Record {
+        Record::new("simulated", &self.numbering, ceiling, &owner(&self.state), &HostIdentity::default())
+    }
+
+    /// Raises a writer's ceiling. Returns whether that succeeded.
+    pub(crate) fn raise(
+        &mut self,
+        writer: usize,
+        ceiling: Position,
+        wall_minus_boot_us: i64,
+        failure: Option<Failure>,
+    ) -> bool {
+        if failure.is_none_or(Failure::lasts) {
+            self.state.wall_minus_boot_us = Some(wall_minus_boot_us);
+        }
+        let record = self.record(self.state.files[writer].raised(ceiling));
+        self.state.files[writer].write(&record, failure)
+    }
+
+    /// Lowers a writer's ceiling. Returns whether that succeeded.
+    pub(crate) fn trim(&mut self, writer: usize, cursor: Position, failure: Option<Failure>) -> bool {
+        let record = self.record(cursor);
+        self.state.files[writer].write(&record, failure)
+    }
+
+    /// Returns the record that a start uses: the lowest, because a start that finds one of them need not find the
+    /// other. Returns an error if the last write of a file succeeded and it cannot be read.
+    pub(crate) fn read(&mut self) -> Result<Option<Record>, String> {
+        let mut lowest: Option<Record> = None;
+        for writer in 0..self.state.files.len() {
+            let found = match (self.state.files[writer].read(), self.state.files[writer].granted()) {
+                (Err(error), Some(granted)) => {
+                    let record = self.record(granted);
+                    self.state.files[writer].repair(&record).then_some(Some(record)).ok_or(error)?
+                }
+                (found, _) => found?,
+            };
+            lowest = lowest.into_iter().chain(found).min_by_key(|record| record.ceiling);
+        }
+        Ok(lowest)
+    }
+
+    /// Cuts the machine's power. Writes that no disk has are lost, and one copy may be damaged.
+    pub(crate) fn lose_power(&mut self, rng: &mut fastrand::Rng) {
+        self.state.files.iter_mut().for_each(|file| file.lose_power(rng));
+        let damaged = rng.usize(..3);
+        self.state.files.get_mut(damaged).into_iter().for_each(|file| file.damage(rng));
+    }
+
+    pub(crate) fn begin(&mut self, write: Write, now_us: i64, rng: &mut fastrand::Rng) {
+        let failure = self.draw(rng);
+        let is_slow = self.is_slow_one_in > 0 && rng.u32(..self.is_slow_one_in) == 0;
+        let takes_us = match rng.u8(..8) {
+            _ if !is_slow => rng.i64(self.usual_us.clone()),
+            0 => 3_600 * SECOND,
+            1..4 => rng.i64(0..6 * SECOND),
+            _ => rng.i64(0..500 * MS),
+        };
+        let given_up_us = (is_slow && rng.bool()).then(|| now_us + rng.i64(0..3 * SECOND));
+        let (ends_us, is_given_up) = (now_us + takes_us, false);
+        self.under_way.push(UnderWay { write, ends_us, given_up_us, is_given_up, failure });
+    }
+
+    /// Returns the outcomes until now, in the order of their reports.
+    pub(crate) fn advance(&mut self, now_us: i64) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for under_way in &mut self.under_way {
+            if under_way.given_up_us.take_if(|given_up_us| *given_up_us <= now_us).is_some() {
+                under_way.is_given_up = true;
+                outcomes.push(under_way.outcome(true));
+            }
+        }
+        let (mut ended, going_on): (Vec<_>, Vec<_>) =
+            self.under_way.drain(..).partition(|under_way| under_way.ends_us <= now_us);
+        self.under_way = going_on;
+        ended.sort_by_key(|under_way| under_way.ends_us);
+        for under_way in ended {
+            let succeeded = self.keep(&under_way, under_way.failure);
+            outcomes.push(under_way.outcome(!succeeded));
+        }
+        outcomes
+    }
+
+    /// Makes the write. Returns whether it succeeded.
+    pub(crate) fn keep(&mut self, under_way: &UnderWay, failure: Option<Failure>) -> bool {
+        let Write { writer, ceilings, wall_minus_boot_us, .. } = &under_way.write;
+        let stored = self.state.wall_minus_boot_us.filter(|_| under_way.is_given_up);
+        // A write that was given up may end after later ones. As with the ceiling, it takes back nothing that they stored.
+        let wall_minus_boot_us = stored.unwrap_or(*wall_minus_boot_us);
+        ceilings.iter().all(|&(_, ceiling)| self.raise(*writer, ceiling, wall_minus_boot_us, failure))
+    }
+
+    /// Ends the process: each write under way has reached storage up to any call, or not at all.
+    pub(crate) fn cut_short(&mut self, rng: &mut fastrand::Rng) {
+        for under_way in std::mem::take(&mut self.under_way) {
+            if rng.bool() {
+                let cut_off = rng.bool().then(|| Failure::draw(rng));
+                self.keep(&under_way, cut_off);
+            }
+        }
+    }
+}
+
+/// Returns the owner of a state; only its identity counts.
+pub(crate) fn owner(state: &State) -> Owner {
+    Owner { instance: String::new(), pid: 0, state: format!("{:032x}", state.identity) }
+}

@@ -1,0 +1,392 @@
+//! Tenants of one source who together request more than it yields. Greedy ones always wait for more. Large ones are
+//! promised all that they request. Modest ones want less than their share. Others send many requests at once, as
+//! clients of doors do: for these the shard claims IDs for the whole turn. Limited ones share the rate of an
+//! identity, which reloads change. Ticks' wake-ups come late at random. No ID is lost or handed out twice. Each
+//! promise is kept, and no rate exceeded. Greedy tenants get equal shares, to a position. A request for less than a
+//! share waits a few ticks at most, whatever the others request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use snowbank::access::Session;
+use snowbank::ceiling::Grant;
+use snowbank::clock::{BootMicros, Now};
+use snowbank::numbering::Numbering;
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard, Taken};
+use snowbank::source::wait_queue::{Finished, Signals, WaitId, WaitRequest};
+use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
+
+use super::checks::{count_of, intervals};
+use super::rates::{Held, Limited};
+use super::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS};
+
+/// The end of each life, at which the greedy tenants' waits end.
+const LIFE_US: i64 = 300 * MS;
+/// The most by which a wake-up is late. No ID is lost then, because the burst window is longer.
+const LATE_US: u64 = 3_000;
+
+const LAYOUTS: [&str; 5] = [
+    "twitter",
+    "time:41,worker:5,sequence:=40",
+    "time:41,worker:5,sequence:=10",
+    "time:40,worker:5,sequence:=70;tick=2ms",
+    "time:36,worker:5,sequence:=300;tick=10ms",
+];
+/// The rates of identities, low enough that a life uses up their burst.
+const RATES: std::ops::Range<u32> = 5..500;
+/// The most requests that a tenant sends at once.
+const SENT_MAX: usize = 40;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Appetite {
+    /// Always waits for more than it can get.
+    Greedy,
+    /// Sometimes requests several ticks' worth, and wants all of it.
+    Large,
+    /// Sometimes requests no more than its share of a tick.
+    Modest,
+    /// Sometimes sends many such requests at once.
+    Pipelining,
+    /// Sends like a modest one, at the rate of its identity.
+    Limited,
+}
+
+/// A request: its number of IDs, its wait, and whether fewer are allowed.
+type Ask = (u64, Duration, bool);
+
+struct Tenant {
+    appetite: Appetite,
+    /// The requests that it has sent and that were not read yet, the last one first.
+    sent: Vec<Ask>,
+    waiting: Option<Waiting>,
+    /// The index of its identity, its connection, and its request that waits for the rate.
+    limit: Option<(usize, Session)>,
+    paced: Option<Paced>,
+    /// Positions claimed for it while it waited.
+    waited_for: u64,
+}
+
+/// A request that waits for its identity's rate.
+struct Paced {
+    count: u64,
+    due: BootMicros,
+    held: Held,
+}
+
+struct Waiting {
+    id: WaitId,
+    held: Option<Held>,
+    count: u64,
+    taken: Taken,
+    /// The wake-ups since it was admitted.
+    wake_ups: usize,
+    /// True if a large request waited meanwhile.
+    is_beside_promise: bool,
+}
+
+impl Tenant {
+    /// Returns true if none of its requests waits.
+    fn is_served(&self) -> bool {
+        self.waiting.is_none() && self.paced.is_none()
+    }
+}
+
+struct House {
+    seed: u64,
+    rng: fastrand::Rng,
+    numbering: Numbering,
+    source: Arc<Source>,
+    shards: Vec<Shard>,
+    tenants: Vec<Tenant>,
+    identities: Vec<Limited>,
+    now: Now,
+    end: BootMicros,
+    handed_out: Vec<(u64, u64)>,
+}
+
+struct Deaf;
+
+impl Signals for Deaf {
+    fn finished(&self, _shard: usize) {}
+    fn ceiling_reached(&self) {}
+}
+
+impl House {
+    fn new(seed: u64) -> House {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let layout = LAYOUTS[rng.usize(..LAYOUTS.len())];
+        let workers: WorkerSet = ["0", "0-3"][rng.usize(..2)].parse().expect("worker IDs");
+        let numbering =
+            Numbering::new(Layout::resolve(layout).expect("a layout"), workers).expect("they exist");
+        let rules = Rules {
+            burst_window: BURST_WINDOW,
+            max_ahead: MAX_AHEAD,
+            on_step_back: OnStepBack::Ride,
+            sequence_start: SequenceStart::Zero,
+        };
+        let wall = UnixMicros(1_800_000_000 * SECOND + rng.i64(0..SECOND));
+        let now = Now { wall, boot: BootMicros(500 * SECOND), jumped: false };
+        let start = numbering.first_of(numbering.tick_at(wall));
+        let grant = Grant::new(numbering.end());
+        let source =
+            Arc::new(Source::new(String::from("shared"), numbering.clone(), rules, grant, start, now));
+        let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
+        let shard = |index| {
+            // In strict order shards claim nothing ahead, so each position can be accounted for.
+            let lane = Lane::new(Arc::clone(&source), Arc::clone(&rings), index, Order::Strict, now);
+            Shard::new(index, vec![lane], seed + index as u64, now)
+        };
+        let shards = (0..SHARDS).map(shard).collect();
+        let identities: Vec<Limited> =
+            (0..rng.usize(1..=2)).map(|_| Limited::new(rng.u32(RATES), now.boot)).collect();
+        let tenants = tenants(&mut rng, &identities);
+        let (end, handed_out) = (now.boot.after(Duration::from_micros(LIFE_US as u64)), Vec::new());
+        House { seed, rng, numbering, source, shards, tenants, identities, now, end, handed_out }
+    }
+
+    /// Sends requests of a tenant that has all replies to earlier ones.
+    fn send(&mut self, index: usize, mut asks: Vec<Ask>) {
+        let tenant = &mut self.tenants[index];
+        if tenant.is_served() {
+            asks.reverse();
+            tenant.sent = asks;
+            self.take_turn(index);
+        }
+    }
+
+    /// Takes the requests that a tenant has sent, until one must wait.
+    fn take_turn(&mut self, index: usize) {
+        let shard = index % SHARDS;
+        self.shards[shard].wake(self.now);
+        while self.tenants[index].is_served()
+            && let Some(ask) = self.tenants[index].sent.pop()
+        {
+            self.take(index, ask);
+        }
+        self.shards[shard].top_up();
+    }
+
+    /// Takes a request, if the tenant's rate allows it now.
+    fn take(&mut self, index: usize, (count, wait, partial): Ask) {
+        let (now, due) = (self.now.boot, self.now.boot.after(wait));
+        let Some((identity, session)) = &self.tenants[index].limit else {
+            return self.claim(index, (count, due, partial), None);
+        };
+        match self.identities[*identity].reserve(session, (now, due), count) {
+            None => {}
+            Some(held) if held.at() > now => self.tenants[index].paced = Some(Paced { count, due, held }),
+            held => self.claim(index, (count, due, partial), held),
+        }
+    }
+
+    /// Ends waits for rates: the requests draw, or their connections are reset.
+    fn end_paces(&mut self) {
+        let now = self.now.boot;
+        for index in 0..self.tenants.len() {
+            let is_reset = self.rng.u8(..) == 0;
+            let ends = |paced: &mut Paced| is_reset || paced.held.at() <= now;
+            match self.tenants[index].paced.take_if(ends) {
+                None => {}
+                Some(Paced { held, .. }) if held.at() > now => held.give_back(now),
+                Some(Paced { count, due, held }) => {
+                    self.shards[index % SHARDS].wake(self.now);
+                    self.claim(index, (count, due, false), Some(held));
+                    self.take_turn(index);
+                }
+            }
+        }
+    }
+
+    /// Sometimes reloads a rate, and lets a connection take it up.
+    fn reload_at_random(&mut self) {
+        let now = self.now.boot;
+        if self.rng.u8(..100) == 0 {
+            let identity = self.rng.usize(..self.identities.len());
+            self.identities[identity].change(self.rng.u32(RATES), now);
+        }
+        let index = self.rng.usize(..self.tenants.len());
+        if let Some((identity, session)) = &mut self.tenants[index].limit {
+            self.identities[*identity].renew(session);
+        }
+    }
+
+    fn claim(&mut self, index: usize, (count, due, partial): (u64, BootMicros, bool), held: Option<Held>) {
+        let shard = index % SHARDS;
+        let later = || self.tenants[index].sent.iter().map(|(count, ..)| count).sum();
+        let mut runs = Vec::new();
+        let (lane, rng) = self.shards[shard].lane(0);
+        match lane.take(count, later, rng, &mut runs) {
+            Ok(()) => self.hand_out(index, (count, held), &runs),
+            Err(missing) => {
+                let request = WaitRequest { count: missing, due, partial, shard };
+                let window = lane.window();
+                let (admitted, has_some) = (lane.source().admit(&window, request), !runs.is_empty());
+                match admitted {
+                    Ok(id) => {
+                        let taken = lane.keep(runs);
+                        let waiting =
+                            Waiting { id, held, count, taken, wake_ups: 0, is_beside_promise: false };
+                        self.tenants[index].waiting = Some(waiting);
+                    }
+                    // The IDs of a refused request are skipped. Here the shard has no block while others wait.
+                    Err(_) => {
+                        assert!(!has_some, "seed {}: a refused request had some", self.seed);
+                        held.into_iter().for_each(|held| held.give_back(self.now.boot));
+                    }
+                }
+            }
+        }
+    }
+
+    fn hand_out(&mut self, index: usize, (count, held): (u64, Option<Held>), runs: &[Run]) {
+        assert_eq!(count_of(runs), count, "seed {}: tenant {index}", self.seed);
+        if let Some((held, (identity, _))) = held.zip(self.tenants[index].limit.as_ref()) {
+            self.identities[*identity].note_drawn(&held, self.now.boot);
+        }
+        self.handed_out.extend(runs.iter().flat_map(|run| intervals(&self.numbering, run)));
+    }
+
+    /// Runs a tick's wake-up, late by a random time. Returns the time until the next.
+    fn advance(&mut self) -> Option<Duration> {
+        let next = self.source.advance(self.now, &mut self.rng, &Deaf);
+        let is_large = |tenant: &Tenant| tenant.appetite == Appetite::Large && tenant.waiting.is_some();
+        let some_promised = self.tenants.iter().any(is_large);
+        for waiting in self.tenants.iter_mut().filter_map(|tenant| tenant.waiting.as_mut()) {
+            waiting.wake_ups += 1;
+            waiting.is_beside_promise |= some_promised;
+        }
+        for shard in 0..SHARDS {
+            for finished in self.source.collect(shard) {
+                self.finish(shard, &finished);
+            }
+        }
+        next
+    }
+
+    fn finish(&mut self, shard: usize, finished: &Finished) {
+        let is_it =
+            |tenant: &Tenant| tenant.waiting.as_ref().is_some_and(|waiting| waiting.id == finished.id);
+        let index = self.tenants.iter().position(is_it).expect("a tenant waits for it");
+        let Waiting { held, count, taken, wake_ups, is_beside_promise, .. } =
+            self.tenants[index].waiting.take().expect("it waits");
+        let claimed: u64 = finished.spans.iter().map(|span| span.count).sum();
+        self.tenants[index].waited_for += claimed;
+        let mut runs = Vec::new();
+        self.shards[shard].wake(self.now);
+        let ended = self.shards[shard].lane(0).0.end_wait(taken, finished, &mut runs);
+        let refusal = ended.expect("nothing takes the grant away");
+        let (seed, appetite) = (self.seed, self.tenants[index].appetite);
+        assert!(refusal.is_none(), "seed {seed}: {appetite:?} was admitted for {count}: {refusal:?}");
+        match appetite {
+            Appetite::Greedy => self.hand_out(index, (count_of(&runs), held), &runs),
+            Appetite::Large => self.hand_out(index, (count, held), &runs),
+            Appetite::Modest | Appetite::Pipelining | Appetite::Limited => {
+                // A promise that needs a tick leaves a sixteenth of it to others.
+                let least_part = if is_beside_promise { 16 } else { 1 };
+                let rotation = 2 * self.tenants.len() / self.numbering.ids_per_tick() as usize;
+                let most = 1 + least_part + rotation;
+                assert!(wake_ups <= most, "seed {seed}: {count} waited for {wake_ups} ticks, {most} at most");
+                self.hand_out(index, (count, held), &runs);
+            }
+        }
+        self.take_turn(index);
+    }
+
+    /// A moment at which some tenant sends a request.
+    fn ask_at_random(&mut self) {
+        let index = self.rng.usize(..self.tenants.len());
+        let per_tick = self.numbering.ids_per_tick();
+        let share = (per_tick / self.tenants.len() as u64).max(1);
+        let (rng, second) = (&mut self.rng, Duration::from_secs(1));
+        let asks = match self.tenants[index].appetite {
+            Appetite::Greedy => return,
+            Appetite::Modest | Appetite::Limited => vec![(rng.u64(1..=share), second, false)],
+            Appetite::Pipelining => {
+                let count = rng.usize(1..=SENT_MAX);
+                (0..count).map(|_| (rng.u64(1..=share), second, false)).collect()
+            }
+            Appetite::Large => {
+                let (count, wait_ms) = (rng.u64(per_tick..20 * per_tick), rng.u64(10..200));
+                vec![(count, Duration::from_millis(wait_ms), false)]
+            }
+        };
+        self.send(index, asks);
+    }
+
+    fn live(&mut self) {
+        let begun = self.source.cursor().expect("it is open");
+        // First the burst window is used up, so that the greedy tenants start together.
+        self.shards[0].wake(self.now);
+        let at_hand = self.source.left(&self.source.window(self.now));
+        if at_hand > 0 {
+            self.send(0, vec![(at_hand, Duration::ZERO, false)]);
+        }
+        let wait = self.end.since(self.now.boot);
+        for index in 0..self.tenants.len() {
+            if self.tenants[index].appetite == Appetite::Greedy {
+                self.send(index, vec![(100_000_000, wait, true)]);
+            }
+        }
+        while let Some(next) = self.advance() {
+            let late = Duration::from_micros(self.rng.u64(..LATE_US));
+            let wakes_at = self.now.boot.after(next + late);
+            while self.now.boot < wakes_at {
+                let step = Duration::from_micros(self.rng.u64(1..2_000)).min(wakes_at.since(self.now.boot));
+                self.now = self.now.after(step);
+                if self.now.boot < self.end {
+                    self.reload_at_random();
+                    self.end_paces();
+                    self.ask_at_random();
+                }
+            }
+        }
+        self.check(begun);
+    }
+
+    fn check(&mut self, begun: Position) {
+        let seed = self.seed;
+        self.handed_out.sort_unstable();
+        assert!(self.handed_out.is_sorted_by(|one, next| one.1 <= next.0), "seed {seed}: handed out twice");
+        let total: u64 = self.handed_out.iter().map(|(from, to)| to - from).sum();
+        let ended = self.source.cursor().expect("it is open");
+        assert_eq!(total, ended.0 - begun.0, "seed {seed}: claimed, and handed to nobody");
+        // All positions up to the end of the greedy tenants' waits are claimed.
+        let end_wall = UnixMicros(self.now.wall.0 - self.now.boot.since(self.end).as_micros() as i64);
+        let whole = self.numbering.first_of(self.numbering.tick_at(end_wall));
+        assert!(ended >= whole, "seed {seed}: {} positions were left", whole.0 - ended.0);
+        let greedy = self.tenants.iter().filter(|tenant| tenant.appetite == Appetite::Greedy);
+        let shares: Vec<u64> = greedy.map(|tenant| tenant.waited_for).collect();
+        let (least, most) = (shares.iter().min(), shares.iter().max());
+        let differ = most.zip(least).map_or(0, |(most, least)| most - least);
+        assert!(differ <= 1, "seed {seed}: shares of greedy tenants: {shares:?}");
+        for identity in &self.identities {
+            identity.check().unwrap_or_else(|more| panic!("seed {seed}: {more}"));
+        }
+    }
+}
+
+/// Makes some tenants of each appetite.
+fn tenants(rng: &mut fastrand::Rng, identities: &[Limited]) -> Vec<Tenant> {
+    let mut tenants = Vec::new();
+    let appetites = [
+        (Appetite::Greedy, 30),
+        (Appetite::Large, 4),
+        (Appetite::Modest, 8),
+        (Appetite::Pipelining, 6),
+        (Appetite::Limited, 8),
+    ];
+    for (appetite, most) in appetites {
+        tenants.extend((0..rng.usize(1..=most)).map(|number| {
+            let identity = number % identities.len();
+            let limit = (appetite == Appetite::Limited).then(|| (identity, identities[identity].connect()));
+            Tenant { appetite, sent: Vec::new(), waiting: None, limit, paced: None, waited_for: 0 }
+        }));
+    }
+    tenants
+}
+
+/// Runs one life of a house of tenants.
+pub(crate) fn share(seed: u64) {
+    House::new(seed).live();
+}

@@ -1,0 +1,105 @@
+//! A ticket source on a machine restored from a snapshot: its counter is refused, also after a restart, until an
+//! operator sets where it continues. The shipped start, keeper and state file run, without the daemon's threads.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::alone_with_locks;
+use crate::support::machine::Machine;
+use crate::support::{Ask, Daemon};
+use snowbank::clock::{BootMicros, Reading, StepRule};
+use snowbank::config::{self, Overrides, Settings};
+use snowbank::server::simulated::{Ceilings, Place};
+use snowbank_client::layout::{Position, UnixMicros};
+
+const SOURCES: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n\n[[sources]]\nname = \"ids\"\n";
+const START: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000) };
+const STEP_RULE: StepRule =
+    StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
+
+fn settings() -> Settings {
+    let file = Some((Path::new("snowbank.toml"), SOURCES));
+    config::load(file, &Overrides::default(), NonZeroUsize::MIN, START.wall).expect("they are right")
+}
+
+fn start(machine: &Machine, settings: &Settings) -> Result<Ceilings, String> {
+    let (state, locks) = (machine.path("state"), machine.path("locks"));
+    let on = Place { directory: Some(&state), adopt: false, lock_dir: &locks, boot: "one" };
+    Ceilings::start(on, &settings.sources, STEP_RULE, START).map_err(|error| error.to_string())
+}
+
+/// Lets the keeper look, and makes the writes that it wants.
+fn settle(ceilings: &mut Ceilings) {
+    for _ in 0..4 {
+        for write in ceilings.keeper.look(START).writes {
+            let outcome = ceilings.write(&write);
+            ceilings.written(outcome, START);
+        }
+    }
+}
+
+/// Returns whether each source can claim.
+fn claims(ceilings: &Ceilings) -> Vec<bool> {
+    let now = ceilings.keeper.believe(START);
+    let claim = |source: &std::sync::Arc<snowbank::source::Source>| {
+        source.claim(&source.window(now), 1, &mut fastrand::Rng::with_seed(1)).is_some()
+    };
+    ceilings.keeper.sources().map(claim).collect()
+}
+
+fn set(machine: &Machine, value: &str) {
+    let (code, _, err) = machine.run(&["ticket", "set", "orders", value]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+}
+
+fn next(daemon: &Daemon) -> u64 {
+    daemon.connect().next(Ask::of(1)).ids()[0]
+}
+
+#[test]
+fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
+    let _alone = alone_with_locks();
+    let (machine, settings) = (Machine::new(), settings());
+    set(&machine, "100");
+    let mut ceilings = start(&machine, &settings).expect("it starts");
+    assert_eq!(claims(&ceilings), [true, true]);
+
+    ceilings.keeper.sources().for_each(|source| source.note_restored());
+    assert_eq!(claims(&ceilings), [false, false]);
+    settle(&mut ceilings);
+    assert_eq!(claims(&ceilings), [false, true], "no clock tells what another copy handed out");
+    let orders = ceilings.keeper.sources().next().expect("orders");
+    assert!(orders.grant().is_lost() && orders.grant().ceiling() == Position(0));
+
+    // A kill and a clean stop leave the same state.
+    drop(ceilings);
+    let command = format!("snowbank ticket set orders VALUE --state-dir {}", machine.path("state").display());
+    for _ in 0..2 {
+        let refused = start(&machine, &settings).map(drop).expect_err("nobody said where it goes on");
+        assert!(refused.contains("restored from a snapshot") && refused.contains(&command), "{refused}");
+    }
+    machine.setup(SOURCES).end().assert_refusal(&["\"orders\"", "restored from a snapshot", &command]);
+    let (_, shown, _) = machine.run(&["state", "show"]);
+    assert!(shown.contains("restored from a snapshot"), "{shown}");
+
+    set(&machine, "5000");
+    let daemon = machine.start(SOURCES);
+    assert_eq!(next(&daemon), 5_001);
+    daemon.stop();
+    assert_eq!(next(&machine.start(SOURCES)), 5_002, "the next start is as any other");
+}
+
+#[test]
+fn a_clean_stop_of_a_restored_machine_leaves_the_counter_refused() {
+    let _alone = alone_with_locks();
+    let (machine, settings) = (Machine::new(), settings());
+    set(&machine, "0");
+    let ceilings = start(&machine, &settings).expect("it starts");
+    assert_eq!(claims(&ceilings), [true, true]);
+    ceilings.keeper.sources().for_each(|source| source.note_restored());
+    // Before the keeper has looked.
+    ceilings.stop().expect("storage works");
+    let refused = start(&machine, &settings).map(drop).expect_err("nobody said where it goes on");
+    assert!(refused.contains("restored from a snapshot"), "{refused}");
+}

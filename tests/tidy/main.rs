@@ -1,0 +1,265 @@
+//! Tidy: what a reader of comments and documents cannot see. Links lead somewhere, names and paths exist, lines and files
+//! are not too long.
+//!
+//! `cargo test --test tidy` fails with one line for each offence: file, line, what was found, what to write.
+
+mod markdown;
+mod readme;
+mod sabotages;
+mod size;
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use markdown::{anchors, resolve, rows, sentence_length, unfenced, width};
+
+/// First words of a doc summary that make it an indirect question.
+const QUESTIONS: &[&str] = &["How", "If", "Of which", "What", "Where", "Whether", "Who", "Whose"];
+
+/// Folders at the root by which a path in prose is recognised.
+const TOP_FOLDERS: &[&str] =
+    &["benches", "clients", "deploy", "docs", "fuzz", "loadtest", "packaging", "src", "systemd", "tests"];
+
+/// Names of folders that are built or installed, at any depth.
+const BUILT: &[&str] = &["dist", "node_modules", "target"];
+
+/// Folders that are built, drawn by chance, or not text.
+const SKIPPED: &[&str] = &[".git", "target", "fuzz/artifacts", "fuzz/corpus", "fuzz/coverage"];
+
+/// Files that are read. Besides them: scripts, files without an ending that begin with `#!`.
+const ENDINGS: &[&str] = &[".js", ".md", ".py", ".rs", ".service", ".sh", ".socket", ".toml", ".yml"];
+
+/// A text file of the repository, with its path from the root.
+struct File {
+    path: String,
+    text: String,
+}
+
+/// All paths, and the names that a document may mention.
+#[derive(Default)]
+struct Repository {
+    paths: Vec<String>,
+    files: Vec<File>,
+    /// Names of functions, modules, files and folders.
+    names: HashSet<String>,
+}
+
+struct Offence<'a> {
+    file: &'a File,
+    line: usize,
+    found: String,
+    mend: String,
+}
+
+#[test]
+fn words_and_names_are_tidy() {
+    let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let offences: Vec<_> = repository.files.iter().flat_map(|file| repository.check(file)).collect();
+    for Offence { file, line, found, mend } in &offences {
+        println!("{}:{line}: {found}; {mend}", file.path);
+    }
+    assert!(offences.is_empty(), "{} offences, listed above", offences.len());
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let found = size::too_long(&repository.files);
+    assert!(found.is_empty(), "too long, cut by subject:\n{}", found.join("\n"));
+}
+
+#[test]
+fn every_dependency_is_explained() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("docs/architecture.md")).expect("the page can be read");
+    for manifest in
+        ["Cargo.toml", "clients/conformance/Cargo.toml", "clients/rust/Cargo.toml", "loadtest/Cargo.toml"]
+    {
+        let text = std::fs::read_to_string(root.join(manifest)).expect("the manifest can be read");
+        let mut within = false;
+        for line in text.lines() {
+            if line.starts_with('[') {
+                within = line.ends_with("dependencies]");
+                continue;
+            }
+            let Some((name, _)) = line.split_once(" = ").filter(|_| within) else { continue };
+            let explained = name.starts_with("snowbank") || page.contains(&format!("`{name}`"));
+            assert!(explained, "{manifest}: docs/architecture.md does not say what {name} is for");
+        }
+    }
+}
+
+impl Repository {
+    fn read(root: &Path) -> Repository {
+        let mut repository = Repository::default();
+        repository.walk(root, "");
+        assert!(repository.files.len() > 100, "the search finds too few files: {}", repository.files.len());
+        for file in repository.files.iter().filter(|file| file.path.ends_with(".rs")) {
+            for part in file.text.split("fn ").skip(1).chain(file.text.split("mod ").skip(1)) {
+                let end = part.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(part.len());
+                repository.names.insert(part[..end].to_owned());
+            }
+        }
+        for path in &repository.paths {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            repository.names.insert(name.split('.').next().unwrap_or(name).to_owned());
+        }
+        repository
+    }
+
+    fn walk(&mut self, folder: &Path, prefix: &str) {
+        let entries = std::fs::read_dir(folder).expect("the folder can be read");
+        for entry in entries.map(|entry| entry.expect("the entry can be read")) {
+            let name = entry.file_name().into_string().expect("names are UTF-8");
+            let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
+            self.paths.push(path.clone());
+            if SKIPPED.contains(&path.as_str()) || BUILT.contains(&name.as_str()) {
+                continue;
+            }
+            if entry.file_type().expect("the type can be read").is_dir() {
+                self.walk(&entry.path(), &path);
+                continue;
+            }
+            let wanted = ENDINGS.iter().any(|end| name.ends_with(end));
+            if wanted || !name.contains('.') {
+                let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+                if wanted || text.starts_with("#!") {
+                    self.files.push(File { path, text });
+                }
+            }
+        }
+    }
+
+    fn check<'a>(&self, file: &'a File) -> Vec<Offence<'a>> {
+        let mut offences = Vec::new();
+        let mut report = |line, found, mend| offences.push(Offence { file, line, found, mend });
+        conflicts(&file.text, &mut report);
+        let markdown = file.path.ends_with(".md");
+        if markdown {
+            width(&file.text, &mut report);
+            rows(&file.text, &mut report);
+            sentence_length(&file.text, &mut report);
+            self.links(file, &mut report);
+        }
+        if file.path.ends_with(".rs") {
+            summaries(&file.text, &mut report);
+        }
+        for (line, prose) in prose(file) {
+            for path in paths(prose).filter(|path| !self.has(path)) {
+                report(line, format!("there is no {path}"), "name a file that exists".into());
+            }
+            for name in names(prose).filter(|_| markdown).filter(|name| !self.knows(name)) {
+                report(line, format!("there is no {name}"), "name a function that exists".into());
+            }
+        }
+        offences
+    }
+
+    /// Returns whether a file or folder is or ends with `path`.
+    fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        self.paths.iter().any(|known| {
+            known.strip_suffix(path).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+        })
+    }
+
+    /// Returns whether a function or module is named so; `*` stands for any letters.
+    fn knows(&self, name: &str) -> bool {
+        match name.split_once('*') {
+            None => self.names.contains(name),
+            Some((begin, end)) => self.names.iter().any(|known| {
+                known.starts_with(begin)
+                    && end.trim_matches('*').split('*').all(|part| known[begin.len()..].contains(part))
+            }),
+        }
+    }
+
+    /// Checks that links within the repository lead to a file and a heading.
+    fn links(&self, file: &File, report: &mut impl FnMut(usize, String, String)) {
+        for (line, text) in unfenced(&file.text) {
+            for target in text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)) {
+                if target.contains("://") {
+                    continue;
+                }
+                let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+                let path = resolve(&file.path, path);
+                let page = self.files.iter().find(|known| known.path == path);
+                let found = match (heading.is_empty(), page) {
+                    (true, _) => self.paths.contains(&path),
+                    (false, page) => page.is_some_and(|page| anchors(&page.text).any(|is| is == heading)),
+                };
+                if !found {
+                    report(line, format!("the link {target} leads nowhere"), "mend it".into());
+                }
+            }
+        }
+    }
+}
+
+/// Finds lines that a merge left behind.
+fn conflicts(text: &str, report: &mut impl FnMut(usize, String, String)) {
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
+            report(index + 1, line.to_owned(), "keep what both sides meant".into());
+        }
+    }
+}
+
+/// Checks the first line of each doc comment.
+fn summaries(text: &str, report: &mut impl FnMut(usize, String, String)) {
+    let mut within = false;
+    for (line, text) in text.lines().enumerate() {
+        let doc = text.trim_start().strip_prefix("///").or_else(|| text.trim_start().strip_prefix("//!"));
+        let begins = !std::mem::replace(&mut within, doc.is_some());
+        let Some(summary) = doc.filter(|_| begins).map(str::trim_start) else { continue };
+        if let Some(question) = QUESTIONS.iter().find(|question| {
+            summary.strip_prefix(**question).is_some_and(|rest| rest.starts_with([' ', ',', '\'']))
+        }) {
+            let mend = "begin with a verb (\"Returns whether\") or a noun (\"The locks that\")";
+            report(line + 1, format!("the summary begins with \"{question}\""), mend.into());
+        }
+    }
+}
+
+/// Comments, and Markdown outside of code blocks.
+fn prose(file: &File) -> Vec<(usize, &str)> {
+    let comment = |marker: &'static str| {
+        let lines = file.text.lines().enumerate();
+        lines.filter_map(move |(line, text)| {
+            let at = text.find(marker)?;
+            let free = at == 0 || text[..at].ends_with(' ');
+            free.then_some((line + 1, &text[at..]))
+        })
+    };
+    match file.path.rsplit('.').next() {
+        Some("md") => unfenced(&file.text).collect(),
+        Some("rs") => comment("//").collect(),
+        _ => comment("#").collect(),
+    }
+}
+
+/// Words that are a path of this repository: `lifecycle/start.rs`, `tests/long`, `src/source`.
+fn paths(prose: &str) -> impl Iterator<Item = &str> {
+    let words = prose.split(|c: char| !c.is_ascii_alphanumeric() && !"_./-*".contains(c));
+    words.map(|word| word.trim_end_matches('.')).filter(|word| {
+        let built = SKIPPED.iter().chain(&["fuzz/target"]).any(|folder| word.starts_with(folder));
+        let foreign = built || word.starts_with(['/', '.', '-']) || word.contains('*');
+        let top =
+            word.split_once('/').is_some_and(|(top, rest)| TOP_FOLDERS.contains(&top) && !rest.is_empty());
+        let source = word.strip_suffix(".rs").or_else(|| word.strip_suffix(".md"));
+        !foreign && (top || source.is_some_and(|name| !name.is_empty()))
+    })
+}
+
+/// Words in backticks that look like a function: `Source::claim_some`, `steps_back_*`.
+fn names(prose: &str) -> impl Iterator<Item = &str> {
+    prose.split('`').skip(1).step_by(2).filter_map(|word| {
+        let name = word.rsplit("::").next().unwrap_or(word);
+        let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_*".contains(c);
+        let metric = name.starts_with("snowbank_") || name.starts_with("process_");
+        let long = name.matches('_').count() >= 3;
+        let foreign = word.starts_with("std::") || word.starts_with("tokio::");
+        let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '*') && name.chars().all(lower);
+        (plain && !metric && !foreign && (long || word.contains("::"))).then_some(name)
+    })
+}
