@@ -68,7 +68,7 @@ pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use pick::Unpicked;
 pub use reference::reference;
-pub use secrets::Secrets;
+pub use secrets::{FileDigest, Secrets};
 pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings};
 pub(crate) use state_dir::first_directory;

@@ -1,5 +1,6 @@
 //! The files with secrets that settings name, read with the configuration.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::identities::{ANONYMOUS, IdentitySettings};
 use super::reader::Reader;
 use super::tokens::{Tokens, read_tokens};
 use crate::fleet::peers::PeerAccess;
-use crate::fleet::{Access, Endpoint};
+use crate::fleet::{Access, Endpoint, User};
 use crate::tls::{ServerCertificate, ServerFiles};
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::tls::{ClientFiles, PemFile};
@@ -30,8 +31,26 @@ pub struct Secrets {
     pub fleet: Option<Access>,
     /// The addresses of peers and the credentials for them, if there are any.
     pub peers: Option<PeerAccess>,
+    /// The files for the coordinator. They are read again at each connection to it.
+    pub fleet_files: Vec<FileDigest>,
     /// A line for each file that can be used but is probably a mistake.
     pub warnings: Vec<String>,
+}
+
+/// The contents of a file as a hash. A reload compares it, to log whether anything changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileDigest {
+    /// The setting that names the file.
+    pub setting: &'static str,
+    digest: u64,
+}
+
+impl FileDigest {
+    fn of(setting: &'static str, path: &Path) -> Self {
+        let mut digest = DefaultHasher::new();
+        super::read_bounded(path).ok().hash(&mut digest);
+        FileDigest { setting, digest: digest.finish() }
+    }
 }
 
 /// Reads the files that the configuration names. A file that cannot be used is a mistake of its setting.
@@ -67,6 +86,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
         },
     };
     secrets.warnings.extend(located.open_to_others());
+    secrets.fleet_files = located.fleet.digests();
     match located.fleet.read(fleet) {
         Ok(access) => (secrets.fleet, secrets.peers) = access,
         Err((key, text)) => reader.findings.mistake_of(key, text),
@@ -180,6 +200,19 @@ struct FleetFiles {
 type Unusable = (&'static str, String);
 
 impl FleetFiles {
+    fn digests(&self) -> Vec<FileDigest> {
+        let files = [
+            ("fleet.password_file", &self.password),
+            ("fleet.ca", &self.ca),
+            ("fleet.certificate", &self.certificate),
+            ("fleet.key", &self.key),
+        ];
+        files
+            .into_iter()
+            .filter_map(|(setting, path)| Some(FileDigest::of(setting, path.as_deref()?)))
+            .collect()
+    }
+
     /// Returns the access to the coordinator and to the peers, if there are any.
     ///
     /// # Errors
@@ -191,8 +224,11 @@ impl FleetFiles {
         let tls = self.tls(has_tls_endpoint || addresses.iter().any(Address::is_tls))?;
         let coordinator = match endpoints {
             Some((kind, endpoints)) => {
-                let password = first_line("fleet.password_file", self.password.as_deref())?;
-                let user = password.map(|password| (fleet.user.clone(), password));
+                let password_file = self.password.clone();
+                let user =
+                    password_file.map(|password_file| User { name: fleet.user.clone(), password_file });
+                // Read once here, so that a mistake shows at once.
+                first_line("fleet.password_file", self.password.as_deref())?;
                 Some(Access { kind, endpoints, user, tls: tls.clone() })
             }
             None => None,

@@ -8,6 +8,7 @@ mod connection;
 
 use std::time::{Duration, Instant};
 
+use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use self::connection::Connection;
@@ -33,8 +34,15 @@ const STATUS: &str = "/v3/maintenance/status";
 const LASTING_CODES: [u64; 3] = [3, 7, 9];
 /// gRPC's `UNAUTHENTICATED`: the token has expired.
 const UNAUTHENTICATED: u64 = 16;
+/// A part of the refusal of a client certificate with a common name, while authentication is on. Its status is 400 or 401.
+const COMMON_NAME: &str = "CommonName of client";
+/// The message of a gateway that cannot connect to its own etcd.
+const GATEWAY_CLOSED: &str = "connection closed";
 /// The message that comes with another code if users or roles were changed since the token was given.
 const OLD_TOKEN: &str = "revision of auth store is old";
+
+/// The longest line of an answer that a message shows.
+const LINE_CHARS_MAX: usize = 200;
 
 /// A client of etcd. Its calls block.
 struct Etcd {
@@ -125,8 +133,8 @@ impl Etcd {
         let Etcd { access, runtime, .. } = self;
         let ask = async |endpoint| {
             let mut connection = Connection::open(endpoint, &access.tls).await?;
-            let (is_ok, text) = connection.post(endpoint, STATUS, String::from("{}"), None).await?;
-            Ok::<_, String>(is_ok.then_some((connection, text)))
+            let (status, text) = connection.post(endpoint, STATUS, String::from("{}"), None).await?;
+            Ok::<_, String>(status.is_success().then_some((connection, text)))
         };
         let answers = runtime.block_on(line::together(COMPARE_TIMEOUT, access.endpoints.iter().map(ask)));
         let mut first = None;
@@ -172,10 +180,11 @@ impl Etcd {
 
     fn try_call(&mut self, path: &str, body: &Value, opens_within: Option<Duration>) -> Result<Value, Fault> {
         if self.connection.is_none() {
-            self.verify(opens_within.unwrap_or(ANSWER_TIMEOUT))?;
+            self.verify(opens_within.unwrap_or(self.patience.opening()))?;
         }
-        if let (None, Some((name, password))) = (&self.token, &self.access.user) {
-            let body = json!({ "name": name, "password": password });
+        if let (None, Some(user)) = (&self.token, &self.access.user) {
+            let password = user.password().map_err(Fault::Endpoint)?;
+            let body = json!({ "name": user.name, "password": password });
             let answer = self.post_once("/v3/auth/authenticate", &body, ANSWER_TIMEOUT)?;
             let token = answer["token"].as_str().map(str::to_owned);
             self.token = Some(token.ok_or_else(|| Fault::Endpoint(String::from("gave no token")))?);
@@ -219,23 +228,48 @@ impl Etcd {
             *connection = None;
             return Err(Fault::Endpoint(format!("no answer within {within:?}")));
         };
-        let (is_ok, text) = answered.map_err(Fault::Endpoint)?;
-        let parsed: Result<Value, _> = serde_json::from_slice(&text);
-        let answer = parsed
-            .map_err(|error| Fault::Endpoint(format!("what answers is no etcd's JSON gateway: {error}")))?;
-        if is_ok { Ok(answer) } else { Err(fault_of(&answer)) }
+        let (status, text) = answered.map_err(Fault::Endpoint)?;
+        if !status.is_success() {
+            return Err(fault_of(status, &text));
+        }
+        serde_json::from_slice(&text).map_err(|error| {
+            let line = first_line(&text);
+            Fault::Endpoint(format!(
+                "what answers is no etcd's JSON gateway: HTTP {status}: {line:?}: {error}"
+            ))
+        })
     }
 }
 
-/// Returns the fault that an answer reports.
-fn fault_of(answer: &Value) -> Fault {
-    let reason = one_line(answer["message"].as_str().or(answer["error"].as_str()).unwrap_or("refuses"));
+/// Returns the fault that an answer without success reports.
+fn fault_of(status: StatusCode, text: &[u8]) -> Fault {
+    let answer: Value = serde_json::from_slice(text).unwrap_or_default();
+    let message = answer["message"].as_str().or(answer["error"].as_str());
+    let line = message.map_or_else(|| first_line(text), |message| first_line(message.as_bytes()));
+    let reason = format!("HTTP {status}: {line}");
+    if line.contains(COMMON_NAME) {
+        return Fault::Lasting(format!(
+            "{reason}; with authentication, etcd's gateway refuses client certificates that have a common name: give \
+             fleet.certificate one without (its subject may have an organisation), and set fleet.user"
+        ));
+    }
     match answer["code"].as_u64() {
         Some(UNAUTHENTICATED) => Fault::Token,
-        _ if reason.contains(OLD_TOKEN) => Fault::Token,
+        _ if line.contains(OLD_TOKEN) => Fault::Token,
         Some(code) if LASTING_CODES.contains(&code) => Fault::Lasting(reason),
+        _ if line == GATEWAY_CLOSED => Fault::Endpoint(format!(
+            "{reason}; with --client-cert-auth, etcd's gateway connects to its own etcd with the certificate of --cert-file: \
+             that one must allow the usage of clients too (extendedKeyUsage = serverAuth, clientAuth)"
+        )),
         _ => Fault::Endpoint(reason),
     }
+}
+
+/// Returns the first line of an answer, cut to what a log line has room for.
+fn first_line(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let line = text.lines().next().unwrap_or_default();
+    one_line(line).chars().take(LINE_CHARS_MAX).collect()
 }
 
 /// Returns the end of all keys with a prefix: the prefix with its last byte one higher.
@@ -382,12 +416,20 @@ mod tests {
 
     #[test]
     fn an_operators_mistakes_differ_from_what_passes() {
-        let fault = |code: u64| fault_of(&json!({ "code": code, "message": "m" }));
-        assert!(matches!(fault(3), Fault::Lasting(reason) if reason == "m"));
+        let fault_of = |answer: Value| fault_of(StatusCode::BAD_REQUEST, answer.to_string().as_bytes());
+        let fault = |code: u64| fault_of(json!({ "code": code, "message": "m" }));
+        assert!(matches!(fault(3), Fault::Lasting(reason) if reason == "HTTP 400 Bad Request: m"));
         assert!(matches!(fault(14), Fault::Endpoint(_)));
         assert!(matches!(fault(16), Fault::Token));
         let old = json!({ "code": 3, "message": "etcdserver: revision of auth store is old" });
-        assert!(matches!(fault_of(&old), Fault::Token), "users were changed: a new token helps");
-        assert!(matches!(fault_of(&json!({})), Fault::Endpoint(_)));
+        assert!(matches!(fault_of(old), Fault::Token), "users were changed: a new token helps");
+        assert!(matches!(fault_of(json!({})), Fault::Endpoint(_)));
+    }
+
+    #[test]
+    fn an_answer_that_is_no_json_is_shown_with_its_status() {
+        let page = b"Moved\x1b[2J\nsecond line";
+        let Fault::Endpoint(reason) = fault_of(StatusCode::BAD_GATEWAY, page) else { panic!("may pass") };
+        assert_eq!(reason, "HTTP 502 Bad Gateway: Moved [2J");
     }
 }

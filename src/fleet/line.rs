@@ -4,8 +4,10 @@
 //! calls. A new one must lead to the same cluster as those before (`cluster`).
 
 use std::fmt;
+use std::fs;
 use std::future::poll_fn;
 use std::iter::repeat_n;
+use std::path::PathBuf;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,8 @@ mod explain;
 
 pub(super) use explain::{explain, explain_hidden};
 
-/// The time to connect, TLS included: an endpoint whose machine is gone must not use up the time of the others.
+/// The time to connect and log in, while other endpoints were not tried: one whose machine is gone must not use up their time.
+/// The last round waits longer ([`Patience::opening`]).
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time in which all endpoints are compared. They are asked at the same time, so an endpoint that hangs delays a start by
@@ -47,10 +50,33 @@ pub struct Access {
     pub kind: &'static CoordinatorKind,
     /// Members of one cluster, at least one.
     pub endpoints: Vec<Endpoint>,
-    /// The user and the password, where the coordinator asks for them.
-    pub user: Option<(String, String)>,
+    /// The user, where the coordinator asks for one.
+    pub user: Option<User>,
     /// The authorities to trust, and this side's certificate.
     pub tls: ClientFiles,
+}
+
+/// A user of a coordinator.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// The user's name.
+    pub name: String,
+    /// The file whose first line is the password. It is read at each login, because it may be renewed.
+    pub password_file: PathBuf,
+}
+
+impl User {
+    /// Reads the password.
+    ///
+    /// # Errors
+    /// Returns a line with the reason.
+    pub fn password(&self) -> Result<String, String> {
+        let path = &self.password_file;
+        let text = fs::read_to_string(path);
+        let text =
+            text.map_err(|error| format!("fleet.password_file: cannot read {}: {error}", path.display()))?;
+        Ok(text.lines().next().unwrap_or_default().to_owned())
+    }
 }
 
 impl fmt::Debug for Access {
@@ -65,13 +91,8 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// Connects.
+/// Connects. The caller limits the time.
 pub(super) async fn connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn Stream>, String> {
-    let opened = tokio::time::timeout(CONNECT_TIMEOUT, connect_slowly(endpoint, tls)).await;
-    opened.unwrap_or_else(|_| Err(format!("not connected within {CONNECT_TIMEOUT:?}")))
-}
-
-async fn connect_slowly(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn Stream>, String> {
     let stream = TcpStream::connect((endpoint.host(), endpoint.port())).await;
     let stream = stream.map_err(|error| error.to_string())?;
     let _ = stream.set_nodelay(true);
@@ -111,6 +132,11 @@ impl Patience {
         self.of_late = took.max(self.of_late / 2);
     }
 
+    /// Returns the time to open a connection in the last round. A round trip of a second takes three seconds for TCP and TLS.
+    pub(super) fn opening(&self) -> Duration {
+        self.answer().max(CONNECT_TIMEOUT)
+    }
+
     /// Returns the time for the next answer.
     pub(super) fn answer(&self) -> Duration {
         match self.is_in_hurry {
@@ -120,9 +146,9 @@ impl Patience {
     }
 }
 
-/// Returns for each try of a call the longest time to open its connection, if that has a limit of its own. The first try is
-/// on the connection that is open. Of several endpoints, one that hangs must not use up the time of the others: only the
-/// last round waits for slow ones.
+/// Returns for each try of a call the longest time to open its connection; `None`: [`Patience::opening`]. The first try is on
+/// the connection that is open. Of several endpoints, one that hangs must not use up the time of the others: only the last
+/// round waits for slow ones.
 pub(super) fn tries(endpoints: usize, is_open: bool) -> impl Iterator<Item = Option<Duration>> {
     let short = if endpoints > 1 { endpoints } else { 0 };
     let open = is_open.then_some(None).into_iter();
@@ -308,10 +334,9 @@ async fn open<S: Session>(
 ) -> Result<S, Fault> {
     let began = Instant::now();
     let opened = open_in(cluster, access, endpoint);
-    let opened = match within {
-        None => opened.await,
-        Some(limit) => tokio::time::timeout(limit, opened).await.unwrap_or_else(|_| Err(late(limit))),
-    };
+    let limit = within.unwrap_or(patience.opening());
+    let opened = tokio::time::timeout(limit, opened).await;
+    let opened = opened.unwrap_or_else(|_| Err(Fault::Endpoint(format!("not connected within {limit:?}"))));
     patience.note(began.elapsed());
     opened
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
-    date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, SanType, date_time_ymd,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -72,6 +72,14 @@ impl Authority {
     pub(crate) fn issue_for_servers(&self, name: &str) -> Pair {
         let mut params = params(&["127.0.0.1"], name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.issue_as(name, params)
+    }
+
+    /// For 127.0.0.1, without a common name.
+    pub(crate) fn issue_without_name(&self, name: &str) -> Pair {
+        let mut params = params(&["127.0.0.1"], name);
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, name);
         self.issue_as(name, params)
     }
 

@@ -1,10 +1,10 @@
 //! A connection to one of etcd's endpoints: HTTP, over TLS or not.
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::Request;
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::task::JoinHandle;
 
@@ -19,7 +19,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects.
+    /// Connects. The caller limits the time.
     pub(super) async fn open(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Self, String> {
         let stream = TokioIo::new(line::connect(endpoint, tls).await?);
         let (sender, driver) = http1::handshake(stream).await.map_err(|error| explain_hidden(&error))?;
@@ -27,14 +27,14 @@ impl Connection {
         Ok(Connection { sender, driver })
     }
 
-    /// Posts a JSON document. Returns whether the status is a success, and the answer.
+    /// Posts a JSON document. Returns the status and the answer.
     pub(super) async fn post(
         &mut self,
         endpoint: &Endpoint,
         path: &str,
         body: String,
         token: Option<&str>,
-    ) -> Result<(bool, Bytes), String> {
+    ) -> Result<(StatusCode, Bytes), String> {
         let mut request =
             Request::post(path).header(HOST, endpoint.authority()).header(CONTENT_TYPE, "application/json");
         if let Some(token) = token {
@@ -49,9 +49,9 @@ impl Connection {
             Ok(response) => response,
             Err(error) => return Err(self.end_after(error).await),
         };
-        let is_ok = response.status().is_success();
+        let status = response.status();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        Ok((is_ok, body.map_err(|error| explain_hidden(error.as_ref()))?.to_bytes()))
+        Ok((status, body.map_err(|error| explain_hidden(error.as_ref()))?.to_bytes()))
     }
 
     /// Returns the reason why an exchange failed. A canceled one does not know why its connection ended.

@@ -58,9 +58,10 @@ impl line::Session for Session {
         let hello = Writer::default().int(0).long(0).int(SESSION_MS).long(0).bytes(&[0; 16]).boolean(false);
         session.write_frame(&hello.0).await?;
         session.read_frame().await?;
-        if let Some((user, password)) = &access.user {
+        if let Some(user) = &access.user {
+            let password = user.password().map_err(Fault::Endpoint)?;
             let login = Writer::default().int(LOGIN_XID).int(LOGIN).int(0).text("digest");
-            session.write_frame(&login.text(&format!("{user}:{password}")).0).await?;
+            session.write_frame(&login.text(&format!("{}:{password}", user.name)).0).await?;
             let answer = session.answer(LOGIN_XID).await?;
             fault_of(answer.error).map_or(Ok(()), Err)?;
         }

@@ -18,7 +18,7 @@ use super::worker_ids::{lock, number};
 use crate::admin::LastReload;
 use crate::ceiling::Owner;
 use crate::clock;
-use crate::config::{Changed, Machine, Mistakes, Secrets, Settings, diff};
+use crate::config::{Changed, FileDigest, Machine, Mistakes, Secrets, Settings, diff};
 use crate::front::Facts;
 use crate::server::ceilings::keeper_thread::JoinRequest;
 use crate::server::ceilings::start_sources::{Joined, Joining};
@@ -74,6 +74,8 @@ pub struct Reloaded {
     pub tokens: bool,
     /// True if the certificate of TLS listeners or the clients that they accept have changed.
     pub certificates: bool,
+    /// The settings of files for the fleet's coordinator that have other contents. Its next connection uses them.
+    pub fleet_files: Vec<&'static str>,
     /// Notes for the operator, a line each.
     pub notes: Vec<Note>,
 }
@@ -85,7 +87,11 @@ impl fmt::Display for Reloaded {
         let joined = self.joined.iter().map(|name| format!("source {name:?} added"));
         let tokens = self.tokens.then(|| String::from("other tokens"));
         let certificates = self.certificates.then(|| String::from("other certificates"));
-        let all: Vec<String> = changed.chain(joined).chain(tokens).chain(certificates).collect();
+        let fleet_files = self.fleet_files.iter().map(|setting| {
+            format!("{setting} has other contents, which the next connection to the coordinator uses")
+        });
+        let all: Vec<String> =
+            changed.chain(joined).chain(tokens).chain(certificates).chain(fleet_files).collect();
         f.write_str(if all.is_empty() { "nothing changed" } else { "" })?;
         f.write_str(&all.join(", "))
     }
@@ -102,6 +108,8 @@ pub struct Reloader {
     /// The version of each configuration that a shard has taken up.
     adopted: mpsc::Receiver<u64>,
     join_requests: mpsc::SyncSender<JoinRequest>,
+    /// The files for the fleet's coordinator, as the last reload found them.
+    fleet_files: Vec<FileDigest>,
 }
 
 impl Reloader {
@@ -111,10 +119,11 @@ impl Reloader {
         owner: Option<Owner>,
         common: Arc<Common>,
         live_config: watch::Sender<Arc<LiveConfig>>,
+        fleet_files: Vec<FileDigest>,
     ) -> (Reloader, mpsc::Sender<u64>, mpsc::Receiver<JoinRequest>) {
         let (send_adopted, adopted) = mpsc::channel();
         let (join_requests, receive_requests) = mpsc::sync_channel(1);
-        let reloader = Reloader { settings, owner, common, live_config, adopted, join_requests };
+        let reloader = Reloader { settings, owner, common, live_config, adopted, join_requests, fleet_files };
         (reloader, send_adopted, receive_requests)
     }
 
@@ -165,7 +174,10 @@ impl Reloader {
         self.settings = settings;
         let notes = picked.into_iter().map(Note::Info).chain(notes).collect();
         let tokens = secrets.tokens != before.facts.access.tokens;
-        Ok(Reloaded { changed, joined: names, tokens, certificates, notes })
+        let earlier = std::mem::replace(&mut self.fleet_files, secrets.fleet_files);
+        let is_renewed = |file: &&FileDigest| !earlier.contains(file);
+        let fleet_files = self.fleet_files.iter().filter(is_renewed).map(|file| file.setting).collect();
+        Ok(Reloaded { changed, joined: names, tokens, certificates, fleet_files, notes })
     }
 
     /// Publishes a configuration with sources that have joined.

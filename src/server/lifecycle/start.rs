@@ -105,7 +105,7 @@ impl Server {
         metrics.keeper().fleet_ceilings = ceilings.fleet_ceilings();
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
         let (reloader, adopted, join_requests) =
-            Reloader::new(settings.clone(), owner, Arc::clone(&common), live_config);
+            Reloader::new(settings.clone(), owner, Arc::clone(&common), live_config, secrets.fleet_files);
         Ok((
             Server { listeners, admin, common, shards, ceilings, join_requests, adopted, kernel_log, notes },
             reloader,

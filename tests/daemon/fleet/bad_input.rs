@@ -305,3 +305,32 @@ fn a_password_that_is_required_later_stops_the_ids_at_the_ceiling() {
         assert_distinct(runs);
     });
 }
+
+/// Both copies of the password are changed while the daemon runs, and neither at the same moment.
+#[test]
+fn a_password_that_was_changed_is_read_at_the_next_login() {
+    let Some(etcd) = Etcd::start() else { return };
+    let user = etcd.require_password("before");
+    let directory = support::directory();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "before\n").expect("written");
+    let proxy = etcd.proxy();
+    let toml = toml_at(&etcd, &proxy.url(), Some(5), LONG);
+    let toml = format!("{toml}user = \"{user}\"\npassword_file = {file:?}\n");
+    init(&toml);
+    let machine = Machine::new();
+    let daemon = machine.setup(&toml).admin().start();
+    let mut runs = draw(&daemon);
+    let is_shown = |text: &str| get(&daemon, "/status").body.contains(text);
+    etcd.change_password("before", "after");
+    proxy.cut();
+    proxy.pass();
+    poll("a refused login", || is_shown("authentication failed").then_some(()));
+    std::fs::write(&file, "after\n").expect("written");
+    poll("a login", || (!is_shown("authentication failed")).then_some(()));
+    daemon.signal(rustix::process::Signal::HUP);
+    daemon.assert_logs("fleet.password_file has other contents");
+    runs.extend(draw(&daemon));
+    daemon.stop();
+    assert_distinct(runs);
+}

@@ -1,7 +1,9 @@
 //! Coordinators over TLS that require a certificate.
 
+use std::time::Duration;
+
 use super::*;
-use crate::secure::Authority;
+use crate::secure::{Authority, Pair};
 use crate::support::daemon::Ended;
 
 /// A part of the log line if a handshake took too long, as on busy machines.
@@ -110,5 +112,76 @@ fn a_client_certificate_of_another_authority_is_refused_with_one_line() {
             [("ca", &authority.file), ("certificate", &other.certificate), ("key", &other.key)];
         let ended = end_in_time(&with(&bare, &settings));
         ended.assert_refusal_for_now(&["it refuses this side's certificate", "fleet.certificate"]);
+    });
+}
+
+/// etcd's gateway takes no user from a certificate, and it refuses those that seem to name one.
+#[test]
+fn etcds_refusal_of_a_common_name_names_the_cure() {
+    let Some(mut etcd) = Etcd::start() else { return };
+    let directory = support::directory();
+    let authority = Authority::new(directory.path(), "ca");
+    let (server, named) = (authority.issue_local("server"), authority.issue_local("named"));
+    let nameless = authority.issue_without_name("nameless");
+    let password = directory.path().join("password");
+    std::fs::write(&password, "secret\n").expect("written");
+    let user = etcd.require_password("secret");
+    etcd.kill();
+    etcd.use_tls(&authority.file, (&server.certificate, &server.key));
+    etcd.run();
+    let bare = format!("{}user = \"{user}\"\n", toml_at(&etcd, &etcd.tls_url(), Some(5), LONG));
+    let with = |own: &Pair| {
+        let files: [(&str, &std::path::Path); 4] = [
+            ("ca", &authority.file),
+            ("certificate", &own.certificate),
+            ("key", &own.key),
+            ("password_file", &password),
+        ];
+        with(&bare, &files)
+    };
+    init(&with(&nameless));
+    assert_eq!(worker_of(&draw(&start_in_time(&Machine::new(), &with(&nameless)))), 5);
+    let parts = ["HTTP 40", "CommonName", "without", "fleet.certificate", "fleet.user"];
+    end_in_time(&with(&named)).assert_refusal(&parts);
+}
+
+#[test]
+fn an_etcd_whose_certificate_is_for_servers_alone_is_named_with_the_cure() {
+    let Some(mut etcd) = Etcd::start() else { return };
+    let directory = support::directory();
+    let authority = Authority::new(directory.path(), "ca");
+    let (server, own) = (authority.issue_for_servers("server"), authority.issue_local("own"));
+    etcd.kill();
+    etcd.use_tls(&authority.file, (&server.certificate, &server.key));
+    etcd.run();
+    let bare = toml_at(&etcd, &etcd.tls_url(), Some(5), LONG);
+    let files: [(&str, &std::path::Path); 3] =
+        [("ca", &authority.file), ("certificate", &own.certificate), ("key", &own.key)];
+    let parts = ["HTTP 503", "connection closed", "extendedKeyUsage", "--cert-file"];
+    end_in_time(&with(&bare, &files)).assert_refusal_for_now(&parts);
+}
+
+/// Each answer of the network takes longer than the time that an endpoint has while others are left.
+#[test]
+fn a_coordinator_that_is_far_away_is_reached_over_tls() {
+    each(|at| {
+        let directory = support::directory();
+        let authority = Authority::new(directory.path(), "ca");
+        let (server, own) = (authority.issue_local("server"), authority.issue_local("own"));
+        at.kill();
+        at.use_tls(&authority.file, (&server.certificate, &server.key));
+        at.run();
+        let files: [(&str, &std::path::Path); 3] =
+            [("ca", &authority.file), ("certificate", &own.certificate), ("key", &own.key)];
+        let proxy = at.proxy();
+        let url = proxy.url().replace("://", "s://");
+        let toml = with(&toml_at(at, &url, Some(5), LONG), &files);
+        poll("a marker", || (fleet(&toml, &["init", "--new"]).0 == Some(0)).then_some(()));
+        proxy.delay(Duration::from_millis(1_200));
+        let machine = Machine::new();
+        let mut daemon = machine.start(&toml);
+        assert!(!daemon.log().contains("without its coordinator"), "{}", daemon.log());
+        assert_eq!(worker_of(&draw(&daemon)), 5);
+        daemon.kill();
     });
 }

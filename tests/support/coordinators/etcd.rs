@@ -45,7 +45,19 @@ impl Etcd {
 
     /// Posts JSON to its gateway. Returns `None` if it does not answer.
     pub(crate) fn post(&self, path: &str, json: &str) -> Option<String> {
-        post(self.address(), (path, json), support::DEADLINE)
+        post(self.address(), (path, json), "", support::DEADLINE)
+    }
+
+    /// Gives the user of `require_password` another password.
+    pub(crate) fn change_password(&self, before: &str, after: &str) {
+        let login = format!(r#"{{"name":"root","password":"{before}"}}"#);
+        let answer = self.ask("/v3/auth/authenticate", &login);
+        let token = answer.split_once(r#""token":""#).and_then(|(_, rest)| rest.split('"').next());
+        let headers = format!("Authorization: {}\r\n", token.expect("a token"));
+        let change = format!(r#"{{"name":"root","password":"{after}"}}"#);
+        let answer = post(self.address(), ("/v3/auth/user/changepw", &change), &headers, support::DEADLINE);
+        let answer = answer.expect("etcd answers");
+        assert!(!answer.contains("\"error\""), "{answer}");
     }
 
     #[track_caller]
@@ -56,10 +68,11 @@ impl Etcd {
     }
 }
 
-fn post(to: SocketAddr, (path, json): (&str, &str), timeout: Duration) -> Option<String> {
+fn post(to: SocketAddr, (path, json): (&str, &str), headers: &str, timeout: Duration) -> Option<String> {
     let mut stream = TcpStream::connect(to).ok()?;
     stream.set_read_timeout(Some(timeout)).ok()?;
-    write!(stream, "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n{json}", json.len())
+    let length = json.len();
+    write!(stream, "POST {path} HTTP/1.0\r\nHost: etcd\r\n{headers}Content-Length: {length}\r\n\r\n{json}")
         .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
@@ -113,7 +126,7 @@ impl Coordinator for Etcd {
             .arg("--data-dir")
             .arg(self.server.data());
         self.server.run(&mut command, |address| {
-            let answer = post(address, ("/v3/kv/range", r#"{"key":"YQ=="}"#), FIRST_ANSWER)?;
+            let answer = post(address, ("/v3/kv/range", r#"{"key":"YQ=="}"#), "", FIRST_ANSWER)?;
             answer.contains("header").then_some(())
         });
     }

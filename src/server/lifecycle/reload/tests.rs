@@ -62,6 +62,7 @@ fn add(name: &str, meanwhile: impl FnOnce(&LiveConfig, &Common) + Send) -> Arc<S
         live_config,
         adopted: mpsc::channel().1,
         join_requests: send_requests,
+        fleet_files: Vec::new(),
     };
     thread::scope(|threads| {
         let keepers_view = watched.clone();
