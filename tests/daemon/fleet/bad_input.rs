@@ -311,7 +311,7 @@ fn a_password_that_is_required_later_stops_the_ids_at_the_ceiling() {
 fn a_password_that_was_changed_is_read_at_the_next_login() {
     let Some(etcd) = Etcd::start() else { return };
     let user = etcd.require_password("before");
-    let directory = support::directory();
+    let directory = crate::support::directory();
     let file = directory.path().join("password");
     std::fs::write(&file, "before\n").expect("written");
     let proxy = etcd.proxy();

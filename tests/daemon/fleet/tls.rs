@@ -119,7 +119,7 @@ fn a_client_certificate_of_another_authority_is_refused_with_one_line() {
 #[test]
 fn etcds_refusal_of_a_common_name_names_the_cure() {
     let Some(mut etcd) = Etcd::start() else { return };
-    let directory = support::directory();
+    let directory = crate::support::directory();
     let authority = Authority::new(directory.path(), "ca");
     let (server, named) = (authority.issue_local("server"), authority.issue_local("named"));
     let nameless = authority.issue_without_name("nameless");
@@ -148,7 +148,7 @@ fn etcds_refusal_of_a_common_name_names_the_cure() {
 #[test]
 fn an_etcd_whose_certificate_is_for_servers_alone_is_named_with_the_cure() {
     let Some(mut etcd) = Etcd::start() else { return };
-    let directory = support::directory();
+    let directory = crate::support::directory();
     let authority = Authority::new(directory.path(), "ca");
     let (server, own) = (authority.issue_for_servers("server"), authority.issue_local("own"));
     etcd.kill();
@@ -165,7 +165,7 @@ fn an_etcd_whose_certificate_is_for_servers_alone_is_named_with_the_cure() {
 #[test]
 fn a_coordinator_that_is_far_away_is_reached_over_tls() {
     each(|at| {
-        let directory = support::directory();
+        let directory = crate::support::directory();
         let authority = Authority::new(directory.path(), "ca");
         let (server, own) = (authority.issue_local("server"), authority.issue_local("own"));
         at.kill();
