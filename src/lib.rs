@@ -43,19 +43,27 @@
 //!
 //! # One request's walk
 //!
-//! 1. `server/shard_thread/connection/mod.rs` reads what has arrived, up to 8 KiB: one turn.
-//! 2. `server/shard_thread/connection/take.rs` takes the requests in it one after the other; `front/native.rs` decodes
-//!    each.
-//! 3. `shard/lane.rs` takes the IDs from the current run, from the ring, or by a claim on the cursor in `source/mod.rs`.
-//! 4. `front/native.rs` encodes them, and `server/shard_thread/connection/write.rs` writes once for all requests of the turn.
+//! A client asks for one ID on a connection that has been open for a while. Below
+//! `server/shard_thread`, unless another folder is named:
 //!
-//! A request that wants more IDs than the clock allows yet waits in `server/shard_thread/draw.rs`.
-//! `server/shard_thread/ticker.rs` ends the wait.
+//! 1. `connection/mod.rs`, `run`: waits until the socket is readable.
+//! 2. `connection/read.rs`: reads up to 8 KiB and begins a turn (`turn.rs`), which reads the clock.
+//! 3. `connection/exchange.rs`, `serve`: takes the requests of the turn one after the other.
+//! 4. `front/native.rs`, `step`: decodes each.
+//! 5. `allocate.rs`: takes its IDs, or parks the request.
+//! 6. `shard/lane.rs`: the IDs of the current run (`shard/ring.rs`), of the ring, or of a claim on
+//!    the cursor in `source/mod.rs`.
+//! 7. `front/native.rs`, `encode_ids`: encodes them.
+//! 8. `connection/write.rs`: writes once for all requests of the turn.
+//!
+//! A request that wants more IDs than the clock allows yet is parked in `allocate.rs`, and `ticker.rs`
+//! ends its wait.
 //!
 //! # Where to look
 //!
 //! | question | file |
 //! |---|---|
+//! | Where does Redis' INCR become IDs? | `front/resp/ids.rs`, `incr`, decodes it, `server/shard_thread/allocate.rs` has the IDs |
 //! | Why is no ID handed out twice? | `source/mod.rs`: a claim moves the cursor by compare-and-swap |
 //! | What happens when the wall clock goes back? | `source/window.rs`: `window_behind`, by the rule in `clock/mod.rs` |
 //! | What happens when the wall clock jumps forward? | `clock/mod.rs`: `Wall` |

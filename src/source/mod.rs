@@ -29,7 +29,7 @@ use crate::numbering::Numbering;
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
 use ranges::SharedCounter;
 use snowbank_client::layout::{Position, UnixMicros};
-use wait_queue::{Passage, WaitQueue};
+use wait_queue::{Bypass, WaitQueue};
 
 /// The cursor of a sealed source. It is above every position, so each claim finds nothing left.
 const SEALED: u64 = u64::MAX;
@@ -210,13 +210,13 @@ impl Source {
     /// not pass.
     #[inline]
     pub fn claim(&self, window: &Window, count: u64, rng: &mut fastrand::Rng) -> Option<Position> {
-        let passage = self.wait_queue.passage(count);
-        if passage == Passage::Closed {
+        let bypass = self.wait_queue.bypass(count);
+        if bypass == Bypass::Closed {
             return None;
         }
         let span = self.claim_some(window, count, count, window.limit, rng);
-        if let (None, Passage::Counted(look)) = (&span, passage) {
-            self.wait_queue.uncount_passage(look, count);
+        if let (None, Bypass::Counted(look)) = (&span, bypass) {
+            self.wait_queue.uncount_bypass(look, count);
         }
         span.map(|span| span.from)
     }

@@ -2,10 +2,10 @@
 
 mod client;
 
-use super::draw::shown;
 use super::encode;
+use super::ids::shown;
 use super::parse::{self, Arguments};
-use super::{Reply, Resp, draw};
+use super::{Reply, Resp, ids};
 use crate::access::Session;
 use crate::config::Protocol;
 use crate::front::{Conditions, stranger};
@@ -165,10 +165,10 @@ impl Resp {
                 return Reply::Encoded(Some(ErrorCode::Unauthorized));
             }
             b"incr" | b"incrby" | b"snowbank.next" if conditions.draining => {
-                return draw::refuse_stopping(out);
+                return ids::refuse_stopping(out);
             }
             name @ (b"incr" | b"incrby" | b"snowbank.next") => {
-                return draw::answer(name, operands, conditions.facts, out);
+                return ids::answer(name, operands, conditions.facts, out);
             }
             _ => {}
         }

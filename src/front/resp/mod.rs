@@ -1,12 +1,12 @@
 //! Redis' protocol, versions 2 and 3, as a front-end: `INCR orders` draws an ID from the source `orders`.
 //!
 //! - `parse`: requests. `encode`: replies.
-//! - `commands`: the commands that need no IDs. `draw`: those that draw IDs.
+//! - `commands`: the commands that need no IDs. `ids`: those that ask for IDs.
 //! - `transaction`: the requests between MULTI and EXEC.
 
 mod commands;
-mod draw;
 mod encode;
+mod ids;
 mod parse;
 mod transaction;
 
@@ -61,8 +61,8 @@ pub struct Resp {
 enum Reply {
     /// The reply is encoded. The error code, if it is an error.
     Encoded(Option<ErrorCode>),
-    /// The request draws IDs.
-    Draw(Ask, Form),
+    /// The request asks for IDs.
+    Ids(Ask, Form),
     /// The last reply is encoded.
     Last(Option<ErrorCode>),
 }
@@ -171,11 +171,11 @@ impl Front for Resp {
     }
 
     fn farewell(&mut self, out: &mut Vec<u8>, words: &Words) {
-        draw::refuse(out, words);
+        ids::refuse(out, words);
     }
 
     fn refuse(&mut self, out: &mut Vec<u8>, _form: Form, words: &Words) {
-        draw::refuse(out, words);
+        ids::refuse(out, words);
     }
 }
 
@@ -194,7 +194,7 @@ fn count_equal(bytes: &[u8], size: usize, most: usize) -> usize {
 #[inline]
 fn step_of(reply: Reply, consumed: usize) -> Step<Form> {
     match reply {
-        Reply::Draw(ask, form) => Step::Ids { consumed, ask, form },
+        Reply::Ids(ask, form) => Step::Ids { consumed, ask, form },
         Reply::Encoded(error) => Step::Answered { consumed, error },
         Reply::Last(error) => Step::Close { error },
     }
@@ -241,10 +241,7 @@ impl Resp {
                     && name.eq_ignore_ascii_case(b"incr")
                     && !conditions.draining =>
             {
-                match conditions.facts.source_of_key(Protocol::Resp, key) {
-                    Some(source) => draw::one(source, conditions.facts),
-                    None => draw::refuse_key(out, key, conditions.facts),
-                }
+                ids::incr(key, conditions.facts, out)
             }
             _ => self.answer_any(arguments, conditions, out),
         }

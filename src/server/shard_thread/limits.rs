@@ -41,7 +41,9 @@ impl Drop for Held {
 pub(super) fn permit(
     live_config: &LiveConfig,
     session: &Session,
-    (ask, now, due): (&Ask, BootMicros, BootMicros),
+    ask: &Ask,
+    now: BootMicros,
+    due: BootMicros,
 ) -> Result<(Held, Ask, BootMicros), Reason> {
     if let Some(identity) = session.identity() {
         identity.usage.asked.fetch_add(1, Ordering::Relaxed);

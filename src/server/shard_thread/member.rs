@@ -35,6 +35,12 @@ impl Member {
         self.undrained
     }
 
+    /// Returns true if what arrives now is refused. Requests that arrived before the stop are
+    /// answered; those read after it was noticed are not.
+    pub(super) fn is_refused(&self) -> bool {
+        self.thread.refuses_all.is_set() || self.thread.draining.get() && !self.undrained
+    }
+
     /// Counts the bytes that the connection keeps between turns.
     #[inline]
     pub(super) fn note_kept(&mut self, bytes: usize) {

@@ -1,11 +1,12 @@
 //! A shard's thread: its runtime, its shard, and the connections that it serves.
 //!
 //! - `run`: the thread's main loop. `open`: opens an accepted connection. `drain`: the thread's part of a stop.
-//! - `thread_state`: the state that the thread's tasks share. `turn_state`: the part that a connection borrows for a turn.
+//! - `thread_state`: the state that the thread's tasks share. `turn`: one turn, and what a
+//!   connection borrows for it.
 //! - `member`: a connection's membership in the thread. `wakers`: how a stop and a reload wake connections.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a
 //!   shard.
-//! - `draw`: draws IDs for a request of any protocol, at once or after a wait.
+//! - `allocate`: allocates IDs for a request of any protocol, at once or after a wait.
 //! - `http`: one connection of the HTTP door, whose bytes a library parses.
 //! - `authorization`: begins sessions, logs new identities, and counts clients that sent no token.
 //! - `limits`: the sources and the rate of a client that has a limit.
@@ -15,12 +16,12 @@
 //! - `ticker`: ends waits for IDs.
 //! - `turnstile`: keeps connections that send or receive much from delaying the others.
 
+mod allocate;
 mod authorization;
 mod backlog;
 mod budget;
 mod connection;
 mod drain;
-mod draw;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod http;
@@ -31,6 +32,6 @@ mod open;
 pub(crate) mod run;
 pub(crate) mod thread_state;
 mod ticker;
-mod turn_state;
+mod turn;
 pub(crate) mod turnstile;
 mod wakers;

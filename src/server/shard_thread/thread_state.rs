@@ -8,8 +8,9 @@ use crossbeam::utils::CachePadded;
 use tokio::sync::Notify;
 
 use super::latch::Latch;
-use super::turn_state::TurnState;
+use super::turn::{Turn, TurnState};
 use super::turnstile::Turnstile;
+use crate::access::Session;
 use crate::clock::{self, Now};
 use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::common::Common;
@@ -63,6 +64,19 @@ impl ThreadState {
     /// Reads the clock, and judges the reading.
     pub(super) fn now(&self) -> Now {
         self.common.wall.believe(clock::os::read())
+    }
+
+    /// Takes a turn for a request that has waited, or whose bytes a library parses.
+    pub(super) fn take_turn<T>(
+        self: &Rc<Self>,
+        session: &mut Session,
+        serve: impl FnOnce(&mut Turn<'_>) -> T,
+    ) -> T {
+        let config = &*self.live_config.borrow();
+        let state = &mut *self.turn.borrow_mut();
+        let served = serve(&mut Turn::begin(self, config, state, session));
+        state.shard.top_up();
+        served
     }
 
     /// Takes up a new configuration. The next turn is the first to use it.

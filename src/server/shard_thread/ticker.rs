@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::thread_state::ThreadState;
-use super::turn_state::TurnState;
+use super::turn::TurnState;
 use crate::source::wait_queue::Finished;
 
 /// Runs until the thread ends.

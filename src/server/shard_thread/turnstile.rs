@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
-use super::turn_state::READ_BYTES_MAX;
+use super::turn::READ_BYTES_MAX;
 use crate::server::net::counted_socket::TlsRead;
 
 /// The cost of a turn apart from its requests and replies: that of two system calls.

@@ -57,7 +57,7 @@ impl Source {
         let generation = self.grant.generation();
         queue.insert(Entry { id, request, spans: Vec::new(), generation, limit_by_due, turn });
         match self.numbering {
-            Numbering::Snowflake(_) => self.close_passage_to_its_promise(window, &mut queue),
+            Numbering::Snowflake(_) => self.close_bypass_to_its_promise(window, &mut queue),
             Numbering::Ticket(_) => self.let_pass(queue.waiting.len(), 0),
         }
         Ok(id)
@@ -76,7 +76,7 @@ impl Source {
     }
 
     /// Lowers the number of IDs that may pass, as far as the promises need it, including the new one.
-    fn close_passage_to_its_promise(&self, window: &Window, queue: &mut Queue) {
+    fn close_bypass_to_its_promise(&self, window: &Window, queue: &mut Queue) {
         let waiting = queue.waiting.len();
         let left = match waiting {
             1 => self.wait_queue.left_for_passing,

@@ -15,14 +15,12 @@
 //! next tick, so nothing is lost.
 
 mod admission;
-mod passing;
 mod queue;
 mod request;
 mod share;
 mod summary;
 mod whole;
 
-pub(super) use passing::Passage;
 pub use request::{Finished, Refusal, Signals, WaitId, WaitRequest};
 
 use std::time::Duration;
@@ -33,7 +31,6 @@ use super::{Bound, Source, Span, Window};
 use crate::clock::Now;
 use crate::numbering::Numbering;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
-use passing::{Look, PassingLeft};
 use queue::{Entry, Queue};
 use snowbank_client::layout::Position;
 
@@ -43,6 +40,41 @@ const PASSING_SHARE: u64 = 16;
 /// The longest delay of a tick's wake-up: timers have a grain of 1 ms, and then the thread must get the processor. A tick's
 /// IDs can be claimed for a burst window after its end.
 const LATE_WAKE_UP: Duration = Duration::from_millis(4);
+
+/// The permission of a request to be served before those that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bypass {
+    /// No request waits.
+    Free,
+    /// It may pass those that wait. It is counted against the IDs that they leave until the next look.
+    Counted(Look),
+    /// It must queue.
+    Closed,
+}
+
+/// The look at the queue that set the number of IDs that may pass. Wraps around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look(u16);
+
+/// The number of IDs that may pass, and the look that set it, in one machine word. If IDs were
+/// given back after a later look, more would pass than the promises allow.
+#[derive(Clone, Copy)]
+struct PassingLeft {
+    look: Look,
+    ids: u64,
+}
+
+impl PassingLeft {
+    const IDS_MAX: u64 = u64::MAX >> u16::BITS;
+
+    fn unpacked(word: u64) -> Self {
+        PassingLeft { look: Look((word >> Self::IDS_MAX.count_ones()) as u16), ids: word & Self::IDS_MAX }
+    }
+
+    fn packed(self) -> u64 {
+        u64::from(self.look.0) << Self::IDS_MAX.count_ones() | self.ids.min(Self::IDS_MAX)
+    }
+}
 
 /// The waiting requests of one source.
 #[derive(Debug)]
@@ -96,17 +128,17 @@ impl WaitQueue {
 
     /// Returns whether a request of this size may be served before those that wait.
     #[inline]
-    pub(super) fn passage(&self, count: u64) -> Passage {
+    pub(super) fn bypass(&self, count: u64) -> Bypass {
         if self.admitted_ids() == 0 {
-            Passage::Free
+            Bypass::Free
         } else {
-            self.count_passage(count).map_or(Passage::Closed, Passage::Counted)
+            self.count_bypass(count).map_or(Bypass::Closed, Bypass::Counted)
         }
     }
 
     /// Counts a request that passes those that wait. Returns `None` if it is too large, or if they leave too little.
     #[cold]
-    fn count_passage(&self, count: u64) -> Option<Look> {
+    fn count_bypass(&self, count: u64) -> Option<Look> {
         if count > self.passing_ids_max.load(Ordering::Relaxed) {
             return None;
         }
@@ -114,8 +146,8 @@ impl WaitQueue {
         self.change_passing(counted).map(|before| before.look)
     }
 
-    /// Takes back a counted passage of `count` IDs that were not claimed, unless the queue was looked at since.
-    pub(super) fn uncount_passage(&self, look: Look, count: u64) {
+    /// Takes back a counted bypass of `count` IDs that were not claimed, unless the queue was looked at since.
+    pub(super) fn uncount_bypass(&self, look: Look, count: u64) {
         let is_same = |left: &PassingLeft| left.look == look;
         self.change_passing(|left| Some(PassingLeft { ids: left.ids + count, ..left }).filter(is_same));
     }

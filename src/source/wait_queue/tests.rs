@@ -163,7 +163,7 @@ fn equal_clients_get_equal_shares() {
     assert!(total + 7 * 3_000 >= ids_of_ticks(6_990), "{total} of {}", ids_of_ticks(7_000));
 }
 
-/// Refused requests must not close the passage to requests that wait.
+/// Refused requests must not close the bypass to requests that wait.
 #[test]
 fn requests_that_are_refused_keep_nobody_from_passing() {
     let source = source(TWITTER, RULES);
@@ -179,20 +179,20 @@ fn requests_that_are_refused_keep_nobody_from_passing() {
     source.claim(&source.window(after_ms(1)), 1, &mut rng()).expect("it passes");
 }
 
-/// Between the passage of a request and its claim, which fails, another thread shares out a tick.
+/// Between the bypass of a request and its claim, which fails, another thread shares out a tick.
 #[test]
-fn what_is_given_back_late_does_not_widen_the_next_ticks_passage() {
+fn what_is_given_back_late_does_not_widen_the_next_ticks_bypass() {
     let queue = WaitQueue::new(4_096, RULES.burst_window, Duration::from_millis(1));
     queue.count(1);
     queue.passing_ids_max.store(100, Ordering::Relaxed);
     queue.set_passing(100);
-    let Passage::Counted(look) = queue.passage(80) else { panic!("it passes") };
+    let Bypass::Counted(look) = queue.bypass(80) else { panic!("it passes") };
     queue.set_passing(30);
-    queue.uncount_passage(look, 80);
-    assert_eq!(queue.passage(31), Passage::Closed);
-    let Passage::Counted(look) = queue.passage(30) else { panic!("it passes") };
-    queue.uncount_passage(look, 30);
-    assert!(matches!(queue.passage(30), Passage::Counted(_)), "given back in time");
+    queue.uncount_bypass(look, 80);
+    assert_eq!(queue.bypass(31), Bypass::Closed);
+    let Bypass::Counted(look) = queue.bypass(30) else { panic!("it passes") };
+    queue.uncount_bypass(look, 30);
+    assert!(matches!(queue.bypass(30), Bypass::Counted(_)), "given back in time");
 }
 
 /// Passing requests can reach a tick before the wake-up that shares it out.

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Name, REDIS_VERSION, refuse, refuse_subcommand, refuse_token};
 use crate::front::Conditions;
-use crate::front::resp::draw::shown;
 use crate::front::resp::encode::{self, Version};
+use crate::front::resp::ids::shown;
 use crate::front::resp::{Reply, Resp, parse};
 use snowbank_client::protocol::ErrorCode;
 

@@ -5,7 +5,7 @@ use std::io;
 use tokio::time::{sleep, timeout};
 
 use super::super::authorization::{NoToken, UNAUTHORIZED_DELAY, enter_lobby, note_no_token};
-use super::{Connection, Turn};
+use super::{Connection, TurnEnd};
 use crate::front::Front;
 use crate::server::net::lobby::AUTHORIZED_WITHIN;
 use snowbank_client::protocol::MAX_REQUEST_SIZE;
@@ -15,8 +15,9 @@ use snowbank_client::protocol::MAX_REQUEST_SIZE;
 pub(in super::super) const SHORT_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
 impl<F: Front> Connection<F> {
-    /// Serves the connection until the client has sent its token. Returns the outcome of that turn, or [`Turn::End`].
-    pub(super) async fn authorize(&mut self) -> io::Result<Turn<F>> {
+    /// Serves the connection until the client has sent its token. Returns the end of that turn, or
+    /// [`TurnEnd::End`].
+    pub(super) async fn authorize(&mut self) -> io::Result<TurnEnd<F>> {
         let guest = match self.guest.take() {
             Some(guest) => guest,
             None => Box::new(enter_lobby(&self.member.thread).await),
@@ -26,30 +27,30 @@ impl<F: Front> Connection<F> {
         let why = tokio::select! {
             biased;
             () = shown_out => NoToken::GaveWay,
-            turn = timeout(AUTHORIZED_WITHIN, self.run(Turn::Done)) => match turn {
+            turn = timeout(AUTHORIZED_WITHIN, self.run(TurnEnd::Done)) => match turn {
                 Ok(turn) => return turn,
                 Err(_) => NoToken::TimedOut,
             },
         };
         note_no_token(&self.member.thread, (&self.stream.peer(), &self.stream.origin()), why);
-        Ok(Turn::End)
+        Ok(TurnEnd::End)
     }
 
     /// Leaves the lobby if the client has sent its token. Delays a client whose token is wrong.
-    pub(super) async fn leaves_lobby(&mut self, turn: &mut Turn<F>) -> bool {
+    pub(super) async fn leaves_lobby(&mut self, turn: &mut TurnEnd<F>) -> bool {
         if self.session.is_authorized() {
             self.guest = None;
             return true;
         }
         match turn {
-            Turn::Unauthorized => {
+            TurnEnd::Unauthorized => {
                 // A stop does not wait for it.
                 self.member.note_drained();
                 self.note_silent();
                 sleep(UNAUTHORIZED_DELAY).await;
             }
             // No token is that long.
-            Turn::Done if self.unread.len() > SHORT_READ_BYTES_MAX => *turn = Turn::End,
+            TurnEnd::Done if self.exchange.unread.len() > SHORT_READ_BYTES_MAX => *turn = TurnEnd::End,
             _ => {}
         }
         false

@@ -13,7 +13,7 @@ use crate::config::Limits;
 use crate::front::{FrameLimit, Front};
 use crate::server::shard_thread::budget::{KEPT_FREELY, TLS_UNSENT_BYTES, kept_max};
 use crate::server::shard_thread::thread_state::ThreadState;
-use crate::server::shard_thread::turn_state::READ_BYTES_MAX;
+use crate::server::shard_thread::turn::READ_BYTES_MAX;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
 
 /// The most bytes of replies queued for one client; then nothing more is read from it. Four whole reply frames: two on their
@@ -34,12 +34,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(super) struct Share {
     /// Bytes of replies above which no further one is encoded.
     replies_max: usize,
+    /// The turn has no pass, and must be short.
+    is_short: bool,
 }
 
 impl Share {
-    pub(super) const WHOLE: Share = Share { replies_max: REPLY_QUEUE_BYTES_MAX - MAX_REPLY_SIZE };
-    /// The share of a client that owes a token: one reply.
-    const OF_GUEST: Share = Share { replies_max: 0 };
+    pub(super) const WHOLE: Share =
+        Share { replies_max: REPLY_QUEUE_BYTES_MAX - MAX_REPLY_SIZE, is_short: false };
 
     /// Returns the bytes that a turn may read.
     pub(super) fn read_bytes_max(self) -> usize {
@@ -47,6 +48,7 @@ impl Share {
     }
 
     /// Returns the most that one frame may hold, within the protocol's limit.
+    #[inline]
     pub(super) fn of_frame(self, limit: FrameLimit) -> FrameLimit {
         if self.replies_max >= MAX_REPLY_SIZE {
             return limit;
@@ -55,28 +57,33 @@ impl Share {
         let ids = if limit.ids == u64::MAX { u64::MAX } else { limit.ids.min(SMALL_FRAME.ids) };
         FrameLimit { runs: limit.runs.min(SMALL_FRAME.runs), ids }
     }
+
+    /// Returns the number of bytes of replies from which on the turn encodes no further frame: one
+    /// more could exceed the bytes that may be queued for the client, or those of a short turn.
+    pub(super) fn full_at(self, unwritten: usize) -> usize {
+        let full_at = (self.replies_max + 1).saturating_sub(unwritten);
+        if self.is_short { full_at.min(SHORT_REPLY_BYTES_MAX + 1) } else { full_at }
+    }
 }
 
 impl<F: Front> Connection<F> {
-    /// Finds the connection's share of the budget for this turn.
-    pub(super) fn find_share(&mut self, thread: &ThreadState, limits: &Limits) {
-        self.share = match self.guest {
-            Some(_) => Share::OF_GUEST,
-            None => Share { replies_max: kept_max(thread, limits).min(Share::WHOLE.replies_max) },
+    /// Returns the connection's share of the budget for this turn. A client that owes a token has
+    /// one reply.
+    pub(super) fn share(&self, thread: &ThreadState, limits: &Limits) -> Share {
+        let is_short = !self.place.has_pass();
+        let replies_max = match self.guest {
+            Some(_) => 0,
+            None => kept_max(thread, limits).min(Share::WHOLE.replies_max),
         };
-    }
-
-    /// Returns the number of bytes of replies from which on the turn encodes no further frame: one more could exceed the bytes
-    /// that may be queued for the client, or those of a short turn.
-    pub(super) fn full_at(&self) -> usize {
-        let full_at = (self.share.replies_max + 1).saturating_sub(self.unwritten.len());
-        if self.place.has_pass() { full_at } else { full_at.min(SHORT_REPLY_BYTES_MAX + 1) }
+        Share { replies_max, is_short }
     }
 
     /// Counts the bytes that the connection keeps.
     pub(super) fn note_kept(&mut self) {
         let unsent = if self.stream.has_unsent() { TLS_UNSENT_BYTES } else { 0 };
-        let kept = self.unread.capacity() + self.unwritten.capacity() + self.front.kept_bytes();
+        let kept = self.exchange.unread.capacity()
+            + self.exchange.unwritten.capacity()
+            + self.exchange.front.kept_bytes();
         self.member.note_kept(kept + unsent);
     }
 
@@ -91,10 +98,10 @@ impl<F: Front> Connection<F> {
                 let limits = &thread.live_config.borrow().limits;
                 (kept_max(thread, limits), limits.stall_timeout)
             };
-            if self.unread.len() <= kept_max {
+            if self.exchange.unread.len() <= kept_max {
                 return Ok(());
             }
-            if clock::os::boot().since(self.read_at) >= stall_timeout {
+            if clock::os::boot().since(self.exchange.read_at) >= stall_timeout {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             sleep(LOOK_AGAIN).await;
@@ -103,6 +110,6 @@ impl<F: Front> Connection<F> {
 
     /// Returns true if the rest of a request is so long that it needs a share of the budget.
     pub(super) fn keeps_much(&self) -> bool {
-        self.unread.len() > KEPT_FREELY
+        self.exchange.unread.len() > KEPT_FREELY
     }
 }

@@ -8,39 +8,34 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 
 use super::super::thread_state::ThreadState;
-use super::super::turn_state::TurnState;
+use super::super::turn::TurnState;
 use super::super::turnstile::tls_cost;
-use super::{Connection, Turn};
+use super::Connection;
 use crate::front::Front;
 
 impl<F: Front> Connection<F> {
-    /// Writes the replies that the turn has encoded, keeps the bytes that the socket does not take, and lets the shard claim
-    /// ahead.
-    pub(super) fn end_turn(
-        &mut self,
-        thread: &ThreadState,
-        state: &mut TurnState,
-        turn: Turn<F>,
-        cx: Option<&mut Context<'_>>,
-    ) -> Turn<F> {
-        let written = match cx {
-            Some(cx) if !state.output.is_empty() && !matches!(turn, Turn::Unauthorized) => {
-                match Pin::new(&mut self.stream).poll_write(cx, &state.output) {
-                    Poll::Ready(Ok(written)) => written,
-                    // A write that failed fails again in `flush`. A request that waits cannot be dropped before: it needs the
-                    // state that is borrowed here.
-                    Poll::Ready(Err(_)) | Poll::Pending => 0,
-                }
-            }
-            _ => 0,
-        };
+    /// Writes the replies that the turn has encoded. Returns the number of bytes that the socket has
+    /// taken.
+    pub(super) fn write_now(&mut self, state: &TurnState, cx: &mut Context<'_>) -> usize {
+        if state.output.is_empty() {
+            return 0;
+        }
+        match Pin::new(&mut self.stream).poll_write(cx, &state.output) {
+            Poll::Ready(Ok(written)) => written,
+            // A write that failed fails again in `flush`. A request that waits cannot be dropped
+            // before: it needs the state that is borrowed here.
+            Poll::Ready(Err(_)) | Poll::Pending => 0,
+        }
+    }
+
+    /// Keeps the bytes of the turn that the socket has not taken, and lets the shard claim ahead.
+    pub(super) fn end_turn(&mut self, thread: &ThreadState, state: &mut TurnState, written: usize) {
         thread.counters.sent_bytes.add(written as u64);
-        self.unwritten.extend_from_slice(&state.output[written..]);
+        self.exchange.unwritten.extend_from_slice(&state.output[written..]);
         state.output.clear();
         state.shard.top_up();
         let of_tls = tls_cost(self.stream.take_tls_read());
-        thread.turnstile.end_turn(&mut self.place, self.turn_cost + of_tls);
-        turn
+        thread.turnstile.end_turn(&mut self.place, self.exchange.turn_cost + of_tls);
     }
 
     /// Writes everything that is queued.
@@ -50,8 +45,8 @@ impl<F: Front> Connection<F> {
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         let timeout = self.member.thread.live_config.borrow().limits.stall_timeout;
         let mut written = 0;
-        while written < self.unwritten.len() || self.stream.has_unsent() {
-            let (stream, bytes) = (&mut self.stream, &self.unwritten[written..]);
+        while written < self.exchange.unwritten.len() || self.stream.has_unsent() {
+            let (stream, bytes) = (&mut self.stream, &self.exchange.unwritten[written..]);
             match tokio::time::timeout(timeout, poll_fn(|cx| stream.poll_send(cx, bytes))).await {
                 Ok(Ok(size)) => {
                     written += size;
@@ -65,7 +60,7 @@ impl<F: Front> Connection<F> {
             }
         }
         // An idle connection owns no buffer.
-        self.unwritten = Vec::new();
+        self.exchange.unwritten = Vec::new();
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
 //! One connection of the HTTP door, on its shard's thread. A library parses heads and frames bodies, `front/http` decodes
-//! requests and decides answers, and [`draw`](super::draw) draws.
+//! requests and decides answers, and [`allocate`](super::allocate) has the IDs.
 //!
 //! - `respond`: the response to one request. `body`: its body, written as the client takes it.
 //! - `attend`: decides when the connection has a turn, and when it ends. `turn_cost`: the cost of that turn.

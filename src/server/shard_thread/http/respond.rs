@@ -20,8 +20,8 @@ use crate::front::Conditions;
 use crate::front::http::{Answer, Head, Reply, answer};
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
+use crate::server::shard_thread::allocate::allocate;
 use crate::server::shard_thread::authorization::{UNAUTHORIZED_DELAY, log_newcomer};
-use crate::server::shard_thread::draw::draw;
 use crate::server::shard_thread::thread_state::ThreadState;
 use snowbank_client::protocol::ErrorCode;
 
@@ -39,7 +39,7 @@ pub(super) struct Responder {
     /// TLS.
     shown: Option<(Vec<CertificateDer<'static>>, u64)>,
     activity: Rc<Activity>,
-    /// The identity of its client. `None` while a request draws.
+    /// The identity of its client. `None` while a request waits for IDs.
     session: RefCell<Option<Session>>,
     /// True if a request was authorized, or needs no authorization.
     authorized: Cell<bool>,
@@ -142,12 +142,12 @@ impl Responder {
                 return self.reply(reply);
             }
         };
-        let Some(session) = self.session.take() else {
+        let Some(mut session) = self.session.take() else {
             unreachable!("a connection has one request at a time");
         };
-        let drawn = draw(&self.thread, &session, Protocol::Http, ask).await;
+        let allocated = allocate(&self.thread, &mut session, Protocol::Http, ask).await;
         self.session.replace(Some(session));
-        let runs = match drawn {
+        let runs = match allocated {
             Ok(runs) => runs,
             Err(words) => return response_of(Reply::of_words(&words)),
         };

@@ -21,9 +21,9 @@ use crate::server::shard_thread::connection::Connection;
 use crate::server::shard_thread::member::Member;
 use crate::server::shard_thread::ticker;
 use crate::server::shared::common::Common;
-use crate::server::shared::live_config::Supply;
+use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::shard::{Order, Shard};
-use crate::source::{OnStepBack, SequenceStart};
+use crate::source::{OnStepBack, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
 
 /// The thread of a shard of one ticket counter whose ceiling is 0.
@@ -69,7 +69,7 @@ fn a_reading_from_before_a_step_forward_refuses_nothing() {
         on_step_back: OnStepBack::Ride,
         sequence_start: SequenceStart::Zero,
     };
-    let ((thread, source), session) = (thread_of(numbering, rules), session());
+    let ((thread, source), mut session) = (thread_of(numbering, rules), session());
     source.grant().raise(source.numbering().end());
     let now = thread.now();
     let mut rng = fastrand::Rng::with_seed(1);
@@ -79,13 +79,15 @@ fn a_reading_from_before_a_step_forward_refuses_nothing() {
         boot: BootMicros(now.boot.0 - SECOND_US / 10),
         jumped: false,
     };
-    let drawn = {
-        let (live_config, state) = (thread.live_config.borrow(), &mut *thread.turn.borrow_mut());
-        state.shard.wake(late);
+    let allocated = {
+        let (config, state) = (thread.live_config.borrow(), &mut *thread.turn.borrow_mut());
         state.ticker_wakes_at = Some(Instant::now());
-        take(&thread, &live_config, state, (&session, &ask(Duration::from_secs(1)), now.boot), || 0)
+        let mut turn = Turn::begin(&thread, &config, state, &mut session);
+        turn.state.shard.wake(late);
+        let ask = ask(Duration::from_secs(1));
+        turn.allocate(&Request { ask, form: (), read_at: now.boot, size: 0 }, || 0)
     };
-    assert!(matches!(drawn, Err(NotYet::Waits(_))), "refused by the late reading");
+    assert!(matches!(allocated, Err(NotYet::Parked(Parked::Queued(_)))), "refused by the late reading");
     assert!(is_woken(&thread), "by the new reading its IDs are available");
 }
 
@@ -96,14 +98,14 @@ fn is_woken(thread: &ThreadState) -> bool {
 
 #[test]
 fn a_request_that_waits_for_no_tick_wakes_the_ticker() {
-    let ((thread, source), session) = (thread(), session());
-    let mut large = pin!(draw(&thread, &session, Protocol::Resp, ask(LONG)));
+    let ((thread, source), mut first, mut second) = (thread(), session(), session());
+    let mut large = pin!(allocate(&thread, &mut first, Protocol::Resp, ask(LONG)));
     assert!(ready(large.as_mut()).is_none() && is_woken(&thread), "a higher ceiling must be asked for");
     source.grant().raise(Position(5));
     ticker::advance(&thread);
     thread.turn.borrow_mut().ticker_wakes_at = Some(Instant::now());
     let one = Ask { count: 1, ..ask(2 * LONG) };
-    let mut small = pin!(draw(&thread, &session, Protocol::Resp, one));
+    let mut small = pin!(allocate(&thread, &mut second, Protocol::Resp, one));
     assert!(ready(small.as_mut()).is_none() && is_woken(&thread), "it fits below the ceiling");
     ticker::advance(&thread);
     assert!(ready(small.as_mut()).is_some_and(|drawn| drawn.is_ok()));
@@ -111,9 +113,9 @@ fn a_request_that_waits_for_no_tick_wakes_the_ticker() {
 
 #[test]
 fn a_request_whose_client_is_gone_leaves_nothing_behind() {
-    let ((thread, source), session) = (thread(), session());
+    let ((thread, source), mut session) = (thread(), session());
     {
-        let mut drawn = pin!(draw(&thread, &session, Protocol::Resp, ask(LONG)));
+        let mut drawn = pin!(allocate(&thread, &mut session, Protocol::Resp, ask(LONG)));
         assert!(ready(drawn.as_mut()).is_none(), "it waits for the ceiling");
         assert_eq!(source.wait_queue().admitted_ids(), 10);
     }
@@ -134,8 +136,8 @@ const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_request_whose_ids_are_lost_with_the_grant_begins_again() {
-    let ((thread, source), session) = (thread(), session());
-    let mut drawn = pin!(draw(&thread, &session, Protocol::Resp, ask(LONG)));
+    let ((thread, source), mut session) = (thread(), session());
+    let mut drawn = pin!(allocate(&thread, &mut session, Protocol::Resp, ask(LONG)));
     assert!(ready(drawn.as_mut()).is_none(), "it waits for the ceiling");
     source.grant().raise(Position(15));
     ticker::advance(&thread);
@@ -152,8 +154,8 @@ fn a_request_whose_ids_are_lost_with_the_grant_begins_again() {
 
 /// Returns the code of the refusal of a request with this wait. It has lost its IDs when `meanwhile` is called.
 fn refused_after(wait: Duration, meanwhile: impl FnOnce(&ThreadState, &Source)) -> (ErrorCode, bool) {
-    let ((thread, source), session) = (thread(), session());
-    let mut drawn = pin!(draw(&thread, &session, Protocol::Resp, ask(wait)));
+    let ((thread, source), mut session) = (thread(), session());
+    let mut drawn = pin!(allocate(&thread, &mut session, Protocol::Resp, ask(wait)));
     assert!(ready(drawn.as_mut()).is_none(), "it waits for the ceiling");
     source.grant().raise(Position(15));
     ticker::advance(&thread);

@@ -1,4 +1,4 @@
-//! The commands that draw IDs: INCR, INCRBY and SNOWBANK.NEXT.
+//! The commands that ask for IDs: INCR, INCRBY and SNOWBANK.NEXT.
 
 use std::time::Duration;
 
@@ -11,17 +11,24 @@ use snowbank_client::protocol::ErrorCode;
 /// The bytes of a key that an error repeats.
 const KEY_BYTES_SHOWN: usize = 64;
 
-/// Draws one ID, for INCR.
+/// INCR: one ID.
 #[inline]
-pub(super) fn one(source: usize, facts: &Facts) -> Reply {
-    Reply::Draw(Ask { source, count: 1, wait: None, partial: false }, Form::One(facts.replies))
+pub(super) fn incr(key: &[u8], facts: &Facts, out: &mut Vec<u8>) -> Reply {
+    match facts.source_of_key(Protocol::Resp, key) {
+        Some(source) => one(source, facts),
+        None => refuse_key(out, key, facts),
+    }
 }
 
-/// Answers a request that draws IDs: INCR, INCRBY or SNOWBANK.NEXT, without the name of the command.
+fn one(source: usize, facts: &Facts) -> Reply {
+    Reply::Ids(Ask { source, count: 1, wait: None, partial: false }, Form::One(facts.replies))
+}
+
+/// Answers a request for IDs, without the name of the command.
 pub(super) fn answer(name: &[u8], operands: &[&[u8]], facts: &Facts, out: &mut Vec<u8>) -> Reply {
     let asked = match (name, operands) {
-        (b"incr", &[key]) => source_of(key, facts).map(|source| one(source, facts)),
-        (b"incrby", &[key, by]) => increase(key, by, facts),
+        (b"incr", &[key]) => return incr(key, facts, out),
+        (b"incrby", &[key, by]) => incrby(key, by, facts),
         _ => next(operands, facts),
     };
     asked.unwrap_or_else(|(code, text)| refuse_with(out, code, &text))
@@ -32,14 +39,14 @@ type Refused = (ErrorCode, String);
 
 /// INCRBY: one ID if the number is 1. A ticket counter with increment 1 gives that many numbers, and the reply is the
 /// last of them. Other sources refuse any other number.
-fn increase(key: &[u8], by: &[u8], facts: &Facts) -> Result<Reply, Refused> {
+fn incrby(key: &[u8], by: &[u8], facts: &Facts) -> Result<Reply, Refused> {
     let source = source_of(key, facts)?;
     match parse::number(by) {
         Some(1) => Ok(one(source, facts)),
         Some(_) if facts.is_consecutive(source) => {
             // A counter claims the numbers of a request together.
             let ask = Ask { source, count: count_of(by, facts)?, wait: None, partial: false };
-            Ok(Reply::Draw(ask, Form::Last(facts.replies)))
+            Ok(Reply::Ids(ask, Form::Last(facts.replies)))
         }
         Some(_) => {
             let name = &facts.sources[source];
@@ -86,7 +93,7 @@ fn next(mut operands: &[&[u8]], facts: &Facts) -> Result<Reply, Refused> {
             }
         };
     }
-    Ok(Reply::Draw(ask, Form::List))
+    Ok(Reply::Ids(ask, Form::List))
 }
 
 fn not_a_number() -> Refused {
@@ -130,7 +137,7 @@ fn unknown_key(key: &[u8], facts: &Facts) -> Refused {
 
 /// Refuses a key that is no source's name.
 #[cold]
-pub(super) fn refuse_key(out: &mut Vec<u8>, key: &[u8], facts: &Facts) -> Reply {
+fn refuse_key(out: &mut Vec<u8>, key: &[u8], facts: &Facts) -> Reply {
     let (code, text) = unknown_key(key, facts);
     refuse_with(out, code, &text)
 }

@@ -1,0 +1,323 @@
+//! The requests and replies of a connection: serves the requests of a turn, some after a wait, and
+//! encodes their replies.
+
+use super::super::allocate::{NotYet, Parked};
+use super::super::authorization;
+use super::super::backlog::Backlog;
+use super::super::turn::{INPUT_SIZE, READ_BYTES_MAX, Request, Turn};
+use super::super::turnstile::{TURN_COST, scan_cost, turn_cost};
+use super::queue::Share;
+use super::{NEVER_READ, TurnEnd};
+use crate::access::NO_TOKEN;
+use crate::clock::BootMicros;
+use crate::front::{Conditions, FrameIds, Front, Reason, Step, Words};
+use crate::server::net::rejections;
+use crate::server::net::socket_stream::SocketStream;
+use snowbank_client::protocol::ErrorCode;
+
+/// Errors in a row, with nothing else between them, after which the connection is closed. A client
+/// with a defect has seen many of them by then, and an error costs more than a request.
+const ERRORS_IN_ROW_MAX: u16 = 1_000;
+
+/// The requests of a connection that are not answered yet, and the replies that are not written.
+pub(super) struct Exchange<F: Front> {
+    pub(super) front: F,
+    /// Bytes read and not yet decoded: half a request, or requests behind one that waits.
+    pub(super) unread: Vec<u8>,
+    /// Bytes of replies that the socket did not take.
+    pub(super) unwritten: Vec<u8>,
+    /// When `unread` was read; if it is half a request, when its first byte was read. Waits and
+    /// `stall_timeout` count from there.
+    pub(super) read_at: BootMicros,
+    /// The rest of a reply longer than a frame. Boxed, because hardly any connection ever has one.
+    backlog: Option<Box<Backlog<F::Form>>>,
+    /// Requests in a row, up to the last, that asked for no IDs and were answered with an error.
+    errors_in_row: u16,
+    /// Its share of the budget for kept bytes, as of its last turn.
+    pub(super) share: Share,
+    /// The cost of its turn so far, without that of TLS.
+    pub(super) turn_cost: usize,
+}
+
+impl<F: Front> Exchange<F> {
+    pub(super) fn new(front: F) -> Self {
+        Exchange {
+            front,
+            unread: Vec::new(),
+            unwritten: Vec::new(),
+            read_at: NEVER_READ,
+            backlog: None,
+            errors_in_row: 0,
+            share: Share::WHOLE,
+            turn_cost: TURN_COST,
+        }
+    }
+
+    /// Serves all requests in `bytes`, and keeps the rest of the bytes.
+    pub(super) fn serve(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, bytes: &[u8]) -> TurnEnd<F> {
+        let (thread, config) = (turn.thread, turn.config);
+        let counts = || thread.common.metrics.counts_of(F::PROTOCOL);
+        let full_at = self.share.full_at(self.unwritten.len());
+        // Requests of an EXEC were read in earlier turns. They cost as much as others.
+        let executed_before = self.front.executed_bytes();
+        let (mut at, mut executed) = (0, 0);
+        let end = loop {
+            if let Some(end) = self.end_reply(turn, peer) {
+                break end;
+            }
+            executed = self.front.executed_bytes().saturating_sub(executed_before).max(executed);
+            let is_full = turn.state.output.len() >= full_at || executed >= READ_BYTES_MAX;
+            if is_full && (at < bytes.len() || self.front.has_kept_requests()) {
+                break TurnEnd::Again;
+            }
+            let answered = turn.state.output.len();
+            let mut conditions = Conditions {
+                facts: &config.facts,
+                session: turn.session,
+                draining: turn.is_draining,
+                wall: turn.now.wall,
+                counts: &counts,
+            };
+            match self.front.step(&bytes[at..], &mut conditions, &mut turn.state.output) {
+                Step::Incomplete => break TurnEnd::Done,
+                Step::Answered { consumed, error } => {
+                    at += consumed;
+                    self.note_answer(turn, peer, error);
+                    if self.has_only_errors(peer, error) {
+                        at = bytes.len();
+                        break TurnEnd::Close;
+                    }
+                }
+                Step::Ids { consumed, ask, form } => {
+                    at += consumed;
+                    self.errors_in_row = 0;
+                    let request = Request { ask, form, read_at: self.read_at, size: consumed };
+                    match self.serve_ids(turn, &request, &bytes[at - consumed..]) {
+                        Ok(alike) => {
+                            at += consumed * alike;
+                            turn.state.timing.note_served(1 + alike as u64);
+                        }
+                        Err(parked) => break TurnEnd::Parked(parked),
+                    }
+                }
+                Step::Close { error } => {
+                    if error.is_some() || turn.state.output.len() > answered {
+                        thread.counters.note_other(F::PROTOCOL, error);
+                    }
+                    let end = self.close(turn, peer, &bytes[at..], error);
+                    at = bytes.len();
+                    break end;
+                }
+            }
+        };
+        self.keep(&bytes[at..]);
+        self.turn_cost = turn_cost(at + executed, turn.state.output.len()) + scan_cost(bytes.len() - at);
+        end
+    }
+
+    /// Keeps `rest` for the next turn. An idle connection owns no buffer.
+    fn keep(&mut self, rest: &[u8]) {
+        debug_assert!(rest.len() <= INPUT_SIZE);
+        if rest.is_empty() {
+            self.unread = Vec::new();
+        } else {
+            self.unread.clear();
+            self.unread.extend_from_slice(rest);
+        }
+    }
+
+    /// Encodes the rest of a reply that has begun. Returns how the turn ends, unless the next
+    /// request may be taken.
+    #[inline]
+    fn end_reply(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
+        if self.backlog.is_some() && !self.encode_backlog(turn) {
+            return Some(TurnEnd::Again);
+        }
+        let is_revoked = turn.session.revoked().is_some() && !self.is_amid_reply();
+        if is_revoked { self.close_revoked(turn, peer) } else { None }
+    }
+
+    /// Serves the request at the start of `bytes`: encodes its IDs or a refusal. Serves the equal
+    /// requests behind it too, as far as IDs for them are at hand. Returns the number of these.
+    ///
+    /// # Errors
+    /// The request, if it waits.
+    #[inline]
+    fn serve_ids(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: &Request<F::Form>,
+        bytes: &[u8],
+    ) -> Result<usize, Parked<F::Form>> {
+        let (source, facts) = (request.ask.source, &turn.config.facts);
+        let ahead = || self.front.demand(&bytes[request.size..], source, facts);
+        if let Err(not_yet) = turn.allocate(request, ahead) {
+            return self.put_off(turn, request, not_yet).map_or(Ok(0), Err);
+        }
+        let alike = match self.front.alike(bytes, request.size, request.form, || turn.at_hand(source)) {
+            0 => 0,
+            most => turn.allocate_at_hand(source, most),
+        };
+        self.encode_ids(turn, request);
+        Ok(alike)
+    }
+
+    /// Encodes the refusal of a request, or returns the request if it waits.
+    #[cold]
+    fn put_off(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: &Request<F::Form>,
+        not_yet: NotYet<F::Form>,
+    ) -> Option<Parked<F::Form>> {
+        match not_yet {
+            NotYet::Refused(reason) => {
+                self.refuse(turn, request, reason);
+                None
+            }
+            NotYet::Parked(parked) => Some(parked),
+        }
+    }
+
+    /// Encodes the reply to a request that was parked. Returns the request if it waits again.
+    #[cold]
+    pub(super) fn resume(&mut self, turn: &mut Turn<'_>, parked: Parked<F::Form>) -> Option<Parked<F::Form>> {
+        let request = parked.request();
+        match parked.resume(turn) {
+            Ok(()) => self.encode_ids(turn, &request),
+            Err(NotYet::Refused(reason)) => self.refuse(turn, &request, reason),
+            Err(NotYet::Parked(parked)) => return Some(parked),
+        }
+        turn.thread.counters.note_served(F::PROTOCOL, request.read_at);
+        self.unwritten.append(&mut turn.state.output);
+        None
+    }
+
+    /// Encodes the IDs in `state.runs`. If they need more than one frame, they become the backlog.
+    #[inline]
+    fn encode_ids(&mut self, turn: &mut Turn<'_>, request: &Request<F::Form>) {
+        let numbering = turn.config.source(request.ask.source).numbering();
+        let needs_list = numbering.needs_list();
+        let (form, state) = (request.form, &mut *turn.state);
+        if !self.share.of_frame(self.front.frame_limit(form, needs_list)).fits(&state.runs) {
+            self.backlog = Some(Box::new(Backlog::new(request.ask.source, form, numbering, &state.runs)));
+            return state.shrink();
+        }
+        let frame_ids = FrameIds {
+            runs: &state.runs,
+            random: numbering.random_parts(),
+            needs_list,
+            of_reply: Some(request.ask.count_in(&state.runs)),
+            more: false,
+        };
+        self.front.encode_ids(&mut state.output, form, &frame_ids, &mut state.rng);
+    }
+
+    /// Encodes more of the backlog while the queue has room. Returns true when nothing of it is
+    /// left.
+    #[cold]
+    fn encode_backlog(&mut self, turn: &mut Turn<'_>) -> bool {
+        let Some(mut backlog) = self.backlog.take() else {
+            return true;
+        };
+        let (form, state) = (backlog.form, &mut *turn.state);
+        let numbering = turn.config.source(backlog.source).numbering();
+        let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
+        let limit = self.share.of_frame(self.front.frame_limit(form, needs_list));
+        let full_at = self.share.full_at(self.unwritten.len());
+        while state.output.len() < full_at {
+            let of_reply = backlog.of_reply();
+            let more = backlog.next_frame(numbering, limit, &mut state.runs);
+            let frame_ids = FrameIds { runs: &state.runs, random, needs_list, of_reply, more };
+            self.front.encode_ids(&mut state.output, form, &frame_ids, &mut state.rng);
+            if !more {
+                return true;
+            }
+        }
+        self.backlog = Some(backlog);
+        false
+    }
+
+    /// Encodes the refusal of a request for IDs.
+    #[cold]
+    fn refuse(&mut self, turn: &mut Turn<'_>, request: &Request<F::Form>, reason: Reason) {
+        let words = turn.refuse(&request.ask, F::PROTOCOL, reason);
+        self.front.refuse(&mut turn.state.output, request.form, &words);
+    }
+
+    /// Returns true while the reply to an earlier message is not whole.
+    fn is_amid_reply(&self) -> bool {
+        self.backlog.is_some() || self.front.has_kept_requests()
+    }
+
+    /// Follows a reload. Returns the end of the last turn if the configuration no longer accepts
+    /// the client's token or certificate.
+    #[cold]
+    pub(super) fn renew(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
+        let rules = (&turn.config.facts.access, turn.config.version);
+        turn.session.renew(rules, peer.shown()).err()?;
+        // A reply that has begun is ended first. If it answers several requests, those that have no
+        // IDs yet are refused in it.
+        if self.is_amid_reply() { None } else { self.close_revoked(turn, peer) }
+    }
+
+    /// Ends a connection whose client a reload no longer accepts. Returns the end of the last turn,
+    /// or `None` for any other.
+    #[cold]
+    fn close_revoked(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
+        let denial = turn.session.revoked()?;
+        authorization::log_revoked(&peer.peer(), denial);
+        let words = Words { code: ErrorCode::Unauthorized, retry_after: None, message: denial.to_string() };
+        self.front.farewell(&mut turn.state.output, &words);
+        turn.thread.counters.note_error(F::PROTOCOL, words.code);
+        Some(TurnEnd::Close)
+    }
+
+    /// Counts an answer. Returns true if so many requests in a row failed that the connection must
+    /// close.
+    #[cold]
+    fn has_only_errors(&mut self, peer: &SocketStream, error: Option<ErrorCode>) -> bool {
+        self.errors_in_row = if error.is_some() { self.errors_in_row + 1 } else { 0 };
+        let is_one_too_many = self.errors_in_row == ERRORS_IN_ROW_MAX;
+        if is_one_too_many {
+            rejections::log(peer.peer(), "a thousand requests in a row that are errors");
+        }
+        is_one_too_many
+    }
+
+    /// Counts an answer without IDs. Logs it if it refuses a client that has shown no token; the
+    /// connection stays open.
+    fn note_answer(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) {
+        turn.thread.counters.note_other(F::PROTOCOL, error);
+        if error == Some(ErrorCode::Unauthorized) {
+            turn.thread.counters.unauthorized_refusals.add(1);
+            rejections::log_refused(peer.peer(), &peer.origin(), NO_TOKEN);
+        }
+        authorization::log_newcomer(turn.session, || peer.peer());
+    }
+
+    /// Logs the message at the start of `bytes`, which closes the connection, if it is an error of
+    /// the peer. Returns the end of the last turn.
+    #[cold]
+    fn close(
+        &self,
+        turn: &Turn<'_>,
+        peer: &SocketStream,
+        bytes: &[u8],
+        error: Option<ErrorCode>,
+    ) -> TurnEnd<F> {
+        let is_unauthorized = error == Some(ErrorCode::Unauthorized);
+        match self.front.rejection(bytes, turn.session) {
+            Some(reason) if is_unauthorized => {
+                rejections::log_unauthorized(peer.peer(), &peer.origin(), &reason);
+            }
+            Some(reason) => rejections::log(peer.peer(), &reason),
+            None => {}
+        }
+        if is_unauthorized {
+            turn.thread.counters.unauthorized_refusals.add(1);
+            return TurnEnd::Unauthorized;
+        }
+        TurnEnd::Close
+    }
+}

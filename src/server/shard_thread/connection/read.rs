@@ -1,0 +1,185 @@
+//! Reads the bytes that have arrived, and takes a turn with them.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::super::budget::KEPT_FREELY;
+use super::super::thread_state::ThreadState;
+use super::super::turn::{Turn, TurnState};
+use super::super::turnstile::{TURN_COST, tls_cost};
+use super::{Connection, NEVER_READ, SHORT_READ_BYTES_MAX, TurnEnd};
+use crate::clock;
+use crate::front::Front;
+use crate::server::shared::live_config::LiveConfig;
+
+impl<F: Front> Connection<F> {
+    /// Waits this long for bytes, and takes a turn with them.
+    pub(super) async fn turn_within(&mut self, version: u64, deadline: Duration) -> io::Result<TurnEnd<F>> {
+        match tokio::time::timeout(deadline, poll_fn(|cx| self.poll_turn(cx, version))).await {
+            Ok(turn) => turn,
+            // Bytes may have arrived while it waited for its turn.
+            Err(_) if self.place.is_queued() => self.last_turn(version).await,
+            Err(_) => Ok(TurnEnd::End),
+        }
+    }
+
+    /// Takes a turn once the turnstile lets it pass. Ends the connection if no bytes have arrived by
+    /// then.
+    async fn last_turn(&mut self, version: u64) -> io::Result<TurnEnd<F>> {
+        poll_fn(|cx| match self.poll_turn(cx, version) {
+            Poll::Pending if !self.place.is_queued() => Poll::Ready(Ok(TurnEnd::End)),
+            polled => polled,
+        })
+        .await
+    }
+
+    /// Returns how long to wait for bytes, and the version of the configuration with that timeout.
+    pub(super) fn deadline(&self) -> (u64, Option<Duration>) {
+        let config = self.member.thread.live_config.borrow();
+        let limits = &config.limits;
+        // A long transaction that has begun is a request that has half arrived.
+        let deadline = if self.exchange.unread.is_empty() && self.exchange.front.kept_bytes() <= KEPT_FREELY {
+            limits.idle_timeout
+        } else {
+            let late = clock::os::boot().since(self.exchange.read_at);
+            Some(limits.stall_timeout.saturating_sub(late))
+        };
+        (config.version, deadline)
+    }
+
+    /// Reads, and takes a turn with the bytes. If none have arrived and the configuration is no
+    /// longer of `version`, the turn is done at once, so that the next one has the new deadline.
+    pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>, version: u64) -> Poll<io::Result<TurnEnd<F>>> {
+        let thread = Rc::clone(&self.member.thread);
+        let state = &mut *thread.turn.borrow_mut();
+        state.wakers.remember(self.member.slot(), cx.waker());
+        // One without bytes waits for them, and not for a pass.
+        if self.place.is_busy() && (self.place.is_queued() || self.stream.is_readable(cx)) {
+            ready!(self.poll_pass(cx));
+        }
+        let mut input = std::mem::take(&mut state.input);
+        let config = &*thread.live_config.borrow();
+        let polled = self.poll_requests(&thread, config, state, &mut input, cx);
+        state.input = input;
+        if polled.is_pending() {
+            self.note_silent();
+            let of_tls = tls_cost(self.stream.take_tls_read());
+            if self.place.has_pass() || of_tls > 0 {
+                // A part of a TLS record was read, or records without bytes for the reader.
+                thread.turnstile.end_turn(&mut self.place, TURN_COST + of_tls);
+            }
+        }
+        match polled {
+            Poll::Pending if config.version != version => Poll::Ready(Ok(TurnEnd::Done)),
+            polled => polled,
+        }
+    }
+
+    /// Reads to `input`, serves the requests, and writes their replies.
+    fn poll_requests(
+        &mut self,
+        thread: &Rc<ThreadState>,
+        config: &LiveConfig,
+        state: &mut TurnState,
+        input: &mut [u8],
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<TurnEnd<F>>> {
+        self.exchange.turn_cost = TURN_COST;
+        if !self.session.is_of(config.version) {
+            let mut turn = Turn::begin(thread, config, state, &mut self.session);
+            if let Some(last) = self.exchange.renew(&mut turn, &self.stream) {
+                let written = self.write_now(state, cx);
+                self.end_turn(thread, state, written);
+                return Poll::Ready(Ok(last));
+            }
+        }
+        let kept = self.exchange.unread.len();
+        let end = ready!(self.poll_input(thread, input, cx))?;
+        if end == kept {
+            return Poll::Ready(Ok(TurnEnd::End));
+        }
+        thread.counters.received_bytes.add((end - kept) as u64);
+        if let Some(guest) = &mut self.guest {
+            guest.note_heard();
+        }
+        self.exchange.share = self.share(thread, &config.limits);
+        let mut turn = Turn::begin(thread, config, state, &mut self.session);
+        turn.is_draining = self.member.is_refused();
+        let now = turn.now;
+        let half_began = std::mem::replace(&mut self.exchange.read_at, now.boot);
+        let ended = self.exchange.serve(&mut turn, &self.stream, &input[..end]);
+        if kept > 0 && self.exchange.unread.len() == end {
+            // This is still the same half request. A half request behind whole ones began with this
+            // read.
+            self.exchange.read_at = half_began;
+        }
+        // The refusal of a token leaves after a delay.
+        let is_delayed = matches!(ended, TurnEnd::Unauthorized);
+        let written = if is_delayed { 0 } else { self.write_now(state, cx) };
+        self.end_turn(thread, state, written);
+        let requests = &thread.counters.protocols[F::PROTOCOL as usize].requests;
+        state.timing.end_turn(&thread.counters.latency, requests, now.boot);
+        Poll::Ready(Ok(ended))
+    }
+
+    /// Reads behind the bytes that the last turn kept. Returns the number of bytes in `input`, the
+    /// kept ones included.
+    #[inline]
+    fn poll_input(
+        &mut self,
+        thread: &ThreadState,
+        input: &mut [u8],
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let unread = &self.exchange.unread;
+        let kept = unread.len();
+        input[..kept].copy_from_slice(unread);
+        let read_bytes_max =
+            if self.place.has_pass() { self.exchange.share.read_bytes_max() } else { SHORT_READ_BYTES_MAX };
+        let read_to = input.len().min(kept + read_bytes_max);
+        let mut buffer = ReadBuf::new(&mut input[..read_to]);
+        buffer.advance(kept);
+        let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
+        if polled.is_pending() {
+            let awaits_first = self.exchange.read_at == NEVER_READ && thread.awaits_newcomers.get();
+            // A request that has half arrived is answered once its rest has.
+            let awaits_rest = kept > 0 && self.member.is_undrained();
+            if thread.draining.get() && !awaits_first && !awaits_rest {
+                self.member.note_drained();
+            }
+        }
+        polled.map_ok(|()| buffer.filled().len())
+    }
+
+    /// Takes a turn with bytes that were read before.
+    pub(super) fn turn_of_unread(&mut self) -> TurnEnd<F> {
+        let thread = Rc::clone(&self.member.thread);
+        let config = &*thread.live_config.borrow();
+        let state = &mut *thread.turn.borrow_mut();
+        let unread = std::mem::take(&mut self.exchange.unread);
+        self.exchange.turn_cost = TURN_COST;
+        self.exchange.share = self.share(&thread, &config.limits);
+        let is_outdated = !self.session.is_of(config.version);
+        let mut turn = Turn::begin(&thread, config, state, &mut self.session);
+        turn.is_draining = self.member.is_refused();
+        let now = turn.now;
+        let last = if is_outdated { self.exchange.renew(&mut turn, &self.stream) } else { None };
+        let ended = last.unwrap_or_else(|| self.exchange.serve(&mut turn, &self.stream, &unread));
+        let requests = &thread.counters.protocols[F::PROTOCOL as usize].requests;
+        let read_at = self.exchange.read_at;
+        state.timing.end_late_turn(&thread.counters.latency, requests, read_at, now.boot);
+        if matches!(ended, TurnEnd::Done) {
+            // The rest is half a request. Its time to arrive starts now, because nothing more was
+            // read until here.
+            self.exchange.read_at = now.boot;
+        }
+        self.end_turn(&thread, state, 0);
+        ended
+    }
+}

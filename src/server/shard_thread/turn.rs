@@ -1,0 +1,107 @@
+//! One turn of a connection: what it borrows from its thread, and the requests that it takes from bytes to IDs.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::thread_state::ThreadState;
+use super::wakers::Wakers;
+use crate::access::Session;
+use crate::clock::{BootMicros, Now};
+use crate::front::{Ask, MESSAGE_BYTES_MAX};
+use crate::server::health::metrics::Timing;
+use crate::server::shared::live_config::LiveConfig;
+use crate::shard::Shard;
+use crate::source::wait_queue::{Finished, WaitId};
+use snowbank_client::layout::Run;
+
+/// The bytes that a turn reads at most: some 500 requests, which take about 0.1 ms. Other
+/// connections have their turn then.
+pub(super) const READ_BYTES_MAX: usize = 8 * 1024;
+
+/// The size of the input buffer: the half request of an earlier read, and the bytes that a turn
+/// reads.
+pub(super) const INPUT_SIZE: usize = MESSAGE_BYTES_MAX + READ_BYTES_MAX;
+
+/// The capacity that the buffer of runs keeps after a reply needed more. It is enough for any reply
+/// of one frame.
+const RUNS_CAPACITY: usize = 4_096;
+
+/// One turn of a connection: what it may use until it yields. A turn has one configuration and one
+/// reading of the clock.
+pub(super) struct Turn<'t> {
+    pub(super) thread: &'t Rc<ThreadState>,
+    pub(super) config: &'t LiveConfig,
+    pub(super) state: &'t mut TurnState,
+    pub(super) session: &'t mut Session,
+    pub(super) now: Now,
+    /// The turn's requests arrived after the stop was noticed, and are refused.
+    pub(super) is_draining: bool,
+}
+
+/// A request on its way from bytes to IDs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<F> {
+    pub(super) ask: Ask,
+    /// The details that its reply needs.
+    pub(super) form: F,
+    /// When it was read. Its wait counts from there.
+    pub(super) read_at: BootMicros,
+    /// Its bytes; 0 for a request that was kept from an earlier message.
+    pub(super) size: usize,
+}
+
+impl<'t> Turn<'t> {
+    /// Begins a turn: reads the clock, and wakes the shard with the reading.
+    #[inline]
+    pub(super) fn begin(
+        thread: &'t Rc<ThreadState>,
+        config: &'t LiveConfig,
+        state: &'t mut TurnState,
+        session: &'t mut Session,
+    ) -> Self {
+        let now = thread.now();
+        state.shard.wake(now);
+        Turn { thread, config, state, session, now, is_draining: false }
+    }
+}
+
+/// The buffers and the shard that a thread's connections borrow for a turn, never across an await.
+pub(super) struct TurnState {
+    pub(super) shard: Shard,
+    pub(super) input: Box<[u8]>,
+    pub(super) output: Vec<u8>,
+    pub(super) runs: Vec<Run>,
+    pub(super) rng: fastrand::Rng,
+    pub(super) timing: Timing,
+    /// Connections whose request waits for IDs, by source and id.
+    pub(super) waiters: HashMap<(usize, WaitId), oneshot::Sender<Finished>>,
+    /// When the ticker wakes by itself; `None` if it sleeps until it is woken.
+    pub(super) ticker_wakes_at: Option<Instant>,
+    /// Wakes each connection when the stop begins, and at some reloads.
+    pub(super) wakers: Wakers,
+}
+
+impl TurnState {
+    pub(super) fn new(shard: Shard, seed: u64) -> Self {
+        TurnState {
+            input: vec![0; INPUT_SIZE].into_boxed_slice(),
+            output: Vec::new(),
+            runs: Vec::new(),
+            rng: fastrand::Rng::with_seed(seed),
+            timing: Timing::new(),
+            waiters: HashMap::new(),
+            ticker_wakes_at: None,
+            wakers: Wakers::default(),
+            shard,
+        }
+    }
+
+    /// Frees the memory that one very long reply needed.
+    pub(super) fn shrink(&mut self) {
+        self.runs.clear();
+        self.runs.shrink_to(RUNS_CAPACITY);
+    }
+}
