@@ -47,11 +47,6 @@ const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Keeper {
     sources: Vec<ManagedSource>,
-    /// The number of sources that run. Those after them are joining: not every writer has made their first ceilings
-    /// durable.
-    running: usize,
-    /// The first ceilings of the sources that are joining.
-    joining: Vec<Position>,
     writers: Vec<Writer>,
     wall: Arc<Wall>,
     watch: StepWatch,
@@ -77,9 +72,7 @@ impl Keeper {
         };
         let writers = writers.iter().map(writer).collect();
         Keeper {
-            running: sources.len(),
             sources,
-            joining: Vec::new(),
             writers,
             watch: StepWatch::new(&wall, started),
             wall,
@@ -94,9 +87,9 @@ impl Keeper {
         self.wall.believe(reading)
     }
 
-    /// The sources that run, by their index.
+    /// The sources, by their index.
     pub fn sources(&self) -> impl Iterator<Item = &Arc<Source>> {
-        self.sources[..self.running].iter().map(ManagedSource::source)
+        self.sources.iter().map(ManagedSource::source)
     }
 
     /// Takes all grants away for good, because another process may have the worker IDs or the state. Nothing is written
@@ -122,42 +115,6 @@ impl Keeper {
     /// Returns why nothing is handed out any more.
     pub fn lost(&self) -> Option<&TakenOver> {
         self.lost.as_ref()
-    }
-
-    /// Starts to add sources, whose indices follow those that run. Their first ceilings are written at the next looks, and
-    /// granted when they are durable: [`written`](Keeper::written) reports it.
-    ///
-    /// # Errors
-    /// Returns the sources if they cannot join now: the locks are lost, or sources of an earlier call may still be
-    /// written.
-    pub fn join(&mut self, newcomers: Vec<ManagedSource>, now: Now) -> Result<(), Vec<ManagedSource>> {
-        if self.lost.is_some() || self.is_joining() {
-            return Err(newcomers);
-        }
-        self.joining = newcomers.iter().map(|managed| managed.first_ceiling(now)).collect();
-        for writer in self.writers.iter_mut().filter(|writer| writer.reach != Reach::Local) {
-            writer.durable.extend(newcomers.iter().map(|managed| managed.first(writer.reach)));
-        }
-        self.sources.extend(newcomers);
-        Ok(())
-    }
-
-    /// The sources that are joining.
-    pub fn joining(&self) -> impl Iterator<Item = &Arc<Source>> {
-        self.sources[self.running..].iter().map(ManagedSource::source)
-    }
-
-    /// Returns whether sources are joining, or were given up during their write.
-    pub fn is_joining(&self) -> bool {
-        let writes_join = |writer: &Writer| writer.under_way.as_ref().is_some_and(|write| write.is_join);
-        !self.joining.is_empty() || self.writers.iter().any(writes_join)
-    }
-
-    /// Drops the sources that are joining. Ceilings that a writer has of them no longer count.
-    pub fn give_up_joining(&mut self) {
-        self.joining.clear();
-        self.sources.truncate(self.running);
-        self.writers.iter_mut().for_each(|writer| writer.durable.truncate(self.running));
     }
 
     /// Looks once. It must be called after [`next_in`](Looked::next_in), about every second, and also when a claim has met
@@ -212,12 +169,7 @@ impl Keeper {
         if self.lost.is_some() || writer.under_way.is_some() {
             return None;
         }
-        let is_join = !self.joining.is_empty() && writer.durable.len() == self.running;
-        let ceilings = if is_join {
-            (self.running..).zip(self.joining.iter().copied()).collect()
-        } else {
-            self.next_ceilings(index, now)?
-        };
+        let ceilings = self.next_ceilings(index, now)?;
         let handed_out = |&(index, ceiling): &(usize, Position)| {
             (index, Durable { ceiling, generation: self.sources[index].source().grant().generation() })
         };
@@ -230,14 +182,13 @@ impl Keeper {
         writer.writes += 1;
         let number = writer.writes;
         writer.under_way =
-            Some(UnderWay { number, is_join, began: now.boot, ceilings: under_way, wall_minus_boot_us });
+            Some(UnderWay { number, began: now.boot, ceilings: under_way, wall_minus_boot_us });
         Some(Write {
             writer: index,
             number,
             ceilings,
             generation,
             restored,
-            is_join,
             wall_minus_boot_us,
             id_minus_boot_us,
         })
@@ -255,7 +206,7 @@ impl Keeper {
         if writer.due.is_some_and(|due| now.boot < due) {
             return None;
         }
-        let sources = || self.sources[..self.running].iter().zip(&writer.durable).enumerate();
+        let sources = || self.sources.iter().zip(&writer.durable).enumerate();
         let is_due = sources().any(|(_, (managed, durable))| managed.needs_fleet(now, *durable, horizon));
         if !is_due {
             (writer.due, writer.failure) = (None, None);
@@ -308,7 +259,7 @@ impl Keeper {
     /// Returns the sources whose numbers another copy of the machine may hand out.
     pub fn restored(&self) -> Vec<usize> {
         let is_lost = |&index: &usize| self.sources[index].source().grant().is_lost();
-        (0..self.running).filter(is_lost).collect()
+        (0..self.sources.len()).filter(is_lost).collect()
     }
 
     /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings durable. `mark` is called
@@ -321,32 +272,27 @@ impl Keeper {
         mut mark: impl FnMut(usize, u64),
     ) -> Option<Written> {
         let writer = self.writers.get_mut(outcome.writer)?;
-        let UnderWay { is_join, began, ceilings, wall_minus_boot_us, .. } =
+        let UnderWay { began, ceilings, wall_minus_boot_us, .. } =
             writer.under_way.take_if(|write| write.number == outcome.number)?;
         let is_durable = outcome.result.is_ok();
-        let mut written = Written { reach: writer.reach, began, is_durable, is_join, joined: 0 };
-        if !is_join {
-            writer.failure = outcome.result.err();
-        }
+        let written = Written { reach: writer.reach, began, is_durable };
+        writer.failure = outcome.result.err();
         if !is_durable {
-            if is_join {
-                self.give_up_joining();
-            }
             return Some(written);
         }
         writer.wall_minus_boot_us = wall_minus_boot_us;
-        writer.acknowledge_all(&ceilings, self.sources.len());
-        if writer.reach != Reach::Local {
-            writer.due = None;
-        } else if !is_join {
+        for (index, durable) in ceilings {
+            writer.durable[index] = durable;
+        }
+        writer.due = None;
+        if writer.reach == Reach::Local {
             let sources = self.sources.iter().zip(&writer.durable);
             let periods = sources.map(|(managed, durable)| managed.period(now, *durable));
             writer.due = Some(began.after(periods.min().unwrap_or(PERIOD)));
-        } else if self.writers.iter().all(|writer| writer.durable.len() == self.sources.len()) {
-            written.joined = std::mem::take(&mut self.joining).len();
-            self.running = self.sources.len();
         }
-        (0..self.running).for_each(|index| self.raise(index, &mut mark));
+        for index in 0..self.sources.len() {
+            self.raise(index, &mut mark);
+        }
         Some(written)
     }
 
@@ -370,7 +316,6 @@ impl Keeper {
 
     /// Ends all claims. Returns what each source leaves. Ceilings may be trimmed to these bounds unless the locks are lost.
     pub fn seal(&mut self) -> Vec<Left> {
-        self.give_up_joining();
         self.sources.iter().enumerate().filter_map(|(index, managed)| managed.seal(index)).collect()
     }
 

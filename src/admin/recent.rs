@@ -341,20 +341,4 @@ mod tests {
         assert!(level(Level::Fail)(&watched.status), "one was refused, and all are closed again");
         assert!((5..=16).contains(&watched.seconds_until(open(1), level(Level::Ok))));
     }
-
-    #[test]
-    fn a_source_that_joins_begins_with_nothing() {
-        let mut watched = Watched::new();
-        watched.pass(90, requests(1_000, 0));
-        let mut joined = watched.status.sources[0].clone();
-        (joined.requests, joined.refused) = (0, 0);
-        watched.status.sources.push(joined);
-        watched.pass(1, |status| {
-            status.sources[1].requests += 10;
-            status.sources[1].refused += 10;
-        });
-        assert_eq!(watched.status.sources[1].last_minute.requests, 10);
-        assert_eq!(watched.status.sources[1].last_minute.level, Level::Fail);
-        assert_eq!(watched.status.sources[0].last_minute.level, Level::Ok);
-    }
 }

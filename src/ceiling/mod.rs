@@ -31,7 +31,6 @@ use std::time::Duration;
 use crossbeam::utils::CachePadded;
 
 use crate::clock::Now;
-use crate::numbering::Numbering;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::system_error::{Attempt, SystemCause, cause_of};
 use snowbank_client::layout::{Position, UnixMicros};
@@ -216,17 +215,6 @@ impl fmt::Display for TakenOver {
 }
 
 impl std::error::Error for TakenOver {}
-
-/// A source that joins a running daemon.
-#[derive(Clone, Copy, Debug)]
-pub struct Newcomer<'a> {
-    /// Its name, which no other source has.
-    pub name: &'a str,
-    /// Its numbering, which no other source has.
-    pub numbering: &'a Numbering,
-    /// Its first ceiling, at or above its start.
-    pub ceiling: Position,
-}
 
 /// A source's bound after a clean stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

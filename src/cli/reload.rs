@@ -6,10 +6,10 @@ use std::thread;
 
 use super::inputs::{self, Inputs, Unread};
 use crate::clock;
-use crate::server::{Note, Reloaded, Reloader};
+use crate::server::{Reloaded, Reloader};
 use crate::service::{self, Logs, Notifier};
 
-/// Starts the thread that reloads. It reads files and waits for storage, which no reactor may. A stop does not wait for it.
+/// Starts the thread that reloads. It reads files which no reactor may. A stop does not wait for it.
 ///
 /// `warned` are the warnings that were logged already: a reload does not repeat them.
 pub(super) fn start(
@@ -25,16 +25,20 @@ pub(super) fn start(
         while let Ok(()) = requests.recv() {
             notifier.reloading();
             service::reload_begins();
-            let outcome = reload(&inputs, &mut reloader, &mut logs).map(|(reloaded, warnings)| {
-                let before = std::mem::replace(&mut warned, warnings);
-                let new =
-                    warned.iter().filter(|warning| !before.contains(warning)).cloned().map(Note::Warning);
-                Reloaded { notes: reloaded.notes.into_iter().chain(new).collect(), ..reloaded }
-            });
+            let outcome = reload(&inputs, &mut reloader, &mut logs);
             let result = outcome.as_ref().map(drop).map_err(String::as_str);
             reloader.note(result);
             service::reload_ended(result);
-            log(&inputs, outcome);
+            match outcome {
+                Ok((reloaded, warnings)) => {
+                    log_changes(&inputs, &reloaded);
+                    for warning in warnings.iter().filter(|warning| !warned.contains(warning)) {
+                        tracing::warn!("{warning}");
+                    }
+                    warned = warnings;
+                }
+                Err(reasons) => log_reasons(&reasons),
+            }
             logs.settle_level();
             notifier.reloaded();
         }
@@ -77,23 +81,21 @@ fn reload(
     Ok((reloaded, warnings))
 }
 
-/// Logs the changes in one line, or each reason in a line of its own.
-fn log(inputs: &Inputs, outcome: Result<Reloaded, String>) {
-    match outcome {
-        Ok(reloaded) if inputs.config.is_none() => {
-            tracing::info!(
-                "reloaded without a configuration file, because none was given (--config): {reloaded}"
-            );
-        }
-        Ok(reloaded) => {
-            tracing::info!("reloaded: {reloaded}");
-            reloaded.notes.iter().for_each(Note::log);
-        }
-        Err(reasons) => {
-            for reason in reasons.lines() {
-                tracing::error!("reload refused: {reason}");
-            }
-            tracing::error!("nothing was reloaded: the daemon goes on with the configuration that it has");
-        }
+/// Logs the changes in one line.
+fn log_changes(inputs: &Inputs, reloaded: &Reloaded) {
+    if inputs.config.is_none() {
+        tracing::info!(
+            "reloaded without a configuration file, because none was given (--config): {reloaded}"
+        );
+    } else {
+        tracing::info!("reloaded: {reloaded}");
     }
+}
+
+/// Logs each reason in a line of its own.
+fn log_reasons(reasons: &str) {
+    for reason in reasons.lines() {
+        tracing::error!("reload refused: {reason}");
+    }
+    tracing::error!("nothing was reloaded: the daemon goes on with the configuration that it has");
 }

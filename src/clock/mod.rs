@@ -80,11 +80,6 @@ impl Now {
         Reading { wall: self.wall, boot: self.boot }.offset_us()
     }
 
-    /// Returns the step forward that is held, where `reading` is the one that gave this time. Zero: none is held.
-    pub fn held_step(self, reading: Reading) -> Duration {
-        Duration::from_micros(reading.wall.0.saturating_sub(self.wall.0).max(0).unsigned_abs())
-    }
-
     /// Returns the reading after `duration`, if no clock steps meanwhile.
     pub fn after(self, duration: Duration) -> Now {
         let wall = UnixMicros(self.wall.0.saturating_add(micros(duration)));

@@ -52,7 +52,7 @@ fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
     changes.filter(|change| change.from != change.to && is_shown(change)).collect()
 }
 
-/// Returns the changes from `running` to `wanted`. Sources of `wanted` beyond those of `running` are new, and no changes.
+/// Returns the changes from `running` to `wanted`.
 ///
 /// # Errors
 /// Every setting that takes a restart, with its place in `wanted`, both values and the reason.
@@ -87,12 +87,37 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
         }
     }
     changed.extend(changed_identities(running, wanted));
-    for (index, source) in running.sources.iter().enumerate().skip(wanted.sources.len()) {
-        let last = wanted.origins.of(&format!("sources[{}]", wanted.sources.len().saturating_sub(1)));
-        let name = &source.name;
-        let text = format!("found no source {name:?}, the daemon runs with it: {PLACE}; {WHAT_TO_DO}");
-        let origin = last.cloned().unwrap_or(Origin::Default);
-        refused.push(Mistake { origin, key: format!("sources[{index}]"), text, is_clock_behind: false });
-    }
+    refused.extend(other_count(running, wanted));
     Mistakes::new(refused).map_or(Ok(changed), Err)
+}
+
+/// Returns a refusal for each source that only one of both has at its place.
+fn other_count(running: &Settings, wanted: &Settings) -> Vec<Mistake> {
+    let (before, after) = (running.sources.len(), wanted.sources.len());
+    let mut refused = Vec::new();
+    for (index, source) in running.sources.iter().enumerate().skip(after) {
+        let last = wanted.origins.of(&format!("sources[{}]", after.saturating_sub(1)));
+        refused.push(Mistake {
+            origin: last.cloned().unwrap_or(Origin::Default),
+            key: format!("sources[{index}]"),
+            text: format!(
+                "found no source {:?}, the daemon runs with it: {PLACE}; {WHAT_TO_DO}",
+                source.name
+            ),
+            is_clock_behind: false,
+        });
+    }
+    for (index, source) in wanted.sources.iter().enumerate().skip(before) {
+        let place = wanted.origins.of(&format!("sources[{index}]"));
+        refused.push(Mistake {
+            origin: place.cloned().unwrap_or(Origin::Default),
+            key: format!("sources[{index}]"),
+            text: format!(
+                "found source {:?}, the daemon runs without it: sources start with the daemon; {WHAT_TO_DO}",
+                source.name
+            ),
+            is_clock_behind: false,
+        });
+    }
+    refused
 }

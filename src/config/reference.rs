@@ -15,8 +15,7 @@ between them.
 Options of `snowbank serve` override variables, and variables override this file.
 `snowbank check --config FILE` lists every mistake of a file, each with its line.
 A reload (SIGHUP, `systemctl reload`) reads this file and the files that it names again. If a changed setting takes \
-effect only at a restart, the daemon refuses the whole reload and logs each such setting. Sources can be added after the \
-last.
+effect only at a restart, as an added source does, the daemon refuses the whole reload and logs each such setting.
 This file is generated from the code: change it there.";
 
 const SOURCE_HEAD: &str = "\

@@ -51,8 +51,4 @@ pub struct Written {
     pub began: BootMicros,
     /// True if its ceilings are durable.
     pub is_durable: bool,
-    /// True if it was the first write of sources that join. If it failed, they are given up.
-    pub is_join: bool,
-    /// The number of sources that have joined with it: all writers have their first ceilings.
-    pub joined: usize,
 }

@@ -1,5 +1,4 @@
 mod fleet;
-mod joins;
 mod jumps;
 mod ranges;
 mod tickets;
@@ -39,6 +38,20 @@ impl World {
         managed.grant(first);
         let source = Arc::clone(managed.source());
         let keeper = Keeper::new(vec![managed], &vec![Reach::Local; writers], Arc::clone(&wall), START);
+        World { keeper, source, wall, handed_out: Vec::new(), marked: Vec::new() }
+    }
+
+    /// Returns a world with a second source, and one writer.
+    fn of_two() -> World {
+        let mut sources = Vec::new();
+        for (mut managed, _, now) in [managed(0), managed(0)] {
+            let first = managed.first_ceiling(now);
+            managed.grant(first);
+            sources.push(managed);
+        }
+        let (_, wall, _) = managed(0);
+        let source = Arc::clone(sources[0].source());
+        let keeper = Keeper::new(sources, &[Reach::Local], Arc::clone(&wall), START);
         World { keeper, source, wall, handed_out: Vec::new(), marked: Vec::new() }
     }
 
@@ -267,8 +280,6 @@ fn nothing_is_written_or_granted_after_a_loss() {
     let looked = world.look(later(9 * SECOND_US, 0));
     assert!(looked.writes.is_empty() && looked.taken_over.is_some());
     assert_eq!(looked.next_in, PERIOD);
-    let (joins, _, now) = managed(0);
-    assert!(world.keeper.join(vec![joins], now).is_err());
 }
 
 #[test]
@@ -292,9 +303,7 @@ fn a_look_that_nobody_needs_does_not_raise() {
 
 #[test]
 fn ceilings_rise_together_whichever_needs_it_first() {
-    let mut world = World::new(1);
-    let (joins, _, now) = managed(0);
-    world.keeper.join(vec![joins], now).expect("nothing is lost");
+    let mut world = World::of_two();
     world.settle(later(SECOND_US, 0));
     assert!(world.source.grant().want_more());
     let at = later(SECOND_US + 400_000, 0);

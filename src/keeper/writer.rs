@@ -18,8 +18,6 @@ pub struct Write {
     pub generation: u64,
     /// The ticket sources whose numbers another copy of the machine may hand out. A start must refuse them.
     pub restored: Vec<usize>,
-    /// True for sources that join. The writer does not have them yet, and their indices follow those that it has.
-    pub is_join: bool,
     /// Wall − boot as the daemon believes it, in microseconds.
     pub wall_minus_boot_us: i64,
     /// The most that ID time − boot is, or becomes until the next write, in microseconds.
@@ -41,7 +39,6 @@ pub struct Outcome {
 #[derive(Debug)]
 pub(super) struct UnderWay {
     pub(super) number: u64,
-    pub(super) is_join: bool,
     pub(super) began: BootMicros,
     pub(super) ceilings: Vec<(usize, Durable)>,
     pub(super) wall_minus_boot_us: i64,
@@ -61,18 +58,4 @@ pub(super) struct Writer {
     pub(super) due: Option<BootMicros>,
     /// Why the last write failed. The next write then waits until `due`.
     pub(super) failure: Option<StoreError>,
-}
-
-impl Writer {
-    /// Takes the ceilings of a write that was acknowledged, of this many sources.
-    pub(super) fn acknowledge_all(&mut self, ceilings: &[(usize, Durable)], sources: usize) {
-        for &(index, durable) in ceilings {
-            match self.durable.get_mut(index) {
-                Some(before) => *before = durable,
-                // A source that was given up meanwhile has no entry any more.
-                None if index < sources => self.durable.push(durable),
-                None => {}
-            }
-        }
-    }
 }

@@ -53,20 +53,9 @@ pub struct Shard {
 impl Shard {
     /// Creates a shard with a lane for each source, in the order of their indices.
     pub fn new(index: usize, lanes: Vec<Lane>, seed: u64, now: Now) -> Self {
+        // All lanes may be used in one wake-up, and a wake-up must not allocate.
         let used = Vec::with_capacity(lanes.len());
         Shard { index, lanes, used, now, rng: fastrand::Rng::with_seed(seed) }
-    }
-
-    /// Adds the lane of a source that joins. Its index is the next one.
-    pub fn add_lane(&mut self, lane: Lane) {
-        self.lanes.push(lane);
-        // All lanes may be used in one wake-up, and a wake-up must not allocate.
-        self.used.reserve(self.lanes.len() - self.used.len());
-    }
-
-    /// The number of sources that it has lanes to.
-    pub fn lane_count(&self) -> usize {
-        self.lanes.len()
     }
 
     /// The number of this shard.

@@ -339,32 +339,3 @@ proptest! {
         prop_assert_eq!(every.len(), handed_out, "an ID twice");
     }
 }
-
-#[test]
-fn a_lane_that_is_added_serves_beside_the_others() {
-    let (first, second) = (source(TWITTER, "0"), source(TWITTER, "1"));
-    let mut shards = shards(&first, 2, Order::Relaxed);
-    let now_us = warm_up(&mut shards[0], 0);
-    let rings: Rings = (0..2).map(|_| Ring::default()).collect();
-    let now = after_us(now_us);
-    for (index, shard) in shards.iter_mut().enumerate() {
-        shard.add_lane(Lane::new(Arc::clone(&second), Arc::clone(&rings), index, Order::Relaxed, now));
-        assert_eq!(shard.lane_count(), 2);
-    }
-    let mut last = [0; 2];
-    for wake_up in 1..200 {
-        let shard = &mut shards[wake_up as usize % 2];
-        shard.wake(after_us(now_us + wake_up * 10));
-        for (index, numbering) in [first.numbering(), second.numbering()].into_iter().enumerate() {
-            let mut runs = Vec::new();
-            let (lane, rng) = shard.lane(index);
-            lane.take(4, || 0, rng, &mut runs).expect("there is room");
-            assert!(runs.iter().all(|run| numbering.position_of(run.first).is_some()));
-            if shard.index() == 0 {
-                assert!(runs[0].first > last[index]);
-                last[index] = runs[runs.len() - 1].last();
-            }
-        }
-        shard.top_up();
-    }
-}

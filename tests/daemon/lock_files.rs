@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::support::daemon::mode;
 use crate::support::machine::Machine;
 use crate::support::{Ask, Daemon, Setup, poll};
-use rustix::process::{Signal, getuid};
+use rustix::process::getuid;
 
 /// An ID of worker 0 in 2045, in the layout `twitter`.
 const FAR: u64 = 1 << 62;
@@ -101,21 +101,6 @@ fn a_mark_too_far_ahead_of_the_clock_is_refused_and_never_stored() {
     with_other_state(&machine).args(["--worker-id", "1"]).start().stop();
     fs::remove_file(&lock).expect("removed");
     assert!(one(&machine.start("")) < FAR, "nothing of it was stored");
-}
-
-#[test]
-fn a_source_that_joins_refuses_a_mark_too_far_ahead_too() {
-    let source = |name: &str, worker: u32| format!("[[sources]]\nname = \"{name}\"\nworker_ids = {worker}\n");
-    let machine = Machine::new();
-    machine.start("worker_ids = \"0-1\"").stop();
-    write_mark(&lock_files(&machine)[0], FAR);
-    let daemon = machine.start(&source("first", 1));
-    let both = source("first", 1) + &source("second", 0);
-    fs::write(daemon.path("snowbank.toml"), both).expect("written");
-    daemon.signal(Signal::HUP);
-    poll("a refused reload", || daemon.log().contains("the mark in").then_some(()));
-    one(&daemon);
-    daemon.stop();
 }
 
 #[test]

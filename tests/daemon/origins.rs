@@ -154,22 +154,3 @@ fn check_picks_the_number_of_this_machine_and_prints_it() {
         assert!(text.contains(part), "{part:?}: {text}");
     }
 }
-
-#[test]
-fn a_source_that_joins_takes_its_number_when_it_joins() {
-    let source =
-        |name: &str| format!("[[sources]]\nname = \"{name}\"\nworker_id_from = \"file:number-{name}\"\n");
-    let setup = Setup::configured(&source("a"));
-    std::fs::write(setup.path("number-a"), "7").expect("the number is written");
-    let daemon = setup.start();
-    let both = format!("{}{}", source("a"), source("b"));
-    std::fs::write(daemon.path("snowbank.toml"), both).expect("the configuration is written");
-    let reload = |number: &str, answer: &str| {
-        std::fs::write(daemon.path("number-b"), number).expect("the number is written");
-        daemon.signal(Signal::HUP);
-        assert_logged(&daemon, answer);
-    };
-    reload("", "reload refused: ");
-    reload("7", "both use worker 7");
-    reload("8", "source \"b\" has worker ID 8, from file ");
-}

@@ -305,20 +305,14 @@ fn wrong_settings_of_a_ticket_source_are_named() {
 }
 
 #[test]
-fn a_reload_adds_a_ticket_source_that_the_state_knows() {
+fn a_ticket_source_is_added_by_a_restart_if_the_state_knows_it() {
     let machine = counted_from("100");
     let ids = "[[sources]]\nname = \"ids\"\n";
-    let setup = machine.setup(ids);
-    let config = setup.path("snowbank.toml");
-    let daemon = setup.start();
-    let reload = |toml: &str, part: &str| {
-        fs::write(&config, toml).expect("the configuration is written");
-        daemon.signal(rustix::process::Signal::HUP);
-        crate::support::poll(part, || daemon.log().contains(part).then_some(()));
-    };
+    machine.start(ids).stop();
     let command = format!("snowbank ticket set users VALUE --state-dir {}`", machine.path("state").display());
-    reload(&format!("{ids}{}", ORDERS.replace("orders", "users")), &command);
-    reload(&format!("{ids}{ORDERS}"), "source \"orders\" added");
+    let unknown = format!("{ids}{}", ORDERS.replace("orders", "users"));
+    machine.setup(&unknown).end().assert_refusal(&[&command]);
+    let daemon = machine.start(&format!("{ids}{ORDERS}"));
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(2).source(1)).ids(), [101, 102]);
     let Reply::Info(_, json) = wire.call(&crate::support::wire::info(5)) else { panic!("no INFO") };

@@ -6,7 +6,7 @@
 //! the two copies. Crashes and stops come at any point, requests pause for minutes or hours, and a second daemon
 //! tries to start. Older copies replace the state, which the marks in the machine's locks reveal within a boot.
 //!
-//! A second world, [`site`], has two daemons, several sources, joins, boots, and layouts, worker IDs and states that change
+//! A second world, [`site`], has two daemons, several sources, boots, and layouts, worker IDs and states that change
 //! between lives. [`turns`] changes the worker IDs at clean restarts, with ticks of any length. [`lead`] watches the ID clock
 //! after a far step back. In [`counter`] the first world has a ticket source. [`layouts`] draws layouts by chance.
 //!

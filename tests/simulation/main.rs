@@ -1,12 +1,12 @@
 //! Simulations, repeatable by seed: the lives of a daemon, and of the daemons of a fleet.
 
 mod fleet;
-mod joins;
 mod lives;
 mod seeds;
 #[path = "../support/mod.rs"]
 mod support;
 mod tickets_restored;
+mod unused;
 mod worker_sets;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

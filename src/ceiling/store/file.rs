@@ -176,7 +176,7 @@ impl SlotFile {
     /// Makes a file of two copies. Everything but its name is durable.
     fn make(directory: &Path, path: &Path, number: u64, document: &str) -> io::Result<SlotFile> {
         let header = copies::header(number, document);
-        // Twice the present length: records change in length, and sources join.
+        // Twice the present length: records change in length.
         let slot_bytes = (2 * (header.len() + document.len())).next_power_of_two().max(slot_bytes_min());
         if slot_bytes as u64 > FILE_BYTES_MAX / 2 {
             return Err(ErrorKind::FileTooLarge.into());

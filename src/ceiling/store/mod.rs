@@ -21,12 +21,12 @@ pub mod simulated;
 
 pub use directory::{StateDir, holder, read};
 pub use moved::{Export, ImportError, export, merge, write};
-pub use plan::{Claimant, Plan, PlanError, When, above_records, plan, plan_beside};
+pub use plan::{Claimant, Plan, PlanError, When, above_records, plan};
 pub use record::{Moment, Record};
 
 use self::file::StateFile;
 use super::identity::{HostIdentity, Owner};
-use super::{Left, Newcomer, StateError, StoreError, TakenOver};
+use super::{Left, StateError, StoreError, TakenOver};
 use crate::numbering::Numbering;
 use snowbank_client::layout::Position;
 
@@ -41,25 +41,17 @@ pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Rec
 pub struct DiskStore {
     directory: StateDir,
     file: StateFile,
-    /// The daemon's sources, by their index, with the ceilings that are durable.
-    sources: Vec<StoredSource>,
+    /// The records of the daemon's sources, by their index, with the ceilings that are durable.
+    sources: Vec<Record>,
     /// Records that no source of this daemon has. Their bounds stay.
     retired: Vec<Record>,
     /// Records of worker IDs that are the fleet's again. They keep the order of IDs: each is written as long as its source's
     /// own record is lower.
     let_go: Vec<Record>,
-    owner: Owner,
     host: HostIdentity,
     /// Called with the directory after the next write.
     #[cfg(test)]
     pub(crate) after_write: Option<fn(&std::path::Path)>,
-}
-
-#[derive(Debug)]
-struct StoredSource {
-    record: Record,
-    /// The records that it replaced when it joined. They count again if it is given up.
-    replaced: Vec<Record>,
 }
 
 /// A source that starts.
@@ -88,27 +80,20 @@ impl DiskStore {
         host: &HostIdentity,
     ) -> Self {
         let sources =
-            starts.into_iter().map(|FirstRecord { name, numbering, start, is_lent, lent_bound }| {
-                StoredSource {
-                    record: Record {
-                        lent: is_lent,
-                        lent_bound: lent_bound.or(is_lent.then_some(0)),
-                        ..Record::new(name, numbering, start, owner, host)
-                    },
-                    replaced: Vec::new(),
-                }
+            starts.into_iter().map(|FirstRecord { name, numbering, start, is_lent, lent_bound }| Record {
+                lent: is_lent,
+                lent_bound: lent_bound.or(is_lent.then_some(0)),
+                ..Record::new(name, numbering, start, owner, host)
             });
         let file = StateFile::of(directory.path());
         let retired = retired.into_iter().map(|record| Record { retired: true, ..record }).collect();
-        let (owner, host) = (owner.clone(), host.clone());
         DiskStore {
             file,
             sources: sources.collect(),
             directory,
             retired,
             let_go: Vec::new(),
-            owner,
-            host,
+            host: host.clone(),
             #[cfg(test)]
             after_write: None,
         }
@@ -141,7 +126,7 @@ impl DiskStore {
         changes: impl IntoIterator<Item = (usize, impl FnOnce(&Record) -> Record)>,
         wall_minus_boot_us: i64,
     ) -> Result<(), StoreError> {
-        let mut records: Vec<Record> = self.sources.iter().map(|source| source.record.clone()).collect();
+        let mut records = self.sources.clone();
         for (index, change) in changes {
             if let Some(record) = records.get_mut(index) {
                 *record = change(record);
@@ -155,53 +140,8 @@ impl DiskStore {
         (self.retired, self.let_go) = (retired, let_go);
         #[cfg(test)]
         self.after_write.take().into_iter().for_each(|act| act(self.directory.path()));
-        for (source, record) in self.sources.iter_mut().zip(records) {
-            source.record = record;
-        }
+        self.sources = records;
         Ok(())
-    }
-
-    /// Adds sources, the first of them at this index. When this returns, their ceilings are durable, and those of the
-    /// others are as high as before. Sources that the store already has from this index on were given up. None of their
-    /// IDs was handed out, so their records are dropped.
-    ///
-    /// # Errors
-    /// The ceilings may not be durable: the newcomers are not taken in, and nothing else has changed.
-    pub fn add(
-        &mut self,
-        first_index: usize,
-        newcomers: &[Newcomer<'_>],
-        wall_minus_boot_us: i64,
-    ) -> Result<(), StoreError> {
-        let given_up = self.sources.drain(first_index.min(self.sources.len())..);
-        self.retired.extend(given_up.flat_map(|source| source.replaced));
-        let id_minus_boot_us = self.sources.iter().find_map(|source| source.record.id_minus_boot_us);
-        let joins = |newcomer: &Newcomer<'_>| {
-            let Newcomer { name, numbering, ceiling } = *newcomer;
-            let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
-            let lent_bound = self.lent_bound_of(numbering);
-            let record = Record { wall_minus_boot_us, id_minus_boot_us, lent_bound, ..record };
-            StoredSource { record, replaced: Vec::new() }
-        };
-        let mut joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
-        // The last record of a key counts, and a newcomer's ceiling is above the stored one.
-        let sources = self.sources.iter().chain(&joining);
-        let sources: Vec<Record> = sources.map(|source| source.record.clone()).collect();
-        self.file.write(self.retired.iter().chain(still_needed(&self.let_go, &sources)).chain(&sources))?;
-        for source in &mut joining {
-            let key = source.record.key();
-            source.replaced = self.retired.extract_if(.., |record| record.key() == key).collect();
-        }
-        self.sources.extend(joining);
-        Ok(())
-    }
-
-    /// Returns the bound of all IDs of an ID space that were made under worker IDs that a fleet lent. `None`: there are none.
-    fn lent_bound_of(&self, numbering: &Numbering) -> Option<u64> {
-        let own = self.sources.iter().map(|source| &source.record);
-        let of_space = own.chain(&self.retired).chain(&self.let_go);
-        let of_space = of_space.filter(|record| record.numbering.is_of_space(numbering));
-        of_space.filter_map(Record::bound_of_lent).max()
     }
 
     /// Makes the ceilings durable for the sources of these indices, all in one write. On success, and only then, positions
@@ -227,14 +167,14 @@ impl DiskStore {
     /// Makes later writes record the most that ID time − boot may be until the next one, in microseconds.
     pub fn note_id_time(&mut self, id_minus_boot_us: i64) {
         for source in &mut self.sources {
-            source.record.id_minus_boot_us = Some(id_minus_boot_us);
+            source.id_minus_boot_us = Some(id_minus_boot_us);
         }
     }
 
     /// Makes every later write record that the state does not know the counters of these sources: a start refuses them.
     pub fn note_unknown(&mut self, indices: &[usize]) {
         for &index in indices {
-            self.sources[index].record.restored = true;
+            self.sources[index].restored = true;
         }
     }
 

@@ -213,22 +213,7 @@ pub fn plan<'a>(
     claimants: &[Claimant<'_>],
     at: impl Into<Moment<'a>>,
 ) -> Result<Plan, PlanError> {
-    plan_beside(&[], records, claimants, at)
-}
-
-/// Decides as [`plan`] does, for claimants that join running sources. `records` are the stored ones that belong to no
-/// running source.
-///
-/// # Errors
-/// The first reason why a claimant cannot start.
-pub fn plan_beside<'a>(
-    running: &[Claimant<'_>],
-    records: &[Record],
-    claimants: &[Claimant<'_>],
-    at: impl Into<Moment<'a>>,
-) -> Result<Plan, PlanError> {
     let at = at.into();
-    let everyone = [running, claimants].concat();
     let mut starts = Vec::with_capacity(claimants.len());
     let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
@@ -250,7 +235,7 @@ pub fn plan_beside<'a>(
             let options = TicketOptions::of(claimant.numbering);
             return Err(PlanError::Restored { name, options });
         }
-        let (binding, out_of_reach): (Vec<Record>, Vec<Record>) = binding(records, &everyone, claimant)
+        let (binding, out_of_reach): (Vec<Record>, Vec<Record>) = binding(records, claimants, claimant)
             .into_iter()
             .map(|record| as_it_binds(record, claimant, at))
             .partition(|record| is_within_reach(record, claimant, at.wall));
@@ -276,11 +261,15 @@ pub fn above_records(records: &[Record], numbering: &Numbering) -> Position {
 }
 
 /// Returns the records that bind a claimant, by its name or its IDs. If there are none, those that bind no claimant.
-fn binding<'a>(records: &'a [Record], everyone: &[Claimant<'_>], claimant: &Claimant<'_>) -> Vec<&'a Record> {
+fn binding<'a>(
+    records: &'a [Record],
+    claimants: &[Claimant<'_>],
+    claimant: &Claimant<'_>,
+) -> Vec<&'a Record> {
     let is_orphan = |record: &&Record| {
         !record.released
             && !record.numbering.is_ticket()
-            && !everyone.iter().any(|claimant| binds(record, claimant))
+            && !claimants.iter().any(|claimant| binds(record, claimant))
     };
     let binding: Vec<&Record> = records.iter().filter(|record| binds(record, claimant)).collect();
     // A ticket counter is known by its name. Under another name it is another counter.

@@ -1,6 +1,5 @@
 //! The store over real files, and the start rules over any history.
 
-mod newcomers;
 mod starts;
 
 use std::fs;

@@ -1,23 +1,19 @@
 //! The keeper's thread drives the [`Keeper`]: it looks about once a second, when a request meets a ceiling and when the
 //! storage thread has done a job, and logs what changed. It never waits for storage.
 
-mod joins;
 mod worker_ids;
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::joins::PendingJoin;
 use self::worker_ids::WorkerIds;
 use super::fleet_thread::{self, Fleet, Raise};
 use super::start_sources::Durable;
 use super::storage_thread::{Done, Storage, Trim};
-use crate::ceiling::store::Record;
 use crate::ceiling::{Left, StoreError};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
 use crate::fleet::{Bound, Clocks, Coordinator, Member, NumberRange};
@@ -30,8 +26,6 @@ use crate::server::shared::start_error::StartError;
 use crate::source::Source;
 use snowbank_client::layout::Position;
 
-pub(crate) use self::joins::JoinRequest;
-
 /// The fleet's writer. The storage thread is the one before.
 const FLEET: usize = 1;
 
@@ -43,15 +37,11 @@ pub(crate) struct Ceilings {
     worker_ids: WorkerIds,
     /// `None`: nothing is kept, and every write is durable at once.
     storage: Option<Storage>,
-    state_dir: Option<PathBuf>,
     /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
     /// The time at which the last raise or look was sent. `None`: none was sent yet, so a look is sent at once, because
     /// the start may have gone on without asking the coordinator.
     fleet_asked_at: Option<BootMicros>,
-    /// The stored records that belong to no running source. They bind sources that join.
-    retired: Vec<Record>,
-    pending: Option<PendingJoin>,
     /// Why a worker number of the fleet is lost.
     lost_in_fleet: Option<String>,
     /// When the storage thread last had a job.
@@ -71,9 +61,8 @@ impl Ceilings {
         wall: &Arc<Wall>,
         started: Reading,
     ) -> Result<Ceilings, StartError> {
-        let Durable { mut sources, locks, first_ceilings, stored, ranges } = durable;
-        let mut worker_ids = WorkerIds::default();
-        worker_ids.extend(locks);
+        let Durable { mut sources, locks, first_ceilings, store, ranges } = durable;
+        let mut worker_ids = WorkerIds::new(locks);
         for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
             // The state's durable ceiling, even if the coordinator allows less: an older copy of the state has a lower
             // one.
@@ -87,8 +76,6 @@ impl Ceilings {
         writers.extend(fleet.as_ref().map(|(_, horizon)| Reach::Fleet(*horizon)));
         let fleet = fleet.map(|(member, _)| Fleet::start(member)).transpose();
         let fleet = fleet.map_err(|error| StartError::no_thread(&error))?;
-        let (store, retired) = stored.map_or((None, Vec::new()), |(store, retired)| (Some(store), retired));
-        let state_dir = store.as_ref().map(|store| store.path().to_owned());
         let storage = store.map(Storage::start).transpose().map_err(|error| StartError::no_thread(&error))?;
         let keeper = Keeper::new(sources, &writers, Arc::clone(wall), started);
         let (stored_at, fleet_asked_at) = (started.boot, None);
@@ -96,11 +83,8 @@ impl Ceilings {
             keeper,
             worker_ids,
             storage,
-            state_dir,
             fleet,
             fleet_asked_at,
-            retired,
-            pending: None,
             lost_in_fleet: None,
             stored_at,
             is_trimmed: Arc::default(),
@@ -138,12 +122,7 @@ impl Ceilings {
     ///
     /// # Errors
     /// As [`seal_and_trim`](Ceilings::seal_and_trim).
-    pub(crate) fn run(
-        mut self,
-        common: &Common,
-        stopping: &AtomicBool,
-        join_requests: &mpsc::Receiver<JoinRequest>,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn run(mut self, common: &Common, stopping: &AtomicBool) -> Result<(), StoreError> {
         let Common { wake_ups, heartbeat, metrics, .. } = common;
         let mut observer = Observer::default();
         self.storage.iter().for_each(Storage::wake_this_thread);
@@ -159,11 +138,6 @@ impl Ceilings {
             observer.look(common, reading, looked.is_in_use);
             if looked.some_wait {
                 wake_ups.wake_all_shards();
-            }
-            if let Ok(request) = join_requests.try_recv() {
-                // Read again: the request has locks that an earlier process may have had until now.
-                self.begin_join(request, clock::os::read());
-                continue;
             }
             // The pause counts from look to look, because ceilings that are raised less often must reach further.
             thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
@@ -188,7 +162,6 @@ impl Ceilings {
             }
         }
         self.take_from_fleet(reading, metrics);
-        self.end_join_that_cannot(reading);
         let mut looked = self.keeper.look(reading);
         metrics.keeper().look(reading, &looked);
         for write in std::mem::take(&mut looked.writes) {
@@ -269,7 +242,7 @@ impl Ceilings {
         }
         self.stored_at = reading.boot;
         match &mut self.storage {
-            Some(storage) => storage.write(write, self.keeper.joining().cloned().collect()),
+            Some(storage) => storage.write(write),
             None => {
                 let Write { writer, number, .. } = write;
                 self.take_outcome(Outcome { writer, number, result: Ok(()) }, reading, metrics);
@@ -279,16 +252,10 @@ impl Ceilings {
 
     fn take_outcome(&mut self, outcome: Outcome, reading: Reading, metrics: &Metrics) {
         let now = self.keeper.believe(reading);
-        let failure = outcome.result.as_ref().err().cloned();
         let worker_ids = &mut self.worker_ids;
         let mark = |index, id_bound| worker_ids.note_granted(index, id_bound);
-        let Some(written) = self.keeper.written(outcome, now, mark) else { return };
-        metrics.keeper().written(&written, reading.boot);
-        match failure {
-            Some(error) if written.is_join => self
-                .refuse_join(format!("cannot make the first ceilings of the new sources durable: {error}")),
-            _ if written.joined > 0 => self.finish_join(),
-            _ => {}
+        if let Some(written) = self.keeper.written(outcome, now, mark) {
+            metrics.keeper().written(&written, reading.boot);
         }
     }
 
@@ -356,11 +323,6 @@ impl Ceilings {
 /// Returns the clocks of a reading, for the fleet.
 fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
     Clocks { wall: keeper.believe(reading).wall, wall_minus_boot_us: reading.offset_us() }
-}
-
-/// Returns whether a running source's record takes the place of this one in the state: both have the same key.
-pub(super) fn is_record_of(record: &Record, source: &Source) -> bool {
-    record.name == source.name() && record.numbering == *source.numbering()
 }
 
 /// The logged state of keeper events that no check covers.

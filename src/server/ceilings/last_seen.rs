@@ -113,16 +113,13 @@ impl LastSeen {
             return;
         }
         self.write_under_way_since = None;
-        match written {
-            // The reload reports its failure.
-            Written { is_join: true, .. } => {}
-            Written { is_durable: false, .. } => self.failures += 1,
-            Written { began, .. } => {
-                self.raises += 1;
-                self.raised_at = Some(now);
-                self.raising += now.since(*began);
-            }
+        if !written.is_durable {
+            self.failures += 1;
+            return;
         }
+        self.raises += 1;
+        self.raised_at = Some(now);
+        self.raising += now.since(written.began);
     }
 }
 
@@ -157,7 +154,7 @@ mod tests {
 
     fn written(began_ms: i64, is_durable: bool) -> Written {
         let began = BootMicros(began_ms * 1_000);
-        Written { reach: Reach::Local, began, is_durable, is_join: false, joined: 0 }
+        Written { reach: Reach::Local, began, is_durable }
     }
 
     fn steps(walls_ms: &[i64]) -> (u64, u64) {
@@ -196,8 +193,6 @@ mod tests {
             seen.look(reading(5, 5), &looked(Some("disk full")));
         }
         assert_eq!((seen.failures, seen.failing.as_deref()), (2, Some("disk full")));
-        seen.written(&Written { is_join: true, ..written(5, false) }, BootMicros(5_000));
-        assert_eq!(seen.failures, 2);
         seen.look(reading(6, 6), &looked(None));
         assert_eq!((seen.failing, seen.raised_at), (None, Some(BootMicros(2_000))));
     }

@@ -4,11 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::keeper_thread::is_record_of;
-use super::start_sources::{self, Durable, Found, FromFleet, Granted, Joining, Planned, State};
+use super::start_sources::{Durable, Found, FromFleet, State};
 use super::storage_thread::write_ceilings;
-use crate::ceiling::store::{DiskStore, Record};
-use crate::ceiling::{Owner, StoreError, WorkerLocks, lock_workers_at_once};
+use crate::ceiling::store::DiskStore;
+use crate::ceiling::{StoreError, WorkerLocks, lock_workers_at_once};
 use crate::clock::{Reading, StepRule, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::{Keeper, Outcome, Reach, Write};
@@ -35,10 +34,8 @@ pub struct Ceilings {
     pub keeper: Keeper,
     /// The part of the wall clock that the process believes.
     pub wall: Arc<Wall>,
-    owner: Option<Owner>,
     locks: Vec<WorkerLocks>,
     store: Option<DiskStore>,
-    retired: Vec<Record>,
 }
 
 impl Ceilings {
@@ -60,66 +57,31 @@ impl Ceilings {
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
         let (fleet, now) = (FromFleet::default(), wall.believe(reading));
         let granted = found.grant(settings, &numberings, locks, fleet, (now, &wall))?;
-        let Granted { durable, owner, .. } = granted;
-        let Durable { mut sources, locks, first_ceilings, stored, ranges: _ } = durable;
+        let Durable { mut sources, locks, first_ceilings, store, ranges: _ } = granted.durable;
         for (managed, (index, ceiling)) in sources.iter_mut().zip(first_ceilings) {
             let id_bound = managed.source().numbering().id_bound(ceiling);
             locks[index].mark_granted(id_bound).expect("the lock is ours");
             managed.grant(ceiling);
         }
-        let (store, retired) = stored.map_or((None, Vec::new()), |(store, retired)| (Some(store), retired));
         let keeper = Keeper::new(sources, &[Reach::Local], Arc::clone(&wall), reading);
-        Ok(Ceilings { keeper, wall, owner, locks, store, retired })
-    }
-
-    /// Begins to take in a source, as a reload does.
-    ///
-    /// # Errors
-    /// Why it cannot start, or not now.
-    pub fn join(
-        &mut self,
-        lock_dir: &Path,
-        settings: SourceSettings,
-        reading: Reading,
-    ) -> Result<(), String> {
-        let now = self.keeper.believe(reading);
-        let numbering = numbering(&settings);
-        let mut locks = lock_workers_at_once(lock_dir, &numbering).map_err(|error| error.to_string())?;
-        self.owner.iter().for_each(|owner| locks.mark_for(owner));
-        let running: Vec<_> = self.keeper.sources().cloned().collect();
-        let joining = vec![Joining { settings, numbering, locks }];
-        let state_dir = self.store.as_ref().map(DiskStore::path);
-        let believed = (now, now.held_step(reading));
-        let planned = start_sources::plan_joining(&running, &self.retired, joining, state_dir, believed)?;
-        let Planned { sources, locks, .. } = planned;
-        self.keeper.join(sources, now).map_err(|_| String::from("an earlier one is still written"))?;
-        self.locks.extend(locks);
-        Ok(())
+        Ok(Ceilings { keeper, wall, locks, store })
     }
 
     /// Makes a write, as the storage thread does.
     pub fn write(&mut self, write: &Write) -> Outcome {
-        let joining: Vec<_> = self.keeper.joining().cloned().collect();
         let result = match &mut self.store {
-            Some(store) => write_ceilings(store, write, &joining),
+            Some(store) => write_ceilings(store, write),
             None => Ok(()),
         };
         Outcome { writer: write.writer, number: write.number, result }
     }
 
-    /// Takes the outcome of a write. Returns the number of sources that have joined.
-    pub fn written(&mut self, outcome: Outcome, reading: Reading) -> usize {
+    /// Takes the outcome of a write.
+    pub fn written(&mut self, outcome: Outcome, reading: Reading) {
         let now = self.keeper.believe(reading);
         let locks = &self.locks;
         let mark = |index: usize, id_bound| locks[index].mark_granted(id_bound).expect("the lock is ours");
-        let joined = self.keeper.written(outcome, now, mark).map_or(0, |written| written.joined);
-        if joined > 0 {
-            let sources: Vec<_> = self.keeper.sources().cloned().collect();
-            self.retired.retain(|record| !sources.iter().any(|source| is_record_of(record, source)));
-        }
-        // Sources that were given up have no locks.
-        self.locks.truncate(self.keeper.sources().count() + self.keeper.joining().count());
-        joined
+        self.keeper.written(outcome, now, mark);
     }
 
     /// Stops cleanly.

@@ -1,7 +1,6 @@
 //! The start of sources: their first positions, above everything stored, and their first ceilings.
 
 mod first_position;
-mod joining;
 mod marks;
 
 use std::path::Path;
@@ -22,9 +21,6 @@ use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
 use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
-
-pub(crate) use self::joining::{Joined, Joining};
-pub(super) use self::joining::{Planned, plan_joining};
 
 /// The use of state that outlasts a restart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,8 +45,6 @@ pub(crate) struct Found {
 /// The result of a start with or without a stored state.
 pub(crate) struct Granted {
     pub(crate) durable: Durable,
-    /// The owner of what is stored; `None`: nothing outlasts the process.
-    pub(crate) owner: Option<Owner>,
     /// Lines for the operator, once the daemon has started.
     pub(crate) notes: Vec<Note>,
 }
@@ -60,8 +54,8 @@ pub(crate) struct Durable {
     pub(super) sources: Vec<ManagedSource>,
     pub(super) locks: Vec<WorkerLocks>,
     pub(super) first_ceilings: Vec<(usize, Position)>,
-    /// The store, and its records that belong to no source; `None`: nothing is kept.
-    pub(super) stored: Option<(DiskStore, Vec<Record>)>,
+    /// `None`: nothing is kept.
+    pub(super) store: Option<DiskStore>,
     /// The first ranges of shared counters, with their sources' indices.
     pub(super) ranges: Vec<(usize, NumberRange)>,
 }
@@ -223,7 +217,7 @@ impl Found {
         in_fleet: FromFleet<'_>,
         (now, wall): (Now, &Wall),
     ) -> Result<Granted, StartError> {
-        let Starts { positions, mut retired, let_go, mut notes } =
+        let Starts { positions, retired, let_go, mut notes } =
             self.plan(settings, numberings, &locks, in_fleet, now)?;
         let at = self.moment(now);
         // These keep only the order of IDs. The sources' own records hold the bound of what was granted.
@@ -244,17 +238,15 @@ impl Found {
         notes.extend(sources.iter().filter_map(|managed| not_reached(managed, now)));
         let first_ceilings: Vec<(usize, Position)> =
             sources.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
-        let stored = match self.directory {
+        let store = match self.directory {
             None => None,
             Some(directory) => {
                 locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
                 let starts = settings.iter().zip(numberings).zip(&positions);
                 let starts = starts
                     .map(|((source, numbering), start)| start.as_record(source, numbering, &self.records));
-                let store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
+                let store = DiskStore::new(directory, starts, retired, &self.owner, &self.here);
                 let mut store = store.letting_go(kept_for_order);
-                // They bind sources that join.
-                retired.extend(let_go);
                 let shared = settings.iter().enumerate().filter(|(_, source)| source.is_shared_counter());
                 store.note_unknown(&shared.map(|(index, _)| index).collect::<Vec<_>>());
                 store.note_id_time(keeper::id_minus_boot_us(&sources, wall.carried_us(), now));
@@ -264,12 +256,12 @@ impl Found {
                     StartError::of_cause(error.cause(), reason)
                 })?;
                 store.await_names()?;
-                Some((store, retired))
+                Some(store)
             }
         };
         let ranges = in_fleet.ranges.to_vec();
-        let durable = Durable { sources, locks, first_ceilings, stored, ranges };
-        Ok(Granted { durable, owner: is_kept.then_some(self.owner), notes })
+        let durable = Durable { sources, locks, first_ceilings, store, ranges };
+        Ok(Granted { durable, notes })
     }
 
     fn moment(&self, now: Now) -> Moment<'_> {

@@ -9,13 +9,11 @@
 //! locks of worker IDs.
 
 use std::io;
-use std::sync::Arc;
 
 use super::job_thread::JobThread;
 use crate::ceiling::store::DiskStore;
-use crate::ceiling::{Left, Newcomer, StoreError, TakenOver};
+use crate::ceiling::{Left, StoreError, TakenOver};
 use crate::keeper::{Outcome, Write};
-use crate::source::Source;
 
 /// The most jobs at a time: a write, a look and the last job of a stop.
 const JOBS_MAX: usize = 3;
@@ -23,8 +21,8 @@ const JOBS_MAX: usize = 3;
 /// One thing to do.
 #[derive(Debug)]
 enum Job {
-    /// Make ceilings durable, with the sources that join.
-    Write(Write, Vec<Arc<Source>>),
+    /// Make ceilings durable.
+    Write(Write),
     /// Lower the ceilings at a clean stop.
     Trim(Trim),
     /// Look whether the state is still this process's.
@@ -74,9 +72,9 @@ impl Storage {
         self.0.is_idle()
     }
 
-    /// Makes ceilings durable, with the `joining` sources.
-    pub(super) fn write(&mut self, write: Write, joining: Vec<Arc<Source>>) {
-        self.0.send(Job::Write(write, joining));
+    /// Makes ceilings durable.
+    pub(super) fn write(&mut self, write: Write) {
+        self.0.send(Job::Write(write));
     }
 
     /// Looks whether the state is still this process's.
@@ -121,31 +119,22 @@ fn run(store: &mut DiskStore, job: Job) -> Done {
             store.note_unknown(&trim.restored);
             Done::Trimmed(store.trim(&trim.sources, trim.wall_minus_boot_us))
         }
-        Job::Write(write, joining) => {
+        Job::Write(write) => {
             let (writer, number) = (write.writer, write.number);
-            let result = write_ceilings(store, &write, &joining);
+            let result = write_ceilings(store, &write);
             store.still_ours().map_or_else(Done::Lost, |()| Done::Written(Outcome { writer, number, result }))
         }
     }
 }
 
-pub(super) fn write_ceilings(
-    store: &mut DiskStore,
-    write: &Write,
-    joining: &[Arc<Source>],
-) -> Result<(), StoreError> {
+/// Makes the ceilings of a write durable.
+///
+/// # Errors
+/// They may not be durable.
+pub(super) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(), StoreError> {
     store.note_unknown(&write.restored);
     store.note_id_time(write.id_minus_boot_us);
-    if !write.is_join {
-        return store.raise(&write.ceilings, write.wall_minus_boot_us);
-    }
-    let newcomers = joining.iter().zip(&write.ceilings).map(|(source, &(_, ceiling))| Newcomer {
-        name: source.name(),
-        numbering: source.numbering(),
-        ceiling,
-    });
-    let first_index = write.ceilings.first().map_or(0, |&(index, _)| index);
-    store.add(first_index, &newcomers.collect::<Vec<_>>(), write.wall_minus_boot_us)
+    store.raise(&write.ceilings, write.wall_minus_boot_us)
 }
 
 #[cfg(test)]
@@ -183,18 +172,16 @@ mod tests {
 
     fn job(ceiling: u64) -> Job {
         let ceilings = vec![(0, Position(ceiling))];
-        let (restored, is_join) = (Vec::new(), false);
         let write = Write {
             writer: 0,
             number: 1,
             ceilings,
             generation: 0,
-            restored,
-            is_join,
+            restored: Vec::new(),
             wall_minus_boot_us: 0,
             id_minus_boot_us: 0,
         };
-        Job::Write(write, Vec::new())
+        Job::Write(write)
     }
 
     #[test]

@@ -29,17 +29,7 @@ impl Server {
     /// # Errors
     /// The system does not provide a thread or a reactor, or a thread failed.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Server {
-            listeners,
-            admin,
-            common,
-            shards,
-            ceilings,
-            join_requests,
-            adopted,
-            kernel_log,
-            notes: _,
-        } = self;
+        let Server { listeners, admin, common, shards, ceilings, adopted, kernel_log, notes: _ } = self;
         let runtime = make_runtime()?;
         let registered = {
             let _reactor = runtime.enter();
@@ -49,8 +39,7 @@ impl Server {
             registered.map_err(|error| StartError::ResourceShort(error.to_string()))
         };
         let ((listeners, admin), ceilings) = ceilings.or_trim(registered)?;
-        let keeper = KeeperThread::spawn(ceilings, &common, join_requests)
-            .map_err(|error| StartError::no_thread(&error))?;
+        let keeper = KeeperThread::spawn(ceilings, &common).map_err(|error| StartError::no_thread(&error))?;
         restored::watch(kernel_log, Arc::clone(&common));
         let (inboxes, mut shards) =
             ShardThreads::spawn(&common, shards, adopted).map_err(|error| StartError::no_thread(&error))?;

@@ -18,7 +18,7 @@ use crate::config::{Address, Protocol, Purpose, Secrets, Settings, SourceSetting
 use crate::front::Facts;
 use crate::numbering::Numbering;
 use crate::server::ceilings::join_fleet::{Here, Joined};
-use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
+use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::ceilings::start_sources::{Found, Granted, State};
 use crate::server::health::handle::Health;
 use crate::server::health::metrics::Metrics;
@@ -39,7 +39,6 @@ pub struct Server {
     pub(super) common: Arc<Common>,
     pub(super) shards: Vec<(Shard, Runtime)>,
     pub(super) ceilings: Ceilings,
-    pub(super) join_requests: mpsc::Receiver<JoinRequest>,
     pub(super) adopted: mpsc::Sender<u64>,
     pub(super) kernel_log: KernelLog,
     pub(super) notes: Vec<Note>,
@@ -80,7 +79,7 @@ impl Server {
         wall.note_seen(first);
         let now = wall.believe(reading);
         let from_fleet = fleet.as_ref().map(Joined::answers).unwrap_or_default();
-        let Granted { durable, owner, mut notes } =
+        let Granted { durable, mut notes } =
             found.grant(&settings.sources, &numberings, locks, from_fleet, (now, &wall))?;
         notes.extend(silent_peers);
         let fleet = fleet.map(|joined| {
@@ -104,12 +103,10 @@ impl Server {
         let metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
         metrics.keeper().fleet_ceilings = ceilings.fleet_ceilings();
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
-        let (reloader, adopted, join_requests) =
-            Reloader::new(settings.clone(), owner, Arc::clone(&common), live_config, secrets.fleet_files);
-        Ok((
-            Server { listeners, admin, common, shards, ceilings, join_requests, adopted, kernel_log, notes },
-            reloader,
-        ))
+        let fleet_files = secrets.fleet_files;
+        let (reloader, adopted) =
+            Reloader::new(settings.clone(), Arc::clone(&common), live_config, fleet_files);
+        Ok((Server { listeners, admin, common, shards, ceilings, adopted, kernel_log, notes }, reloader))
     }
 
     /// Returns the notes for the operator about the start, a line each.

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
 use crate::ceiling::StoreError;
-use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
+use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::health::handle::TRIM_TIMEOUT;
 use crate::server::net::accept::{INBOX_SOCKETS, Inbox};
 use crate::server::shard_thread::run;
@@ -89,11 +89,7 @@ pub(super) struct KeeperThread {
 
 impl KeeperThread {
     /// Starts the thread that raises ceilings.
-    pub(super) fn spawn(
-        ceilings: Ceilings,
-        common: &Arc<Common>,
-        join_requests: std_mpsc::Receiver<JoinRequest>,
-    ) -> io::Result<KeeperThread> {
+    pub(super) fn spawn(ceilings: Ceilings, common: &Arc<Common>) -> io::Result<KeeperThread> {
         let stopping = Arc::new(AtomicBool::new(false));
         let (send_end, sealed) = std_mpsc::channel();
         let is_trimmed = ceilings.is_trimmed();
@@ -101,7 +97,7 @@ impl KeeperThread {
             let (common, stopping) = (Arc::clone(common), Arc::clone(&stopping));
             move || {
                 // All locks are free when this is received.
-                let _ = send_end.send(ceilings.run(&common, &stopping, &join_requests));
+                let _ = send_end.send(ceilings.run(&common, &stopping));
             }
         };
         let thread = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;

@@ -14,7 +14,6 @@ mod kernel_log;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::{io, thread};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -71,12 +70,9 @@ pub(crate) fn watch(KernelLog { way, log, .. }: KernelLog, common: Arc<Common>) 
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
         while await_new_generation(&log) {
-            // Held until all grants are revoked. So a reload that adds a source notices it by the count, or its source is
-            // among these.
-            let live_config = common.live_config.borrow();
-            common.restorations.fetch_add(1, Ordering::Relaxed);
-            live_config.supplies.iter().for_each(|supply| supply.source.note_restored());
-            drop(live_config);
+            for supply in &common.live_config.borrow().supplies {
+                supply.source.note_restored();
+            }
             common.wake_ups.wake_keeper();
             if let Some(count) = restorations.count(Instant::now()) {
                 tracing::warn!(

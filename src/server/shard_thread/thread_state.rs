@@ -82,9 +82,6 @@ impl ThreadState {
     /// Takes up a new configuration. The next turn is the first to use it.
     pub(super) fn adopt(&self, live_config: Arc<LiveConfig>) {
         let turn = &mut *self.turn.borrow_mut();
-        for supply in &live_config.supplies[turn.shard.lane_count()..] {
-            turn.shard.add_lane(supply.lane(self.index, self.common.order, self.now()));
-        }
         let timeouts = |config: &LiveConfig| (config.limits.idle_timeout, config.limits.stall_timeout);
         let before = self.live_config.replace(Arc::clone(&live_config));
         let accepts_the_same = live_config.facts.access.accepts_the_same(&before.facts.access);

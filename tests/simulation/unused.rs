@@ -1,4 +1,4 @@
-//! Sources that a reload adds. The shipped start, keeper, state file and locks run, without the daemon's threads.
+//! A source that nobody uses. The shipped start, keeper, state file and locks run, without the daemon's threads.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -32,34 +32,28 @@ fn sources() -> [SourceSettings; 2] {
 }
 
 /// A process that has served for a moment.
-fn serve(home: &Path, sources: &[SourceSettings], joins: Option<&SourceSettings>, now: Reading) -> Ceilings {
+fn serve(home: &Path, sources: &[SourceSettings], now: Reading) -> Ceilings {
     let (state, locks) = (home.join("state"), home.join("locks"));
     let place = Place { directory: Some(&state), adopt: false, lock_dir: &locks, boot: "one" };
     let mut ceilings = Ceilings::start(place, sources, STEP_RULE, now).expect("it starts");
-    if let Some(joins) = joins {
-        ceilings.join(&locks, joins.clone(), now).expect("it may join");
-    }
-    while ceilings.keeper.is_joining() {
-        for write in ceilings.keeper.look(now).writes {
-            let outcome = ceilings.write(&write);
-            ceilings.written(outcome, now);
-        }
+    for write in ceilings.keeper.look(now).writes {
+        let outcome = ceilings.write(&write);
+        ceilings.written(outcome, now);
     }
     ceilings
 }
 
-/// A clock that never stepped lies behind a crash's ceiling. A source that joined and was not used does not change
+/// A clock that never stepped lies behind a crash's ceiling. A life in which the source was not used does not change
 /// that.
 #[test]
-fn an_unused_source_that_joined_keeps_the_ceiling_of_a_crash() {
-    let (_alone, home) = (alone_with_locks(), tempfile::tempdir().unwrap());
-    let [first, second] = sources();
-    let only_first = std::slice::from_ref(&first);
-    drop(serve(home.path(), only_first, Some(&second), after(0)));
-    serve(home.path(), only_first, Some(&second), after(10)).stop().expect("the state is trimmed");
+fn an_unused_source_keeps_the_ceiling_of_a_crash() {
+    let home = tempfile::tempdir().unwrap();
+    let sources = sources();
+    drop(serve(home.path(), &sources, after(0)));
+    serve(home.path(), &sources, after(10)).stop().expect("the state is trimmed");
 
     let now = after(20);
-    let ceilings = serve(home.path(), &[first, second], None, now);
+    let ceilings = serve(home.path(), &sources, now);
     let source = ceilings.keeper.sources().nth(1).expect("two sources");
     let window = source.window(ceilings.keeper.believe(now));
     let claimed = source.claim(&window, 1, &mut fastrand::Rng::with_seed(1));
