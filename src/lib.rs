@@ -104,8 +104,6 @@ pub mod fuzzing;
 #[doc(hidden)]
 pub mod keeper;
 #[doc(hidden)]
-pub mod numbering;
-#[doc(hidden)]
 pub mod server;
 #[doc(hidden)]
 pub mod service;
@@ -117,3 +115,6 @@ mod sync;
 mod system_error;
 #[doc(hidden)]
 pub mod tls;
+
+#[doc(hidden)]
+pub use snowbank_id::numbering;

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| snowbank_client::fuzzing::format_text(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| snowbank_id::fuzzing::format_text(data));

@@ -24,21 +24,34 @@ struct Edit {
     new: String,
 }
 
-/// A test by its full name: `source::tests::…` of the daemon's library, `snowbank_client::layout::tests::…` of the client, or
-/// `tests/simulation::lives::…`.
+/// A test by its full name: `config::tests::…` of the daemon's library, `snowbank_id::layout::tests::…` of another crate's,
+/// or `tests/simulation::lives::…`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TestName(String);
 
-/// The start of the name of a unit test of the client.
-const CLIENT: &str = "snowbank_client::";
+/// The library of a package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Library {
+    pub(crate) package: &'static str,
+    /// The start of its unit tests' names.
+    prefix: &'static str,
+}
+
+/// The daemon's library is the last: its tests have no prefix.
+const LIBRARIES: [Library; 4] = [
+    Library { package: "snowbank-client", prefix: "snowbank_client::" },
+    Library { package: "snowbank-id", prefix: "snowbank_id::" },
+    Library { package: "snowbank-core", prefix: "snowbank_core::" },
+    Library { package: "snowbank", prefix: "" },
+];
 
 /// The build of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suite<'a> {
-    /// A unit test of that package.
-    Unit(&'a str),
+    /// A unit test of that library.
+    Unit(Library),
     /// A model of every interleaving.
-    Loom,
+    Loom(Library),
     /// A folder in tests/.
     Integration(&'a str),
 }
@@ -136,15 +149,19 @@ impl TestName {
     pub(crate) fn suite(&self) -> Suite<'_> {
         match self.integration() {
             Some((binary, _)) => Suite::Integration(binary),
-            None if self.0.contains("::models::") => Suite::Loom,
-            None if self.0.starts_with(CLIENT) => Suite::Unit("snowbank-client"),
-            None => Suite::Unit("snowbank"),
+            None if self.0.contains("::models::") => Suite::Loom(self.library()),
+            None => Suite::Unit(self.library()),
         }
+    }
+
+    fn library(&self) -> Library {
+        let library = LIBRARIES.iter().find(|library| self.0.starts_with(library.prefix));
+        *library.expect("every name starts with the empty prefix")
     }
 
     /// Its name within its executable.
     pub(crate) fn in_executable(&self) -> &str {
-        let in_crate = self.0.strip_prefix(CLIENT).unwrap_or(&self.0);
+        let in_crate = &self.0[self.library().prefix.len()..];
         self.integration().map_or(in_crate, |(_, name)| name)
     }
 

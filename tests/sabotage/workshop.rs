@@ -105,11 +105,12 @@ impl Workshop {
             .env("CARGO_TARGET_DIR", &self.target)
             .env("CARGO_PROFILE_DEV_DEBUG", "0");
         match test.suite() {
-            Suite::Unit(package) => command.args(["--package", package, "--lib"]),
+            Suite::Unit(library) => command.args(["--package", library.package, "--lib"]),
             Suite::Integration(file) => command.args(["--test", file]),
-            Suite::Loom => {
+            Suite::Loom(library) => {
                 let target = self.target.with_file_name("target-loom");
-                command.arg("--lib").env("RUSTFLAGS", "--cfg snowbank_loom").env("CARGO_TARGET_DIR", target)
+                command.args(["--package", library.package, "--lib"]);
+                command.env("RUSTFLAGS", "--cfg snowbank_loom").env("CARGO_TARGET_DIR", target)
             }
         };
         let output = command.output().map_err(|error| format!("cargo: {error}"))?;

@@ -3,8 +3,6 @@
 //! Each body is in a file `fuzzing.rs` next to the code that it tests. `fuzz/fuzz_targets` at the root of
 //! the repository has a shim for each.
 
-pub use crate::format::fuzzing::format_text;
-pub use crate::layout::fuzzing::layout_text;
 pub use crate::protocol::fuzzing::{info_json, reply_frames};
 
 #[cfg(test)]
@@ -16,12 +14,7 @@ mod tests {
 
     type Body = fn(&[u8]);
 
-    const TARGETS: &[(&str, Body)] = &[
-        ("format_text", format_text),
-        ("info_json", info_json),
-        ("layout_text", layout_text),
-        ("reply_frames", reply_frames),
-    ];
+    const TARGETS: &[(&str, Body)] = &[("info_json", info_json), ("reply_frames", reply_frames)];
 
     fn fuzz() -> &'static Path {
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz"))

@@ -56,11 +56,9 @@
 
 pub mod address;
 mod client;
-pub mod format;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod layout;
 pub mod protocol;
 #[cfg(feature = "tls")]
 #[doc(hidden)]
@@ -72,3 +70,5 @@ pub use client::{
     BadEndpoint, Batch, BatchCall, BatchIntoIter, BatchIter, Client, ClientOptions, Endpoint, Error, Ids,
     IdsOptions, NextId, Refusal, Runs, SharedIds, SourceChoice, blocking,
 };
+#[doc(inline)]
+pub use snowbank_id::{format, layout};

@@ -4,20 +4,20 @@
 //! string, and reads the same ID back. Nothing here does I/O or reads a clock.
 //!
 //! ```
-//! use snowbank_client::format::{Context, Format};
+//! use snowbank_id::format::{Context, Format};
 //!
 //! let format: Format = "base62-shuffled".parse()?;
 //! let codec = format.codec(Context::new("orders", None))?;
 //! assert_eq!(codec.text(17_640_439_786_371_072)?, "hQnT0wuETI");
 //! assert_eq!(codec.read("hQnT0wuETI")?, 17_640_439_786_371_072);
-//! # Ok::<(), snowbank_client::format::FormatError>(())
+//! # Ok::<(), snowbank_id::format::FormatError>(())
 //! ```
 //!
 //! `ObjectId` and UUID version 7 carry the instant of an ID, so they need its layout:
 //!
 //! ```
-//! use snowbank_client::format::{Context, Format};
-//! use snowbank_client::layout::Layout;
+//! use snowbank_id::format::{Context, Format};
+//! use snowbank_id::layout::Layout;
 //!
 //! let layout = Layout::resolve("twitter")?;
 //! let codec = Format::ObjectId.codec(Context::new("orders", Some(&layout)))?;

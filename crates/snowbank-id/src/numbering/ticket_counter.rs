@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use snowbank_client::layout::{Position, Run};
+use crate::layout::{Position, Run};
 
 /// The largest ID.
 pub const LAST_ID: u64 = i64::MAX as u64;

@@ -10,7 +10,7 @@
 //! So bits and decimal digits use the same arithmetic. An application takes IDs apart with a [`Layout`]:
 //!
 //! ```
-//! use snowbank_client::layout::Layout;
+//! use snowbank_id::layout::Layout;
 //!
 //! let layout = Layout::resolve("twitter")?;
 //! let decoded = layout.decode(2_123_687_066_859_471_775)?;

@@ -6,7 +6,7 @@
 
 mod ticket_counter;
 
-use snowbank_client::layout::{
+use crate::layout::{
     Layout, LayoutError, Numbering as LayoutNumbering, Position, Run, Tick, UnixMicros, WorkerSet,
     concurrent_collision,
 };
