@@ -4,18 +4,20 @@
 //! `tests/fuzz` runs them and keeps their corpus in `fuzz/corpus`. The test below replays the corpus without a fuzzer.
 //! `snowbank_client` has targets of its own.
 
+mod shards;
+
 use std::collections::BTreeSet;
 
 use crate::numbering::Numbering;
 use snowbank_client::layout::{FieldSize, FieldSpec, Layout, PRESETS, Role, WorkerSet};
 
+pub use self::shards::shards;
 pub use crate::ceiling::store::fuzzing::{state_file, state_import};
 pub use crate::config::fuzzing::config;
 pub use crate::front::fuzzing::{
     http_heads, memcached_commands, noeqd_requests, request_frames, resp_requests,
 };
 pub use crate::server::fuzzing::id_frames;
-pub use crate::shard::fuzzing::shards;
 
 /// The body of a target. It panics if a post-condition does not hold.
 pub type Body = fn(&[u8]);

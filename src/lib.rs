@@ -15,15 +15,16 @@
 //!
 //! # Modules
 //!
-//! Making IDs. These modules do no I/O, except for `clock/os.rs`, the files under `ceiling/`, and in `fleet` all but
-//! `rules.rs`, `key.rs` and `counter.rs`:
+//! Making IDs. The first four come from the crate `snowbank-core` (crates/snowbank-core), which does no I/O and reads no
+//! clock; [`numbering`] and the layouts come from `snowbank-id` (crates/snowbank-id):
 //!
-//! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes back.
-//! - [`ceiling`]: the grant, how far a source may claim, and the state file and lock files that keep its ceiling durable.
+//! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes back. `clock/os.rs`
+//!   reads them.
 //! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests that wait for IDs.
 //! - [`shard`]: one core's blocks and rings of claimed IDs.
-//! - [`fleet`]: worker numbers and ceilings that daemons on many machines share through a coordinator.
 //! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
+//! - [`ceiling`]: the state file and lock files that keep ceilings durable.
+//! - [`fleet`]: worker numbers and ceilings that daemons on many machines share through a coordinator.
 //!
 //! Serving them:
 //!
@@ -38,8 +39,8 @@
 //! - `admin`: the operator's view: status, metrics, the page.
 //! - [`service`]: notifications to the service manager, and the log.
 //! - `system_error`: the causes behind the operating system's errors.
-//! - `snowbank_client`, a crate of its own in clients/rust: the client library, with the layouts of IDs (`layout`), their
-//!   forms as text (`format`), the wire format (`protocol`) and addresses, which the daemon uses too.
+//! - `snowbank_client`, a crate of its own in clients/rust: the client library, with the wire format (`protocol`) and
+//!   addresses, which the daemon uses too.
 //!
 //! # One request's walk
 //!
@@ -73,7 +74,7 @@
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
 //! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout`; over HTTP `server/shard_thread/http/attend.rs` |
 //! | Who is closed when connections run out? | `server/net/lobby.rs`: of those without a token or a handshake, the one that the daemon has waited for longest |
-//! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in the tables of `config/`, the files of tokens and certificates, and added sources |
+//! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in the tables of `config/`, and the files of tokens and certificates |
 //! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
 //! | When does a check turn yellow or red, and back? | `admin/recent.rs` for recent refusals and latencies, `admin/checks.rs` for the rest |
@@ -102,19 +103,14 @@ pub mod front;
 #[doc(hidden)]
 pub mod fuzzing;
 #[doc(hidden)]
-pub mod keeper;
-#[doc(hidden)]
 pub mod server;
 #[doc(hidden)]
 pub mod service;
-#[doc(hidden)]
-pub mod shard;
-#[doc(hidden)]
-pub mod source;
-mod sync;
 mod system_error;
 #[doc(hidden)]
 pub mod tls;
 
+#[doc(hidden)]
+pub use snowbank_core::{keeper, shard, source};
 #[doc(hidden)]
 pub use snowbank_id::numbering;

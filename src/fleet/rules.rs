@@ -24,9 +24,11 @@ use std::time::Duration;
 
 use super::key::{KeyError, NumberKey};
 use crate::ceiling::{Fate, Mark};
-use crate::clock::{self, Now};
+use crate::clock;
 use crate::numbering::Numbering;
-use snowbank_client::layout::{Position, Tick, UnixMicros};
+use snowbank_client::layout::{Tick, UnixMicros};
+
+pub use crate::keeper::far::{ceiling, is_due, left};
 
 /// The longest horizon that a fleet may have: so long others wait for the number of a daemon that crashed.
 pub const HORIZON_MAX: Duration = Duration::from_secs(86_400);
@@ -186,29 +188,6 @@ pub fn latest(wall: UnixMicros, horizon: Duration, max_ahead: Duration) -> UnixM
 /// Returns whether the coordinator holds a bound for the next holder of the number: a state's record of it may go.
 pub fn holds(key: Option<&NumberKey>, id_bound: u64) -> bool {
     key.is_some_and(|key| key.id_bound >= id_bound)
-}
-
-/// Returns the fleet's ceiling to write for a source: its horizon ahead of the wall clock and of its newest ID.
-pub fn ceiling(numbering: &Numbering, now: Now, id_time: UnixMicros, horizon: Duration) -> Position {
-    let reach = now.wall.max(id_time).0.saturating_add(clock::micros(horizon));
-    numbering.first_of(Tick(numbering.tick_at(UnixMicros(reach)).0.saturating_add(1)))
-}
-
-/// Returns whether half of the horizon below a fleet's ceiling is used up. It is then raised, even if no client asks.
-pub fn is_due(
-    numbering: &Numbering,
-    ceiling: Position,
-    now: Now,
-    id_time: UnixMicros,
-    horizon: Duration,
-) -> bool {
-    left(numbering, ceiling, now.wall.max(id_time)) <= horizon / 2
-}
-
-/// Returns the time from an instant to a ceiling.
-pub fn left(numbering: &Numbering, ceiling: Position, from: UnixMicros) -> Duration {
-    let until = numbering.start_of(numbering.tick_of(ceiling));
-    Duration::from_micros(until.0.saturating_sub(from.0).max(0).unsigned_abs())
 }
 
 /// The reason why a number is lost.

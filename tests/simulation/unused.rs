@@ -47,6 +47,7 @@ fn serve(home: &Path, sources: &[SourceSettings], now: Reading) -> Ceilings {
 /// that.
 #[test]
 fn an_unused_source_keeps_the_ceiling_of_a_crash() {
+    let _alone = alone_with_locks();
     let home = tempfile::tempdir().unwrap();
     let sources = sources();
     drop(serve(home.path(), &sources, after(0)));

@@ -17,8 +17,29 @@ use markdown::{anchors, resolve, rows, sentence_length, unfenced, width};
 const QUESTIONS: &[&str] = &["How", "If", "Of which", "What", "Where", "Whether", "Who", "Whose"];
 
 /// Folders at the root by which a path in prose is recognised.
-const TOP_FOLDERS: &[&str] =
-    &["benches", "clients", "deploy", "docs", "fuzz", "loadtest", "packaging", "src", "systemd", "tests"];
+const TOP_FOLDERS: &[&str] = &[
+    "benches",
+    "clients",
+    "crates",
+    "deploy",
+    "docs",
+    "fuzz",
+    "loadtest",
+    "packaging",
+    "src",
+    "systemd",
+    "tests",
+];
+
+/// The manifests of all crates.
+const MANIFESTS: &[&str] = &[
+    "Cargo.toml",
+    "clients/conformance/Cargo.toml",
+    "clients/rust/Cargo.toml",
+    "crates/snowbank-core/Cargo.toml",
+    "crates/snowbank-id/Cargo.toml",
+    "loadtest/Cargo.toml",
+];
 
 /// Names of folders that are built or installed, at any depth.
 const BUILT: &[&str] = &["dist", "node_modules", "target"];
@@ -72,9 +93,7 @@ fn files_and_functions_are_short() {
 fn every_dependency_is_explained() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(root.join("docs/architecture.md")).expect("the page can be read");
-    for manifest in
-        ["Cargo.toml", "clients/conformance/Cargo.toml", "clients/rust/Cargo.toml", "loadtest/Cargo.toml"]
-    {
+    for manifest in MANIFESTS {
         let text = std::fs::read_to_string(root.join(manifest)).expect("the manifest can be read");
         let mut within = false;
         for line in text.lines() {

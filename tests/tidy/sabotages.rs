@@ -9,6 +9,14 @@ mod patch;
 /// The most patches: each binds lines of the sources, and whoever changes those must change it too.
 const PATCHES_MAX: usize = 120;
 
+/// The start of the names of a library's unit tests, and its folder. The daemon's is the last: it has none.
+const LIBRARIES: [(&str, &str); 4] = [
+    ("snowbank_client::", "clients/rust/src"),
+    ("snowbank_id::", "crates/snowbank-id/src"),
+    ("snowbank_core::", "crates/snowbank-core/src"),
+    ("", "src"),
+];
+
 #[test]
 fn each_sabotage_applies_and_its_test_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -27,10 +35,9 @@ fn each_sabotage_applies_and_its_test_exists() {
 
 /// Returns whether the sources have a test of that name, judged by its file alone.
 fn exists(name: &str, root: &Path) -> bool {
-    let (sources, in_crate) = match name.strip_prefix("snowbank_client::") {
-        Some(in_crate) => ("clients/rust/src", in_crate),
-        None => ("src", name),
-    };
+    let library = LIBRARIES.iter().find(|(prefix, _)| name.starts_with(prefix));
+    let (prefix, sources) = library.expect("every name starts with the empty prefix");
+    let in_crate = &name[prefix.len()..];
     let (modules, function) = in_crate.rsplit_once("::").unwrap_or(("", in_crate));
     let module = modules.replace("::", "/");
     let parent = module.rsplit_once('/').map_or("", |(parent, _)| parent);

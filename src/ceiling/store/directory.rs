@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -15,7 +16,6 @@ use super::record::Record;
 use crate::ceiling::locked_file::{FileLockError, LockedFile, PAUSE};
 use crate::ceiling::writers::{Untrusted, Writers, open_file};
 use crate::ceiling::{StateError, TakenOver};
-use crate::sync::{Mutex, lock};
 
 const DIRECTORY_MODE: u32 = 0o700;
 /// The state file of programs that did not write `ceilings` yet. None of them was released.
@@ -70,7 +70,9 @@ impl StateDir {
     /// # Errors
     /// The names may not be durable.
     pub fn await_names(&self) -> Result<(), StateError> {
-        let Some(names) = lock(&self.names).take() else { return Ok(()) };
+        let Some(names) = self.names.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(());
+        };
         let synced = names.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")));
         synced.map_err(|error| StateError::NotMade { directory: self.path.clone(), error })
     }

@@ -2,8 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ceiling::Fate;
-use crate::clock::BootMicros;
-use snowbank_client::layout::{Layout, WorkerSet};
+use snowbank_client::layout::{Layout, Position, WorkerSet};
 
 const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 const MAX_AHEAD: Duration = Duration::from_secs(10);
@@ -159,18 +158,6 @@ fn the_floor_after_a_loss_is_above_every_grant_by_clocks_that_agree() {
     let numbering = numbering();
     let above = numbering.position_from(bound_above(&numbering, floor));
     assert!(numbering.start_of(numbering.tick_of(above)) > floor);
-}
-
-#[test]
-fn a_ceiling_is_due_when_half_of_its_horizon_is_used_up() {
-    let (numbering, horizon) = (numbering(), Duration::from_secs(300));
-    let now = |seconds| Now { wall: after(seconds), boot: BootMicros(0), jumped: false };
-    let at = ceiling(&numbering, now(0), after(0), horizon);
-    assert_eq!(left(&numbering, at, after(0)), horizon + Duration::from_millis(1));
-    assert!(!is_due(&numbering, at, now(149), after(149), horizon));
-    assert!(is_due(&numbering, at, now(151), after(151), horizon));
-    assert!(is_due(&numbering, at, now(0), after(160), horizon), "IDs ahead of the clock use it up too");
-    assert_eq!(left(&numbering, at, after(400)), Duration::ZERO);
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use super::job_thread::JobThread;
-use crate::ceiling::{StoreError, TakenOver};
+use crate::ceiling::TakenOver;
 use crate::config::SOURCES_MAX;
 use crate::fleet::{
     self, Bound, Clocks, Coordinator, Member, NOTICED_WITHIN, NoAnswer, NumberRange, Raised, Ranged,
@@ -173,7 +173,7 @@ fn run(member: &mut Member<Box<dyn Coordinator>>, job: Job) -> Done {
             };
             let result = match raised {
                 Raised::Done => Ok(()),
-                Raised::NoAnswer(answer) => Err(StoreError::new(answer.reason)),
+                Raised::NoAnswer(answer) => Err(answer.reason),
                 Raised::Lost(reason) => return lost(reason),
             };
             Done::Raised(Outcome { writer, number, result }, member.late_starts().to_vec())

@@ -81,8 +81,8 @@ impl LastSeen {
         self.clock = looked.clock;
         self.lost = looked.taken_over.as_ref().map(ToString::to_string);
         // Also `None` if no client asks: an old failure must not keep the next request from a new try.
-        self.failing = looked.failure.as_ref().map(ToString::to_string);
-        self.fleet_failing = looked.fleet_failure.as_ref().map(ToString::to_string);
+        self.failing = looked.failure.clone();
+        self.fleet_failing = looked.fleet_failure.clone();
         self.fleet_ceilings.clone_from(&looked.fleet_ceilings);
         self.ranges_last.clone_from(&looked.ranges_last);
         self.write_under_way_since = looked.under_way_since;
@@ -126,7 +126,6 @@ impl LastSeen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ceiling::StoreError;
     use snowbank_client::layout::UnixMicros;
 
     fn reading(wall_ms: i64, boot_ms: i64) -> Reading {
@@ -136,7 +135,7 @@ mod tests {
     fn looked(failure: Option<&str>) -> Looked {
         Looked {
             clock: Observed::Steady,
-            failure: failure.map(|text| StoreError::new(text.to_owned())),
+            failure: failure.map(str::to_owned),
             fleet_failure: None,
             fleet_ceilings: Vec::new(),
             ranges: Vec::new(),

@@ -23,3 +23,8 @@ pub mod simulated;
 mod start_notes;
 pub(crate) mod start_sources;
 mod storage_thread;
+
+#[cfg(test)]
+mod tests {
+    mod shared_counters;
+}

@@ -70,7 +70,7 @@ impl Ceilings {
     /// Makes a write, as the storage thread does.
     pub fn write(&mut self, write: &Write) -> Outcome {
         let result = match &mut self.store {
-            Some(store) => write_ceilings(store, write),
+            Some(store) => write_ceilings(store, write).map_err(|error| error.to_string()),
             None => Ok(()),
         };
         Outcome { writer: write.writer, number: write.number, result }

@@ -121,7 +121,7 @@ fn run(store: &mut DiskStore, job: Job) -> Done {
         }
         Job::Write(write) => {
             let (writer, number) = (write.writer, write.number);
-            let result = write_ceilings(store, &write);
+            let result = write_ceilings(store, &write).map_err(|error| error.to_string());
             store.still_ours().map_or_else(Done::Lost, |()| Done::Written(Outcome { writer, number, result }))
         }
     }

@@ -188,7 +188,7 @@ impl World {
         self.link.server().is_reliable = false;
         let result = match raised {
             Raised::Done => Ok(()),
-            Raised::NoAnswer(answer) => Err(snowbank::ceiling::StoreError::new(answer.reason)),
+            Raised::NoAnswer(answer) => Err(answer.reason),
             Raised::Lost(_) => {
                 let ended = self.daemons.swap_remove(at);
                 self.note_loss(&ended);

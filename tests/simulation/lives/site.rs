@@ -242,8 +242,8 @@ impl Site {
             let is_made = !fails || self.rng.bool();
             let made = is_made.then(|| process.ceilings.write(&write));
             let made = made.filter(|_| !fails).unwrap_or_else(|| {
-                let failed = snowbank::ceiling::StoreError::new(String::from("the disk failed"));
-                Outcome { writer: write.writer, number: write.number, result: Err(failed) }
+                let result = Err(String::from("the disk failed"));
+                Outcome { writer: write.writer, number: write.number, result }
             });
             assert!(fails || made.result.is_ok(), "seed {seed}: {made:?}");
             process.ceilings.written(made, reading);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use snowbank::ceiling::store::Record;
-use snowbank::ceiling::{HostIdentity, Owner, StoreError};
+use snowbank::ceiling::{HostIdentity, Owner};
 use snowbank::keeper::{Outcome, Write};
 use snowbank::numbering::Numbering;
 use snowbank_client::layout::Position;
@@ -62,7 +62,7 @@ pub(crate) struct UnderWay {
 impl UnderWay {
     pub(crate) fn outcome(&self, fails: bool) -> Outcome {
         let Write { writer, number, .. } = self.write;
-        let result = if fails { Err(StoreError::new(String::from("the disk failed"))) } else { Ok(()) };
+        let result = if fails { Err(String::from("the disk failed")) } else { Ok(()) };
         Outcome { writer, number, result }
     }
 }

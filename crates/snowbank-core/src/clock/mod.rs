@@ -1,0 +1,307 @@
+//! The ID clock: one rule and one pure function.
+//!
+//! ```text
+//! id_time = min( max( believed wall, catch-up ), believed wall + max_ahead )
+//! ```
+//!
+//! - [`Wall`] decides how much of the wall clock is believed: a large step forward is held.
+//! - [`CatchUp`] is a clock at half speed. The ID clock follows it when the wall clock is behind IDs already handed out.
+//! - [`id_time`] combines the two.
+//! - [`Source::window`](crate::source::Source::window) handles a clock that goes back: it keeps the ID clock from going
+//!   below a position already claimed.
+//!
+//! Nothing here reads a clock.
+
+use std::time::Duration;
+
+use crate::sync::{AtomicI64, Ordering};
+use snowbank_id::layout::UnixMicros;
+
+/// Microseconds on a clock that counts from the machine's boot, never steps, and keeps running while the machine sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BootMicros(pub i64);
+
+impl BootMicros {
+    /// Returns the instant `duration` later. Saturates.
+    pub fn after(self, duration: Duration) -> BootMicros {
+        BootMicros(self.0.saturating_add(micros(duration)))
+    }
+
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
+    pub fn since(self, earlier: BootMicros) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+/// One reading of both clocks of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The wall clock, which may step in both directions, freeze or be wrong.
+    pub wall: UnixMicros,
+    /// The boot clock at the same moment.
+    pub boot: BootMicros,
+}
+
+impl Reading {
+    /// Returns wall − boot. It is constant while the wall clock runs at its proper speed, so a change is a step.
+    pub fn offset_us(self) -> i64 {
+        self.wall.0.saturating_sub(self.boot.0)
+    }
+
+    /// Returns whether the clocks have jumped against each other since wall − boot was this.
+    #[inline]
+    pub fn has_jumped_from(self, offset_us: i64) -> bool {
+        has_jumped(self.offset_us(), offset_us)
+    }
+}
+
+/// Returns whether two values of wall − boot, in microseconds, show that the clocks have jumped against each other.
+pub fn has_jumped(one_us: i64, other_us: i64) -> bool {
+    one_us.saturating_sub(other_us).unsigned_abs() > JUMP.as_micros() as u64
+}
+
+/// A reading that [`Wall::believe`] has judged. The ID clock uses nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// The wall clock as far as it is believed.
+    pub wall: UnixMicros,
+    /// The boot clock at the same moment.
+    pub boot: BootMicros,
+    /// True if the two clocks have jumped against each other since the keeper last looked. The machine may have been
+    /// restored from a snapshot, so nothing is claimed until the keeper has checked its ceilings.
+    pub jumped: bool,
+}
+
+impl Now {
+    /// Returns wall − boot, as far as the wall clock is believed: see [`Reading::offset_us`].
+    pub fn offset_us(self) -> i64 {
+        Reading { wall: self.wall, boot: self.boot }.offset_us()
+    }
+
+    /// Returns the reading after `duration`, if no clock steps meanwhile.
+    pub fn after(self, duration: Duration) -> Now {
+        let wall = UnixMicros(self.wall.0.saturating_add(micros(duration)));
+        Now { wall, boot: self.boot.after(duration), ..self }
+    }
+}
+
+/// The time as an earlier process knew it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remembered {
+    /// Nothing.
+    Nothing,
+    /// Wall − boot as an earlier process in this boot of the machine believed it, in microseconds.
+    Offset(i64),
+    /// Ceilings were granted up to this instant in another boot, so the time was about this.
+    GrantedUntil(UnixMicros),
+}
+
+/// The largest forward step of the wall clock that is believed at once. A clock that a time server keeps is never off by
+/// more than a minute, and if the step was wrong, it costs only a minute of IDs.
+pub const STEP_BELIEVED_AT_ONCE: Duration = Duration::from_secs(60);
+
+/// The rule that decides which forward steps of the wall clock are believed, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepRule {
+    /// A forward step of at most this much is believed at once.
+    pub max_step: Duration,
+    /// A larger one is believed when it has lasted this long.
+    pub step_hold: Duration,
+}
+
+/// The most that wall − boot may change between two looks of the keeper. The keeper looks once a second, so a wall clock
+/// that stands still changes the difference by one second. A larger change is a step, or a machine that was restored from
+/// a snapshot.
+const JUMP: Duration = Duration::from_secs(2);
+
+/// The part of the wall clock that the daemon believes. Each daemon has one: every shard reads it, and the keeper writes it.
+///
+/// A step is measured against ID time carried forward by the boot clock, not against the last wall reading: a wall clock
+/// that went back and returns is believed at once.
+#[derive(Debug)]
+pub struct Wall {
+    rule: StepRule,
+    /// Believed wall − boot at the last moment when the wall clock was not behind ID time. Microseconds.
+    carried_us: AtomicI64,
+    /// Wall − boot when the keeper last looked, believed or not. Microseconds.
+    seen_us: AtomicI64,
+}
+
+impl Wall {
+    /// Starts from the offset remembered from the same boot of the machine, or else from the first reading.
+    ///
+    /// If another boot granted ceilings above the first reading, ID time starts there, and steps are measured against that.
+    /// So a clock that was slow after a boot and is corrected is believed at once. This skips no IDs, because all ticks
+    /// below were granted already.
+    pub fn new(rule: StepRule, first: Reading, remembered: Remembered) -> Self {
+        let carried_us = match remembered {
+            Remembered::Nothing => first.offset_us(),
+            Remembered::Offset(offset_us) => offset_us,
+            Remembered::GrantedUntil(wall) => first.offset_us().max(Reading { wall, ..first }.offset_us()),
+        };
+        Wall { rule, carried_us: AtomicI64::new(carried_us), seen_us: AtomicI64::new(first.offset_us()) }
+    }
+
+    /// Returns believed wall − boot, in microseconds. A later start in the same boot of the machine remembers it.
+    pub fn carried_us(&self) -> i64 {
+        self.carried_us.load(Ordering::Relaxed)
+    }
+
+    /// Judges a reading, without a lock. The same reading gives the same result until the keeper observes again.
+    #[inline]
+    pub fn believe(&self, reading: Reading) -> Now {
+        let carried_us = self.carried_us.load(Ordering::Relaxed);
+        let wall = if self.steps_ahead(reading, carried_us) {
+            UnixMicros(reading.boot.0.saturating_add(carried_us))
+        } else {
+            reading.wall
+        };
+        Now { wall, boot: reading.boot, jumped: self.has_jumped(reading) }
+    }
+
+    /// Returns whether the clocks have jumped against each other since [`note_seen`](Wall::note_seen).
+    #[inline]
+    pub fn has_jumped(&self, reading: Reading) -> bool {
+        // Acquire: a thread that sees the keeper's new offset also sees the grants that it revoked before.
+        reading.has_jumped_from(self.seen_us.load(Ordering::Acquire))
+    }
+
+    /// Ends a jump. The keeper calls this with its reading, after it has revoked all that a jump makes doubtful.
+    pub fn note_seen(&self, reading: Reading) {
+        self.seen_us.store(reading.offset_us(), Ordering::Release);
+    }
+
+    #[inline]
+    fn steps_ahead(&self, reading: Reading, carried_us: i64) -> bool {
+        reading.offset_us().saturating_sub(carried_us) > micros(self.rule.max_step)
+    }
+}
+
+/// The keeper's finding when it looked at the wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observed {
+    /// The wall clock runs as expected.
+    Steady,
+    /// It is behind ID time by this much: a step back, or a clock that stands still.
+    Behind(Duration),
+    /// It stepped forward by this much, and is not believed yet.
+    Held(Duration),
+    /// It stepped forward by this much, which has lasted `step_hold` and is believed from now on.
+    Believed(Duration),
+}
+
+/// The keeper's part of [`Wall`]: observes the clock about once a second and measures how long a step has lasted.
+#[derive(Debug)]
+pub struct StepWatch {
+    /// The highest wall time believed so far. ID time is at least this.
+    highest: UnixMicros,
+    held_since: Option<BootMicros>,
+}
+
+impl StepWatch {
+    /// Starts at the wall time believed at `reading`.
+    pub fn new(wall: &Wall, reading: Reading) -> Self {
+        // A remembered offset gives the time at the restart. A wall clock that has gone back since then, and returns, is
+        // believed at once.
+        let carried = UnixMicros(reading.boot.0.saturating_add(wall.carried_us()));
+        StepWatch { highest: wall.believe(reading).wall.max(carried), held_since: None }
+    }
+
+    /// Observes the clock once. Only this writes the believed offset of `wall`.
+    pub fn observe(&mut self, wall: &Wall, reading: Reading) -> Observed {
+        let carried_us = wall.carried_us.load(Ordering::Relaxed);
+        let step = Duration::from_micros(reading.offset_us().saturating_sub(carried_us).max(0) as u64);
+        if wall.steps_ahead(reading, carried_us) {
+            let since = *self.held_since.get_or_insert(reading.boot);
+            if reading.boot.since(since) < wall.rule.step_hold {
+                self.highest = self.highest.max(wall.believe(reading).wall);
+                return Observed::Held(step);
+            }
+            self.believe(wall, reading);
+            return Observed::Believed(step);
+        }
+        self.held_since = None;
+        if reading.wall <= self.highest {
+            // Nothing new is believed of a clock that went back, or stands: it is believed at once when it comes back.
+            let behind_us = match self.highest.0.saturating_sub(reading.wall.0) {
+                0 => carried_us.saturating_sub(reading.offset_us()).max(0),
+                behind_us => behind_us,
+            };
+            let behind = Duration::from_micros(behind_us as u64);
+            return if behind.is_zero() { Observed::Steady } else { Observed::Behind(behind) };
+        }
+        self.believe(wall, reading);
+        Observed::Steady
+    }
+
+    fn believe(&mut self, wall: &Wall, reading: Reading) {
+        wall.carried_us.store(reading.offset_us(), Ordering::Relaxed);
+        self.highest = self.highest.max(reading.wall);
+        self.held_since = None;
+    }
+}
+
+/// The clock at half speed that a source's ID clock follows while the wall clock is behind IDs already handed out.
+///
+/// `catch_up(boot) = base + (boot − boot at base) / 2`, kept as its value at boot 0, so that it is one atomic. A catch-up
+/// below the wall clock has no effect, because the ID clock takes the higher of the two.
+#[derive(Debug)]
+pub struct CatchUp {
+    /// Its value at boot 0, in microseconds of Unix time; `i64::MIN` if there is no catch-up.
+    at_boot_us: AtomicI64,
+}
+
+impl CatchUp {
+    /// Returns no catch-up: its value is below every time.
+    pub fn none() -> Self {
+        CatchUp { at_boot_us: AtomicI64::new(i64::MIN) }
+    }
+
+    /// Raises the catch-up so that it is at `base` at the moment `boot`.
+    pub fn raise_to(&self, base: UnixMicros, boot: BootMicros) {
+        self.at_boot_us.fetch_max(base.0.saturating_sub(boot.0 / 2), Ordering::Relaxed);
+    }
+
+    /// Lowers a catch-up that is too far ahead of the wall clock, and ends one that the wall clock has reached. Without
+    /// this the ID clock would stay at `max_ahead` for as long as IDs were refused.
+    pub fn bound(&self, now: Now, max_ahead: Duration) {
+        let highest = now.wall.0.saturating_add(micros(max_ahead));
+        self.at_boot_us.fetch_min(highest.saturating_sub(now.boot.0 / 2), Ordering::Relaxed);
+        let at_boot_us = self.at_boot_us.load(Ordering::Relaxed);
+        if at_boot_us.saturating_add(now.boot.0 / 2) <= now.wall.0 {
+            // Fails if the catch-up was raised meanwhile: then it is a new one.
+            let ended = i64::MIN;
+            let _ = self.at_boot_us.compare_exchange(at_boot_us, ended, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn at(&self, boot: BootMicros) -> UnixMicros {
+        UnixMicros(self.at_boot_us.load(Ordering::Relaxed).saturating_add(boot.0 / 2))
+    }
+}
+
+/// Returns the ID clock: the higher of the believed wall clock and the catch-up, at most `max_ahead` above the wall clock.
+#[inline]
+pub fn id_time(now: Now, catch_up: &CatchUp, max_ahead: Duration) -> UnixMicros {
+    let highest = UnixMicros(now.wall.0.saturating_add(micros(max_ahead)));
+    now.wall.max(catch_up.at(now.boot)).min(highest)
+}
+
+/// Returns the time until the ID clock reaches `target`, if no clock steps meanwhile. A catch-up takes twice as long, and
+/// the cap at `max_ahead` moves with the wall clock.
+pub fn until(now: Now, catch_up: &CatchUp, max_ahead: Duration, target: UnixMicros) -> Duration {
+    let by_wall_us = target.0.saturating_sub(now.wall.0);
+    let by_cap_us = by_wall_us.saturating_sub(micros(max_ahead));
+    let by_catch_up_us = target.0.saturating_sub(catch_up.at(now.boot).0).saturating_mul(2);
+    Duration::from_micros(by_wall_us.min(by_catch_up_us.max(by_cap_us)).max(0) as u64)
+}
+
+/// A duration in whole microseconds; saturates.
+#[inline]
+pub fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,281 @@
+//! Grants: how far a source may claim.
+//!
+//! A grant is [from, ceiling): no position at or above the ceiling is claimed, and a ceiling is durable before anything
+//! below it is used. The keeper raises it in the background; a shard that meets it asks for more with
+//! [`Grant::want_more`].
+
+use std::fmt;
+use std::time::Duration;
+
+use crossbeam::utils::CachePadded;
+use snowbank_id::layout::{Position, UnixMicros};
+
+use crate::clock::{Now, micros};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+
+/// The positions that a source may claim, shared between its keeper and all shards.
+#[derive(Debug)]
+pub struct Grant {
+    /// Nothing at or above it is claimed. Rises while the grant is held.
+    ceiling: CachePadded<AtomicU64>,
+    /// Counts losses of the grant. A thread that kept positions from before a loss drops them.
+    generation: AtomicU64,
+    /// 1 while a claim waits for the ceiling to rise.
+    wanted: AtomicU64,
+    /// 1 once another process, or another copy of the machine, may hand out the same IDs: the ceiling never rises again.
+    lost: AtomicU64,
+    /// Held while the grant is taken away or given back, so that the two exclude each other. Claims never take it.
+    changes: Mutex<()>,
+}
+
+impl Grant {
+    /// Returns a grant up to `ceiling`, which is durable already.
+    pub fn new(ceiling: Position) -> Self {
+        Grant {
+            ceiling: CachePadded::new(AtomicU64::new(ceiling.0)),
+            generation: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            changes: Mutex::new(()),
+        }
+    }
+
+    /// Returns the ceiling as of now; it may rise at any moment.
+    #[inline]
+    pub fn ceiling(&self) -> Position {
+        Position(self.ceiling.load(Ordering::Acquire))
+    }
+
+    /// Counts how often the grant was lost. A thread that keeps positions reads it before the [ceiling](Grant::ceiling)
+    /// that they were claimed below, never after: a thread that sees a loss here also sees that the ceiling is gone.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Moves the ceiling up; it never comes down this way. `ceiling` must be durable already.
+    pub fn raise(&self, ceiling: Position) {
+        self.ceiling.fetch_max(ceiling.0, Ordering::Release);
+        self.wanted.store(0, Ordering::Relaxed);
+    }
+
+    /// Raises as [`raise`](Grant::raise) does, unless the grant was taken away since this generation. Ceilings that were
+    /// durable before that no longer count. Once the grant is lost for good, no ceiling counts. Returns whether it was
+    /// raised.
+    pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
+        let _alone = lock(&self.changes);
+        if self.is_lost() {
+            return false;
+        }
+        let holds = self.generation() == generation;
+        if holds {
+            self.raise(ceiling);
+        }
+        holds
+    }
+
+    /// Takes the grant away until it is raised again: nothing can be claimed, and positions that shards had claimed ahead
+    /// are dropped.
+    pub fn revoke(&self) {
+        let _alone = lock(&self.changes);
+        self.ceiling.store(0, Ordering::Release);
+        // Written after the ceiling, as a release: no thread reads the new generation and then the old ceiling.
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Takes the grant away for good: another process, or another copy of the machine, may hand out the same IDs.
+    pub fn lose(&self) {
+        self.lost.store(1, Ordering::Relaxed);
+        self.revoke();
+    }
+
+    /// Returns whether it was taken away for good.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) == 1
+    }
+
+    /// Returns whether a claim has met the ceiling since it was raised last.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) == 1
+    }
+
+    /// Forgets that a claim met the ceiling, because more is there for the next one that does.
+    pub fn forget_want(&self) {
+        self.wanted.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes that a claim met the ceiling. Returns true the first time, when the keeper must be woken.
+    pub fn want_more(&self) -> bool {
+        self.wanted.swap(1, Ordering::Relaxed) == 0
+    }
+}
+
+/// The rule for how far ahead a ceiling is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CeilingRule {
+    /// The distance of the ceiling above the wall clock. A sync may take this long before a request has to wait for it.
+    pub horizon: Duration,
+    /// The distance that the ID clock may run ahead of the wall clock.
+    pub max_ahead: Duration,
+    /// The length of one tick.
+    pub tick: Duration,
+}
+
+impl CeilingRule {
+    /// Returns the instant that the next ceiling reaches: `max(wall + horizon, id_time + m)`, at most `wall + max_ahead`.
+    /// Here m is a quarter of the uptime, at least 10 ms and at most the horizon. So a crash loop raises ceilings more
+    /// slowly than the wall clock runs. Where ticks are long, each crash raises them by a tick.
+    ///
+    /// That leaves no reserve while the ID clock is `max_ahead` ahead, or stands still because it was further ahead: each
+    /// request would meet the ceiling and wait for a sync. So a ceiling also reaches above ID time by a quarter of the
+    /// uptime, at most half the horizon. At half speed the ID clock needs a whole horizon to use that up. This part is
+    /// rounded down to a tick, so that repeated starts do not add to it.
+    pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
+        let two_ticks = self.tick.saturating_mul(2);
+        let horizon = self.horizon.max(two_ticks);
+        let margin = (uptime / 4).max(Duration::from_millis(10)).min(horizon);
+        let from_wall = now.after(horizon).wall;
+        let from_id_time = UnixMicros(id_time.0.saturating_add(micros(margin)));
+        let usual = from_wall.max(from_id_time).min(now.after(self.max_ahead.max(two_ticks)).wall);
+        let reserve = micros((uptime / 4).min(horizon / 2));
+        // The ceiling is at the end of this instant's tick.
+        usual.max(UnixMicros(id_time.0.saturating_add(reserve - micros(self.tick))))
+    }
+
+    /// Returns how far a ceiling can be ahead of a wall clock that never stepped: at the end of the tick of the furthest
+    /// [`reach`](CeilingRule::reach), while the ID clock is `max_ahead` ahead.
+    pub fn furthest(&self) -> Duration {
+        let horizon = self.horizon.max(2 * self.tick);
+        self.max_ahead.max(2 * self.tick) + self.tick.max(horizon / 2)
+    }
+}
+
+/// Another process may use the worker IDs or the state by now: nothing more may be handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenOver(pub String);
+
+impl fmt::Display for TakenOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TakenOver {}
+
+/// A source's bound after a clean stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The source's index.
+    pub source: usize,
+    /// The lowest ID that was not handed out.
+    pub id_bound: u64,
+    /// True if nothing was claimed since a start that followed no clean stop: the last ID handed out below the bound is not
+    /// known.
+    pub is_untouched: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BootMicros;
+
+    const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
+    const RULE: CeilingRule = CeilingRule {
+        horizon: Duration::from_secs(3),
+        max_ahead: Duration::from_secs(10),
+        tick: Duration::from_millis(1),
+    };
+
+    fn ahead_ms(rule: CeilingRule, id_ahead_ms: i64, uptime: Duration) -> i64 {
+        let id_time = UnixMicros(NOW.wall.0 + id_ahead_ms * 1_000);
+        (rule.reach(NOW, id_time, uptime).0 - NOW.wall.0) / 1_000
+    }
+
+    #[test]
+    fn a_ceiling_reaches_the_horizon_ahead_of_the_wall_clock() {
+        assert_eq!(ahead_ms(RULE, 0, Duration::ZERO), 3_000);
+        assert_eq!(ahead_ms(RULE, 0, Duration::from_secs(3_600)), 3_000);
+    }
+
+    #[test]
+    fn while_riding_it_gains_a_quarter_of_the_uptime() {
+        assert_eq!(ahead_ms(RULE, 5_000, Duration::ZERO), 5_010, "at least 10 ms");
+        assert_eq!(ahead_ms(RULE, 5_000, Duration::from_millis(400)), 5_100);
+        assert_eq!(ahead_ms(RULE, 5_000, Duration::from_secs(60)), 8_000, "at most the horizon");
+        assert_eq!(ahead_ms(RULE, 9_999, Duration::ZERO), 10_000, "at most max_ahead");
+    }
+
+    #[test]
+    fn above_max_ahead_a_ceiling_keeps_a_reserve_that_a_start_does_not_have() {
+        let end_of_tick = 1;
+        let reserve = |uptime| ahead_ms(RULE, 10_000, uptime) + end_of_tick - 10_000;
+        assert_eq!(reserve(Duration::ZERO), end_of_tick);
+        assert_eq!(reserve(Duration::from_secs(2)), 500);
+        assert_eq!(reserve(Duration::from_secs(60)), 1_500, "at most half the horizon");
+        let standing_ms = 3_600_000;
+        assert_eq!(ahead_ms(RULE, standing_ms, Duration::ZERO) + end_of_tick, standing_ms);
+        let hours = CeilingRule { tick: Duration::from_secs(3_600), ..RULE };
+        let two_ticks_ms = 7_200_000;
+        assert_eq!(
+            ahead_ms(hours, two_ticks_ms, Duration::from_secs(60)),
+            two_ticks_ms,
+            "no tick for nothing"
+        );
+    }
+
+    #[test]
+    fn long_ticks_get_two_of_them() {
+        let rule = CeilingRule { tick: Duration::from_secs(5), ..RULE };
+        assert_eq!(ahead_ms(rule, 0, Duration::ZERO), 10_000);
+        let rule = CeilingRule { max_ahead: Duration::from_secs(20), ..rule };
+        assert_eq!(
+            ahead_ms(rule, 15_000, Duration::ZERO),
+            15_010,
+            "no more, or each crash would take as many"
+        );
+    }
+
+    #[test]
+    fn a_grant_only_rises_until_it_is_lost() {
+        let grant = Grant::new(Position(10));
+        grant.raise(Position(5));
+        assert_eq!(grant.ceiling(), Position(10));
+        assert!(grant.want_more());
+        assert!(!grant.want_more(), "the keeper is woken once");
+        grant.raise(Position(20));
+        assert_eq!(grant.ceiling(), Position(20));
+        assert!(grant.want_more());
+        grant.revoke();
+        assert_eq!((grant.ceiling(), grant.generation()), (Position(0), 1));
+        assert!(!grant.raise_if(0, Position(30)), "durable before it was taken away");
+        assert_eq!(grant.ceiling(), Position(0));
+        assert!(grant.raise_if(1, Position(30)));
+        assert_eq!(grant.ceiling(), Position(30));
+        grant.lose();
+        assert!(!grant.raise_if(grant.generation(), Position(40)), "another process may have it");
+        assert_eq!(grant.ceiling(), Position(0));
+    }
+
+    /// Lets two threads race: the one that notices a restored snapshot, and the keeper's.
+    #[test]
+    fn a_ceiling_from_before_a_loss_is_not_granted_after_it() {
+        let grants: Vec<Grant> = (0..20_000).map(|_| Grant::new(Position(1))).collect();
+        let arrived = std::sync::atomic::AtomicUsize::new(0);
+        // Both threads reach each grant at the same time, so that their steps interleave at some of them.
+        let each_together = |act: fn(&Grant)| {
+            for (index, grant) in grants.iter().enumerate() {
+                arrived.fetch_add(1, Ordering::SeqCst);
+                while arrived.load(Ordering::SeqCst) < 2 * (index + 1) {
+                    std::thread::yield_now();
+                }
+                act(grant);
+            }
+        };
+        std::thread::scope(|threads| {
+            threads.spawn(|| each_together(Grant::revoke));
+            each_together(|grant| _ = grant.raise_if(0, Position(2)));
+        });
+        let granted = grants.iter().filter(|grant| grant.ceiling() != Position(0)).count();
+        assert_eq!(granted, 0);
+    }
+}

@@ -1,0 +1,335 @@
+//! Raises ceilings, making each durable before it is granted, and watches the wall clock. Pure: it reads no clock, waits
+//! for nothing and writes nothing.
+//!
+//! Clock readings and the outcomes of writes go in, writes to make come out. A *writer* makes ceilings durable: the state
+//! directory, and the coordinator of a fleet. Each has at most one write under way, which may take any time. A source's
+//! grant rises to the lowest ceiling that all writers have made durable. The coordinator's ceiling reaches minutes ahead
+//! and rises for idle sources too, so that neither requests nor the other writer wait for it.
+//!
+//! ```text
+//!  look(reading) ──▶ writes to hand out ──▶ writers, each with one write under way
+//!  written(outcome) ◀──────────────────────────┘   all durable: mark the worker IDs' locks, then raise the grant
+//! ```
+//!
+//! Two rules keep a late outcome from granting too much:
+//! - An outcome counts only if the write under way has its number. A write that was given up may still be answered.
+//! - A ceiling counts only while the source's grant has the generation from before its write was handed out. A thread
+//!   that takes a grant away starts another generation, so that grants come back only from writes handed out later.
+
+pub mod far;
+mod looked;
+mod managed_source;
+mod ranges;
+mod reservation;
+mod writer;
+
+pub use looked::{Looked, Written};
+pub use managed_source::{ManagedSource, PERIOD, Reach, id_minus_boot_us};
+pub use ranges::{WantedRange, add_range};
+pub use reservation::RESERVATION_MIN as FIRST_RANGE;
+pub use writer::{Outcome, Write};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::managed_source::Durable;
+use self::writer::{UnderWay, Writer};
+use crate::clock::{BootMicros, Now, Reading, StepWatch, Wall};
+use crate::grant::{Left, TakenOver};
+use crate::source::Source;
+use snowbank_id::layout::Position;
+
+/// The most that the believed wall − boot may differ from the stored one. At adjtime's 0.5 ms a second, a slewed clock
+/// takes half an hour for such a change, and at chrony's default maximum 12 s. A change of a second is far below the step
+/// that is held, so a start never holds a time that was believed before.
+const BELIEF_DRIFT: Duration = Duration::from_secs(1);
+
+/// Decides which ceilings are written and when, and raises grants when they are durable.
+#[derive(Debug)]
+pub struct Keeper {
+    sources: Vec<ManagedSource>,
+    writers: Vec<Writer>,
+    wall: Arc<Wall>,
+    watch: StepWatch,
+    started: BootMicros,
+    /// True if a grant had been taken away, and was not back, at the last look.
+    was_revoked: bool,
+    /// Why nothing is handed out any more. Never unset.
+    lost: Option<TakenOver>,
+}
+
+impl Keeper {
+    /// Creates a keeper of sources whose first ceilings are granted, and durable with each of these writers. `started` is
+    /// the reading with which `wall` began.
+    pub fn new(sources: Vec<ManagedSource>, writers: &[Reach], wall: Arc<Wall>, started: Reading) -> Self {
+        let writer = |&reach| Writer {
+            reach,
+            durable: sources.iter().map(|managed| managed.first(reach)).collect(),
+            wall_minus_boot_us: wall.carried_us(),
+            writes: 0,
+            under_way: None,
+            due: None,
+            failure: None,
+        };
+        let writers = writers.iter().map(writer).collect();
+        Keeper {
+            sources,
+            writers,
+            watch: StepWatch::new(&wall, started),
+            wall,
+            started: started.boot,
+            was_revoked: false,
+            lost: None,
+        }
+    }
+
+    /// Returns a reading as the daemon believes it.
+    pub fn believe(&self, reading: Reading) -> Now {
+        self.wall.believe(reading)
+    }
+
+    /// The sources, by their index.
+    pub fn sources(&self) -> impl Iterator<Item = &Arc<Source>> {
+        self.sources.iter().map(ManagedSource::source)
+    }
+
+    /// Takes all grants away for good, because another process may have the worker IDs or the state. Nothing is written
+    /// after this.
+    pub fn lose(&mut self, taken_over: TakenOver) {
+        self.sources.iter().for_each(|managed| managed.source().grant().lose());
+        self.lost.get_or_insert(taken_over);
+    }
+
+    /// Returns the fleet's ceilings by source; none without a fleet.
+    pub fn fleet_ceilings(&self) -> Vec<Position> {
+        let fleets = self.writers.iter().filter(|writer| writer.reach != Reach::Local);
+        fleets.flat_map(|writer| &writer.durable).map(|durable| durable.ceiling).collect()
+    }
+
+    /// Moves the start of a source up to an ID bound, before its first grant.
+    pub fn start_above(&mut self, index: usize, id_bound: u64) {
+        if let Some(managed) = self.sources.get_mut(index) {
+            managed.start_above(id_bound);
+        }
+    }
+
+    /// Returns why nothing is handed out any more.
+    pub fn lost(&self) -> Option<&TakenOver> {
+        self.lost.as_ref()
+    }
+
+    /// Looks once. It must be called after [`next_in`](Looked::next_in), about every second, and also when a claim has met
+    /// its ceiling and when a write has ended.
+    pub fn look(&mut self, reading: Reading) -> Looked {
+        if self.wall.has_jumped(reading) {
+            // A snapshot may have been restored. IDs claimed ahead are dropped, and nothing is claimed until ceilings
+            // written from now on are durable.
+            self.sources.iter().for_each(|managed| managed.source().grant().revoke());
+        }
+        let clock = self.watch.observe(&self.wall, reading);
+        self.wall.note_seen(reading);
+        let now = self.wall.believe(reading);
+        self.sources.iter_mut().for_each(|managed| managed.look(now));
+        let writes = (0..self.writers.len()).filter_map(|writer| self.next_write(writer, now)).collect();
+        let (ranges, next_range_in) = self.wanted_ranges(now);
+
+        let is_revoked = self.writers.iter().any(|writer| {
+            let mut durable = self.sources.iter().zip(&writer.durable);
+            durable.any(|(managed, durable)| managed.is_revoked(*durable))
+        });
+        let of = |is_local: bool| {
+            let writers = self.writers.iter();
+            writers.filter(move |writer| (writer.reach == Reach::Local) == is_local)
+        };
+        let is_renewed = std::mem::replace(&mut self.was_revoked, is_revoked) && !is_revoked;
+        // An outcome wakes the keeper: a writer that has a write under way needs no timer.
+        let may_write = |writer: &&Writer| writer.under_way.is_none() && self.lost.is_none();
+        let due = self.writers.iter().filter(may_write).filter_map(|writer| writer.due);
+        let under_way = of(true).filter_map(|writer| writer.under_way.as_ref());
+        Looked {
+            clock,
+            failure: of(true).find_map(|writer| writer.failure.clone()),
+            fleet_failure: of(false).find_map(|writer| writer.failure.clone()),
+            fleet_ceilings: self.fleet_ceilings(),
+            taken_over: self.lost.clone(),
+            is_renewed,
+            some_wait: self.sources.iter().any(|managed| managed.source().wait_queue().admitted_ids() > 0),
+            is_in_use: self.sources.iter().any(|managed| managed.is_in_use(now)),
+            writes,
+            under_way_since: under_way.map(|write| write.began).min(),
+            slow_write: self.sources.iter().map(ManagedSource::horizon).min().unwrap_or(Duration::MAX) / 2,
+            next_in: due.map(|due| due.since(now.boot)).min().unwrap_or(PERIOD).min(next_range_in),
+            ranges,
+            ranges_last: self.ranges_last(),
+        }
+    }
+
+    /// Returns a writer's next write, if one is due and none is under way.
+    fn next_write(&mut self, index: usize, now: Now) -> Option<Write> {
+        let writer = &self.writers[index];
+        if self.lost.is_some() || writer.under_way.is_some() {
+            return None;
+        }
+        let ceilings = self.next_ceilings(index, now)?;
+        let handed_out = |&(index, ceiling): &(usize, Position)| {
+            (index, Durable { ceiling, generation: self.sources[index].source().grant().generation() })
+        };
+        let under_way: Vec<_> = ceilings.iter().map(handed_out).collect();
+        let generation = under_way.iter().map(|(_, durable)| durable.generation).sum();
+        let restored = self.restored();
+        let wall_minus_boot_us = self.wall.carried_us();
+        let id_minus_boot_us = id_minus_boot_us(&self.sources, wall_minus_boot_us, now);
+        let writer = &mut self.writers[index];
+        writer.writes += 1;
+        let number = writer.writes;
+        writer.under_way =
+            Some(UnderWay { number, began: now.boot, ceilings: under_way, wall_minus_boot_us });
+        Some(Write {
+            writer: index,
+            number,
+            ceilings,
+            generation,
+            restored,
+            wall_minus_boot_us,
+            id_minus_boot_us,
+        })
+    }
+
+    /// Returns the fleet's ceilings to raise now. All sources are raised together when one has used up half of its horizon
+    /// or lost its grant. After a failure they wait for the next try.
+    fn next_fleet_ceilings(
+        &mut self,
+        index: usize,
+        now: Now,
+        horizon: Duration,
+    ) -> Option<Vec<(usize, Position)>> {
+        let writer = &mut self.writers[index];
+        if writer.due.is_some_and(|due| now.boot < due) {
+            return None;
+        }
+        let sources = || self.sources.iter().zip(&writer.durable).enumerate();
+        let is_due = sources().any(|(_, (managed, durable))| managed.needs_fleet(now, *durable, horizon));
+        if !is_due {
+            (writer.due, writer.failure) = (None, None);
+            return None;
+        }
+        let next = |(index, (managed, durable)): (usize, (&ManagedSource, &Durable))| {
+            (index, managed.fleet_ceiling(now, horizon).max(durable.ceiling))
+        };
+        let ceilings = sources().filter(|(_, (_, durable))| !durable.is_exempt()).map(next).collect();
+        writer.due = Some(now.boot.after(PERIOD));
+        Some(ceilings)
+    }
+
+    /// Returns the ceilings that a writer raises now. All sources are raised together, when that is due or when one needs
+    /// it.
+    fn next_ceilings(&mut self, index: usize, now: Now) -> Option<Vec<(usize, Position)>> {
+        if let Reach::Fleet(horizon) = self.writers[index].reach {
+            return self.next_fleet_ceilings(index, now, horizon);
+        }
+        let writer = &mut self.writers[index];
+        let sources = || self.sources.iter().zip(&writer.durable).enumerate();
+        // After a failure nothing is tried before the pause is over, even if a source needs it.
+        let is_needed =
+            writer.failure.is_none() && sources().any(|(_, (managed, durable))| managed.needs(*durable));
+        if !is_needed && writer.due.is_some_and(|due| now.boot < due) {
+            return None;
+        }
+        let uptime = now.boot.since(self.started);
+        let next = |(index, (managed, durable)): (usize, (&ManagedSource, &Durable))| {
+            Some((index, managed.next_ceiling(now, uptime, *durable)?))
+        };
+        let mut ceilings: Vec<_> = sources().filter_map(next).collect();
+        let drift_us = self.wall.carried_us().abs_diff(writer.wall_minus_boot_us);
+        if ceilings.is_empty() && drift_us > BELIEF_DRIFT.as_micros() as u64 {
+            // No client asks. The same ceilings are written again, so that the next start knows the believed wall − boot.
+            ceilings = writer.durable.iter().map(|durable| durable.ceiling).enumerate().collect();
+        }
+        writer.due = Some(now.boot.after(PERIOD));
+        if ceilings.is_empty() {
+            let pauses = self.sources.iter().zip(&writer.durable);
+            let pause = pauses.map(|(managed, durable)| managed.pause(now, *durable)).min();
+            writer.due = Some(now.boot.after(pause.unwrap_or(PERIOD)));
+            // No client asks. An old failure must not keep the next request from a new try.
+            writer.failure = None;
+            return None;
+        }
+        Some(ceilings)
+    }
+
+    /// Returns the sources whose numbers another copy of the machine may hand out.
+    pub fn restored(&self) -> Vec<usize> {
+        let is_lost = |&index: &usize| self.sources[index].source().grant().is_lost();
+        (0..self.sources.len()).filter(is_lost).collect()
+    }
+
+    /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings durable. `mark` is called
+    /// before a grant rises, with the source's index and the bound of its IDs: with a lower mark, the next start could take
+    /// an older copy of the state for the newest. Returns `None` if no write with this number is under way.
+    pub fn written(
+        &mut self,
+        outcome: Outcome,
+        now: Now,
+        mut mark: impl FnMut(usize, u64),
+    ) -> Option<Written> {
+        let writer = self.writers.get_mut(outcome.writer)?;
+        let UnderWay { began, ceilings, wall_minus_boot_us, .. } =
+            writer.under_way.take_if(|write| write.number == outcome.number)?;
+        let is_durable = outcome.result.is_ok();
+        let written = Written { reach: writer.reach, began, is_durable };
+        writer.failure = outcome.result.err();
+        if !is_durable {
+            return Some(written);
+        }
+        writer.wall_minus_boot_us = wall_minus_boot_us;
+        for (index, durable) in ceilings {
+            writer.durable[index] = durable;
+        }
+        writer.due = None;
+        if writer.reach == Reach::Local {
+            let sources = self.sources.iter().zip(&writer.durable);
+            let periods = sources.map(|(managed, durable)| managed.period(now, *durable));
+            writer.due = Some(began.after(periods.min().unwrap_or(PERIOD)));
+        }
+        for index in 0..self.sources.len() {
+            self.raise(index, &mut mark);
+        }
+        Some(written)
+    }
+
+    /// Raises a source's grant to the lowest ceiling that its writers have made durable, if all of them still count.
+    fn raise(&self, index: usize, mark: &mut impl FnMut(usize, u64)) {
+        let source = self.sources[index].source();
+        if source.is_shared_counter() {
+            // Its ranges raise its grant: between them are other daemons' numbers.
+            return;
+        }
+        let durable = self.writers.iter().map(|writer| writer.durable[index]);
+        let Some(lowest) = durable.clone().map(|durable| durable.ceiling).min() else { return };
+        let Some(oldest) = durable.map(|durable| durable.generation).min() else { return };
+        // A sealed source is trimmed: nothing above its cursor may be marked.
+        let is_sealed = source.cursor().is_none();
+        if lowest > source.grant().ceiling() && !is_sealed && self.lost.is_none() {
+            mark(index, self.id_bound(index, lowest));
+            source.grant().raise_if(oldest, lowest);
+        }
+    }
+
+    /// Ends all claims. Returns what each source leaves. Ceilings may be trimmed to these bounds unless the locks are lost.
+    pub fn seal(&mut self) -> Vec<Left> {
+        self.sources.iter().enumerate().filter_map(|(index, managed)| managed.seal(index)).collect()
+    }
+
+    /// Returns wall − boot as it is believed, in microseconds.
+    pub fn wall_minus_boot_us(&self) -> i64 {
+        self.wall.carried_us()
+    }
+
+    /// Returns the lowest ID of a source at or above a position.
+    pub fn id_bound(&self, index: usize, position: Position) -> u64 {
+        self.sources[index].source().numbering().id_bound(position)
+    }
+}
+
+#[cfg(test)]
+mod tests;

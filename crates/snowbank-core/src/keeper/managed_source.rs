@@ -1,0 +1,328 @@
+//! A source whose ceiling the keeper raises: which ceiling it needs, and when.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::far;
+use super::ranges::Ranges;
+use super::reservation::{self, Reservation};
+use crate::clock::{self, BootMicros, Now};
+use crate::grant::{CeilingRule, Left};
+use crate::source::Source;
+use snowbank_id::layout::{Position, Tick, UnixMicros};
+use snowbank_id::numbering::Numbering;
+
+/// The time after its last use in which a source's ceiling is still raised, so that the first request after a pause does not wait.
+const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
+
+/// The period in which the keeper looks without being asked, raises ceilings, and tries again after a failure. The only
+/// timer of an idle daemon without a service manager and peers.
+pub const PERIOD: Duration = Duration::from_secs(1);
+/// While a source is in use and its ceiling is near (soon after a start), ceilings rise more often, so that requests do not
+/// meet them: each time when half of the way is left, but not more often than this.
+pub(super) const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
+/// The time since the last use after which a source no longer counts as in use here.
+const IN_USE: Duration = Duration::from_secs(3);
+
+/// The most that a wall clock gains on the boot clock between two writes without a step: time servers slew it by a tenth at
+/// most, and the keeper writes about once a second.
+const SLEW: Duration = Duration::from_millis(100);
+
+/// Returns the most that ID time − boot is, or becomes until the keeper's next write, in microseconds. The wall clock may
+/// be slewed until then. In a catch-up the ID clock is slower than the boot clock.
+pub fn id_minus_boot_us(sources: &[ManagedSource], wall_minus_boot_us: i64, now: Now) -> i64 {
+    let by_clock_us = wall_minus_boot_us.saturating_add(clock::micros(SLEW));
+    let sources = sources.iter().filter(|managed| !managed.source.numbering().is_ticket());
+    let ahead_us = sources.map(|managed| managed.id_time(now).0.saturating_sub(now.boot.0)).max();
+    ahead_us.map_or(by_clock_us, |ahead_us| ahead_us.max(by_clock_us))
+}
+
+/// The rule for how far ahead of the cursor a ceiling is kept.
+#[derive(Debug)]
+enum Ahead {
+    /// Of a source that follows the clock.
+    ByClock(CeilingRule),
+    /// Of a ticket source.
+    ByDemand(Reservation),
+    /// Of a shared counter. The state follows its ranges, and does not limit them.
+    Ranges(Ranges),
+}
+
+/// The distance that a writer keeps its ceilings ahead, and the moment when they rise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Seconds, by each source's rule, while the source is in use: the state directory.
+    Local,
+    /// This distance, for all sources, raised when half of it is used up: the coordinator of a fleet. It has the first
+    /// ceilings before the sources start.
+    Fleet(Duration),
+}
+
+/// A source whose ceiling the keeper raises.
+#[derive(Debug)]
+pub struct ManagedSource {
+    source: Arc<Source>,
+    ahead: Ahead,
+    /// The position where it started, then its first ceiling.
+    first: Durable,
+    /// The fleet's ceiling when it started. `None`: it belongs to no fleet.
+    fleet: Option<Position>,
+    /// The cursor before the first claim.
+    untouched: Position,
+    /// The bound that a clean stop leaves if the cursor is still there.
+    unclaimed: u64,
+    /// True if its start is what a clean stop has stored.
+    follows_a_stop: bool,
+    /// The cursor when the keeper last looked, and when it was last found moved.
+    seen: Position,
+    used_at: BootMicros,
+}
+
+/// A ceiling that a writer has made durable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Durable {
+    pub(super) ceiling: Position,
+    /// The grant's generation when the write was handed out.
+    pub(super) generation: u64,
+}
+
+impl Durable {
+    /// The ceiling of a writer that does not have the source. It limits no grant.
+    pub(super) const EXEMPT: Durable = Durable { ceiling: Position(u64::MAX), generation: u64::MAX };
+
+    /// Returns whether the writer does not have the source.
+    pub(super) fn is_exempt(self) -> bool {
+        self.generation == u64::MAX
+    }
+}
+
+impl ManagedSource {
+    /// A source that starts at `start`, before its first ceiling. `rule` applies to a source that follows the clock.
+    pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
+        let first = Durable { ceiling: start, generation: source.grant().generation() };
+        let untouched = source.cursor().unwrap_or(start);
+        let (unclaimed, used_at) = (source.numbering().id_bound(start), now.boot);
+        let ahead = match source.numbering() {
+            Numbering::Snowflake(_) => Ahead::ByClock(rule),
+            Numbering::Ticket(_) if source.is_shared_counter() => {
+                Ahead::Ranges(Ranges::new(untouched, rule.horizon, now))
+            }
+            Numbering::Ticket(_) => Ahead::ByDemand(Reservation::new(untouched, now)),
+        };
+        ManagedSource {
+            source,
+            ahead,
+            first,
+            fleet: None,
+            untouched,
+            unclaimed,
+            follows_a_stop: false,
+            seen: untouched,
+            used_at,
+        }
+    }
+
+    /// Sets the bound of IDs that led to the start, and whether a clean stop left it. The next stop leaves it again if
+    /// nothing was claimed. Without this call it is the start's bound, left by no clean stop.
+    pub fn following(self, id_bound: u64, is_stop: bool) -> Self {
+        ManagedSource { unclaimed: id_bound, follows_a_stop: is_stop, ..self }
+    }
+
+    /// Sets the fleet's ceiling, which the coordinator has already.
+    pub fn under_fleet(self, fleet: Option<Position>) -> Self {
+        ManagedSource { fleet, ..self }
+    }
+
+    /// Moves the start up to an ID bound.
+    pub(super) fn start_above(&mut self, id_bound: u64) {
+        let start = self.source.numbering().position_from(id_bound);
+        if self.source.skip_to(start) {
+            (self.untouched, self.unclaimed, self.seen) = (start, id_bound, start);
+        }
+    }
+
+    /// Ends all claims, and returns the bound to leave for this index. Nothing was claimed at or above that bound.
+    pub(super) fn seal(&self, index: usize) -> Option<Left> {
+        let cursor = self.source.seal()?;
+        let is_unclaimed = cursor == self.untouched;
+        let id_bound = if is_unclaimed { self.unclaimed } else { self.source.numbering().id_bound(cursor) };
+        Some(Left { source: index, id_bound, is_untouched: is_unclaimed && !self.follows_a_stop })
+    }
+
+    /// The source.
+    pub fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    /// Returns the ID clock. Before the first claim it is at the start at least, where a catch-up begins.
+    fn id_time(&self, now: Now) -> UnixMicros {
+        let numbering = self.source.numbering();
+        let begins = self.source.cursor().filter(|&cursor| cursor == self.untouched);
+        let begins = begins.map(|cursor| numbering.start_of(numbering.tick_of(cursor)));
+        self.source.id_time(now).max(begins.unwrap_or(now.wall))
+    }
+
+    /// Returns the time that the IDs below its ceiling last.
+    pub(super) fn horizon(&self) -> Duration {
+        match &self.ahead {
+            Ahead::ByClock(rule) => rule.horizon,
+            Ahead::ByDemand(_) => reservation::LASTS,
+            Ahead::Ranges(_) => Duration::MAX,
+        }
+    }
+
+    /// Returns the first ceiling: all writers make it durable, then [`grant`](ManagedSource::grant) grants it.
+    pub fn first_ceiling(&self, now: Now) -> Position {
+        self.wanted_ceiling(now, Duration::ZERO, self.first.ceiling).max(self.first.ceiling)
+    }
+
+    /// Notes the first ceiling, which is durable here, and grants it: the fleet's, if that is lower.
+    pub fn grant(&mut self, durable: Position) {
+        self.first.ceiling = durable;
+        if self.source.is_shared_counter() {
+            return;
+        }
+        let granted = self.fleet.map_or(durable, |fleet| fleet.min(durable));
+        self.source.grant().raise_if(self.first.generation, granted);
+    }
+
+    /// Returns a writer's first ceiling; until that is granted, the source's start.
+    pub(super) fn first(&self, reach: Reach) -> Durable {
+        match reach {
+            Reach::Local => self.first,
+            Reach::Fleet(_) => {
+                self.fleet.map_or(Durable::EXEMPT, |ceiling| Durable { ceiling, ..self.first })
+            }
+        }
+    }
+
+    /// Returns the fleet's ceiling to write now.
+    pub(super) fn fleet_ceiling(&self, now: Now, horizon: Duration) -> Position {
+        far::ceiling(self.source.numbering(), now, self.source.id_time(now), horizon)
+    }
+
+    /// Returns whether the fleet's ceiling must rise.
+    pub(super) fn needs_fleet(&self, now: Now, durable: Durable, horizon: Duration) -> bool {
+        let (numbering, id_time) = (self.source.numbering(), self.source.id_time(now));
+        self.source.cursor().is_some()
+            && !durable.is_exempt()
+            && (self.is_stale(durable) || far::is_due(numbering, durable.ceiling, now, id_time, horizon))
+    }
+
+    /// Returns whether the source was used so recently that its ceiling is still raised.
+    pub(super) fn is_in_use(&self, now: Now) -> bool {
+        now.boot.since(self.used_at) <= KEPT_AFTER_USE
+    }
+
+    /// Updates the source's catch-up, and notes whether it was used.
+    pub(super) fn look(&mut self, now: Now) {
+        self.source.bound_catch_up(now);
+        if let Some(cursor) = self.source.cursor()
+            && cursor != self.seen
+        {
+            self.seen = cursor;
+            self.used_at = now.boot;
+        }
+        match &mut self.ahead {
+            Ahead::ByClock(_) => {}
+            Ahead::ByDemand(reservation) => reservation.look(self.seen, now),
+            Ahead::Ranges(ranges) => ranges.look(&self.source, self.seen, now),
+        }
+    }
+
+    /// Returns its demand for ranges, if it is a shared counter.
+    pub(super) fn ranges(&mut self) -> Option<(&Arc<Source>, &mut Ranges)> {
+        match &mut self.ahead {
+            Ahead::Ranges(ranges) => Some((&self.source, ranges)),
+            Ahead::ByClock(_) | Ahead::ByDemand(_) => None,
+        }
+    }
+
+    /// Returns whether a write cannot wait until it is due: the grant was taken away since this ceiling was handed out, or
+    /// a claim has met the grant's ceiling and this one holds it down.
+    pub(super) fn needs(&self, durable: Durable) -> bool {
+        if self.source.is_shared_counter() {
+            return false;
+        }
+        let grant = self.source.grant();
+        self.is_stale(durable) || (grant.is_wanted() && durable.ceiling <= grant.ceiling())
+    }
+
+    /// Returns whether a ceiling no longer counts, because the grant was taken away since its write was handed out.
+    pub(super) fn is_stale(&self, durable: Durable) -> bool {
+        self.source.grant().generation() != durable.generation && !durable.is_exempt()
+    }
+
+    /// Returns whether it waits for a ceiling since its grant was taken away. A shared counter does not: its ranges raise its
+    /// grant.
+    pub(super) fn is_revoked(&self, durable: Durable) -> bool {
+        !self.source.is_shared_counter() && self.is_stale(durable)
+    }
+
+    /// Returns the ceiling to write next, if one is due, for a writer whose durable ceiling is `durable`.
+    pub(super) fn next_ceiling(&self, now: Now, uptime: Duration, durable: Durable) -> Option<Position> {
+        self.source.cursor()?;
+        let is_wanted = self.needs(durable) || self.source.wait_queue().admitted_ids() > 0;
+        if !is_wanted && !self.is_in_use(now) {
+            return None;
+        }
+        let ceiling = self.wanted_ceiling(now, uptime, durable.ceiling).max(durable.ceiling);
+        (ceiling > durable.ceiling || self.is_stale(durable)).then_some(ceiling)
+    }
+
+    /// Returns the pause until the next look at a ceiling that needed no raise.
+    pub(super) fn pause(&self, now: Now, durable: Durable) -> Duration {
+        match &self.ahead {
+            Ahead::ByClock(_) | Ahead::Ranges(_) => PERIOD,
+            Ahead::ByDemand(_) => self.period(now, durable),
+        }
+    }
+
+    /// Returns the pause between two raises while this ceiling is durable.
+    pub(super) fn period(&self, now: Now, durable: Durable) -> Duration {
+        let reached_in = match (&self.ahead, self.source.cursor()) {
+            (Ahead::ByClock(_), _) => self.source.reaches_in(now, durable.ceiling),
+            (Ahead::ByDemand(reservation), Some(cursor))
+                if now.boot.since(self.used_at) <= IN_USE
+                    && durable.ceiling < self.source.numbering().end() =>
+            {
+                let half_used_in = reservation.half_used_in(cursor, durable.ceiling);
+                return half_used_in.clamp(SHORTEST_PERIOD, PERIOD);
+            }
+            (Ahead::ByDemand(_) | Ahead::Ranges(_), _) => return PERIOD,
+        };
+        // A ceiling that is reached within moments cannot be kept ahead of requests. Each request that meets it asks for a
+        // raise.
+        if now.boot.since(self.used_at) > IN_USE || reached_in < 2 * SHORTEST_PERIOD {
+            return PERIOD;
+        }
+        (reached_in / 2).min(PERIOD)
+    }
+
+    /// Returns the ceiling that the rule wants at a moment; `durable` is the present one.
+    fn wanted_ceiling(&self, now: Now, uptime: Duration, durable: Position) -> Position {
+        let reservation = match &self.ahead {
+            Ahead::ByClock(rule) => return self.ceiling_by_clock(rule, now, uptime),
+            Ahead::Ranges(_) => return self.source.grant().ceiling(),
+            Ahead::ByDemand(reservation) => reservation,
+        };
+        let waiting = self.source.wait_queue().admitted_ids();
+        let (grant, cursor) = (self.source.grant(), self.source.cursor().unwrap_or(durable));
+        let is_met = grant.is_wanted() && durable <= grant.ceiling();
+        reservation.next_ceiling(cursor, durable, waiting, is_met).min(self.source.numbering().end())
+    }
+
+    /// Returns the ceiling that the rule of a clock wants at a moment.
+    ///
+    /// A source that has claimed nothing keeps no reserve above a start that is further ahead than `max_ahead`. Otherwise
+    /// each crash while the wall clock stands would move the next start up by that reserve, without a bound.
+    fn ceiling_by_clock(&self, rule: &CeilingRule, now: Now, uptime: Duration) -> Position {
+        let numbering = self.source.numbering();
+        let mut id_time = self.source.id_time(now);
+        if self.source.cursor() == Some(self.untouched) {
+            id_time = id_time.min(now.after(rule.max_ahead).wall);
+        }
+        let reach = rule.reach(now, id_time, uptime);
+        numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
+    }
+}

@@ -1,0 +1,135 @@
+//! The demand of a shared counter for ranges at the coordinator.
+//!
+//! The next range is asked for when five eighths of one are left, so that requests do not wait for the coordinator. At
+//! most one is asked for at a time. A range that was asked for before the grant was lost is not used: another copy of the
+//! machine may have it too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::managed_source::{PERIOD, SHORTEST_PERIOD};
+use super::reservation::{RESERVATION_MAX, Reservation};
+use super::{Keeper, ManagedSource};
+use crate::clock::{BootMicros, Now};
+use crate::source::{Range, Source};
+use snowbank_id::layout::Position;
+
+/// A range to ask the coordinator for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WantedRange {
+    /// The source's index.
+    pub source: usize,
+    /// The count of its numbers.
+    pub count: u64,
+    /// The generation of the source's grant.
+    pub generation: u64,
+}
+
+/// The demand of one shared counter.
+#[derive(Debug)]
+pub(super) struct Ranges {
+    reservation: Reservation,
+    is_asked: bool,
+    /// When to ask again after a failure.
+    due: Option<BootMicros>,
+}
+
+impl Ranges {
+    /// The demand of a counter that starts. A range lasts this long at the present rate.
+    pub(super) fn new(cursor: Position, lasts: Duration, now: Now) -> Self {
+        Ranges { reservation: Reservation::new(cursor, now).lasting(lasts), is_asked: false, due: None }
+    }
+
+    /// Follows the demand of the source, whose cursor was seen here.
+    pub(super) fn look(&mut self, source: &Source, cursor: Position, now: Now) {
+        self.reservation.look(Position(cursor.0.saturating_sub(source.skipped())), now);
+    }
+
+    /// Returns how long the numbers that are there last.
+    fn last(&self, source: &Source) -> Duration {
+        self.reservation.time_for(source.left_in_range().saturating_add(source.in_next_range()))
+    }
+
+    /// Returns the count of numbers to ask for, if the source needs a range.
+    fn wanted(&self, source: &Source, now: Now) -> Option<u64> {
+        let grant = source.grant();
+        if needs_no_more(source) || self.is_asked || self.due.is_some_and(|due| now.boot < due) {
+            return None;
+        }
+        let (rest, next) = (source.left_in_range(), source.in_next_range());
+        let (size, waiting) = (self.reservation.size(), source.wait_queue().admitted_ids());
+        // A request that found no room for its numbers in either range has left, and the next one must find more.
+        let is_met = waiting == 0 && grant.is_wanted() && next < RESERVATION_MAX;
+        let is_low = rest.saturating_add(next) <= self.reservation.begins_with();
+        let larger = if is_met { (next + size / 2).min(RESERVATION_MAX) } else { 0 };
+        (is_low || is_met || waiting > rest.max(next)).then_some(size.max(waiting).max(larger))
+    }
+
+    /// Returns the pause until the next look.
+    fn pause(&self, source: &Source, now: Now) -> Duration {
+        match self.due {
+            _ if self.is_asked || needs_no_more(source) => PERIOD,
+            Some(due) if due > now.boot => due.since(now.boot),
+            _ => {
+                let there = source.left_in_range().saturating_add(source.in_next_range());
+                self.reservation.half_used_in(Position(0), Position(there)).clamp(SHORTEST_PERIOD, PERIOD)
+            }
+        }
+    }
+}
+
+/// Returns whether no range is ever asked for again: the counter has ended, or its grant is lost.
+fn needs_no_more(source: &Source) -> bool {
+    let grant = source.grant();
+    grant.is_lost() || source.cursor().is_none() || grant.ceiling() >= source.numbering().end()
+}
+
+impl Keeper {
+    /// Returns the ranges to ask for now, and the pause until the next look at the demand.
+    pub(super) fn wanted_ranges(&mut self, now: Now) -> (Vec<WantedRange>, Duration) {
+        let (mut wanted, mut pause) = (Vec::new(), PERIOD);
+        if self.lost.is_some() {
+            return (wanted, pause);
+        }
+        for (index, managed) in self.sources.iter_mut().enumerate() {
+            let Some((source, ranges)) = managed.ranges() else { continue };
+            // Read first: if the grant is lost meanwhile, the range does not count.
+            let generation = source.grant().generation();
+            if let Some(count) = ranges.wanted(source, now) {
+                ranges.is_asked = true;
+                wanted.push(WantedRange { source: index, count, generation });
+            }
+            pause = pause.min(ranges.pause(source, now));
+        }
+        (wanted, pause)
+    }
+
+    /// Returns by source how long the numbers of a shared counter last without the coordinator. `None` for other sources.
+    pub(super) fn ranges_last(&mut self) -> Vec<Option<Duration>> {
+        let last = |managed: &mut ManagedSource| managed.ranges().map(|(source, ranges)| ranges.last(source));
+        self.sources.iter_mut().map(last).collect()
+    }
+
+    /// Takes the answer to a request for a range: the numbers from the first up to the second, or `None` if there was no
+    /// answer.
+    pub fn ranged(&mut self, index: usize, generation: u64, numbers: Option<(u64, u64)>, now: Now) {
+        let asked = self.sources.get_mut(index).and_then(ManagedSource::ranges);
+        let Some((source, ranges)) = asked else { return };
+        (ranges.is_asked, ranges.due) = (false, None);
+        match numbers {
+            Some(numbers) if add_range(source, numbers, generation) => {}
+            // No answer, or another daemon has the last numbers.
+            _ => ranges.due = Some(now.boot.after(PERIOD)),
+        }
+    }
+}
+
+/// Adds the numbers from the first up to the second, asked for in this generation. Returns whether there are any.
+pub fn add_range(source: &Arc<Source>, (from, to): (u64, u64), generation: u64) -> bool {
+    let numbering = source.numbering();
+    let (from, to) = (numbering.position_from(from), numbering.position_from(to));
+    if from < to {
+        source.add_range(Range { from, to, generation });
+    }
+    from < to
+}

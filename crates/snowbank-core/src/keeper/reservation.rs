@@ -1,0 +1,155 @@
+//! The size of a ticket source's reservations: the numbers between its cursor and its ceiling.
+//!
+//! A counter has no clock, so demand decides how far ahead its ceiling is. The next reservation is durable before more
+//! than half of the present one is used, unless demand surges. A crash skips the rest of a reservation.
+
+use std::time::Duration;
+
+use crate::clock::{BootMicros, Now};
+use snowbank_id::layout::Position;
+
+/// The smallest reservation. A start makes one, and a crash of an idle daemon skips no more.
+pub const RESERVATION_MIN: u64 = 1_000;
+/// The largest reservation, apart from the numbers that requests wait for. At the full rate of a core, some 20 million
+/// numbers a second, half of it lasts for ten syncs of a good disk. A crash each second could skip as many for 29,000
+/// years.
+pub(super) const RESERVATION_MAX: u64 = 10_000_000;
+/// The time for which a reservation lasts at the present rate: half of it outlasts two looks of the keeper, so that a
+/// request hardly ever waits for a sync. An eighth is the shortest pause between two looks.
+pub(super) const LASTS: Duration = Duration::from_secs(4);
+/// The shortest time over which a rate is measured: one request in a burst is not a rate.
+const MEASURED_MIN: Duration = Duration::from_millis(100);
+/// The time after which a rate is measured again.
+const MEASURED_MAX: Duration = Duration::from_secs(1);
+
+// A half of the largest reservation is never below the smallest, so that sizes can fall and rise.
+const _: () = assert!(RESERVATION_MIN >= 2 && RESERVATION_MAX / 2 > RESERVATION_MIN);
+
+/// The size of the next reservation, by the demand so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reservation {
+    size: u64,
+    /// The time for which it lasts at the present rate.
+    lasts: Duration,
+    /// The numbers used per second.
+    per_second: u64,
+    /// The cursor and the time at which the present measurement began.
+    from: Position,
+    since: BootMicros,
+}
+
+impl Reservation {
+    /// The smallest reservation, for a counter that starts.
+    pub(super) fn new(cursor: Position, now: Now) -> Self {
+        Reservation { size: RESERVATION_MIN, lasts: LASTS, per_second: 0, from: cursor, since: now.boot }
+    }
+
+    /// Sets the time for which it lasts.
+    pub(super) fn lasting(self, lasts: Duration) -> Self {
+        Reservation { lasts: lasts.max(LASTS), ..self }
+    }
+
+    /// Returns the time for which this many numbers last at the present rate, at most as long as a whole reservation.
+    pub(super) fn time_for(&self, numbers: u64) -> Duration {
+        if numbers == 0 {
+            return Duration::ZERO;
+        }
+        let seconds = numbers as f64 / self.per_second.max(1) as f64;
+        self.lasts.min(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+    }
+
+    /// Returns its size.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Follows the demand. The size rises to the need of the last second's rate, and falls by half at most.
+    pub(super) fn look(&mut self, cursor: Position, now: Now) {
+        let used = cursor.0.saturating_sub(self.from.0);
+        let elapsed = now.boot.since(self.since);
+        if elapsed < MEASURED_MAX && used < self.size / 2 {
+            return;
+        }
+        let elapsed = elapsed.max(MEASURED_MIN);
+        let in_time = |time: Duration| {
+            u64::try_from(u128::from(used) * time.as_micros() / elapsed.as_micros()).unwrap_or(u64::MAX)
+        };
+        self.per_second = in_time(Duration::from_secs(1));
+        // Lasting demand may double the size each time.
+        let needed = in_time(LASTS).max(in_time(self.lasts).min(self.size.saturating_mul(2)));
+        self.size = needed.max(self.size / 2).clamp(RESERVATION_MIN, RESERVATION_MAX);
+        (self.from, self.since) = (cursor, now.boot);
+    }
+
+    /// Returns the numbers with which the next reservation begins: half of this one, and an eighth to use while the keeper
+    /// sleeps. Without that eighth it would look in ever shorter pauses until the last number above the half is used.
+    pub(super) fn begins_with(&self) -> u64 {
+        self.size / 2 + self.size / 8
+    }
+
+    /// Returns the next ceiling, for a counter at `cursor` below a `ceiling` with requests for `waiting` numbers. It is
+    /// the present one until little more than half of it is left, unless a request waits or has met it.
+    ///
+    /// Requests that wait get their numbers even if others use up the present reservation before the next is durable. A
+    /// request that met the ceiling and went away also raises it, so that the next request finds more.
+    pub(super) fn next_ceiling(
+        &self,
+        cursor: Position,
+        ceiling: Position,
+        waiting: u64,
+        is_met: bool,
+    ) -> Position {
+        if waiting == 0 && !is_met && ceiling.0.saturating_sub(cursor.0) > self.begins_with() {
+            return ceiling;
+        }
+        let above = ceiling.0.saturating_add(if is_met { self.size / 2 } else { 0 });
+        Position(cursor.0.saturating_add(self.size).max(above).saturating_add(waiting))
+    }
+
+    /// Returns the pause until half of the reservation up to this ceiling is used at the measured rate. It is at least an
+    /// eighth of [`LASTS`] while no reservation is due.
+    pub(super) fn half_used_in(&self, cursor: Position, ceiling: Position) -> Duration {
+        let left = ceiling.0.saturating_sub(cursor.0).saturating_sub(self.size / 2);
+        // The size is the rate times `lasts` or more, unless `RESERVATION_MAX` or the doubling in `look` keeps it lower.
+        self.lasts.mul_f64(left as f64 / self.size as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use snowbank_id::layout::UnixMicros;
+
+    fn at(ms: i64) -> Now {
+        Now { wall: UnixMicros(0), boot: BootMicros(ms * 1_000), jumped: false }
+    }
+
+    #[test]
+    fn the_size_follows_demand_between_its_bounds() {
+        let mut reservation = Reservation::new(Position(0), at(0));
+        assert_eq!(reservation.next_ceiling(Position(0), Position(0), 0, false), Position(RESERVATION_MIN));
+        reservation.look(Position(10_000), at(1_000));
+        assert_eq!(reservation.size, 40_000, "four seconds of 10,000 a second");
+        reservation.look(Position(1_010_000), at(1_050));
+        assert_eq!(reservation.size, RESERVATION_MAX, "a surge is seen at once");
+        for second in 2..30 {
+            reservation.look(Position(1_010_000), at(second * 1_000 + 50));
+        }
+        assert_eq!(reservation.size, RESERVATION_MIN, "an idle counter reserves little again");
+    }
+
+    #[test]
+    fn the_next_one_begins_before_half_is_used_and_covers_what_waits() {
+        let reservation = Reservation::new(Position(0), at(0));
+        let next = |cursor, ceiling| reservation.next_ceiling(Position(cursor), Position(ceiling), 0, false);
+        assert_eq!((next(374, 1_000), next(375, 1_000)), (Position(1_000), Position(1_375)));
+        let waiting = 1_000_000;
+        let covering = reservation.next_ceiling(Position(900), Position(2_000), waiting, false);
+        assert!(covering >= Position(2_000 + waiting), "also if all of the present one is used before");
+        let met = reservation.next_ceiling(Position(0), Position(1_000), 0, true);
+        assert!(met > Position(1_000), "the request went away, and the next finds more");
+        assert_eq!(reservation.half_used_in(Position(0), Position(1_000)), LASTS / 2);
+        assert_eq!(reservation.half_used_in(Position(600), Position(1_000)), Duration::ZERO);
+        assert!(reservation.half_used_in(Position(374), Position(1_000)) > LASTS / 8, "not due, so no haste");
+    }
+}

@@ -1,0 +1,340 @@
+mod fleet;
+mod jumps;
+mod tickets;
+
+use super::*;
+use crate::clock::{Remembered, StepRule};
+use crate::grant::{CeilingRule, Grant};
+use crate::source::{Bound, OnStepBack, Rules, SequenceStart};
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+
+const SECOND_US: i64 = 1_000_000;
+const START: Reading =
+    Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
+const HOUR_US: i64 = 3_600 * SECOND_US;
+
+/// A keeper of one source whose first ceiling is granted, and its writers, which end a write when the test says so.
+struct World {
+    keeper: Keeper,
+    source: Arc<Source>,
+    wall: Arc<Wall>,
+    /// Every ceiling of the first source that was handed out.
+    handed_out: Vec<Position>,
+    /// Every mark: the source's index and its IDs' bound.
+    marked: Vec<(usize, u64)>,
+}
+
+impl World {
+    fn new(writers: usize) -> World {
+        World::ahead(writers, 0)
+    }
+
+    /// Returns a world whose source starts so far from the wall clock.
+    fn ahead(writers: usize, ahead_us: i64) -> World {
+        let (mut managed, wall, now) = managed(ahead_us);
+        let first = managed.first_ceiling(now);
+        managed.grant(first);
+        let source = Arc::clone(managed.source());
+        let keeper = Keeper::new(vec![managed], &vec![Reach::Local; writers], Arc::clone(&wall), START);
+        World { keeper, source, wall, handed_out: Vec::new(), marked: Vec::new() }
+    }
+
+    /// Returns a world with a second source, and one writer.
+    fn of_two() -> World {
+        let mut sources = Vec::new();
+        for (mut managed, _, now) in [managed(0), managed(0)] {
+            let first = managed.first_ceiling(now);
+            managed.grant(first);
+            sources.push(managed);
+        }
+        let (_, wall, _) = managed(0);
+        let source = Arc::clone(sources[0].source());
+        let keeper = Keeper::new(sources, &[Reach::Local], Arc::clone(&wall), START);
+        World { keeper, source, wall, handed_out: Vec::new(), marked: Vec::new() }
+    }
+
+    fn look(&mut self, reading: Reading) -> Looked {
+        let looked = self.keeper.look(reading);
+        let of_first =
+            |write: &Write| write.ceilings.iter().find(|(index, _)| *index == 0).map(|&(_, ceiling)| ceiling);
+        self.handed_out.extend(looked.writes.iter().filter_map(of_first));
+        looked
+    }
+
+    fn end(&mut self, write: &Write, result: Result<(), String>, reading: Reading) -> Option<Written> {
+        let outcome = Outcome { writer: write.writer, number: write.number, result };
+        let now = self.wall.believe(reading);
+        self.keeper.written(outcome, now, |index, id_bound| self.marked.push((index, id_bound)))
+    }
+
+    /// Looks, and ends at once what is written, until there is nothing more to write.
+    fn settle(&mut self, reading: Reading) -> Looked {
+        loop {
+            let looked = self.look(reading);
+            if looked.writes.is_empty() {
+                return looked;
+            }
+            for write in &looked.writes {
+                self.end(write, Ok(()), reading).expect("it is under way");
+            }
+        }
+    }
+
+    fn granted(&self) -> Position {
+        self.source.grant().ceiling()
+    }
+}
+
+/// The keeper's thread and a storage that takes this long for a write.
+struct Thread {
+    takes_us: i64,
+    under_way: Option<(i64, Write)>,
+    looks_at_us: i64,
+}
+
+impl Thread {
+    fn new(takes_ms: i64) -> Thread {
+        Thread { takes_us: takes_ms * 1_000, under_way: None, looks_at_us: 0 }
+    }
+
+    /// Looks if it is time to, a write has ended, or a request wants it.
+    fn run(&mut self, world: &mut World, reading: Reading) {
+        let ended = self.under_way.take_if(|(ends_us, _)| *ends_us <= reading.boot.0);
+        if let Some((_, write)) = &ended {
+            world.end(write, Ok(()), reading).expect("it is under way");
+        }
+        let is_wanted = world.wall.has_jumped(reading) || world.source.grant().is_wanted();
+        if ended.is_none() && !is_wanted && reading.boot.0 < self.looks_at_us {
+            return;
+        }
+        let looked = world.look(reading);
+        self.looks_at_us = reading.boot.after(looked.next_in).0;
+        if let Some(write) = looked.writes.into_iter().next() {
+            self.under_way = Some((reading.boot.0 + self.takes_us, write));
+        }
+    }
+}
+
+fn failed() -> Result<(), String> {
+    Err(String::from("the disk failed"))
+}
+
+/// The only write of a look.
+fn only(looked: &Looked) -> Write {
+    assert_eq!(looked.writes.len(), 1, "{looked:?}");
+    looked.writes[0].clone()
+}
+
+/// The clocks `after_us` later, with the wall clock off by `step_us`.
+fn later(after_us: i64, step_us: i64) -> Reading {
+    Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
+}
+
+/// A source that starts `ahead_us` from the wall clock, before its first ceiling, and the wall clock.
+fn managed(ahead_us: i64) -> (ManagedSource, Arc<Wall>, Now) {
+    let step_rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
+    let wall = Arc::new(Wall::new(step_rule, START, Remembered::Nothing));
+    let now = wall.believe(START);
+    let layout = Layout::resolve("twitter").expect("a preset");
+    let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
+    let start = numbering.first_of(numbering.tick_at(UnixMicros(START.wall.0 + ahead_us)));
+    let max_ahead = Duration::from_secs(10);
+    let rules = Rules {
+        burst_window: Duration::from_millis(10),
+        max_ahead,
+        on_step_back: OnStepBack::Ride,
+        sequence_start: SequenceStart::Zero,
+    };
+    let rule = CeilingRule { horizon: Duration::from_secs(3), max_ahead, tick: Duration::from_millis(1) };
+    let source = Source::new(String::from("test"), numbering, rules, Grant::new(Position(0)), start, now);
+    (ManagedSource::new(Arc::new(source), rule, start, now), wall, now)
+}
+
+#[test]
+fn the_first_ceiling_is_not_below_the_start() {
+    let (managed, _, now) = managed(HOUR_US);
+    let start = managed.source().cursor().expect("not sealed");
+    assert_eq!(managed.first_ceiling(now), start);
+}
+
+#[test]
+fn a_ceiling_is_granted_when_its_write_has_ended_and_marked_before() {
+    let mut world = World::new(1);
+    let before = world.granted();
+    let at = later(SECOND_US, 0);
+    let write = only(&world.look(at));
+    assert_eq!((world.granted(), world.marked.len()), (before, 0), "it is not durable yet");
+    let look = world.look(later(9 * SECOND_US, 0));
+    assert!(look.writes.is_empty(), "one write at a time, however long it takes");
+    assert_eq!(look.under_way_since, Some(at.boot));
+    let written = world.end(&write, Ok(()), later(9 * SECOND_US, 0)).expect("it is under way");
+    assert_eq!((written.began, written.is_durable), (at.boot, true));
+    assert_eq!((world.granted(), world.marked.len()), (write.ceilings[0].1, 1));
+    assert!(world.end(&write, Ok(()), at).is_none(), "an outcome counts once");
+}
+
+#[test]
+fn an_outcome_of_an_older_write_is_not_taken_for_that_of_the_newer() {
+    let mut world = World::new(1);
+    let before = world.granted();
+    let given_up = only(&world.look(later(SECOND_US, 0)));
+    world.end(&given_up, failed(), later(SECOND_US, 0)).expect("it is under way");
+    let newer = only(&world.look(later(2 * SECOND_US, 0)));
+    assert!(world.end(&given_up, Ok(()), later(2 * SECOND_US, 0)).is_none());
+    assert_eq!(world.granted(), before);
+    world.end(&newer, Ok(()), later(2 * SECOND_US, 0)).expect("it is under way");
+    assert_eq!(world.granted(), newer.ceilings[0].1);
+}
+
+#[test]
+fn the_grant_rises_to_what_all_writers_have_durable() {
+    let mut world = World::new(2);
+    let before = world.granted();
+    let looked = world.look(later(SECOND_US, 0));
+    let [fast, slow] = &looked.writes[..] else { panic!("{looked:?}") };
+    world.end(fast, Ok(()), later(SECOND_US, 0));
+    assert_eq!(world.granted(), before);
+    // The fast one continues meanwhile, about once a second, even while a claim waits for the slow one.
+    assert!(world.source.grant().want_more());
+    for _ in 0..10 {
+        assert!(world.look(later(SECOND_US + 1_000, 0)).writes.is_empty(), "it does not hold the grant down");
+    }
+    let ahead = only(&world.look(later(2 * SECOND_US, 0)));
+    assert_eq!(ahead.writer, fast.writer);
+    world.end(&ahead, Ok(()), later(2 * SECOND_US, 0));
+    assert_eq!(world.granted(), before);
+    world.end(slow, Ok(()), later(3 * SECOND_US, 0));
+    assert_eq!(world.granted(), slow.ceilings[0].1);
+}
+
+#[test]
+fn a_source_that_nobody_uses_is_left_alone_after_ten_minutes() {
+    let mut world = World::new(1);
+    for second in 1..=2_000 {
+        world.settle(later(second * SECOND_US, 0));
+    }
+    let raised = world.handed_out.len();
+    assert!((500..=600).contains(&raised), "{raised} times in 2,000 s");
+    // The next request notes that it met the ceiling.
+    assert!(world.source.grant().want_more());
+    let now = later(2_001 * SECOND_US, 0);
+    world.settle(now);
+    let window = world.source.window(world.wall.believe(now));
+    assert!(world.source.left(&window) > 0);
+}
+
+/// A start must not hold a step that was believed before it, however long no request came.
+#[test]
+fn a_belief_is_stored_though_nobody_asks() {
+    const STEP_US: i64 = 300 * SECOND_US;
+    let mut world = World::new(1);
+    let ceilings = |world: &mut World, seconds: std::ops::Range<i64>, step_us| {
+        let before = world.handed_out.len();
+        let mut stored_us = None;
+        for second in seconds {
+            let reading = later(second * SECOND_US, step_us);
+            for write in &world.look(reading).writes {
+                stored_us = Some(write.wall_minus_boot_us - START.offset_us());
+                world.end(write, Ok(()), reading).expect("it is under way");
+            }
+        }
+        (world.handed_out[before..].to_vec(), stored_us)
+    };
+    ceilings(&mut world, 1..700, 0);
+    // The jump takes the grant away, so a ceiling is written.
+    let (held, stored_us) = ceilings(&mut world, 700..760, STEP_US);
+    assert_eq!((held.len(), stored_us), (1, Some(0)), "it is held");
+    assert_eq!(ceilings(&mut world, 760..900, STEP_US), (held, Some(STEP_US)), "it is believed");
+}
+
+#[test]
+fn a_source_that_never_claimed_leaves_the_bound_that_led_to_its_start() {
+    for (is_used, follows_a_stop) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (managed, wall, now) = managed(0);
+        let start = managed.first(Reach::Local).ceiling;
+        let numbering = managed.source().numbering().clone();
+        let led_here = numbering.id_bound(start) - 1;
+        let mut managed = managed.following(led_here, follows_a_stop);
+        managed.grant(managed.first_ceiling(now));
+        let source = Arc::clone(managed.source());
+        let mut keeper = Keeper::new(vec![managed], &[Reach::Local], wall, START);
+        if is_used {
+            let window = source.window(now);
+            source.claim(&window, 1, &mut fastrand::Rng::with_seed(1)).expect("there is room");
+        }
+        let id_bound = if is_used { numbering.id_bound(Position(start.0 + 1)) } else { led_here };
+        let is_untouched = !is_used && !follows_a_stop;
+        assert_eq!(keeper.seal(), [Left { source: 0, id_bound, is_untouched }]);
+    }
+}
+
+#[test]
+fn nothing_is_written_or_granted_after_a_loss() {
+    let mut world = World::new(1);
+    let write = only(&world.look(later(SECOND_US, 0)));
+    world.keeper.lose(TakenOver(String::from("another daemon has it")));
+    world.end(&write, Ok(()), later(SECOND_US, 0));
+    assert_eq!((world.granted(), world.marked.len()), (Position(0), 0));
+    let looked = world.look(later(9 * SECOND_US, 0));
+    assert!(looked.writes.is_empty() && looked.taken_over.is_some());
+    assert_eq!(looked.next_in, PERIOD);
+}
+
+#[test]
+fn a_look_that_nobody_needs_does_not_raise() {
+    let mut world = World::new(1);
+    world.settle(later(SECOND_US, 0));
+    let raised = world.handed_out.len();
+    // Probes, for instance, have it look.
+    for probe in 1..1_000 {
+        let looked = world.settle(later(SECOND_US + probe * 1_000, 0));
+        let left = Duration::from_millis(1_000 - probe.unsigned_abs());
+        assert_eq!(looked.next_in, left, "the next raise waits for no probe");
+    }
+    assert_eq!(world.handed_out.len(), raised);
+    assert!(world.source.grant().want_more());
+    world.settle(later(SECOND_US + 999_500, 0));
+    assert_eq!(world.handed_out.len(), raised + 1, "a claim has met the ceiling");
+    world.settle(later(3 * SECOND_US, 0));
+    assert_eq!(world.handed_out.len(), raised + 2, "as without probes");
+}
+
+#[test]
+fn ceilings_rise_together_whichever_needs_it_first() {
+    let mut world = World::of_two();
+    world.settle(later(SECOND_US, 0));
+    assert!(world.source.grant().want_more());
+    let at = later(SECOND_US + 400_000, 0);
+    let write = only(&world.look(at));
+    assert_eq!(write.ceilings.len(), 2, "the other goes with it");
+    world.end(&write, Ok(()), at);
+    assert_eq!(world.look(at).next_in, PERIOD, "and both are next due at one time");
+}
+
+#[test]
+fn a_failure_stands_until_the_next_try() {
+    let mut world = World::new(1);
+    let write = only(&world.look(later(SECOND_US, 0)));
+    world.end(&write, failed(), later(SECOND_US, 0));
+    let probe = world.look(later(SECOND_US + 500_000, 0));
+    assert!(probe.failure.is_some() && probe.writes.is_empty(), "a probe neither writes nor heals");
+    let retried = world.settle(later(2 * SECOND_US, 0));
+    assert!(retried.failure.is_none());
+    assert_eq!(world.handed_out.len(), 2);
+}
+
+/// A source whose ID clock is as far ahead as it may be: an early raise gains nothing.
+#[test]
+fn a_ceiling_that_cannot_be_kept_ahead_is_raised_when_a_claim_meets_it_and_once_a_second() {
+    let mut world = World::new(1);
+    world.settle(later(SECOND_US, 0));
+    let before = world.handed_out.len();
+    for ms in 1_000..11_000 {
+        let reading = later(ms * 1_000, -30 * SECOND_US);
+        world.source.window(world.wall.believe(reading));
+        world.settle(reading);
+    }
+    let raised = world.handed_out.len() - before;
+    assert!((1..=20).contains(&raised), "{raised} times in 10 s");
+}

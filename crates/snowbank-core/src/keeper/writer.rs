@@ -1,0 +1,60 @@
+//! One writer's side of the keeper: its write under way, and the ceilings that it has made durable.
+
+use super::managed_source::{Durable, Reach};
+use crate::clock::BootMicros;
+use snowbank_id::layout::Position;
+
+/// Ceilings for one writer to make durable, all together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The writer, counted from 0.
+    pub writer: usize,
+    /// The write's number, counted for each writer. The outcome has the same number.
+    pub number: u64,
+    /// The ceilings, each with its source's index.
+    pub ceilings: Vec<(usize, Position)>,
+    /// The sum of the generations of the sources' grants. It changes whenever a grant is taken away.
+    pub generation: u64,
+    /// The ticket sources whose numbers another copy of the machine may hand out. A start must refuse them.
+    pub restored: Vec<usize>,
+    /// Wall − boot as the daemon believes it, in microseconds.
+    pub wall_minus_boot_us: i64,
+    /// The most that ID time − boot is, or becomes until the next write, in microseconds.
+    pub id_minus_boot_us: i64,
+}
+
+/// The end of a write.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The writer.
+    pub writer: usize,
+    /// The number of the write.
+    pub number: u64,
+    /// Ok if all of its ceilings are durable. After an error, whose reason this is, they may be durable too.
+    pub result: Result<(), String>,
+}
+
+/// A write that was handed out, and has no outcome yet.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    pub(super) number: u64,
+    pub(super) began: BootMicros,
+    pub(super) ceilings: Vec<(usize, Durable)>,
+    pub(super) wall_minus_boot_us: i64,
+}
+
+/// The keeper's record of one writer.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) reach: Reach,
+    /// By source.
+    pub(super) durable: Vec<Durable>,
+    /// The believed wall − boot that is stored with them.
+    pub(super) wall_minus_boot_us: i64,
+    pub(super) writes: u64,
+    pub(super) under_way: Option<UnderWay>,
+    /// When all ceilings are raised next, unless one is needed before.
+    pub(super) due: Option<BootMicros>,
+    /// Why the last write failed. The next write then waits until `due`.
+    pub(super) failure: Option<String>,
+}

@@ -1,0 +1,450 @@
+//! One shard's way to one source.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Order;
+use super::ring::{Block, CurrentRun, RING_BLOCKS, Ring};
+use crate::clock::{BootMicros, Now, micros};
+use crate::source::wait_queue::{Finished, Refusal};
+use crate::source::{Source, Span, Window};
+use snowbank_id::layout::{Position, Run, append_run};
+
+/// The rings of one source, one for each shard.
+pub type Rings = Arc<[Ring]>;
+
+/// The fraction of the burst window, as a divisor, for which a shard claims ahead. Blocks claimed
+/// ahead must be young enough to last that long. So a burst may lose twice that fraction of its
+/// reserve: to ticks that a claim ahead has skipped, and to siblings' blocks that lie too low. The
+/// documents allow an eighth. A smaller fraction would need more claims. At a sixteenth of the
+/// default 10 ms a busy shard claims about 3,200 times a second.
+const AHEAD_SHARE: u32 = 16;
+
+/// The most blocks of one claim ahead. Siblings can share them, and a ring has room for several claims.
+const BLOCKS_PER_CLAIM: usize = RING_BLOCKS / 4;
+
+/// The fewest IDs that are claimed ahead. For fewer, a direct claim costs no more than the ring.
+const LEAST_AHEAD: u64 = 16;
+
+const NOTHING: Span = Span { from: Position(0), count: 0 };
+
+/// The IDs that a request has got before it waits for more.
+#[derive(Debug)]
+pub struct Taken {
+    runs: Vec<Run>,
+    /// The grant's generation under which they were claimed.
+    generation: u64,
+}
+
+impl Taken {
+    /// Returns their number.
+    pub fn count(&self) -> u64 {
+        self.runs.iter().map(|run| u64::from(run.count)).sum()
+    }
+}
+
+/// The IDs of a request that waited were lost with the grant. They are never handed out, and the request must begin again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdsLost;
+
+/// One shard's way to one source.
+#[derive(Debug)]
+pub struct Lane {
+    source: Arc<Source>,
+    rings: Rings,
+    shard: usize,
+    order: Order,
+    /// The run that IDs are taken from. Its position is the one after the last ID handed out, also when it is used up.
+    current: CurrentRun,
+    /// IDs of the current run that must not be taken until this wake-up has checked them. They are kept apart, so that
+    /// [`take`](Lane::take) has a single condition to check.
+    unchecked_ids: u32,
+    /// The rest of this shard's last direct claim or block. It lies above the current run and below the ring.
+    rest: Span,
+    /// The position after the last block in this shard's ring.
+    ring_end: Position,
+    /// True from the first use in a wake-up to the wake-up's end.
+    is_awake: bool,
+    /// The window of this wake-up. Computed when first used, because most wake-ups use one source.
+    window: Option<Window>,
+    now: Now,
+    generation: u64,
+    /// IDs that became the current run since `demand_since`: those handed out, and those left in it.
+    drawn_ids: u64,
+    demand_since: BootMicros,
+}
+
+impl Lane {
+    /// Creates the lane of shard number `shard` to `source`.
+    pub fn new(source: Arc<Source>, rings: Rings, shard: usize, order: Order, now: Now) -> Self {
+        let generation = source.grant().generation();
+        let demand_since = now.boot;
+        Lane {
+            source,
+            rings,
+            shard,
+            order,
+            current: CurrentRun::EMPTY,
+            unchecked_ids: 0,
+            rest: NOTHING,
+            ring_end: Position(0),
+            is_awake: false,
+            window: None,
+            now,
+            generation,
+            drawn_ids: 0,
+            demand_since,
+        }
+    }
+
+    /// The source.
+    pub fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    /// Returns true from the first use in a wake-up to the wake-up's end.
+    #[inline]
+    pub(super) fn is_awake(&self) -> bool {
+        self.is_awake
+    }
+
+    /// Starts a wake-up.
+    pub(super) fn wake(&mut self, now: Now) {
+        self.now = now;
+        self.is_awake = true;
+        self.window = None;
+        if self.current.count > 0 {
+            self.unchecked_ids = self.current.count;
+            self.current.count = 0;
+        }
+    }
+
+    /// Returns the window of this wake-up. Drops the current run if it is too old, or all blocks if the grant was lost.
+    #[inline]
+    pub fn window(&mut self) -> Window {
+        match self.window {
+            Some(window) => window,
+            None => self.look(),
+        }
+    }
+
+    fn look(&mut self) -> Window {
+        let (window, generation) = self.source.window_and_generation(self.now);
+        self.window = Some(window);
+        self.current.count = std::mem::take(&mut self.unchecked_ids);
+        if generation != self.generation || window.is_shut() {
+            self.generation = generation;
+            self.drop_blocks();
+        } else if self.current.position() < window.floor {
+            self.drop_current();
+        }
+        window
+    }
+
+    /// Drops all blocks claimed ahead. Their IDs are skipped.
+    fn drop_blocks(&mut self) {
+        self.drop_current();
+        self.rest = NOTHING;
+        self.ring().clear();
+    }
+
+    fn drop_current(&mut self) {
+        self.drawn_ids = self.drawn_ids.saturating_sub(u64::from(self.current.count));
+        self.current.count = 0;
+    }
+
+    /// Returns about how many IDs this shard has. Siblings may take some of them at any moment.
+    fn here(&self) -> u64 {
+        u64::from(self.current.count) + self.rest.count + self.ring().ids()
+    }
+
+    fn ring(&self) -> &Ring {
+        &self.rings[self.shard]
+    }
+
+    /// Takes exactly `count` IDs and appends them to `runs`.
+    ///
+    /// `ahead` returns how many IDs the rest of this wake-up will take; these are claimed in the same claim. It is called
+    /// only when a claim is needed.
+    ///
+    /// # Errors
+    /// Returns the number of IDs missing. `runs` has the others then, and the missing ones must come from the wait queue.
+    #[inline]
+    pub fn take(
+        &mut self,
+        count: u64,
+        ahead: impl FnOnce() -> u64,
+        rng: &mut fastrand::Rng,
+        runs: &mut Vec<Run>,
+    ) -> Result<(), u64> {
+        if count <= u64::from(self.current.count)
+            && let Some(run) = self.current.take(count)
+        {
+            append_run(runs, run);
+            return Ok(());
+        }
+        self.take_beyond_current(count, ahead, rng, runs)
+    }
+
+    /// Returns the number of IDs that need neither a look at the clock nor a claim: those of the current run.
+    #[inline]
+    pub fn at_hand(&self) -> u32 {
+        self.current.count
+    }
+
+    /// Takes up to `most` IDs that are [`at_hand`](Lane::at_hand).
+    #[inline]
+    pub fn take_at_hand(&mut self, most: u64) -> Option<Run> {
+        self.current.take(most)
+    }
+
+    fn take_beyond_current(
+        &mut self,
+        count: u64,
+        ahead: impl FnOnce() -> u64,
+        rng: &mut fastrand::Rng,
+        runs: &mut Vec<Run>,
+    ) -> Result<(), u64> {
+        let window = &self.window();
+        if self.source.numbering().is_ticket() {
+            return self.take_tickets(window, count, rng, runs);
+        }
+        let short = count.saturating_sub(self.here());
+        let left = self.source.left(window);
+        if short > left {
+            // Takes nothing unless the request can be served in whole with siblings' blocks.
+            self.steal(window, short - left);
+            if self.here() + left < count {
+                return Err(count);
+            }
+        }
+        let missing = self.take_here(window, count, runs);
+        if missing == 0 {
+            return Ok(());
+        }
+        let mut claim = |count| Some(Span { from: self.source.claim(window, count, rng)?, count });
+        let span = claim(missing.saturating_add(ahead())).or_else(|| claim(missing)).ok_or(missing)?;
+        self.hand_out_span(span, missing, runs);
+        Ok(())
+    }
+
+    /// Takes consecutive numbers of a ticket counter by a claim of their own. Nothing is kept, so nothing is skipped.
+    fn take_tickets(
+        &mut self,
+        window: &Window,
+        count: u64,
+        rng: &mut fastrand::Rng,
+        runs: &mut Vec<Run>,
+    ) -> Result<(), u64> {
+        let from = self.source.claim(window, count, rng).ok_or(count)?;
+        self.hand_out_span(Span { from, count }, count, runs);
+        Ok(())
+    }
+
+    /// Takes IDs from this shard's current run, rest and ring, unless they are older than the window. Returns how many are
+    /// missing.
+    fn take_here(&mut self, window: &Window, count: u64, runs: &mut Vec<Run>) -> u64 {
+        let mut missing = count;
+        while missing > 0 {
+            match self.current.take(missing) {
+                Some(run) => {
+                    missing -= u64::from(run.count);
+                    append_run(runs, run);
+                }
+                None => match self.next_run(window) {
+                    Some(run) => self.draw(run),
+                    None => break,
+                },
+            }
+        }
+        missing
+    }
+
+    fn draw(&mut self, run: CurrentRun) {
+        self.current = run;
+        self.drawn_ids += u64::from(run.count);
+    }
+
+    /// Returns the next run that may be handed out, from the rest or this shard's ring.
+    fn next_run(&mut self, window: &Window) -> Option<CurrentRun> {
+        let oldest = window.floor.max(self.current.position());
+        loop {
+            self.rest = self.rest.above(oldest);
+            if let Some(run) = CurrentRun::cut(self.source.numbering(), &mut self.rest) {
+                return Some(run);
+            }
+            let block = self.ring().pop()?;
+            if block.generation == self.generation {
+                self.rest = block.span;
+            }
+        }
+    }
+
+    /// Moves siblings' blocks to this shard's ring until it holds `wanted` more IDs.
+    ///
+    /// A block that does not lie above all of this shard's IDs is dropped. It must not be pushed back, because its owner may
+    /// have handed out higher IDs already.
+    fn steal(&mut self, window: &Window, wanted: u64) {
+        if self.order == Order::Strict || window.is_shut() || self.source.wait_queue().admitted_ids() != 0 {
+            return;
+        }
+        let (shard, shards) = (self.shard, self.rings.len());
+        let siblings = (1..shards).map(|step| (shard + step) % shards);
+        let held: u64 = siblings.clone().map(|sibling| self.rings[sibling].ids()).sum();
+        if held < wanted {
+            return;
+        }
+        let mut missing = wanted;
+        for sibling in siblings {
+            while missing > 0 && self.ring().room() > 0 {
+                let Some(Block { span, generation }) = self.rings[sibling].pop() else {
+                    break;
+                };
+                let span = span.above(window.floor);
+                if span.from >= self.end() && span.count > 0 && generation == self.generation {
+                    missing = missing.saturating_sub(span.count);
+                    self.push(span);
+                }
+            }
+        }
+    }
+
+    /// Returns the position after all IDs that this shard has.
+    fn end(&self) -> Position {
+        self.current.end.max(Position(self.rest.from.0 + self.rest.count)).max(self.ring_end)
+    }
+
+    /// Pushes positions into this shard's ring, which must have room. They must lie above all IDs of this shard.
+    fn push(&mut self, span: Span) {
+        if self.ring().push(Block { span, generation: self.generation }) {
+            self.ring_end = span.end();
+        }
+    }
+
+    /// Hands out the first `count` positions of a claim and keeps the rest.
+    fn hand_out_span(&mut self, mut span: Span, count: u64, runs: &mut Vec<Run>) {
+        self.drop_current();
+        let mut missing = count;
+        while missing > 0 {
+            let Some(run) = CurrentRun::cut(self.source.numbering(), &mut span) else {
+                break;
+            };
+            self.draw(run);
+            if let Some(run) = self.current.take(missing) {
+                missing -= u64::from(run.count);
+                append_run(runs, run);
+            }
+        }
+        self.rest = span;
+    }
+
+    /// Keeps the IDs that a request has got while it waits for more.
+    pub fn keep(&self, runs: Vec<Run>) -> Taken {
+        Taken { runs, generation: self.generation }
+    }
+
+    /// Ends a request's wait: sets `runs` to the IDs that it got before and those claimed for it since. A refusal gives the
+    /// reason if IDs are missing.
+    ///
+    /// # Errors
+    /// The grant was lost after any of them was claimed, and the request is not refused. The loss empties `runs`, refused
+    /// or not. IDs claimed again after the loss are skipped too, because a reply contains all its IDs or is a refusal.
+    pub fn end_wait(
+        &mut self,
+        taken: Taken,
+        finished: &Finished,
+        runs: &mut Vec<Run>,
+    ) -> Result<Option<Refusal>, IdsLost> {
+        let Taken { runs: before, generation } = taken;
+        runs.clear();
+        // Read again, because the lane's own generation may be from before the loss.
+        let held = self.source.grant().generation();
+        let is_lost = !before.is_empty() && generation != held
+            || !finished.spans.is_empty() && finished.generation != held;
+        if !is_lost {
+            *runs = before;
+            self.hand_out_waited(&finished.spans, runs);
+        } else if finished.refusal.is_none() {
+            return Err(IdsLost);
+        }
+        Ok(finished.refusal)
+    }
+
+    /// Hands out the spans claimed for a request that waited. Blocks of this shard below them are dropped, because the same
+    /// connection may send the next request.
+    pub(super) fn hand_out_waited(&mut self, spans: &[Span], runs: &mut Vec<Run>) {
+        self.window();
+        let (current, rest) = (self.current, self.rest);
+        for &span in spans {
+            self.hand_out_span(span, span.count, runs);
+        }
+        // Another connection of this shard got higher IDs meanwhile, so continue above them.
+        if current.position() >= self.current.end {
+            (self.current, self.rest) = (current, rest);
+        }
+    }
+}
+
+/// Claims ahead of demand: a busy shard claims blocks for its ring before requests ask for them.
+impl Lane {
+    /// Ends a wake-up. In strict order it drops all blocks. In relaxed order it claims ahead what
+    /// recent demand suggests.
+    ///
+    /// It claims nothing for a lone request, at most this shard's share of a fraction of the burst
+    /// window, and nothing while requests wait or the limit is near.
+    pub(super) fn top_up(&mut self, rng: &mut fastrand::Rng) {
+        self.is_awake = false;
+        let Some(window) = self.window else {
+            return;
+        };
+        if self.order == Order::Strict || self.source.numbering().is_ticket() {
+            if self.here() > 0 {
+                self.drop_blocks();
+            }
+            return;
+        }
+        let span_of_demand = self.source.rules().burst_window / AHEAD_SHARE;
+        let elapsed = self.now.boot.since(self.demand_since);
+        let handed_out = self.drawn_ids.saturating_sub(u64::from(self.current.count));
+        if elapsed < span_of_demand / 2 && handed_out < LEAST_AHEAD {
+            return;
+        }
+        let wanted = self.ahead_of_demand(handed_out, span_of_demand, elapsed);
+        if elapsed >= span_of_demand {
+            self.drawn_ids = u64::from(self.current.count);
+            self.demand_since = self.now.boot;
+        }
+        let here = self.here();
+        if wanted < LEAST_AHEAD || here >= wanted / 2 || self.source.wait_queue().admitted_ids() != 0 {
+            return;
+        }
+        let count = wanted - here;
+        // Leaves as many IDs to others as it claims ahead, and claims nothing that its ring cannot hold.
+        if self.source.left(&window) < count.saturating_mul(2) || self.ring().room() < BLOCKS_PER_CLAIM {
+            return;
+        }
+        if let Some(from) = self.source.claim_ahead(&window, count, span_of_demand, rng) {
+            self.fill_ring(Span { from, count });
+        }
+    }
+
+    /// Cuts a claim, which lies above all IDs of this shard, into blocks small enough for siblings to share.
+    fn fill_ring(&mut self, mut span: Span) {
+        let most = span.count.div_ceil(BLOCKS_PER_CLAIM as u64).max(LEAST_AHEAD);
+        while span.count > 0 {
+            let block = Span { count: span.count.min(most), ..span };
+            span = span.above(block.end());
+            self.push(block);
+        }
+    }
+
+    /// Returns how many IDs this shard would hand out in `span` at the rate of `elapsed`, at most its share.
+    fn ahead_of_demand(&self, handed_out: u64, span: Duration, elapsed: Duration) -> u64 {
+        let span_us = micros(span).max(1) as u64;
+        let elapsed_us = (micros(elapsed) as u64).max(span_us / 8).max(1);
+        let wanted = handed_out.saturating_mul(span_us) / elapsed_us;
+        let tick_us = micros(self.source.tick()) as u64;
+        let ids_in_span = self.source.numbering().ids_per_tick().saturating_mul(span_us) / tick_us;
+        wanted.min(ids_in_span / self.rings.len() as u64)
+    }
+}

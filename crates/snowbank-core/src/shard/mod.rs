@@ -1,0 +1,98 @@
+//! One core's generator. For each source it has a current run and a ring of blocks claimed ahead. While it is busy it
+//! claims ahead. If both are used up, a request claims directly.
+//!
+//! A [`Shard`] belongs to one thread. Only its rings are shared: siblings take from them when a source has no more to
+//! claim. A shard does no I/O. Its thread passes a reading of the clock to [`Shard::wake`], then takes IDs, and calls
+//! [`Shard::top_up`] after the replies are flushed.
+//!
+//! Within one shard a source's IDs are handed out in increasing order, so each connection's IDs increase too. The current
+//! run lies below the ring, and the ring below every later claim. Blocks below IDs already handed out are dropped.
+
+mod lane;
+mod ring;
+
+pub use lane::{IdsLost, Lane, Rings, Taken};
+pub use ring::{Block, CurrentRun, RING_BLOCKS, Ring};
+
+use crate::clock::Now;
+
+/// The scope within which IDs increase: a connection, or the whole daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// IDs increase on each connection, and are k-sorted over the daemon. Shards claim ahead of demand.
+    #[default]
+    Relaxed,
+    /// IDs increase over the whole daemon: a request sent after a reply was received gets larger IDs. Nothing is claimed
+    /// ahead.
+    Strict,
+}
+
+impl Order {
+    /// Returns its name in configurations and in INFO.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Order::Relaxed => "relaxed",
+            Order::Strict => "strict",
+        }
+    }
+}
+
+/// One core's generator of all sources.
+#[derive(Debug)]
+pub struct Shard {
+    index: usize,
+    lanes: Vec<Lane>,
+    /// The lanes that this wake-up has used. Only these need a top-up when it ends.
+    used: Vec<usize>,
+    now: Now,
+    rng: fastrand::Rng,
+}
+
+impl Shard {
+    /// Creates a shard with a lane for each source, in the order of their indices.
+    pub fn new(index: usize, lanes: Vec<Lane>, seed: u64, now: Now) -> Self {
+        // All lanes may be used in one wake-up, and a wake-up must not allocate.
+        let used = Vec::with_capacity(lanes.len());
+        Shard { index, lanes, used, now, rng: fastrand::Rng::with_seed(seed) }
+    }
+
+    /// The number of this shard.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Starts a wake-up: later claims use `now`, and blocks that are too old by `now` are dropped.
+    #[inline]
+    pub fn wake(&mut self, now: Now) {
+        self.top_up();
+        self.now = now;
+    }
+
+    /// Returns the lane of a source, with the random generator that its methods take.
+    ///
+    /// # Panics
+    /// Panics if there is no such source. Code that reads an index from a client must check it there.
+    #[inline]
+    pub fn lane(&mut self, source: usize) -> (&mut Lane, &mut fastrand::Rng) {
+        let lane = &mut self.lanes[source];
+        if !lane.is_awake() {
+            lane.wake(self.now);
+            self.used.push(source);
+        }
+        (lane, &mut self.rng)
+    }
+
+    /// Ends a wake-up: claims ahead what recent demand suggests. Runs after the requests are answered.
+    #[inline]
+    pub fn top_up(&mut self) {
+        for source in self.used.drain(..) {
+            self.lanes[source].top_up(&mut self.rng);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(all(test, snowbank_loom))]
+mod models;

@@ -1,0 +1,255 @@
+//! Loom models: every interleaving of a few threads on the shipped cursor, rings, wait queue and grant.
+//!
+//! Run with `RUSTFLAGS="--cfg snowbank_loom" cargo test --release --lib models`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::thread;
+
+use super::*;
+use crate::clock::BootMicros;
+use crate::grant::Grant;
+use crate::source::wait_queue::{Signals, WaitRequest};
+use crate::source::{OnStepBack, Rules, SequenceStart, Source};
+use crate::sync::check_model;
+use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+
+const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
+
+/// A source of four IDs in a tick of 1 ms, of which `ticks` are available.
+fn source(ticks: u64, ceiling: impl FnOnce(Position) -> Position) -> Arc<Source> {
+    let layout = Layout::resolve("time:41,worker:5,sequence:2").expect("a layout");
+    let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
+    let rules = Rules {
+        burst_window: Duration::from_millis(ticks - 1),
+        max_ahead: Duration::from_secs(10),
+        on_step_back: OnStepBack::Ride,
+        sequence_start: SequenceStart::Zero,
+    };
+    let started = Now { wall: UnixMicros(NOW.wall.0 - (ticks as i64 - 1) * 1_000), ..NOW };
+    let floor = numbering.first_of(numbering.tick_at(started.wall));
+    let grant = Grant::new(ceiling(floor));
+    Arc::new(Source::new(String::from("model"), numbering, rules, grant, floor, started))
+}
+
+fn unlimited(_: Position) -> Position {
+    Position(u64::MAX / 2)
+}
+
+fn rng() -> fastrand::Rng {
+    fastrand::Rng::with_seed(1)
+}
+
+#[test]
+fn claims_are_disjoint_and_complete() {
+    check_model(|| {
+        let source = source(1, unlimited);
+        let window = source.window(NOW);
+        let claim = |source: Arc<Source>, count| move || source.claim(&window, count, &mut rng());
+        let one = thread::spawn(claim(Arc::clone(&source), 1));
+        let two = thread::spawn(claim(Arc::clone(&source), 2));
+        let three = claim(Arc::clone(&source), 1)();
+        let claims = [one.join().expect("no panic"), two.join().expect("no panic"), three];
+        let mut positions = Vec::new();
+        for (from, count) in claims.into_iter().zip([1, 2, 1]) {
+            let from = from.expect("four are there").0 - window.floor.0;
+            positions.extend(from..from + count);
+        }
+        positions.sort_unstable();
+        assert_eq!(positions, [0, 1, 2, 3]);
+    });
+}
+
+#[test]
+fn nothing_is_claimed_after_the_seal_says_where_it_stood() {
+    check_model(|| {
+        let source = source(2, unlimited);
+        let window = source.window(NOW);
+        let claimer = {
+            let source = Arc::clone(&source);
+            thread::spawn(move || {
+                let first = source.claim(&window, 1, &mut rng());
+                (first, source.claim(&window, 2, &mut rng()))
+            })
+        };
+        let end = source.seal().expect("sealed once");
+        let (first, second) = claimer.join().expect("no panic");
+        let claimed = first.map_or(0, |_| 1) + second.map_or(0, |_| 2);
+        assert_eq!(end.0 - window.floor.0, claimed, "the trimmed ceiling is exactly what was claimed");
+    });
+}
+
+#[test]
+fn no_claim_reaches_a_ceiling_before_it_is_raised() {
+    use loom::sync::atomic::{AtomicU64, Ordering};
+    check_model(|| {
+        let source = source(1, |floor| Position(floor.0 + 1));
+        let durable = Arc::new(AtomicU64::new(1));
+        let keeper = {
+            let (source, durable) = (Arc::clone(&source), Arc::clone(&durable));
+            thread::spawn(move || {
+                let floor = source.window(NOW).floor;
+                // The store's sync comes before the raise; relaxed, so that only the raise itself orders it.
+                durable.store(3, Ordering::Relaxed);
+                source.grant().raise(Position(floor.0 + 3));
+            })
+        };
+        let window = source.window(NOW);
+        for _ in 0..2 {
+            let window = source.window(NOW);
+            if let Some(from) = source.claim(&window, 1, &mut rng()) {
+                assert!(
+                    from.0 - window.floor.0 < durable.load(Ordering::Relaxed),
+                    "used before it was durable"
+                );
+            }
+        }
+        keeper.join().expect("no panic");
+        assert!(source.cursor().expect("not sealed").0 <= window.floor.0 + 3);
+    });
+}
+
+/// A thread that was delayed may not take a later thread's position for its own: the ID clock would run ahead.
+#[test]
+fn a_late_thread_does_not_hasten_the_catch_up() {
+    check_model(|| {
+        let source = source(1, unlimited);
+        source.claim(&source.window(NOW), 4, &mut rng()).expect("a tick is there");
+        source.begin_catch_up(NOW);
+        let later = Now { boot: BootMicros(20_000), ..NOW };
+        let late = {
+            let source = Arc::clone(&source);
+            thread::spawn(move || source.begin_catch_up(NOW))
+        };
+        source.claim(&source.window(later), 1, &mut rng()).expect("a tick is there");
+        late.join().expect("no panic");
+        assert_eq!(source.id_time(later), UnixMicros(NOW.wall.0 + 10_000), "half of 20 ms");
+    });
+}
+
+fn two_shards(source: &Arc<Source>) -> (Shard, Shard, Rings) {
+    let rings: Rings = (0..2).map(|_| Ring::default()).collect();
+    let shard = |index| {
+        let lane = Lane::new(Arc::clone(source), Arc::clone(&rings), index, Order::Relaxed, NOW);
+        Shard::new(index, vec![lane], 1, NOW)
+    };
+    (shard(0), shard(1), Arc::clone(&rings))
+}
+
+fn take(shard: &mut Shard, count: u64) -> Vec<Run> {
+    let mut runs = Vec::new();
+    shard.wake(NOW);
+    let (lane, rng) = shard.lane(0);
+    let _ = lane.take(count, || 0, rng, &mut runs);
+    runs
+}
+
+#[test]
+fn a_ring_and_its_siblings_share_each_block_once() {
+    check_model(|| {
+        let source = source(2, unlimited);
+        let (mut owner, mut sibling, rings) = two_shards(&source);
+        let window = source.window(NOW);
+        // All eight IDs of the window are in the owner's ring, in blocks of two: the cursor has nothing left.
+        let from = source.claim(&window, 8, &mut rng()).expect("all");
+        for block in 0..4 {
+            let span = crate::source::Span { from: Position(from.0 + 2 * block), count: 2 };
+            assert!(rings[0].push(Block { span, generation: 0 }));
+        }
+        let thief = thread::spawn(move || {
+            [take(&mut sibling, 1), take(&mut sibling, 1), take(&mut sibling, 1)].concat()
+        });
+        let own = [take(&mut owner, 1), take(&mut owner, 2), take(&mut owner, 1)].concat();
+        let stolen = thief.join().expect("no panic");
+        for runs in [&own, &stolen] {
+            assert!(runs.windows(2).all(|pair| pair[0].last() < pair[1].first), "{runs:?}");
+        }
+        let mut all: Vec<u64> = own.iter().chain(&stolen).flat_map(Run::ids).collect();
+        let handed_out = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), handed_out, "an ID twice: {own:?} {stolen:?}");
+        assert!(handed_out >= 4, "the owner has at least what the sibling leaves: {own:?} {stolen:?}");
+    });
+}
+
+struct Deaf;
+
+impl Signals for Deaf {
+    fn finished(&self, _shard: usize) {}
+    fn ceiling_reached(&self) {}
+}
+
+#[test]
+fn whoever_advances_the_queue_serves_each_request_once() {
+    check_model(|| {
+        let source = source(1, unlimited);
+        let request = |shard| WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard };
+        let other = {
+            let source = Arc::clone(&source);
+            thread::spawn(move || {
+                let id = source.admit(&source.window(NOW), request(1)).expect("there is time");
+                source.advance(NOW, &mut rng(), &Deaf);
+                id
+            })
+        };
+        let mine = source.admit(&source.window(NOW), request(0)).expect("there is time");
+        source.advance(NOW, &mut rng(), &Deaf);
+        let theirs = other.join().expect("no panic");
+        let later = NOW.after(Duration::from_millis(5));
+        source.advance(later, &mut rng(), &Deaf);
+        let mut positions = Vec::new();
+        for (shard, id) in [(0, mine), (1, theirs)] {
+            let finished = source.collect(shard);
+            assert_eq!(finished.len(), 1);
+            assert_eq!((finished[0].id, finished[0].refusal), (id, None));
+            let spans = finished[0].spans.iter();
+            positions.extend(spans.flat_map(|span| span.from.0..span.end().0));
+        }
+        positions.sort_unstable();
+        positions.dedup();
+        assert_eq!(positions.len(), 4);
+        assert_eq!(source.wait_queue().admitted_ids(), 0);
+    });
+}
+
+#[test]
+fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
+    check_model(|| {
+        let source = source(2, unlimited);
+        let (mut shard, _sibling, _rings) = two_shards(&source);
+        let other = {
+            let source = Arc::clone(&source);
+            thread::spawn(move || source.grant().revoke())
+        };
+        // One ID is wanted now, and two more later: this shard keeps them.
+        shard.wake(NOW);
+        let (lane, rng) = shard.lane(0);
+        let _ = lane.take(1, || 2, rng, &mut Vec::new());
+        other.join().expect("no panic");
+        let later = take(&mut shard, 1);
+        assert!(later.is_empty(), "handed out after the grant was taken away: {later:?}");
+    });
+}
+
+#[test]
+fn the_wait_queue_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
+    check_model(|| {
+        let source = source(1, unlimited);
+        let request = WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };
+        source.admit(&source.window(NOW), request).expect("there is time");
+        let other = {
+            let source = Arc::clone(&source);
+            thread::spawn(move || source.grant().revoke())
+        };
+        source.advance(NOW, &mut rng(), &Deaf);
+        other.join().expect("no panic");
+        let generation = source.grant().generation();
+        for finished in source.collect(0) {
+            let is_lost = finished.spans.is_empty() || finished.generation != generation;
+            assert!(is_lost, "handed out after the grant was taken away: {finished:?}");
+        }
+    });
+}

@@ -1,0 +1,341 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::clock::BootMicros;
+use crate::grant::Grant;
+use crate::source::{OnStepBack, Rules, SequenceStart, Source, Span};
+use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+
+mod bursts;
+mod siblings;
+mod waits;
+
+const SECOND_US: i64 = 1_000_000;
+const START: Now =
+    Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US), jumped: false };
+const RULES: Rules = Rules {
+    burst_window: Duration::from_millis(10),
+    max_ahead: Duration::from_secs(10),
+    on_step_back: OnStepBack::Ride,
+    sequence_start: SequenceStart::Zero,
+};
+const TWITTER: &str = "twitter";
+const SCARCE: &str = "time:41,sequence:=10,worker:5";
+
+fn source(layout: &str, workers: &str) -> Arc<Source> {
+    let layout = Layout::resolve(layout).expect("a layout");
+    let workers: WorkerSet = workers.parse().expect("worker IDs");
+    let numbering = Numbering::new(layout, workers).expect("they exist");
+    let grant = Grant::new(numbering.end());
+    // It starts a minute before, so that it has its whole reserve at `START`.
+    let before = Now {
+        wall: UnixMicros(START.wall.0 - 60 * SECOND_US),
+        boot: BootMicros(START.boot.0 - 60 * SECOND_US),
+        jumped: false,
+    };
+    Arc::new(Source::new(String::from("test"), numbering, RULES, grant, Position(0), before))
+}
+
+fn shards(source: &Arc<Source>, count: usize, order: Order) -> Vec<Shard> {
+    let rings: Rings = (0..count).map(|_| Ring::default()).collect();
+    let shard = |index| {
+        let lane = Lane::new(Arc::clone(source), Arc::clone(&rings), index, order, START);
+        Shard::new(index, vec![lane], index as u64, START)
+    };
+    (0..count).map(shard).collect()
+}
+
+fn after_us(us: u64) -> Now {
+    START.after(Duration::from_micros(us))
+}
+
+/// Runs one wake-up that takes `count` IDs at once.
+fn take(shard: &mut Shard, now: Now, count: u64) -> Result<Vec<Run>, u64> {
+    let mut runs = Vec::new();
+    shard.wake(now);
+    let (lane, rng) = shard.lane(0);
+    let taken = lane.take(count, || 0, rng, &mut runs);
+    shard.top_up();
+    taken.map(|()| runs)
+}
+
+/// Keeps the shard busy until it claims ahead.
+fn warm_up(shard: &mut Shard, from_us: u64) -> u64 {
+    for wake_up in 0..400 {
+        take(shard, after_us(from_us + wake_up * 10), 4).expect("there is room");
+    }
+    from_us + 4_000
+}
+
+fn ids(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| u64::from(run.count)).sum()
+}
+
+#[test]
+fn a_lone_request_claims_exactly_what_it_needs() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    for second in 0..10 {
+        let runs = take(&mut shard, after_us(second * 1_000_000), 3).expect("there is room");
+        assert_eq!(ids(&runs), 3);
+        let floor = source.window(after_us(second * 1_000_000)).floor;
+        assert_eq!(source.cursor(), Some(Position(floor.0 + 3)));
+    }
+}
+
+#[test]
+fn a_busy_shard_serves_from_blocks_claimed_ahead() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let now_us = warm_up(&mut shard, 0);
+    let mut direct_claims = 0;
+    let mut cursor = source.cursor();
+    for wake_up in 0..1_000 {
+        shard.wake(after_us(now_us + wake_up * 10));
+        let (lane, rng) = shard.lane(0);
+        lane.take(4, || 0, rng, &mut Vec::new()).expect("there is room");
+        direct_claims += u64::from(source.cursor() != cursor);
+        shard.top_up();
+        cursor = source.cursor();
+    }
+    assert!(direct_claims < 20, "{direct_claims} of 1,000 wake-ups claimed on the request's path");
+}
+
+#[test]
+fn strict_order_keeps_nothing() {
+    let source = source(TWITTER, "0");
+    let mut shards = shards(&source, 2, Order::Strict);
+    let mut last = 0;
+    for wake_up in 0..2_000 {
+        let shard = &mut shards[(wake_up % 2) as usize];
+        let mut runs = Vec::new();
+        shard.wake(after_us(wake_up * 10));
+        let (lane, rng) = shard.lane(0);
+        // The rest of the wake-up asks for five more, takes three of them and then fails.
+        lane.take(1, || 5, rng, &mut runs).expect("there is room");
+        lane.take(3, || 0, rng, &mut runs).expect("claimed already");
+        shard.top_up();
+        for run in runs {
+            assert!(run.first > last, "{run:?} after {last}");
+            last = run.last();
+        }
+    }
+}
+
+#[test]
+fn one_wake_up_claims_once_for_all_its_requests() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Strict).remove(0);
+    let mut runs = Vec::new();
+    shard.wake(START);
+    let (lane, rng) = shard.lane(0);
+    lane.take(100, || 900, rng, &mut runs).expect("there is room");
+    let cursor = source.cursor();
+    for _ in 0..9 {
+        lane.take(100, || panic!("nothing has to be claimed"), rng, &mut runs).expect("claimed already");
+    }
+    assert_eq!(source.cursor(), cursor);
+    assert_eq!(runs.len(), 1, "one run: {runs:?}");
+}
+
+#[test]
+fn blocks_older_than_the_burst_window_are_dropped() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let now_us = warm_up(&mut shard, 0);
+    let later = after_us(now_us + 1_000_000);
+    let runs = take(&mut shard, later, 4).expect("there is room");
+    let position = source.numbering().position_of(runs[0].first).expect("an ID of this source");
+    assert!(position >= source.window(later).floor);
+}
+
+#[test]
+fn a_lost_grant_takes_all_blocks_with_it() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let now_us = warm_up(&mut shard, 0);
+    source.grant().revoke();
+    assert_eq!(take(&mut shard, after_us(now_us), 1), Err(1));
+}
+
+#[test]
+fn nothing_is_handed_out_while_the_clock_stands() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let now_us = warm_up(&mut shard, 0);
+    let now = after_us(now_us);
+    let back = Now { wall: UnixMicros(now.wall.0 - 60 * SECOND_US), ..now };
+    assert_eq!(take(&mut shard, back, 1), Err(1));
+}
+
+#[test]
+fn a_scarce_layout_wastes_nothing() {
+    let source = source(SCARCE, "0");
+    let mut shards = shards(&source, 2, Order::Relaxed);
+    let mut taken = 0;
+    let mut rng = fastrand::Rng::with_seed(9);
+    for tick in 0..2_000_u64 {
+        for _ in 0..12 {
+            let shard = &mut shards[rng.usize(..2)];
+            taken += take(shard, after_us(tick * 1_000), 1).map_or(0, |runs| ids(&runs));
+        }
+    }
+    // 11 ticks were available at the start.
+    assert!(taken >= 2_000 * 10, "{taken} of 20,100 IDs");
+}
+
+#[test]
+fn what_waited_is_handed_out_above_and_in_order() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let now_us = warm_up(&mut shard, 0);
+    let now = after_us(now_us);
+    let window = source.window(now);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let from = source.claim(&window, 10, &mut rng).expect("for a request that waited");
+    let mut waited = Vec::new();
+    shard.wake(now);
+    shard.lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
+    assert_eq!(ids(&waited), 10);
+    let next = take(&mut shard, now, 1).expect("there is room");
+    assert!(next[0].first > waited[0].last(), "what was claimed ahead is lower, and dropped");
+}
+
+#[test]
+fn nothing_is_handed_out_after_a_jump_until_the_keeper_has_looked() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let now_us = warm_up(&mut shard, 0);
+    let jumped = Now { jumped: true, ..after_us(now_us) };
+    assert_eq!(take(&mut shard, jumped, 1), Err(1));
+    let cursor = source.cursor().expect("not sealed");
+    let runs = take(&mut shard, after_us(now_us), 1).expect("the keeper has looked");
+    let position = source.numbering().position_of(runs[0].first).expect("an ID of this source");
+    assert!(position >= cursor, "what was claimed before the jump is dropped");
+}
+
+#[test]
+fn a_busy_shard_hands_out_each_id_once() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let mut last = 0;
+    for wake_up in 0..2_000 {
+        let runs = take(&mut shard, after_us(wake_up * 10), wake_up % 7 + 1).expect("there is room");
+        assert_eq!(ids(&runs), wake_up % 7 + 1);
+        for run in runs {
+            assert!(run.first > last, "{run:?} after {last}");
+            last = run.last();
+        }
+    }
+    let last = source.numbering().position_of(last).expect("an ID of this source");
+    assert!(last < source.cursor().expect("not sealed"), "handed out and never claimed");
+}
+
+#[test]
+fn what_a_lost_grant_had_claimed_is_dropped_though_nobody_looked_meanwhile() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let now = after_us(warm_up(&mut shard, 0));
+    let cursor = source.cursor();
+    source.grant().revoke();
+    source.grant().raise(source.numbering().end());
+    let runs = take(&mut shard, now, 1).expect("granted again");
+    assert!(source.numbering().position_of(runs[0].first) >= cursor);
+}
+
+#[test]
+fn what_waited_does_not_lower_what_was_handed_out() {
+    let source = source(TWITTER, "0");
+    let mut shards = shards(&source, 2, Order::Relaxed);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let from = source.claim(&source.window(START), 10, &mut rng).expect("for a request that waits");
+    // Above it are the blocks of the sibling, and above those the IDs of another connection of this shard.
+    let now = after_us(warm_up(&mut shards[1], 0));
+    let high = take(&mut shards[0], now, 3).expect("there is room");
+    let mut waited = Vec::new();
+    shards[0].lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
+    assert!(waited[0].last() < high[0].first);
+    let window = source.window(now);
+    source.claim(&window, source.left(&window), &mut rng).expect("somebody takes all that is left");
+    assert_eq!(take(&mut shards[0], now, 1), Err(1), "the sibling's lie between the two");
+}
+
+proptest! {
+    /// Cutting a span gives its positions, in order, in runs of one tick.
+    #[test]
+    fn runs_are_cut_without_loss(
+        from in 0_u64..1_000_000,
+        count in 1_u64..50_000,
+        layout in prop::sample::select(vec![TWITTER, SCARCE]),
+        workers in prop::sample::select(vec!["0", "0-3", "1,5,9"]),
+    ) {
+        let source = source(layout, workers);
+        let numbering = source.numbering();
+        let mut span = Span { from: Position(from), count };
+        let mut position = from;
+        let mut last_id = None;
+        while let Some(mut current) = CurrentRun::cut(numbering, &mut span) {
+            prop_assert_eq!(current.position(), Position(position));
+            prop_assert_eq!(numbering.tick_of(current.position()), numbering.tick_of(Position(current.end.0 - 1)));
+            let half = current.take(u64::from(current.count / 2));
+            for run in half.into_iter().filter(|run| run.count > 0).chain(current.take(u64::MAX)) {
+                prop_assert_eq!(run.first, numbering.id_at(Position(position)));
+                prop_assert!(last_id < Some(run.first));
+                position += u64::from(run.count);
+                prop_assert_eq!(run.last(), numbering.id_at(Position(position - 1)));
+                last_id = Some(run.last());
+            }
+        }
+        prop_assert_eq!(position, from + count);
+    }
+
+    /// Shards run at random moments, with readings a little older or newer than each other's. No ID comes twice, each
+    /// shard's IDs increase, and none is older than the burst window or newer than the clock.
+    #[test]
+    fn shards_keep_the_promises(
+        steps in prop::collection::vec((0_usize..3, 0_u64..1_500, 1_u64..6_000, 0_u64..100, any::<bool>()), 1..300),
+        scarce: bool,
+        strict: bool,
+        workers in prop::sample::select(vec!["0", "0-3", "1,5,9"]),
+    ) {
+        let source = source(if scarce { SCARCE } else { TWITTER }, workers);
+        let order = if strict { Order::Strict } else { Order::Relaxed };
+        let mut shards = shards(&source, 3, order);
+        let mut last_of_shard = [0; 3];
+        let mut last_of_all = 0;
+        let mut all: Vec<Run> = Vec::new();
+        let mut now_us = 1_000;
+        for (index, sleep_us, count, skew_us, big) in steps {
+            now_us += sleep_us;
+            let now = after_us(now_us - skew_us);
+            let count = if big { count } else { count % 10 + 1 };
+            let Ok(runs) = take(&mut shards[index], now, count) else {
+                continue;
+            };
+            prop_assert_eq!(ids(&runs), count);
+            let oldest = source.numbering().tick_at(UnixMicros(now.wall.0 - 10_000));
+            for run in &runs {
+                prop_assert!(run.first > last_of_shard[index], "{run:?} on shard {index}");
+                last_of_shard[index] = run.last();
+                if strict {
+                    prop_assert!(run.first > last_of_all);
+                    last_of_all = run.last();
+                }
+                let position = source.numbering().position_of(run.first).expect("an ID of this source");
+                let tick = source.numbering().tick_of(position);
+                prop_assert!(tick >= oldest);
+                prop_assert!(source.numbering().start_of(tick).0 <= after_us(now_us).wall.0);
+            }
+            all.extend(runs);
+        }
+        let mut every: Vec<u64> = all.iter().flat_map(Run::ids).collect();
+        let handed_out = every.len();
+        every.sort_unstable();
+        every.dedup();
+        prop_assert_eq!(every.len(), handed_out, "an ID twice");
+    }
+}

@@ -1,0 +1,66 @@
+//! Tests of the IDs that a request got before it had to wait, and of the end of its wait.
+
+use super::*;
+use crate::grant::Grant;
+use crate::source::wait_queue::{Finished, Signals, WaitRequest};
+
+struct Deaf;
+
+impl Signals for Deaf {
+    fn finished(&self, _shard: usize) {}
+    fn ceiling_reached(&self) {}
+}
+
+/// A shard that has taken some IDs for a request, and the outcome of the wait for the others. `lose` is called in between.
+fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Finished) {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut runs = Vec::new();
+    shard.wake(START);
+    let (lane, shards_rng) = shard.lane(0);
+    lane.take(40, || 0, shards_rng, &mut runs).expect("there is room");
+    let window = lane.window();
+    source.claim(&window, source.left(&window), &mut rng).expect("others take all that is left");
+    let request = WaitRequest { count: 60, due: after_us(500_000).boot, partial: false, shard: 0 };
+    source.admit(&window, request).expect("available with the next tick");
+    let taken = lane.keep(runs);
+    lose(&source);
+    source.advance(after_us(1_000), &mut rng, &Deaf);
+    let finished = source.collect(0).remove(0);
+    (source, shard, taken, finished)
+}
+
+#[test]
+fn a_request_that_waited_gets_what_it_had_and_what_was_claimed_since() {
+    let (_, mut shard, taken, finished) = waits_for_more(|_| {});
+    let mut runs = Vec::new();
+    assert_eq!(shard.lane(0).0.end_wait(taken, &finished, &mut runs), Ok(None));
+    assert_eq!(ids(&runs), 100);
+}
+
+#[test]
+fn what_a_request_had_before_it_waited_does_not_outlive_the_grant() {
+    let lose = |source: &Source| {
+        source.grant().revoke();
+        source.grant().raise(source.numbering().end());
+    };
+    let (_, mut shard, taken, finished) = waits_for_more(lose);
+    assert_eq!(finished.refusal, None, "the wait queue has claimed the others under the new grant");
+    let mut runs = Vec::new();
+    assert_eq!(shard.lane(0).0.end_wait(taken, &finished, &mut runs), Err(IdsLost));
+    assert_eq!(runs, [], "a partial request would get what is here");
+}
+
+#[test]
+fn what_was_collected_for_a_request_does_not_outlive_the_grant_either() {
+    for lose in [Grant::revoke, Grant::lose] {
+        let (source, mut shard, _, finished) = waits_for_more(|_| {});
+        let (lane, _) = shard.lane(0);
+        let nothing_before = lane.keep(Vec::new());
+        lose(source.grant());
+        let mut runs = Vec::new();
+        assert_eq!(lane.end_wait(nothing_before, &finished, &mut runs), Err(IdsLost));
+        assert_eq!(runs, []);
+    }
+}

@@ -1,0 +1,302 @@
+//! A source's cursor: the only place where uniqueness is decided.
+//!
+//! A [`Source`] is a named, independent supply of IDs. Its cursor is the first position not yet claimed. A claim moves the
+//! cursor up with a compare-and-swap, so no position is ever claimed twice. A claim lies in the [`Window`] that the ID
+//! clock and the ceiling allow at that moment. Requests for more than the window holds wait in the source's
+//! [wait queue](wait_queue).
+//!
+//! Relaxed atomics are enough for uniqueness: each claim is one read-modify-write of one atomic, and those are totally
+//! ordered. A claim is a release nevertheless: a thread that finds the cursor ahead of its own clock must also see the
+//! clock reading that moved it there. The durable ceiling, on which a claim also depends, is read with acquire.
+
+pub mod wait_queue;
+
+mod ranges;
+mod rules;
+mod window;
+
+pub use ranges::Range;
+pub use rules::{OnStepBack, Rules, SequenceStart};
+pub use window::{Bound, Window};
+
+use std::time::Duration;
+
+use crossbeam::utils::CachePadded;
+
+use crate::clock::{self, CatchUp, Now};
+use crate::grant::Grant;
+use crate::sync::{AtomicI64, AtomicU64, Ordering};
+use ranges::SharedCounter;
+use snowbank_id::layout::{Position, UnixMicros};
+use snowbank_id::numbering::Numbering;
+use wait_queue::{Bypass, WaitQueue};
+
+/// The cursor of a sealed source. It is above every position, so each claim finds nothing left.
+const SEALED: u64 = u64::MAX;
+
+/// Positions claimed together: `count` of them from `from` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first position.
+    pub from: Position,
+    /// The number of positions. At least 1.
+    pub count: u64,
+}
+
+impl Span {
+    /// The position after the last.
+    pub fn end(&self) -> Position {
+        Position(self.from.0 + self.count)
+    }
+
+    /// Returns the positions at or above `oldest`: none, if all lie below it.
+    #[inline]
+    pub fn above(self, oldest: Position) -> Span {
+        let below = oldest.0.saturating_sub(self.from.0).min(self.count);
+        Span { from: Position(self.from.0 + below), count: self.count - below }
+    }
+}
+
+/// A named, independent supply of IDs.
+#[derive(Debug)]
+pub struct Source {
+    name: String,
+    numbering: Numbering,
+    rules: Rules,
+    /// The first position not yet claimed; [`SEALED`] after the end.
+    cursor: CachePadded<AtomicU64>,
+    /// The first value of the cursor. While the cursor is there, nothing has been claimed.
+    start: Position,
+    grant: Grant,
+    catch_up: CatchUp,
+    /// The start, if the clock must reach it before the first claim. See
+    /// [`begins_with_the_clock`](Source::begins_with_the_clock).
+    begins_at: Option<Position>,
+    /// The newest boot clock reading from which a window was computed, to within [`READING_SKEW`]. An older reading does
+    /// not mean that the clock went back: its thread was delayed.
+    newest_boot_us: AtomicI64,
+    wait_queue: WaitQueue,
+    /// `None` unless its numbers are those of a counter at a fleet's coordinator.
+    shared_counter: Option<SharedCounter>,
+}
+
+impl Source {
+    /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is durable already.
+    ///
+    /// No ID lies below the tick of `now`: this state may be an older copy of one that has handed out IDs of earlier
+    /// ticks. The burst reserve grows from there.
+    ///
+    /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up begins there. So the
+    /// first ID is available at once.
+    pub fn new(
+        name: String,
+        numbering: Numbering,
+        rules: Rules,
+        grant: Grant,
+        start: Position,
+        now: Now,
+    ) -> Self {
+        let start = start.max(numbering.first_of(numbering.tick_at(now.wall)));
+        // The first ceiling follows the ID clock, and is written before the first request.
+        let catch_up = CatchUp::none();
+        let base = numbering.start_of(numbering.tick_of(start));
+        if base > now.wall {
+            catch_up.raise_to(base, now.boot);
+        }
+        let wait_queue = match &numbering {
+            Numbering::Snowflake(layout) => {
+                WaitQueue::new(layout.ids_per_tick(), rules.burst_window, tick_of(&numbering))
+            }
+            Numbering::Ticket(_) => WaitQueue::of_tickets(),
+        };
+        let cursor = CachePadded::new(AtomicU64::new(start.0));
+        let newest_boot_us = AtomicI64::new(now.boot.0);
+        Source {
+            name,
+            numbering,
+            rules,
+            cursor,
+            start,
+            grant,
+            catch_up,
+            begins_at: None,
+            newest_boot_us,
+            wait_queue,
+            shared_counter: None,
+        }
+    }
+
+    /// Makes the source begin when the wall clock reaches its start, without a catch-up.
+    ///
+    /// Used where nothing is stored: another process may have begun within the same tick, and both would catch up from the
+    /// same position.
+    pub fn begins_with_the_clock(mut self) -> Self {
+        self.catch_up = CatchUp::none();
+        self.begins_at = self.cursor();
+        self
+    }
+
+    /// Returns the time until the wall clock reaches the start of a source that [begins with
+    /// it](Source::begins_with_the_clock). Returns `None` after that, and after the first claim.
+    fn begins_in(&self, cursor: Position, now: Now) -> Option<Duration> {
+        let start = self.begins_at.filter(|&start| start == cursor)?;
+        let ahead_us = self.numbering.start_of(self.numbering.tick_of(start)).0.saturating_sub(now.wall.0);
+        (ahead_us > 0).then(|| Duration::from_micros(ahead_us.unsigned_abs()))
+    }
+
+    /// Takes the grant away, because the machine was restored from a snapshot: other copies of it may continue from the
+    /// same cursor. The next raise restores the grant, because the clock has moved on. A shared counter goes on with the
+    /// next range, which only one copy gets. Another ticket counter loses its grant for good.
+    pub fn note_restored(&self) {
+        let is_lost = self.numbering.is_ticket() && !self.is_shared_counter();
+        if is_lost { self.grant.lose() } else { self.grant.revoke() }
+    }
+
+    /// Returns true while a source that [begins with the clock](Source::begins_with_the_clock) has not begun.
+    pub fn is_yet_to_begin(&self, now: Now) -> bool {
+        self.cursor().is_some_and(|cursor| self.begins_in(cursor, now).is_some())
+    }
+
+    /// The name that clients send.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its numbering.
+    pub fn numbering(&self) -> &Numbering {
+        &self.numbering
+    }
+
+    /// The length of one tick.
+    pub fn tick(&self) -> Duration {
+        tick_of(&self.numbering)
+    }
+
+    /// The rules by which it follows the clock.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The grant under which it claims.
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// The requests that wait for positions.
+    pub fn wait_queue(&self) -> &WaitQueue {
+        &self.wait_queue
+    }
+
+    /// The first position not yet claimed, or `None` once sealed. Stale as soon as it is read.
+    pub fn cursor(&self) -> Option<Position> {
+        Some(self.cursor.load(Ordering::Relaxed)).filter(|&cursor| cursor != SEALED).map(Position)
+    }
+
+    /// Skips all positions below this one. Returns `false` if the cursor was there already.
+    pub fn skip_to(&self, position: Position) -> bool {
+        self.cursor.fetch_max(position.0, Ordering::Release) < position.0
+    }
+
+    /// Ends all claims for ever and returns the first position that was never claimed. Returns `None` if the source was
+    /// sealed before.
+    ///
+    /// A claim that races with the seal either came first, and is below the returned position, or fails.
+    pub fn seal(&self) -> Option<Position> {
+        let cursor = self.cursor.swap(SEALED, Ordering::Relaxed);
+        (cursor != SEALED).then_some(Position(cursor))
+    }
+
+    /// Claims exactly `count` positions, at once or not at all. Also returns `None` while requests wait that this one may
+    /// not pass.
+    #[inline]
+    pub fn claim(&self, window: &Window, count: u64, rng: &mut fastrand::Rng) -> Option<Position> {
+        let bypass = self.wait_queue.bypass(count);
+        if bypass == Bypass::Closed {
+            return None;
+        }
+        let span = self.claim_some(window, count, count, window.limit, rng);
+        if let (None, Bypass::Counted(look)) = (&span, bypass) {
+            self.wait_queue.uncount_bypass(look, count);
+        }
+        span.map(|span| span.from)
+    }
+
+    /// Claims exactly `count` positions ahead of demand. Their ticks are young enough to be handed out for another
+    /// `keep_for`.
+    pub fn claim_ahead(
+        &self,
+        window: &Window,
+        count: u64,
+        keep_for: Duration,
+        rng: &mut fastrand::Rng,
+    ) -> Option<Position> {
+        let age = self.rules.burst_window.saturating_sub(keep_for);
+        let youngest_floor = UnixMicros(window.id_time.0.saturating_sub(clock::micros(age)));
+        let floor = self.numbering.first_of(self.numbering.tick_at(youngest_floor));
+        self.claim(&Window { floor, ..*window }, count, rng)
+    }
+
+    /// The number of positions that a claim could get now, if no other thread claims.
+    pub fn left(&self, window: &Window) -> u64 {
+        let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
+        window.limit.0.saturating_sub(cursor)
+    }
+
+    /// Claims at least `least` and at most `most` positions below `limit`.
+    #[inline]
+    fn claim_some(
+        &self,
+        window: &Window,
+        least: u64,
+        most: u64,
+        limit: Position,
+        rng: &mut fastrand::Rng,
+    ) -> Option<Span> {
+        let mut cursor = self.cursor.load(Ordering::Relaxed);
+        loop {
+            let from = if cursor < window.floor.0 {
+                self.start_after_idling(window, most, limit, rng)
+            } else {
+                cursor
+            };
+            let count = limit.0.saturating_sub(from).min(most);
+            if count < least {
+                return None;
+            }
+            // `from + count` is at most `limit`, so it does not overflow or reach SEALED.
+            let next = from + count;
+            match self.cursor.compare_exchange_weak(cursor, next, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return Some(Span { from: Position(from), count }),
+                Err(current) => cursor = current,
+            }
+        }
+    }
+
+    /// Returns the position where the sequence starts when the cursor jumps to the floor.
+    ///
+    /// The index is random, in the lowest quarter of the tick: at least 256 indices, or all if a tick has fewer. If the
+    /// claim would not fit then, it starts at the floor itself.
+    fn start_after_idling(
+        &self,
+        window: &Window,
+        most: u64,
+        limit: Position,
+        rng: &mut fastrand::Rng,
+    ) -> u64 {
+        let floor = window.floor.0;
+        if self.rules.sequence_start == SequenceStart::Zero {
+            return floor;
+        }
+        let ids_per_tick = self.numbering.ids_per_tick();
+        let indices = (ids_per_tick / 4).max(256).min(ids_per_tick);
+        let start = floor + rng.u64(..indices);
+        if start.saturating_add(most) <= limit.0 { start } else { floor }
+    }
+}
+
+fn tick_of(numbering: &Numbering) -> Duration {
+    Duration::from_millis(numbering.tick_ms())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! The ranges of a shared counter. Each is this daemon's alone: the fleet's coordinator gave it to no other.
+//!
+//! The cursor is in one range, whose end is the grant's ceiling. The next range waits here until a request does not fit into
+//! the rest of this one. Other daemons may have the numbers between the two. So the cursor moves to the next range before the
+//! ceiling does: at no moment is a number between the cursor and the ceiling that another daemon may have.
+
+use super::Source;
+use crate::clock::Now;
+use crate::grant::Grant;
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use snowbank_id::layout::Position;
+
+/// Positions that are this daemon's alone: from `from` up to `to`, without `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The first position.
+    pub from: Position,
+    /// The position after the last.
+    pub to: Position,
+    /// The generation of the grant when the range was asked for. After a loss of the grant another copy of the machine may
+    /// have the range too.
+    pub generation: u64,
+}
+
+impl Range {
+    fn count(&self) -> u64 {
+        self.to.0.saturating_sub(self.from.0)
+    }
+}
+
+/// The part of a source that counts at a fleet's coordinator.
+#[derive(Debug, Default)]
+pub(super) struct SharedCounter {
+    /// The range after the present one.
+    next: Mutex<Option<Range>>,
+    /// The positions between ranges, over which the cursor moved. They do not count as demand.
+    skipped: AtomicU64,
+}
+
+impl Source {
+    /// Makes a ticket source take its numbers from ranges of a shared counter. Nothing is granted before the first range.
+    pub fn with_shared_counter(mut self) -> Self {
+        self.shared_counter = Some(SharedCounter::default());
+        self
+    }
+
+    /// Returns true if its numbers are those of a counter at a fleet's coordinator.
+    pub fn is_shared_counter(&self) -> bool {
+        self.shared_counter.is_some()
+    }
+
+    /// Returns the numbers that are left in the present range.
+    pub fn left_in_range(&self) -> u64 {
+        // A sealed source has none.
+        let cursor = self.cursor().map_or(u64::MAX, |cursor| cursor.0);
+        self.grant.ceiling().0.saturating_sub(cursor)
+    }
+
+    /// Returns the numbers of the range after the present one.
+    pub fn in_next_range(&self) -> u64 {
+        let Some(shared) = &self.shared_counter else { return 0 };
+        let generation = self.grant.generation();
+        let next = lock(&shared.next);
+        next.filter(|next| next.generation == generation).map_or(0, |next| next.count())
+    }
+
+    /// Returns the positions over which the cursor moved from one range to another.
+    pub fn skipped(&self) -> u64 {
+        self.shared_counter.as_ref().map_or(0, |shared| shared.skipped.load(Ordering::Relaxed))
+    }
+
+    /// Adds a range that the coordinator gave to this daemon. If it follows the present one, both are one range from then on.
+    /// It is used at once if nothing is left of the present one. It replaces a next range that is there already, whose numbers are skipped.
+    pub fn add_range(&self, range: Range) {
+        let Some(shared) = &self.shared_counter else { return };
+        let mut next = lock(&shared.next);
+        // What was asked for is there: a request that does not fit asks again.
+        self.grant.forget_want();
+        if range.from == self.grant.ceiling() && next.is_none() {
+            self.grant.raise_if(range.generation, range.to);
+        } else if self.left_in_range() == 0 {
+            *next = None;
+            self.use_range(range);
+        } else if range.generation == self.grant.generation() {
+            *next = Some(range);
+        }
+    }
+
+    /// Goes on with the next range, if a request for `least` numbers fits into it. The rest of the present one is skipped.
+    /// Returns whether it did.
+    pub(super) fn use_next_range(&self, least: u64) -> bool {
+        let Some(shared) = &self.shared_counter else { return false };
+        let mut next = lock(&shared.next);
+        next.take_if(|next| next.count() >= least).is_some_and(|range| self.use_range(range))
+    }
+
+    /// Moves the cursor to the start of a range, and then the ceiling to its end. Only callers that hold the lock of the next
+    /// range raise the grant of a shared counter.
+    fn use_range(&self, range: Range) -> bool {
+        if range.generation != self.grant.generation() {
+            return false;
+        }
+        let before = self.cursor.fetch_max(range.from.0, Ordering::Release);
+        if let Some(shared) = &self.shared_counter {
+            shared.skipped.fetch_add(range.from.0.saturating_sub(before), Ordering::Relaxed);
+        }
+        self.grant.raise_if(range.generation, range.to)
+    }
+}
+
+impl Source {
+    /// Returns the shared counter of a copy of this machine, as after a restored snapshot of its memory. For simulations.
+    /// `None` for a counter that has ended.
+    pub fn as_restored(&self, now: Now) -> Option<Source> {
+        let (start, grant) = (self.cursor()?, Grant::new(Position(0)));
+        (0..self.grant.generation()).for_each(|_| grant.revoke());
+        grant.raise(self.grant.ceiling());
+        let copy = Source::new(self.name.clone(), self.numbering.clone(), self.rules, grant, start, now);
+        let next = self.shared_counter.as_ref().map(|shared| *lock(&shared.next));
+        let shared = SharedCounter { next: Mutex::new(next.flatten()), ..SharedCounter::default() };
+        Some(Source { shared_counter: Some(shared), ..copy })
+    }
+}
+
+#[cfg(all(test, snowbank_loom))]
+mod models;

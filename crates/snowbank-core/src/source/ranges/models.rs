@@ -1,0 +1,106 @@
+//! Loom models: every interleaving of threads that draw while the source moves from one range to the next.
+//!
+//! Run with `RUSTFLAGS="--cfg snowbank_loom" cargo test --release --lib models`.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::*;
+use crate::clock::{BootMicros, Now};
+use crate::grant::Grant;
+use crate::source::Rules;
+use crate::sync::check_model;
+use snowbank_id::layout::UnixMicros;
+use snowbank_id::numbering::TicketCounter;
+
+const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
+
+/// The first numbers of three ranges of two numbers each. Other daemons have those between them.
+const RANGES: [u64; 3] = [10, 20, 30];
+
+fn range(index: usize, generation: u64) -> Range {
+    Range { from: Position(RANGES[index]), to: Position(RANGES[index] + 2), generation }
+}
+
+/// A shared counter in the first of its ranges.
+fn source() -> Arc<Source> {
+    let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
+    let (name, grant) = (String::from("orders"), Grant::new(Position(0)));
+    let source = Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), NOW);
+    let source = source.with_shared_counter();
+    source.add_range(range(0, 0));
+    Arc::new(source)
+}
+
+/// Draws consecutive numbers, as the wait queue does: from the present range, or else from the next one. Returns the first
+/// and the generation to which they belong.
+fn draw(source: &Source, count: u64) -> Option<(u64, u64)> {
+    let claim = || {
+        let (window, generation) = source.window_and_generation(NOW);
+        let from = source.claim(&window, count, &mut fastrand::Rng::with_seed(1))?;
+        Some((from.0, generation))
+    };
+    claim().or_else(|| source.use_next_range(count).then(claim)?)
+}
+
+/// Starts a thread that draws so many numbers by each request. Its result has all numbers, each with its generation.
+fn drawer(source: &Arc<Source>, requests: &'static [u64]) -> thread::JoinHandle<Vec<(u64, u64)>> {
+    let source = Arc::clone(source);
+    let numbers = |&count: &u64, source: &Source| {
+        let drawn = draw(source, count);
+        drawn
+            .into_iter()
+            .flat_map(move |(from, generation)| (from..from + count).map(move |it| (it, generation)))
+    };
+    thread::spawn(move || requests.iter().flat_map(|count| numbers(count, &source)).collect())
+}
+
+/// Checks that the numbers are of these ranges, each once. Returns how many there are.
+#[track_caller]
+fn assert_own(mut numbers: Vec<(u64, u64)>, ranges: &[usize]) -> usize {
+    let is_own = |number: u64| ranges.iter().any(|&at| (RANGES[at]..RANGES[at] + 2).contains(&number));
+    assert!(numbers.iter().all(|&(number, _)| is_own(number)), "other daemons have some: {numbers:?}");
+    let drawn = numbers.len();
+    numbers.sort_unstable();
+    numbers.dedup_by_key(|(number, _)| *number);
+    assert_eq!(numbers.len(), drawn, "one came twice: {numbers:?}");
+    drawn
+}
+
+#[test]
+fn no_number_between_two_ranges_is_drawn_and_none_twice() {
+    check_model(|| {
+        let source = source();
+        let drawers = [drawer(&source, &[1, 1]), drawer(&source, &[1, 2])];
+        source.add_range(range(1, 0));
+        let mut numbers: Vec<_> = drawers.into_iter().flat_map(|one| one.join().expect("no panic")).collect();
+        while let Some(more) = draw(&source, 1) {
+            numbers.push(more);
+        }
+        // A request for two skips a rest of one.
+        assert!(assert_own(numbers, &[0, 1]) >= 3);
+    });
+}
+
+/// The second range was asked for before the grant was lost, the third one after.
+#[test]
+fn a_range_from_before_a_loss_of_the_grant_is_not_used_after_it() {
+    check_model(|| {
+        let source = source();
+        source.add_range(range(1, 0));
+        let drawer = drawer(&source, &[2, 2]);
+        source.grant().revoke();
+        assert_eq!(draw(&source, 1), None, "nothing was granted again");
+        source.add_range(range(1, 0));
+        assert_eq!(draw(&source, 1), None, "asked for before the loss");
+        source.add_range(range(2, 1));
+        let mut numbers = drawer.join().expect("no panic");
+        while let Some(more) = draw(&source, 1) {
+            numbers.push(more);
+        }
+        // A shard drops what it claimed under an earlier generation than the present one.
+        numbers.retain(|&(_, generation)| generation == 1);
+        assert_own(numbers, &[2]);
+    });
+}

@@ -1,0 +1,290 @@
+mod properties;
+mod waits;
+use std::cell::RefCell;
+
+use proptest::prelude::*;
+
+use super::wait_queue::{Refusal, Signals, WaitId, WaitRequest};
+use super::*;
+use crate::clock::BootMicros;
+use snowbank_id::layout::Tick;
+use snowbank_id::layout::{Layout, WorkerSet};
+
+const SECOND_US: i64 = 1_000_000;
+/// 2027-01-15, a start of a millisecond.
+pub(super) const START: Now =
+    Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US), jumped: false };
+/// A minute before: a source that starts then has its whole reserve at `START`.
+pub(super) const BEFORE: Now = Now {
+    wall: UnixMicros(START.wall.0 - 60 * SECOND_US),
+    boot: BootMicros(START.boot.0 - 60 * SECOND_US),
+    jumped: false,
+};
+pub(super) const TWITTER: &str = "twitter";
+/// Ten IDs in a millisecond.
+const SCARCE: &str = "time:41,worker:5,sequence:=10";
+pub(super) const RULES: Rules = Rules {
+    burst_window: Duration::from_millis(10),
+    max_ahead: Duration::from_secs(10),
+    on_step_back: OnStepBack::Ride,
+    sequence_start: SequenceStart::Zero,
+};
+
+pub(super) fn numbering(layout: &str) -> Numbering {
+    let layout = Layout::resolve(layout).expect("a layout");
+    Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists")
+}
+
+/// A source that has been idle for long, without a ceiling in the way.
+pub(super) fn source(layout: &str, rules: Rules) -> Source {
+    let numbering = numbering(layout);
+    let grant = Grant::new(numbering.end());
+    Source::new(String::from("test"), numbering, rules, grant, Position(0), BEFORE)
+}
+
+pub(super) fn rng() -> fastrand::Rng {
+    fastrand::Rng::with_seed(1)
+}
+
+fn after_ms(ms: u64) -> Now {
+    START.after(Duration::from_millis(ms))
+}
+
+#[derive(Default)]
+pub(super) struct Heard {
+    shards: RefCell<Vec<usize>>,
+    ceilings: RefCell<usize>,
+}
+
+impl Signals for Heard {
+    fn finished(&self, shard: usize) {
+        self.shards.borrow_mut().push(shard);
+    }
+
+    fn ceiling_reached(&self) {
+        *self.ceilings.borrow_mut() += 1;
+    }
+}
+
+fn request(count: u64, now: Now, wait_ms: u64) -> WaitRequest {
+    WaitRequest { count, due: now.boot.after(Duration::from_millis(wait_ms)), partial: false, shard: 0 }
+}
+
+#[test]
+fn a_window_reaches_from_the_burst_window_to_the_end_of_the_tick() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(START);
+    let tick = source.numbering().tick_at(START.wall);
+    assert_eq!(window.floor, source.numbering().first_of(Tick(tick.0 - 10)));
+    assert_eq!(window.limit, source.numbering().first_of(Tick(tick.0 + 1)));
+    assert_eq!(window.bound, Bound::Clock);
+    assert_eq!(source.left(&window), 11 * 4_096);
+}
+
+#[test]
+fn a_whole_window_can_be_claimed_and_no_more_until_the_next_tick() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(START);
+    let first = source.claim(&window, 11 * 4_096, &mut rng()).expect("the whole window");
+    assert_eq!(first, window.floor);
+    assert_eq!(source.claim(&window, 1, &mut rng()), None);
+    assert_eq!(source.next_tick_in(&window), Duration::from_millis(1));
+    let window = source.window(after_ms(1));
+    assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(Position(first.0 + 11 * 4_096)));
+    assert_eq!(source.claim(&window, 1, &mut rng()), None);
+}
+
+#[test]
+fn after_idling_the_sequence_starts_spread_over_the_lowest_quarter() {
+    let source = source(TWITTER, Rules { sequence_start: SequenceStart::Spread, ..RULES });
+    let mut rng = rng();
+    let mut highest = 0;
+    for ms in 0..2_000 {
+        let window = source.window(after_ms(ms));
+        let position = source.claim(&window, 1, &mut rng).expect("there is room");
+        let index = position.0 - window.floor.0;
+        assert!(index < 1_024, "index {index}");
+        highest = highest.max(index);
+    }
+    assert!(highest > 900, "the whole quarter is used, not only up to {highest}");
+    // Under load one tick flows into the next at 0.
+    let window = source.window(after_ms(2_001));
+    let first = source.claim(&window, 1, &mut rng).expect("there is room");
+    assert_eq!(source.claim(&window, 4_096, &mut rng), Some(Position(first.0 + 1)));
+}
+
+#[test]
+fn a_spread_start_never_costs_a_claim() {
+    let source = source(TWITTER, Rules { sequence_start: SequenceStart::Spread, ..RULES });
+    let window = source.window(START);
+    assert_eq!(source.claim(&window, 11 * 4_096, &mut rng()), Some(window.floor));
+}
+
+#[test]
+fn small_ticks_are_spread_whole() {
+    let source = source(SCARCE, Rules { sequence_start: SequenceStart::Spread, ..RULES });
+    let mut rng = rng();
+    let mut seen = [false; 10];
+    for ms in 0..1_000 {
+        let window = source.window(after_ms(ms * 20));
+        let position = source.claim(&window, 1, &mut rng).expect("there is room");
+        seen[(position.0 - window.floor.0) as usize] = true;
+    }
+    assert_eq!(seen, [true; 10]);
+}
+
+#[test]
+fn nothing_is_claimed_at_or_above_the_ceiling() {
+    let source = source(TWITTER, RULES);
+    let numbering = numbering(TWITTER);
+    let ceiling = Position(source.window(START).floor.0 + 5);
+    let source =
+        Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
+    let window = source.window(START);
+    assert_eq!((window.limit, window.bound), (ceiling, Bound::Ceiling));
+    assert_eq!(source.claim(&window, 6, &mut rng()), None);
+    assert_eq!(source.claim(&window, 5, &mut rng()), Some(window.floor));
+    assert_eq!(source.claim(&window, 1, &mut rng()), None);
+    source.grant().raise(Position(ceiling.0 + 1));
+    let window = source.window(START);
+    assert_eq!(source.claim(&window, 1, &mut rng()), Some(ceiling));
+}
+
+#[test]
+fn a_start_ahead_of_the_wall_clock_rides_from_its_first_position() {
+    // After a crash it does so even with `on_step_back = "wait"`.
+    for on_step_back in [OnStepBack::Ride, OnStepBack::Wait] {
+        let numbering = numbering(TWITTER);
+        let ahead = numbering.first_of(numbering.tick_at(START.after(Duration::from_secs(3)).wall));
+        let grant = Grant::new(numbering.end());
+        let rules = Rules { on_step_back, ..RULES };
+        let source = Source::new(String::from("test"), numbering, rules, grant, ahead, START);
+        let window = source.window(START);
+        assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(ahead), "the first tick is there at once");
+        assert_eq!(source.claim(&window, 1, &mut rng()), None);
+        assert_eq!(source.next_tick_in(&window), Duration::from_millis(2), "half speed");
+        let window = source.window(after_ms(2));
+        assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(Position(ahead.0 + 4_096)));
+    }
+}
+
+#[test]
+fn starts_that_find_nothing_stored_share_no_tick_with_those_before_them() {
+    const SECONDS: &str = "time:32,worker:10,sequence:12;tick=1s";
+    for guard_ticks in [1, 3] {
+        let mut seen = std::collections::HashSet::new();
+        // A crash loop: each life lasts 400 ms, and waits for its first ID as long as it can.
+        for life in 0..20_u64 {
+            let now = after_ms(life * 400);
+            let numbering = numbering(SECONDS);
+            let start = numbering.first_of(Tick(numbering.tick_at(now.wall).0 + guard_ticks));
+            let grant = Grant::new(numbering.end());
+            let source = Source::new(String::from("test"), numbering, RULES, grant, start, now);
+            let source = source.begins_with_the_clock();
+            for later in (0..400).step_by(20) {
+                let now = after_ms(life * 400 + later);
+                source.advance(now, &mut rng(), &Heard::default());
+                if let Some(position) = source.claim(&source.window(now), 1, &mut rng()) {
+                    assert!(seen.insert(position), "life {life}: {position:?} again");
+                    assert!(source.numbering().start_of(source.numbering().tick_of(position)) <= now.wall);
+                }
+            }
+        }
+        assert!(guard_ticks > 1 || !seen.is_empty(), "some lives see the next tick begin");
+    }
+}
+
+#[test]
+fn a_step_back_is_ridden_and_beyond_max_ahead_refused() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(START);
+    let first = source.claim(&window, 11 * 4_096, &mut rng()).expect("there is room");
+    let back = |us: i64, after_ms: u64| {
+        let now = START.after(Duration::from_millis(after_ms));
+        Now { wall: UnixMicros(now.wall.0 - us), ..now }
+    };
+    let window = source.window(back(5 * SECOND_US, 2));
+    assert_eq!(window.bound, Bound::Clock);
+    assert_eq!(source.claim(&window, 1, &mut rng()), None, "the catch-up starts at the tick used last");
+    let window = source.window(back(5 * SECOND_US, 4));
+    assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(Position(first.0 + 11 * 4_096)));
+
+    let window = source.window(back(15 * SECOND_US, 4));
+    let Bound::Standing(ready_in) = window.bound else {
+        panic!("{window:?}");
+    };
+    assert_eq!(ready_in, Duration::from_secs(5) - Duration::from_millis(3));
+    assert_eq!(source.claim(&window, 1, &mut rng()), None);
+    assert_eq!(
+        source.admit(&window, request(1, back(15 * SECOND_US, 4), 10_000)),
+        Err(Refusal::ClockBehind(ready_in))
+    );
+}
+
+#[test]
+fn on_step_back_wait_refuses_at_once() {
+    let source = source(TWITTER, Rules { on_step_back: OnStepBack::Wait, ..RULES });
+    let window = source.window(START);
+    source.claim(&window, 11 * 4_096, &mut rng()).expect("there is room");
+    let back = Now { wall: UnixMicros(START.wall.0 - 5_000), ..after_ms(1) };
+    assert_eq!(source.window(back).bound, Bound::Standing(Duration::from_millis(5)));
+    // If the clock is behind by no more than two readings may differ, requests wait for it.
+    let skewed = Now { wall: UnixMicros(START.wall.0 - 500), ..START };
+    assert_eq!(source.window(skewed).bound, Bound::Clock);
+    assert_eq!(source.left(&source.window(skewed)), 0);
+}
+
+#[test]
+fn a_thread_that_was_held_up_after_reading_the_clock_does_not_set_it_back() {
+    for on_step_back in [OnStepBack::Ride, OnStepBack::Wait] {
+        let source = source(TWITTER, Rules { on_step_back, ..RULES });
+        let an_hour_later = START.after(Duration::from_secs(3_600));
+        source.claim(&source.window(an_hour_later), 1, &mut rng()).expect("there is room");
+        let held_up = source.window(START);
+        assert_eq!((held_up.bound, source.left(&held_up)), (Bound::Clock, 0));
+        assert_eq!(source.id_time(an_hour_later), an_hour_later.wall, "no catch-up");
+        assert_eq!(source.window(an_hour_later).bound, Bound::Clock);
+    }
+}
+
+#[test]
+fn a_sealed_source_claims_nothing_and_says_where_it_stood() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(START);
+    let first = source.claim(&window, 7, &mut rng()).expect("there is room");
+    assert_eq!(source.seal(), Some(Position(first.0 + 7)));
+    assert_eq!(source.seal(), None);
+    assert_eq!(source.claim(&window, 1, &mut rng()), None);
+    assert_eq!(source.window(after_ms(5)).bound, Bound::Sealed);
+    assert_eq!(source.cursor(), None);
+    assert_eq!(source.admit(&source.window(START), request(1, START, 10)), Err(Refusal::Sealed));
+}
+
+#[test]
+fn the_end_of_a_layouts_life_is_refused_never_wrapped() {
+    let source = source("time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=0", RULES);
+    let end = Now { wall: UnixMicros((1 << 41) * 1_000), ..START };
+    let window = source.window(end);
+    assert_eq!(window.bound, Bound::Ended);
+    assert_eq!(source.left(&window), 10 * 4_096, "what the burst window still holds");
+    source.claim(&window, 10 * 4_096, &mut rng()).expect("the last ticks");
+    let late = end.after(Duration::from_secs(1_000));
+    let window = source.window(late);
+    assert_eq!(source.claim(&window, 1, &mut rng()), None);
+    assert_eq!(source.admit(&window, request(1, late, 1_000)), Err(Refusal::Ended));
+}
+
+#[test]
+fn nothing_is_claimed_after_a_jump_until_the_keeper_has_looked() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(Now { jumped: true, ..START });
+    assert_eq!((window.bound, source.left(&window)), (Bound::Ceiling, 0));
+    assert_eq!(source.claim(&window, 1, &mut rng()), None);
+    source.claim(&source.window(START), 1, &mut rng()).expect("the keeper has looked");
+}
+
+/// Claims all that a window holds.
+pub(super) fn drain(source: &Source, now: Now) {
+    let window = source.window(now);
+    source.claim(&window, source.left(&window), &mut rng()).expect("nobody else claims");
+}

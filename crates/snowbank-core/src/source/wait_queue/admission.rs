@@ -1,0 +1,210 @@
+//! Admission to the wait queue: a request is admitted if its positions are available by its deadline, and if every request
+//! admitted before it still gets its own in time.
+
+use std::time::Duration;
+
+use super::{Entry, PASSING_SHARE, Queue, Refusal, WaitId, WaitRequest};
+use crate::clock::BootMicros;
+use crate::source::{Bound, Source, Window};
+use crate::sync::Ordering;
+use snowbank_id::layout::Position;
+use snowbank_id::numbering::Numbering;
+
+/// The fraction of the rate, as a divisor, that is not promised to requests admitted behind others.
+const RESERVED_SHARE: u64 = 64;
+
+/// The positions that can be promised to a request.
+pub(super) struct Supply {
+    /// The first position that is still free.
+    next: u64,
+    /// The position after all that can be promised by the request's deadline.
+    pub(super) limit: u64,
+    /// The positions of these that are not available yet.
+    to_come: u64,
+}
+
+impl Source {
+    /// Admits a request to the wait queue. The caller must advance the queue at once: a request that waits only because
+    /// others wait can perhaps be served at once.
+    ///
+    /// # Errors
+    /// Refuses at once if the positions are not available by the deadline, after all requests admitted before.
+    pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<WaitId, Refusal> {
+        match window.bound {
+            Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
+            Bound::YetToBegin(begins_in) if request.due < window.now.boot.after(begins_in) => {
+                return Err(Refusal::YetToBegin(begins_in));
+            }
+            Bound::Sealed => return Err(Refusal::Sealed),
+            Bound::Ceiling if self.grant.is_lost() => return Err(Refusal::Lost),
+            Bound::Ended if self.left(window) == 0 && !self.numbering.is_ticket() => {
+                return Err(Refusal::Ended);
+            }
+            Bound::Clock => self.begin_catch_up(window.now()),
+            Bound::Ceiling | Bound::Ended | Bound::YetToBegin(_) => {}
+        }
+        let mut queue = self.wait_queue.lock();
+        self.forget_lost_claims(self.grant.generation(), &mut queue);
+        // Counted before the cursor is read, so that direct claims that begin later queue up. A claim that checked just
+        // before may still take promised positions. Then the request is refused at its deadline.
+        self.wait_queue.count(request.count);
+        let limit_by_due = self.promise(window, &request, &mut queue).inspect_err(|_| {
+            self.wait_queue.uncount(request.count);
+        })?;
+        let (id, turn) = (WaitId { due: request.due, number: queue.next_id }, queue.next_turn);
+        queue.next_id += 1;
+        queue.next_turn += 1;
+        let generation = self.grant.generation();
+        queue.insert(Entry { id, request, spans: Vec::new(), generation, limit_by_due, turn });
+        match self.numbering {
+            Numbering::Snowflake(_) => self.close_bypass_to_its_promise(window, &mut queue),
+            Numbering::Ticket(_) => self.let_pass(queue.waiting.len(), 0),
+        }
+        Ok(id)
+    }
+
+    /// Returns the most IDs that a request with this wait could have without other requests. A ticket source sets no
+    /// bound.
+    pub fn most_within(&self, wait: Duration) -> u64 {
+        if self.numbering.is_ticket() {
+            return u64::MAX;
+        }
+        let lasting = wait.saturating_add(self.rules.burst_window);
+        // The number of ticks that it touches, wherever in a tick it begins.
+        let ticks = lasting.as_millis() as u64 / self.numbering.tick_ms() + 2;
+        ticks.saturating_mul(self.numbering.ids_per_tick())
+    }
+
+    /// Lowers the number of IDs that may pass, as far as the promises need it, including the new one.
+    fn close_bypass_to_its_promise(&self, window: &Window, queue: &mut Queue) {
+        let waiting = queue.waiting.len();
+        let left = match waiting {
+            1 => self.wait_queue.left_for_passing,
+            _ => self.wait_queue.passing_ids_left(),
+        };
+        let spare = queue.summary().laxity(window.limit.0).min(self.left(window));
+        self.let_pass(waiting, left.min(spare));
+    }
+
+    /// Returns the position that the ID clock will have reached by the deadline of a request that can be promised its
+    /// positions; `None` while the clock is unknown, and for a ticket source.
+    fn promise(
+        &self,
+        window: &Window,
+        request: &WaitRequest,
+        queue: &mut Queue,
+    ) -> Result<Option<u64>, Refusal> {
+        if window.now.jumped {
+            // The ID clock is unknown until the keeper has looked. It looks as soon as a request waits.
+            return Ok(None);
+        }
+        if self.numbering.is_ticket() {
+            return self.promise_whole(window, request).map(|()| None);
+        }
+        self.learn_limits(window, queue);
+        let supply = self.supply(window, request.due);
+        let count = request.promised();
+        let short = self.short_of_supply(count, &supply, request.due, queue);
+        if short == 0 {
+            return Ok(Some(supply.limit));
+        }
+        if count > supply.limit.saturating_sub(window.floor.0) {
+            return Err(Refusal::Exhausted(None));
+        }
+        // A request with the same wait gets them once its deadline lies in the tick of the last position.
+        let at_hand = supply.limit - supply.to_come;
+        let needed = supply.to_come.saturating_add(short).saturating_mul(self.wait_queue.ticks_per_promise);
+        let last = Position(at_hand.saturating_add(needed).saturating_sub(1));
+        let wait = request.due.since(window.now.boot);
+        Err(Refusal::Exhausted(Some(self.reaches_in(window.now, last).saturating_sub(wait))))
+    }
+
+    /// Returns how many positions the supply lacks for this many more.
+    ///
+    /// A request is promised no more than an even share of the supply: each request that waits is assumed to get as much,
+    /// or all that it wants. A request for more than a share of a tick leaves a sixteenth of the supply to smaller ones.
+    /// So large requests are never promised what others need.
+    fn short_of_supply(&self, count: u64, supply: &Supply, due: BootMicros, queue: &mut Queue) -> u64 {
+        let others = queue.waiting.len();
+        let is_large = count > self.wait_queue.share_of_tick(others + 1);
+        let held = supply.limit.saturating_sub(supply.next);
+        let not_promised = match (others, is_large) {
+            (0, _) => 0,
+            (_, false) => supply.to_come / RESERVED_SHARE,
+            (_, true) => supply.to_come / PASSING_SHARE,
+        };
+        let held = held.saturating_sub(not_promised);
+        let summary = queue.summary();
+        let promised = count.saturating_add(summary.promised_by(due));
+        let shared = count.saturating_add(summary.wanted_of_at_most(count));
+        let short_of_later = summary.short_of_later(count, due, supply.next);
+        promised.max(shared).saturating_sub(held).max(short_of_later)
+    }
+
+    /// Returns the supply that a request with this deadline may count on.
+    pub(super) fn supply(&self, window: &Window, due: BootMicros) -> Supply {
+        let at_hand = self.limit_at(window.id_time).0;
+        let wait = due.since(window.now.boot);
+        let to_come =
+            self.limit_after(window.now, wait).0.saturating_sub(at_hand) / self.wait_queue.ticks_per_promise;
+        Supply { next: self.next_free(window), limit: at_hand.saturating_add(to_come), to_come }
+    }
+
+    /// The first position that a claim could get now.
+    pub(super) fn next_free(&self, window: &Window) -> u64 {
+        self.cursor.load(Ordering::Relaxed).max(window.floor.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::clock::Now;
+    use crate::grant::Grant;
+    use crate::source::Rules;
+    use crate::source::tests::{RULES, START, TWITTER, drain, numbering};
+    use snowbank_id::layout::{Tick, UnixMicros};
+
+    const LONG_TICKS: &str = "time:31,worker:2,sequence:8;tick=3600s";
+
+    proptest! {
+        /// `retry_after` is the time that is left: a request that waits as long is admitted then, and not a moment before.
+        #[test]
+        fn a_refused_request_is_admitted_after_the_time_that_is_left(
+            layout in prop::sample::select(vec![TWITTER, "time:31,worker:2,sequence:8;tick=10s", LONG_TICKS]),
+            phase_us in 0_i64..3_600_000_000,
+            // Fractions of a tick, in thousandths.
+            wait in 0_u32..4_000,
+            count in 1_u64..3_000,
+            ahead in prop::sample::select(vec![0, 0, 3]),
+        ) {
+            let numbering = numbering(layout);
+            let tick = Duration::from_millis(numbering.tick_ms());
+            let rules = Rules { burst_window: 4 * tick, max_ahead: 8 * tick, ..RULES };
+            let begin = Now { wall: UnixMicros(START.wall.0 + phase_us), ..START };
+            // A start ahead of the clock begins a catch-up.
+            let first = Tick(numbering.tick_at(begin.wall).0 + ahead);
+            let start = if ahead == 0 { Position(0) } else { numbering.first_of(first) };
+            let source = Source::new(String::new(), numbering.clone(), rules, Grant::new(numbering.end()), start, begin);
+            drain(&source, begin);
+            let count = (count * numbering.ids_per_tick() / 1_000).max(1);
+            let wait = tick * wait / 1_000;
+            let admit = |now: Now| {
+                let due = now.boot.after(wait);
+                let request = WaitRequest { count, due, partial: false, shard: 0 };
+                source.admit(&source.window(now), request)
+            };
+            if let Err(refusal) = admit(begin) {
+                let Refusal::Exhausted(Some(retry_after)) = refusal else {
+                    panic!("{refusal:?}, a window holds it");
+                };
+                let at = begin.after(retry_after);
+                let before = begin.after(retry_after.saturating_sub(Duration::from_micros(2)));
+                prop_assert!(admit(before).is_err(), "{retry_after:?} is too long");
+                prop_assert!(admit(at).is_ok(), "{retry_after:?} is too short");
+            }
+        }
+    }
+}

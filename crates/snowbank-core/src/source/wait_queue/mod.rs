@@ -1,0 +1,367 @@
+//! The wait queue: requests for more positions than a source's window holds.
+//!
+//! A request is admitted if it can have its positions by its deadline, and every request before it can still have its own.
+//! Otherwise it is refused at once. While requests wait, each tick's positions are shared out evenly among them (`share`),
+//! except for those that a promise needs now. A connection has at most one request here, so each connection gets the same
+//! share, however much it wants.
+//!
+//! Any shard may advance the queue, and then claims for every request in it, so no shard waits for another's thread. The
+//! lock is taken only by requests that must wait and by the wake-up of a tick. A request that is served at once only reads
+//! atomics here.
+//!
+//! Waiting requests leave a sixteenth of each tick to requests that arrive before the next tick, unless the burst window is
+//! too short for it. Such a request passes those that wait if it wants no more than a share of a tick, and no promise needs
+//! the positions. So a client that asks for single IDs mostly does not wait. What no request takes is shared out with the
+//! next tick, so nothing is lost.
+
+mod admission;
+mod queue;
+mod request;
+mod share;
+mod summary;
+mod whole;
+
+pub use request::{Finished, Refusal, Signals, WaitId, WaitRequest};
+
+use std::time::Duration;
+
+use crossbeam::utils::CachePadded;
+
+use super::{Bound, Source, Span, Window};
+use crate::clock::Now;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use queue::{Entry, Queue};
+use snowbank_id::layout::Position;
+use snowbank_id::numbering::Numbering;
+
+/// The fraction of a tick, as a divisor, that waiting requests leave to those that come before the next tick.
+const PASSING_SHARE: u64 = 16;
+
+/// The longest delay of a tick's wake-up: timers have a grain of 1 ms, and then the thread must get the processor. A tick's
+/// IDs can be claimed for a burst window after its end.
+const LATE_WAKE_UP: Duration = Duration::from_millis(4);
+
+/// The permission of a request to be served before those that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bypass {
+    /// No request waits.
+    Free,
+    /// It may pass those that wait. It is counted against the IDs that they leave until the next look.
+    Counted(Look),
+    /// It must queue.
+    Closed,
+}
+
+/// The look at the queue that set the number of IDs that may pass. Wraps around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look(u16);
+
+/// The number of IDs that may pass, and the look that set it, in one machine word. If IDs were
+/// given back after a later look, more would pass than the promises allow.
+#[derive(Clone, Copy)]
+struct PassingLeft {
+    look: Look,
+    ids: u64,
+}
+
+impl PassingLeft {
+    const IDS_MAX: u64 = u64::MAX >> u16::BITS;
+
+    fn unpacked(word: u64) -> Self {
+        PassingLeft { look: Look((word >> Self::IDS_MAX.count_ones()) as u16), ids: word & Self::IDS_MAX }
+    }
+
+    fn packed(self) -> u64 {
+        u64::from(self.look.0) << Self::IDS_MAX.count_ones() | self.ids.min(Self::IDS_MAX)
+    }
+}
+
+/// The waiting requests of one source.
+#[derive(Debug)]
+pub struct WaitQueue {
+    queue: Mutex<Queue>,
+    /// IDs admitted and not yet claimed.
+    admitted: CachePadded<AtomicU64>,
+    /// The largest request that may pass those that wait: a share of a tick.
+    passing_ids_max: AtomicU64,
+    /// The IDs that may still pass before the next tick: a [`PassingLeft`].
+    passing_left: AtomicU64,
+    ids_per_tick: u64,
+    /// The IDs of a tick that waiting requests leave to others.
+    left_for_passing: u64,
+    /// The number of future ticks of which one can be promised.
+    ticks_per_promise: u64,
+}
+
+impl WaitQueue {
+    /// Creates the queue of a ticket counter: requests wait for its ceiling, and share out nothing.
+    pub(super) fn of_tickets() -> Self {
+        WaitQueue { left_for_passing: 0, ..WaitQueue::new(1, Duration::ZERO, Duration::MAX) }
+    }
+
+    pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
+        // The rest of a tick is claimed with the next wake-up, if that is not too late for it.
+        let rolls_over = burst_window >= LATE_WAKE_UP;
+        // If a late wake-up may miss whole ticks, about half of the ticks can be claimed, and only those are promised.
+        let is_reached = burst_window.saturating_add(tick) >= LATE_WAKE_UP;
+        WaitQueue {
+            queue: Mutex::new(Queue::default()),
+            admitted: CachePadded::new(AtomicU64::new(0)),
+            passing_ids_max: AtomicU64::new(0),
+            passing_left: AtomicU64::new(0),
+            ids_per_tick,
+            left_for_passing: if rolls_over { (ids_per_tick / PASSING_SHARE).max(1) } else { 0 },
+            ticks_per_promise: if is_reached { 1 } else { 2 },
+        }
+    }
+
+    /// IDs admitted and not yet claimed.
+    #[inline]
+    pub fn admitted_ids(&self) -> u64 {
+        self.admitted.load(Ordering::Relaxed)
+    }
+
+    /// The number of requests that wait. Takes the lock: not for a request's path.
+    pub fn waiting_requests(&self) -> u64 {
+        self.lock().waiting.len() as u64
+    }
+
+    /// Returns whether a request of this size may be served before those that wait.
+    #[inline]
+    pub(super) fn bypass(&self, count: u64) -> Bypass {
+        if self.admitted_ids() == 0 {
+            Bypass::Free
+        } else {
+            self.count_bypass(count).map_or(Bypass::Closed, Bypass::Counted)
+        }
+    }
+
+    /// Counts a request that passes those that wait. Returns `None` if it is too large, or if they leave too little.
+    #[cold]
+    fn count_bypass(&self, count: u64) -> Option<Look> {
+        if count > self.passing_ids_max.load(Ordering::Relaxed) {
+            return None;
+        }
+        let counted = |left: PassingLeft| left.ids.checked_sub(count).map(|ids| PassingLeft { ids, ..left });
+        self.change_passing(counted).map(|before| before.look)
+    }
+
+    /// Takes back a counted bypass of `count` IDs that were not claimed, unless the queue was looked at since.
+    pub(super) fn uncount_bypass(&self, look: Look, count: u64) {
+        let is_same = |left: &PassingLeft| left.look == look;
+        self.change_passing(|left| Some(PassingLeft { ids: left.ids + count, ..left }).filter(is_same));
+    }
+
+    /// Changes what may pass, in one step. Returns what it was, or `None` if there is no change.
+    fn change_passing(&self, change: impl Fn(PassingLeft) -> Option<PassingLeft>) -> Option<PassingLeft> {
+        let change = |word| change(PassingLeft::unpacked(word)).map(PassingLeft::packed);
+        let before = self.passing_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
+        before.ok().map(PassingLeft::unpacked)
+    }
+
+    /// Lets these IDs pass until the next look.
+    fn set_passing(&self, ids: u64) {
+        self.change_passing(|left| Some(PassingLeft { look: Look(left.look.0.wrapping_add(1)), ids }));
+    }
+
+    fn passing_ids_left(&self) -> u64 {
+        PassingLeft::unpacked(self.passing_left.load(Ordering::Relaxed)).ids
+    }
+
+    /// Returns an even share of a tick among this many requests.
+    fn share_of_tick(&self, requests: usize) -> u64 {
+        (self.ids_per_tick / (requests as u64).max(1)).max(1)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
+    }
+
+    fn count(&self, ids: u64) {
+        self.admitted.fetch_add(ids, Ordering::Relaxed);
+    }
+
+    fn uncount(&self, ids: u64) {
+        self.admitted.fetch_sub(ids, Ordering::Relaxed);
+    }
+}
+
+impl Source {
+    /// Claims for waiting requests, and ends waits that are over. Returns after how long it must be called
+    /// again, or `None` if no request waits.
+    pub fn advance(&self, now: Now, rng: &mut fastrand::Rng, signals: &dyn Signals) -> Option<Duration> {
+        // The claims below carry the window's generation, however long it takes to get the lock.
+        let (mut window, generation) = self.window_and_generation(now);
+        let mut queue = self.wait_queue.lock();
+        let collected_before = queue.finished.len();
+        self.forget_lost_claims(generation, &mut queue);
+        match self.numbering {
+            Numbering::Snowflake(_) => self.feed(&window, &mut queue, rng),
+            Numbering::Ticket(_) => window = self.feed_whole(window, &mut queue, rng),
+        }
+        let some_wait = !queue.waiting.is_empty();
+        let meets_ceiling = window.bound == Bound::Ceiling && some_wait;
+        if window.bound == Bound::Clock && some_wait {
+            self.begin_catch_up(now);
+        }
+        self.end_waits(&window, &mut queue, rng);
+        let mut shards: Vec<usize> =
+            queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
+        let next = self.next_event(&window, &queue);
+        drop(queue);
+
+        shards.sort_unstable();
+        shards.dedup();
+        for shard in shards {
+            signals.finished(shard);
+        }
+        if meets_ceiling && self.grant.want_more() {
+            signals.ceiling_reached();
+        }
+        next
+    }
+
+    /// Skips positions that were claimed under a grant that was lost. They are claimed again.
+    fn forget_lost_claims(&self, generation: u64, queue: &mut Queue) {
+        if queue.waiting.is_empty() || queue.generations == (generation, generation) {
+            return;
+        }
+        for entry in queue.waiting.iter_mut().filter(|entry| entry.generation != generation) {
+            let lost = entry.spans.drain(..).map(|span| span.count).sum();
+            self.wait_queue.count(lost);
+            entry.request.count += lost;
+            entry.generation = generation;
+        }
+        (queue.generations, queue.is_summary_stale) = ((generation, generation), true);
+    }
+
+    /// Claims the window's positions, except for the part that is left to requests that pass, and shares them out.
+    fn feed(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
+        let left_for_passing = self.wait_queue.left_for_passing;
+        self.learn_limits(window, queue);
+        loop {
+            let summary = queue.summary();
+            let due = summary.due_now(window.limit.0);
+            let limit = window.limit.0.saturating_sub(left_for_passing);
+            let limit = limit.max(self.next_free(window).saturating_add(due)).min(window.limit.0);
+            let wanted = summary.wanted_of_at_most(u64::MAX);
+            let Some(span) = self.claim_some(window, 1, wanted, Position(limit), rng) else { break };
+            queue.shares.clear();
+            queue.shares.extend(queue.waiting.iter().map(|entry| entry.share()));
+            share::share_out(&mut queue.shares, span.count, due, &mut queue.next_turn);
+            self.hand_over(span, queue);
+        }
+        let spare = queue.summary().laxity(window.limit.0);
+        self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
+    }
+
+    /// Computes limits that are not known yet. After a step forward it computes all of them again: by the old ones, requests
+    /// that have time would seem to be due, and nothing would be left to others. After a step back it does not: requests whose
+    /// promise cannot be kept any more would take all that others could have.
+    fn learn_limits(&self, window: &Window, queue: &mut Queue) {
+        if window.now.jumped {
+            return;
+        }
+        let is_outdated = queue.has_stepped_forward(window.now);
+        if !is_outdated && !queue.lacks_limits {
+            return;
+        }
+        for entry in queue.waiting.iter_mut().filter(|entry| is_outdated || entry.limit_by_due.is_none()) {
+            entry.limit_by_due = Some(self.supply(window, entry.request.due).limit);
+        }
+        (queue.lacks_limits, queue.is_summary_stale) = (false, true);
+    }
+
+    /// Cuts a claim into the shares, and finishes the requests that have all their positions.
+    fn hand_over(&self, span: Span, queue: &mut Queue) {
+        self.wait_queue.uncount(span.count);
+        let mut from = span.from.0;
+        for (entry, share) in queue.waiting.iter_mut().zip(&queue.shares) {
+            entry.turn = share.turn;
+            if share.given > 0 {
+                entry.take(Span { from: Position(from), count: share.given });
+                from += share.given;
+            }
+        }
+        queue.is_summary_stale = true;
+        let served = queue.waiting.extract_if(.., |entry| entry.request.count == 0);
+        queue.finished.extend(served.map(|entry| entry.finish(None)));
+    }
+
+    /// Lets requests pass until the next look: each for at most a share of a tick, and this many IDs in all.
+    fn let_pass(&self, waiting: usize, ids: u64) {
+        let largest = self.wait_queue.share_of_tick(waiting + 1);
+        self.wait_queue.passing_ids_max.store(largest, Ordering::Relaxed);
+        self.wait_queue.set_passing(ids);
+    }
+
+    fn end_waits(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
+        let is_sealed = window.bound == Bound::Sealed;
+        let over = queue.waiting.partition_point(|entry| is_sealed || entry.request.due <= window.now.boot);
+        queue.is_summary_stale |= over > 0;
+        for entry in queue.waiting.drain(..over) {
+            self.wait_queue.uncount(entry.request.count);
+            let mut entry = entry;
+            self.take_the_rest(window, &mut entry, rng);
+            let satisfied = entry.request.partial && !entry.spans.is_empty();
+            let refusal = (!satisfied).then(|| self.refusal_at_deadline(window));
+            queue.finished.push(entry.finish(refusal));
+        }
+    }
+
+    fn refusal_at_deadline(&self, window: &Window) -> Refusal {
+        match window.bound {
+            Bound::Clock => Refusal::Exhausted(Some(self.next_tick_in(window))),
+            Bound::Ceiling if self.grant.is_lost() => Refusal::Lost,
+            Bound::Ceiling => Refusal::NoCeiling,
+            Bound::Standing(ready_in) => Refusal::ClockBehind(ready_in),
+            Bound::YetToBegin(begins_in) => Refusal::YetToBegin(begins_in),
+            Bound::Ended if self.numbering.is_ticket() => Refusal::CounterEnded,
+            Bound::Ended => Refusal::Ended,
+            Bound::Sealed => Refusal::Sealed,
+        }
+    }
+
+    fn next_event(&self, window: &Window, queue: &Queue) -> Option<Duration> {
+        let due = queue.waiting.first()?.request.due;
+        Some(self.next_tick_in(window).min(due.since(window.now.boot)))
+    }
+
+    /// Takes the finished requests of one shard. Each must end with [`Lane::end_wait`](crate::shard::Lane::end_wait), because
+    /// the grant may be lost by now.
+    pub fn collect(&self, shard: usize) -> Vec<Finished> {
+        let mut queue = self.wait_queue.lock();
+        let (mine, others) =
+            std::mem::take(&mut queue.finished).into_iter().partition(|(owner, _)| *owner == shard);
+        queue.finished = others;
+        let mine: Vec<(usize, Finished)> = mine;
+        mine.into_iter().map(|(_, finished)| finished).collect()
+    }
+
+    /// Ends the wait of a request because the daemon stops. Positions claimed for it are skipped.
+    pub fn refuse(&self, id: WaitId) -> Finished {
+        self.cancel(id);
+        Finished {
+            id,
+            spans: Vec::new(),
+            refusal: Some(Refusal::Sealed),
+            generation: self.grant.generation(),
+        }
+    }
+
+    /// Ends the wait of a request whose connection is gone. Positions claimed for it are skipped. Returns their number.
+    pub fn cancel(&self, id: WaitId) -> u64 {
+        let mut queue = self.wait_queue.lock();
+        let spans = if let Some(entry) = queue.remove(id) {
+            self.wait_queue.uncount(entry.request.count);
+            entry.spans
+        } else {
+            let index = queue.finished.iter().position(|(_, finished)| finished.id == id);
+            index.map(|index| queue.finished.remove(index).1.spans).unwrap_or_default()
+        };
+        spans.iter().map(|span| span.count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;

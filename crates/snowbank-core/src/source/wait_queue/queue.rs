@@ -1,0 +1,161 @@
+//! The queue itself: requests in order of their deadlines, with a summary of what they want.
+
+use super::request::{Finished, Refusal, WaitId, WaitRequest};
+use super::share::Share;
+use super::summary::{Summary, Want};
+use crate::clock::Now;
+use crate::source::Span;
+
+/// The smallest step of the wall clock, in microseconds: a tick of most layouts. Less changes a limit by one tick at most.
+const STEP_US: i64 = 1_000;
+/// The fraction of the time between two looks, as a divisor, that a slewed clock gains at most: chrony slews by a twelfth.
+const SLEWING_SHARE: i64 = 8;
+
+/// A request that waits.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) id: WaitId,
+    pub(super) request: WaitRequest,
+    pub(super) spans: Vec<Span>,
+    /// The grant's generation under which `spans` were claimed.
+    pub(super) generation: u64,
+    /// The position that the ID clock will have reached by the deadline. `None` while the clock is unknown, and for a ticket
+    /// source.
+    pub(super) limit_by_due: Option<u64>,
+    /// Its place in the rotation of leftover positions.
+    pub(super) turn: u64,
+}
+
+impl Entry {
+    /// Returns how many of the positions that it still wants were promised.
+    fn promised(&self) -> u64 {
+        let is_kept = self.request.partial && !self.spans.is_empty();
+        if is_kept { 0 } else { self.request.promised() }
+    }
+
+    pub(super) fn share(&self) -> Share {
+        Share { wanted: self.request.count, promised: self.promised(), turn: self.turn, given: 0 }
+    }
+
+    fn want(&self) -> Want {
+        Want {
+            due: self.request.due,
+            wanted: self.request.count,
+            promised: self.promised(),
+            limit_by_due: self.limit_by_due.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Adds positions that were claimed for it.
+    pub(super) fn take(&mut self, span: Span) {
+        self.request.count -= span.count;
+        match self.spans.last_mut() {
+            Some(last) if last.end() == span.from => last.count += span.count,
+            _ => self.spans.push(span),
+        }
+    }
+
+    pub(super) fn finish(self, refusal: Option<Refusal>) -> (usize, Finished) {
+        let Entry { id, request, spans, generation, .. } = self;
+        (request.shard, Finished { id, spans, refusal, generation })
+    }
+}
+
+/// All requests that wait, and those whose wait is over.
+#[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "an admission in their midst moves little")]
+pub(super) struct Queue {
+    /// In order of deadlines.
+    pub(super) waiting: Vec<Box<Entry>>,
+    /// The sums over `waiting`.
+    summary: Summary,
+    /// True if `waiting` has changed otherwise than by an admission or a cancellation since the summary was made.
+    pub(super) is_summary_stale: bool,
+    /// True if some of `waiting` have no `limit_by_due`.
+    pub(super) lacks_limits: bool,
+    /// The newest reading for which limits were looked at.
+    last_look: Option<Now>,
+    /// The oldest and the newest generation of `waiting`.
+    pub(super) generations: (u64, u64),
+    /// The share of each of `waiting` at this wake-up. Kept for its memory.
+    pub(super) shares: Vec<Share>,
+    /// Finished and not yet collected, each with its shard.
+    pub(super) finished: Vec<(usize, Finished)>,
+    pub(super) next_id: u64,
+    pub(super) next_turn: u64,
+}
+
+impl Queue {
+    /// Returns the sums over the requests that wait.
+    pub(super) fn summary(&mut self) -> &Summary {
+        if std::mem::take(&mut self.is_summary_stale) {
+            self.summary.renew(self.waiting.iter().map(|entry| entry.want()));
+        }
+        &self.summary
+    }
+
+    /// Notes a look at the limits. Returns true if the wall clock has stepped forward since the last one. A reading from before
+    /// that look tells nothing.
+    pub(super) fn has_stepped_forward(&mut self, now: Now) -> bool {
+        match self.last_look {
+            Some(last) if now.boot < last.boot => false,
+            last => {
+                self.last_look = Some(now);
+                last.is_some_and(|last| {
+                    let slewed_us = now.boot.0.saturating_sub(last.boot.0) / SLEWING_SHARE;
+                    now.offset_us().saturating_sub(last.offset_us()) > STEP_US.saturating_add(slewed_us)
+                })
+            }
+        }
+    }
+
+    pub(super) fn insert(&mut self, entry: Entry) {
+        let at = self.waiting.partition_point(|other| other.id < entry.id);
+        if !self.is_summary_stale {
+            self.summary.insert(at, entry.want());
+        }
+        self.lacks_limits |= entry.limit_by_due.is_none();
+        let (oldest, newest) = match self.waiting.is_empty() {
+            true => (entry.generation, entry.generation),
+            false => self.generations,
+        };
+        self.generations = (oldest.min(entry.generation), newest.max(entry.generation));
+        self.waiting.insert(at, Box::new(entry));
+    }
+
+    /// Removes a request that waits.
+    pub(super) fn remove(&mut self, id: WaitId) -> Option<Box<Entry>> {
+        let at = self.waiting.binary_search_by_key(&id, |entry| entry.id).ok()?;
+        if !self.is_summary_stale {
+            self.summary.remove(at);
+        }
+        Some(self.waiting.remove(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BootMicros;
+    use snowbank_id::layout::UnixMicros;
+
+    #[test]
+    fn only_newer_readings_show_a_step_forward() {
+        let read = |boot_us, offset_us| Now {
+            wall: UnixMicros(boot_us + offset_us),
+            boot: BootMicros(boot_us),
+            jumped: false,
+        };
+        let mut queue = Queue::default();
+        let mut steps = |readings: &[Now]| -> Vec<bool> {
+            readings.iter().map(|&now| queue.has_stepped_forward(now)).collect()
+        };
+        assert_eq!(steps(&[read(100, 0), read(200, STEP_US), read(900_200, 80_000)]), [false; 3], "slewed");
+        let step = 200_000;
+        assert_eq!(
+            steps(&[read(900_300, step), read(900_250, 0), read(900_400, step)]),
+            [true, false, false]
+        );
+        assert_eq!(steps(&[read(900_500, 0), read(900_600, step)]), [false, true], "back and forward");
+    }
+}

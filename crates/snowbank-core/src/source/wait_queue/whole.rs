@@ -1,0 +1,160 @@
+//! The waiting requests of a ticket counter. A higher ceiling makes numbers available, time does not.
+//!
+//! Each request gets its numbers by one claim, so they are consecutive. A later request passes one that waits only if it
+//! fits below the ceiling and the waiting one does not: while storage fails, reserved numbers are still handed out.
+
+use super::{Entry, Queue, Refusal, Source, WaitRequest, Window};
+use crate::source::Bound;
+
+impl Source {
+    /// Claims for the waiting requests that fit below the ceiling, in the order of their deadlines. If none of those that are
+    /// left fits, a shared counter goes on with its next range. Returns the last window.
+    ///
+    /// All claims of one call are of one generation, because a range of another is never used.
+    pub(super) fn feed_whole(&self, window: Window, queue: &mut Queue, rng: &mut fastrand::Rng) -> Window {
+        self.feed_in_range(&window, queue, rng);
+        let least = queue.waiting.iter().map(|entry| entry.request.count).min();
+        if window.bound != Bound::Ceiling || !least.is_some_and(|least| self.use_next_range(least)) {
+            return window;
+        }
+        let window = self.window(window.now());
+        self.feed_in_range(&window, queue, rng);
+        window
+    }
+
+    fn feed_in_range(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
+        let mut is_served = |entry: &mut Box<Entry>| {
+            let wanted = entry.request.count;
+            // After the last reservation a partial request gains nothing by waiting.
+            let least = if entry.request.partial && window.bound == Bound::Ended { 1 } else { wanted };
+            let Some(span) = self.claim_some(window, least, wanted, window.limit, rng) else { return false };
+            self.wait_queue.uncount(wanted);
+            entry.take(span);
+            true
+        };
+        queue.is_summary_stale = true;
+        let served = queue.waiting.extract_if(.., &mut is_served);
+        queue.finished.extend(served.map(|entry| entry.finish(None)));
+        // All later requests queue, behind those that wait.
+        self.let_pass(queue.waiting.len(), 0);
+    }
+
+    /// Claims the rest of the reservation for a partial request of a ticket counter whose wait is over.
+    pub(super) fn take_the_rest(&self, window: &Window, entry: &mut Entry, rng: &mut fastrand::Rng) {
+        if self.numbering.is_ticket()
+            && entry.request.partial
+            && let Some(span) = self.claim_some(window, 1, entry.request.count, window.limit, rng)
+        {
+            entry.take(span);
+        }
+    }
+
+    /// Checks that the counter has numbers left for a request, after all admitted before.
+    pub(super) fn promise_whole(&self, window: &Window, request: &WaitRequest) -> Result<(), Refusal> {
+        // The request itself is counted already.
+        let admitted = self.wait_queue.admitted_ids() - request.count + request.promised();
+        let left = self.numbering.end().0.saturating_sub(self.next_free(window));
+        if admitted <= left { Ok(()) } else { Err(Refusal::CounterEnded) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::grant::Grant;
+    use crate::source::Rules;
+    use crate::source::tests::{Heard, START};
+    use crate::source::wait_queue::Finished;
+    use snowbank_id::layout::Position;
+    use snowbank_id::numbering::TicketCounter;
+
+    fn counter(ceiling: u64) -> Source {
+        let counter = TicketCounter::new("orders", 1, 1).unwrap();
+        let grant = Grant::new(Position(ceiling));
+        Source::new(String::from("orders"), counter.into(), Rules::OF_TICKETS, grant, Position(0), START)
+    }
+
+    fn request(count: u64, wait: Duration, partial: bool) -> WaitRequest {
+        WaitRequest { count, due: START.boot.after(wait), partial, shard: 0 }
+    }
+
+    /// Advances the queue after this long, and returns the finished requests.
+    fn after(source: &Source, elapsed: Duration) -> Vec<Finished> {
+        source.advance(START.after(elapsed), &mut fastrand::Rng::with_seed(1), &Heard::default());
+        source.collect(0)
+    }
+
+    #[test]
+    fn what_does_not_fit_waits_for_a_raise_and_what_fits_is_served() {
+        let source = counter(100);
+        let admit =
+            |count| source.admit(&source.window(START), request(count, Duration::from_secs(1), false));
+        let large = admit(101).unwrap();
+        assert!(after(&source, Duration::ZERO).is_empty());
+        assert!(source.grant().is_wanted(), "it asks for a raise");
+        let small = admit(100).unwrap();
+        let served = after(&source, Duration::ZERO);
+        assert_eq!((served.len(), served[0].id, served[0].spans[0].count), (1, small, 100));
+        source.grant().raise(Position(201));
+        let served = after(&source, Duration::ZERO);
+        assert_eq!((served[0].id, served[0].spans.len(), served[0].spans[0].from), (large, 1, Position(100)));
+        assert_eq!(source.wait_queue().admitted_ids(), 0);
+    }
+
+    #[test]
+    fn at_the_deadline_a_partial_request_gets_the_rest_and_others_a_refusal() {
+        let source = counter(10);
+        for partial in [false, true] {
+            source.admit(&source.window(START), request(20, Duration::from_secs(1), partial)).unwrap();
+        }
+        let ended = after(&source, Duration::from_secs(1));
+        assert_eq!(ended[0].refusal, Some(Refusal::NoCeiling));
+        assert_eq!((ended[1].refusal, ended[1].spans[0].count), (None, 10));
+        assert_eq!(source.wait_queue().admitted_ids(), 0);
+    }
+
+    proptest! {
+        /// In any order of events, each request gets consecutive numbers of its own or a refusal, and no number between
+        /// them is skipped.
+        #[test]
+        fn no_number_is_repeated_or_skipped(
+            steps in prop::collection::vec((1_u64..200, 0_u64..3, any::<bool>(), 0_u64..300), 1..60),
+        ) {
+            let source = counter(0);
+            let mut rng = fastrand::Rng::with_seed(1);
+            let (mut given, mut open) = (Vec::new(), 0);
+            for (at, &(count, wait_s, partial, raise)) in steps.iter().enumerate() {
+                let now = START.after(Duration::from_millis(at as u64 * 100));
+                source.grant().raise(Position(source.grant().ceiling().0 + raise));
+                let window = source.window(now);
+                match source.claim(&window, count, &mut rng) {
+                    Some(from) => given.push((from.0, count)),
+                    None => {
+                        let due = now.boot.after(Duration::from_secs(wait_s));
+                        source.admit(&window, WaitRequest { count, due, partial, shard: 0 }).unwrap();
+                        open += 1;
+                    }
+                }
+                source.advance(now, &mut rng, &Heard::default());
+                for finished in source.collect(0) {
+                    open -= 1;
+                    prop_assert!(finished.spans.len() <= 1, "consecutive");
+                    prop_assert_eq!(finished.spans.is_empty(), finished.refusal.is_some());
+                    given.extend(finished.spans.iter().map(|span| (span.from.0, span.count)));
+                }
+                prop_assert_eq!(source.wait_queue().waiting_requests(), open);
+            }
+            given.sort_unstable();
+            let mut next = 0;
+            for (from, count) in given {
+                prop_assert_eq!(from, next);
+                next += count;
+            }
+            prop_assert_eq!(source.cursor(), Some(Position(next)));
+        }
+    }
+}

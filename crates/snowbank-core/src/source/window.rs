@@ -1,0 +1,252 @@
+//! The window that can be claimed at one moment, by the ID clock and the ceiling. Handles a clock that goes back.
+
+use std::time::Duration;
+
+use super::{OnStepBack, SEALED, Source};
+use crate::clock::{self, Now};
+use crate::sync::Ordering;
+use snowbank_id::layout::{Position, Tick, UnixMicros};
+
+/// The largest age difference between two shards' clock readings that counts as none. Each shard reads the clock by
+/// itself. A reading that is older by less than this can raise the catch-up by half of it at most.
+const READING_SKEW: Duration = Duration::from_millis(1);
+
+/// The reason for a window's limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The ID clock: the next tick has more.
+    Clock,
+    /// The ceiling: more can be claimed when it is raised.
+    Ceiling,
+    /// The wall clock is too far behind. IDs are available again after this long.
+    Standing(Duration),
+    /// The start of a source without a stored state. The wall clock reaches it after this long.
+    YetToBegin(Duration),
+    /// The layout's life is over.
+    Ended,
+    /// The source was sealed.
+    Sealed,
+}
+
+/// The positions that can be claimed at one moment: [floor, limit).
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// The lowest position that can be claimed. Ticks below it are older than the burst window.
+    pub floor: Position,
+    /// The first position that cannot be claimed yet.
+    pub limit: Position,
+    /// The reason for the limit.
+    pub bound: Bound,
+    /// The ID clock at that moment.
+    pub id_time: UnixMicros,
+    pub(super) now: Now,
+}
+
+impl Window {
+    /// The moment for which this window was computed.
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// Returns true if nothing may be handed out at this moment, including IDs claimed ahead.
+    pub fn is_shut(&self) -> bool {
+        self.now.jumped || matches!(self.bound, Bound::Standing(_) | Bound::Sealed)
+    }
+}
+
+impl Source {
+    /// Returns the ID clock, which is never below the tick of the last position claimed.
+    pub fn id_time(&self, now: Now) -> UnixMicros {
+        let by_clock = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
+        let used = self.cursor().map_or(0, |cursor| cursor.0.saturating_sub(1));
+        by_clock.max(self.numbering.start_of(self.numbering.tick_of(Position(used))))
+    }
+
+    /// Returns the window for `now`, and the grant's generation for a caller that keeps some of it.
+    #[inline]
+    pub fn window_and_generation(&self, now: Now) -> (Window, u64) {
+        // The generation must be read before the ceiling. If the grant is lost in between, claims below the old ceiling
+        // carry the old generation, and are dropped at the next look. In the other order they would carry the new one, and
+        // would be handed out.
+        let generation = self.grant.generation();
+        (self.window(now), generation)
+    }
+
+    /// Returns the window for `now`.
+    #[inline]
+    pub fn window(&self, now: Now) -> Window {
+        if now.jumped {
+            return Window {
+                floor: Position(0),
+                limit: Position(0),
+                bound: Bound::Ceiling,
+                id_time: now.wall,
+                now,
+            };
+        }
+        let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
+        let by_clock = self.limit_at(id_time);
+        let cursor = self.cursor.load(Ordering::Relaxed);
+        // Before the first claim, the clock is also behind if it has not reached the start's tick.
+        if cursor > by_clock.0 || (cursor == by_clock.0 && cursor == self.start.0) {
+            return self.window_behind(now);
+        }
+        self.note_reading(now);
+        self.window_at(now, id_time, by_clock)
+    }
+
+    /// Records the newest reading from which positions may have been claimed. Writes once a millisecond at most, so that
+    /// shards do not contend for it.
+    #[inline]
+    fn note_reading(&self, now: Now) {
+        let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
+        if now.boot.0.saturating_sub(newest_boot_us) >= clock::micros(READING_SKEW) {
+            self.newest_boot_us.fetch_max(now.boot.0, Ordering::Relaxed);
+        }
+    }
+
+    /// The end of the ID clock's tick.
+    #[inline]
+    pub(super) fn limit_at(&self, id_time: UnixMicros) -> Position {
+        self.numbering.first_of(Tick(self.numbering.tick_at(id_time).0.saturating_add(1)))
+    }
+
+    #[inline]
+    fn window_at(&self, now: Now, id_time: UnixMicros, by_clock: Position) -> Window {
+        let oldest = UnixMicros(id_time.0.saturating_sub(clock::micros(self.rules.burst_window)));
+        let floor = self.numbering.first_of(self.numbering.tick_at(oldest));
+        let ceiling = self.grant.ceiling();
+        let bound = if ceiling < by_clock {
+            Bound::Ceiling
+        } else if by_clock == self.numbering.end() {
+            Bound::Ended
+        } else {
+            Bound::Clock
+        };
+        Window { floor, limit: by_clock.min(ceiling), bound, id_time, now }
+    }
+
+    /// Returns the window while the last position claimed is ahead of the ID clock. This handles a clock that goes back.
+    #[cold]
+    fn window_behind(&self, now: Now) -> Window {
+        let nothing =
+            |bound| Window { floor: Position(0), limit: Position(0), bound, id_time: now.wall, now };
+        // Acquire: also sees the clock reading that moved the cursor here.
+        let cursor = Position(self.cursor.load(Ordering::Acquire));
+        if cursor.0 == SEALED {
+            return nothing(Bound::Sealed);
+        }
+        let nothing_left = || {
+            let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
+            let window = self.window_at(now, id_time, self.limit_at(id_time));
+            Window { limit: window.limit.min(cursor), bound: Bound::Clock, ..window }
+        };
+        if let Some(begins_in) = self.begins_in(cursor, now) {
+            return Window { bound: Bound::YetToBegin(begins_in), ..nothing_left() };
+        }
+        if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) {
+            // The thread was delayed; the clock did not go back. The thread's next reading will show that.
+            return nothing_left();
+        }
+        let highest_used = self.begun(cursor);
+        let ready_in = self.stands_below(highest_used, cursor, now);
+        if ready_in >= READING_SKEW {
+            return nothing(Bound::Standing(ready_in));
+        }
+        if self.may_ride(cursor) {
+            self.catch_up.raise_to(highest_used, now.boot);
+        }
+        let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
+        if id_time < highest_used {
+            return nothing_left();
+        }
+        self.note_reading(now);
+        self.window_at(now, id_time, self.limit_at(id_time))
+    }
+
+    /// Returns whether a catch-up may begin here. Before the first claim it always may: the cursor is then ahead only
+    /// because an earlier process left a ceiling.
+    fn may_ride(&self, cursor: Position) -> bool {
+        self.rules.on_step_back == OnStepBack::Ride || cursor == self.start
+    }
+
+    /// Returns how long the wall clock keeps the ID clock from `highest_used`, if no clock steps meanwhile.
+    fn stands_below(&self, highest_used: UnixMicros, cursor: Position, now: Now) -> Duration {
+        if !self.may_ride(cursor) {
+            return clock::until(now, &self.catch_up, self.rules.max_ahead, highest_used);
+        }
+        // A catch-up begins at `highest_used` once that is at most `max_ahead` ahead. Until then the ID clock stands
+        // still.
+        let ahead_us = highest_used.0.saturating_sub(now.wall.0);
+        let beyond_us = ahead_us.saturating_sub(clock::micros(self.rules.max_ahead));
+        Duration::from_micros(beyond_us.max(0).unsigned_abs())
+    }
+
+    /// Returns the start of the tick that the ID clock must have reached: the tick of the last position claimed, or of the
+    /// start before the first claim. Where the ID clock may never be ahead, the first claim waits for its tick like any
+    /// other.
+    fn begun(&self, cursor: Position) -> UnixMicros {
+        let is_to_begin =
+            cursor == self.start && cursor < self.numbering.end() && !self.rules.max_ahead.is_zero();
+        let highest = if is_to_begin { cursor.0 } else { cursor.0.saturating_sub(1) };
+        self.numbering.start_of(self.numbering.tick_of(Position(highest)))
+    }
+
+    /// Returns how long the clock keeps IDs from being available.
+    ///
+    /// The result is zero unless the last position claimed is further ahead of the clock than the rules allow, or the
+    /// clock has not reached the start of a source without a stored state. Unlike a claim, this begins no catch-up.
+    pub fn stands_for(&self, now: Now) -> Duration {
+        let Some(cursor) = self.cursor() else { return Duration::ZERO };
+        if let Some(begins_in) = self.begins_in(cursor, now) {
+            return begins_in;
+        }
+        let stands_for = self.stands_below(self.begun(cursor), cursor, now);
+        if stands_for < READING_SKEW { Duration::ZERO } else { stands_for }
+    }
+
+    /// Begins a catch-up because a request waits for the next tick. A wall clock that runs overtakes it at once. If the
+    /// wall clock stands still, the ID clock runs at half speed.
+    pub(crate) fn begin_catch_up(&self, now: Now) {
+        // Acquire: also sees the clock reading that moved the cursor here.
+        let cursor = Position(self.cursor.load(Ordering::Acquire));
+        // An older reading would start the catch-up too far ahead.
+        let is_old = now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed);
+        if self.rules.on_step_back == OnStepBack::Wait || is_old || cursor.0 == SEALED {
+            return;
+        }
+        if self.begins_in(cursor, now).is_none() {
+            let highest_used = self.numbering.tick_of(Position(cursor.0.saturating_sub(1)));
+            self.catch_up.raise_to(self.numbering.start_of(highest_used), now.boot);
+        }
+    }
+
+    /// Ends a catch-up once the wall clock has caught up, so that a later step back does not resume it. Lowers a catch-up
+    /// that a step back has left too far ahead.
+    pub fn bound_catch_up(&self, now: Now) {
+        self.catch_up.bound(now, self.rules.max_ahead);
+    }
+
+    /// Returns the end of the tick that the ID clock will have reached `wait` after `now`, if no clock steps meanwhile.
+    pub(super) fn limit_after(&self, now: Now, wait: Duration) -> Position {
+        self.limit_at(clock::id_time(now.after(wait), &self.catch_up, self.rules.max_ahead))
+    }
+
+    /// Returns the time until the ID clock reaches a position's tick, if no clock steps meanwhile.
+    pub fn reaches_in(&self, now: Now, position: Position) -> Duration {
+        let start = self.numbering.start_of(self.numbering.tick_of(position));
+        clock::until(now, &self.catch_up, self.rules.max_ahead, start)
+    }
+
+    /// Returns the time until the ID clock enters the tick after the window's.
+    pub fn next_tick_in(&self, window: &Window) -> Duration {
+        match window.bound {
+            Bound::Standing(ready_in) => ready_in,
+            _ => {
+                let next = Tick(self.numbering.tick_at(window.id_time).0.saturating_add(1));
+                let start = self.numbering.start_of(next);
+                clock::until(window.now, &self.catch_up, self.rules.max_ahead, start)
+            }
+        }
+    }
+}

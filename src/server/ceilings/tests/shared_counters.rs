@@ -1,0 +1,362 @@
+//! Daemons that share a ticket counter: the shipped rules, keeper and source over a coordinator that loses answers, answers
+//! with old values and does writes late; crashes, and snapshots of memory that are resumed twice.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::ceiling::{CeilingRule, Grant};
+use crate::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
+use crate::fleet::{Coordinator, CounterKey, Member, NoAnswer, Notes, Ranged, Swap, Swapped};
+use crate::keeper::{Keeper, ManagedSource, Outcome, PERIOD, Reach, WantedRange, Write};
+use crate::numbering::{LAST_ID, Numbering, TicketCounter};
+use crate::source::wait_queue::{Signals, WaitRequest};
+use crate::source::{Rules, Source};
+use snowbank_client::layout::{Position, UnixMicros};
+
+const KEY: &str = "/snowbank/f/ticket-orders";
+const HORIZON: Duration = Duration::from_secs(300);
+const START: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000) };
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Fault {
+    #[default]
+    None,
+    /// Reads answer with the value before the last one.
+    OldRead,
+    /// A write is done, and its answer is lost.
+    LostDone,
+    /// A write is lost.
+    Lost,
+    /// A write is done later, and its answer is lost.
+    Late,
+    /// Nothing arrives.
+    Away,
+}
+
+#[derive(Default)]
+struct Keys {
+    values: Vec<String>,
+    late: Vec<Swap>,
+    fault: Fault,
+}
+
+impl Keys {
+    fn newest(&self) -> Option<String> {
+        self.values.last().cloned()
+    }
+
+    fn swap(&mut self, swap: Swap) -> Swapped {
+        let newest = self.newest();
+        if newest != swap.expected {
+            return Swapped::Refused(vec![newest]);
+        }
+        self.values.extend(swap.text);
+        Swapped::Done
+    }
+}
+
+#[derive(Clone, Default)]
+struct Store(Arc<Mutex<Keys>>);
+
+impl Store {
+    fn at(next: u64) -> Store {
+        let store = Store::default();
+        let text = CounterKey::new("counter", next, "first", "nobody").text();
+        store.0.lock().unwrap().values.push(text);
+        store
+    }
+
+    fn fault(&self, fault: Fault) {
+        self.0.lock().unwrap().fault = fault;
+    }
+}
+
+impl AsMut<dyn Coordinator> for Store {
+    fn as_mut(&mut self) -> &mut (dyn Coordinator + 'static) {
+        self
+    }
+}
+
+impl Coordinator for Store {
+    fn connections(&self) -> u64 {
+        0
+    }
+
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
+        assert_eq!(keys, [KEY]);
+        let keys = self.0.lock().unwrap();
+        let old = keys.values.iter().rev().nth(1).cloned();
+        match keys.fault {
+            Fault::Away => Err(NoAnswer::passing("away")),
+            Fault::OldRead if old.is_some() => Ok(vec![old]),
+            _ => Ok(vec![keys.newest()]),
+        }
+    }
+
+    fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
+        unreachable!("no numbers are listed")
+    }
+
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        let (mut keys, swap) = (self.0.lock().unwrap(), swaps[0].clone());
+        match keys.fault {
+            Fault::None | Fault::OldRead => return Ok(keys.swap(swap)),
+            Fault::LostDone => _ = keys.swap(swap),
+            Fault::Late => keys.late.push(swap),
+            Fault::Lost | Fault::Away => {}
+        }
+        Err(NoAnswer::passing("no answer"))
+    }
+}
+
+struct Deaf;
+
+impl Signals for Deaf {
+    fn finished(&self, _: usize) {}
+
+    fn ceiling_reached(&self) {}
+}
+
+/// A range that was asked for, with the answer of the coordinator.
+type Answer = (WantedRange, Option<(u64, u64)>);
+
+/// A daemon of the fleet.
+struct Daemon {
+    member: Member<Store>,
+    keeper: Keeper,
+    source: Arc<Source>,
+    wall: Arc<Wall>,
+    /// The answer that has not reached the keeper.
+    answer: Option<Answer>,
+    /// Its numbers, in their order.
+    numbers: Vec<u64>,
+}
+
+impl Daemon {
+    fn start(store: &Store, (increment, offset): (u64, u64), floor: u64) -> Daemon {
+        let counter = TicketCounter::new("orders", increment, offset).unwrap();
+        let draw = || fastrand::u64(..).to_string();
+        let mut member = Member::new(store.clone(), "f", ("state", "holder"), Notes::default(), draw);
+        let numbering = Numbering::from(counter);
+        member.add_counter((0, "orders"), &numbering, floor);
+        let start = numbering.position_from(floor);
+        let (grant, name) = (Grant::new(Position(0)), String::from("orders"));
+        let source = Source::new(name, numbering, Rules::OF_TICKETS, grant, start, wall().believe(START));
+        Daemon::of(member, source.with_shared_counter())
+    }
+
+    fn of(member: Member<Store>, source: Source) -> Daemon {
+        let (wall, source) = (wall(), Arc::new(source));
+        let rule = CeilingRule { horizon: HORIZON, max_ahead: Duration::from_secs(10), tick: Duration::ZERO };
+        // A copy has the same durable ceiling.
+        let start = source.cursor().unwrap().max(source.grant().ceiling());
+        let managed = ManagedSource::new(Arc::clone(&source), rule, start, wall.believe(START));
+        let keeper =
+            Keeper::new(vec![managed], &[Reach::Local, Reach::Fleet(HORIZON)], Arc::clone(&wall), START);
+        Daemon { member, keeper, source, wall, answer: None, numbers: Vec::new() }
+    }
+
+    /// Resumes a copy of its memory beside it. Both notice that.
+    fn resume_twice(&self) -> Daemon {
+        let copy = self.source.as_restored(self.wall.believe(START)).expect("it has numbers");
+        let daemon = Daemon { answer: self.answer, ..Daemon::of(self.member.clone(), copy) };
+        [&self.source, &daemon.source].into_iter().for_each(|source| source.note_restored());
+        daemon
+    }
+
+    /// Lets the keeper look, and ask for ranges. Its state is durable at once.
+    fn ask(&mut self, reading: Reading) {
+        let looked = self.keeper.look(reading);
+        for Write { writer, number, .. } in looked.writes {
+            let outcome = Outcome { writer, number, result: Ok(()) };
+            self.keeper.written(outcome, self.wall.believe(reading), |_, _| {});
+        }
+        for wanted in looked.ranges {
+            let taken = self.member.take_range(wanted.source, wanted.count, wanted.generation);
+            let numbers = match taken {
+                Ranged::Taken(range) => Some((range.from, range.to)),
+                Ranged::NoAnswer(_) => None,
+                Ranged::Lost(reason) => panic!("{reason}"),
+            };
+            self.answer = Some((wanted, numbers));
+        }
+    }
+
+    fn hear(&mut self, reading: Reading) {
+        if let Some((wanted, numbers)) = self.answer.take() {
+            self.keeper.ranged(wanted.source, wanted.generation, numbers, self.wall.believe(reading));
+        }
+    }
+
+    /// Serves a request that does not wait. Returns its numbers.
+    fn serve(&mut self, count: u64, reading: Reading) -> Vec<u64> {
+        let (now, mut rng) = (self.wall.believe(reading), fastrand::Rng::with_seed(1));
+        let window = self.source.window(now);
+        let claimed = self.source.claim(&window, count, &mut rng);
+        let from = claimed.or_else(|| {
+            let request = WaitRequest { count, due: now.boot, partial: false, shard: 0 };
+            self.source.admit(&window, request).ok()?;
+            self.source.advance(now, &mut rng, &Deaf);
+            let finished = self.source.collect(0).pop()?;
+            assert!(finished.spans.len() <= 1, "consecutive");
+            finished.spans.first().map(|span| span.from)
+        });
+        let Some(Position(from)) = from else { return Vec::new() };
+        let numbers = (from..from + count).map(|at| self.source.numbering().id_at(Position(at)));
+        let numbers: Vec<u64> = numbers.collect();
+        self.numbers.extend(&numbers);
+        numbers
+    }
+}
+
+fn wall() -> Arc<Wall> {
+    let rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
+    Arc::new(Wall::new(rule, START, Remembered::Nothing))
+}
+
+/// Something that happens to a daemon.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Serve(u64),
+    Ask(Fault),
+    Hear,
+    /// It is killed, and starts with an older state.
+    Crash,
+    ResumeTwice,
+    /// A write that was on its way is done.
+    LateWrite,
+    Wait(i64),
+}
+
+fn events() -> impl Strategy<Value = Vec<(usize, Event)>> {
+    let fault = prop_oneof![
+        4 => Just(Fault::None),
+        1 => Just(Fault::OldRead),
+        1 => Just(Fault::LostDone),
+        1 => Just(Fault::Lost),
+        1 => Just(Fault::Late),
+        1 => Just(Fault::Away),
+    ];
+    let event = prop_oneof![
+        6 => (1_u64..1_500).prop_map(Event::Serve),
+        6 => fault.prop_map(Event::Ask),
+        5 => Just(Event::Hear),
+        1 => Just(Event::Crash),
+        1 => Just(Event::ResumeTwice),
+        2 => Just(Event::LateWrite),
+        2 => (1_i64..1_500).prop_map(Event::Wait),
+    ];
+    prop::collection::vec((0_usize..4, event), 1..120)
+}
+
+proptest! {
+    #[test]
+    fn no_number_comes_twice_and_each_daemons_rise(
+        events in events(),
+        counters in prop::sample::select(vec![[(1, 1), (1, 1)], [(2, 1), (2, 1)], [(1, 1), (3, 2)]]),
+        first in 1_u64..5_000,
+    ) {
+        let store = Store::at(first);
+        let mut daemons = Vec::from(counters.map(|counter| Daemon::start(&store, counter, 0)));
+        let (mut all, mut reading) = (HashSet::new(), START);
+        for (at, event) in events {
+            let (at, count) = (at % daemons.len(), daemons.len());
+            let daemon = &mut daemons[at];
+            match event {
+                Event::Serve(count) => {
+                    for number in daemon.serve(count, reading) {
+                        prop_assert!(number >= first && all.insert(number), "{number} twice");
+                    }
+                }
+                Event::Ask(fault) => {
+                    store.fault(fault);
+                    daemon.ask(reading);
+                    store.fault(Fault::None);
+                }
+                Event::Hear => daemon.hear(reading),
+                Event::Crash => {
+                    let Numbering::Ticket(counter) = daemon.source.numbering() else { unreachable!() };
+                    let counter = (counter.increment(), counter.offset());
+                    let numbers = std::mem::take(&mut daemon.numbers);
+                    *daemon = Daemon { numbers, ..Daemon::start(&store, counter, 0) };
+                }
+                Event::ResumeTwice if count < 4 => {
+                    let copy = daemon.resume_twice();
+                    daemons.push(copy);
+                }
+                Event::ResumeTwice => {}
+                Event::LateWrite => {
+                    let mut keys = store.0.lock().unwrap();
+                    if let Some(swap) = keys.late.pop() {
+                        keys.swap(swap);
+                    }
+                }
+                Event::Wait(ms) => {
+                    reading = Reading {
+                        wall: UnixMicros(reading.wall.0 + ms * 1_000),
+                        boot: BootMicros(reading.boot.0 + ms * 1_000),
+                    };
+                }
+            }
+            for daemon in &daemons {
+                prop_assert!(daemon.numbers.is_sorted(), "a daemon's numbers rise");
+            }
+        }
+        // Once the coordinator answers, each daemon has numbers again.
+        for daemon in &mut daemons {
+            let mut served = 0;
+            for _ in 0..20 {
+                reading = Reading {
+                    wall: UnixMicros(reading.wall.0 + 500_000),
+                    boot: BootMicros(reading.boot.0 + 500_000),
+                };
+                daemon.hear(reading);
+                daemon.ask(reading);
+                daemon.hear(reading);
+                let numbers = daemon.serve(1_000, reading);
+                served += numbers.len();
+                prop_assert!(daemon.numbers.is_sorted() && numbers.into_iter().all(|number| all.insert(number)));
+            }
+            prop_assert!(served >= 10_000, "{served}");
+        }
+    }
+}
+
+#[test]
+fn at_its_end_a_counter_is_looked_at_as_rarely_as_an_idle_one() {
+    let first = LAST_ID - 500;
+    let mut daemon = Daemon::start(&Store::at(first), (1, 1), 0);
+    daemon.ask(START);
+    daemon.hear(START);
+    assert_eq!(daemon.serve(500, START).first(), Some(&first));
+    let looked = daemon.keeper.look(START);
+    assert_eq!((looked.ranges, looked.next_in), (Vec::new(), PERIOD));
+}
+
+/// The numbers that it has stay, and it asks once a second.
+#[test]
+fn a_daemon_that_finds_no_number_left_keeps_its_own_and_asks_rarely() {
+    let mut daemon = Daemon::start(&Store::at(1), (1, 1), 0);
+    daemon.ask(START);
+    daemon.hear(START);
+    assert_eq!(daemon.serve(500, START).len(), 500);
+    daemon.ask(START);
+    daemon.answer = daemon.answer.map(|(wanted, _)| (wanted, Some((LAST_ID + 1, LAST_ID + 1))));
+    daemon.hear(START);
+    assert!(daemon.keeper.look(START).ranges.is_empty());
+    assert_eq!(daemon.serve(500, START).len(), 500);
+}
+
+#[test]
+fn a_daemon_alone_skips_no_number_between_ranges() {
+    let mut daemon = Daemon::start(&Store::at(1), (1, 1), 0);
+    for _ in 0..200 {
+        daemon.ask(START);
+        daemon.hear(START);
+        assert_eq!(daemon.serve(50, START).len(), 50);
+    }
+    assert!(daemon.numbers.iter().copied().eq(1..=10_000));
+}
