@@ -22,9 +22,9 @@ use self::events::Events;
 use self::load::{Latencies, Load};
 use crate::judge::Objectives;
 use crate::judge::trial;
-use crate::origin::Origin;
-use crate::report::{csv, hdr, html, json, print, print_aside, progress::Bar, table};
-use crate::run::{self, CannotRun, Collected, Progress};
+use crate::origin;
+use crate::report::{csv, hdr, html, json, print, progress::Bar, table};
+use crate::run::{CannotRun, Collected, Progress};
 use crate::scenario::{Drive, Length, Scenario};
 use crate::units::printable;
 use crate::value::{Rate, Share, Time};
@@ -57,14 +57,11 @@ struct Arguments {
     #[arg(long, value_name = "IDS", conflicts_with = "length", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Closed loop: send as fast as answers come, instead of on a schedule
-    #[arg(long, conflicts_with_all = ["poisson", "ramp"])]
+    #[arg(long, conflicts_with = "poisson")]
     closed: bool,
     /// Closed loop: requests in flight on each connection [default: 1]
     #[arg(long, value_name = "N", requires = "closed", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     depth: Option<u32>,
-    /// Raise the rate from 0 over this time, before the warm-up
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    ramp: Option<Time>,
     #[command(flatten)]
     events: Events,
     #[command(flatten)]
@@ -129,15 +126,12 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn measure(arguments: &Arguments) -> Result<u8, Failure> {
-    let (mut scenario, objectives) = (arguments.scenario()?, arguments.objectives());
+    let (scenario, objectives) = (arguments.scenario()?, arguments.objectives());
     let Arguments { json, html, csv, hgrm, hlog, .. } = arguments;
     open_files(&[json, html, csv, hgrm, hlog])?;
-    let origin = Origin::of_this_process();
+    let origin = origin::of_this_process();
     let interrupt = on_interrupt()?;
     let bar = Bar::new();
-    if arguments.closed && arguments.load.threads.is_none() {
-        scenario.threads = run::fastest_threads(&scenario, &interrupt);
-    }
     let mut show = |name: &str, progress: Progress<'_>| bar.show(name, progress);
     let trial = trial::run(&scenario, &objectives, arguments.runs, &interrupt, &mut show);
     bar.clear();
@@ -145,7 +139,7 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let report = trial.report(&scenario, &objectives);
     let figures = json::Run::of(&report, &origin);
     print_beside(json.as_ref(), |out| table::write(&figures, out));
-    let written = arguments.write_files(&figures, &trial.outcome.collected);
+    let written = arguments.write_files(&figures, &scenario, &trial.outcome.collected);
     with_files(report.verdict.exit_code(), written)
 }
 
@@ -176,8 +170,7 @@ impl Arguments {
         let drive = if self.closed {
             Drive::Closed { depth: self.depth.unwrap_or(1) as usize }
         } else {
-            let ramp = self.ramp.map_or_else(Default::default, |ramp| ramp.0);
-            Drive::Open { rate: self.rate.unwrap_or(Rate::STANDARD), ramp, arrivals: self.load.arrivals() }
+            Drive::Open { rate: self.rate.unwrap_or(Rate::STANDARD), arrivals: self.load.arrivals() }
         };
         let standard_length = std::time::Duration::from_secs(10);
         let length = match self.count {
@@ -194,13 +187,18 @@ impl Arguments {
         Objectives { rate: self.rate, latencies, errors }
     }
 
-    fn write_files(&self, figures: &json::Run, collected: &Collected) -> Result<(), Failure> {
+    fn write_files(
+        &self,
+        figures: &json::Run,
+        scenario: &Scenario,
+        collected: &Collected,
+    ) -> Result<(), Failure> {
         write_file(self.json.as_ref(), || json_text(figures))?;
         write_file(self.html.as_ref(), || html::run::render(figures).into_bytes())?;
         write_file(self.csv.as_ref(), || csv::seconds(&figures.seconds).into_bytes())?;
         write_file(self.hgrm.as_ref(), || {
             // Viewers skip lines that begin so.
-            let kind = format!("#[snowbank-loadtest: {}, response times in ms]\n", figures.loop_kind);
+            let kind = format!("#[snowbank-loadtest: {}, response times in ms]\n", scenario.loop_words());
             (kind + &hdr::percentile_distribution(&collected.counts.response)).into_bytes()
         })?;
         write_file(self.hlog.as_ref(), || collected.interval_log.clone())
@@ -224,7 +222,7 @@ fn is_stdout(path: &Path) -> bool {
 
 /// Prints a table: beside the JSON if that goes to standard output.
 fn print_beside(json: Option<&PathBuf>, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
-    if json.is_some_and(|path| is_stdout(path)) { print_aside(write) } else { print(write) }
+    print(json.is_some_and(|path| is_stdout(path)), write);
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {

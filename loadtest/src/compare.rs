@@ -1,107 +1,95 @@
-//! Compares two runs, or two sets of runs: the figures that differ by more than equal runs do.
+//! Compares runs of A with runs of B: the figures that differ by more than equal runs do.
 //!
 //! Two runs of the same daemon on the same machine never give the same figures, and only repeated runs show
-//! how much they differ. So:
-//!
-//! - With several runs on a side, the spread is theirs: a figure differs if the 99.9 % interval of its ratio,
-//!   by Student's t, leaves out 1. See [`spread::of_runs`].
-//! - With one run each, the spread comes from the seconds within the runs, as if a run were no steadier than
-//!   one of its seconds, see [`spread::of_seconds`]. That is far wider than the standard error of the
-//!   seconds' mean: differences between runs (the placement of threads, other programs) do not average out
-//!   within a run. To this spread is added how far whole runs are known to differ even if their seconds
-//!   agree. A figure that a single second does not resolve is left open.
-//!
-//! A ratio nearer to 1 than [`ALWAYS_SAME`] is no difference, and an interval wider than [`CAN_TELL`] is not
-//! called the same.
-//!
-//! - [`spread`]: intervals. [`figures`]: the figures and their values. [`alike`]: whether the runs may be
-//!   compared.
-//! - [`table`]: for the terminal.
+//! how much they differ. So each side needs several. A figure differs if the 99.9 % interval of its ratio, by
+//! Student's t, leaves out 1, and if the ratio is further from 1 than [`ALWAYS_SAME`]. An interval that holds a doubling
+//! or a halving is not called the same. See [`spread`].
 
-pub(crate) mod alike;
-pub(crate) mod figures;
 pub(crate) mod spread;
-pub(crate) mod table;
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::report::figure::{Figure, Unit};
 use crate::report::json::{FORMAT, Run};
-use figures::Figure;
+use crate::report::{IDS, LATENCIES, LOAD, ORIGIN, PROCESSOR, TARGET};
 use spread::Interval;
 
 /// Ratios nearer to 1 than this are no difference that anyone would act on.
-pub(crate) const ALWAYS_SAME: f64 = 1.05;
+const ALWAYS_SAME: f64 = 1.05;
 
-/// An interval that reaches further than this factor from 1 holds a doubling or a halving, and is not called
-/// the same.
-pub(crate) const CAN_TELL: f64 = 2.0;
+/// An interval that reaches further than this factor from 1 holds a doubling or a halving.
+const CAN_TELL: f64 = 2.0;
 
-/// The result for one figure.
+/// A figure that is compared: its row and name, and the words for a B that has more or less of it.
+struct Compared {
+    row: &'static str,
+    name: &'static str,
+    more: &'static str,
+    less: &'static str,
+}
+
+const fn compared(row: &'static str, name: &'static str, more: &'static str, less: &'static str) -> Compared {
+    Compared { row, name, more, less }
+}
+
+/// The figures that are compared. More is worse of all but the first.
+const COMPARED: [Compared; 8] = [
+    compared(IDS, "rate", "higher", "lower"),
+    compared(IDS, "refused", "more errors", "fewer errors"),
+    compared(IDS, "unanswered", "more errors", "fewer errors"),
+    compared(LATENCIES[0], "p50", "slower", "faster"),
+    compared(LATENCIES[0], "p90", "slower", "faster"),
+    compared(LATENCIES[0], "p99", "slower", "faster"),
+    compared(LATENCIES[0], "p99.9", "slower", "faster"),
+    compared(PROCESSOR, "target's CPU per request", "more CPU", "less CPU"),
+];
+
+/// The figures that all runs should have in common, by row and name. An empty name is every figure of the row.
+const ALIKE: [(&str, &str); 9] = [
+    (LOAD, ""),
+    ("outage", "cause"),
+    ("outage", "at"),
+    (TARGET, "protocol"),
+    (TARGET, "layout"),
+    (ORIGIN, "machine"),
+    (ORIGIN, "processor"),
+    (ORIGIN, "cores"),
+    (ORIGIN, "system"),
+];
+
+/// The result for one figure, or for all together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// No difference beyond the spread.
+    /// No difference beyond the spread; of all, at least one time is known to be the same.
     Same,
-    /// B does worse.
+    /// B does worse; of all, in some figures, and better in none.
     Worse,
-    /// B does better.
+    /// B does better; of all, in some figures, and worse in none.
     Better,
+    /// Some are better and some are worse.
+    Mixed,
     /// The data does not carry an answer.
     CannotTell,
-}
-
-/// The result for all figures together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Verdict {
-    /// No figure differs, and at least one of response time is known not to.
-    Equal,
-    /// Some figures are worse and none is better.
-    Worse,
-    /// Some are better and none is worse.
-    Better,
-    /// Both.
-    Mixed,
-    /// No figure is known to differ, and none of response time is known to be the same.
-    CannotTell,
-}
-
-impl Verdict {
-    /// Returns the exit code for a script that must not let a slower build pass.
-    pub(crate) fn exit_code(self) -> u8 {
-        match self {
-            Self::Equal | Self::Better => 0,
-            Self::Worse | Self::Mixed => 1,
-            Self::CannotTell => 2,
-        }
-    }
-}
-
-/// The origin of the spread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum SpreadFrom {
-    /// The seconds within one run on each side.
-    Seconds,
-    /// Several runs.
-    Runs,
 }
 
 /// One figure of both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Row {
-    pub(crate) figure: Figure,
-    /// A's value: of several runs, their geometric mean.
-    pub(crate) a: Option<f64>,
-    /// B's.
-    pub(crate) b: Option<f64>,
-    /// B's divided by A's.
-    pub(crate) ratio: Option<f64>,
-    /// The interval of the ratio; from one run each, of the ratio of a typical second.
+    pub(crate) name: String,
+    /// A's value: the mean of its runs, in the figure's unit.
+    pub(crate) a: f64,
+    pub(crate) b: f64,
+    /// The ratio of B to A, and its interval.
     pub(crate) interval: Option<Interval>,
     pub(crate) call: Call,
-    /// The reason why the data does not answer.
-    pub(crate) why: Option<&'static str>,
+    /// B in a word, or the reason why the data does not answer.
+    pub(crate) words: &'static str,
+    #[serde(skip)]
+    unit: Unit,
 }
 
 /// All figures of both sides.
@@ -111,148 +99,175 @@ pub(crate) struct Comparison {
     pub(crate) format: u32,
     /// `comparison`.
     pub(crate) kind: &'static str,
-    pub(crate) verdict: Verdict,
-    /// The last line of the table.
+    pub(crate) verdict: Call,
+    /// The first line of the table.
     pub(crate) summary: String,
-    pub(crate) spread_from: SpreadFrom,
     /// Differences between the runs besides the target.
     pub(crate) warnings: Vec<String>,
-    /// The figures.
     pub(crate) rows: Vec<Row>,
 }
 
-/// Compares two sides, each of at least one run.
+impl Call {
+    /// Returns the exit code for a script that must not let a slower build pass.
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Self::Same | Self::Better => 0,
+            Self::Worse | Self::Mixed => 1,
+            Self::CannotTell => 2,
+        }
+    }
+}
+
+/// Compares two sides.
 ///
 /// # Errors
 /// One line if the runs measured different things and must not be compared.
 pub(crate) fn compare(a: &[Run], b: &[Run]) -> Result<Comparison, String> {
-    let warnings = alike::warnings(a, b)?;
-    let spread_from = if a.len() + b.len() > 2 { SpreadFrom::Runs } else { SpreadFrom::Seconds };
-    let rows: Vec<Row> = figures::all().into_iter().filter_map(|figure| row(figure, a, b)).collect();
+    let warnings = warnings(a, b)?;
+    let rows: Vec<Row> = COMPARED.iter().filter_map(|figure| row(figure, a, b)).collect();
     let verdict = verdict(&rows);
-    let summary = table::summary(verdict, &rows);
-    Ok(Comparison { format: FORMAT, kind: "comparison", verdict, summary, spread_from, warnings, rows })
+    let summary = summary(verdict, &rows);
+    Ok(Comparison { format: FORMAT, kind: "comparison", verdict, summary, warnings, rows })
 }
 
-/// Compares one figure, if any run has it.
-fn row(figure: Figure, a: &[Run], b: &[Run]) -> Option<Row> {
-    let values = |runs: &[Run]| runs.iter().map(|run| figure.value(run)).collect::<Option<Vec<f64>>>();
-    let (a_values, b_values) = (values(a), values(b));
-    if a_values.is_none() && b_values.is_none() {
-        return None;
-    }
-    let mean = |values: &Option<Vec<f64>>| values.as_deref().map(|values| figure.mean(values));
-    let (a_mean, b_mean) = (mean(&a_values), mean(&b_values));
-    let ratio = a_mean.zip(b_mean).filter(|&(a, b)| a > 0.0 && b > 0.0).map(|(a, b)| b / a);
-    let mut row = Row {
-        figure,
-        a: a_mean,
-        b: b_mean,
-        ratio,
-        interval: None,
-        call: Call::CannotTell,
-        why: Some("one side has no such figure"),
+/// Compares one figure, if every run has it.
+fn row(figure: &Compared, a: &[Run], b: &[Run]) -> Option<Row> {
+    let values = |runs: &[Run]| -> Option<Vec<f64>> {
+        runs.iter().map(|run| run.figures.number(figure.row, figure.name)).collect()
     };
-    let Some((a_values, b_values)) = a_values.zip(b_values) else {
-        return Some(row);
-    };
-    let call = if figure == Figure::Errors {
-        errors(&a_values, &b_values)
-    } else {
-        interval(figure, (a, &a_values), (b, &b_values)).and_then(|interval| {
-            let ratio = ratio.ok_or("a value is 0")?;
-            row.interval = Some(interval);
-            judge(interval, ratio, figure)
-        })
-    };
-    (row.call, row.why) = match call {
-        Ok(call) if blames_generator(figure, call, a, b) => {
-            (Call::CannotTell, Some("the generator itself was late"))
+    let (a_values, b_values) = (values(a)?, values(b)?);
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let unit = a.first()?.figures.get(figure.row, figure.name)?.unit;
+    let (a, b) = (mean(&a_values), mean(&b_values));
+    let interval = if unit == Unit::None { None } else { spread::of_runs(&a_values, &b_values) };
+    let more = match interval {
+        // A number of errors: none on one side and some on the other is a difference.
+        _ if unit == Unit::None && (a > 0.0) == (b > 0.0) => Ok(None),
+        _ if unit == Unit::None => Ok(Some(b > a)),
+        None => Err("? one run each, or a value of 0"),
+        Some(interval) if interval.leaves_out_one() && interval.distance() > ALWAYS_SAME => {
+            Ok(Some(interval.ratio > 1.0))
         }
-        Ok(call) => (call, None),
-        Err(why) => (Call::CannotTell, Some(why)),
+        Some(interval) if interval.high > CAN_TELL || interval.low < 1.0 / CAN_TELL => {
+            Err("? the spread is too wide")
+        }
+        Some(_) => Ok(None),
     };
-    Some(row)
-}
-
-type Side<'a> = (&'a [Run], &'a [f64]);
-
-fn interval(
-    figure: Figure,
-    (a, a_values): Side<'_>,
-    (b, b_values): Side<'_>,
-) -> Result<Interval, &'static str> {
-    match (a, b) {
-        ([a], [b]) => spread::of_seconds(
-            &figure.seconds(a)?,
-            &figure.seconds(b)?,
-            alike::was_busy(a) || alike::was_busy(b),
+    let is_worse = |more: bool| more == (figure.name != COMPARED[0].name);
+    let (call, words) = match more {
+        Err(reason) => (Call::CannotTell, reason),
+        Ok(None) => (Call::Same, "the same"),
+        Ok(Some(more)) => (
+            if is_worse(more) { Call::Worse } else { Call::Better },
+            if more { figure.more } else { figure.less },
         ),
-        _ => spread::of_runs(a_values, b_values),
-    }
-}
-
-/// Judges an interval; `ratio` is that of the figures themselves, which a few seconds may have made.
-fn judge(interval: Interval, ratio: f64, figure: Figure) -> Result<Call, &'static str> {
-    let away = |ratio: f64| ratio.max(1.0 / ratio);
-    let margin = interval.margin();
-    if interval.leaves_out_one() && away(interval.ratio) > ALWAYS_SAME {
-        if (interval.ratio > 1.0) != (ratio > 1.0) {
-            return Err("its seconds say the opposite");
-        }
-        let more = interval.ratio > 1.0;
-        return Ok(if more == figure.more_is_worse() { Call::Worse } else { Call::Better });
-    }
-    if interval.high > CAN_TELL || interval.low < 1.0 / CAN_TELL {
-        return Err("the spread is too wide");
-    }
-    if away(ratio) > (margin * away(interval.ratio)).max(ALWAYS_SAME) {
-        return Err("a few seconds make the difference");
-    }
-    Ok(Call::Same)
-}
-
-/// Compares errors: none on one side and some on the other is a difference.
-fn errors(a: &[f64], b: &[f64]) -> Result<Call, &'static str> {
-    let any = |values: &[f64]| values.iter().any(|&errors| errors > 0.0);
-    match (any(a), any(b)) {
-        (false, false) => Ok(Call::Same),
-        (false, true) => Ok(Call::Worse),
-        (true, false) => Ok(Call::Better),
-        (true, true) => Err("both have errors"),
-    }
-}
-
-/// Returns true if the target's own part explains less than half of a difference in response time.
-fn blames_generator(figure: Figure, call: Call, a: &[Run], b: &[Run]) -> bool {
-    let Figure::Response(name) = figure else {
-        return false;
     };
-    let mean = |runs: &[Run], value: &dyn Fn(&Run) -> Option<f64>| {
-        let values: Option<Vec<f64>> = runs.iter().map(value).collect();
-        values.map(|values| values.iter().sum::<f64>() / values.len().max(1) as f64)
-    };
-    let difference = |value: &dyn Fn(&Run) -> Option<f64>| Some(mean(b, value)? - mean(a, value)?);
-    let response = difference(&|run| run.response_time.at(name));
-    let target = difference(&|run| run.target_time.at(name));
-    let explained = response.zip(target).is_some_and(|(response, target)| target / response >= 0.5);
-    matches!(call, Call::Worse | Call::Better) && !explained
+    Some(Row { name: format!("{} {}", figure.row, figure.name), a, b, interval, call, words, unit })
 }
 
-/// Returns the verdict.
-fn verdict(rows: &[Row]) -> Verdict {
+fn verdict(rows: &[Row]) -> Call {
     let has = |call| rows.iter().any(|row| row.call == call);
-    // No figure for the rate is needed for "same": an open loop sends at the rate that it was given.
     match (has(Call::Worse), has(Call::Better)) {
-        (true, true) => Verdict::Mixed,
-        (true, false) => Verdict::Worse,
-        (false, true) => Verdict::Better,
-        (false, false) => {
-            let latency =
-                rows.iter().any(|row| matches!(row.figure, Figure::Response(_)) && row.call == Call::Same);
-            if latency { Verdict::Equal } else { Verdict::CannotTell }
+        (true, true) => Call::Mixed,
+        (true, false) => Call::Worse,
+        (false, true) => Call::Better,
+        // The rate says nothing: an open loop sends at the rate that it was given.
+        (false, false) if rows.iter().any(|row| row.unit == Unit::Us && row.call == Call::Same) => Call::Same,
+        (false, false) => Call::CannotTell,
+    }
+}
+
+fn summary(verdict: Call, rows: &[Row]) -> String {
+    let differ = rows.iter().filter(|row| matches!(row.call, Call::Worse | Call::Better));
+    let named = differ.clone().map(|row| match row.interval {
+        Some(interval) => format!("{} x {:.2}", row.name, interval.ratio),
+        None => row.name.clone(),
+    });
+    let mut words: Vec<&str> = differ.clone().map(|row| row.words).collect();
+    words.dedup();
+    let named = named.collect::<Vec<_>>().join(", ");
+    match verdict {
+        Call::Worse | Call::Better | Call::Mixed => format!("{}: {named}", words.join(", ")),
+        Call::Same => "equal: no figure differs by more than its spread".to_owned(),
+        Call::CannotTell => {
+            "cannot tell: the spread is too wide; give more or longer runs of each side".to_owned()
         }
     }
+}
+
+/// Returns the differences between the runs besides the target, one line each.
+fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
+    let texts = |runs: &[Run], row: &str, name: &str| -> BTreeSet<String> {
+        runs.iter().map(|run| run.figures.text(row, name)).collect()
+    };
+    let of = |side: BTreeSet<String>| side.into_iter().collect::<Vec<_>>().join(" and ");
+    let (a_loops, b_loops) = (texts(a, LOAD, "loop"), texts(b, LOAD, "loop"));
+    if a_loops != b_loops || a_loops.len() != 1 {
+        let (a, b) = (of(a_loops), of(b_loops));
+        return Err(format!("A is {a}, B is {b}: the times of one are not those of the other"));
+    }
+    let runs = || a.iter().chain(b);
+    let figures = |row| runs().flat_map(move |run| run.figures.of_row(row));
+    let is_alike = |figure: &&Figure| {
+        ALIKE.iter().any(|(row, name)| *row == figure.row && (name.is_empty() || *name == figure.name))
+    };
+    let rows = [LOAD, "outage", TARGET, ORIGIN];
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for figure in rows.into_iter().flat_map(figures).filter(is_alike) {
+        if !names.contains(&(&figure.row, &figure.name)) {
+            names.push((&figure.row, &figure.name));
+        }
+    }
+    let mut warnings = Vec::new();
+    for (row, name) in names {
+        let (a_texts, b_texts) = (texts(a, row, name), texts(b, row, name));
+        if a_texts != b_texts || a_texts.len() != 1 {
+            warnings.push(format!("{row}, {name}: A {}; B {}", of(a_texts), of(b_texts)));
+        }
+    }
+    for run in runs().filter(|run| run.verdict == "no verdict") {
+        let started = run.figures.text(ORIGIN, "started");
+        warnings.push(format!("the run of {started} has no verdict: {}", run.reasons.join("; ")));
+    }
+    if !alternate(a, b) {
+        warnings.push(
+            "all runs of one side came first: a change of the machine since then counts as a difference"
+                .to_owned(),
+        );
+    }
+    Ok(warnings)
+}
+
+/// Returns true if each side has a run that started after one of the other. RFC 3339 in UTC sorts as text.
+fn alternate(a: &[Run], b: &[Run]) -> bool {
+    let started = |runs: &[Run]| -> BTreeSet<String> {
+        runs.iter().map(|run| run.figures.text(ORIGIN, "started")).collect()
+    };
+    let (a, b) = (started(a), started(b));
+    a.last() > b.first() && b.last() > a.first()
+}
+
+/// Writes the comparison for a terminal.
+///
+/// # Errors
+/// The writer's.
+pub(crate) fn write(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}\n", comparison.summary)?;
+    for warning in &comparison.warnings {
+        writeln!(out, "warning: {warning}")?;
+    }
+    writeln!(out, "{:<37}{:>12}{:>12}{:>7}  interval     B is", "", "A", "B", "B/A")?;
+    for row in &comparison.rows {
+        let [a, b] = [row.a, row.b].map(|value| {
+            Figure { row: String::new(), name: String::new(), unit: row.unit, value: value.into() }.text()
+        });
+        let (ratio, interval) = match row.interval {
+            Some(Interval { low, ratio, high }) => (format!("{ratio:.2}"), format!("{low:.2}–{high:.2}")),
+            None => ("–".to_owned(), "–".to_owned()),
+        };
+        writeln!(out, "{:<37}{a:>12}{b:>12}{ratio:>7}  {interval:<11}  {}", row.name, row.words)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

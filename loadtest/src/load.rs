@@ -14,7 +14,6 @@ mod meter;
 mod opener;
 mod outage;
 mod receive;
-mod stall;
 mod window;
 mod wire;
 mod worker;
@@ -40,8 +39,7 @@ pub(crate) const MAX_IN_FLIGHT: usize = 1 << 16;
 /// The time limit of an answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest time to recover: from the start of an outage that has no window of its own, or from the end of
-/// a client's stall.
+/// The longest time to recover: from the start of an outage that has no window of its own.
 pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The work of one thread.

@@ -81,6 +81,22 @@ pub(crate) struct SecondFigures {
 }
 
 impl SecondFigures {
+    /// The names of its figures, in the order of the columns.
+    pub(crate) const NAMES: [&str; 12] = [
+        "second",
+        "ids",
+        "answered",
+        "refused",
+        "p50_us",
+        "p90_us",
+        "p99_us",
+        "p999_us",
+        "max_us",
+        "target_cpu_share",
+        "target_memory_bytes",
+        "clock_offset_us",
+    ];
+
     /// Returns the figures of the second of that number.
     pub(crate) fn of(number: u64, second: &Second) -> Self {
         let at = |quantile| micros(second.response.value_at_quantile(quantile));
@@ -121,7 +137,7 @@ pub(crate) enum Fault {
     TooManyInFlight { bound: usize },
     /// A socket took no more bytes: the target does not read.
     FullSocket,
-    /// After an announced outage connections were not back, or a stalled one had not caught up, within that time.
+    /// After an announced outage connections were not back within that time.
     NotRecovered { waited: Duration },
     /// A new connection was not opened. `is_ours` if this machine has no more files or ports.
     NotOpened { reason: String, is_ours: bool },
@@ -134,16 +150,6 @@ pub(crate) struct ChurnCounts {
     pub(crate) due: u64,
     /// From the first packet until requests could be sent, of those that were opened.
     pub(crate) times: TimeHistogram,
-}
-
-/// The end of an announced stall.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StallFigures {
-    /// From the start of the stall until the target was seen to have closed the connection, if it did. The
-    /// connection was then opened again.
-    pub(crate) closed_after: Option<Duration>,
-    /// From the end of the stall until all that had been due on the connection was answered.
-    pub(crate) caught_up_after: Duration,
 }
 
 /// The counters of one thread, or of all.
@@ -173,11 +179,6 @@ pub(crate) struct Counts {
     pub(crate) outage: Duration,
     /// New connections of the measurement.
     pub(crate) churn: ChurnCounts,
-    /// Requests on the connection that was stalled on purpose, sent before it had caught up: checked, not
-    /// judged.
-    pub(crate) excused: u64,
-    /// The end of the announced stall of a client; `None` without one, or before its end.
-    pub(crate) stall: Option<StallFigures>,
     /// The longest time between two answers of the measurement, as one thread saw it.
     pub(crate) longest_gap: Duration,
     /// From the intended instant to the receipt.
@@ -217,8 +218,6 @@ impl Counts {
         self.lost += other.lost;
         self.churn.due += other.churn.due;
         self.churn.times.merge(&other.churn.times);
-        self.excused += other.excused;
-        self.stall = self.stall.or(other.stall);
         self.outage = self.outage.max(other.outage);
         self.longest_gap = self.longest_gap.max(other.longest_gap);
         merge_refusals(&mut self.refused, other.refused);

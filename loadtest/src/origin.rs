@@ -1,70 +1,35 @@
-//! The command line, the machine, the versions and the time of a run.
+//! The command line, the machine, the versions and the time of a run: figures, too.
 
 use std::fs;
 
-use serde::{Deserialize, Serialize};
+use crate::report::ORIGIN;
+use crate::report::figure::{Figures, Unit};
 
-/// The circumstances of a run, as far as the generator's machine knows them.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Origin {
-    /// When the program was started: RFC 3339, in UTC.
-    pub(crate) started_at: String,
-    /// The command line, quoted so that it can be pasted into a shell. No option contains a secret.
-    pub(crate) command_line: String,
-    /// The version of the load test.
-    pub(crate) generator_version: String,
-    /// The machine that made the load; with a daemon of its own, the daemon's too.
-    pub(crate) machine: Machine,
-}
-
-/// The facts about a machine that change a measurement.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Machine {
-    /// Its host name.
-    pub(crate) host: String,
-    /// The processor's model.
-    pub(crate) cpu: Option<String>,
-    /// Cores that this process may use.
-    pub(crate) cores: usize,
-    /// Its memory in bytes.
-    pub(crate) memory_bytes: Option<u64>,
-    /// The operating system's name and release.
-    pub(crate) kernel: String,
-    /// Processes that ran or waited for a core in the minute before the run, on average.
-    pub(crate) load_average: Option<f64>,
-}
-
-impl Origin {
-    /// Describes this process, on this machine, now. Call it before the load, which shows in the load average.
-    pub(crate) fn of_this_process() -> Self {
-        let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();
-        Self {
-            started_at: jiff::Timestamp::now()
-                .round(jiff::Unit::Second)
-                .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
-                .to_string(),
-            command_line: words.join(" "),
-            generator_version: env!("CARGO_PKG_VERSION").to_owned(),
-            machine: Machine::this(),
-        }
-    }
-}
-
-impl Machine {
-    /// Describes the machine that this process runs on.
-    pub(crate) fn this() -> Self {
-        let name = rustix::system::uname();
-        let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
-        let read = |path| fs::read_to_string(path).unwrap_or_default();
-        Self {
-            host: text(name.nodename()),
-            cpu: value_of(&read("/proc/cpuinfo"), "model name"),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: value_of(&read("/proc/meminfo"), "MemTotal").and_then(|value| kibibytes(&value)),
-            kernel: format!("{} {}", text(name.sysname()), text(name.release())),
-            load_average: read("/proc/loadavg").split(' ').next().and_then(|first| first.parse().ok()),
-        }
-    }
+/// Describes this process, on this machine, now. Call it before the load, which shows in the load average. The machine
+/// made the load; with a daemon of its own, it is the daemon's too. No option contains a secret.
+pub(crate) fn of_this_process() -> Figures {
+    let mut figures = Figures::default();
+    let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();
+    let now = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    let name = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let cpu = value_of(&read("/proc/cpuinfo"), "model name");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let memory = value_of(&read("/proc/meminfo"), "MemTotal").and_then(|value| kibibytes(&value));
+    let load: Option<f64> = read("/proc/loadavg").split(' ').next().and_then(|first| first.parse().ok());
+    let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+    figures.add(ORIGIN, "command", Unit::None, words.join(" "));
+    figures.add(ORIGIN, "started", Unit::None, now.to_string());
+    figures.add(ORIGIN, "load test", Unit::None, env!("CARGO_PKG_VERSION"));
+    figures.add(ORIGIN, "build", Unit::None, build);
+    figures.add(ORIGIN, "machine", Unit::None, text(name.nodename()));
+    figures.add(ORIGIN, "processor", Unit::None, cpu);
+    figures.add(ORIGIN, "cores", Unit::None, cores);
+    figures.add(ORIGIN, "memory", Unit::Bytes, memory);
+    figures.add(ORIGIN, "system", Unit::None, format!("{} {}", text(name.sysname()), text(name.release())));
+    figures.add(ORIGIN, "load average before", Unit::None, load);
+    figures
 }
 
 /// Returns the first line `key : value` of a file of /proc.
@@ -97,10 +62,11 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_told() {
-        let origin = Origin::of_this_process();
-        assert!(origin.machine.cores > 0 && origin.machine.kernel.contains(' '), "{origin:?}");
-        assert!(origin.started_at.parse::<jiff::Timestamp>().is_ok(), "{origin:?}");
+    fn this_machine_is_described() {
+        let origin = of_this_process();
+        assert!(origin.number(ORIGIN, "cores") > Some(0.0), "{origin:?}");
+        let started = origin.words(ORIGIN, "started").expect("a time");
+        assert!(started.parse::<jiff::Timestamp>().is_ok(), "{origin:?}");
     }
 
     #[test]

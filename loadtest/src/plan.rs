@@ -1,32 +1,24 @@
 //! From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds.
 //!
-//! A plan is arithmetic on figures of the sweep; it measures nothing. Its [`warnings`](Plan::warnings) list
-//! its assumptions. A plan for another batch size uses the cost of a *request*: a reply of IDs from one tick
-//! has the same length and the same system calls for any number of IDs.
+//! A plan is arithmetic on figures of the sweep; it measures nothing, and lists what it assumes. A plan for another batch
+//! size uses the cost of a *request*: a reply of IDs from one tick has the same length and the same system calls for any
+//! number of IDs.
 //!
-//! - [`form`]: the layout and its space. [`network`]: bytes on the wire. [`swept`]: the keys of a sweep's
-//!   file.
-//! - [`page`]: the plan as Markdown. `warnings`: its assumptions.
+//! - [`basis`]: what the sweep says. [`wire`]: bytes on the network. [`page`]: the plan as Markdown.
 
-pub(crate) mod form;
-pub(crate) mod network;
-pub(crate) mod page;
-pub(crate) mod swept;
-mod warnings;
-
-use std::time::SystemTime;
+pub(crate) mod basis;
+mod page;
+mod wire;
 
 use serde::Serialize;
-use snowbank_client::layout::LayoutError;
+use snowbank_client::layout::{Life, UnixMicros};
 
+use crate::report::figure::{Figures, Unit};
 use crate::report::json::FORMAT;
-use crate::schedule::Arrivals;
-use crate::sweep::file::Objective;
-use crate::units::{counted, grouped, ids, ids_per_s};
+use crate::units::{counted, grouped, ids_per_s};
 use crate::value::{Bandwidth, Mix, Rate, Share};
-use form::{Form, Space};
-use network::Wire;
-use swept::Swept;
+use basis::Basis;
+use wire::Wire;
 
 /// The resident memory of a daemon, idle or under load: 9 MiB, rounded up.
 const RESIDENT_BYTES: u64 = 10 << 20;
@@ -36,6 +28,17 @@ const CONNECTION_BYTES: u64 = 807;
 
 /// More daemons than any fleet has.
 const MAX_DAEMONS: f64 = 1e6;
+
+/// The daemon's default `max_connections`.
+const MAX_CONNECTIONS: u64 = 10_000;
+
+/// The burst that a resting daemon answers at once, as a share of a second: the default `burst_window`.
+const BURST_WINDOW_S: f64 = 0.01;
+
+/// The rows of a plan's figures.
+const FLEET: &str = "fleet";
+const LIMITS: &str = "limit of one daemon";
+const EACH: &str = "each daemon";
 
 /// The options of a plan.
 #[derive(Debug, clap::Args)]
@@ -62,113 +65,32 @@ pub(crate) struct Wanted {
     /// Bandwidth of a daemon's network each way, as in 1Gbit; without it, the network is no limit
     #[arg(long, value_name = "BANDWIDTH", allow_hyphen_values = true)]
     pub(crate) network: Option<Bandwidth>,
-    /// Another layout than the sweep's: a preset's name or a text form
-    #[arg(long, value_name = "NAME|SPEC")]
-    pub(crate) layout: Option<String>,
 }
 
-/// The limits of one daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Binding {
-    /// The IDs that the layout has for its worker IDs.
-    Layout,
-    /// The requests per second that the sweep found.
-    Cpu,
-    /// The bytes of these requests.
-    Network,
-}
-
-/// One limit of one daemon.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct DaemonLimit {
-    pub(crate) binding: Binding,
-    pub(crate) ids_per_s: f64,
+/// A limit of one daemon.
+#[derive(Debug, Clone)]
+struct Limit {
+    name: &'static str,
+    ids_per_s: f64,
     /// The formula with its figures.
-    pub(crate) formula: String,
+    formula: String,
 }
 
-/// A plan.
-#[derive(Debug, Clone, Serialize)]
+/// A plan, with the keys of its JSON.
+#[derive(Debug, Serialize)]
 pub(crate) struct Plan {
     /// [`FORMAT`].
-    pub(crate) format: u32,
+    format: u32,
     /// `plan`.
-    pub(crate) kind: &'static str,
-    pub(crate) inputs: Inputs,
-    /// The limits of one daemon.
-    pub(crate) limits: Vec<DaemonLimit>,
-    /// The lowest of them.
-    pub(crate) binding: Binding,
-    /// Daemons that carry the rate.
-    pub(crate) daemons: u64,
-    /// Daemons beyond those.
-    pub(crate) spare: u64,
-    /// IDs per second of each while the spare ones are down.
-    pub(crate) ids_per_s_each: f64,
-    /// Requests per second of each while the spare ones are down.
-    pub(crate) requests_per_s_each: f64,
-    /// The cost of a request at that load; none if the sweep did not see it.
-    pub(crate) cpu_cost: Option<CpuCost>,
-    /// Cores that each keeps busy; none where the sweep could not see the daemon's.
-    pub(crate) busy_cores_each: Option<f64>,
-    /// Cores that each should have.
-    pub(crate) cores_each: Option<u64>,
-    /// Resident memory of each, in bytes, its connections idle.
-    pub(crate) memory_bytes_each: u64,
-    /// Bits per second of each in the direction that carries more.
-    pub(crate) network_bits_per_s_each: f64,
-    /// Bytes of a request and its reply.
-    pub(crate) wire: Wire,
-    /// The space of the layout; none where IDs have no layout.
-    pub(crate) space: Option<Space>,
-    /// Assumptions, and facts worth a second look.
-    pub(crate) warnings: Vec<String>,
-}
-
-/// The options and the sweep's facts as plain figures.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Inputs {
-    /// IDs per second of the fleet.
-    pub(crate) ids_per_s: f64,
-    /// IDs per request in the long run.
-    pub(crate) batch: f64,
-    /// The same as on the command line.
-    pub(crate) batch_option: String,
-    /// From 0 to 1.
-    pub(crate) headroom: f64,
-    /// Worker IDs of each daemon.
-    pub(crate) worker_ids_each: u64,
-    /// Connections that one daemon may have to carry.
-    pub(crate) connections_each: u64,
-    pub(crate) network_bits_per_s: Option<f64>,
-    /// The layout in text form.
-    pub(crate) layout: Option<String>,
-    /// The source's name.
-    pub(crate) source: Option<String>,
-    /// Generator threads of the sweep.
-    pub(crate) threads: usize,
-    /// The spacing of the sweep's requests.
-    pub(crate) arrivals: Arrivals,
-    /// The sweep's objective.
-    pub(crate) objective: String,
-    /// IDs per second at the sweep's knee.
-    pub(crate) knee_ids_per_s: f64,
-    /// IDs per request of the sweep.
-    pub(crate) knee_batch: f64,
-    /// Cores of the machine of the sweep.
-    pub(crate) measured_cores: u64,
-    /// That machine.
-    pub(crate) measured_on: String,
-}
-
-/// The daemon's processor time for a request, as one step of the sweep had it.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct CpuCost {
-    /// In microseconds.
-    pub(crate) us_per_request: f64,
-    /// Requests per second of that step.
-    pub(crate) requests_per_s: f64,
+    kind: &'static str,
+    /// The name of the lowest limit.
+    binding: &'static str,
+    figures: Figures,
+    /// The figures that the sweep did not measure, one sentence each.
+    assumptions: Vec<String>,
+    /// The plan as Markdown.
+    #[serde(skip)]
+    pub(crate) page: String,
 }
 
 /// The reason why there is no plan.
@@ -177,9 +99,6 @@ pub(crate) enum NoPlan {
     /// The sweep has not enough to plan with.
     #[error("the sweep cannot support a plan: {0}")]
     Unsupported(String),
-    /// A layout that is none, or that does not have the worker IDs.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
     /// Options that contradict the sweep.
     #[error("{0}")]
     Options(String),
@@ -193,68 +112,93 @@ impl NoPlan {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Impossible(_) => 1,
-            Self::Unsupported(_) | Self::Layout(_) | Self::Options(_) => 2,
+            Self::Unsupported(_) | Self::Options(_) => 2,
         }
     }
 }
 
-/// Computes a plan.
+/// The division of a plan: what goes into it, and what comes out.
+struct Division<'a> {
+    basis: &'a Basis,
+    wanted: &'a Wanted,
+    wire: Wire,
+    limits: Vec<Limit>,
+    lowest: Limit,
+    daemons: u64,
+    ids_per_s_each: f64,
+    requests_per_s_each: f64,
+    /// The processor time of a request, if the sweep saw it.
+    us_per_request: Option<f64>,
+}
+
+/// Computes a plan at an instant, in Unix microseconds.
 ///
 /// # Errors
 /// [`NoPlan`] if the sweep lacks a figure, or no number of daemons is enough.
-pub(crate) fn plan(sweep: &Swept, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPlan> {
-    supports_a_plan(sweep)?;
-    let form = Form::of(sweep, wanted)?;
-    check_batch(sweep, &form)?;
-    let inputs = inputs(sweep, wanted, &form);
-    let wire = Wire::of(&form, inputs.batch);
-    let limits = limits(&inputs, &form, &wire);
-    let lowest = limits.iter().min_by(|a, b| a.ids_per_s.total_cmp(&b.ids_per_s));
-    let Some(lowest) = lowest.cloned() else {
+pub(crate) fn plan(basis: &Basis, wanted: &Wanted, now_us: i64) -> Result<Plan, NoPlan> {
+    let wire = Wire::of(basis.numbering.as_ref(), basis.batch.mean());
+    let limits = limits(basis, wanted, &wire);
+    let Some(lowest) = limits.iter().min_by(|a, b| a.ids_per_s.total_cmp(&b.ids_per_s)).cloned() else {
         unreachable!("the sweep's knee is always a limit");
     };
-    let (daemons, spare) = (daemons(&inputs, lowest.ids_per_s)?, u64::from(wanted.spare));
-    let space = form.space(&inputs, daemons, spare, now)?;
-    let requests_per_s_each = inputs.ids_per_s / inputs.batch / daemons as f64;
-    let cpu_cost = CpuCost::at(requests_per_s_each, sweep);
-    let busy_cores_each = cpu_cost.as_ref().map(|cost| requests_per_s_each * cost.us_per_request / 1e6);
-    let mut plan = Plan {
+    let daemons = daemons(wanted, lowest.ids_per_s)?;
+    let ids_per_s_each = wanted.rate.per_s() / daemons as f64;
+    let requests_per_s_each = ids_per_s_each / basis.batch.mean();
+    let us_per_request = basis.us_per_request(requests_per_s_each);
+    let division = Division {
+        basis,
+        wanted,
+        wire,
+        limits,
+        lowest,
+        daemons,
+        ids_per_s_each,
+        requests_per_s_each,
+        us_per_request,
+    };
+    let space = division.space(now_us)?;
+    let assumptions = division.assumptions();
+    Ok(Plan {
         format: FORMAT,
         kind: "plan",
-        limits,
-        binding: lowest.binding,
-        daemons,
-        spare,
-        ids_per_s_each: inputs.ids_per_s / daemons as f64,
-        requests_per_s_each,
-        cpu_cost,
-        busy_cores_each,
-        cores_each: busy_cores_each.map(|busy| (busy / (1.0 - inputs.headroom)).ceil().max(1.0) as u64),
-        memory_bytes_each: RESIDENT_BYTES + inputs.connections_each * CONNECTION_BYTES,
-        network_bits_per_s_each: requests_per_s_each * wire.busier_bytes() * 8.0,
-        wire,
-        space,
-        warnings: Vec::new(),
-        inputs,
-    };
-    plan.warnings = warnings::of(&plan, sweep, wanted, &form);
-    Ok(plan)
+        binding: division.lowest.name,
+        figures: division.figures(),
+        page: page::markdown(&division, &space, &assumptions),
+        assumptions,
+    })
 }
 
-fn check_batch(sweep: &Swept, form: &Form) -> Result<(), NoPlan> {
-    match sweep.max_count {
-        Some(max_count) if form.largest_request > max_count => Err(NoPlan::Options(format!(
-            "--batch asks for {} IDs at once; the daemon of the sweep allows {max_count}",
-            form.largest_request
-        ))),
-        _ => Ok(()),
-    }
+fn limits(basis: &Basis, wanted: &Wanted, wire: &Wire) -> Vec<Limit> {
+    let batch = basis.batch.mean();
+    let each = counted_ids(batch);
+    let layout = basis.numbering.as_ref().map(|numbering| {
+        let per_s = numbering.layout().ids_per_second() as f64;
+        let formula = format!("{} × {}", counted(basis.worker_ids, "worker ID"), ids_per_s(per_s));
+        Limit { name: "layout", ids_per_s: per_s * basis.worker_ids as f64, formula }
+    });
+    let requests = grouped(basis.knee_requests_per_s);
+    let cpu = Limit {
+        name: "CPU",
+        ids_per_s: basis.knee_requests_per_s * batch,
+        formula: format!("{requests} requests/s at the knee × {each} a request"),
+    };
+    let bytes = wire.busier_bytes();
+    let network = wanted.network.map(|Bandwidth(bits_per_s)| Limit {
+        name: "network",
+        ids_per_s: bits_per_s / 8.0 / bytes * batch,
+        formula: format!("{} bit/s ÷ 8 ÷ {} bytes × {each} a request", grouped(bits_per_s), grouped(bytes)),
+    });
+    layout.into_iter().chain([cpu]).chain(network).collect()
+}
+
+fn counted_ids(number: f64) -> String {
+    format!("{} ID{}", grouped(number), if number == 1.0 { "" } else { "s" })
 }
 
 /// Returns the number of daemons that carry the rate.
-fn daemons(inputs: &Inputs, lowest_limit: f64) -> Result<u64, NoPlan> {
+fn daemons(wanted: &Wanted, lowest_limit: f64) -> Result<u64, NoPlan> {
     // Rounding must not add one, as in 34,600 ÷ (173,000 × 0.2).
-    let exact = inputs.ids_per_s / (lowest_limit * (1.0 - inputs.headroom)) - 1e-9;
+    let exact = wanted.rate.per_s() / (lowest_limit * (1.0 - wanted.headroom.0)) - 1e-9;
     let daemons = exact.ceil().max(1.0);
     if daemons > MAX_DAEMONS {
         return Err(NoPlan::Impossible(format!("it would take {daemons:.0} daemons")));
@@ -262,83 +206,127 @@ fn daemons(inputs: &Inputs, lowest_limit: f64) -> Result<u64, NoPlan> {
     Ok(daemons as u64)
 }
 
-impl Plan {
-    /// Returns the lowest limit of one daemon, in IDs per second.
-    fn lowest_limit(&self) -> f64 {
-        self.limits.iter().map(|limit| limit.ids_per_s).fold(f64::INFINITY, f64::min)
+impl Division<'_> {
+    fn connections(&self) -> u64 {
+        self.wanted.connections.map_or(self.basis.connections, u64::from)
     }
-}
 
-fn supports_a_plan(sweep: &Swept) -> Result<(), NoPlan> {
-    let why = match sweep.knee {
-        _ if sweep.protocol != "snowbank" => {
-            "a plan knows the bytes of Snowbank's own protocol, and the sweep used another"
+    fn memory_bytes(&self) -> u64 {
+        RESIDENT_BYTES + self.connections() * CONNECTION_BYTES
+    }
+
+    /// Returns the cores that a daemon keeps busy, and those that it should have.
+    fn cores(&self) -> Option<(f64, u64)> {
+        let busy = self.requests_per_s_each * self.us_per_request? / 1e6;
+        Some((busy, (busy / (1.0 - self.wanted.headroom.0)).ceil().max(1.0) as u64))
+    }
+
+    fn network_bits_per_s(&self) -> f64 {
+        self.requests_per_s_each * self.wire.busier_bytes() * 8.0
+    }
+
+    /// Returns the worker IDs that are used, and for how long the layout has IDs, one sentence each.
+    fn space(&self, now_us: i64) -> Result<Vec<String>, NoPlan> {
+        let Some(numbering) = &self.basis.numbering else {
+            return Ok(vec![
+                "IDs: the source has no layout: it ends with its numbers, not with a date.".to_owned(),
+            ]);
+        };
+        let (layout, each, spare) = (numbering.layout(), self.basis.worker_ids, u64::from(self.wanted.spare));
+        let (used, all) = ((self.daemons + spare) * each, layout.workers());
+        if used > all {
+            return Err(NoPlan::Impossible(format!(
+                "{} and {spare} spare, with {} each, need {}; the layout has {all}",
+                counted(self.daemons, "daemon"),
+                counted(each, "worker ID"),
+                counted(used, "worker ID"),
+            )));
         }
-        Some(knee) if knee > 0.0 && sweep.mean_batch >= 1.0 && sweep.confirmed => return Ok(()),
-        Some(_) => "its knee is not confirmed by a second run",
-        None => "it found no knee",
-    };
-    Err(NoPlan::Unsupported(format!("{why} ({})", sweep.summary)))
-}
-
-impl CpuCost {
-    /// Returns the cost at a load. Requests share wake-ups under load and cost less, so the step next below the load
-    /// counts, or the lowest step.
-    fn at(requests_per_s: f64, sweep: &Swept) -> Option<Self> {
-        let costs = sweep.steps.iter().filter(|step| step.holds).filter_map(|step| {
-            let at = step.answered as f64 / step.elapsed_s;
-            let us_per_request = step.target_cpu_share? * 1e6 / at;
-            us_per_request.is_finite().then_some(Self { us_per_request, requests_per_s: at })
-        });
-        let (below, above): (Vec<_>, Vec<_>) = costs.partition(|cost| cost.requests_per_s <= requests_per_s);
-        let by_load = |a: &Self, b: &Self| a.requests_per_s.total_cmp(&b.requests_per_s);
-        below.into_iter().max_by(by_load).or_else(|| above.into_iter().min_by(by_load))
+        let left = match layout.life(UnixMicros(now_us)) {
+            Life::Running { left } | Life::LastYear { left } => left,
+            Life::NotBegun => {
+                return Err(NoPlan::Impossible("the layout's epoch is in the future".to_owned()));
+            }
+            Life::Ended { at } => {
+                let at = layout.rfc3339(at);
+                return Err(NoPlan::Impossible(format!("the layout's life ended at {at}")));
+            }
+        };
+        let years = left.as_secs_f64() / (365.2425 * 86_400.0);
+        Ok(vec![
+            format!(
+                "Worker IDs: {each} × ({} + {spare}) = {used} of the layout's {}.",
+                self.daemons,
+                grouped(all as f64)
+            ),
+            format!(
+                "IDs: the layout has some until {}, {years:.1} years from now, at any rate.",
+                layout.end().date()
+            ),
+        ])
     }
-}
 
-fn inputs(sweep: &Swept, wanted: &Wanted, form: &Form) -> Inputs {
-    let within = |it: &Objective| format!("{} within {} ms", it.quantile, it.limit_us / 1e3);
-    let machine = &sweep.machine;
-    let cpu = machine.cpu.as_deref().unwrap_or("processor unknown");
-    let cores = counted(machine.cores as u64, "core");
-    Inputs {
-        ids_per_s: wanted.rate.per_s(),
-        batch: wanted.batch.as_ref().map_or(sweep.mean_batch, Mix::mean),
-        batch_option: wanted.batch.as_ref().map_or_else(|| sweep.batch.clone(), Mix::to_string),
-        headroom: wanted.headroom.0,
-        worker_ids_each: form.worker_ids_each,
-        connections_each: wanted.connections.map_or(sweep.connections as u64, u64::from),
-        network_bits_per_s: wanted.network.map(|network| network.0),
-        layout: form.numbering.as_ref().map(|numbering| numbering.layout().to_string()),
-        source: sweep.source.clone(),
-        threads: sweep.threads,
-        arrivals: sweep.arrivals,
-        objective: sweep.objective.iter().map(within).collect::<Vec<_>>().join(", "),
-        knee_ids_per_s: sweep.knee.unwrap_or(0.0),
-        knee_batch: sweep.mean_batch,
-        measured_cores: machine.cores as u64,
-        measured_on: format!("{} ({cpu}, {cores}, {})", machine.host, machine.kernel),
+    fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        figures.add(FLEET, "rate", Unit::IdsPerS, self.wanted.rate.per_s());
+        figures.add(FLEET, "daemons", Unit::None, self.daemons);
+        figures.add(FLEET, "spare", Unit::None, u64::from(self.wanted.spare));
+        figures.add(FLEET, "unused share of the limit", Unit::Share, self.wanted.headroom.0);
+        for limit in &self.limits {
+            figures.add(LIMITS, limit.name, Unit::IdsPerS, limit.ids_per_s);
+        }
+        figures.add(EACH, "rate", Unit::IdsPerS, self.ids_per_s_each);
+        figures.add(EACH, "requests per second", Unit::None, self.requests_per_s_each);
+        figures.add(EACH, "CPU per request", Unit::Us, self.us_per_request);
+        figures.add(EACH, "cores busy", Unit::None, self.cores().map(|(busy, _)| busy));
+        figures.add(EACH, "cores", Unit::None, self.cores().map(|(_, cores)| cores));
+        figures.add(EACH, "memory", Unit::Bytes, self.memory_bytes());
+        figures.add(EACH, "network bits per second", Unit::None, self.network_bits_per_s());
+        figures.add(EACH, "worker IDs", Unit::None, self.basis.worker_ids);
+        figures
     }
-}
 
-fn limits(inputs: &Inputs, form: &Form, wire: &Wire) -> Vec<DaemonLimit> {
-    let requests_per_s = inputs.knee_ids_per_s / inputs.knee_batch;
-    let (requests, batch) = (grouped(requests_per_s), ids(inputs.batch));
-    let layout = form.ids_per_s().map(|each| DaemonLimit {
-        binding: Binding::Layout,
-        ids_per_s: each as f64 * form.worker_ids_each as f64,
-        formula: format!("{} × {}", counted(form.worker_ids_each, "worker ID"), ids_per_s(each as f64)),
-    });
-    let cpu = DaemonLimit {
-        binding: Binding::Cpu,
-        ids_per_s: requests_per_s * inputs.batch,
-        formula: format!("{requests} requests/s at the knee × {batch} a request"),
-    };
-    let bytes = wire.busier_bytes();
-    let network = inputs.network_bits_per_s.map(|bits_per_s| DaemonLimit {
-        binding: Binding::Network,
-        ids_per_s: bits_per_s / 8.0 / bytes * inputs.batch,
-        formula: format!("{} bit/s ÷ 8 ÷ {} bytes × {batch} a request", grouped(bits_per_s), grouped(bytes)),
-    });
-    layout.into_iter().chain([cpu]).chain(network).collect()
+    /// Returns what the sweep did not measure.
+    fn assumptions(&self) -> Vec<String> {
+        let (basis, connections) = (self.basis, self.connections());
+        let mut all = basis.assumptions();
+        if connections != basis.connections {
+            all.push(format!(
+                "The sweep had {} connections, the plan has {connections}: sweep with --connections {connections} to know.",
+                basis.connections
+            ));
+        }
+        if connections > MAX_CONNECTIONS {
+            all.push(format!(
+                "{} connections are more than a daemon takes by default: raise max_connections, and the file limit.",
+                grouped(connections as f64)
+            ));
+        }
+        if self.daemons + u64::from(self.wanted.spare) > 1 {
+            let evenly = "The requests spread evenly over the daemons. A client that stays with one gives it its whole rate.";
+            all.push(evenly.to_owned());
+        }
+        if self.wanted.spare == 0 {
+            all.push("No spare: one daemon that stops takes its share of the rate with it.".to_owned());
+        }
+        let full_rate = basis.numbering.as_ref();
+        let full_rate = full_rate.map(|it| it.layout().ids_per_second() as f64 * basis.worker_ids as f64);
+        let Some(full_rate) = full_rate else { return all };
+        let largest = f64::from(basis.batch.max());
+        if largest > full_rate * BURST_WINDOW_S {
+            all.push(format!(
+                "A request for {} IDs is {:.0} ms of a daemon's full rate: it waits for ticks, and the objective is not for it.",
+                grouped(largest),
+                largest / full_rate * 1e3
+            ));
+        }
+        if self.ids_per_s_each > full_rate / 2.0 {
+            all.push(format!(
+                "While a daemon's ID clock catches up (after a kill, or a clock that stepped back) it has half of its full \
+                 rate, {}: some requests are refused then. A head-room of 50% or more avoids that.",
+                ids_per_s(full_rate / 2.0)
+            ));
+        }
+        all
+    }
 }

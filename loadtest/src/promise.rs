@@ -203,6 +203,11 @@ impl Promise {
         self.numbering().map(|numbering| numbering.layout().to_string())
     }
 
+    /// Returns the number of the source's worker IDs, if its IDs have some.
+    pub(crate) fn worker_ids(&self) -> Option<usize> {
+        Some(self.numbering()?.workers().len())
+    }
+
     fn numbering(&self) -> Option<&Numbering> {
         match &self.space {
             Space::Layout(numbering) => Some(numbering),

@@ -3,13 +3,11 @@
 mod approach;
 mod collector;
 mod interruptible;
-mod pilot;
 mod rounds;
 mod samples;
 
 pub(crate) use approach::greet;
 pub(crate) use collector::Collected;
-pub(crate) use pilot::fastest_threads;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{self, Receiver};
@@ -142,7 +140,7 @@ impl CannotRun {
 /// The progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress<'a> {
-    /// Since its start, ramp and warm-up included.
+    /// Since its start, warm-up included.
     pub(crate) elapsed: Duration,
     /// The length in all, if a time ends it.
     pub(crate) total: Option<Duration>,
@@ -156,19 +154,6 @@ pub(crate) struct Progress<'a> {
 pub(crate) struct Target<'a> {
     daemon: Option<&'a mut Daemon>,
     owners: Owners,
-}
-
-/// Runs a scenario to its end, or until `interrupt` is set.
-///
-/// # Errors
-/// [`CannotRun`] if there is nothing to load. Faults of a target under load are in the outcome.
-pub(crate) fn run(
-    scenario: &Scenario,
-    interrupt: &AtomicBool,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Outcome, CannotRun> {
-    let mut daemon = start_daemon(scenario, interrupt)?;
-    run_against(scenario, daemon.as_mut(), &mut Vec::new(), interrupt, progress)
 }
 
 /// Puts the load of a scenario on a bare echo. Returns `None` if it could not be run: then the machine has no
@@ -213,7 +198,7 @@ pub(crate) fn aimed(scenario: &Scenario, daemon: Option<&Daemon>) -> Scenario {
 /// which are kept for each target.
 ///
 /// # Errors
-/// Those of [`run`].
+/// [`CannotRun`] if there is nothing to load. Faults of a target under load are in the outcome.
 pub(crate) fn run_against(
     scenario: &Scenario,
     daemon: Option<&mut Daemon>,
@@ -380,9 +365,9 @@ fn spawn(
 fn lanes(scenario: &Scenario) -> Lanes {
     let threads = scenario.threads;
     let schedule = |thread| match scenario.drive {
-        Drive::Open { rate, ramp, arrivals } => {
+        Drive::Open { rate, arrivals } => {
             let requests_per_s = rate.per_s() / scenario.batch.mean();
-            Some(Schedule::new(requests_per_s, ramp, arrivals, Share { thread, threads }, scenario.seed))
+            Some(Schedule::new(requests_per_s, arrivals, Share { thread, threads }, scenario.seed))
         }
         Drive::Closed { .. } => None,
     };

@@ -44,8 +44,6 @@ pub(crate) struct Scenario {
     pub(crate) outage: Option<Outage>,
     /// New connections a second, each of which replaces an older one.
     pub(crate) churn: Option<f64>,
-    /// The announced stall of one connection.
-    pub(crate) client_stall: Option<ClientStall>,
     /// True if each second's histogram is kept for a file.
     pub(crate) keeps_interval_log: bool,
     /// The seed of random draws.
@@ -97,19 +95,11 @@ pub(crate) enum Cause {
     Others { within: Duration },
 }
 
-/// A client that hangs on purpose: one connection is not read for a while.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ClientStall {
-    /// From the start of the measurement.
-    pub(crate) at: Duration,
-    pub(crate) length: Duration,
-}
-
 /// When requests leave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Drive {
     /// On a schedule.
-    Open { rate: Rate, ramp: Duration, arrivals: Arrivals },
+    Open { rate: Rate, arrivals: Arrivals },
     /// A new request for each answer.
     Closed { depth: usize },
 }
@@ -124,11 +114,6 @@ pub(crate) enum Length {
 }
 
 impl Protocol {
-    /// Returns the words behind a target's version that name another protocol than Snowbank's.
-    pub(crate) fn by(self) -> String {
-        if self.is_door() { format!(", protocol {}", self.name()) } else { String::new() }
-    }
-
     /// Returns true for a protocol that is one of Snowbank's doors.
     pub(crate) fn is_door(self) -> bool {
         !matches!(self, Self::Snowbank | Self::Echo)
@@ -150,14 +135,7 @@ impl Protocol {
 impl Scenario {
     /// Returns this load without events during a run, and without further recordings.
     pub(crate) fn without_events(&self) -> Self {
-        Self {
-            outage: None,
-            churn: None,
-            metrics: Vec::new(),
-            client_stall: None,
-            keeps_interval_log: false,
-            ..self.clone()
-        }
+        Self { outage: None, churn: None, metrics: Vec::new(), keeps_interval_log: false, ..self.clone() }
     }
 
     /// Returns the way to open connections to one of its targets.
@@ -167,10 +145,7 @@ impl Scenario {
 
     /// Returns the time from the start of the run to the start of the measurement.
     pub(crate) fn measured_from(&self) -> Duration {
-        match self.drive {
-            Drive::Open { ramp, .. } => ramp + self.warm_up,
-            Drive::Closed { .. } => self.warm_up,
-        }
+        self.warm_up
     }
 
     /// Returns the time from the start of the run to the start of the announced outage.
@@ -184,13 +159,6 @@ impl Scenario {
             Drive::Open { .. } => "open loop",
             Drive::Closed { .. } => "closed loop",
         }
-    }
-
-    /// Returns the start and the end of the announced stall, from the start of the run.
-    pub(crate) fn stall(&self) -> Option<(Duration, Duration)> {
-        let ClientStall { at, length } = self.client_stall?;
-        let from = self.measured_from() + at;
-        Some((from, from + length))
     }
 
     /// Returns the length of the measurement, if a time ends it. On a schedule, a count is a time too.

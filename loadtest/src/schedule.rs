@@ -1,21 +1,26 @@
 //! When requests are meant to leave.
 //!
-//! A schedule has two steps. First each request gets a position x: 0, 1, 2, … if they are evenly spaced; with
-//! Poisson arrivals, x grows by exponential steps of mean 1. Then the rate turns x into an instant. While the rate
-//! rises from 0 to R over a ramp of T seconds, R·t²/(2T) requests are due by t, so the x-th is due at √(2xT/R);
-//! after that, at T + (x − RT/2)/R. With several threads each has every n-th request, or steps of mean n, which is
-//! the same process split evenly or at random.
-
-use std::time::Duration;
+//! A schedule has two steps. First each request gets a position: 0, 1, 2, … if they are evenly spaced; with Poisson
+//! arrivals it grows by exponential steps of mean 1. Then the rate turns the position into an instant. With several
+//! threads each has every n-th request, or steps of mean n, which is the same process split evenly or at random.
 
 /// The spacing of an open loop's requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrivals {
     /// At equal distances.
     Even,
     /// Random instants, as of many independent users.
     Poisson,
+}
+
+impl Arrivals {
+    /// Returns the word for it in every output.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Even => "even",
+            Self::Poisson => "poisson",
+        }
+    }
 }
 
 /// One thread's part of the load.
@@ -32,7 +37,6 @@ pub(crate) struct Share {
 #[derive(Debug)]
 pub(crate) struct Schedule {
     rate_per_s: f64,
-    ramp_s: f64,
     arrivals: Arrivals,
     step: f64,
     /// The position of the next request in the process of unit rate.
@@ -42,17 +46,11 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// Returns the schedule of one thread of a run of `rate_per_s` requests per second, above 0, over all threads.
-    pub(crate) fn new(rate_per_s: f64, ramp: Duration, arrivals: Arrivals, share: Share, seed: u64) -> Self {
+    pub(crate) fn new(rate_per_s: f64, arrivals: Arrivals, share: Share, seed: u64) -> Self {
         let random =
             fastrand::Rng::with_seed(seed ^ (share.thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut schedule = Self {
-            rate_per_s,
-            ramp_s: ramp.as_secs_f64(),
-            arrivals,
-            step: share.threads as f64,
-            next: share.thread as f64,
-            random,
-        };
+        let mut schedule =
+            Self { rate_per_s, arrivals, step: share.threads as f64, next: share.thread as f64, random };
         if arrivals == Arrivals::Poisson {
             schedule.next = schedule.draw_step();
         }
@@ -61,13 +59,7 @@ impl Schedule {
 
     /// Returns the instant at which the next request is due.
     pub(crate) fn due_ns(&self) -> u64 {
-        let ramped = self.rate_per_s * self.ramp_s / 2.0;
-        let due_s = if self.next < ramped {
-            (2.0 * self.next * self.ramp_s / self.rate_per_s).sqrt()
-        } else {
-            self.ramp_s + (self.next - ramped) / self.rate_per_s
-        };
-        (due_s * 1e9) as u64
+        (self.next / self.rate_per_s * 1e9) as u64
     }
 
     /// Continues with the request after it.
@@ -109,7 +101,7 @@ mod tests {
 
     #[test]
     fn even_requests_are_equally_far_apart() {
-        let mut schedule = Schedule::new(10_000.0, Duration::ZERO, Arrivals::Even, ALONE, 1);
+        let mut schedule = Schedule::new(10_000.0, Arrivals::Even, ALONE, 1);
         let (mean, deviation) = spread(&dues_ns(&mut schedule, 100_000));
         assert!((mean - 100_000.0).abs() < 0.1, "{mean}");
         assert!(deviation < 1.0, "{deviation}");
@@ -118,7 +110,7 @@ mod tests {
     #[test]
     fn poisson_requests_have_the_mean_and_the_spread_of_a_poisson_process() {
         for seed in 0..5 {
-            let mut schedule = Schedule::new(10_000.0, Duration::ZERO, Arrivals::Poisson, ALONE, seed);
+            let mut schedule = Schedule::new(10_000.0, Arrivals::Poisson, ALONE, seed);
             let (mean, deviation) = spread(&dues_ns(&mut schedule, 200_000));
             // Both have a standard error of some 0.3 %.
             assert!((mean / 100_000.0 - 1.0).abs() < 0.02, "{mean}");
@@ -132,8 +124,7 @@ mod tests {
         let due_in = |arrivals, until_ns| {
             let mut dues = Vec::new();
             for thread in 0..threads {
-                let mut schedule =
-                    Schedule::new(1_000.0, Duration::ZERO, arrivals, Share { thread, threads }, 7);
+                let mut schedule = Schedule::new(1_000.0, arrivals, Share { thread, threads }, 7);
                 while schedule.due_ns() < until_ns {
                     dues.push(schedule.due_ns());
                     schedule.advance();
@@ -147,20 +138,5 @@ mod tests {
         assert!(even.windows(2).all(|pair| pair[1] - pair[0] >= 999_999), "no two at once");
         let poisson = due_in(Arrivals::Poisson, 100_000_000_000).len() as f64;
         assert!((poisson / 100_000.0 - 1.0).abs() < 0.02, "{poisson}");
-    }
-
-    #[test]
-    fn a_ramp_rises_evenly_to_the_rate() {
-        let mut schedule = Schedule::new(1_000.0, Duration::from_secs(10), Arrivals::Even, ALONE, 1);
-        let dues_ns = dues_ns(&mut schedule, 10_000);
-        let within = |from_s: f64, to_s: f64| {
-            let inside = |&&due_ns: &&u64| (from_s * 1e9..to_s * 1e9).contains(&(due_ns as f64));
-            dues_ns.iter().filter(inside).count()
-        };
-        // The first second of ten has a hundredth of the ramp's 5,000 requests, the last 19 hundredths.
-        assert!(within(0.0, 1.0).abs_diff(50) <= 1);
-        assert!(within(9.0, 10.0).abs_diff(950) <= 1);
-        assert!(within(10.0, 11.0).abs_diff(1_000) <= 1);
-        assert!(dues_ns.is_sorted());
     }
 }

@@ -5,12 +5,10 @@
 //! ```
 //!
 //! - [`search`]: which rate comes next. [`step`]: a run at a rate, and its answer.
-//! - [`machine`]: where it was measured. [`mod@file`]: the JSON. [`table`]: the terminal.
+//! - [`table`]: the terminal.
 //!
 //! All steps are runs against the same daemon, and no ID may come twice in any two of them.
 
-pub(crate) mod file;
-pub(crate) mod machine;
 pub(crate) mod progress;
 pub(crate) mod search;
 pub(crate) mod step;
@@ -19,18 +17,19 @@ pub(crate) mod table;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
 use crate::judge::Objectives;
-use crate::origin::Origin;
+use crate::report::figure::Figures;
+use crate::report::json::FORMAT;
 use crate::run::{self, CannotRun, Progress};
 use crate::scenario::{Drive, Scenario};
 use crate::schedule::Arrivals;
 use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
 use progress::Live;
-use search::{Answer, Bounds, Finding, Limit, Next, Phase, Search};
+use search::{Bounds, Finding, Limit, Next, Phase, Search};
 use step::{Attempt, Step};
 
 /// The first step's requests per second without `--start`. This is far below the limit of any machine, and in
@@ -51,7 +50,7 @@ const CONFIRM_LENGTH: u32 = 2;
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// The command line and the machine, read before the first step.
-    pub(crate) origin: Origin,
+    pub(crate) origin: Figures,
     /// The run of each step but for its rate, length and address.
     pub(crate) scenario: Scenario,
     /// Every objective has to hold.
@@ -94,21 +93,6 @@ fn factor(text: &str) -> Result<f64, String> {
     })
 }
 
-/// Facts about the target, from its INFO.
-#[derive(Debug, Clone, Default, Serialize)]
-pub(crate) struct Target {
-    pub(crate) address: String,
-    /// Its version.
-    #[serde(skip)]
-    pub(crate) version: Option<String>,
-    /// IDs per second of the source.
-    pub(crate) source_per_second: Option<u64>,
-    /// The most IDs that a request may ask for.
-    pub(crate) max_count: Option<u32>,
-    /// The number of worker IDs that the source holds.
-    pub(crate) worker_ids: Option<usize>,
-}
-
 /// The target under load, and the IDs of all steps: none may come twice in any two.
 pub(crate) struct Loaded {
     daemon: Option<Daemon>,
@@ -116,9 +100,11 @@ pub(crate) struct Loaded {
 }
 
 /// The reason why a sweep ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Ended {
     /// The search was over.
+    #[default]
     Searched,
     /// The user ended it.
     Interrupted,
@@ -130,18 +116,32 @@ pub(crate) enum Ended {
     Hindered(String),
 }
 
-/// The results of a sweep.
-#[derive(Debug)]
+/// The value of [`Sweep::kind`].
+pub(crate) const KIND: &str = "sweep";
+
+/// A sweep, with the keys of its JSON. Rates are IDs per second.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Sweep {
-    pub(crate) settings: Settings,
-    pub(crate) bounds: Bounds,
-    pub(crate) target: Target,
-    /// True if the daemon was started for the sweep.
-    pub(crate) own_daemon: bool,
+    /// [`FORMAT`].
+    pub(crate) format: u32,
+    /// [`KIND`].
+    pub(crate) kind: String,
+    /// The result in a line.
+    pub(crate) summary: String,
+    pub(crate) ended: Ended,
+    /// The highest rate at which the objective held; null where it held at none.
+    pub(crate) knee: Option<f64>,
+    /// True if a second run at the knee held.
+    pub(crate) confirmed: bool,
+    /// True if the target may be able to do more: the machine or `--limit` ended the climb.
+    pub(crate) at_least: bool,
+    /// The lowest rate above the knee that missed.
+    pub(crate) missed: Option<f64>,
+    /// The reason why the knee is not higher; null where every rate held and the source could do more.
+    pub(crate) limit: Option<Limit>,
+    pub(crate) search: Bounds,
     /// All runs in order.
     pub(crate) steps: Vec<Step>,
-    pub(crate) finding: Finding,
-    pub(crate) ended: Ended,
 }
 
 /// The reason why there is no sweep.
@@ -169,43 +169,49 @@ impl CannotSweep {
 ///
 /// # Errors
 /// [`CannotSweep`] if not even the first step can be run.
-pub(crate) fn sweep(settings: Settings, interrupt: &AtomicBool, live: &Live) -> Result<Sweep, CannotSweep> {
+pub(crate) fn sweep(settings: &Settings, interrupt: &AtomicBool, live: &Live) -> Result<Sweep, CannotSweep> {
     let daemon = run::start_daemon(&settings.scenario, interrupt)?;
-    let target = greet(&run::aimed(&settings.scenario, daemon.as_ref()))?;
-    let bounds = settings.bounds(target.source_per_second)?;
+    let full_rate = full_rate(&run::aimed(&settings.scenario, daemon.as_ref()))?;
+    let bounds = settings.bounds(full_rate)?;
     let mut search = Search::new(bounds);
-    let (own_daemon, finding, steps) = (daemon.is_some(), search.so_far(), Vec::new());
-    let mut sweep = Sweep { settings, bounds, target, own_daemon, steps, finding, ended: Ended::Searched };
-    live.begin(&sweep);
+    let (mut steps, mut ended) = (Vec::new(), Ended::Searched);
+    live.begin(settings, bounds);
     let mut loaded = Loaded { daemon, seen: Vec::new() };
     while let Next::Try { rate, phase } = search.next() {
-        if !sweep.steps.is_empty() {
+        if !steps.is_empty() {
             std::thread::sleep(SETTLE);
         }
-        match sweep.try_rate(rate, phase, &mut loaded, interrupt, live)? {
+        let number = steps.len() + 1;
+        let mut progress = |now: Progress<'_>| live.progress(number, rate, phase, now);
+        let attempt = Attempt { rate, phase, full_rate };
+        let answer = match step::run(settings, attempt, &mut loaded, interrupt, &mut progress) {
+            Ok((step, answer)) => {
+                live.step(&step);
+                steps.push(step);
+                answer
+            }
+            Err(cannot) if steps.is_empty() => return Err(cannot.into()),
+            Err(CannotRun::Interrupted) => Err(Ended::Interrupted),
+            Err(cannot) if cannot.is_limit_here() => Err(Ended::Hindered(cannot.to_string())),
+            Err(cannot) => Err(Ended::Gone(cannot.to_string())),
+        };
+        match answer {
             Ok(answer) => search.record(answer),
-            Err(ended) => {
-                sweep.ended = ended;
+            Err(reason) => {
+                ended = reason;
                 break;
             }
         }
     }
-    sweep.finding = search.so_far();
-    Ok(sweep)
+    Ok(Sweep::of(settings, &search, full_rate, ended, steps))
 }
 
-fn greet(scenario: &Scenario) -> Result<Target, CannotRun> {
+/// Asks the target for all that its source can hand out in a second.
+fn full_rate(scenario: &Scenario) -> Result<Option<u64>, CannotRun> {
     let Some(endpoint) = scenario.addresses.first() else {
         unreachable!("a daemon is started where no address is given")
     };
-    let greeted = run::greet(&scenario.access(endpoint.clone()), scenario, 0)?;
-    Ok(Target {
-        address: endpoint.to_string(),
-        worker_ids: greeted.worker_ids,
-        version: greeted.version,
-        source_per_second: greeted.promise.per_second,
-        max_count: Some(greeted.promise.max_count),
-    })
+    Ok(run::greet(&scenario.access(endpoint.clone()), scenario, 0)?.promise.per_second)
 }
 
 impl Settings {
@@ -250,7 +256,8 @@ impl Settings {
 }
 
 impl Ended {
-    fn name(&self) -> &'static str {
+    /// Returns the word for it in every output.
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Searched => "searched",
             Self::Interrupted => "interrupted",
@@ -262,67 +269,51 @@ impl Ended {
 }
 
 impl Sweep {
-    /// Runs a step. Returns its answer to the search, or the reason why it ends the sweep.
-    fn try_rate(
-        &mut self,
-        rate: f64,
-        phase: Phase,
-        loaded: &mut Loaded,
-        interrupt: &AtomicBool,
-        live: &Live,
-    ) -> Result<Result<Answer, Ended>, CannotRun> {
-        let number = self.steps.len() + 1;
-        let mut progress = |now: Progress<'_>| live.progress(number, rate, phase, now);
-        let attempt = Attempt { rate, phase, full_rate: self.target.source_per_second };
-        match step::run(&self.settings, attempt, loaded, interrupt, &mut progress) {
-            Ok((step, answer)) => {
-                live.step(&step);
-                self.steps.push(step);
-                Ok(answer)
-            }
-            Err(cannot) if self.steps.is_empty() => Err(cannot),
-            Err(CannotRun::Interrupted) => Ok(Err(Ended::Interrupted)),
-            Err(cannot) if cannot.is_limit_here() => Ok(Err(Ended::Hindered(cannot.to_string()))),
-            Err(cannot) => Ok(Err(Ended::Gone(cannot.to_string()))),
-        }
+    fn of(
+        settings: &Settings,
+        search: &Search,
+        full_rate: Option<u64>,
+        ended: Ended,
+        steps: Vec<Step>,
+    ) -> Self {
+        let Finding { knee, confirmed, missed } = search.so_far();
+        let at_full_rate = full_rate.zip(knee).is_some_and(|(full_rate, knee)| knee >= full_rate as f64);
+        let limit = missed.map(|(_, limit)| limit).or(at_full_rate.then_some(Limit::Layout));
+        let mut sweep = Self {
+            format: FORMAT,
+            kind: KIND.to_owned(),
+            summary: String::new(),
+            ended,
+            knee,
+            confirmed,
+            at_least: matches!(limit, None | Some(Limit::Machine)),
+            missed: missed.map(|(rate, _)| rate),
+            limit,
+            search: search.bounds(),
+            steps,
+        };
+        sweep.summary = table::summary(&sweep, &table::objective(settings));
+        sweep
     }
 
     /// Returns 0 with a confirmed knee; 1 if the target is at fault; 2 if the sweep has no answer.
     pub(crate) fn exit_code(&self) -> u8 {
-        let is_open = matches!(self.finding.missed, Some((_, Limit::Machine)));
         match self.ended {
             Ended::Broken(_) | Ended::Gone(_) => 1,
             Ended::Interrupted | Ended::Hindered(_) => 2,
-            Ended::Searched if self.finding.confirmed => 0,
-            Ended::Searched => 1 + u8::from(is_open),
+            Ended::Searched if self.confirmed => 0,
+            Ended::Searched => 1 + u8::from(self.limit == Some(Limit::Machine)),
         }
     }
 
     /// Returns the run that stands for the knee: the last that held at it.
     pub(crate) fn at_knee(&self) -> Option<&Step> {
-        let knee = self.finding.knee?;
-        let at_knee = |step: &&Step| step.rate() == knee && step.holds;
-        self.steps.iter().rev().find(at_knee)
+        self.steps.iter().rev().find(|step| Some(step.rate()) == self.knee && step.holds)
     }
 
     /// Returns the last run that missed at the rate next above the knee.
     pub(crate) fn at_miss(&self) -> Option<&Step> {
-        let (missed, _) = self.finding.missed?;
-        let at_miss = |step: &&Step| step.rate() == missed && !step.holds;
-        self.steps.iter().rev().find(at_miss)
-    }
-
-    /// Returns the reason why the knee is not higher; none where every rate held and the source could do
-    /// more.
-    pub(crate) fn limit(&self) -> Option<Limit> {
-        let at_full_rate = self.target.source_per_second.zip(self.finding.knee);
-        let at_full_rate = at_full_rate.is_some_and(|(full_rate, knee)| knee >= full_rate as f64);
-        self.finding.missed.map(|(_, limit)| limit).or(at_full_rate.then_some(Limit::Layout))
-    }
-
-    /// Returns true if the target may be able to do more than the knee.
-    pub(crate) fn is_lower_bound(&self) -> bool {
-        matches!(self.limit(), None | Some(Limit::Machine))
+        self.steps.iter().rev().find(|step| Some(step.rate()) == self.missed && !step.holds)
     }
 }
 

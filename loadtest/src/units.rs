@@ -60,11 +60,6 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// Returns a number of IDs.
-pub(crate) fn ids(number: f64) -> String {
-    format!("{} ID{}", grouped(number), if number == 1.0 { "" } else { "s" })
-}
-
 /// Returns a rate with its unit.
 pub(crate) fn ids_per_s(rate: f64) -> String {
     format!("{} IDs/s", grouped(rate))

@@ -1,55 +1,38 @@
-//! `compare`: two runs side by side.
+//! `compare`: runs of two targets side by side.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::{Failure, json_text, print_beside, write_file};
-use crate::compare::{self, table::Side};
-use crate::report::json;
-use crate::report::read::read;
+use super::{Failure, json_text, open_files, print_beside, with_files, write_file};
+use crate::compare;
+use crate::report::json::{RUN, Run, read};
 
-/// Put two runs side by side: which figures differ by more than runs differ anyway
+/// Put runs of A and B side by side: which figures differ by more than runs differ anyway
 ///
-/// With one run on each side the spread is taken from the seconds within them; with several, from the runs.
+/// Give several runs of each side, made in turns: only they show how much equal runs differ.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Files that --json wrote: A and B; if --with is given, all runs of A
+    /// Files that --json wrote: all runs of A
     #[arg(value_name = "RUN.json", required = true)]
     files: Vec<PathBuf>,
     /// All runs of B
-    #[arg(long, value_name = "RUN.json", num_args = 1..)]
+    #[arg(long, value_name = "RUN.json", num_args = 1.., required = true)]
     with: Vec<PathBuf>,
     /// Write the comparison to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// End with exit code 1 if B is worse in any figure of rate, errors or response time, and with 2 if the runs
-    /// cannot tell
+    /// End with exit code 1 if B is worse in any figure, and with 2 if the runs cannot tell
     #[arg(long)]
     fail_if_worse: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let (a, b) = arguments.sides()?;
-    let comparison = compare::compare(&a.runs, &b.runs).map_err(Failure::usage)?;
-    write_file(arguments.json.as_ref(), || json_text(&comparison))?;
-    print_beside(arguments.json.as_ref(), |out| compare::table::write(&comparison, &a, &b, out));
-    Ok(if arguments.fail_if_worse { comparison.verdict.exit_code() } else { 0 })
-}
-
-impl Arguments {
-    fn sides(&self) -> Result<(Side, Side), Failure> {
-        match (&self.files[..], &self.with[..]) {
-            ([a, b], []) => Ok((side(std::slice::from_ref(a))?, side(std::slice::from_ref(b))?)),
-            (_, []) => Err(Failure::usage(format!(
-                "compare takes two files, or several and --with several others; given: {}",
-                self.files.len()
-            ))),
-            (a, b) => Ok((side(a)?, side(b)?)),
-        }
-    }
-}
-
-fn side(files: &[PathBuf]) -> Result<Side, Failure> {
-    let runs = files.iter().map(|file| read(file, json::RUN).map_err(Failure::usage));
-    let name = |file: &PathBuf| Path::new(file).display().to_string();
-    Ok(Side { runs: runs.collect::<Result<_, _>>()?, names: files.iter().map(name).collect() })
+    let read_all = |files: &[PathBuf]| -> Result<Vec<Run>, Failure> {
+        files.iter().map(|file| read(file, RUN).map_err(Failure::usage)).collect()
+    };
+    let (a, b) = (read_all(&arguments.files)?, read_all(&arguments.with)?);
+    open_files(&[&arguments.json])?;
+    let comparison = compare::compare(&a, &b).map_err(Failure::usage)?;
+    print_beside(arguments.json.as_ref(), |out| compare::write(&comparison, out));
+    let written = write_file(arguments.json.as_ref(), || json_text(&comparison));
+    with_files(if arguments.fail_if_worse { comparison.verdict.exit_code() } else { 0 }, written)
 }

@@ -4,11 +4,11 @@ use clap::Args;
 
 use super::Failure;
 use crate::daemon::Ending;
-use crate::scenario::{Cause, ClientStall, Outage, Scenario};
+use crate::scenario::{Cause, Outage, Scenario};
 use crate::units::counted;
 use crate::value::{PerSecond, Time, TimeAt};
 
-/// Outages, a client that hangs, targets that go away, and connections that change.
+/// Outages, targets that go away, and connections that change.
 #[derive(Debug, Args)]
 pub(super) struct Events {
     /// Stop the daemon cleanly at this time of the measurement and start it again; only for a daemon of the
@@ -22,13 +22,9 @@ pub(super) struct Events {
     /// Requests due in it do not count against objectives. All connections must be open again at its end
     #[arg(
         long, value_name = "TIME@TIME", requires = "address", allow_hyphen_values = true,
-        conflicts_with_all = ["stall_client", "may_lose", "churn"]
+        conflicts_with_all = ["may_lose", "churn"]
     )]
     outage: Option<TimeAt>,
-    /// Do not read one connection for some time, like a client that hangs: 2s@3s begins at 3 s of the
-    /// measurement. Requests due on it until it has caught up do not count against objectives
-    #[arg(long, value_name = "TIME@TIME", conflicts_with_all = ["restart_daemon_at", "kill_daemon_at"], allow_hyphen_values = true)]
-    stall_client: Option<TimeAt>,
     /// With several addresses: the number of them that may go away during the run. Requests in flight there are
     /// sent to the others, and count from when they were due
     #[arg(long, value_name = "N", requires = "address")]
@@ -37,7 +33,7 @@ pub(super) struct Events {
     /// answers
     #[arg(
         long, value_name = "RATE", allow_hyphen_values = true,
-        conflicts_with_all = ["restart_daemon_at", "kill_daemon_at", "stall_client", "may_lose"]
+        conflicts_with_all = ["restart_daemon_at", "kill_daemon_at", "may_lose"]
     )]
     churn: Option<PerSecond>,
 }
@@ -47,13 +43,11 @@ impl Events {
     pub(super) fn put_into(&self, scenario: Scenario) -> Result<Scenario, Failure> {
         let scenario = Scenario {
             outage: self.outage(),
-            client_stall: self.stall_client.map(|TimeAt { length, at }| ClientStall { at, length }),
             may_lose: self.may_lose.unwrap_or(0),
             churn: self.churn.map(|churn| churn.0),
             ..scenario
         };
         check_outage(&scenario)?;
-        check_stall(&scenario)?;
         let targets = scenario.addresses.len();
         if scenario.may_lose > 0 && scenario.may_lose >= targets {
             let (given, targets) = (scenario.may_lose, counted(targets as u64, "target"));
@@ -92,29 +86,4 @@ fn check_outage(scenario: &Scenario) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::usage(format!("the outage {at} is not within the measurement of {}", Time(measured))))
-}
-
-/// Refuses a stall of every connection, or one without time to end.
-fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
-    let Some(ClientStall { at, length }) = scenario.client_stall else {
-        return Ok(());
-    };
-    if scenario.connections <= scenario.threads {
-        return Err(Failure::usage(format!(
-            "--stall-client leaves one of {} threads no connection to measure; it needs --connections {} or more, or fewer \
-             --threads",
-            scenario.threads,
-            scenario.threads + 1
-        )));
-    }
-    match scenario.measured_for() {
-        None => Err(Failure::usage("--stall-client needs an end by time: --for instead of --count")),
-        Some(measured) if at + length >= measured => Err(Failure::usage(format!(
-            "the stall of {} at {} does not end within the measurement of {}",
-            Time(length),
-            Time(at),
-            Time(measured)
-        ))),
-        Some(_) => Ok(()),
-    }
 }

@@ -20,7 +20,10 @@ use crate::units::counted;
 use crate::value::{Mix, Time};
 
 /// Two, so that one can send when something else has the other's core.
-const DEFAULT_THREADS: u32 = 2;
+const OPEN_LOOP_THREADS: u32 = 2;
+
+/// A closed loop waits for its answers anyway, and a second thread would take a core from the target.
+const CLOSED_LOOP_THREADS: u32 = 1;
 
 /// The target and the form of its load.
 #[derive(Debug, Args)]
@@ -43,8 +46,8 @@ pub(super) struct Load {
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) connections: u32,
     /// Generator threads, each with its part of the connections and the schedule; a thread also sends the
-    /// overdue requests of one that gets no core [default: 2, or 1 with one connection; in a closed loop as many
-    /// as are fastest]
+    /// overdue requests of one that gets no core [default: 2, or 1 with one connection and in a closed
+    /// loop]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
     pub(super) threads: Option<u32>,
     /// Requests at random instants, as from many independent users, instead of evenly spaced ones
@@ -138,7 +141,11 @@ pub(super) struct Latencies {
 impl Load {
     /// Returns the run of these options, of this length.
     pub(super) fn scenario(&self, drive: Drive, length: Length) -> Result<Scenario, Failure> {
-        let threads = self.threads.unwrap_or_else(|| DEFAULT_THREADS.min(self.connections));
+        let usual = match drive {
+            Drive::Open { .. } => OPEN_LOOP_THREADS,
+            Drive::Closed { .. } => CLOSED_LOOP_THREADS,
+        };
+        let threads = self.threads.unwrap_or(usual.min(self.connections));
         if threads > self.connections {
             return Err(Failure::usage(format!(
                 "--threads {threads} is more than --connections {}: each thread needs a connection",
@@ -170,7 +177,6 @@ impl Load {
             length,
             outage: None,
             churn: None,
-            client_stall: None,
             keeps_interval_log: false,
             seed: self.seed,
         })

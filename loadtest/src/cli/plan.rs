@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use super::{Failure, json_text, print_beside, write_file};
-use crate::plan::swept::Swept;
-use crate::plan::{Wanted, page, plan};
-use crate::report::read::read;
-use crate::sweep::file::KIND;
+use super::{Failure, json_text, open_files, print_beside, with_files, write_file};
+use crate::plan::basis::Basis;
+use crate::plan::{NoPlan, Wanted, plan};
+use crate::report::json::read;
+use crate::sweep::{KIND, Sweep};
 
 /// From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds
 ///
@@ -27,11 +27,18 @@ pub(super) struct Arguments {
     json: Option<PathBuf>,
 }
 
+impl From<NoPlan> for Failure {
+    fn from(error: NoPlan) -> Self {
+        Self { code: error.exit_code(), reason: error.to_string() }
+    }
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let sweep = read::<Swept>(&arguments.from, KIND).map_err(Failure::usage)?;
-    let plan = plan(&sweep, &arguments.wanted, SystemTime::now())
-        .map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
-    write_file(arguments.json.as_ref(), || json_text(&plan))?;
-    print_beside(arguments.json.as_ref(), |out| out.write_all(page::markdown(&plan).as_bytes()));
-    Ok(0)
+    let sweep = read::<Sweep>(&arguments.from, KIND).map_err(Failure::usage)?;
+    let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let basis = Basis::of(&sweep, &arguments.wanted)?;
+    let plan = plan(&basis, &arguments.wanted, since_1970.as_micros() as i64)?;
+    open_files(&[&arguments.json])?;
+    print_beside(arguments.json.as_ref(), |out| out.write_all(plan.page.as_bytes()));
+    with_files(0, write_file(arguments.json.as_ref(), || json_text(&plan)))
 }

@@ -1,17 +1,16 @@
 //! `snowbank-loadtest sweep`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use super::load::{Latencies, Load};
 use super::{Failure, is_stdout, json_text, on_interrupt, open_files, with_files, write_file};
 use crate::judge::Objectives;
-use crate::origin::Origin;
+use crate::origin;
 use crate::report::html;
 use crate::report::progress::Bar;
 use crate::scenario::{Drive, Length};
 use crate::sweep::progress::Live;
-use crate::sweep::{SearchOptions, Settings, file, sweep, table};
+use crate::sweep::{SearchOptions, Settings, sweep, table};
 use crate::value::Rate;
 
 /// Find the knee: the highest rate at which the objective holds
@@ -44,13 +43,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let interrupt = on_interrupt()?;
     let is_beside = arguments.json.as_ref().is_some_and(|path| is_stdout(path));
     let live = Live { bar: Bar::new(), is_beside };
-    let swept = sweep(settings, &interrupt, &live);
+    let swept = sweep(&settings, &interrupt, &live);
     live.bar.clear();
     let swept = swept.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
     live.print(|out| table::end(&swept, out));
-    let figures = file::File::of(&swept);
-    let written = write_file(arguments.json.as_ref(), || json_text(&figures))
-        .and_then(|()| write_file(arguments.html.as_ref(), || html::sweep::render(&figures).into_bytes()));
+    let written = write_file(arguments.json.as_ref(), || json_text(&swept))
+        .and_then(|()| write_file(arguments.html.as_ref(), || html::sweep::render(&swept).into_bytes()));
     with_files(swept.exit_code(), written)
 }
 
@@ -60,10 +58,9 @@ impl Arguments {
             return Err(Failure::usage("a sweep has one --address: the knee is that of one daemon"));
         }
         // The rate of each step takes its place.
-        let drive =
-            Drive::Open { rate: Rate::STANDARD, ramp: Duration::ZERO, arrivals: self.load.arrivals() };
+        let drive = Drive::Open { rate: Rate::STANDARD, arrivals: self.load.arrivals() };
         Ok(Settings {
-            origin: Origin::of_this_process(),
+            origin: origin::of_this_process(),
             scenario: self.load.scenario(drive, Length::For(self.search.length.0))?,
             objectives: Objectives { rate: None, latencies: self.latencies.of_open_loop(), errors: 0.0 },
             search: self.search.clone(),

@@ -99,9 +99,8 @@ impl Report<'_> {
 
     /// Returns true if another run may lead to a verdict. What happened on purpose cannot be repeated.
     fn asks_for_more(&self) -> bool {
-        let is_announced = self.scenario.outage.is_some() || self.scenario.client_stall.is_some();
         matches!(self.verdict, Verdict::Unknown(_))
-            && !is_announced
+            && self.scenario.outage.is_none()
             && self.outcome.lost_targets.is_empty()
             && self.outcome.collected.counts.requests > 0
             && !self.outcome.collected.is_cut_short()

@@ -16,8 +16,6 @@ pub(super) struct InFlight {
     pub(super) sent_ns: u64,
     pub(super) asked: Asked,
     pub(super) tag: u16,
-    /// Due on a connection that was stalled on purpose: its IDs are checked, its time is not judged.
-    pub(super) excused: bool,
 }
 
 #[derive(Debug)]
@@ -83,10 +81,10 @@ impl Connection {
     }
 
     /// Prepares a request; it leaves with the next [`flush`](Self::flush).
-    pub(super) fn ask(&mut self, of: &Peer, count: u32, intended_ns: u64, excused: bool) {
+    pub(super) fn ask(&mut self, of: &Peer, count: u32, intended_ns: u64) {
         of.wire.encode(&mut self.out, self.tag, of.promise.source, count);
         let asked = Asked { count, sent_us: 0, above: 0 };
-        self.in_flight.push_back(InFlight { intended_ns, sent_ns: 0, asked, tag: self.tag, excused });
+        self.in_flight.push_back(InFlight { intended_ns, sent_ns: 0, asked, tag: self.tag });
         self.tag = self.tag.wrapping_add(1);
         self.unsent += 1;
     }

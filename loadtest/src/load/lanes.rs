@@ -76,8 +76,6 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::schedule::{Arrivals, Share};
 
@@ -87,7 +85,7 @@ mod tests {
     }
 
     fn schedule(share: Share) -> Schedule {
-        Schedule::new(1e4, Duration::ZERO, Arrivals::Even, share, 1)
+        Schedule::new(1e4, Arrivals::Even, share, 1)
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Meter {
         if request.sent_ns == 0 {
             return;
         }
-        if !self.counts_at(request.intended_ns) || request.excused {
+        if !self.counts_at(request.intended_ns) {
             return;
         }
         self.counts.requests -= 1;
@@ -140,19 +140,9 @@ impl Meter {
         self.counts.lost += 1;
     }
 
-    /// Excuses a request that was sent and counted.
-    pub(super) fn excuse_sent(&mut self, request: &InFlight) {
-        self.counts.excused += 1;
-        if self.counts_at(request.intended_ns) {
-            self.counts.requests -= 1;
-        }
-    }
-
     pub(super) fn sent(&mut self, request: &mut InFlight) {
         let slip_ns = request.sent_ns.saturating_sub(request.intended_ns);
-        if request.excused {
-            self.counts.excused += 1;
-        } else if request.intended_ns < self.warm_ns {
+        if request.intended_ns < self.warm_ns {
             self.counts.warm_up_requests += 1;
         } else if self.counts_at(request.intended_ns) {
             self.counts.requests += 1;
@@ -164,9 +154,6 @@ impl Meter {
 
     pub(super) fn answered(&mut self, request: &InFlight, now: Now) {
         self.counts.checked_ids += u64::from(request.asked.count);
-        if request.excused {
-            return;
-        }
         if now.ns >= self.warm_ns {
             let last_ns = self.last_answer_ns.replace(now.ns).unwrap_or(now.ns);
             self.counts.longest_gap = self.counts.longest_gap.max(Duration::from_nanos(now.ns - last_ns));
@@ -183,7 +170,7 @@ impl Meter {
 
     pub(super) fn refused(&mut self, request: &InFlight, now: Now, code: u16, message: &[u8]) {
         let in_warm_up = request.intended_ns < self.warm_ns;
-        if !(in_warm_up || self.counts_at(request.intended_ns)) || request.excused {
+        if !(in_warm_up || self.counts_at(request.intended_ns)) {
             return;
         }
         let words = || printable(&String::from_utf8_lossy(message));
@@ -236,7 +223,7 @@ impl Meter {
 
     /// Counts a request without an answer: it lasted at least until now.
     pub(super) fn unanswered(&mut self, request: &InFlight, now: Now) {
-        if self.counts_at(request.intended_ns) && !request.excused {
+        if self.counts_at(request.intended_ns) {
             self.counts.unanswered += 1;
             self.time(request, now);
         }

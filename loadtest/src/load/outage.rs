@@ -21,10 +21,6 @@ impl Worker<'_> {
     pub(super) fn excuse(&mut self, index: usize, fault: Fault) -> Result<(), Fault> {
         let now = self.shared.now();
         let closed = matches!(fault, Fault::Closed { .. });
-        if closed && !self.connections[index].is_reopened && self.is_stalled(index) {
-            self.stalled_was_closed(now);
-            return Ok(());
-        }
         let may_be_gone = matches!(fault, Fault::Closed { .. } | Fault::Silent { .. });
         let peer = self.connections[index].peer;
         if may_be_gone && self.shared.lose(peer, now, self.task.scenario.may_lose) {
@@ -72,7 +68,7 @@ impl Worker<'_> {
         let Some(other) = self.next_open() else { return };
         let due_ns = if self.is_open_loop() { request.intended_ns } else { now.ns };
         let connection = &mut self.connections[other];
-        connection.ask(&self.shared.peers[connection.peer], request.asked.count, due_ns, false);
+        connection.ask(&self.shared.peers[connection.peer], request.asked.count, due_ns);
     }
 
     /// Returns true if a refusal belongs to an outage that the run knows of.

@@ -15,7 +15,6 @@ use super::connection::{Connection, Flushed};
 use super::meter::Meter;
 use super::opener::Opener;
 use super::outage::RETRY_NS;
-use super::stall::{STALLED, Stalling};
 use super::window::Window;
 use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Peer, Shared, Task};
 use crate::machine::processor::RunDelay;
@@ -64,8 +63,6 @@ pub(super) struct Worker<'a> {
     ids_left: u64,
     /// When connections that are down are tried again.
     pub(super) retry_ns: u64,
-    /// The announced stall of one of the connections.
-    pub(super) stalling: Option<Stalling>,
     pub(super) opener: Option<Opener>,
     pub(super) churn: Option<Churn>,
     run_delay: RunDelay,
@@ -119,7 +116,6 @@ impl<'a> Worker<'a> {
             housekeeping_ns: 0,
             ids_left: scenario.ids_limit(thread).unwrap_or(u64::MAX),
             retry_ns: 0,
-            stalling: scenario.stall().filter(|_| thread == 0).map(Stalling::new),
             opener: None,
             churn: scenario.churn.map(|per_s| Churn::new(per_s, thread, scenario.threads, places)),
             run_delay: RunDelay::of_this_thread(),
@@ -157,13 +153,12 @@ impl<'a> Worker<'a> {
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.meter.tick(turn, self.to);
             self.recover(turn)?;
-            self.stall(turn)?;
             self.churn(turn)?;
             let more = self.prepare(turn)?;
             let all_sent = self.flush()?;
             self.keep_house(turn)?;
             let answered = self.connections.iter().all(|connection| connection.in_flight.is_empty());
-            if !more && answered && !self.is_stalled(STALLED) {
+            if !more && answered {
                 return Ok(());
             }
             let before_sleep = self.shared.now();
@@ -182,9 +177,6 @@ impl<'a> Worker<'a> {
             self.meter.woke(turn, due_ns.min(turn.ns.saturating_sub(waited_ns)));
             for event in events.drain(..) {
                 let index = event.data.u64() as usize;
-                if self.is_hanging(index) {
-                    continue;
-                }
                 self.receive(index, &mut input).or_else(|fault| self.excuse(index, fault))?;
             }
         }
@@ -214,7 +206,6 @@ impl<'a> Worker<'a> {
                 self.meter.lost_unsent();
                 continue;
             };
-            let excused = self.is_stalled(index);
             if self.connections[index].in_flight.len() >= MAX_IN_FLIGHT {
                 self.excuse(index, Fault::TooManyInFlight { bound: MAX_IN_FLIGHT })?;
                 self.meter.lost_unsent();
@@ -222,19 +213,19 @@ impl<'a> Worker<'a> {
             }
             let connection = &mut self.connections[index];
             let count = draw(&self.task.scenario.batch, &mut self.random);
-            connection.ask(&self.shared.peers[connection.peer], count, due_ns, excused);
+            connection.ask(&self.shared.peers[connection.peer], count, due_ns);
         }
         Ok(true)
     }
 
-    /// Returns the next connection in turn. It skips those that are down, and a stalled one that is full. It takes
-    /// one that is about to be replaced only if there is no other.
+    /// Returns the next connection in turn. It skips those that are down. It takes one that is about to be
+    /// replaced only if there is no other.
     pub(super) fn next_open(&mut self) -> Option<usize> {
         let mut leaving = None;
         for _ in 0..self.connections.len() {
             let index = self.next_connection;
             self.next_connection = (index + 1) % self.connections.len();
-            if self.connections[index].is_down || !self.takes_requests(index) {
+            if self.connections[index].is_down {
                 continue;
             }
             if !self.is_leaving(index) && !self.connections[index].is_draining {
@@ -251,7 +242,7 @@ impl<'a> Worker<'a> {
         }
         let counts = self.meter.counts_at(now.ns);
         for index in 0..self.connections.len() {
-            let (excused, leaving) = (self.is_stalled(index), self.is_leaving(index));
+            let leaving = self.is_leaving(index);
             let connection = &mut self.connections[index];
             if connection.is_down || connection.is_full || connection.is_draining || leaving {
                 continue;
@@ -261,7 +252,7 @@ impl<'a> Worker<'a> {
                 if counts {
                     self.ids_left = self.ids_left.saturating_sub(count.into());
                 }
-                connection.ask(&self.shared.peers[connection.peer], count, now.ns, excused);
+                connection.ask(&self.shared.peers[connection.peer], count, now.ns);
             }
         }
         true
@@ -272,9 +263,8 @@ impl<'a> Worker<'a> {
         let mut all = true;
         let open_loop = self.is_open_loop();
         for index in 0..self.connections.len() {
-            let (stalled, hangs) = (self.is_stalled(index), self.is_hanging(index));
             let connection = &mut self.connections[index];
-            if !connection.is_dirty() || (hangs && connection.is_full) {
+            if !connection.is_dirty() {
                 continue;
             }
             let peer = &self.shared.peers[connection.peer];
@@ -283,8 +273,6 @@ impl<'a> Worker<'a> {
             let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request));
             match flushed {
                 Ok(Flushed::All) => {}
-                // A client that does not read must expect this.
-                Ok(Flushed::Part) if stalled => all &= hangs,
                 Ok(Flushed::Part) if open_loop => self.excuse(index, Fault::FullSocket)?,
                 Ok(Flushed::Part) => all = false,
                 Err(fault) => self.excuse(index, fault)?,
@@ -296,8 +284,7 @@ impl<'a> Worker<'a> {
     fn until_due_ns(&self, now: Now, more: bool) -> u64 {
         let down = self.meter.unfinished_window(now).is_some();
         let longest_ns = if down { RETRY_NS } else { MAX_SLEEP_NS };
-        let longest_ns =
-            longest_ns.min(self.next_of_stall_ns().saturating_sub(now.ns)).min(self.next_of_churn_ns(now));
+        let longest_ns = longest_ns.min(self.next_of_churn_ns(now));
         if !(more && self.is_open_loop()) {
             return longest_ns;
         }
@@ -330,9 +317,8 @@ impl<'a> Worker<'a> {
         let oldest_ns = now.ns.saturating_sub(ANSWER_TIMEOUT.as_nanos() as u64);
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
-            // One that is stalled on purpose has a time of its own.
             let waits_long = connection.in_flight.front().is_some_and(|request| request.sent_ns < oldest_ns);
-            if waits_long && !self.is_stalled(index) {
+            if waits_long {
                 let unanswered = connection.in_flight.len();
                 self.excuse(index, Fault::Silent { waited: ANSWER_TIMEOUT, unanswered })?;
             }

@@ -1,30 +1,22 @@
 //! The seconds of a run as comma-separated values.
 
-use std::fmt::Write;
+use serde_json::Value;
 
 use crate::measure::SecondFigures;
 
-const HEAD: &str = "second,ids,answered,refused,p50_us,p90_us,p99_us,p999_us,max_us,target_cpu_share,target_memory_bytes,clock_offset_us\n";
-
 /// Returns a line for each second, with the keys of the JSON in the first. A figure that is not known is empty.
 pub(crate) fn seconds(seconds: &[SecondFigures]) -> String {
-    let mut text = HEAD.to_owned();
-    for it in seconds {
-        let SecondFigures { second, ids, answered, refused, p50_us, p90_us, p99_us, p999_us, max_us, .. } =
-            it;
-        let (cpu, memory, clock) =
-            (known(it.target_cpu_share), known(it.target_memory_bytes), known(it.clock_offset_us));
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "{second},{ids},{answered},{refused},{p50_us},{p90_us},{p99_us},{p999_us},{max_us},{cpu},{memory},{clock}"
-        );
+    let mut text = SecondFigures::NAMES.join(",") + "\n";
+    for second in seconds {
+        // Numbers have no other form.
+        let keys = serde_json::to_value(second).unwrap_or_default();
+        let cell = |name: &str| match &keys[name] {
+            Value::Null => String::new(),
+            number => number.to_string(),
+        };
+        text += &(SecondFigures::NAMES.map(cell).join(",") + "\n");
     }
     text
-}
-
-fn known(figure: Option<impl ToString>) -> String {
-    figure.map(|figure| figure.to_string()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,29 +1,35 @@
-//! All figures of a run, for programs. Times are in microseconds unless a name says otherwise.
+//! The file of a run, for programs: the verdict, and the list of all figures. Every other report is made from it.
 
-mod effects;
-mod times;
-
+use std::path::Path;
 use std::time::Duration;
 
-pub(crate) use effects::{ChurnFigures, ClientStallFigures, LostTarget, MachineFigures, OutageFigures};
+use hdrhistogram::Histogram;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-pub(crate) use times::Times;
+use serde_json::Value as Json;
 
-use super::Report;
-use super::lines::headline;
+use super::figure::{Figures, UNKNOWN, Unit};
+use super::{ECHO, IDS, LATENCIES, LOAD, MACHINE, NOTE, PROCESSOR, QUANTILES, Report, TARGET};
 use crate::check::distinct::Gaps;
-use crate::measure::{RefusalsByCode, SecondFigures, micros};
-use crate::origin::Origin;
+use crate::judge::quantile_name;
+use crate::measure::{RefusalsByCode, SecondFigures, TimeHistogram, micros};
 use crate::run::Outcome;
-use crate::scenario::{Drive, Length, Scenario};
+use crate::scenario::{Cause, Drive, Length, Scenario};
 use crate::target::code_name;
 
 /// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json describes
 /// it.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 /// The value of [`Run::kind`].
 pub(crate) const RUN: &str = "run";
+
+/// Steps in each half of the distance to 100 % on a percentile curve: smooth on a page, some hundred points
+/// at most.
+const CURVE_TICKS_PER_HALF: u32 = 5;
+
+/// A quantile with fewer values than this beyond it is decided by chance.
+const MIN_BEYOND_QUANTILE: f64 = 10.0;
 
 /// A run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -32,131 +38,24 @@ pub(crate) struct Run {
     pub(crate) format: u32,
     /// [`RUN`].
     pub(crate) kind: String,
-    /// The command line, the machine and the time.
-    pub(crate) origin: Origin,
     /// `pass`, `fail` or `no verdict`.
     pub(crate) verdict: String,
     /// The reasons why it is not a pass.
     pub(crate) reasons: Vec<String>,
     /// The first line of the report.
     pub(crate) summary: String,
-    pub(crate) objectives: ObjectiveFigures,
-    /// The generator's machine during the run.
-    #[serde(default)]
-    pub(crate) machine: Option<MachineFigures>,
-    /// `open loop` or `closed loop`.
-    pub(crate) loop_kind: String,
-    /// The spacing of an open loop's requests: `even` or `poisson`.
-    pub(crate) arrivals: Option<String>,
-    /// `snowbank`, `resp`, `memcached`, `http` or `noeqd`.
-    pub(crate) protocol: String,
-    /// True if the target was a daemon started for this run.
-    pub(crate) own_daemon: bool,
-    pub(crate) address: String,
-    /// The targets that went away, where some may.
-    #[serde(default)]
-    pub(crate) lost_targets: Vec<LostTarget>,
-    /// The target's version.
-    pub(crate) version: Option<String>,
-    /// The source's name.
-    pub(crate) source: String,
-    /// Its layout in text form.
-    pub(crate) layout: Option<String>,
-    /// The distance between two IDs of a counter; `None` of IDs with a layout.
-    #[serde(default)]
-    pub(crate) increment: Option<u64>,
-    /// The numbers of a counter that did not come.
-    #[serde(default)]
-    pub(crate) gaps: Option<Gaps>,
-    /// An ID is dated at most this long before its request; `None` where IDs have no time.
-    #[serde(default)]
-    pub(crate) window_before_us: Option<i64>,
-    /// An ID is dated at most this long after its reply.
-    #[serde(default)]
-    pub(crate) window_after_us: Option<i64>,
-    /// The highest rate of the source by its own INFO.
-    pub(crate) source_per_second: Option<u64>,
-    /// The rate offered, of an open loop.
-    pub(crate) wanted_ids_per_s: Option<f64>,
-    /// IDs per request, as on the command line.
-    pub(crate) batch: String,
-    /// IDs per request in the long run.
-    pub(crate) mean_batch: f64,
-    /// Connections.
-    pub(crate) connections: usize,
-    /// Generator threads.
-    pub(crate) threads: usize,
-    /// Requests in flight on each connection, of a closed loop.
-    pub(crate) depth: Option<usize>,
-    /// The length of the warm-up in seconds.
-    pub(crate) warm_up_s: f64,
-    /// The planned length of the measurement in seconds, if a time ended it.
-    pub(crate) for_s: Option<f64>,
-    /// The length of the measurement.
-    pub(crate) elapsed_s: f64,
-    /// IDs per second of the measurement outside the announced outage.
-    pub(crate) ids_per_s: f64,
-    /// True if a closed loop shows only a lower bound: nothing shows that the target could not do more.
-    #[serde(default)]
-    pub(crate) at_least: bool,
-    /// Requests sent.
-    pub(crate) requests: u64,
-    /// Those answered with IDs.
-    pub(crate) answered: u64,
-    /// Those without an answer.
-    pub(crate) unanswered: u64,
-    /// IDs checked, the warm-up's included.
-    pub(crate) checked_ids: u64,
-    /// Requests refused, by the error code's name.
-    pub(crate) refused: std::collections::BTreeMap<String, u64>,
-    /// Those of the warm-up.
-    #[serde(default)]
-    pub(crate) warm_up_refused: std::collections::BTreeMap<String, u64>,
-    /// The announced outage; `None` without one.
-    pub(crate) outage: Option<OutageFigures>,
-    /// Connections that changed under load; `None` without.
-    #[serde(default)]
-    pub(crate) churn: Option<ChurnFigures>,
-    /// The announced stall of a client; `None` without one.
-    #[serde(default)]
-    pub(crate) client_stall: Option<ClientStallFigures>,
-    /// From the intended instant to the receipt.
-    pub(crate) response_time: Times,
-    /// The target's own part: from the sending until the answer could be read.
-    pub(crate) target_time: Times,
-    /// The generator's processor time as a share of one core.
-    pub(crate) generator_cpu_share: f64,
-    /// The target's processor time as a share of one core; `None` if it cannot be seen.
-    pub(crate) target_cpu_share: Option<f64>,
-    /// The distance between the two machines' clocks; `None` on one machine.
-    pub(crate) clock_offset_us: Option<i64>,
+    /// The objectives of response time.
+    pub(crate) objectives: Vec<Objective>,
+    pub(crate) figures: Figures,
+    /// The distributions that the page draws.
+    pub(crate) curves: Vec<Curve>,
     /// Second by second.
     pub(crate) seconds: Vec<SecondFigures>,
 }
 
-fn by_name(refused: &RefusalsByCode) -> std::collections::BTreeMap<String, u64> {
-    refused.iter().map(|(&code, refusals)| (code_name(code), refusals.count)).collect()
-}
-
-fn us(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
-/// The objectives of a run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ObjectiveFigures {
-    /// IDs per second.
-    pub(crate) ids_per_s: Option<f64>,
-    /// Response times.
-    pub(crate) latencies: Vec<LatencyFigures>,
-    /// The share of requests that may be refused, from 0 to 1.
-    #[serde(default)]
-    pub(crate) error_share: f64,
-}
-
 /// An objective of response time, and the value of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct LatencyFigures {
+pub(crate) struct Objective {
     /// `p50` to `p99.99`, or `max`.
     pub(crate) quantile: String,
     pub(crate) limit_us: f64,
@@ -168,148 +67,239 @@ pub(crate) struct LatencyFigures {
     pub(crate) met: bool,
 }
 
-impl ObjectiveFigures {
-    fn of(report: &Report<'_>) -> Self {
-        let counts = &report.outcome.collected.counts;
-        let latencies = report.objectives.latencies.iter().map(|latency| {
-            let found_ns = counts.response.value_at_quantile(latency.quantile);
-            LatencyFigures {
-                quantile: latency.name(),
-                limit_us: us(latency.limit),
-                found_us: micros(found_ns),
-                certain_us: us(counts.settling.certain.at(latency.quantile)),
-                met: u128::from(found_ns) <= latency.limit.as_nanos(),
-            }
-        });
-        Self {
-            ids_per_s: report.objectives.rate.map(|rate| rate.per_s()),
-            latencies: latencies.collect(),
-            error_share: report.objectives.errors,
-        }
-    }
+/// A distribution of times.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Curve {
+    /// The row of its quantiles.
+    pub(crate) row: String,
+    /// Pairs of a quantile from 0 to 1 and its value in microseconds, ever finer towards 1.
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 impl Run {
     /// Returns the figures of a report.
-    pub(crate) fn of(report: &Report<'_>, origin: &Origin) -> Self {
-        let (scenario, outcome) = (report.scenario, report.outcome);
-        let counts = &outcome.collected.counts;
+    pub(crate) fn of(report: &Report<'_>, origin: &Figures) -> Self {
+        let counts = &report.outcome.collected.counts;
         let mut run = Self {
-            origin: origin.clone(),
+            format: FORMAT,
+            kind: RUN.to_owned(),
             verdict: report.verdict.word().to_owned(),
             reasons: report.verdict.reasons().to_vec(),
-            machine: Some(MachineFigures::of(report)),
-            objectives: ObjectiveFigures::of(report),
-            elapsed_s: outcome.elapsed.as_secs_f64(),
-            ids_per_s: report.ids_per_s(),
-            at_least: report.evidence().is_lower_bound(),
-            requests: counts.requests,
-            answered: counts.answered,
-            unanswered: counts.unanswered,
-            checked_ids: counts.checked_ids,
-            refused: by_name(&counts.refused),
-            warm_up_refused: by_name(&counts.warm_up_refused),
-            outage: scenario.outage.map(|outage| OutageFigures::of(outage, counts)),
-            churn: scenario.churn.map(|per_s| ChurnFigures::of(per_s, counts)),
-            client_stall: scenario.client_stall.map(|stall| ClientStallFigures::of(stall, counts)),
-            clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),
-            seconds: outcome.collected.seconds.clone(),
-            ..Self::of_target(outcome).with_load(scenario).with_times(report)
+            summary: report.headline(),
+            objectives: report.objectives(),
+            figures: Figures::default(),
+            curves: Vec::new(),
+            seconds: report.outcome.collected.seconds.clone(),
         };
-        run.summary = headline(&run);
+        add_ids(&mut run.figures, report);
+        add_processor(&mut run.figures, report);
+        run.add_times(LATENCIES[0], &counts.response);
+        run.add_times(LATENCIES[1], &counts.target);
+        if let Some(echo) = report.echo {
+            run.add_times(ECHO, echo);
+        }
+        add_effects(&mut run.figures, report);
+        add_target(&mut run.figures, report.outcome, report.scenario);
+        add_load(&mut run.figures, report);
+        run.figures.extend(origin);
         run
     }
 
-    fn of_target(outcome: &Outcome) -> Self {
-        Self {
-            format: FORMAT,
-            kind: RUN.to_owned(),
-            own_daemon: outcome.own_daemon,
-            address: outcome.address.clone(),
-            lost_targets: outcome.lost_targets.iter().map(LostTarget::of).collect(),
-            version: outcome.version.clone(),
-            source: outcome.promise.source_name.clone(),
-            layout: outcome.promise.layout(),
-            increment: outcome.promise.increment(),
-            gaps: outcome.collected.gaps,
-            window_before_us: outcome.promise.window_us().map(|(before_us, _)| before_us),
-            window_after_us: outcome.promise.window_us().map(|(_, after_us)| after_us),
-            source_per_second: outcome.per_second,
-            ..Self::default()
+    fn add_times(&mut self, row: &str, times: &Histogram<u64>) {
+        if times.is_empty() {
+            return;
         }
-    }
-
-    fn with_load(self, scenario: &Scenario) -> Self {
-        let (wanted_ids_per_s, arrivals, depth) = match scenario.drive {
-            Drive::Open { rate, arrivals, .. } => {
-                (Some(rate.per_s()), Some(format!("{arrivals:?}").to_lowercase()), None)
-            }
-            Drive::Closed { depth } => (None, None, Some(depth)),
-        };
-        let for_s = match scenario.length {
-            Length::For(length) => Some(length.as_secs_f64()),
-            Length::Ids(_) => None,
-        };
-        Self {
-            loop_kind: scenario.loop_words().to_owned(),
-            arrivals,
-            protocol: scenario.protocol.name().to_owned(),
-            wanted_ids_per_s,
-            batch: scenario.batch.to_string(),
-            mean_batch: scenario.batch.mean(),
-            connections: scenario.connections,
-            threads: scenario.threads,
-            depth,
-            warm_up_s: scenario.warm_up.as_secs_f64(),
-            for_s,
-            ..self
-        }
-    }
-
-    fn with_times(self, report: &Report<'_>) -> Self {
-        let (outcome, counts) = (report.outcome, &report.outcome.collected.counts);
-        let share = |time: Duration| time.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);
-        Self {
-            response_time: Times::of(&counts.response),
-            target_time: Times::of(&counts.target),
-            generator_cpu_share: share(counts.cpu),
-            target_cpu_share: outcome.collected.target_cpu.map(share),
-            ..self
-        }
-    }
-
-    /// Returns the form of the IDs, in words.
-    pub(crate) fn form(&self) -> String {
-        match (&self.layout, self.increment) {
-            (Some(layout), _) => layout.clone(),
-            (None, Some(increment)) => format!("tickets, increment {increment}"),
-            (None, None) => "unknown".to_owned(),
-        }
+        add_quantiles(&mut self.figures, row, times);
+        let steps = times.iter_quantiles(CURVE_TICKS_PER_HALF);
+        let points =
+            steps.map(|step| (step.quantile_iterated_to(), micros(step.value_iterated_to()))).collect();
+        self.curves.push(Curve { row: row.to_owned(), points });
     }
 
     /// Returns the whole seconds of the measurement, without late answers after the last.
     pub(crate) fn whole_seconds(&self) -> Vec<&SecondFigures> {
         // The measurement ends with the last receipt, a moment before or after the last second does.
-        let lasted = |second: &&SecondFigures| second.second as f64 + 1.0 <= self.elapsed_s + 0.05;
-        self.seconds.iter().filter(lasted).collect()
+        let lasted_s = self.figures.number(MACHINE, "measured for").unwrap_or_default() + 0.05;
+        self.seconds.iter().filter(|second| second.second as f64 + 1.0 <= lasted_s).collect()
     }
+}
 
-    /// Returns true if a second of the measurement was part of an announced outage.
-    pub(crate) fn is_outage(&self, second: u64) -> bool {
-        let second = second as f64;
-        let within = |outage: &OutageFigures| {
-            outage.at_s < second + 1.0 && second <= outage.at_s + outage.excluded_us() / 1e6
+fn add_quantiles(figures: &mut Figures, row: &str, times: &Histogram<u64>) {
+    for quantile in QUANTILES {
+        figures.add(row, &quantile_name(quantile), Unit::Us, micros(times.value_at_quantile(quantile)));
+    }
+}
+
+fn add_ids(figures: &mut Figures, report: &Report<'_>) {
+    let (counts, gaps) = (&report.outcome.collected.counts, report.outcome.collected.gaps);
+    let mut add = |name: &str, value: u64| figures.add(IDS, name, Unit::None, value);
+    add("requests", counts.requests);
+    add("answered", counts.answered);
+    add("refused", counts.refused_count());
+    add("unanswered", counts.unanswered);
+    add("IDs checked", counts.checked_ids);
+    let mut add_codes = |refused: &RefusalsByCode, when: &str| {
+        for (&code, refusals) in refused {
+            add(&format!("{}{when}", code_name(code)), refusals.count);
+        }
+    };
+    add_codes(&counts.refused, "");
+    add_codes(&counts.warm_up_refused, " in the warm-up");
+    if let Some(Gaps { count, numbers }) = gaps {
+        add("gaps", count);
+        add("numbers left out", numbers);
+    }
+    figures.add(IDS, "rate", Unit::IdsPerS, report.ids_per_s());
+    let response = &counts.response;
+    let few = |quantile: &f64| {
+        let beyond = response.len() as f64 * (1.0 - quantile);
+        *quantile < 1.0 && beyond.round() < MIN_BEYOND_QUANTILE
+    };
+    let few: Vec<String> = QUANTILES.into_iter().filter(few).map(quantile_name).collect();
+    if !few.is_empty() && !response.is_empty() {
+        figures.add(NOTE, "too few requests for", Unit::None, few.join(", "));
+    }
+}
+
+fn add_processor(figures: &mut Figures, report: &Report<'_>) {
+    let (collected, elapsed) = (&report.outcome.collected, report.outcome.elapsed);
+    let share = |time: Duration| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
+    let cpu = collected.target_cpu;
+    let answered = collected.counts.answered;
+    let each_us = cpu.filter(|_| answered > 0).map(|cpu| cpu.as_secs_f64() * 1e6 / answered as f64);
+    let mut memory = collected.seconds.iter().filter_map(|second| second.target_memory_bytes);
+    let (first, most) = (memory.next(), memory.max());
+    figures.add(PROCESSOR, "target's CPU", Unit::Share, cpu.map(share));
+    figures.add(PROCESSOR, "target's CPU per request", Unit::Us, each_us);
+    figures.add(PROCESSOR, "target's memory", Unit::Bytes, first);
+    figures.add_if(PROCESSOR, "at most", Unit::Bytes, most.filter(|&most| Some(most) > first));
+    figures.add(PROCESSOR, "generator's CPU", Unit::Share, share(collected.counts.cpu));
+}
+
+/// Adds the effects of the machine, and of what happened during the run.
+fn add_effects(figures: &mut Figures, report: &Report<'_>) {
+    let (outcome, scenario) = (report.outcome, report.scenario);
+    let (counts, stalls) = (&outcome.collected.counts, outcome.stalls);
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    figures.add(MACHINE, "stood still", Unit::Us, us(stalls.total));
+    figures.add(MACHINE, "stalls", Unit::None, stalls.count);
+    figures.add(MACHINE, "longest stall", Unit::Us, us(stalls.longest));
+    figures.add(MACHINE, "measured for", Unit::S, outcome.elapsed.as_secs_f64());
+    for (address, at) in &outcome.lost_targets {
+        figures.add("lost", &format!("{address} went away after"), Unit::S, at.as_secs_f64());
+    }
+    if let Some(outage) = scenario.outage {
+        let (ending, window) = match outage.cause {
+            Cause::Own(ending) => (format!("{ending:?}").to_lowercase(), None),
+            Cause::Others { within } => ("announced".to_owned(), Some(us(within))),
         };
-        self.outage.as_ref().is_some_and(within)
+        figures.add("outage", "cause", Unit::None, ending);
+        figures.add("outage", "at", Unit::S, outage.at.as_secs_f64());
+        figures.add_if("outage", "window", Unit::Us, window);
+        figures.add("outage", "until all was back", Unit::Us, us(counts.outage));
+        figures.add("outage", "longest gap between answers", Unit::Us, us(counts.longest_gap));
+        figures.add("outage", "requests lost", Unit::None, counts.lost);
     }
+    if let Some(per_s) = scenario.churn {
+        figures.add("churn", "new connections a second", Unit::None, per_s);
+        figures.add("churn", "due", Unit::None, counts.churn.due);
+        figures.add("churn", "opened", Unit::None, counts.churn.times.len());
+        add_quantiles(figures, "churn", &counts.churn.times);
+    }
+    let apart_us = (!outcome.same_clock).then_some(counts.clock_offset_us as f64);
+    figures.add_if("clocks", "furthest apart", Unit::Us, apart_us);
+}
 
-    /// Returns the requests that were refused or have no answer.
-    pub(crate) fn errors(&self) -> u64 {
-        self.refused.values().chain(self.warm_up_refused.values()).sum::<u64>() + self.unanswered
+fn add_target(figures: &mut Figures, outcome: &Outcome, scenario: &Scenario) {
+    let promise = &outcome.promise;
+    let mut add = |name: &str, value: Option<String>| figures.add_if(TARGET, name, Unit::None, value);
+    add("address", Some(outcome.address.clone()));
+    add("protocol", Some(scenario.protocol.name().to_owned()));
+    add("version", Some(outcome.version.clone().unwrap_or_else(|| "unknown".to_owned())));
+    add("started for this run", outcome.own_daemon.then(|| "yes".to_owned()));
+    add("source", Some(promise.source_name.clone()));
+    let form = match (promise.layout(), promise.increment()) {
+        (Some(layout), _) => layout,
+        (None, Some(increment)) => format!("tickets, increment {increment}"),
+        (None, None) => UNKNOWN.to_owned(),
+    };
+    if form == UNKNOWN {
+        figures.add(NOTE, "not checked", Unit::None, "times and workers: the layout is not known");
     }
+    figures.add(TARGET, "layout", Unit::None, form);
+    figures.add_if(TARGET, "worker IDs", Unit::None, promise.worker_ids());
+    figures.add_if(TARGET, "IDs of a request at most", Unit::None, Some(u64::from(promise.max_count)));
+    figures.add_if(
+        TARGET,
+        "IDs per second at most",
+        Unit::IdsPerS,
+        outcome.per_second.map(|rate| rate as f64),
+    );
+    if let Some((before_us, after_us)) = promise.window_us() {
+        figures.add(TARGET, "an ID is older than its request by at most", Unit::Us, before_us as f64);
+        figures.add(TARGET, "newer than its reply by at most", Unit::Us, after_us as f64);
+    }
+}
 
-    /// Returns the processor time that the target took for each request it answered.
-    pub(crate) fn target_us_per_request(&self) -> Option<f64> {
-        (self.answered > 0).then_some(self.target_cpu_share? * self.elapsed_s * 1e6 / self.answered as f64)
+fn add_load(figures: &mut Figures, report: &Report<'_>) {
+    let scenario = report.scenario;
+    figures.add(LOAD, "loop", Unit::None, scenario.loop_words());
+    match scenario.drive {
+        Drive::Open { rate, arrivals } => {
+            figures.add(LOAD, "offered", Unit::IdsPerS, rate.per_s());
+            figures.add(LOAD, "arrivals", Unit::None, arrivals.name());
+        }
+        Drive::Closed { depth } => figures.add(LOAD, "requests in flight", Unit::None, depth),
     }
+    figures.add(LOAD, "IDs per request", Unit::None, scenario.batch.to_string());
+    figures.add(LOAD, "connections", Unit::None, scenario.connections);
+    figures.add(LOAD, "threads", Unit::None, scenario.threads);
+    match scenario.length {
+        Length::For(length) => figures.add(LOAD, "length", Unit::S, length.as_secs_f64()),
+        Length::Ids(ids) => figures.add(LOAD, "IDs in all", Unit::None, ids),
+    }
+    figures.add(LOAD, "runs", Unit::None, u64::from(report.outcome.rounds));
+    figures.add(LOAD, "warm-up", Unit::S, scenario.warm_up.as_secs_f64());
+    let errors = report.objectives.errors;
+    figures.add_if(LOAD, "errors allowed", Unit::Share, (errors > 0.0).then_some(errors));
+}
+
+impl Report<'_> {
+    fn objectives(&self) -> Vec<Objective> {
+        let counts = &self.outcome.collected.counts;
+        let us = |time: Duration| time.as_secs_f64() * 1e6;
+        let found = |latency: &crate::judge::Latency| {
+            let at = |times: &TimeHistogram| times.at(latency.quantile);
+            Objective {
+                quantile: latency.name(),
+                limit_us: us(latency.limit),
+                found_us: us(at(&counts.response)),
+                certain_us: us(at(&counts.settling.certain)),
+                met: at(&counts.response) <= latency.limit,
+            }
+        };
+        self.objectives.latencies.iter().map(found).collect()
+    }
+}
+
+/// Reads a file of one kind that `--json` wrote.
+///
+/// # Errors
+/// One line if the file is not one that this version of `--json` writes.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, String> {
+    let name = path.display();
+    let shape =
+        |reason: serde_json::Error| format!("{name} is not what snowbank-loadtest --json writes: {reason}");
+    let bytes = std::fs::read(path).map_err(|reason| format!("cannot read {name}: {reason}"))?;
+    let file: Json = serde_json::from_slice(&bytes).map_err(shape)?;
+    for (key, wanted) in [("format", Json::from(FORMAT)), ("kind", Json::from(kind))] {
+        let found = file.get(key);
+        if found != Some(&wanted) {
+            let found = found.map_or_else(|| "missing".to_owned(), ToString::to_string);
+            return Err(format!(
+                "{name} has {key} {found}; this version of snowbank-loadtest reads {wanted}"
+            ));
+        }
+    }
+    serde_json::from_value(file).map_err(shape)
 }

@@ -1,30 +1,48 @@
 //! The results of a run, for people and for programs.
 //!
-//! - [`json`]: all figures of a run; [`read`] reads them from a file. Every other report is made from them.
-//! - [`lines`]: the figures in words, once for all. [`table`]: the terminal. [`html`]: a page with charts. [`hdr`]: files for HdrHistogram's viewers.
-//!   [`csv`]: seconds for spreadsheets.
+//! - [`figure`]: the list of figures that every output is made from. [`json`]: the file of a run.
+//! - [`table`]: the terminal. [`html`]: a page with charts. [`csv`]: seconds for spreadsheets. [`hdr`]: files for
+//!   HdrHistogram's viewers.
 //! - [`progress`]: the progress bar.
 
 pub(crate) mod csv;
+pub(crate) mod figure;
 pub(crate) mod hdr;
 pub(crate) mod html;
 pub(crate) mod json;
-pub(crate) mod lines;
 pub(crate) mod progress;
-pub(crate) mod read;
 pub(crate) mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 
 use std::io::{self, Write};
 
-use crate::judge::{Evidence, Objectives, Verdict, judge};
+use crate::judge::{Evidence, Found, Objectives, Verdict, judge};
 use crate::measure::TimeHistogram;
 use crate::run::Outcome;
 use crate::scenario::{Cause, Drive, Outage, Scenario};
+use crate::units::{limit, rate, short_ms, stood_still};
 
 /// The quantiles that every report shows; 1 is the maximum.
 pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
+
+/// The rows of quantiles: from the due instant to the receipt, and the target's own part of that.
+pub(crate) const LATENCIES: [&str; 2] = ["response time", "target's part"];
+
+/// The row of a bare echo's quantiles.
+pub(crate) const ECHO: &str = "a bare echo";
+
+/// The rows of the other figures.
+pub(crate) const IDS: &str = "IDs";
+pub(crate) const PROCESSOR: &str = "CPU, memory";
+pub(crate) const NOTE: &str = "note";
+pub(crate) const MACHINE: &str = "machine";
+pub(crate) const TARGET: &str = "target";
+pub(crate) const LOAD: &str = "load";
+pub(crate) const ORIGIN: &str = "origin";
+
+/// The rows that the terminal shows below the quantiles, in this order. The page has the others, too.
+pub(crate) const ROWS: [&str; 7] = [IDS, PROCESSOR, NOTE, "lost", "outage", "churn", "clocks"];
 
 /// A run with its verdict.
 #[derive(Debug)]
@@ -84,16 +102,33 @@ impl<'a> Report<'a> {
         let judged = elapsed.saturating_sub(self.scenario.outage.map(length).unwrap_or_default());
         counts.ids as f64 / judged.as_secs_f64().max(1e-9)
     }
+
+    /// Returns the first line: verdict, rate, the objective that was missed or else the first, and for how long the
+    /// machine stood still.
+    pub(crate) fn headline(&self) -> String {
+        let (verdict, counts) = (self.verdict.word().to_uppercase(), &self.outcome.collected.counts);
+        if counts.response.is_empty() {
+            return format!("{verdict}  nothing was measured");
+        }
+        let at_least = if self.evidence().is_lower_bound() { "≥ " } else { "" };
+        let at = |quantile| short_ms(counts.response.at(quantile).as_secs_f64() * 1e6);
+        let latencies = &self.objectives.latencies;
+        let missed = latencies.iter().find(|latency| latency.judge(counts) != Found::Met);
+        let found = match missed.or(latencies.first()) {
+            Some(latency) => {
+                format!("{} {} (limit {})", latency.name(), at(latency.quantile), limit(latency.limit))
+            }
+            None => format!("p99.9 {}", at(0.999)),
+        };
+        let stood = stood_still(self.outcome.stalls.total, self.outcome.elapsed);
+        format!("{verdict}  {at_least}{} IDs/s  {found}  machine stood still {stood}", rate(self.ids_per_s()))
+    }
 }
 
-/// Prints to standard error, where standard output is for programs.
-pub(crate) fn print_aside(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
-    let mut out = io::stderr().lock();
-    let _ = write(&mut out).and_then(|()| out.flush());
-}
-
-/// Prints to standard output. Its reader may leave early; the exit code stays.
-pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
-    let mut out = io::stdout().lock();
+/// Prints to standard output, or to standard error where standard output is for programs. Its reader may leave
+/// early; the exit code stays.
+pub(crate) fn print(is_beside: bool, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    let mut out: Box<dyn Write> =
+        if is_beside { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) };
     let _ = write(&mut out).and_then(|()| out.flush());
 }

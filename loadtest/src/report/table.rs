@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use super::QUANTILES;
+use super::figure::UNKNOWN;
 use super::json::Run;
-use super::lines::{Line, lines, quantiles};
+use super::{ECHO, LATENCIES, QUANTILES, ROWS};
 use crate::judge::quantile_name;
+use crate::units::fixed;
 
 /// Words that go on beyond this column go on below.
 const WIDTH: usize = 100;
@@ -28,47 +29,63 @@ pub(crate) fn write(run: &Run, out: &mut dyn Write) -> io::Result<()> {
         row.iter().try_for_each(|text| write!(out, "{text:>11}"))?;
         writeln!(out)?;
     }
-    lines(run).iter().try_for_each(|line| line.write(out))
+    for row in ROWS {
+        if let Some(text) = run.figures.row_text(row) {
+            line(row, &text, out)?;
+        }
+    }
+    Ok(())
 }
 
-impl Line {
-    /// Writes it, in several lines if it is long.
-    ///
-    /// # Errors
-    /// The writer's.
-    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut line = format!("{:<INDENT$}", self.name);
-        let mut columns = INDENT;
-        for (index, word) in self.text.split(' ').enumerate() {
-            let space = usize::from(index > 0);
-            let word_columns = word.chars().count() + space;
-            if index > 0 && columns + word_columns > WIDTH {
-                writeln!(out, "{line}")?;
-                line = format!("{:<INDENT$}{word}", "");
-                columns = INDENT + word_columns - space;
-            } else {
-                line += &" "[..space];
-                line += word;
-                columns += word_columns;
-            }
+/// Returns the rows of quantiles, each with its name and its times in ms.
+pub(crate) fn quantiles(run: &Run) -> Vec<(&'static str, [String; QUANTILES.len()])> {
+    let has_echo = run.figures.of_row(ECHO).next().is_some();
+    let rows = LATENCIES.into_iter().chain(has_echo.then_some(ECHO));
+    let at = |row, quantile| {
+        let found = run.figures.number(row, &quantile_name(quantile));
+        found.map_or(UNKNOWN.to_owned(), |us| fixed(us / 1e3, 3))
+    };
+    rows.map(|row| (row, QUANTILES.map(|quantile| at(row, quantile)))).collect()
+}
+
+/// Writes a name and its text, in several lines if it is long.
+///
+/// # Errors
+/// The writer's.
+pub(crate) fn line(name: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = format!("{name:<INDENT$}");
+    let mut columns = INDENT;
+    for (index, word) in text.split(' ').enumerate() {
+        let word_columns = word.chars().count() + 1;
+        if index > 0 && columns + word_columns > WIDTH {
+            writeln!(out, "{}", line.trim_end())?;
+            (line, columns) = (format!("{:<INDENT$}", ""), INDENT);
         }
-        writeln!(out, "{line}")
+        line += &format!("{word} ");
+        columns += word_columns;
     }
+    writeln!(out, "{}", line.trim_end())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::testing;
 
     #[test]
     fn long_texts_go_on_below() {
         let mut out = Vec::new();
         let text = "at most a hundred columns ".repeat(8);
-        let line = Line { name: "label", text: text.trim_end().to_owned() };
-        line.write(&mut out).expect("memory");
+        line("label", text.trim_end(), &mut out).expect("memory");
         let out = String::from_utf8(out).expect("UTF-8");
         assert!(out.lines().all(|line| line.len() <= WIDTH && !line.ends_with(' ')), "{out}");
         let words: Vec<&str> = out.split_whitespace().skip(1).collect();
         assert_eq!(words, text.split_whitespace().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_dash() {
+        let run = testing::run(&[]);
+        assert!(quantiles(&run).iter().all(|(_, row)| row.iter().all(|text| text == UNKNOWN)));
     }
 }

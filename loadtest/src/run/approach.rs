@@ -65,8 +65,6 @@ fn check_batch(scenario: &Scenario, promise: &Promise) -> Result<(), CannotRun> 
 pub(crate) struct Greeted {
     pub(super) wire: Wire,
     pub(crate) promise: Promise,
-    /// The number of its worker IDs.
-    pub(crate) worker_ids: Option<usize>,
     pub(crate) version: Option<String>,
     pub(super) owner: Owner,
 }
@@ -79,28 +77,17 @@ pub(crate) fn greet(access: &Access, scenario: &Scenario, number: usize) -> Resu
     let greeted = match scenario.protocol {
         Protocol::Snowbank => {
             let (info, owner) = target::greet(access)?;
-            let (promise, worker_ids) = of_info(&info, scenario.source.as_deref())?;
-            Greeted { wire: Wire::Native, promise, worker_ids, version: info.version, owner }
+            let promise = Promise::from_info(&info, scenario.source.as_deref())?;
+            Greeted { wire: Wire::Native, promise, version: info.version, owner }
         }
         // A thread of this process.
-        Protocol::Echo => Greeted {
-            wire: Wire::Echo,
-            promise: Promise::of_counter(),
-            worker_ids: None,
-            version: None,
-            owner: Owner::Remote,
-        },
+        Protocol::Echo => {
+            Greeted { wire: Wire::Echo, promise: Promise::of_counter(), version: None, owner: Owner::Remote }
+        }
         _ => greet_door(access, scenario, number)?,
     };
     check_batch(scenario, &greeted.promise)?;
     Ok(greeted)
-}
-
-fn of_info(info: &Info, source: Option<&str>) -> Result<(Promise, Option<usize>), CannotRun> {
-    let promise = Promise::from_info(info, source)?;
-    let source = info.sources.iter().find(|source| source.index == promise.source);
-    let worker_ids = source.and_then(|source| source.worker_ids.as_ref()).map(Vec::len);
-    Ok((promise, worker_ids))
 }
 
 /// Greets a target in another protocol. INFO of the same daemon comes first: it names the source to draw from.
@@ -114,32 +101,29 @@ fn greet_door(access: &Access, scenario: &Scenario, number: usize) -> Result<Gre
         }
         Form::AsTold | Form::Layout(_) => None,
     };
-    let source_of = |info: &Info| of_info(info, scenario.source.as_deref());
-    let described = described.map(|info| source_of(&info).map(|found| (found, info.version))).transpose()?;
-    let source = match &described {
-        Some(((promise, _), _)) => Some(promise.source_name.clone()),
-        None => scenario.source.clone(),
-    };
+    let promise_of = |info: &Info| Promise::from_info(info, scenario.source.as_deref());
+    let mut version = described.as_ref().and_then(|info| info.version.clone());
+    let mut promise = described.as_ref().map(promise_of).transpose()?;
+    let source =
+        promise.as_ref().map(|promise| promise.source_name.clone()).or_else(|| scenario.source.clone());
     let mut conversation = Conversation::begin(access, GREETING_TIMEOUT)?;
     let met = door::meet(&mut conversation, access, source.as_deref())?;
-    let told = met.info.as_ref().map(source_of).transpose()?;
-    let (described, version) = match described {
-        Some((found, version)) => (Some(found), version),
-        None => (told, None),
-    };
+    if promise.is_none() {
+        promise = met.info.as_ref().map(promise_of).transpose()?;
+    }
     let numbering = match &scenario.form {
         Form::Layout(numbering) => Some(numbering.clone()),
         Form::AsTold | Form::Info(_) => None,
     };
     let is_counter = met.door.clean_up().is_some();
-    let (mut promise, worker_ids) = match described {
-        _ if is_counter => (Promise::of_counter(), None),
+    let mut promise = match promise {
+        _ if is_counter => Promise::of_counter(),
         Some(found) => found,
-        None => (Promise::of_ids(source.as_deref(), numbering), None),
+        None => Promise::of_ids(source.as_deref(), numbering),
     };
+    version = met.version.or(version);
     promise.max_count = promise.max_count.min(met.door.max_count());
-    let version = met.version.or(version);
-    Ok(Greeted { wire: Wire::Door(met.door), promise, worker_ids, version, owner: conversation.owner() })
+    Ok(Greeted { wire: Wire::Door(met.door), promise, version, owner: conversation.owner() })
 }
 
 /// Opens one list of connections for each thread, to each target in turn.

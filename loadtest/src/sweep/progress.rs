@@ -2,13 +2,14 @@
 
 use std::io::{self, Write};
 
-use super::Sweep;
-use super::search::Phase;
+use super::Settings;
+use super::search::{Bounds, Phase};
 use super::step::Step;
-use super::table::{self, short};
+use super::table;
+use crate::report::print;
 use crate::report::progress::Bar;
-use crate::report::{print, print_aside};
 use crate::run::Progress;
+use crate::units::rate;
 
 /// Rows on standard output, or on standard error beside JSON, and the bar on a terminal's standard error.
 #[derive(Debug)]
@@ -19,12 +20,12 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    pub(super) fn begin(&self, sweep: &Sweep) {
-        self.print(|out| table::begin(sweep, out));
+    pub(super) fn begin(&self, settings: &Settings, bounds: Bounds) {
+        self.print(|out| table::begin(settings, bounds, out));
     }
 
-    pub(super) fn progress(&self, number: usize, rate: f64, phase: Phase, progress: Progress<'_>) {
-        self.bar.show(&format!("step {number}, {} {}/s, ", phase.name(), short(rate)), progress);
+    pub(super) fn progress(&self, number: usize, asked: f64, phase: Phase, progress: Progress<'_>) {
+        self.bar.show(&format!("step {number}, {} {}/s, ", phase.name(), rate(asked)), progress);
     }
 
     pub(super) fn step(&self, step: &Step) {
@@ -32,6 +33,6 @@ impl Live {
     }
 
     pub(crate) fn print(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
-        if self.is_beside { print_aside(write) } else { print(write) }
+        print(self.is_beside, write);
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 const DESCENT_GROWTH: f64 = 2.0;
 
 /// The bounds of a search.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Bounds {
     /// The first rate; above 0.
     pub(crate) start: f64,
@@ -134,6 +134,11 @@ impl Search {
             descent: bounds.resolution,
             over: None,
         }
+    }
+
+    /// Returns its bounds.
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.bounds
     }
 
     /// Returns the next step.

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use snowbank_client::protocol::ErrorCode;
 
 use super::search::{Answer, Limit, Phase};
 use super::{Ended, Loaded, Settings};
 use crate::judge::{Objectives, Verdict, trial};
 use crate::measure::{Counts, Fault};
-use crate::report::Report;
 use crate::report::json::Run;
+use crate::report::{LOAD, Report};
 use crate::run::{self, CannotRun, Progress};
 use crate::scenario::{Drive, Length, Scenario};
 use crate::value::Rate;
@@ -25,7 +25,7 @@ const AT_FULL_RATE: f64 = 0.99;
 const MAX_SHARED: f64 = 0.9;
 
 /// A step of a sweep, with the keys of its JSON.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Step {
     pub(crate) phase: Phase,
     /// True if the objective held.
@@ -33,14 +33,13 @@ pub(crate) struct Step {
     /// The reason why it did not hold; null also where the sweep ended with this step.
     pub(crate) limit: Option<Limit>,
     /// As in the file of a plain run.
-    #[serde(flatten)]
     pub(crate) run: Run,
 }
 
 impl Step {
     /// IDs per second asked for.
     pub(crate) fn rate(&self) -> f64 {
-        self.run.wanted_ids_per_s.unwrap_or_default()
+        self.run.figures.number(LOAD, "offered").unwrap_or_default()
     }
 }
 
@@ -68,7 +67,6 @@ pub(super) fn run(
         // Every rate of a search lies between its bounds, which are rates.
         drive: Drive::Open {
             rate: Rate::new(attempt.rate).unwrap_or(Rate::STANDARD),
-            ramp: Duration::ZERO,
             arrivals: settings.arrivals(),
         },
         length: Length::For(settings.length(attempt.phase)),

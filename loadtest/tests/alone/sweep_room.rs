@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::alone;
-use crate::support::loadtest;
 use crate::support::scripted::fake_daemon::{FakeDaemon, INFO};
 use crate::support::scripted::target;
+use crate::support::{figure, loadtest};
 use snowbank_client::protocol::reply;
 
 /// Answers with a list of single IDs, so that the generator, which checks each, has more work than the target.
@@ -34,8 +34,8 @@ fn a_starved_generator_is_named_as_the_limit() {
     // No step is blamed on the latency while the generator used most of the cores, and they were busy.
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     for step in file["steps"].as_array().expect("steps") {
-        let share = |name: &str| step[name].as_f64().unwrap_or_default();
-        let (generator, target) = (share("generator_cpu_share"), share("target_cpu_share"));
+        let share = |name: &str| figure(&step["run"], "CPU, memory", name).as_f64().unwrap_or_default();
+        let (generator, target) = (share("generator's CPU"), share("target's CPU"));
         let is_full = generator + target > cores * 0.9 && generator > target;
         assert!(step["limit"] != "latency" || !is_full, "{step}");
     }

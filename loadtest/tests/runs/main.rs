@@ -15,7 +15,6 @@ mod plan;
 mod redis;
 mod secured;
 mod shared_tickets;
-mod stalled_client;
 mod sweep;
 mod targets;
 mod tickets;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::support::port::Port;
 use crate::support::scripted::fake_daemon::{Asked, FakeDaemon};
 use crate::support::scripted::{INFO, Ids};
-use crate::support::{Ran, directory_in_memory, has_daemon, loadtest, until_judged, until_seen};
+use crate::support::{Ran, directory_in_memory, figure, has_daemon, loadtest, until_judged, until_seen};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -23,13 +23,14 @@ fn an_announced_outage_is_measured_and_not_a_failure() {
         let options = ["--rate", "2000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "5s", option, "1s"];
         // A busy machine may add another gap to the outage's own.
         let is_longest = |run: &Value| {
-            let [gap, length] = ["longest_gap_us", "length_us"].map(|name| run["outage"][name].as_f64());
+            let of = |name: &str| figure(run, "outage", name).as_f64();
+            let [gap, length] = ["longest gap between answers", "until all was back"].map(of);
             gap > Some(0.0) && gap <= length.map(|us| us + 100_000.0)
         };
         let ran = until_seen(|| loadtest(&options), is_longest);
         assert_eq!(ran.code, 0, "{ran:?}");
-        let outage = &ran.json()["outage"];
-        assert!(outage["length_us"].as_f64() > Some(0.0) && outage["lost"].as_u64() > Some(0), "{ran:?}");
+        assert!(ran.figure("outage", "until all was back").as_f64() > Some(0.0), "{ran:?}");
+        assert!(ran.figure("outage", "requests lost").as_f64() > Some(0.0), "{ran:?}");
         assert!(is_longest(&ran.json()), "{ran:?}");
     }
 }
@@ -104,17 +105,19 @@ fn with_outage(down_ms: std::ops::Range<u64>, more: &[&'static str]) -> Ran {
 #[test]
 fn a_restart_within_the_announced_window_is_counted_separately() {
     // The rate is that of the 2 s outside the window. Over all 4 s it would be half. A busy machine sends late.
-    let is_full =
-        |run: &Value| run["ids_per_s"].as_f64().is_some_and(|rate| (900.0..=1_100.0).contains(&rate));
+    let is_full = |run: &Value| {
+        figure(run, "IDs", "rate").as_f64().is_some_and(|rate| (900.0..=1_100.0).contains(&rate))
+    };
     let ran = until_seen(|| with_outage(1_700..2_200, &["--outage", "2s@1s"]), is_full);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let (run, outage) = (ran.json(), &ran.json()["outage"]);
-    assert_eq!((&outage["ending"], &outage["window_us"]), (&"announced".into(), &2e6.into()), "{ran:?}");
-    assert!(outage["lost"].as_u64() > Some(0) && outage["length_us"].as_f64() > Some(0.0), "{ran:?}");
+    let outage = |name: &str| ran.figure("outage", name);
+    assert_eq!((outage("cause"), outage("window")), ("announced".into(), 2e6.into()), "{ran:?}");
+    assert!(outage("requests lost").as_f64() > Some(0.0), "{ran:?}");
+    assert!(outage("until all was back").as_f64() > Some(0.0), "{ran:?}");
     // The window covers half of the 4 s.
-    assert_eq!(run["requests"], run["answered"], "{ran:?}");
-    assert!(run["requests"].as_u64() < Some(2_100), "{ran:?}");
-    assert!(is_full(&run), "{ran:?}");
+    assert_eq!(ran.figure("IDs", "requests"), ran.figure("IDs", "answered"), "{ran:?}");
+    assert!(ran.figure("IDs", "requests").as_f64() < Some(2_100.0), "{ran:?}");
+    assert!(is_full(&ran.json()), "{ran:?}");
 }
 
 /// Starts the daemon as a separate service, and waits until it listens.

@@ -3,33 +3,49 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::{has_daemon, loadtest, until_judged};
+use crate::support::{figure, has_daemon, loadtest, until_judged};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+/// A run at a rate of one ID a request, with the cost of a request in microseconds.
+fn run(ids_per_s: f64, us_per_request: f64) -> Value {
+    let figure =
+        |row: &str, name: &str, value: Value| json!({"row": row, "name": name, "unit": "", "value": value});
+    json!({
+        "format": 3, "kind": "run", "verdict": "pass", "reasons": [], "summary": "", "curves": [], "seconds": [],
+        "objectives": [
+            {"quantile": "p99.9", "limit_us": 2000.0, "found_us": 500.0, "certain_us": 400.0, "met": true}
+        ],
+        "figures": [
+            figure("IDs", "rate", ids_per_s.into()),
+            figure("CPU, memory", "target's CPU per request", us_per_request.into()),
+            figure("target", "protocol", "snowbank".into()),
+            figure("target", "started for this run", "yes".into()),
+            figure("target", "source", "default".into()),
+            figure("target", "layout", "twitter".into()),
+            figure("target", "worker IDs", 1.into()),
+            figure("target", "IDs of a request at most", 1_000_000.into()),
+            figure("load", "offered", ids_per_s.into()),
+            figure("load", "arrivals", "even".into()),
+            figure("load", "IDs per request", "1".into()),
+            figure("load", "connections", 8.into()),
+            figure("load", "threads", 1.into()),
+            figure("origin", "load test", env!("CARGO_PKG_VERSION").into()),
+            figure("origin", "build", "release".into()),
+            figure("origin", "cores", 2.into()),
+        ],
+    })
+}
 
 /// A sweep's file as `sweep` writes it, except for the parts that the tests change. The knee is 200,000 requests/s
 /// with one ID each.
 fn sweep_file() -> Value {
-    let step = |ids_per_s: f64, cpu_share: f64| {
-        json!({
-            "phase": "climb", "holds": true, "limit": null,
-            "wanted_ids_per_s": ids_per_s, "ids_per_s": ids_per_s, "elapsed_s": 5.0,
-            "answered": (ids_per_s * 5.0) as u64, "target_cpu_share": cpu_share,
-        })
-    };
+    let step = |ids_per_s: f64, us_per_request: f64| json!({"phase": "climb", "holds": true, "limit": null, "run": run(ids_per_s, us_per_request)});
     json!({
-        "format": 2, "kind": "sweep", "summary": "knee: 200000 IDs/s", "exit_code": 0, "ended": "searched",
-        "objective": [{"quantile": "p99.9", "limit_us": 2000.0}],
+        "format": 3, "kind": "sweep", "summary": "knee: 200000 IDs/s", "ended": "searched",
         "knee": 200_000.0, "confirmed": true, "at_least": false, "missed": 210_000.0, "limit": "latency",
-        "protocol": "snowbank", "own_daemon": true, "address": "127.0.0.1:1", "source": "default",
-        "layout": "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657",
-        "source_per_second": 4_096_000, "worker_ids": 1, "max_count": 1_000_000,
-        "batch": "1", "mean_batch": 1.0, "connections": 8, "threads": 1, "arrivals": "even",
-        "search": {"start": 2000.0, "limit": 4_096_000.0, "factor": 2.0, "resolution": 0.05, "tries": 2,
-                   "step_s": 5.0, "confirm_s": 10.0, "warm_up_s": 1.0},
-        "machine": {"host": "m", "cpu": "c", "cores": 2, "kernel": "k"},
-        "versions": {"loadtest": env!("CARGO_PKG_VERSION"), "daemon": null, "debug_build": false},
-        "steps": [step(2_000.0, 0.04), step(100_000.0, 0.5), step(200_000.0, 0.8)],
+        "search": {"start": 2000.0, "limit": 4_096_000.0, "factor": 2.0, "resolution": 0.05},
+        "steps": [step(2_000.0, 20.0), step(100_000.0, 5.0), step(200_000.0, 4.0)],
     })
 }
 
@@ -75,23 +91,40 @@ fn with(key: &str, value: Value) -> Value {
     sweep
 }
 
+/// The sweep's file with one figure of its runs changed.
+fn with_figure(row: &str, name: &str, value: &Value) -> Value {
+    let mut sweep = sweep_file();
+    for step in sweep["steps"].as_array_mut().expect("steps") {
+        let figures = step["run"]["figures"].as_array_mut().expect("figures");
+        figures.retain(|figure| figure["row"] != row || figure["name"] != name);
+        if !value.is_null() {
+            figures.push(json!({"row": row, "name": name, "unit": "", "value": value}));
+        }
+    }
+    sweep
+}
+
 #[test]
 fn the_lowest_limit_decides() {
     let sweep = sweep_file();
     for (options, binding, daemons) in [
-        (&["--rate", "1M"][..], "cpu", 10),
-        (&["--rate", "1M", "--headroom", "20%"], "cpu", 7),
-        (&["--rate", "100000"], "cpu", 1),
+        (&["--rate", "1M"][..], "CPU", 10),
+        (&["--rate", "1M", "--headroom", "20%"], "CPU", 7),
+        (&["--rate", "100000"], "CPU", 1),
         (&["--rate", "10M", "--batch", "100"], "layout", 5),
-        (&["--rate", "10M", "--batch", "100", "--worker-ids", "8"], "cpu", 1),
+        (&["--rate", "10M", "--batch", "100", "--worker-ids", "8"], "CPU", 1),
         (&["--rate", "1M", "--network", "100Mbit"], "network", 38),
     ] {
         let planned = plan(&sweep, options);
         let page = planned.page();
-        assert_eq!((&planned.json["binding"], &planned.json["daemons"]), (&json!(binding), &json!(daemons)));
-        assert_eq!(planned.json["spare"], 1);
+        let of = |name: &str| figure(&planned.json, "fleet", name).as_f64();
+        assert_eq!(
+            (planned.json["binding"].as_str(), of("daemons")),
+            (Some(binding), Some(f64::from(daemons)))
+        );
+        assert_eq!(of("spare"), Some(1.0));
         assert!(page.starts_with(&format!("# Snowbank: {} daemons for ", daemons + 1)), "{page}");
-        assert!(page.to_lowercase().contains(&format!("| {binding} (binds) | ")), "{page}");
+        assert!(page.contains(&format!("| {binding} (binds) | ")), "{page}");
     }
 }
 
@@ -106,11 +139,11 @@ fn the_number_of_daemons_is_the_smallest_that_is_enough() {
         let (rate_text, batch, share) = (format!("{rate:.0}"), batch.to_string(), format!("{headroom}%"));
         let planned = plan(&sweep, &["--rate", &rate_text, "--batch", &batch, "--headroom", &share]);
         planned.page();
-        let limits = planned.json["limits"].as_array().expect("limits").iter();
-        let lowest =
-            limits.map(|limit| limit["ids_per_s"].as_f64().expect("a rate")).fold(f64::MAX, f64::min);
+        let limits = ["layout", "CPU"].map(|name| figure(&planned.json, "limit of one daemon", name));
+        let lowest = limits.iter().filter_map(Value::as_f64).fold(f64::MAX, f64::min);
         let usable = lowest * (1.0 - f64::from(headroom) / 100.0);
-        let (wanted, daemons) = (rate.round(), planned.json["daemons"].as_f64().expect("a number"));
+        let (wanted, daemons) =
+            (rate.round(), figure(&planned.json, "fleet", "daemons").as_f64().expect("a number"));
         assert!(daemons * usable * 1.000_001 >= wanted, "{}", planned.json);
         assert!(daemons == 1.0 || (daemons - 1.0) * usable < wanted, "{}", planned.json);
     }
@@ -121,48 +154,34 @@ fn a_requests_cost_is_taken_from_the_next_lower_step() {
     let planned = plan(&sweep_file(), &["--rate", "1M"]);
     // 100,000 requests/s for each daemon: half a core by the sweep's step of that rate. At the knee a request cost
     // fewer us.
-    assert_eq!(planned.json["cpu_cost"]["us_per_request"], 5.0);
-    assert_eq!((&planned.json["busy_cores_each"], &planned.json["cores_each"]), (&json!(0.5), &json!(1)));
+    let each = |name: &str| figure(&planned.json, "each daemon", name).as_f64();
+    let found = ["CPU per request", "cores busy", "cores"].map(each);
+    assert_eq!(found, [5.0, 0.5, 1.0].map(Some));
     assert!(planned.page().contains("100,000 requests/s × 5.00 us = 0.500 cores busy"), "{}", planned.page());
 }
 
 #[test]
 fn a_plan_names_what_the_sweep_does_not_show() {
     let sweep = sweep_file();
-    let extrapolated = plan(&sweep, &["--rate", "1M", "--batch", "100"]).page();
-    assert!(extrapolated.contains("Carried over is the cost of a request, not that of an ID"));
-    assert!(!plan(&sweep, &["--rate", "1M"]).page().contains("Extrapolated"));
+    assert!(!plan(&sweep, &["--rate", "1M"]).page().contains("to know"));
+    let null = Value::Null;
     for (sweep, options, reason) in [
-        (&sweep, &["--connections", "500"][..], "the sweep had 8 connections, the plan has 500"),
+        (&sweep, &["--batch", "100"][..], "the cost of a request is carried over, not that of an ID"),
+        (&sweep, &["--connections", "500"], "The sweep had 8 connections, the plan has 500"),
         (&sweep, &["--connections", "20000"], "raise max_connections"),
-        (&sweep, &["--layout", "discord"], "the sweep was made with layout time:41,datacenter:5"),
         (&sweep, &["--worker-ids", "2"], "held 1 worker ID, the plan's hold 2 each"),
         (&sweep, &["--spare", "0"], "No spare"),
         (&sweep, &["--batch", "100000"], "24 ms of a daemon's full rate"),
         (&sweep, &["--batch", "100", "--headroom", "10%", "--rate", "3M"], "ID clock catches up"),
         (
-            &with("own_daemon", json!(false)),
+            &with_figure("target", "started for this run", &null),
             &[],
-            "The daemon's machine is not known to the sweep: the plan is",
+            "a machine like that of the sweep's daemon",
         ),
         (&with("at_least", json!(true)), &[], "The knee is at least"),
-        (
-            &with("limit", json!("layout")),
-            &[],
-            "Sweep a daemon with more worker IDs, or with smaller batches",
-        ),
-        (
-            &with("limit", json!("layout")),
-            &["--batch", "100", "--rate", "9M"],
-            "The layout binds, and ended the sweep",
-        ),
-        (&sweep, &["--batch", "100", "--rate", "9M"], "with --worker-ids 5 each daemon could carry more"),
-        (
-            &with("versions", json!({"loadtest": "0.0.1", "daemon": null, "debug_build": true})),
-            &[],
-            "debug build",
-        ),
-        (&with("versions", json!({"loadtest": "0.0.1", "daemon": null, "debug_build": true})), &[], "0.0.1"),
+        (&with("limit", json!("layout")), &[], "The layout ended the sweep"),
+        (&with_figure("origin", "build", &json!("debug")), &[], "debug build"),
+        (&with_figure("origin", "load test", &json!("0.0.1")), &[], "0.0.1"),
     ] {
         let rate = if options.contains(&"--rate") { &[][..] } else { &["--rate", "1M"] };
         let page = plan(sweep, &[rate, options].concat()).page();
@@ -176,7 +195,7 @@ fn a_plan_beyond_the_sweep_is_refused() {
     for (sweep, options, code, reason) in [
         (with("confirmed", json!(false)), &[][..], 2, "not confirmed by a second run"),
         (with("knee", json!(null)), &[], 2, "it found no knee"),
-        (with("protocol", json!("http")), &[], 2, "the sweep used another"),
+        (with_figure("target", "protocol", &json!("http")), &[], 2, "the sweep used another"),
         (
             with("kind", json!("run")),
             &[],
@@ -185,10 +204,12 @@ fn a_plan_beyond_the_sweep_is_refused() {
         ),
         (with("format", json!(9)), &[], 2, "has format 9"),
         (with("steps", json!(5)), &[], 2, "is not what snowbank-loadtest --json writes"),
-        (sweep_file(), &["--layout", random], 2, "puts every ID on the wire"),
-        (with("layout", json!(random)), &["--batch", "100"], 2, "puts every ID on the wire"),
-        (with("layout", json!(null)), &["--layout", "discord"], 2, "its source has no layout"),
-        (sweep_file(), &["--layout", "nonsense"], 2, "no layout is called \"nonsense\""),
+        (
+            with_figure("target", "layout", &json!(random)),
+            &["--batch", "100"],
+            2,
+            "puts every ID on the wire",
+        ),
         (sweep_file(), &["--worker-ids", "2000"], 2, "1023"),
         (sweep_file(), &["--batch", "2000000"], 2, "the daemon of the sweep allows 1000000"),
         (sweep_file(), &["--rate", "1000M"], 1, "the layout has 1024"),
@@ -225,12 +246,8 @@ fn a_daemon_at_the_planned_rate_passes() {
     assert_eq!(swept.code, 0, "{swept:?}");
     let planned = plan(&swept.json(), &["--rate", "10k/s"]);
     let knee = swept.json()["knee"].as_f64().expect("a knee");
-    assert_eq!(
-        planned.json["daemons"].as_f64(),
-        Some((10_000.0 / (knee / 2.0)).ceil()),
-        "{}",
-        planned.page()
-    );
+    let daemons = figure(&planned.json, "fleet", "daemons").as_f64();
+    assert_eq!(daemons, Some((10_000.0 / (knee / 2.0)).ceil()), "{}", planned.page());
 
     let page = planned.page();
     let command =
@@ -239,30 +256,24 @@ fn a_daemon_at_the_planned_rate_passes() {
     let options: Vec<&str> = command.split(' ').skip(1).collect();
     let ran = until_judged(|| loadtest(&options));
     assert_eq!(ran.code, 0, "{command}: {ran:?}");
-    let each = planned.json["ids_per_s_each"].as_f64().expect("a rate");
-    assert_eq!(ran.json()["wanted_ids_per_s"].as_f64(), Some(each.ceil()), "{command}");
+    let each = figure(&planned.json, "each daemon", "rate").as_f64().expect("a rate");
+    assert_eq!(ran.figure("load", "offered").as_f64(), Some(each.ceil()), "{command}");
 }
 
 #[test]
 fn a_rounding_error_adds_no_daemon_and_the_json_matches_its_schema() {
     let mut sweep = sweep_file();
     sweep["knee"] = json!(173_000.0);
+    sweep["steps"][2]["run"] = run(173_000.0, 4.0);
     let planned =
         plan(&sweep, &["--rate", "34600/s", "--headroom", "80%", "--spare", "0", "--batch", "1000"]);
-    assert_eq!(planned.json["daemons"], 1);
+    assert_eq!(figure(&planned.json, "fleet", "daemons"), 1.0);
     let planned = plan(&sweep, &["--rate", "34600/s", "--headroom", "80%", "--spare", "2"]);
-    assert_eq!(planned.json["daemons"], 1);
+    assert_eq!(figure(&planned.json, "fleet", "daemons"), 1.0);
     let schema = serde_json::from_str(include_str!("../../schema.json")).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
     let faults: Vec<String> = validator.iter_errors(&planned.json).map(|fault| fault.to_string()).collect();
     assert!(faults.is_empty(), "{faults:?}");
-    let warnings = planned.json["warnings"].to_string();
-    assert!(warnings.contains("spread evenly over the daemons"), "{warnings}");
-}
-
-#[test]
-fn a_plan_names_options_that_exist() {
-    let planned = plan(&sweep_file(), &["--rate", "1M/s", "--batch", "1000"]);
-    let page = String::from_utf8_lossy(&planned.output.stdout).into_owned();
-    assert!(page.contains("Sweep with --batch 1000 to know"), "{page}");
+    let assumptions = planned.json["assumptions"].to_string();
+    assert!(assumptions.contains("spread evenly over the daemons"), "{assumptions}");
 }

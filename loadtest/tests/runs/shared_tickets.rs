@@ -86,8 +86,8 @@ fn daemons_that_share_a_counter_are_loaded_together_and_those_of_two_fleets_are_
     });
     // All requests were answered, and no number came twice.
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.words().contains("layout tickets, increment 1"), "{ran:?}");
-    assert_eq!(ran.json()["answered"], 2_000, "{ran:?}");
+    assert!(ran.figure("target", "layout") == "tickets, increment 1", "{ran:?}");
+    assert_eq!(ran.figure("IDs", "answered"), 2_000.0, "{ran:?}");
     make_counter(&etcd.daemon_in("two"));
     let ran = load(&serve(etcd.daemon_in("one"), 1), &serve(etcd.daemon_in("two"), 1));
     assert_eq!(ran.code, 1, "{ran:?}");

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::{Asked, FakeDaemon, INFO, Peer};
-use crate::support::{Ran, has_daemon, loadtest, start};
+use crate::support::{Ran, figure, has_daemon, loadtest, start};
 use rustix::process::Signal;
 use snowbank_client::protocol::{ErrorCode, Next, reply};
 
@@ -30,6 +30,10 @@ const QUICK: [&str; 15] = [
     "--resolution",
     "10%",
 ];
+
+fn offered(step: &serde_json::Value) -> Option<f64> {
+    figure(&step["run"], "load", "offered").as_f64()
+}
 
 fn sweep(address: &str, more: &[&str]) -> Ran {
     loadtest(&[&QUICK[..], &["--address", address], more].concat())
@@ -104,11 +108,11 @@ fn the_knee_of_a_slow_target_is_below_its_capacity() {
     assert!((100.0..=1_150.0).contains(&knee), "{ran:?}");
     assert!(file["missed"].as_f64() > Some(knee) && file["confirmed"] == true, "{ran:?}");
     let steps = file["steps"].as_array().expect("steps");
-    let held = steps.iter().filter(|step| step["wanted_ids_per_s"] == knee && step["holds"] == true);
+    let held = steps.iter().filter(|step| offered(step) == Some(knee) && step["holds"] == true);
     assert!(held.count() >= 2, "{ran:?}");
     let last = steps.last().expect("a step");
     assert_eq!((&last["phase"], &last["holds"]), (&"confirm".into(), &true.into()), "{ran:?}");
-    assert!(last["response_time"]["quantiles_us"]["p99.9"].as_f64() > Some(0.0), "{ran:?}");
+    assert!(figure(&last["run"], "response time", "p99.9").as_f64() > Some(0.0), "{ran:?}");
     assert!(ran.result().starts_with(&format!("knee: {knee} IDs/s with p99.9 within 100ms, confirmed")));
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert!(lines.len() > steps.len(), "{ran:?}");
@@ -181,7 +185,7 @@ fn an_id_repeated_in_another_step_is_a_failure() {
     let ran = sweep(&repeats.name(), &["--p99.9", "5s"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.result().starts_with("fail: ") && ran.result().contains("twice"), "{ran:?}");
-    assert_eq!(ran.json()["ended"], "broken");
+    assert!(ran.json()["ended"]["broken"].is_string(), "{ran:?}");
 }
 
 #[test]
@@ -197,7 +201,7 @@ fn a_target_that_goes_away_is_a_failure() {
         }
     });
     let ran = sweep(&leaves.name(), &["--p99.9", "5s"]);
-    assert_eq!((ran.code, &ran.json()["ended"]), (1, &"gone".into()), "{ran:?}");
+    assert!(ran.code == 1 && ran.json()["ended"]["gone"].is_string(), "{ran:?}");
     assert!(ran.result().starts_with("fail: the target took no further run: "), "{ran:?}");
 }
 
@@ -228,13 +232,13 @@ fn a_real_daemon_is_swept() {
     let file = ran.json();
     assert_eq!((&file["knee"], &file["at_least"]), (&5_000.0.into(), &true.into()), "{ran:?}");
     let steps = file["steps"].as_array().expect("steps");
-    let rates: Vec<_> = steps.iter().map(|step| step["wanted_ids_per_s"].as_f64()).collect();
+    let rates: Vec<_> = steps.iter().map(offered).collect();
     assert_eq!(rates.last(), Some(&Some(5_000.0)), "{ran:?}");
     let layout = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657";
-    assert!(steps.iter().all(|step| step["layout"] == layout), "{ran:?}");
-    assert!(steps.iter().all(|step| step["target_cpu_share"].as_f64() > Some(0.0)), "{ran:?}");
-    assert_eq!((&file["worker_ids"], &file["source_per_second"]), (&1.into(), &4_096_000.into()), "{ran:?}");
-    assert!(file["machine"]["cores"].as_u64() > Some(0), "{ran:?}");
+    assert!(steps.iter().all(|step| figure(&step["run"], "target", "layout") == layout), "{ran:?}");
+    for (row, name) in [("CPU, memory", "target's CPU"), ("target", "worker IDs"), ("origin", "cores")] {
+        assert!(figure(&steps[0]["run"], row, name).as_f64() > Some(0.0), "{name}: {ran:?}");
+    }
 }
 
 #[test]

@@ -180,9 +180,21 @@ impl Ran {
         self.json.as_deref().expect("--json writes a file")
     }
 
+    /// Returns a figure of the run.
+    pub(crate) fn figure(&self, row: &str, name: &str) -> serde_json::Value {
+        figure(&self.json(), row, name)
+    }
+
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(self.json_text()).expect("JSON")
     }
+}
+
+/// Returns a figure of a run's file; null if it has none of that name.
+pub(crate) fn figure(run: &serde_json::Value, row: &str, name: &str) -> serde_json::Value {
+    let figures = run["figures"].as_array().expect("a list of figures");
+    let found = figures.iter().find(|figure| figure["row"] == row && figure["name"] == name);
+    found.map(|figure| figure["value"].clone()).unwrap_or_default()
 }
 
 /// Returns whether the daemon's binary is there. Tests of the workspace have built it; tests of this package alone have

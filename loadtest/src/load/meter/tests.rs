@@ -14,7 +14,7 @@ fn at(ns: u64) -> Now {
 
 fn request(intended_ns: u64, sent_ns: u64) -> InFlight {
     let asked = Asked { count: 3, sent_us: 0, above: 0 };
-    InFlight { intended_ns, sent_ns, asked, tag: 0, excused: false }
+    InFlight { intended_ns, sent_ns, asked, tag: 0 }
 }
 
 fn meter(outage: Option<Window>) -> Meter {
@@ -67,27 +67,6 @@ fn a_slow_request_is_certain_once_its_stalls_are_known() {
     assert_eq!(certain_ms(&meter), (1, 3));
     meter.settle(at(u64::MAX), &stalls);
     assert_eq!(certain_ms(&meter), (2, 8));
-}
-
-#[test]
-fn what_is_due_on_a_stalled_connection_is_checked_and_not_judged() {
-    let mut meter = meter(None);
-    let (mut before, mut during) = (request(2_000_000, 2_000_000), request(3_000_000, 3_000_000));
-    meter.sent(&mut before);
-    let before = InFlight { excused: true, ..before };
-    meter.excuse_sent(&before);
-    during.excused = true;
-    meter.sent(&mut during);
-    for excused in [&before, &during] {
-        meter.answered(excused, at(4_000_000_000));
-        meter.unanswered(excused, at(4_000_000_000));
-        meter.refused(excused, at(4_000_000_000), 6, b"");
-    }
-    meter.record_alike();
-    let counts = &meter.counts;
-    assert_eq!((counts.requests, counts.excused, counts.answered, counts.checked_ids), (0, 2, 0, 6));
-    assert_eq!((counts.response.len(), counts.refused_count(), counts.unanswered), (0, 0, 0));
-    assert_eq!(counts.longest_gap, Duration::ZERO);
 }
 
 #[test]

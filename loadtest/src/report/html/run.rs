@@ -2,65 +2,36 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Axis, Chart, Ink, Series, Shape};
-use super::seconds::{limit_line, seconds};
-use super::{facts, origin_facts, page, sign_and_class};
-use crate::judge::quantile_name;
-use crate::report::QUANTILES;
-use crate::report::json::{Run, Times};
-use crate::report::lines::{lines, quantiles};
-use crate::units::{rate, time};
+use super::chart::{Axis, Chart, Ink, Series};
+use super::{figures, page, quantiles};
+use crate::measure::SecondFigures;
+use crate::report::json::{Curve, Run};
+use crate::report::{ECHO, LATENCIES, LOAD};
+use crate::units::{grouped, percent, short_rate, time};
 
-/// The labels of a percentile chart's axis.
-const QUANTILE_TICKS: [(f64, &str); 7] = [
-    (0.5, "50 %"),
-    (0.9, "90 %"),
-    (0.99, "99 %"),
-    (0.999, "99.9 %"),
-    (0.9999, "99.99 %"),
-    (0.99999, "99.999 %"),
-    (0.999_999, "99.9999 %"),
-];
+/// The most points of a line.
+const MAX_POINTS: usize = 300;
+
+/// A figure of each second, if it is known.
+type OfSecond = fn(&SecondFigures) -> Option<f64>;
 
 /// Returns the page's text.
 pub(crate) fn render(run: &Run) -> String {
-    let title = format!("{}: {} IDs/s, snowbank-loadtest", run.verdict, rate(run.ids_per_s));
+    let summary = run.summary.split_once("  ").map_or(run.summary.as_str(), |(_, rest)| rest);
     let content = html! {
-        (head(run))
         (latencies(run))
         (figures(run))
-        (seconds(run))
         section {
-            h2 { "What was run" }
-            (origin_facts(&run.origin))
+            h2 { "Second by second" }
+            @if run.whole_seconds().is_empty() { p { "The measurement ended before its first second did." } }
+            @if run.whole_seconds().len() > MAX_POINTS { p { "Each point is the worst of several seconds." } }
+            @for chart in of_seconds(run) {
+                h3 { (chart.name) }
+                (chart.markup())
+            }
         }
     };
-    page(&title, &run.loop_kind, &content)
-}
-
-fn head(run: &Run) -> Markup {
-    let (sign, class) = sign_and_class(&run.verdict);
-    let summary = run.summary.strip_prefix(&run.verdict.to_uppercase()).unwrap_or(&run.summary);
-    html! {
-        header class=(class) {
-            h1 {
-                span class="verdict" { span aria-hidden="true" { (sign) } " " (run.verdict) }
-                @for part in summary.split("  ").filter(|part| !part.is_empty()) { " " span class="part" { (part) } }
-            }
-            @if run.reasons.is_empty() {
-                p { "Every objective was met, and every ID was as promised." }
-            } @else {
-                ul { @for reason in &run.reasons { li { (reason) } } }
-            }
-        }
-    }
-}
-
-/// Returns the figures beside the times.
-pub(super) fn figures(run: &Run) -> Markup {
-    let rows: Vec<(&str, Option<String>)> =
-        lines(run).into_iter().map(|line| (line.name, Some(line.text))).collect();
-    html! { section { h2 { "Figures" } (facts(&rows)) } }
+    page(&run.verdict, summary, &run.reasons, &content)
 }
 
 /// Returns the percentile curve, with the objectives in it, and its table.
@@ -72,22 +43,8 @@ pub(super) fn latencies(run: &Run) -> Markup {
                 "Response time counts from the instant at which a request was due. The target’s part counts from the "
                 "instant at which it left, until its answer could be read."
             }
-            @if run.response_time.count > 0 { (percentile_chart(run).markup()) }
-            div class="scroll" tabindex="0" {
-                table {
-                    thead {
-                        tr {
-                            th scope="col" { "ms" }
-                            @for quantile in QUANTILES { th scope="col" { (quantile_name(quantile)) } }
-                        }
-                    }
-                    tbody {
-                        @for (name, row) in quantiles(run) {
-                            tr { th scope="row" { (name) } @for text in row { td { (text) } } }
-                        }
-                    }
-                }
-            }
+            @if !run.curves.is_empty() { (curves(run).markup()) }
+            (quantiles(run))
         }
     }
 }
@@ -97,43 +54,86 @@ fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }
 
-fn percentile_chart(run: &Run) -> Chart {
-    // The maximum is drawn where one request of all is left.
-    let end = (run.response_time.count as f64).log10().max(1.0);
-    let curve = |name: &str, ink, times: &Times| {
-        let points = times.curve.iter().filter(|(_, us)| *us > 0.0);
-        let points = points.map(|&(quantile, us)| (nines(quantile).min(end), us.log10())).collect();
-        Series { name: name.to_owned(), ink, shape: Shape::Line, points }
+fn share_at(nines: f64) -> String {
+    let decimals = (nines.ceil() as usize).saturating_sub(2);
+    format!("{:.decimals$} %", 100.0 * (1.0 - 10_f64.powf(-nines)))
+}
+
+/// Draws the curves up to the last quantile before the maximum.
+fn curves(run: &Run) -> Chart {
+    let finite = |curve: &Curve| -> Vec<(f64, f64)> {
+        let points = curve.points.iter().filter(|(quantile, us)| *quantile < 1.0 && *us > 0.0);
+        points.map(|&(quantile, us)| (nines(quantile), us)).collect()
     };
-    let named = |times: &Times| {
-        let named = |name| Some(format!("{name} {}", time(times.at(name)?)));
-        ["p50", "p99", "p99.9", "max"].into_iter().filter_map(named).collect::<Vec<_>>().join(", ")
-    };
-    let echo = run.machine.as_ref().and_then(|machine| machine.echo_time.as_ref());
-    let mut series = vec![
-        curve("response time", Ink::First, &run.response_time),
-        curve("the target’s part", Ink::Second, &run.target_time),
-    ];
-    series.extend(echo.map(|times| curve("a bare echo", Ink::Third, times)));
-    let limits = &run.objectives.latencies;
-    let values = [&run.response_time, &run.target_time].into_iter().flat_map(|times| &times.curve);
-    let values = values.map(|&(_, us)| us).chain(limits.iter().map(|latency| latency.limit_us));
-    let tick = |(quantile, words): (f64, &str)| (nines(quantile), words.to_owned());
+    let inks = [(LATENCIES[0], Ink::First), (LATENCIES[1], Ink::Second), (ECHO, Ink::Third)];
+    let series = run.curves.iter().map(|curve| {
+        let ink = inks.iter().find(|(row, _)| *row == curve.row).map_or(Ink::Third, |(_, ink)| *ink);
+        Series { name: curve.row.clone(), ink, points: finite(curve) }
+    });
     Chart {
-        alternative: format!(
-            "Latency by percentile. Response time: {}. The target’s part: {}. The table below has the figures.",
-            named(&run.response_time),
-            named(&run.target_time)
-        ),
-        x: Axis {
-            range: (0.0, end),
-            ticks: QUANTILE_TICKS.map(tick).into_iter().filter(|(at, _)| *at <= end).collect(),
-            label: "share of requests that were at most as slow".to_owned(),
-        },
-        y: Axis::logarithmic(values, "", time),
-        series,
-        limits: limits.iter().map(limit_line).collect(),
-        marks: Vec::new(),
-        bands: Vec::new(),
+        name: "Latency by percentile; the table below has the figures.".to_owned(),
+        x: Axis::linear(share_at).labelled("share of requests that were at most as slow"),
+        y: Axis::logarithmic(time),
+        series: series.collect(),
+        limits: limits(run),
+        mark: None,
     }
+}
+
+/// Returns the objectives as lines across.
+pub(super) fn limits(run: &Run) -> Vec<(f64, String)> {
+    let objectives = run.objectives.iter();
+    let name = |objective: &crate::report::json::Objective| {
+        format!("objective: {} at most {}", objective.quantile, time(objective.limit_us))
+    };
+    objectives.map(|objective| (objective.limit_us, name(objective))).collect()
+}
+
+fn of_seconds(run: &Run) -> Vec<Chart> {
+    const TIMES: [(&str, OfSecond); 3] =
+        [("p50", |it| Some(it.p50_us)), ("p99", |it| Some(it.p99_us)), ("longest", |it| Some(it.max_us))];
+    const MIB: f64 = (1 << 20) as f64;
+    let chart = |name: &str, y: Axis, lines: &[(&str, OfSecond)]| Chart {
+        name: name.to_owned(),
+        x: Axis::linear(grouped).labelled("seconds of the measurement"),
+        y,
+        series: lines.iter().zip(Ink::LINES).map(|(line, ink)| series(run, *line, ink, f64::max)).collect(),
+        limits: Vec::new(),
+        mark: None,
+    };
+    let mut rates = chart("IDs per second", Axis::linear(short_rate), &[]);
+    rates.series.push(series(run, ("received", |it| Some(it.ids as f64)), Ink::First, f64::min));
+    let offered = run.figures.number(LOAD, "offered");
+    rates.limits.extend(offered.map(|offered| (offered, format!("offered: {}/s", grouped(offered)))));
+    let mut times = chart("Response time", Axis::logarithmic(time), &TIMES);
+    times.limits = limits(run);
+    let refused = chart(
+        "Requests refused",
+        Axis::linear(grouped),
+        &[("refused", |it| (it.refused > 0).then_some(it.refused as f64))],
+    );
+    let cpu = chart(
+        "The target’s processor time, of one core",
+        Axis::linear(percent),
+        &[("target’s CPU", |it| it.target_cpu_share)],
+    );
+    let mib = |it: &SecondFigures| it.target_memory_bytes.map(|bytes| bytes as f64 / MIB);
+    let memory = chart("The target’s memory in MiB", Axis::linear(grouped), &[("target’s memory", mib)]);
+    let apart = |it: &SecondFigures| it.clock_offset_us.map(|us| us as f64 / 1e3);
+    let clocks =
+        chart("The target’s clock less this machine’s, in ms", Axis::linear(grouped), &[("clocks", apart)]);
+    let all = [rates, times, refused, cpu, memory, clocks];
+    all.into_iter().filter(|chart| chart.series.iter().any(|line| !line.points.is_empty())).collect()
+}
+
+/// Returns a line of what is known of each second; in a long run, of the worst second of several.
+fn series(run: &Run, (name, value): (&str, OfSecond), ink: Ink, worse: fn(f64, f64) -> f64) -> Series {
+    let seconds = run.whole_seconds();
+    let each = seconds.len().div_ceil(MAX_POINTS).max(1);
+    let points = seconds.chunks(each).filter_map(|chunk| {
+        let middle = chunk.first()?.second as f64 + chunk.len() as f64 / 2.0;
+        let worst = chunk.iter().filter_map(|second| value(second)).reduce(worse)?;
+        Some((middle, worst))
+    });
+    Series { name: name.to_owned(), ink, points: points.collect() }
 }

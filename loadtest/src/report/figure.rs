@@ -1,0 +1,182 @@
+//! A figure: its name, its unit and its value. Every output of the load test is made from one list of them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{grouped, percent, rate, time};
+
+/// The text of a figure that is not known.
+pub(crate) const UNKNOWN: &str = "–";
+
+/// Something that was set, found or measured. Its row and its name together are unique.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    /// The row of the report that it stands in.
+    pub(crate) row: String,
+    pub(crate) name: String,
+    pub(crate) unit: Unit,
+    pub(crate) value: Value,
+}
+
+/// The unit of a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Unit {
+    /// None: words, or a number of things.
+    #[serde(rename = "")]
+    None,
+    #[serde(rename = "IDs/s")]
+    IdsPerS,
+    #[serde(rename = "us")]
+    Us,
+    #[serde(rename = "s")]
+    S,
+    /// 1 is the whole; of processor time, one core.
+    #[serde(rename = "share")]
+    Share,
+    #[serde(rename = "bytes")]
+    Bytes,
+}
+
+/// The value of a figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Value {
+    /// Not known: null.
+    Unknown,
+    Number(f64),
+    Words(String),
+}
+
+/// The figures of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Figures(Vec<Figure>);
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Number(number as f64)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(number: usize) -> Self {
+        Self::Number(number as f64)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(words: &str) -> Self {
+        Self::Words(words.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(words: String) -> Self {
+        Self::Words(words)
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Unknown, Into::into)
+    }
+}
+
+impl Figure {
+    /// Returns its value with its unit, as a person reads it.
+    pub(crate) fn text(&self) -> String {
+        match (&self.value, self.unit) {
+            (Value::Unknown, _) => UNKNOWN.to_owned(),
+            (Value::Words(words), _) => words.clone(),
+            (Value::Number(number), Unit::None) => grouped(*number),
+            (Value::Number(number), Unit::IdsPerS) => format!("{} IDs/s", rate(*number)),
+            (Value::Number(us), Unit::Us) => time(*us),
+            (Value::Number(s), Unit::S) => time(s * 1e6),
+            (Value::Number(share), Unit::Share) => percent(*share),
+            (Value::Number(bytes), Unit::Bytes) => format!("{} MiB", grouped(bytes / f64::from(1 << 20))),
+        }
+    }
+}
+
+impl Figures {
+    /// Adds a figure.
+    pub(crate) fn add(&mut self, row: &str, name: &str, unit: Unit, value: impl Into<Value>) {
+        let (row, name) = (row.to_owned(), name.to_owned());
+        self.0.push(Figure { row, name, unit, value: value.into() });
+    }
+
+    /// Adds a figure that some runs do not have, if it is there.
+    pub(crate) fn add_if(&mut self, row: &str, name: &str, unit: Unit, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.add(row, name, unit, value);
+        }
+    }
+
+    /// Adds all figures of another list.
+    pub(crate) fn extend(&mut self, others: &Self) {
+        self.0.extend(others.0.iter().cloned());
+    }
+
+    /// Returns the figures of a row.
+    pub(crate) fn of_row(&self, row: &str) -> impl Iterator<Item = &Figure> {
+        self.0.iter().filter(move |figure| figure.row == row)
+    }
+
+    /// Returns a figure.
+    pub(crate) fn get(&self, row: &str, name: &str) -> Option<&Figure> {
+        self.of_row(row).find(|figure| figure.name == name)
+    }
+
+    /// Returns the number of a figure, if it is known.
+    pub(crate) fn number(&self, row: &str, name: &str) -> Option<f64> {
+        match self.get(row, name)?.value {
+            Value::Number(number) => Some(number),
+            Value::Unknown | Value::Words(_) => None,
+        }
+    }
+
+    /// Returns a figure's text, or a dash.
+    pub(crate) fn text(&self, row: &str, name: &str) -> String {
+        self.get(row, name).map_or_else(|| UNKNOWN.to_owned(), Figure::text)
+    }
+
+    /// Returns the words of a figure, if it is known and has words.
+    pub(crate) fn words(&self, row: &str, name: &str) -> Option<&str> {
+        match &self.get(row, name)?.value {
+            Value::Words(words) => Some(words),
+            Value::Unknown | Value::Number(_) => None,
+        }
+    }
+
+    /// Returns a row of the report in words; `None` of a row without a figure.
+    pub(crate) fn row_text(&self, row: &str) -> Option<String> {
+        let texts: Vec<String> =
+            self.of_row(row).map(|figure| format!("{} {}", figure.name, figure.text())).collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_unit_has_its_text_and_the_unknown_is_a_dash() {
+        let mut figures = Figures::default();
+        let units = [Unit::None, Unit::IdsPerS, Unit::Us, Unit::S, Unit::Share, Unit::Bytes];
+        for (number, unit) in
+            [1_234.0, 10_000.0, 1_270.0, 10.0, 0.223, 3.0 * 1_048_576.0].into_iter().zip(units)
+        {
+            figures.add("row", "is", unit, number);
+        }
+        figures.add("row", "cpu", Unit::Share, None::<f64>);
+        let expected = "is 1,234, is 10,000 IDs/s, is 1.27 ms, is 10 s, is 22.3 %, is 3 MiB, cpu –";
+        assert_eq!(figures.row_text("row").as_deref(), Some(expected));
+        assert_eq!((figures.row_text("none"), figures.number("row", "cpu")), (None, None));
+    }
+}
