@@ -8,7 +8,7 @@
 //! next daemon.
 
 use super::finding::{about, about_daemon, fail, ok, seconds, warn};
-use super::fleet::check_fleet;
+use super::fleet::{self, check_fleet};
 use super::kind::{KindStatus, SnowflakeStatus, TicketStatus};
 use super::saturation::{SATURATION, check_refusals};
 use super::status::{CertificateStatus, Check, ClockState, LastReload, Level, SourceStatus, Status};
@@ -76,6 +76,9 @@ impl Status {
             });
         }
         checks.extend(self.fleet.as_ref().map(check_fleet));
+        let now_unix_s = self.started_unix_s + self.uptime_s;
+        let of_fleet = self.fleet.as_ref().and_then(|fleet| fleet.certificate_ends_unix_s);
+        checks.extend(of_fleet.map(|ends_unix_s| fleet::check_certificate(ends_unix_s, now_unix_s)));
         checks.extend(self.certificate.as_ref().map(check_certificate));
         // The worst first, and equals in the order above.
         checks.sort_by_key(|check| check.level);
@@ -106,7 +109,9 @@ impl Status {
             "worker_ids",
             match &self.ceilings.lost {
                 Some(reason) => fail(format!("lost: {reason}; {advice}")),
-                None => ok("held by this daemon alone"),
+                None if self.fleet.as_ref().is_some_and(|fleet| fleet.waits_for.is_some()) => ok("none yet"),
+                None if self.fleet.is_some() => ok("held by this daemon alone"),
+                None => ok("locked on this machine; only a fleet knows of other machines and containers"),
             },
         )
     }
@@ -249,7 +254,7 @@ fn check_certificate(certificate: &CertificateStatus) -> Check {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::status::{SourceMinute, tests::healthy};
+    use super::super::status::{FleetStatus, SourceMinute, tests::healthy};
     use super::*;
 
     /// Changes a healthy daemon's status. Returns whether it is ready, and the first finding.
@@ -275,6 +280,18 @@ pub(super) mod tests {
     #[test]
     fn a_daemon_as_it_should_be_has_no_findings() {
         assert_eq!(checked(|_| ()), (true, None));
+    }
+
+    #[test]
+    fn only_a_fleet_knows_whether_worker_ids_are_held_by_one_daemon_alone() {
+        let mut status = healthy();
+        assert!(status.check_worker_ids().message.contains("only a fleet knows"));
+        let mut fleet = FleetStatus { left_s: 9.0, ..FleetStatus::default() };
+        status.fleet = Some(fleet.clone());
+        assert_eq!(status.check_worker_ids().message, "held by this daemon alone");
+        fleet.waits_for = Some(String::from("all are held"));
+        status.fleet = Some(fleet);
+        assert_eq!(status.check_worker_ids().message, "none yet");
     }
 
     #[test]

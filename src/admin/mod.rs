@@ -35,8 +35,8 @@ pub(crate) use recent::Recent;
 pub(crate) use same_site::{foreign_site, host_of, is_local_name};
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, FleetStatus,
-    IdentityStatus, LastMinute, LastReload, Latency, Level, LimitedMinute, ProtocolStatus, SourceMinute,
-    SourceStatus, Status,
+    IdentityStatus, LastMinute, LastReload, Latency, Level, LimitedMinute, PoolStatus, ProtocolStatus,
+    SourceMinute, SourceStatus, Status,
 };
 
 #[cfg(test)]

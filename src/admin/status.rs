@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::clients::{Connections, IdentityStatus, LimitedMinute, ProtocolStatus};
-pub(crate) use self::fleet::FleetStatus;
+pub(crate) use self::fleet::{FleetStatus, PoolStatus};
 pub(crate) use self::latency::{BOUNDS_US, Latency};
 use super::kind::KindStatus;
 

@@ -296,10 +296,10 @@ fn line(entry: &Entry) -> String {
 struct Counts {
     space: String,
     workers: u64,
-    held: usize,
-    released: usize,
-    free: usize,
-    unreadable: usize,
+    held: u64,
+    /// Those that can be taken: released, or no longer held, or never used.
+    free: u64,
+    unreadable: u64,
 }
 
 fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
@@ -308,18 +308,18 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut all = Vec::new();
     for layout in layouts(sources) {
         let entries = operator.list(layout, now)?;
-        let count = |state| entries.iter().filter(|entry| entry.state == state).count();
-        let (held, released) = (count("held"), count("released"));
-        let (free, unreadable) = (count("free"), count("unreadable"));
-        let (space, workers) = (layout.space().to_string(), layout.workers());
-        all.push(Counts { space, workers, held, released, free, unreadable });
+        let count = |state| entries.iter().filter(|entry| entry.state == state).count() as u64;
+        let (held, unreadable) = (count("held"), count("unreadable"));
+        let (space, workers) = (layout.space().to_string(), layout.space().numbers());
+        let free = workers.saturating_sub(held + unreadable);
+        all.push(Counts { space, workers, held, free, unreadable });
     }
     let counters = counters::read(&mut operator, sources)?;
     if common.json {
         write_json(&counters::listed(all.clone(), counters), out)?;
     } else {
-        for Counts { space, workers, held, .. } in &all {
-            writeln!(out, "{space}: {held} of {workers} worker numbers held")?;
+        for Counts { space, workers, held, free, .. } in &all {
+            writeln!(out, "{space}: {held} of {workers} worker numbers held, {free} free")?;
         }
         counters.iter().try_for_each(|counter| counter.write(out))?;
     }

@@ -75,7 +75,8 @@ impl Inputs {
 pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let misspelt = config::unknown_variables(variables);
-    misspelt.into_iter().chain(lock_dir_is_a_containers(&settings.lock_dir)).collect()
+    let containers = lock_dir_is_a_containers(&settings.lock_dir).filter(|_| !settings.has_fleet_for_all());
+    misspelt.into_iter().chain(containers).collect()
 }
 
 /// Returns the place of the state, and writes it into the settings. A reload then compares places, whether a setting or the

@@ -14,7 +14,7 @@ use super::stop::{Stops, catch};
 use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{Machine, Overrides, Protocol, Settings, SourceSettings, StatePlace};
-use crate::server::{self, Inherited, Note, RunError, Server, StartError, State};
+use crate::server::{self, Inherited, Note, Prepared, RunError, Server, StartError, State, WaitEnd, Waiting};
 use crate::service::{Logs, Notifier};
 use snowbank_client::layout::UnixMicros;
 
@@ -76,18 +76,82 @@ fn start_and_serve(
         settle_state_dir(&mut settings).map_err(|error| StartError::WrongSetting(error.to_string()))?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
-    let starting = notifier.extend_start("starting: storage takes its time for the first ceilings");
-    let (server, reloader) = Server::start(&settings, secrets, state, inherited)?;
+    // A wait catches signals, and keeps those that come between its end and the start that follows.
+    let mut stops = None;
+    let mut starting = Some(notifier.extend_start("starting: storage takes its time for the first ceilings"));
+    let mut announced = Announced::default();
+    let (prepared, inherited) = match Prepared::new(&settings, secrets.fleet.clone(), state) {
+        Err(reason) if reason.is_lack_of_numbers() => {
+            starting = None;
+            let waiting = Waiting::start(&settings, &secrets, state, inherited, &reason)?;
+            announced.choices(&settings, &place, now, &picked);
+            tracing::warn!("waits for a worker number, and hands out nothing: {reason}");
+            let stops = stops.insert(Stops::catch()?);
+            let end = wait(waiting, arguments, notifier, stops, (&mut announced, out))?;
+            let WaitEnd::Taken(prepared, sockets) = end else { return Ok(()) };
+            (*prepared, sockets)
+        }
+        prepared => (prepared?, inherited),
+    };
+    let (server, reloader) = Server::start(prepared, secrets, inherited)?;
     drop(starting);
     // Not before, because a refusal to start is one line.
-    log_choices(&settings, &place, now);
-    picked.iter().for_each(|line| tracing::info!("{line}"));
+    announced.choices(&settings, &place, now, &picked);
     server.notes().iter().for_each(Note::log);
     warnings_of_secrets.iter().chain(&too_few_files).for_each(|warning| tracing::warn!("{warning}"));
     let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs)
         .map_err(|error| StartError::no_thread(&error))?;
-    serve(server, arguments, notifier, reload_at_hangups(hangups, &reloads), out)
+    let stops = stops.map_or_else(Stops::catch, Ok)?;
+    serve(server, arguments, notifier, stops, reload_at_hangups(hangups, &reloads), (&mut announced, out))
+}
+
+/// The lines that were written already, by a daemon that waited for worker numbers.
+#[derive(Debug, Default)]
+struct Announced {
+    are_choices_logged: bool,
+    are_addresses_written: bool,
+}
+
+impl Announced {
+    /// Logs the settings that matter, once.
+    fn choices(&mut self, settings: &Settings, place: &StatePlace, now: UnixMicros, picked: &[String]) {
+        if !std::mem::replace(&mut self.are_choices_logged, true) {
+            log_choices(settings, place, now);
+            picked.iter().for_each(|line| tracing::info!("{line}"));
+        }
+    }
+
+    /// Writes where the daemon listens, once. A program that reads these lines may connect or send a signal from then on. A
+    /// closed pipe stops nothing.
+    fn addresses(&mut self, server: &[String], out: &mut impl Write) {
+        if !std::mem::replace(&mut self.are_addresses_written, true)
+            && let Err(error) = announce(out, server)
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            tracing::warn!("cannot write the addresses to standard output: {error}");
+        }
+    }
+}
+
+/// Serves a daemon that waits for worker numbers, until it has them or is stopped.
+fn wait(
+    waiting: Waiting,
+    arguments: &Arguments,
+    notifier: &Notifier,
+    stops: &mut Stops,
+    (announced, out): (&mut Announced, &mut impl Write),
+) -> Result<WaitEnd, Failure> {
+    let (health, addresses) = (waiting.server().health(), where_it_listens(waiting.server()));
+    let stop = async {
+        announced.addresses(&addresses, out);
+        stops.run_waiting(notifier, &health, arguments.stop_at_stdin_eof).await;
+    };
+    let end = waiting.run(stop).map_err(failure)?;
+    if matches!(end, WaitEnd::Taken(..)) {
+        tracing::info!("has worker numbers now, and starts");
+    }
+    Ok(end)
 }
 
 /// Serves until the stop. Runs `beside` meanwhile.
@@ -95,31 +159,31 @@ fn serve(
     server: Server,
     arguments: &Arguments,
     notifier: &Notifier,
+    stops: Stops,
     beside: impl Future<Output = ()>,
-    out: &mut impl Write,
+    (announced, out): (&mut Announced, &mut impl Write),
 ) -> Outcome {
     let (health, addresses) = (server.health(), where_it_listens(&server));
     let is_probed = server.admin_addresses().next().is_some();
-    let stops = Stops::catch()?;
     let of_stop = health.clone();
     let stop = async {
-        // A program that reads these lines may connect or send a signal from then on. A closed pipe stops nothing.
-        if let Err(error) = announce(out, &addresses)
-            && error.kind() != io::ErrorKind::BrokenPipe
-        {
-            tracing::warn!("cannot write the addresses to standard output: {error}");
-        }
+        announced.addresses(&addresses, out);
         stops.run(notifier, &of_stop, is_probed, arguments.stop_at_stdin_eof, beside).await;
     };
-    server.run(stop).map_err(|error| match error {
-        RunError::Start(error) => Failure::Start(error),
-        failed @ RunError::ThreadFailed(_) => Failure::no(failed),
-    })?;
+    server.run(stop).map_err(failure)?;
     match health.lost() {
         Some(reason) => Err(Failure::Start(StartError::NumberHeld(format!(
-            "stopped, because a worker number is lost, or a counter: {reason}; the next start asks the coordinator again"
+            "stopped, because a worker number is lost, or a counter, or the state: {reason}; the next start finds out whose \
+             it is"
         )))),
         None => Ok(()),
+    }
+}
+
+fn failure(error: RunError) -> Failure {
+    match error {
+        RunError::Start(error) => Failure::Start(error),
+        failed @ RunError::ThreadFailed(_) => Failure::no(failed),
     }
 }
 

@@ -108,16 +108,25 @@ pub struct WorkerIds {
     pub(super) by_field: Option<String>,
     /// True once they were picked from the machine.
     pub(super) are_picked: bool,
+    /// True while the daemon waits for them. It has none then, and tells nobody that it has.
+    pub are_awaited: bool,
 }
 
 impl WorkerIds {
     pub(super) fn of(given: Option<WorkerSet>) -> Self {
         let are_given = given.is_some();
         let set = given.unwrap_or_else(|| WorkerSet::single(0));
-        WorkerIds { set, are_given, by_field: None, are_picked: false }
+        WorkerIds { set, are_given, by_field: None, are_picked: false, are_awaited: false }
     }
 
     pub(super) fn of_fields(text: String) -> Self {
-        WorkerIds { set: WorkerSet::single(0), are_given: true, by_field: Some(text), are_picked: false }
+        let by_field = Some(text);
+        WorkerIds {
+            set: WorkerSet::single(0),
+            are_given: true,
+            by_field,
+            are_picked: false,
+            are_awaited: false,
+        }
     }
 }

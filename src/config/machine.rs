@@ -46,6 +46,12 @@ impl Machine {
         Machine { host_name, given_ipv4: given_ipv4.filter(|text| !text.is_empty()), interfaces }
     }
 
+    /// Returns an address by which others reach this machine, as far as its interfaces show one.
+    pub fn reachable_address(&self) -> Option<Ipv4Addr> {
+        let interfaces = self.interfaces.as_ref().ok()?;
+        interfaces.iter().map(|(_, address)| *address).find(|address| !address.is_loopback())
+    }
+
     /// Returns the number below `numbers` that an origin has, and the place where it was found, in words.
     ///
     /// # Errors

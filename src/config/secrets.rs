@@ -229,7 +229,8 @@ impl FleetFiles {
                     password_file.map(|password_file| User { name: fleet.user.clone(), password_file });
                 // Read once here, so that a mistake shows at once.
                 first_line("fleet.password_file", self.password.as_deref())?;
-                Some(Access { kind, endpoints, user, tls: tls.clone() })
+                let certificate = self.certificate.clone();
+                Some(Access { kind, endpoints, user, tls: tls.clone(), certificate })
             }
             None => None,
         };

@@ -3,10 +3,12 @@
 use super::daemon::rows;
 use super::doors::Replies;
 use super::fields::SourceKind;
+use super::fleet::FleetSettings;
 use super::setting::Row;
 use super::settle_source::{apart, label};
 use super::units::Grouped;
 use super::{Address, IdentitySettings, Settings, SourceSettings};
+use crate::fleet::Endpoint;
 use snowbank_client::layout::{Life, Position, UnixMicros, collision};
 
 /// The largest number up to which a double holds every integer.
@@ -70,6 +72,11 @@ impl Settings {
         if !self.admin.listen.is_empty() {
             let admin: Vec<_> = self.admin.listen.iter().map(Address::to_string).collect();
             lines.push(format!("admin on {}", admin.join(", ")));
+        }
+        if let Some(kind) = self.fleet.coordinator {
+            let endpoints: Vec<_> = self.fleet.members(kind).iter().map(Endpoint::to_string).collect();
+            let FleetSettings { name, horizon, .. } = &self.fleet;
+            lines.push(format!("fleet {name:?} at {}, horizon {horizon:?}", endpoints.join(", ")));
         }
         lines.extend(self.sources.iter().enumerate().map(|(index, source)| source.line(index)));
         lines
@@ -148,7 +155,7 @@ impl Settings {
     /// Warns of a lock directory that other daemons of this machine do not use by default.
     fn other_lock_dir(&self) -> Option<String> {
         let usual = Settings::default().lock_dir;
-        (self.lock_dir != usual).then(|| {
+        (self.lock_dir != usual && !self.has_fleet_for_all()).then(|| {
             format!(
                 "locks of worker IDs are in {}, not in {}: daemons of this machine that use another lock_dir are not kept \
                  from the same worker IDs",
@@ -156,6 +163,13 @@ impl Settings {
                 usual.display()
             )
         })
+    }
+
+    /// Returns true if the coordinator keeps all sources of this daemon from being used twice. Then nothing depends on who
+    /// sees its locks.
+    pub(crate) fn has_fleet_for_all(&self) -> bool {
+        self.fleet.is_used()
+            && self.sources.iter().all(|source| !source.is_ticket() || source.is_shared_counter())
     }
 
     /// Warns of INCR replies that JavaScript's clients read inexactly, so that two IDs become one.

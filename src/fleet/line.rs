@@ -54,6 +54,8 @@ pub struct Access {
     pub user: Option<User>,
     /// The authorities to trust, and this side's certificate.
     pub tls: ClientFiles,
+    /// The file of that certificate, if there is one.
+    pub certificate: Option<PathBuf>,
 }
 
 /// A user of a coordinator.
@@ -210,8 +212,8 @@ impl Fault {
 
 /// A connection to a member of a coordinator.
 pub(super) trait Session: Sized {
-    /// Connects and logs in. Each part of an answer has [`ANSWER_TIMEOUT`].
-    async fn open(access: &Access, endpoint: &Endpoint) -> Result<Self, Fault>;
+    /// Connects within this time, and logs in. Each part of an answer has [`ANSWER_TIMEOUT`].
+    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault>;
 
     /// Reads the text of a key, as new as the cluster has it.
     async fn text_of(&mut self, key: &str) -> Result<Option<String>, Fault>;
@@ -280,7 +282,7 @@ impl<S: Session> Line<S> {
         let Line { access, runtime, cluster, .. } = self;
         let asked = if access.endpoints.len() > 1 { &access.endpoints[..] } else { &[] };
         let ask = async |endpoint| {
-            let mut session = open_in(cluster.as_ref(), access, endpoint).await?;
+            let mut session = open_in(cluster.as_ref(), (access, endpoint), CONNECT_TIMEOUT).await?;
             let answer = exchange(&mut session).await?;
             Ok::<_, Fault>((session, answer))
         };
@@ -333,10 +335,11 @@ async fn open<S: Session>(
     patience: &mut Patience,
 ) -> Result<S, Fault> {
     let began = Instant::now();
-    let opened = open_in(cluster, access, endpoint);
-    let limit = within.unwrap_or(patience.opening());
-    let opened = tokio::time::timeout(limit, opened).await;
-    let opened = opened.unwrap_or_else(|_| Err(Fault::Endpoint(format!("not connected within {limit:?}"))));
+    let opened = open_in(cluster, (access, endpoint), within.unwrap_or(patience.opening()));
+    let opened = match within {
+        None => opened.await,
+        Some(limit) => tokio::time::timeout(limit, opened).await.unwrap_or_else(|_| Err(late(limit))),
+    };
     patience.note(began.elapsed());
     opened
 }
@@ -344,10 +347,10 @@ async fn open<S: Session>(
 /// Opens a session, and checks that it belongs to this cluster before it is used.
 async fn open_in<S: Session>(
     cluster: Option<&Cluster>,
-    access: &Access,
-    endpoint: &Endpoint,
+    (access, endpoint): (&Access, &Endpoint),
+    within: Duration,
 ) -> Result<S, Fault> {
-    let mut session = S::open(access, endpoint).await?;
+    let mut session = S::open(access, endpoint, within).await?;
     if let Some(cluster) = cluster {
         let text = session.text_of(&cluster.key).await?;
         cluster.check(text.as_deref()).map_err(Fault::Foreign)?;

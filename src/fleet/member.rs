@@ -7,6 +7,7 @@ mod held;
 mod look;
 mod marker;
 mod pick;
+mod pool;
 mod resume;
 mod settle;
 mod take;
@@ -26,6 +27,7 @@ use wait::Waiting;
 
 pub use counters::Ranged;
 pub(super) use marker::instant_of;
+pub use pool::{Counted, Pool};
 pub use want::{JoinError, Taken, Want};
 
 /// The most tries of one write that is refused, because another write of ours came first or the marker has changed. Each such
@@ -291,9 +293,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let held = &mut self.sources[source];
         match held.numbers[at].1.see(text, &held.term) {
             Seen::Ours(key) => Ok(*key),
-            Seen::Lost(loss) => Err(held.lost(at, &loss)),
+            Seen::Lost(loss) => Err(held.lost(at, &loss, &self.state)),
             Seen::Older(loss) => {
-                let lost = held.lost(at, &loss);
+                let lost = held.lost(at, &loss, &self.state);
                 let key = self.paths.number(held.place, held.numbers[at].0);
                 let older = Swap::compare(key, text.map(str::to_owned));
                 let granted = Granted::of(held, at);

@@ -40,7 +40,7 @@ pub use endpoint::{Endpoint, WrongEndpoint};
 pub use key::{KeyError, Marker, NumberKey, Paths};
 pub use kind::CoordinatorKind;
 pub use line::{ANSWER_MIN, Access, User};
-pub use member::{Bound, Clocks, JoinError, Member, Raised, Ranged, Taken, Want};
+pub use member::{Bound, Clocks, Counted, JoinError, Member, Pool, Raised, Ranged, Taken, Want};
 pub use notes::{Note, Notes};
 pub use operator::{Begins, Entry, Operator, OperatorError, Prepared, Preparing, above};
 

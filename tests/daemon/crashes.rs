@@ -8,9 +8,9 @@ use crate::support::faketime::true_unix_ms;
 use crate::support::http::get;
 use crate::support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
-use crate::support::wire::{CLOCK_BEHIND, EXHAUSTED, NO_CEILING, Run};
+use crate::support::wire::{CLOCK_BEHIND, EXHAUSTED, NO_CEILING, Run, SHUTTING_DOWN};
 use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Witness};
-use crate::support::{Ask, Daemon, Random, poll};
+use crate::support::{Ask, Daemon, Random, Wire, poll};
 use rustix::process::Signal;
 
 const BURST_WINDOW_MS: f64 = 10.0;
@@ -230,49 +230,51 @@ fn lock_of(machine: &Machine) -> std::path::PathBuf {
     locks.remove(0)
 }
 
-/// Removes or replaces `path` under a daemon. The daemon stops handing out IDs and logs the reason.
-fn taken_over(machine: &Machine, daemon: &Daemon, path: &Path, take: impl FnOnce(&Path)) {
+/// Draws until a request is refused, or the daemon has ended.
+fn draw_to_the_end(wire: &mut Wire) -> Vec<Run> {
+    let mut runs = Vec::new();
+    while wire.try_send(&Ask::of(1).bytes()).is_ok()
+        && let Ok(Some(reply)) = wire.try_reply()
+    {
+        if reply.id_count().is_none() {
+            let (code, _, message) = reply.error();
+            assert!([NO_CEILING, SHUTTING_DOWN].contains(&code), "{message}");
+            break;
+        }
+        runs.extend(reply.runs());
+    }
+    runs
+}
+
+/// Removes or replaces `path` under a daemon. The daemon hands out nothing more, logs the reason and ends.
+fn taken_over(machine: &Machine, mut daemon: Daemon, path: &Path, take: impl FnOnce(&Path)) {
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
-    let mut runs = Vec::new();
     take(path);
     let taken = Instant::now();
-    let message = poll("a refusal", || {
-        let reply = wire.next(Ask::of(1));
-        if reply.id_count().is_some() {
-            runs.extend(reply.runs());
-            return None;
-        }
-        let (code, _, message) = reply.error();
-        assert_eq!(code, NO_CEILING, "{message}");
-        Some(message)
-    });
+    let runs = draw_to_the_end(&mut wire);
     // The keeper looks once a second. The limit allows for a busy machine.
     let served = runs.iter().map(|run| tick(run.last())).fold(0.0, f64::max) - true_unix_ms(taken);
-    assert!(served <= 5_000.0, "served {served} ms after it was taken over; {message}");
-    poll("the daemon to say so", || {
-        let said = daemon.log();
-        said.contains(path.file_name()?.to_str()?).then_some(())
-    });
-    // It stays refused, even if another daemon takes the lock and ends.
+    assert!(served <= 5_000.0, "served {served} ms after it was taken over");
+    assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+    daemon.assert_logs(path.file_name().and_then(|name| name.to_str()).expect("text"));
     let next = machine.setup("").env("SNOWBANK_STATE_DIR", machine.path("other")).start();
     let after = next.connect().next(Ask::of(1)).ids()[0];
     assert!(runs.iter().all(|run| run.last() < after), "{after} after {runs:?}");
-    wire.next(Ask::of(1)).assert_error(0, NO_CEILING);
 }
 
 #[test]
 fn a_lock_that_is_removed_stops_its_daemon() {
     let machine = Machine::new();
     let daemon = machine.start("");
-    taken_over(&machine, &daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
+    taken_over(&machine, daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
 }
 
 #[test]
 fn a_lock_that_is_replaced_stops_its_daemon() {
     let machine = Machine::new();
     let daemon = machine.start("");
-    taken_over(&machine, &daemon, &lock_of(&machine), |path| {
+    taken_over(&machine, daemon, &lock_of(&machine), |path| {
         let other = path.with_extension("new");
         std::fs::write(&other, "").expect("written");
         std::fs::rename(&other, path).expect("replaced");
@@ -296,7 +298,7 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
         assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
         disk.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
     });
-    taken_over(&machine, &daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
+    taken_over(&machine, daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
 }
 
 /// The state's lock is on the disk that hangs, so its loss is found when the disk answers. Until then the daemon
@@ -305,7 +307,7 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
 fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good() {
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
-    let daemon = disk.under(machine.setup(FAR_CEILING)).start();
+    let mut daemon = disk.under(machine.setup(FAR_CEILING)).start();
     let mut wire = daemon.connect();
     let mut runs = wire.next(Ask::of(1)).runs();
     disk.order("sync stall 4000");
@@ -318,21 +320,17 @@ fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good()
     let others_start = || machine.setup("").env("SNOWBANK_LOCK_DIR", machine.path("elsewhere")).start();
     let mut other = others_start();
     let mut others_wire = other.connect();
-    poll("a refusal", || {
-        let [mine, others] = [&mut wire, &mut others_wire].map(|wire| wire.next(Ask::of(100)));
-        let is_refused = mine.id_count().is_none();
-        let served = [mine, others].into_iter().filter(|reply| reply.id_count().is_some());
-        runs.extend(served.flat_map(|reply| reply.runs()));
-        is_refused.then_some(())
-    });
+    let others = std::thread::spawn(move || draw_to_the_end(&mut others_wire));
+    runs.extend(draw_to_the_end(&mut wire));
     disk.works();
     std::thread::sleep(Duration::from_millis(4_500));
     other.kill();
+    runs.extend(others.join().expect("it ends with the daemon"));
     runs.extend(others_start().connect().next(Ask::of(100)).runs());
     assert_distinct(runs);
-    daemon.connect().next(Ask::of(1)).assert_error(0, NO_CEILING);
+    assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
     let said = daemon.log();
-    assert_eq!(said.matches("no IDs are handed out any more").count(), 1, "{said}");
+    assert_eq!(said.matches("stopped, because").count(), 1, "{said}");
 }
 
 /// A service manager may deny the daemon the kernel's log (`ProtectKernelLogs`). That is logged in one line.

@@ -84,14 +84,7 @@ fn kill_after_first_ids(machine: &Machine, toml: &str) {
 
 /// Starts a daemon whose number another one has released. On a busy machine, that may reach the coordinator late.
 fn start_once_released(setup: impl Fn() -> Setup) -> Daemon {
-    poll("the number is free", || match setup().try_start() {
-        Ok(daemon) => Some(daemon),
-        Err(mut ended) => {
-            ended.wait();
-            println!("{}", ended.log());
-            None
-        }
-    })
+    setup().start().await_numbers()
 }
 
 fn draw(daemon: &Daemon) -> Vec<Run> {
@@ -150,7 +143,7 @@ fn a_number_is_one_daemons_and_free_at_once_after_a_clean_stop() {
         let mut runs = Vec::new();
         let daemon = first.start(&toml);
         runs.extend(draw(&daemon));
-        second.setup(&toml).end().assert_refusal_for_now(&["holds worker number 5", "free from"]);
+        second.setup(&toml).assert_waits(&["holds worker number 5", "free from"]);
         daemon.stop();
         let daemon = start_once_released(|| second.setup(&toml));
         let after = draw(&daemon);
@@ -172,7 +165,7 @@ fn after_a_kill_the_same_state_continues_at_once_and_no_other() {
             runs.extend(draw(&daemon));
             daemon.kill();
         }
-        Machine::new().setup(&toml).end().assert_refusal_for_now(&["holds worker number 5"]);
+        Machine::new().setup(&toml).assert_waits(&["holds worker number 5"]);
         assert_distinct(runs);
     });
 }

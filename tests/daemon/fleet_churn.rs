@@ -13,7 +13,7 @@ use crate::support::coordinators::{Coordinator, Etcd, Proxy, each};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
 use crate::support::wire::{Run, Wire};
-use crate::support::{Address, Ask, DEADLINE, Daemon, Random, Reply, poll};
+use crate::support::{Address, Ask, DEADLINE, Daemon, Random, Reply};
 use rustix::process::Signal;
 
 const DAEMONS: usize = 20;
@@ -187,7 +187,7 @@ fn churn(at: &dyn Coordinator, lasts: Duration) {
     let lives = churn.lives.into_inner();
     // Then the fleet is healthy again.
     for site in &sites[2..8] {
-        let daemon = poll("a number is free", || site.machine.setup(&site.toml).try_start().ok());
+        let daemon = site.machine.start(&site.toml).await_numbers();
         runs.extend(daemon.connect().next(Ask::of(8).wait_ms(9_000)).runs());
         daemon.stop();
     }

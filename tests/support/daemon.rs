@@ -198,6 +198,17 @@ impl Setup {
         Ok(daemon)
     }
 
+    /// Starts a daemon that must wait for a worker number, with all of `parts` in its log, and kills it.
+    #[track_caller]
+    pub(crate) fn assert_waits(self, parts: &[&str]) {
+        let mut daemon = self.start();
+        daemon.assert_logs("waits for a worker number");
+        for part in parts {
+            daemon.assert_logs(part);
+        }
+        daemon.kill();
+    }
+
     /// Starts a daemon that must end by itself, and waits for its end.
     pub(crate) fn end(mut self) -> Ended {
         let mut child = self.command.spawn().expect("the daemon's program runs");
@@ -288,6 +299,13 @@ impl Daemon {
     /// Waits until its log has the text. A thread reads the log, some time after it was written.
     pub(crate) fn assert_logs(&self, part: &str) {
         poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
+    }
+
+    /// Waits until it has its worker numbers: one that waits for them listens too.
+    pub(crate) fn await_numbers(self) -> Daemon {
+        // Not logged before.
+        self.assert_logs("the kernel's log");
+        self
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

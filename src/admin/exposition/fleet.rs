@@ -19,6 +19,16 @@ impl Page<'_> {
         let (name, unit) = ("snowbank_fleet_headroom", Some(Unit::Seconds));
         let metric: SourceMetric =
             (name, help, unit, false, |source| source.fleet_headroom_s.map(Value::from));
-        self.of_sources(sources, &metric)
+        self.of_sources(sources, &metric)?;
+        let help = "Worker numbers of the fleet that a source could have";
+        let values = fleet.pools.iter().map(|pool| (("source", pool.source.as_str()), pool.numbers.into()));
+        self.family("snowbank_fleet_numbers", help, None, false, values)?;
+        let help = "Those of them that a daemon holds";
+        let values = fleet.pools.iter().map(|pool| (("source", pool.source.as_str()), pool.held.into()));
+        self.family("snowbank_fleet_numbers_held", help, None, false, values)?;
+        let Some(ends) = fleet.certificate_ends_unix_s else { return Ok(()) };
+        let name = "snowbank_fleet_certificate_expiry_timestamp";
+        let help = "Until when the coordinator believes the daemon's certificate, in Unix time";
+        self.gauge(name, help, Some(&Unit::Seconds), ends as f64)
     }
 }

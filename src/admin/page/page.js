@@ -433,7 +433,7 @@ function drawFacts(status) {
     ["Ceilings raised", times(ceilings.raises) + mean],
     ["Last", last],
     ["Failed", times(ceilings.failures) + (ceilings.failing ? ", and now: " + ceilings.failing : "")],
-    ["Worker IDs", ceilings.lost ? "lost: " + ceilings.lost : "held by this daemon alone"],
+    ["Worker IDs", ceilings.lost ? "lost: " + ceilings.lost : "locked on this machine"],
   ]);
   const errors = Object.entries(status.errors).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   facts("errors", errors.length > 0 ? errors.map(([code, n]) => [code, count(n)]) : [["none", ""]]);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The ceilings at the fleet's coordinator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FleetStatus {
     /// The number of durable raises there.
     pub(crate) raises: u64,
@@ -11,4 +11,24 @@ pub(crate) struct FleetStatus {
     pub(crate) left_s: f64,
     /// The reason why the coordinator did not answer. `None`: it did.
     pub(crate) silent: Option<String>,
+    /// The reason why the daemon has no worker number. `None`: it has them.
+    #[serde(default)]
+    pub(crate) waits_for: Option<String>,
+    /// The worker numbers that are lent and left, as they were last counted.
+    #[serde(default)]
+    pub(crate) pools: Vec<PoolStatus>,
+    /// The end of the daemon's certificate for the coordinator, in Unix time. `None`: it has none.
+    #[serde(default)]
+    pub(crate) certificate_ends_unix_s: Option<i64>,
+}
+
+/// The worker numbers that a source with a lent one may have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PoolStatus {
+    /// The source's name.
+    pub(crate) source: String,
+    /// All numbers.
+    pub(crate) numbers: u64,
+    /// Those that are held.
+    pub(crate) held: u64,
 }

@@ -9,7 +9,9 @@ use crate::admin::{FleetStatus, SourceStatus, Status, seconds};
 
 /// Writes how long the daemon can go on without the coordinator.
 pub(super) fn describe_fleet(status: &Status, out: &mut String) -> fmt::Result {
-    if let Some(FleetStatus { raises, left_s, silent }) = &status.fleet {
+    if let Some(FleetStatus { waits_for: Some(reason), .. }) = &status.fleet {
+        writeln!(out, "fleet        no worker number yet: {reason}")?;
+    } else if let Some(FleetStatus { raises, left_s, silent, .. }) = &status.fleet {
         let answers = if silent.is_some() { "does not answer" } else { "answers" };
         let raised = match *raises {
             0 => String::from("not raised there yet"),
@@ -52,7 +54,7 @@ mod tests {
     #[test]
     fn fleet_ceilings_are_shown_when_all_is_well() {
         let mut status = healthy();
-        status.fleet = Some(FleetStatus { raises: 1, left_s: 240.0, silent: None });
+        status.fleet = Some(FleetStatus { raises: 1, left_s: 240.0, ..FleetStatus::default() });
         status.sources[0].fleet_headroom_s = Some(240.0);
         let mut page = String::new();
         super::super::describe(&status, None, &mut page).expect("written to a string");

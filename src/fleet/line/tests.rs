@@ -11,7 +11,7 @@ use crate::fleet::{Marker, zookeeper};
 struct Named(String);
 
 impl Session for Named {
-    async fn open(_: &Access, endpoint: &Endpoint) -> Result<Self, Fault> {
+    async fn open(_: &Access, endpoint: &Endpoint, _: Duration) -> Result<Self, Fault> {
         match endpoint.host() {
             "hangs" => pending().await,
             "away" => Err(Fault::Endpoint(String::from("refuses"))),
@@ -42,7 +42,7 @@ fn line(hosts: &[&str]) -> Line<Named> {
     let endpoint = |host: &&str| format!("zookeeper://{host}").parse().unwrap();
     let endpoints = hosts.iter().map(endpoint).collect();
     let (kind, tls) = (&zookeeper::KIND, ClientFiles::default());
-    Line::new(Access { kind, endpoints, user: None, tls }).unwrap()
+    Line::new(Access { kind, endpoints, user: None, tls, certificate: None }).unwrap()
 }
 
 #[test]

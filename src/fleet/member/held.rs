@@ -54,9 +54,19 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Returns the loss of a number in words.
-    pub(super) fn lost(&self, at: usize, loss: &Loss) -> Stop {
+    /// Returns the loss of a number in words, for a daemon with this state.
+    pub(super) fn lost(&self, at: usize, loss: &Loss, state: &str) -> Stop {
         let (number, source) = (self.numbers[at].0, &self.source);
+        if let Loss::Taken(key) = loss
+            && key.state == state
+            && !key.released
+        {
+            let holder = &key.holder;
+            return Stop::Lost(format!(
+                "worker number {number} of source {source:?}: another copy of this daemon or of its state has written its \
+                 key ({holder})"
+            ));
+        }
         Stop::Lost(format!("worker number {number} of source {source:?}: {loss}"))
     }
 

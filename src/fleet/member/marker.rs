@@ -68,7 +68,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // First, because it connects to an endpoint that answers.
         self.compare_endpoints()?;
         let found = self.coordinator.as_mut().read(std::slice::from_ref(&key))?.into_iter().next().flatten();
-        let unreadable = |error| JoinError::Held(format!("key {key}: {error}"));
+        let unreadable = |error| JoinError::Unreadable(format!("key {key}: {error}"));
         if let Some(text) = &found {
             self.stay_in(Cluster::of(&key, text, Marker::identity_in).map_err(unreadable)?);
         }
@@ -85,7 +85,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                  it lost its data, stop all daemons of the fleet first, and see docs/fleet.md"
             )));
         };
-        let marker = Marker::parse(&text).map_err(|error| JoinError::Held(format!("key {key}: {error}")))?;
+        let marker =
+            Marker::parse(&text).map_err(|error| JoinError::Unreadable(format!("key {key}: {error}")))?;
         self.marker = Some(Known { text, marker });
         Ok(())
     }
@@ -117,7 +118,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // A floor after a loss is two horizons ahead at most.
         let latest = rules::latest(want.clocks.wall, rules::HORIZON_MAX, rules::HORIZON_MAX);
         if marker.floor() > latest {
-            return Err(JoinError::Held(format!(
+            return Err(JoinError::Unreadable(format!(
                 "the fleet's floor (key {}) is {}, and by this clock no ID can have been granted after {}; set the clock \
                  right, or find out who wrote the key",
                 self.paths.marker(),

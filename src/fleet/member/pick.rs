@@ -178,7 +178,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns the keys of an ID space, by their numbers.
-    fn keys(&mut self, place: usize) -> Result<BTreeMap<u64, String>, JoinError> {
+    pub(super) fn keys(&mut self, place: usize) -> Result<BTreeMap<u64, String>, NoAnswer> {
         let prefix = self.paths.space(place);
         let number = |(key, text): (String, String)| Some((key.strip_prefix(&prefix)?.parse().ok()?, text));
         Ok(self.coordinator.as_mut().list(&prefix)?.into_iter().filter_map(number).collect())

@@ -262,7 +262,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let rules::Held { key, free_at } = match busy {
             Busy::Held(held) => held,
             Busy::Unreadable(reason) => {
-                return JoinError::Held(format!(
+                return JoinError::Unreadable(format!(
                     "source {source:?}: the key of worker number {number}: {reason}"
                 ));
             }

@@ -42,9 +42,10 @@ impl Waiting {
         match error {
             JoinError::NoAnswer(answer) => Stop::from(answer),
             JoinError::Unproven(reason) if !self.is_lent => Stop::NoAnswer(NoAnswer::passing(reason)),
-            JoinError::Unproven(reason) | JoinError::Held(reason) | JoinError::Refused(reason) => {
-                Stop::Lost(reason)
-            }
+            JoinError::Unproven(reason)
+            | JoinError::Held(reason)
+            | JoinError::Unreadable(reason)
+            | JoinError::Refused(reason) => Stop::Lost(reason),
         }
     }
 }

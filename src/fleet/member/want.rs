@@ -55,6 +55,9 @@ pub enum JoinError {
     /// Other daemons hold the numbers now.
     #[error("{0}")]
     Held(String),
+    /// A value at the coordinator cannot be read, or cannot be true.
+    #[error("{0}")]
+    Unreadable(String),
     /// This state or a copy of it holds the numbers, and nothing shows that this one is the newest.
     #[error("{0}")]
     Unproven(String),

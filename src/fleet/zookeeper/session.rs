@@ -50,8 +50,10 @@ pub(super) struct Session {
 }
 
 impl line::Session for Session {
-    async fn open(access: &Access, endpoint: &Endpoint) -> Result<Self, Fault> {
-        let stream = line::connect(endpoint, &access.tls).await.map_err(Fault::Endpoint)?;
+    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault> {
+        let connected = tokio::time::timeout(within, line::connect(endpoint, &access.tls)).await;
+        let connected = connected.unwrap_or_else(|_| Err(format!("not connected within {within:?}")));
+        let stream = connected.map_err(Fault::Endpoint)?;
         let mut session =
             Session { stream, xid: 0, has_user: access.user.is_some(), patience: ANSWER_TIMEOUT };
         // Protocol version, last transaction seen, life, session, its password, no read-only server.

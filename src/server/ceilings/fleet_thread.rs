@@ -2,6 +2,7 @@
 //! for it, and not for long.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -9,9 +10,11 @@ use super::job_thread::JobThread;
 use crate::ceiling::TakenOver;
 use crate::config::SOURCES_MAX;
 use crate::fleet::{
-    self, Bound, Clocks, Coordinator, Member, NOTICED_WITHIN, NoAnswer, NumberRange, Raised, Ranged,
+    self, Bound, Clocks, Coordinator, Counted, Member, NOTICED_WITHIN, NoAnswer, NumberRange, Pool, Raised,
+    Ranged,
 };
 use crate::keeper::{Outcome, PERIOD, WantedRange};
+use snowbank_client::tls::files;
 
 /// The longest that a clean stop waits for the coordinator, once before the release and once for it, as part of its wait for
 /// storage.
@@ -20,6 +23,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 // If a number is lost just after a look, the next look or raise comes a period later. If the connection hangs then, a new
 // one has the rest of these two seconds for its answer.
 const _: () = assert!(PERIOD.as_millis() + fleet::ANSWER_MIN.as_millis() < NOTICED_WITHIN.as_millis());
+
+/// The time between two counts of the numbers that are left. A list of a thousand keys costs a coordinator 20 ms.
+const COUNT_EVERY: Duration = Duration::from_secs(600);
 
 /// The most jobs at a time: a raise, a look, the last job of a stop, and a range for each shared counter.
 const JOBS_MAX: usize = 3 + SOURCES_MAX;
@@ -59,12 +65,59 @@ pub(super) enum Done {
     /// The range that was taken for this request.
     Ranged(WantedRange, Result<NumberRange, NoAnswer>),
     /// Ok if the keys are this daemon's. After an error nothing is known.
-    Looked(Result<(), NoAnswer>),
+    Looked(Result<(), NoAnswer>, Box<Noticed>),
     /// Ok if the coordinator answers and the numbers are this daemon's.
     Confirmed(Result<(), String>),
     Released(Result<(), String>),
     /// A worker number or a shared counter is lost.
     Lost(TakenOver),
+}
+
+/// The facts that a look notices besides, for the operator.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Noticed {
+    /// The numbers that were lent and those that are left, by source.
+    pub(crate) pools: Vec<Counted>,
+    /// The end of this side's certificate, in Unix time.
+    pub(crate) certificate_ends_unix_s: Option<i64>,
+}
+
+/// The daemon's place in its fleet.
+pub(crate) struct InFleet {
+    pub(crate) member: Member<Box<dyn Coordinator>>,
+    /// The distance that its ceilings are kept ahead.
+    pub(crate) horizon: Duration,
+    /// The numbers that the sources with lent ones may have.
+    pub(crate) pools: Vec<Pool>,
+    /// The file of this side's certificate, if there is one.
+    pub(crate) certificate: Option<PathBuf>,
+}
+
+/// The daemon in its fleet, and the facts that are noticed from time to time.
+struct Work {
+    in_fleet: InFleet,
+    noticed: Noticed,
+    noticed_at: Option<Instant>,
+}
+
+impl Work {
+    /// Counts the numbers that are left, and reads the certificate's end, if it is time.
+    fn notice(&mut self, clocks: Clocks) {
+        if self.noticed_at.is_some_and(|at| at.elapsed() < COUNT_EVERY) {
+            return;
+        }
+        self.noticed_at = Some(Instant::now());
+        let InFleet { member, pools, certificate, .. } = &mut self.in_fleet;
+        let counted = pools.iter().filter_map(|pool| member.count(pool, clocks).ok().flatten());
+        self.noticed.pools = counted.collect();
+        self.noticed.certificate_ends_unix_s = certificate.as_deref().and_then(ends_unix_s);
+    }
+}
+
+/// Returns the end of the certificate in a file.
+fn ends_unix_s(path: &Path) -> Option<i64> {
+    let chain = files::read_chain(path).ok()?;
+    Some(files::validity(chain.first()?)?.not_after.as_second())
 }
 
 /// The handle of the fleet thread. The thread ends when this is dropped.
@@ -76,9 +129,10 @@ impl Fleet {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(super) fn start(mut member: Member<Box<dyn Coordinator>>) -> io::Result<Fleet> {
-        member.hurry();
-        JobThread::start("fleet", JOBS_MAX, member, run).map(Fleet)
+    pub(super) fn start(mut in_fleet: InFleet) -> io::Result<Fleet> {
+        in_fleet.member.hurry();
+        let work = Work { in_fleet, noticed: Noticed::default(), noticed_at: None };
+        JobThread::start("fleet", JOBS_MAX, work, run).map(Fleet)
     }
 
     /// Wakes the calling thread whenever a job is done.
@@ -148,7 +202,8 @@ impl Fleet {
     }
 }
 
-fn run(member: &mut Member<Box<dyn Coordinator>>, job: Job) -> Done {
+fn run(work: &mut Work, job: Job) -> Done {
+    let member = &mut work.in_fleet.member;
     let lost = |reason| Done::Lost(TakenOver(format!("the fleet: {reason}")));
     match job {
         Job::Range(wanted) => match member.take_range(wanted.source, wanted.count, wanted.generation) {
@@ -162,8 +217,11 @@ fn run(member: &mut Member<Box<dyn Coordinator>>, job: Job) -> Done {
         }),
         Job::Release(bounds, clocks) => Done::Released(member.release(&bounds, clocks)),
         Job::Look(clocks) => match member.look(clocks) {
-            Raised::Done => Done::Looked(Ok(())),
-            Raised::NoAnswer(answer) => Done::Looked(Err(answer)),
+            Raised::Done => {
+                work.notice(clocks);
+                Done::Looked(Ok(()), Box::new(work.noticed.clone()))
+            }
+            Raised::NoAnswer(answer) => Done::Looked(Err(answer), Box::new(work.noticed.clone())),
             Raised::Lost(reason) => lost(reason),
         },
         Job::Raise(Raise { writer, number, bounds, generation, clocks }) => {

@@ -1,14 +1,19 @@
 //! The start of a daemon in a fleet: takes its worker numbers from the coordinator before anything is handed out.
 
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use super::fleet_thread::InFleet;
 use super::start_sources::{Found, FromFleet, rule_of};
 use crate::ceiling::store::Record;
 use crate::ceiling::{LockError, Mark, beyond, draw_identity, latest_grant, lock_workers};
 use crate::clock::Reading;
-use crate::config::{Settings, SourceSettings};
+use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::fleet::rules::Proof;
-use crate::fleet::{self, Access, Clocks, Coordinator, Member, Notes, NumberRange, Ranged, Taken, Want};
+use crate::fleet::{
+    self, Access, Clocks, Coordinator, Member, Notes, NumberRange, Pool, Ranged, Taken, Want,
+};
 use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
@@ -42,8 +47,12 @@ pub(crate) struct Joined {
     horizon: Duration,
     /// True if the coordinator did not answer, and a source continues or waits without it.
     is_silent: bool,
+    /// The file of the daemon's certificate for the coordinator, if there is one.
+    certificate: Option<PathBuf>,
+    /// The numbers that the sources with lent ones may have.
+    pools: Vec<Pool>,
     /// Lines for the operator, once the daemon has started.
-    pub(crate) notes: Vec<Note>,
+    notes: Vec<Note>,
 }
 
 impl Joined {
@@ -61,13 +70,16 @@ impl Joined {
         let endpoints: Vec<String> = access.endpoints.iter().map(ToString::to_string).collect();
         let fleet = format!("{} {}", settings.fleet.name, endpoints.join(" "));
         let notes = Notes::read(found.path(), life.as_deref(), &fleet);
-        let holder = holder();
+        let holder = holder(&Machine::here(), &settings.listen);
+        let (certificate, pools) = (access.certificate.clone(), pools(&settings.sources));
         let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
         let identity = (found.state_identity(), holder.as_str());
         let member = Member::new(coordinator, &settings.fleet.name, identity, notes, draw_identity);
         let (taken, held, ranges, notes) = Default::default();
         let horizon = settings.fleet.horizon;
-        let mut joined = Joined { member, taken, held, ranges, horizon, is_silent: false, notes };
+        let is_silent = false;
+        let mut joined =
+            Joined { member, taken, held, ranges, horizon, is_silent, certificate, pools, notes };
         let taken = joined.take_all(settings, here)?;
         for (source, taken) in settings.sources.iter_mut().zip(&taken) {
             let Some(taken) = taken else { continue };
@@ -82,6 +94,12 @@ impl Joined {
         joined.take_ranges(settings, found)?;
         joined.held = joined.held_records(settings, found).unwrap_or_default();
         Ok(joined)
+    }
+
+    /// Returns the daemon's place in the fleet, and the lines for the operator.
+    pub(crate) fn into_parts(self) -> (InFleet, Vec<Note>) {
+        let Joined { member, horizon, pools, certificate, notes, .. } = self;
+        (InFleet { member, horizon, pools, certificate }, notes)
     }
 
     /// Returns the coordinator's answers.
@@ -220,10 +238,40 @@ impl Joined {
     }
 }
 
-/// Returns the daemon's name for people: its machine and its process.
-fn holder() -> String {
-    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{machine} (process {})", std::process::id())
+/// The most numbers of a pool that is counted. A larger one is never near its end.
+const POOL_MAX: u64 = 65_536;
+
+/// Returns the numbers that the sources with lent ones may have.
+fn pools(sources: &[SourceSettings]) -> Vec<Pool> {
+    let mut pools = Vec::new();
+    for (source, settings) in sources.iter().enumerate().filter(|(_, settings)| settings.is_lent()) {
+        let SourceSettings { layout, worker_ids, .. } = settings;
+        let count = if worker_ids.are_given { worker_ids.set.len() as u64 } else { layout.workers() };
+        if count > POOL_MAX {
+            continue;
+        }
+        let numbers = match worker_ids.are_given {
+            true => layout.numbers_in_space(&worker_ids.set).into_iter().collect(),
+            false => (0..layout.workers()).map(|id| layout.number_in_space(id)).collect(),
+        };
+        pools.push(Pool { source, numbers });
+    }
+    pools
+}
+
+/// Returns the daemon's name for people: its machine, its address and its process. Containers have neither names that tell
+/// them apart nor process numbers that do.
+fn holder(machine: &Machine, listen: &[Address]) -> String {
+    let address = match listen.first() {
+        Some(Address::Tcp { host, port } | Address::Tls { host, port }) => {
+            let is_of_all = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+            let own = machine.reachable_address().filter(|_| is_of_all).map(|ip| ip.to_string());
+            format!(", {}:{port}", own.as_deref().unwrap_or(host))
+        }
+        Some(other) => format!(", {other}"),
+        None => String::new(),
+    };
+    format!("{}{address} (process {})", machine.host_name, std::process::id())
 }
 
 fn want<'a>(settings: &Settings, (index, source): (usize, &'a SourceSettings), clocks: Clocks) -> Want<'a> {
@@ -281,5 +329,27 @@ fn is_free_here(
         }
         Err(error) if is_held(&error) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_has_an_address_by_which_it_is_found() {
+        let interfaces = [("lo", "127.0.0.1"), ("eth0", "10.0.0.7")];
+        let interfaces = interfaces.map(|(name, ip)| (String::from(name), ip.parse().unwrap()));
+        let (host_name, given_ipv4) = (String::from("web"), None);
+        let machine = Machine { host_name, given_ipv4, interfaces: Ok(interfaces.to_vec()) };
+        for (listen, expected) in [
+            ("0.0.0.0:7660", "web, 10.0.0.7:7660 (process "),
+            ("192.0.2.1:7660", "web, 192.0.2.1:7660 (process "),
+            ("unix:/run/ids", "web, unix:/run/ids (process "),
+        ] {
+            let found = holder(&machine, &[listen.parse().unwrap()]);
+            assert!(found.starts_with(expected), "{found}");
+        }
+        assert!(holder(&machine, &[]).starts_with("web (process "));
     }
 }

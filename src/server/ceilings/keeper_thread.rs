@@ -6,17 +6,16 @@ mod worker_ids;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use self::worker_ids::WorkerIds;
-use super::fleet_thread::{self, Fleet, Raise};
+use super::fleet_thread::{self, Fleet, InFleet, Raise};
 use super::start_sources::Durable;
 use super::storage_thread::{Done, Storage, Trim};
-use crate::ceiling::{Left, StoreError};
+use crate::ceiling::{Left, StoreError, TakenOver};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
-use crate::fleet::{Bound, Clocks, Coordinator, Member, NumberRange};
+use crate::fleet::{Bound, Clocks, NumberRange};
 use crate::keeper::{self, Keeper, Looked, Outcome, PERIOD, Reach, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
@@ -42,8 +41,6 @@ pub(crate) struct Ceilings {
     /// The time at which the last raise or look was sent. `None`: none was sent yet, so a look is sent at once, because
     /// the start may have gone on without asking the coordinator.
     fleet_asked_at: Option<BootMicros>,
-    /// Why a worker number of the fleet is lost.
-    lost_in_fleet: Option<String>,
     /// When the storage thread last had a job.
     stored_at: BootMicros,
     /// True once the ceilings are trimmed at a stop.
@@ -57,7 +54,7 @@ impl Ceilings {
     /// The system has no thread left.
     pub(crate) fn grant(
         durable: Durable,
-        fleet: Option<(Member<Box<dyn Coordinator>>, Duration)>,
+        fleet: Option<InFleet>,
         wall: &Arc<Wall>,
         started: Reading,
     ) -> Result<Ceilings, StartError> {
@@ -73,8 +70,8 @@ impl Ceilings {
             keeper::add_range(sources[index].source(), (from, to), 0);
         }
         let mut writers = vec![Reach::Local];
-        writers.extend(fleet.as_ref().map(|(_, horizon)| Reach::Fleet(*horizon)));
-        let fleet = fleet.map(|(member, _)| Fleet::start(member)).transpose();
+        writers.extend(fleet.as_ref().map(|fleet| Reach::Fleet(fleet.horizon)));
+        let fleet = fleet.map(Fleet::start).transpose();
         let fleet = fleet.map_err(|error| StartError::no_thread(&error))?;
         let storage = store.map(Storage::start).transpose().map_err(|error| StartError::no_thread(&error))?;
         let keeper = Keeper::new(sources, &writers, Arc::clone(wall), started);
@@ -85,7 +82,6 @@ impl Ceilings {
             storage,
             fleet,
             fleet_asked_at,
-            lost_in_fleet: None,
             stored_at,
             is_trimmed: Arc::default(),
         })
@@ -132,7 +128,7 @@ impl Ceilings {
             let round = heartbeat.round();
             let reading = clock::os::read();
             let looked = self.look(reading, metrics);
-            common.note_lost(self.lost_in_fleet.as_deref());
+            common.note_lost(self.keeper.lost().map(|TakenOver(reason)| reason.as_str()));
             heartbeat.keeper_looked(round);
             logged.log(&looked, self.worker_ids.unmarked());
             observer.look(common, reading, looked.is_in_use);
@@ -212,13 +208,12 @@ impl Ceilings {
                     seen.fleet_raises += u64::from(answer.is_ok());
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
                 }
-                fleet_thread::Done::Looked(answer) => {
-                    metrics.keeper().fleet_silence = answer.err().map(|answer| answer.reason);
+                fleet_thread::Done::Looked(answer, noticed) => {
+                    let mut seen = metrics.keeper();
+                    seen.fleet_silence = answer.err().map(|answer| answer.reason);
+                    seen.noticed = *noticed;
                 }
-                fleet_thread::Done::Lost(taken_over) => {
-                    self.lost_in_fleet.get_or_insert_with(|| taken_over.to_string());
-                    self.keeper.lose(taken_over);
-                }
+                fleet_thread::Done::Lost(taken_over) => self.keeper.lose(taken_over),
                 fleet_thread::Done::Confirmed(_) | fleet_thread::Done::Released(_) => {}
             }
         }
@@ -318,6 +313,18 @@ impl Ceilings {
             }
         }
     }
+}
+
+/// Does what a daemon without ceilings needs of the keeper's thread: answers the heartbeat, and observes.
+pub(crate) fn idle(common: &Common, stopping: &AtomicBool) {
+    let mut observer = Observer::default();
+    while !stopping.load(Ordering::Acquire) {
+        let round = common.heartbeat.round();
+        common.heartbeat.keeper_looked(round);
+        observer.look(common, clock::os::read(), true);
+        thread::park_timeout(PERIOD);
+    }
+    observer.end(common);
 }
 
 /// Returns the clocks of a reading, for the fleet.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::fleet_thread::Noticed;
 use crate::clock::{BootMicros, Observed, Reading};
 use crate::keeper::{Looked, PERIOD, Reach, Written};
 use snowbank_client::layout::Position;
@@ -34,6 +35,10 @@ pub(crate) struct LastSeen {
     pub(crate) fleet_silence: Option<String>,
     /// The fleet's durable raises, and the ranges taken.
     pub(crate) fleet_raises: u64,
+    /// The facts that the fleet thread has noticed for the operator.
+    pub(crate) noticed: Noticed,
+    /// Why the daemon has no worker number of its fleet, while it waits for one.
+    pub(crate) waits_for: Option<String>,
     /// By source, the fleet's ceilings. Empty without a fleet.
     pub(crate) fleet_ceilings: Vec<Position>,
     /// By source, how long the numbers of a shared counter last without the coordinator.
@@ -63,6 +68,8 @@ impl LastSeen {
             failing: None,
             fleet_failing: None,
             fleet_silence: None,
+            noticed: Noticed::default(),
+            waits_for: None,
             fleet_raises: 0,
             fleet_ceilings: Vec::new(),
             ranges_last: Vec::new(),

@@ -360,5 +360,14 @@ fn manage(
     ManagedSource::new(Arc::new(source), rule, position, now).following(start.id_bound, start.is_clean)
 }
 
+/// Creates a source of a daemon that waits for its worker numbers. Nothing is ever granted to it.
+pub(crate) fn waiting_source(settings: &SourceSettings, now: Now) -> Result<Arc<Source>, StartError> {
+    let numbering = settings.numbering().map_err(StartError::WrongSetting)?;
+    let position =
+        if numbering.is_ticket() { Position(0) } else { numbering.first_of(numbering.tick_at(now.wall)) };
+    let start = FirstPosition { position, id_bound: numbering.id_bound(position), is_clean: false };
+    Ok(Arc::clone(manage((settings, None), numbering, start, true, now).source()))
+}
+
 #[cfg(test)]
 mod tests;

@@ -47,12 +47,12 @@ impl Health {
         StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(TRIM_TIMEOUT) }
     }
 
-    /// Completes when a worker number or a shared counter of the fleet is lost.
+    /// Completes when the worker IDs, a shared counter or the state are lost to another process.
     pub async fn await_loss(&self) {
         self.common.await_loss().await;
     }
 
-    /// Returns why a worker number of the fleet is lost, if one is.
+    /// Returns why they are lost, if they are.
     pub fn lost(&self) -> Option<&str> {
         self.common.lost()
     }

@@ -11,13 +11,13 @@ use super::metrics::{Metrics, ProtocolCounters, SourceCounters};
 use crate::access::Identity;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
-    KindStatus, LastMinute, Latency, LimitedMinute, ProtocolStatus, SnowflakeStatus, SourceMinute,
-    SourceStatus, Status, TicketStatus,
+    KindStatus, LastMinute, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SnowflakeStatus,
+    SourceMinute, SourceStatus, Status, TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::{Limits, Protocol};
 use crate::counter::Counter;
-use crate::fleet::rules;
+use crate::fleet::{Counted, rules};
 use crate::numbering::{Numbering, TicketCounter};
 use crate::server::net::lobby::Occupancy;
 use crate::server::net::rejections;
@@ -274,10 +274,21 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
 
 /// Returns the status of the fleet's ceilings, from the sources' status.
 fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStatus> {
-    let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
     let seen = metrics.keeper();
+    if let Some(reason) = &seen.waits_for {
+        let (silent, waits_for) = (seen.fleet_silence.clone(), Some(reason.clone()));
+        return Some(FleetStatus { silent, waits_for, ..FleetStatus::default() });
+    }
+    let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
     let silent = seen.fleet_failing.clone().or_else(|| seen.fleet_silence.clone());
-    Some(FleetStatus { raises: seen.fleet_raises, left_s, silent })
+    let pool = |counted: &Counted| {
+        let source = sources.get(counted.source)?.name.clone();
+        Some(PoolStatus { source, numbers: counted.numbers, held: counted.held })
+    };
+    let pools = seen.noticed.pools.iter().filter_map(pool).collect();
+    let certificate_ends_unix_s = seen.noticed.certificate_ends_unix_s;
+    let raises = seen.fleet_raises;
+    Some(FleetStatus { raises, left_s, silent, waits_for: None, pools, certificate_ends_unix_s })
 }
 
 fn certificate_status(identity: &ServerCertificate, now: Now) -> CertificateStatus {

@@ -26,7 +26,8 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         offset: source.is_ticket().then_some(source.offset),
         fleet: source.is_shared_counter().then(|| settings.fleet.name.clone()),
         layout: (!source.is_ticket()).then(|| source.layout.to_string()),
-        worker_ids: (!source.is_ticket()).then(|| source.worker_ids.set.iter().collect()),
+        worker_ids: (!source.is_ticket() && !source.worker_ids.are_awaited)
+            .then(|| source.worker_ids.set.iter().collect()),
         per_second: (!source.is_ticket()).then(|| source.ids_per_second()),
     };
     let info = Info {

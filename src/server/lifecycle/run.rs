@@ -38,9 +38,17 @@ impl Server {
                 .and_then(|listeners| Ok((protocols.into_iter().zip(listeners).collect(), register(admin)?)));
             registered.map_err(|error| StartError::ResourceShort(error.to_string()))
         };
-        let ((listeners, admin), ceilings) = ceilings.or_trim(registered)?;
+        let ((listeners, admin), ceilings) = match ceilings {
+            Some(ceilings) => {
+                let (registered, ceilings) = ceilings.or_trim(registered)?;
+                (registered, Some(ceilings))
+            }
+            None => (registered?, None),
+        };
         let keeper = KeeperThread::spawn(ceilings, &common).map_err(|error| StartError::no_thread(&error))?;
-        restored::watch(kernel_log, Arc::clone(&common));
+        if let Some(kernel_log) = kernel_log {
+            restored::watch(kernel_log, Arc::clone(&common));
+        }
         let (inboxes, mut shards) =
             ShardThreads::spawn(&common, shards, adopted).map_err(|error| StartError::no_thread(&error))?;
         let drained_by = runtime.block_on(async {

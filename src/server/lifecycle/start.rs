@@ -13,8 +13,9 @@ use super::threads::make_runtime;
 use super::worker_ids::{lock, number};
 use crate::access::Rules;
 use crate::ceiling::WorkerLocks;
-use crate::clock::{self, Now, Wall};
+use crate::clock::{self, Now, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings, SourceSettings};
+use crate::fleet::Access;
 use crate::front::Facts;
 use crate::numbering::Numbering;
 use crate::server::ceilings::join_fleet::{Here, Joined};
@@ -38,26 +39,28 @@ pub struct Server {
     pub(super) admin: Vec<Listener>,
     pub(super) common: Arc<Common>,
     pub(super) shards: Vec<(Shard, Runtime)>,
-    pub(super) ceilings: Ceilings,
+    /// `None`: it waits for worker numbers, and has none to keep.
+    pub(super) ceilings: Option<Ceilings>,
     pub(super) adopted: mpsc::Sender<u64>,
-    pub(super) kernel_log: KernelLog,
+    pub(super) kernel_log: Option<KernelLog>,
     pub(super) notes: Vec<Note>,
 }
 
-impl Server {
-    /// Locks the state directory and the worker IDs, makes the first ceilings durable, and opens the listeners that are not
-    /// inherited. Returns the daemon and the handle that reloads its configuration while it runs.
+/// A start that has its worker numbers: those of the configuration, or those that the fleet gave.
+pub struct Prepared {
+    settings: Settings,
+    found: Found,
+    fleet: Option<Joined>,
+    kernel_log: KernelLog,
+    first: Reading,
+}
+
+impl Prepared {
+    /// Locks the state directory, and takes the worker numbers of a fleet.
     ///
     /// # Errors
-    /// One line with the reason why the daemon cannot start.
-    pub fn start(
-        settings: &Settings,
-        secrets: Secrets,
-        state: State<'_>,
-        inherited: Inherited,
-    ) -> Result<(Server, Reloader), StartError> {
-        let tls = secrets.tls.clone().map(tls::Acceptor::new);
-        let fleet = secrets.fleet.clone();
+    /// One line with the reason why the daemon cannot start, or why it must wait for numbers.
+    pub fn new(settings: &Settings, fleet: Option<Access>, state: State<'_>) -> Result<Prepared, StartError> {
         // Opened first, because a ceiling that became durable before the machine was restored no longer counts.
         let kernel_log = KernelLog::open(fleet.is_some());
         let found = Found::open(state)?;
@@ -65,6 +68,22 @@ impl Server {
         let mut settings = settings.clone();
         let here = Here { found: &found, reading: first, kernel_log: &kernel_log };
         let fleet = fleet.map(|access| Joined::join(&mut settings, access, here)).transpose()?;
+        Ok(Prepared { settings, found, fleet, kernel_log, first })
+    }
+}
+
+impl Server {
+    /// Locks the worker IDs, makes the first ceilings durable, and opens the listeners that are not inherited. Returns the daemon and the handle that reloads its configuration while it runs.
+    ///
+    /// # Errors
+    /// One line with the reason why the daemon cannot start.
+    pub fn start(
+        prepared: Prepared,
+        secrets: Secrets,
+        inherited: Inherited,
+    ) -> Result<(Server, Reloader), StartError> {
+        let tls = secrets.tls.clone().map(tls::Acceptor::new);
+        let Prepared { settings, found, fleet, kernel_log, first } = prepared;
         let settings = &settings;
         let (numberings, locks) = number_and_lock(settings)?;
         let instance = instance();
@@ -82,10 +101,8 @@ impl Server {
         let Granted { durable, mut notes } =
             found.grant(&settings.sources, &numberings, locks, from_fleet, (now, &wall))?;
         notes.extend(silent_peers);
-        let fleet = fleet.map(|joined| {
-            notes.extend(joined.notes);
-            (joined.member, settings.fleet.horizon)
-        });
+        let (fleet, of_fleet) = fleet.map(Joined::into_parts).unzip();
+        notes.extend(of_fleet.unwrap_or_default());
         let ceilings = Ceilings::grant(durable, fleet, &wall, reading)?;
         let count = settings.shards.get();
         let supplies: Vec<Supply> =
@@ -106,6 +123,7 @@ impl Server {
         let fleet_files = secrets.fleet_files;
         let (reloader, adopted) =
             Reloader::new(settings.clone(), Arc::clone(&common), live_config, fleet_files);
+        let (ceilings, kernel_log) = (Some(ceilings), Some(kernel_log));
         Ok((Server { listeners, admin, common, shards, ceilings, adopted, kernel_log, notes }, reloader))
     }
 
@@ -143,16 +161,16 @@ fn number_and_lock(settings: &Settings) -> Result<(Vec<Numbering>, Vec<WorkerLoc
 }
 
 /// The parts of a start that can still fail after the first ceilings are durable.
-struct Opened {
-    info_json: Vec<u8>,
-    shards: Vec<(Shard, Runtime)>,
-    listeners: Vec<(Protocol, Listener)>,
-    admin: Vec<Listener>,
+pub(super) struct Opened {
+    pub(super) info_json: Vec<u8>,
+    pub(super) shards: Vec<(Shard, Runtime)>,
+    pub(super) listeners: Vec<(Protocol, Listener)>,
+    pub(super) admin: Vec<Listener>,
 }
 
 impl Opened {
     /// Makes INFO's JSON and the shards with their reactors, and opens the listeners for clients and for the operator.
-    fn open(
+    pub(super) fn open(
         settings: &Settings,
         mut inherited: Inherited,
         instance: &str,
@@ -179,7 +197,7 @@ impl Opened {
     }
 
     /// Checks that there is a certificate for the listeners that speak TLS, wherever they come from.
-    fn check_certificate(&self, tls: Option<&tls::Acceptor>) -> Result<(), StartError> {
+    pub(super) fn check_certificate(&self, tls: Option<&tls::Acceptor>) -> Result<(), StartError> {
         let of_clients = self.listeners.iter().map(|(_, listener)| listener);
         let mut listeners = of_clients.chain(&self.admin);
         match listeners.find(|listener| listener.address.is_tls()) {
@@ -192,7 +210,7 @@ impl Opened {
 }
 
 /// Returns the protocols that have listeners, with their addresses.
-fn by_protocol(listeners: &[(Protocol, Listener)]) -> Vec<(Protocol, Vec<String>)> {
+pub(super) fn by_protocol(listeners: &[(Protocol, Listener)]) -> Vec<(Protocol, Vec<String>)> {
     let of = |wanted| {
         let of_it = listeners.iter().filter(move |(protocol, _)| *protocol == wanted);
         (wanted, of_it.map(|(_, listener)| listener.address.to_string()).collect())

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
 use crate::ceiling::StoreError;
-use crate::server::ceilings::keeper_thread::Ceilings;
+use crate::server::ceilings::keeper_thread::{self, Ceilings};
 use crate::server::health::handle::TRIM_TIMEOUT;
 use crate::server::net::accept::{INBOX_SOCKETS, Inbox};
 use crate::server::shard_thread::run;
@@ -88,16 +88,22 @@ pub(super) struct KeeperThread {
 }
 
 impl KeeperThread {
-    /// Starts the thread that raises ceilings.
-    pub(super) fn spawn(ceilings: Ceilings, common: &Arc<Common>) -> io::Result<KeeperThread> {
+    /// Starts the thread that raises ceilings. Without any, it only shows that the daemon lives, and observes it.
+    pub(super) fn spawn(ceilings: Option<Ceilings>, common: &Arc<Common>) -> io::Result<KeeperThread> {
         let stopping = Arc::new(AtomicBool::new(false));
         let (send_end, sealed) = std_mpsc::channel();
-        let is_trimmed = ceilings.is_trimmed();
+        let is_trimmed = ceilings.as_ref().map(Ceilings::is_trimmed).unwrap_or_default();
         let keep = {
             let (common, stopping) = (Arc::clone(common), Arc::clone(&stopping));
             move || {
                 // All locks are free when this is received.
-                let _ = send_end.send(ceilings.run(&common, &stopping));
+                let _ = send_end.send(match ceilings {
+                    Some(ceilings) => ceilings.run(&common, &stopping),
+                    None => {
+                        keeper_thread::idle(&common, &stopping);
+                        Ok(())
+                    }
+                });
             }
         };
         let thread = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;

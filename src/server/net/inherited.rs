@@ -59,6 +59,11 @@ impl Inherited {
         Ok(Inherited { sockets })
     }
 
+    /// Returns these listeners, as they are inherited by the daemon's next start.
+    pub(crate) fn of(sockets: Vec<(Purpose, Listener)>) -> Inherited {
+        Inherited { sockets }
+    }
+
     /// Returns the addresses of the sockets, each with its use.
     pub fn addresses(&self) -> InheritedAddresses {
         self.sockets.iter().map(|(purpose, listener)| (*purpose, listener.address.clone())).collect()

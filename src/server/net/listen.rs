@@ -35,6 +35,14 @@ pub(crate) struct Listener {
     pub(crate) _file: Option<SocketFile>,
 }
 
+impl Listener {
+    /// Returns another handle of the socket, which owns its file from then on.
+    pub(crate) fn duplicate(&mut self) -> io::Result<Listener> {
+        let socket = self.socket.try_clone()?;
+        Ok(Listener { socket, address: self.address.clone(), _file: self._file.take() })
+    }
+}
+
 /// Opens the sockets of an address. A host name may resolve to several.
 ///
 /// # Errors

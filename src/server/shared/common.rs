@@ -27,7 +27,7 @@ pub(crate) struct Common {
     pub(crate) lobbies: Lobbies,
     /// Checks that all threads make progress.
     pub(crate) heartbeat: Heartbeat,
-    /// Why a worker number of the fleet is lost, and the wake-up of the task that stops the daemon then.
+    /// Why the worker IDs or the state may be another process's, and the wake-up of the task that stops the daemon then.
     lost: OnceLock<String>,
     losing: Notify,
     /// The barrier at which the shards wait for each other during a stop. While one still answers, the others refuse new
@@ -59,7 +59,7 @@ impl Common {
         }
     }
 
-    /// Ends the daemon if a worker number of the fleet is lost.
+    /// Ends the daemon if its worker IDs or its state may be another process's.
     pub(crate) fn note_lost(&self, reason: Option<&str>) {
         if let Some(reason) = reason.filter(|_| self.lost.get().is_none()) {
             let _ = self.lost.set(reason.to_owned());
@@ -67,12 +67,12 @@ impl Common {
         }
     }
 
-    /// Returns why a worker number of the fleet is lost.
+    /// Returns why the worker IDs or the state may be another process's.
     pub(crate) fn lost(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)
     }
 
-    /// Completes when a worker number of the fleet is lost.
+    /// Completes when that is noticed.
     pub(crate) async fn await_loss(&self) {
         self.losing.notified().await;
     }

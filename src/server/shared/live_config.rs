@@ -41,6 +41,11 @@ impl Supply {
         Supply { source, numbers_in_space, rings: (0..shards).map(|_| Ring::default()).collect() }
     }
 
+    /// Hides its numbers: the daemon waits for others.
+    pub(crate) fn without_numbers(self) -> Self {
+        Supply { numbers_in_space: Arc::default(), ..self }
+    }
+
     /// Returns a lane through which one shard takes IDs of the source.
     pub(crate) fn lane(&self, shard: usize, order: Order, now: Now) -> Lane {
         Lane::new(Arc::clone(&self.source), Arc::clone(&self.rings), shard, order, now)

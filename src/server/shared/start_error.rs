@@ -54,6 +54,9 @@ pub enum StartError {
     /// Another daemon of the fleet holds a worker number, or took it while this one ran.
     #[error("{0}")]
     NumberHeld(String),
+    /// A value at the coordinator cannot be read, or cannot be true.
+    #[error("{0}")]
+    KeyUnreadable(String),
 }
 
 /// The exit code of a refusal that stays until an operator changes something.
@@ -78,8 +81,14 @@ impl StartError {
             | StartError::ResourceShort(_)
             | StartError::ClockBehind(_)
             | StartError::CoordinatorSilent(_)
-            | StartError::NumberHeld(_) => EXIT_AGAIN,
+            | StartError::NumberHeld(_)
+            | StartError::KeyUnreadable(_) => EXIT_AGAIN,
         }
+    }
+
+    /// Returns true if the daemon only lacks a worker number of its fleet. It waits for one.
+    pub fn is_lack_of_numbers(&self) -> bool {
+        matches!(self, StartError::CoordinatorSilent(_) | StartError::NumberHeld(_))
     }
 
     /// Returns the error for an operation that the system refused. `reason` is its line.
@@ -154,6 +163,7 @@ impl From<JoinError> for StartError {
             JoinError::NoAnswer(answer) if !answer.is_lasting => StartError::CoordinatorSilent(reason),
             JoinError::NoAnswer(_) | JoinError::Refused(_) => StartError::WrongSetting(reason),
             JoinError::Held(_) | JoinError::Unproven(_) => StartError::NumberHeld(reason),
+            JoinError::Unreadable(_) => StartError::KeyUnreadable(reason),
         }
     }
 }

@@ -36,7 +36,7 @@ fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
 }
 
 #[test]
-fn a_start_that_gets_no_answer_ends_with_one_line() {
+fn a_start_that_gets_no_answer_waits_and_logs_why() {
     each(|at| {
         let bare = toml(at, Some(5), LONG);
         init(&bare);
@@ -47,7 +47,7 @@ fn a_start_that_gets_no_answer_ends_with_one_line() {
                 scope.spawn(move || {
                     begin(proxy);
                     let parts = ["the coordinator does not answer", &proxy.url()];
-                    Machine::new().setup(&toml).end().assert_refusal_for_now(&parts);
+                    Machine::new().setup(&toml).assert_waits(&parts);
                     let made = [proxy.connections(), proxy.passed()];
                     assert!(made.iter().all(|made| *made < 10), "{silence}: {made:?}");
                 });
@@ -267,10 +267,7 @@ fn a_key_that_becomes_garbage_ends_its_daemon_and_is_lent_to_nobody() {
         runs.extend(other);
         assert_distinct(runs);
         let full = format!("worker_ids = 0\n{lent}");
-        Machine::new()
-            .setup(&full)
-            .end()
-            .assert_refusal_for_now(&["fewer than 1 free worker numbers", "did not write"]);
+        Machine::new().setup(&full).assert_waits(&["fewer than 1 free worker numbers", "did not write"]);
         let (code, text) = fleet(&lent, &["check"]);
         assert!(code == Some(1) && text.contains("1 key cannot be read"), "{text}");
         let (code, text) = fleet(&lent, &["list"]);

@@ -196,9 +196,9 @@ fn clocks_minutes_apart_repeat_nothing() {
         runs.extend(draw(&lent_one));
         daemon.kill();
         lent_one.stop();
-        slow.setup(&given).end().assert_refusal_for_now(&["holds worker number 5", "free from"]);
+        slow.setup(&given).assert_waits(&["holds worker number 5", "free from"]);
         // Between equal clocks, it is free seconds later.
-        let taker = poll("a free number", || also_fast.setup(&given).try_start().ok());
+        let taker = also_fast.start(&given).await_numbers();
         runs.extend(draw(&taker));
         taker.stop();
         // It was released at a bound that the slow clock reaches in ten minutes.
@@ -217,7 +217,58 @@ fn a_fleet_without_a_free_number_names_the_holders() {
         let machines = [Machine::new(), Machine::new()];
         let _daemons = machines.each_ref().map(|machine| machine.start(&toml));
         let parts = ["fewer than 1 free worker numbers; held are 0 by ", ", 1 by ", "is free from"];
-        Machine::new().setup(&toml).end().assert_refusal_for_now(&parts);
+        Machine::new().setup(&toml).assert_waits(&parts);
+    });
+}
+
+/// Its socket stays while it takes the number.
+#[test]
+fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
+    each(|at| {
+        let toml = format!("worker_ids = \"0-1\"\n{}", toml(at, None, LONG));
+        init(&toml);
+        let machines = [Machine::new(), Machine::new()];
+        let [first, _second] = machines.each_ref().map(|machine| machine.start(&toml));
+        let mut runs = draw(&first);
+        let machine = Machine::new();
+        let waiting = machine.setup(&toml).admin().start();
+        waiting.assert_logs("waits for a worker number");
+        waiting.assert_logs(&format!("fleet \"default\" at {}, horizon 600s", at.url()));
+        assert!(!waiting.log().contains("locks of worker IDs are in"), "{}", waiting.log());
+        let ready = get(&waiting, "/readyz");
+        assert!(ready.code == 503 && ready.body.contains("held are 0 by"), "{}", ready.body);
+        assert_eq!(get(&waiting, "/healthz").code, 200);
+        assert!(!get(&waiting, "/metrics").body.contains("snowbank_worker_id{"));
+        assert!(draw_until(&waiting, NO_CEILING).is_empty());
+        first.stop();
+        let waiting = waiting.await_numbers();
+        let after = draw(&waiting);
+        assert_eq!(worker_of(&after), 0);
+        runs.extend(after);
+        poll("ready", || (get(&waiting, "/readyz").code == 200).then_some(()));
+        waiting.stop();
+        assert_distinct(runs);
+    });
+}
+
+#[test]
+fn a_daemon_that_waits_for_a_number_stops_when_it_is_asked_to() {
+    each(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        let holder = Machine::new();
+        let _daemon = holder.start(&toml);
+        let machine = Machine::new();
+        let waiting = machine.start(&toml);
+        waiting.assert_logs("holds worker number 5");
+        waiting.stop();
+        let proxy = at.proxy();
+        let away = toml_at(at, &proxy.url(), Some(6), LONG);
+        proxy.cut();
+        let waiting = machine.start(&away);
+        waiting.assert_logs("the coordinator does not answer");
+        proxy.pass();
+        assert_eq!(worker_of(&draw(&waiting.await_numbers())), 6);
     });
 }
 

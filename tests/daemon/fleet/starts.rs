@@ -94,7 +94,7 @@ fn a_daemon_that_went_on_ends_if_another_has_its_number_and_then_it_asks() {
         let mut again = first.start(&toml);
         assert_eq!(again.wait(), Some(3), "{}", again.log());
         again.assert_logs("a worker number is lost");
-        first.setup(&toml).end().assert_refusal_for_now(&["holds worker number 5", "free from"]);
+        first.setup(&toml).assert_waits(&["holds worker number 5", "free from"]);
         taker.stop();
         let mut waits = start_once_released(|| first.setup(&toml));
         assert!(draw_until(&waits, CLOCK_BEHIND).is_empty());
@@ -184,7 +184,7 @@ fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
         for name in ["state", "locks"] {
             copy_all(&machine.path(name), &copy.path(name));
         }
-        copy.setup(&toml).end().assert_refusal_for_now(&["or a copy of it holds worker number 5"]);
+        copy.setup(&toml).assert_waits(&["or a copy of it holds worker number 5"]);
         runs.extend(draw(&machine.start(&toml)));
         assert_distinct(runs);
     });
@@ -236,7 +236,7 @@ fn a_restart_without_the_coordinator_continues_or_waits_for_it() {
         runs.extend(draw(&daemon));
         daemon.stop();
         at.kill();
-        Machine::new().setup(&toml).end().assert_refusal_for_now(&["the coordinator does not answer"]);
+        Machine::new().setup(&toml).assert_waits(&["the coordinator does not answer"]);
         assert_distinct(runs);
     });
 }

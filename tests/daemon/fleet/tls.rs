@@ -4,30 +4,21 @@ use std::time::Duration;
 
 use super::*;
 use crate::secure::{Authority, Pair};
-use crate::support::daemon::Ended;
 
 /// A part of the log line if a handshake took too long, as on busy machines.
 const TOO_LATE: &str = "not connected within";
 
-/// Starts a daemon, again after a late handshake.
-fn start_in_time(machine: &Machine, toml: &str) -> Daemon {
-    poll("a handshake in time", || match machine.setup(toml).try_start() {
-        Ok(daemon) => Some(daemon),
-        Err(mut ended) => {
-            ended.wait();
-            assert!(ended.log().contains(TOO_LATE), "{}", ended.log());
-            None
-        }
-    })
-}
-
-/// Returns the end of a start that fails for another reason than a late handshake.
-fn end_in_time(toml: &str) -> Ended {
+/// Checks that a start waits, for another reason than a late handshake.
+fn assert_waits_in_time(toml: &str, parts: &[&str]) {
     poll("a handshake in time", || {
-        let ended = Machine::new().setup(toml).end();
-        println!("{}", ended.stderr);
-        (!ended.stderr.contains(TOO_LATE)).then_some(ended)
-    })
+        let machine = Machine::new();
+        let mut daemon = machine.start(toml);
+        daemon.assert_logs("waits for a worker number");
+        daemon.kill();
+        println!("{}", daemon.log());
+        let log = daemon.log();
+        (!log.contains(TOO_LATE)).then(|| assert!(parts.iter().all(|part| log.contains(part)), "{parts:?}"))
+    });
 }
 
 #[test]
@@ -49,12 +40,12 @@ fn coordinators_are_reached_over_tls() {
             (code == Some(0)).then_some(())
         });
         let machine = Machine::new();
-        assert_eq!(worker_of(&draw(&start_in_time(&machine, &full))), 5);
-        end_in_time(&bare).assert_refusal_for_now(&["the coordinator does not answer", "certificate"]);
+        assert_eq!(worker_of(&draw(&machine.start(&full).await_numbers())), 5);
+        assert_waits_in_time(&bare, &["the coordinator does not answer", "certificate"]);
         let parts = ["the coordinator does not answer", "or the lack of one", "fleet.certificate"];
-        end_in_time(&ca).assert_refusal_for_now(&parts);
+        assert_waits_in_time(&ca, &parts);
         let plain = full.replace(&at.tls_url(), &at.url());
-        Machine::new().setup(&plain).end().assert_refusal_for_now(&["the coordinator does not answer"]);
+        Machine::new().setup(&plain).assert_waits(&["the coordinator does not answer"]);
     });
 }
 
@@ -78,8 +69,10 @@ fn a_certificate_that_does_not_fit_is_refused_with_one_line() {
         at.run();
         let bare = toml_at(at, &at.tls_url(), Some(5), LONG);
         let refused = |settings: &[(&str, &std::path::Path)], parts: &[&str]| {
-            let ended = end_in_time(&with(&bare, settings));
-            ended.assert_refusal_for_now(&[&["the coordinator does not answer"], parts].concat());
+            assert_waits_in_time(
+                &with(&bare, settings),
+                &[&["the coordinator does not answer"], parts].concat(),
+            );
         };
         let own: [(&str, &std::path::Path); 2] = [("certificate", &client.certificate), ("key", &client.key)];
         refused(&[&[("ca", &*authority.file)], &own[..]].concat(), &["elsewhere.example", "fleet.endpoints"]);
@@ -110,8 +103,8 @@ fn a_client_certificate_of_another_authority_is_refused_with_one_line() {
         let bare = toml_at(at, &at.tls_url(), Some(5), LONG);
         let settings: [(&str, &std::path::Path); 3] =
             [("ca", &authority.file), ("certificate", &other.certificate), ("key", &other.key)];
-        let ended = end_in_time(&with(&bare, &settings));
-        ended.assert_refusal_for_now(&["it refuses this side's certificate", "fleet.certificate"]);
+        let parts = ["it refuses this side's certificate", "fleet.certificate"];
+        assert_waits_in_time(&with(&bare, &settings), &parts);
     });
 }
 
@@ -140,9 +133,9 @@ fn etcds_refusal_of_a_common_name_names_the_cure() {
         with(&bare, &files)
     };
     init(&with(&nameless));
-    assert_eq!(worker_of(&draw(&start_in_time(&Machine::new(), &with(&nameless)))), 5);
+    assert_eq!(worker_of(&draw(&Machine::new().start(&with(&nameless)).await_numbers())), 5);
     let parts = ["HTTP 40", "CommonName", "without", "fleet.certificate", "fleet.user"];
-    end_in_time(&with(&named)).assert_refusal(&parts);
+    Machine::new().setup(&with(&named)).end().assert_refusal(&parts);
 }
 
 #[test]
@@ -158,7 +151,7 @@ fn an_etcd_whose_certificate_is_for_servers_alone_is_named_with_the_cure() {
     let files: [(&str, &std::path::Path); 3] =
         [("ca", &authority.file), ("certificate", &own.certificate), ("key", &own.key)];
     let parts = ["HTTP 503", "connection closed", "extendedKeyUsage", "--cert-file"];
-    end_in_time(&with(&bare, &files)).assert_refusal_for_now(&parts);
+    assert_waits_in_time(&with(&bare, &files), &parts);
 }
 
 /// Each answer of the network takes longer than the time that an endpoint has while others are left.

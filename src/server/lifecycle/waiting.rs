@@ -1,0 +1,195 @@
+//! A daemon that has no worker numbers of its fleet yet: it listens, is not ready, and refuses with `no_ceiling`.
+//!
+//! It has sources to which nothing is ever granted, and no ceilings. A thread of its own tries to take numbers, each time as a
+//! start does. Once it has them, this daemon ends, and the start goes on with its sockets. So clients can stay away, or
+//! wait, and no service manager has to start the daemon again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+
+use super::info::instance;
+use super::rules::rules;
+use super::start::{Opened, Prepared, Server, by_protocol};
+use crate::access::Rules;
+use crate::clock::{self, Remembered, Wall};
+use crate::config::{Purpose, Secrets, Settings};
+use crate::fleet::Access;
+use crate::front::Facts;
+use crate::server::ceilings::start_sources::{State, waiting_source};
+use crate::server::health::metrics::Metrics;
+use crate::server::net::inherited::Inherited;
+use crate::server::shared::common::Common;
+use crate::server::shared::live_config::{LiveConfig, Supply};
+use crate::server::shared::start_error::{RunError, StartError};
+use crate::tls;
+
+/// The pause before the second try. Each pause is twice as long as the one before, up to [`PAUSE_MAX`]: a number may be free
+/// soon after another daemon stops, and a login costs etcd a tenth of a second.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause between tries.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// A daemon that waits.
+pub struct Waiting {
+    server: Server,
+    /// Other handles of its sockets, for the start.
+    sockets: Inherited,
+    /// Receives the end of the tries.
+    ended: oneshot::Receiver<Result<Prepared, StartError>>,
+    /// The tries end when this is dropped.
+    _trying: SyncSender<()>,
+    /// Shards adopt configurations as long as this lives.
+    _live_config: watch::Sender<Arc<LiveConfig>>,
+}
+
+/// The end of a wait.
+pub enum WaitEnd {
+    /// The daemon was stopped.
+    Stopped,
+    /// It has its worker numbers. The start goes on with them, and with the sockets.
+    Taken(Box<Prepared>, Inherited),
+}
+
+/// The tries to take numbers.
+struct Tries {
+    settings: Settings,
+    access: Option<Access>,
+    directory: Option<PathBuf>,
+    adopt: bool,
+}
+
+impl Waiting {
+    /// Opens the listeners that are not inherited, and begins to try. `reason` is why the first try failed.
+    ///
+    /// # Errors
+    /// One line with the reason why the daemon cannot start.
+    pub fn start(
+        settings: &Settings,
+        secrets: &Secrets,
+        state: State<'_>,
+        inherited: Inherited,
+        reason: &StartError,
+    ) -> Result<Waiting, StartError> {
+        let tls = secrets.tls.clone().map(tls::Acceptor::new);
+        let tries = Tries {
+            settings: settings.clone(),
+            access: secrets.fleet.clone(),
+            directory: state.directory.map(PathBuf::from),
+            adopt: state.adopt,
+        };
+        let mut settings = settings.clone();
+        for source in settings.sources.iter_mut() {
+            source.worker_ids.are_awaited = true;
+        }
+        let instance = instance();
+        let reading = clock::os::read();
+        let wall = Arc::new(Wall::new(settings.clock.step_rule(), reading, Remembered::Nothing));
+        let now = wall.believe(reading);
+        let count = settings.shards.get();
+        let mut supplies = Vec::new();
+        for source in &settings.sources {
+            supplies.push(Supply::new(waiting_source(source, now)?, count).without_numbers());
+        }
+        let mut opened = Opened::open(&settings, inherited, &instance, &supplies, now)?;
+        opened.check_certificate(tls.as_ref())?;
+        let sockets = duplicate(&mut opened)?;
+        let access = rules(&settings, secrets, &instance, &Rules::default())?;
+        let Opened { info_json, shards, listeners, admin } = opened;
+        let live_config = LiveConfig::new(0, &settings, Facts::new(&settings, info_json, access), supplies);
+        let (live_config, receiver) = watch::channel(Arc::new(live_config));
+        let metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
+        note(&metrics, reason);
+        let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
+        let (trying, is_trying) = mpsc::sync_channel(0);
+        let (send_end, ended) = oneshot::channel();
+        let seen = Arc::clone(&common);
+        let run = move || {
+            if let Some(end) = tries.run(&seen, &is_trying) {
+                let _ = send_end.send(end);
+            }
+        };
+        let spawned = thread::Builder::new().name(String::from("numbers")).spawn(run);
+        spawned.map_err(|error| StartError::no_thread(&error))?;
+        let server = Server {
+            listeners,
+            admin,
+            common,
+            shards,
+            ceilings: None,
+            adopted: mpsc::channel().0,
+            kernel_log: None,
+            notes: Vec::new(),
+        };
+        Ok(Waiting { server, sockets, ended, _trying: trying, _live_config: live_config })
+    }
+
+    /// Returns the server, for its addresses and its health.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Serves until the daemon has its numbers, or `stop` is complete.
+    ///
+    /// # Errors
+    /// The daemon cannot start, whatever becomes of the numbers, or a thread failed.
+    pub fn run(self, stop: impl Future<Output = ()>) -> Result<WaitEnd, RunError> {
+        let Waiting { server, sockets, mut ended, .. } = self;
+        let mut taken = None;
+        let until = async {
+            tokio::select! {
+                () = stop => {}
+                end = &mut ended => taken = end.ok(),
+            }
+        };
+        server.run(until)?;
+        match taken {
+            Some(prepared) => Ok(WaitEnd::Taken(Box::new(prepared?), sockets)),
+            None => Ok(WaitEnd::Stopped),
+        }
+    }
+}
+
+impl Tries {
+    /// Tries to take numbers until it has them, or cannot get them by waiting. Returns nothing if nobody waits any more.
+    fn run(&self, common: &Common, is_trying: &mpsc::Receiver<()>) -> Option<Result<Prepared, StartError>> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match is_trying.recv_timeout(pause) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return None,
+            }
+            let state = State { directory: self.directory.as_deref(), adopt: self.adopt };
+            match Prepared::new(&self.settings, self.access.clone(), state) {
+                Err(error) if error.is_lack_of_numbers() => {
+                    note(&common.metrics, &error);
+                }
+                end => return Some(end),
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+/// Notes why the daemon has no numbers.
+fn note(metrics: &Metrics, reason: &StartError) {
+    let mut seen = metrics.keeper();
+    seen.waits_for = Some(reason.to_string());
+    seen.fleet_silence = matches!(reason, StartError::CoordinatorSilent(_)).then(|| reason.to_string());
+}
+
+/// Returns other handles of the sockets. Those own the files of Unix sockets.
+fn duplicate(Opened { listeners, admin, .. }: &mut Opened) -> Result<Inherited, StartError> {
+    let clients = listeners.iter_mut().map(|(protocol, listener)| (Purpose::Clients(*protocol), listener));
+    let all = clients.chain(admin.iter_mut().map(|listener| (Purpose::Admin, listener)));
+    let mut sockets = Vec::new();
+    for (purpose, listener) in all {
+        let duplicate = listener.duplicate().map_err(|error| StartError::ResourceShort(error.to_string()))?;
+        sockets.push((purpose, duplicate));
+    }
+    Ok(Inherited::of(sockets))
+}
