@@ -14,7 +14,7 @@ use snowbank_client::layout::{FieldSize, FieldSpec, Layout, PRESETS, Role, Worke
 pub use self::shards::shards;
 pub use crate::ceiling::store::fuzzing::{state_file, state_import};
 pub use crate::config::fuzzing::config;
-pub use crate::front::fuzzing::{
+pub use crate::frontends::fuzzing::{
     http_heads, memcached_commands, noeqd_requests, request_frames, resp_requests,
 };
 pub use crate::server::fuzzing::id_frames;

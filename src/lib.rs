@@ -9,7 +9,7 @@
 //! ```text
 //!  MAKE    clock ─▶ ceiling ─▶ source (cursor) ─▶ ┌───────────────┐
 //!          "when"   "how far"   "which positions"  │ shard: ring,  │   one per core
-//!  SERVE   client ◀─ connection ◀─ front ◀──────── │ current run   │
+//!  SERVE   client ◀─ connection ◀─ frontends ◀──── │ current run   │
 //!                                                 └───────────────┘
 //! ```
 //!
@@ -29,7 +29,7 @@
 //! Serving them:
 //!
 //! - [`access`]: the identities of clients, and how much each may draw.
-//! - [`front`]: a protocol as the server sees it: bytes to requests, IDs to bytes.
+//! - [`frontends`]: a protocol as the server sees it: bytes to requests, IDs to bytes.
 //! - [`server`]: the daemon: listeners, threads, connections, reload and stop. `server/mod.rs` maps its folders.
 //! - [`tls`]: the listeners' certificates and handshakes.
 //!
@@ -50,11 +50,11 @@
 //! 1. `connection/mod.rs`, `run`: waits until the socket is readable.
 //! 2. `connection/read.rs`: reads up to 8 KiB and begins a turn (`turn.rs`), which reads the clock.
 //! 3. `connection/exchange.rs`, `serve`: takes the requests of the turn one after the other.
-//! 4. `front/native.rs`, `step`: decodes each.
+//! 4. `frontends/native/mod.rs`, `step`: decodes each.
 //! 5. `allocate.rs`: takes its IDs, or parks the request.
 //! 6. `shard/lane.rs`: the IDs of the current run (`shard/ring.rs`), of the ring, or of a claim on
 //!    the cursor in `source/mod.rs`.
-//! 7. `front/native.rs`, `encode_ids`: encodes them.
+//! 7. `frontends/native/mod.rs`, `encode_ids`: encodes them.
 //! 8. `connection/write.rs`: writes once for all requests of the turn.
 //!
 //! A request that wants more IDs than the clock allows yet is parked in `allocate.rs`, and `ticker.rs`
@@ -64,7 +64,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Where does Redis' INCR become IDs? | `front/resp/ids.rs`, `incr`, decodes it, `server/shard_thread/allocate.rs` has the IDs |
+//! | Where does Redis' INCR become IDs? | `frontends/resp/ids.rs`, `incr`, decodes it, `server/shard_thread/allocate.rs` has the IDs |
 //! | Why is no ID handed out twice? | `source/mod.rs`: a claim moves the cursor by compare-and-swap |
 //! | What happens when the wall clock goes back? | `source/window.rs`: `window_behind`, by the rule in `clock/mod.rs` |
 //! | What happens when the wall clock jumps forward? | `clock/mod.rs`: `Wall` |
@@ -72,8 +72,11 @@
 //! | Which locks and marks does the daemon trust? | `ceiling/writers.rs`: those of root, this user, and a directory's group |
 //! | Who raises ceilings, and when? | `keeper.rs` decides, `server/ceilings/keeper_thread.rs` runs it |
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
-//! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout`; over HTTP `server/shard_thread/http/attend.rs` |
-//! | Who is closed when connections run out? | `server/net/lobby.rs`: of those without a token or a handshake, the one that the daemon has waited for longest |
+//! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |
+//! | Who is closed when connections run out? | `server/net/pending.rs`: of those without a token or a handshake, the one that the daemon has waited for longest |
+//! | Who keeps a flood from delaying others? | `server/shard_thread/scheduler.rs` |
+//! | How is a full disk survived? | `keeper.rs` keeps what is granted; `server/ceilings/storage_thread.rs` tries the write again |
+//! | What happens when the coordinator is gone? | `fleet/rules.rs`; calls are made in `server/ceilings/fleet_thread.rs` |
 //! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in the tables of `config/`, and the files of tokens and certificates |
 //! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
@@ -93,12 +96,13 @@ pub mod cli;
 #[doc(hidden)]
 pub mod clock;
 #[doc(hidden)]
+#[macro_use]
 pub mod config;
 mod counter;
 #[doc(hidden)]
 pub mod fleet;
 #[doc(hidden)]
-pub mod front;
+pub mod frontends;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;

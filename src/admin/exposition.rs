@@ -120,8 +120,8 @@ impl Page<'_> {
     fn unauthorized(&mut self, connections: &Connections) -> fmt::Result {
         let help = "Connections open now that owe a token or shake hands over TLS";
         self.gauge("snowbank_connections_unauthorized", help, None, connections.unauthorized)?;
-        let help = "Connections that gave way to newcomers before they had authorized themselves";
-        self.counter("snowbank_connections_gave_way", help, None, connections.gave_way)?;
+        let help = "Connections that were evicted by newcomers before they had authorized themselves";
+        self.counter("snowbank_connections_evicted", help, None, connections.evicted)?;
         let help =
             "Requests and connections refused for a wrong token or none, and TLS handshakes that failed";
         self.counter("snowbank_unauthorized_refusals", help, None, connections.unauthorized_refusals)?;

@@ -14,14 +14,14 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::exposition;
 use super::process::Process;
-use super::same_site::{host_of, is_local_name};
+use super::same_site::{SiteHeaders, is_local_name};
 use super::status::{Check, Status};
 
 /// The time within which a request's head must arrive: from the connection's start, and from the end of the answer before
@@ -113,11 +113,12 @@ impl Site {
 
     async fn answer(&self, request: &Request<Incoming>, via: Via) -> Response<Full<Bytes>> {
         let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-        let host = match host_of(request.version(), headers) {
-            Ok(host) => host,
-            Err(text) => return respond(StatusCode::BAD_REQUEST, TEXT, format!("{text}\n")),
-        };
-        if via == Via::Loopback && !host.is_none_or(is_local_name) {
+        let mut site = SiteHeaders::default();
+        headers.iter().for_each(|(name, value)| site.read(name.as_str(), value.as_bytes()));
+        if let Err(text) = site.check_host(request.version() < Version::HTTP_11) {
+            return respond(StatusCode::BAD_REQUEST, TEXT, format!("{text}\n"));
+        }
+        if via == Via::Loopback && !site.host.is_none_or(is_local_name) {
             let text = "this address is for this machine only: use localhost or the IP address as its name\n";
             return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
         }

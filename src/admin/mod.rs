@@ -32,7 +32,7 @@ pub(crate) use history::History;
 pub(crate) use http::{Beats, HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX, Site, Via};
 pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
-pub(crate) use same_site::{foreign_site, host_of, is_local_name};
+pub(crate) use same_site::{SiteHeaders, is_local_name};
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, FleetStatus,
     IdentityStatus, LastMinute, LastReload, Latency, Level, LimitedMinute, PoolStatus, ProtocolStatus,

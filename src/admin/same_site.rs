@@ -2,50 +2,67 @@
 
 use std::net::IpAddr;
 
-use hyper::Version;
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-
-/// The header by which a browser names the relation to the page that sent a request.
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// Returns the request's Host header. Only HTTP/1.0 may leave it out.
-///
-/// # Errors
-/// The header is missing, or there are several (RFC 9112, section 3.2): the request must be refused with 400.
-pub(crate) fn host_of(version: Version, headers: &HeaderMap) -> Result<Option<&HeaderValue>, String> {
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let host = hosts.next();
-    let count = usize::from(host.is_some()) + hosts.count();
-    if count > 1 || (count == 0 && version >= Version::HTTP_11) {
-        return Err(format!("found {count} Host headers, allowed: 1"));
-    }
-    Ok(host)
+/// The headers of a request that show where it comes from and where it goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SiteHeaders<'h> {
+    /// The last Host header.
+    pub(crate) host: Option<&'h [u8]>,
+    /// The number of Host headers.
+    hosts: usize,
+    origin: Option<&'h [u8]>,
+    /// The header by which a browser names the relation to the page that sent a request.
+    fetch_site: Option<&'h [u8]>,
 }
 
-/// Returns the header by which a browser says that a page of another site sent the request, if one does.
-///
-/// `Sec-Fetch-Site` decides where a browser sends it: a proxy may have replaced the host that `Origin` is compared with.
-/// `same-site` is another site too, since all ports of localhost are one site.
-pub(crate) fn foreign_site<'a>(
-    host: Option<&HeaderValue>,
-    headers: &'a HeaderMap,
-) -> Option<(HeaderName, &'a HeaderValue)> {
-    if let Some(site) = headers.get(SEC_FETCH_SITE) {
-        return (site != "same-origin" && site != "none").then_some((SEC_FETCH_SITE, site));
+impl<'h> SiteHeaders<'h> {
+    /// Takes a header, if it is one of these.
+    pub(crate) fn read(&mut self, name: &str, value: &'h [u8]) {
+        if name.eq_ignore_ascii_case("host") {
+            self.host = Some(value);
+            self.hosts += 1;
+        } else if name.eq_ignore_ascii_case("origin") {
+            self.origin = self.origin.or(Some(value));
+        } else if name.eq_ignore_ascii_case("sec-fetch-site") {
+            self.fetch_site = self.fetch_site.or(Some(value));
+        }
     }
-    let origin = headers.get(header::ORIGIN)?;
-    let page = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, page)| page);
-    let is_same =
-        page.zip(host).is_some_and(|(page, host)| host.as_bytes().eq_ignore_ascii_case(page.as_bytes()));
-    (!is_same).then_some((header::ORIGIN, origin))
+
+    /// Checks that there is one Host header. Only HTTP/1.0 may leave it out.
+    ///
+    /// # Errors
+    /// The header is missing, or there are several (RFC 9112, section 3.2): the request must be
+    /// refused with 400.
+    pub(crate) fn check_host(&self, is_http_1_0: bool) -> Result<(), String> {
+        let count = self.hosts;
+        if count == 1 || (count == 0 && is_http_1_0) {
+            return Ok(());
+        }
+        Err(format!("found {count} Host headers, allowed: 1"))
+    }
+
+    /// Returns the header by which a browser says that a page of another site sent the request, if
+    /// one does.
+    ///
+    /// `Sec-Fetch-Site` decides where a browser sends it: a proxy may have replaced the host that
+    /// `Origin` is compared with. `same-site` is another site too, since all ports of localhost are
+    /// one site.
+    pub(crate) fn foreign_site(&self) -> Option<(&'static str, &'h [u8])> {
+        if let Some(site) = self.fetch_site {
+            return (site != b"same-origin" && site != b"none").then_some(("sec-fetch-site", site));
+        }
+        let origin = self.origin?;
+        let page = origin.windows(3).position(|part| part == b"://").map(|at| &origin[at + 3..]);
+        let is_same = page.zip(self.host).is_some_and(|(page, host)| host.eq_ignore_ascii_case(page));
+        (!is_same).then_some(("origin", origin))
+    }
 }
 
 /// Returns true if a Host header names this machine by an address or as `localhost`.
 ///
 /// On a loopback address, any other name belongs to a web page whose DNS name was pointed here, so that its script could
 /// read the answers (DNS rebinding).
-pub(crate) fn is_local_name(host: &HeaderValue) -> bool {
-    let Ok(host) = host.to_str() else {
+pub(crate) fn is_local_name(host: &[u8]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else {
         return false;
     };
     let name = match host.strip_prefix('[') {
@@ -60,27 +77,24 @@ pub(crate) fn is_local_name(host: &HeaderValue) -> bool {
 mod tests {
     use super::*;
 
-    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
-        let pair = |(name, value): &(&'static str, &'static str)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        };
-        lines.iter().map(pair).collect()
+    fn headers<'h>(lines: &[(&str, &'h str)]) -> SiteHeaders<'h> {
+        let mut headers = SiteHeaders::default();
+        lines.iter().for_each(|(name, value)| headers.read(name, value.as_bytes()));
+        headers
     }
 
     #[test]
     fn one_host_is_needed_and_http_1_0_may_leave_it_out() {
-        let (one, none) = (headers(&[("host", "ids")]), HeaderMap::new());
-        let mut two = one.clone();
-        two.append(header::HOST, HeaderValue::from_static("ids"));
-        for (version, headers, is_allowed) in [
-            (Version::HTTP_11, &one, true),
-            (Version::HTTP_11, &none, false),
-            (Version::HTTP_11, &two, false),
-            (Version::HTTP_10, &one, true),
-            (Version::HTTP_10, &none, true),
-            (Version::HTTP_10, &two, false),
+        let (none, one, two) = (&[][..], &[("Host", "ids")][..], &[("host", "ids"), ("host", "ids")][..]);
+        for (is_http_1_0, lines, is_allowed) in [
+            (false, one, true),
+            (false, none, false),
+            (false, two, false),
+            (true, one, true),
+            (true, none, true),
+            (true, two, false),
         ] {
-            assert_eq!(host_of(version, headers).is_ok(), is_allowed, "{version:?} {headers:?}");
+            assert_eq!(headers(lines).check_host(is_http_1_0).is_ok(), is_allowed, "{is_http_1_0} {lines:?}");
         }
     }
 
@@ -98,14 +112,15 @@ mod tests {
             (vec![("origin", "https://attacker.example")], true),
             (vec![("origin", "null")], true),
         ] {
-            let host = HeaderValue::from_static("localhost:7663");
-            assert_eq!(foreign_site(Some(&host), &headers(&lines)).is_some(), is_foreign, "{lines:?}");
+            let mut headers = headers(&lines);
+            headers.read("host", b"localhost:7663");
+            assert_eq!(headers.foreign_site().is_some(), is_foreign, "{lines:?}");
         }
     }
 
     #[test]
     fn local_names_are_addresses_and_localhost() {
-        let is_local = |host: &str| is_local_name(&HeaderValue::from_str(host).expect("a header's value"));
+        let is_local = |host: &str| is_local_name(host.as_bytes());
         for host in [
             "localhost",
             "LOCALHOST:9660",

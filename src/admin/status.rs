@@ -228,8 +228,8 @@ impl Status {
 
     /// Returns how many requests and connections were refused because clients did not authorize themselves.
     pub(crate) fn unauthorized(&self) -> u64 {
-        let Connections { unauthorized_refusals, gave_way, unauthorized_timeouts, .. } = self.connections;
-        unauthorized_refusals + gave_way + unauthorized_timeouts
+        let Connections { unauthorized_refusals, evicted, unauthorized_timeouts, .. } = self.connections;
+        unauthorized_refusals + evicted + unauthorized_timeouts
     }
 }
 

@@ -4,7 +4,6 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::doors::{HttpSettings, MemcachedSettings, NoeqdSettings, RespSettings};
 use super::fields::{FileMode, SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
 use super::fleet::FleetSettings;
@@ -15,6 +14,7 @@ use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Secti
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use crate::clock::{STEP_BELIEVED_AT_ONCE, StepRule};
+use crate::frontends::FrontEndSettings;
 use crate::shard::Order;
 use snowbank_client::address::Address;
 
@@ -34,15 +34,9 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         ClockSettings::ROWS,
         AuthSettings::ROWS,
         TlsSettings::ROWS,
-        RespSettings::ROWS,
-        MemcachedSettings::ROWS,
-        NoeqdSettings::ROWS,
-        HttpSettings::ROWS,
-        AdminSettings::ROWS,
-        FleetSettings::ROWS,
-        LogSettings::ROWS,
     ];
-    sections.into_iter().flatten()
+    let last = [AdminSettings::ROWS, FleetSettings::ROWS, LogSettings::ROWS];
+    sections.into_iter().chain(FrontEndSettings::ROWS).chain(last).flatten()
 }
 
 /// Returns every setting that a file can have: those of [`rows`], and those of identities, which no variable sets.
@@ -119,14 +113,8 @@ settings! {
         auth: AuthSettings,
         /// The section `[tls]`.
         tls: TlsSettings,
-        /// The section `[resp]`.
-        resp: RespSettings,
-        /// The section `[memcached]`.
-        memcached: MemcachedSettings,
-        /// The section `[noeqd]`.
-        noeqd: NoeqdSettings,
-        /// The section `[http]`.
-        http: HttpSettings,
+        /// The sections of the front ends.
+        front_ends: FrontEndSettings,
         /// The section `[admin]`.
         admin: AdminSettings,
         /// The section `[fleet]`.
@@ -187,8 +175,8 @@ settings! {
 
         /// The longest time for which a connection may be silent between requests; then the daemon closes it.
         ///
-        /// Off by default: an idle connection costs about 1 KB (12 KB over HTTP), and reopening it costs its client a round
-        /// trip at the worst moment. Set it if clients leak connections, or if a firewall drops idle ones without a notice.
+        /// Off by default: an idle connection costs about 1 KB, and reopening it costs its client a round trip at the worst
+        /// moment. Set it if clients leak connections, or if a firewall drops idle ones without a notice.
         idle_timeout: Option<Duration> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.duration(SECOND..=720 * HOUR));
 

@@ -16,11 +16,10 @@
 //! the pick read files. Only [`Overrides`] and [`Machine::here`] read the environment.
 
 #[macro_use]
-mod setting;
+pub(crate) mod setting;
 
 mod daemon;
 mod diff;
-mod doors;
 mod fields;
 mod file_ref;
 mod findings;
@@ -28,6 +27,7 @@ mod fleet;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod identities;
+mod listeners;
 mod log;
 mod machine;
 mod mistake;
@@ -44,8 +44,8 @@ mod state_dir;
 mod suggest;
 mod summary;
 mod tokens;
-mod units;
-mod value;
+pub(crate) mod units;
+pub(crate) mod value;
 mod worker_id_from;
 
 use std::fs::File;
@@ -53,15 +53,14 @@ use std::io::{self, Read};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+pub use crate::frontends::{PROTOCOLS, Protocol, Replies};
 pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings, Settings, TlsSettings};
 pub use diff::{Changed, diff};
-pub use doors::{
-    Door, HttpSettings, MemcachedSettings, NoeqdSettings, PROTOCOLS, Protocol, Purpose, Replies, RespSettings,
-};
 pub use fields::{FileMode, NumbersFrom, SHARDS_MAX, Shards, SourceKind, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
 pub use fleet::FleetSettings;
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
+pub use listeners::Purpose;
 pub use log::{LogFormat, LogLevel};
 pub use machine::Machine;
 pub use mistake::{Mistake, Mistakes, Origin, Origins};

@@ -16,6 +16,7 @@ use super::reader::Reader;
 use super::setting::Row;
 use super::suggest::nearest;
 use super::value::Value;
+use crate::frontends::Protocol;
 
 /// A value that overrides the file's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +35,11 @@ pub struct Override {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides(pub Vec<Override>);
 
-/// The settings that have an option: key, option, name of its value, help.
-const OPTIONS: [(&str, &str, &str, &str); 14] = [
+/// A setting that has an option: key, option, name of its value, help.
+type CommandOption = (&'static str, &'static str, &'static str, &'static str);
+
+/// The settings before those of the front ends that have an option.
+const FIRST_OPTIONS: [CommandOption; 7] = [
     (
         "listen",
         "listen",
@@ -65,25 +69,10 @@ const OPTIONS: [(&str, &str, &str, &str); 14] = [
         "DIR",
         "Keep the locks of worker IDs here, shared by all daemons of the machine",
     ),
-    (
-        "resp.listen",
-        "resp",
-        "ADDR",
-        "Listen for clients of Redis on HOST:PORT, tls:HOST:PORT or unix:PATH (repeatable); by default nowhere",
-    ),
-    (
-        "memcached.listen",
-        "memcached",
-        "ADDR",
-        "Listen for clients of memcached and katsubushi, as for those of Redis; by default nowhere",
-    ),
-    (
-        "noeqd.listen",
-        "noeqd",
-        "ADDR",
-        "Listen for clients of noeqd, as for those of Redis; by default nowhere",
-    ),
-    ("http.listen", "http", "ADDR", "Listen for clients of HTTP, as for those of Redis; by default nowhere"),
+];
+
+/// The settings after those of the front ends that have an option.
+const LAST_OPTIONS: [CommandOption; 3] = [
     (
         "admin.listen",
         "admin",
@@ -104,6 +93,15 @@ const OPTIONS: [(&str, &str, &str, &str); 14] = [
         "The least severe messages to log: error, warn, info, debug or trace",
     ),
 ];
+
+/// Returns the settings that have an option.
+fn options() -> impl Iterator<Item = CommandOption> {
+    let front_ends = Protocol::ALL.into_iter().filter_map(|protocol| {
+        let help = protocol.about().option_help?;
+        Some((protocol.listen_key(), protocol.name(), "ADDR", help))
+    });
+    FIRST_OPTIONS.into_iter().chain(front_ends).chain(LAST_OPTIONS)
+}
 
 /// Returns the setting of this key, section included.
 fn row_of(key: &str) -> Option<&'static Row> {
@@ -164,7 +162,7 @@ impl Overrides {
 
 impl clap::Args for Overrides {
     fn augment_args(command: clap::Command) -> clap::Command {
-        command.args(OPTIONS.iter().map(|&(key, option, value_name, text)| {
+        command.args(options().map(|(key, option, value_name, text)| {
             let arg = Arg::new(key)
                 .long(option)
                 .value_name(value_name)
@@ -191,7 +189,7 @@ impl clap::FromArgMatches for Overrides {
         self.0.clear();
         for row in rows() {
             let key = row.full_key(None);
-            let option = OPTIONS.iter().find(|(of, ..)| *of == key);
+            let option = options().find(|(of, ..)| *of == key);
             let texts = option.and_then(|_| matches.get_many::<String>(&key));
             match option.zip(texts) {
                 Some(((_, option, ..), texts)) => {

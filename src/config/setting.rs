@@ -7,16 +7,19 @@ use super::value::{Reading, Refusal, Value};
 
 /// When a change of a setting takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// At a reload.
     Reload,
     /// Only at a restart, for this reason: a reload refuses it.
     Restart(&'static str),
 }
 
+/// The reason why the addresses of a front end change only at a restart.
+pub(crate) const LISTENERS_OPENED: &str = "listeners are opened at the start";
+
 /// The place of a setting in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Section {
+pub(crate) enum Section {
     /// At the top of the file, for the whole daemon.
     Top,
     /// In the table of this name.
@@ -31,7 +34,7 @@ pub(super) enum Section {
 
 impl Section {
     /// Returns where to put a setting of this section, for an error message.
-    pub(super) fn place(self) -> String {
+    pub(crate) fn place(self) -> String {
         match self {
             Section::Table(table) => format!("in [{table}]"),
             Section::SourceAlone => "in [[sources]]".into(),
@@ -43,30 +46,30 @@ impl Section {
 }
 
 /// One setting. The functions take an index; only the settings of sources and of identities use it.
-pub(super) struct Row {
-    pub(super) section: Section,
+pub(crate) struct Row {
+    pub(crate) section: Section,
     /// Its name in its section.
-    pub(super) key: &'static str,
+    pub(crate) key: &'static str,
     /// Its default, as it would be written in the file.
-    pub(super) default: &'static str,
+    pub(crate) default: &'static str,
     /// Its meaning, its unit, and the reason of its default. An empty line ends a paragraph.
-    pub(super) doc: &'static str,
+    pub(crate) doc: &'static str,
     /// When a change of it takes effect. A source that a reload adds takes every setting.
-    pub(super) change: Change,
+    pub(crate) change: Change,
     /// Reads a value into its field.
-    pub(super) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), Refusal>,
+    pub(crate) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), Refusal>,
     /// Returns the value of its field, as it would be written in the file. Two values are equal if their texts are.
-    pub(super) show: fn(&Settings, usize) -> String,
+    pub(crate) show: fn(&Settings, usize) -> String,
 }
 
 impl Row {
     /// Returns whether each source has its own value of this setting.
-    pub(super) fn is_of_source(&self) -> bool {
+    pub(crate) fn is_of_source(&self) -> bool {
         matches!(self.section, Section::Source | Section::SourceAlone)
     }
 
     /// Returns the key with its section, or with the index of its source: `limits.max_wait`, `sources[1].layout`.
-    pub(super) fn full_key(&self, source: Option<usize>) -> String {
+    pub(crate) fn full_key(&self, source: Option<usize>) -> String {
         match (source, self.section) {
             (Some(index), Section::Identity) => format!("identities[{index}].{}", self.key),
             (Some(index), _) => format!("sources[{index}].{}", self.key),
@@ -76,7 +79,7 @@ impl Row {
     }
 
     /// Returns the name of its environment variable: `SNOWBANK_`, its section and its key in capitals.
-    pub(super) fn variable(&self) -> String {
+    pub(crate) fn variable(&self) -> String {
         format!("SNOWBANK_{}", self.full_key(None).replace('.', "_").to_uppercase())
     }
 }
@@ -106,7 +109,7 @@ macro_rules! settings {
         }
 
         impl $name {
-            pub(super) const ROWS: &'static [$crate::config::setting::Row] = &[$(
+            pub(crate) const ROWS: &'static [$crate::config::setting::Row] = &[$(
                 $crate::config::setting::Row {
                     section: $section,
                     key: stringify!($field),
@@ -146,13 +149,16 @@ macro_rules! field {
     ($settings:ident, $source:ident, (identities), $field:ident) => {
         $settings.identities[$source].$field
     };
+    ($settings:ident, $source:ident, ($group:ident $section:ident), $field:ident) => {
+        $settings.$group.$section.$field
+    };
     ($settings:ident, $source:ident, ($section:ident), $field:ident) => {
         $settings.$section.$field
     };
 }
 
 /// Reads a value into its field. A field keeps its value if the new one cannot be used at all.
-pub(super) fn read_into<T, R: Into<Reading<T>>>(
+pub(crate) fn read_into<T, R: Into<Reading<T>>>(
     field: &mut T,
     value: Value<'_>,
     read: impl Fn(Value<'_>) -> R,
@@ -165,7 +171,7 @@ pub(super) fn read_into<T, R: Into<Reading<T>>>(
 }
 
 /// Reads a default from its row. Tests read every one of them.
-pub(super) fn default_of<T, R: Into<Reading<T>>>(text: &str, read: impl Fn(Value<'_>) -> R) -> T {
+pub(crate) fn default_of<T, R: Into<Reading<T>>>(text: &str, read: impl Fn(Value<'_>) -> R) -> T {
     let value = DeValue::parse(text).ok();
     let value = value.and_then(|value| read(Value(&value)).into().value);
     value.unwrap_or_else(|| panic!("{text} is the default of a setting, which does not read it"))

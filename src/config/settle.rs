@@ -5,10 +5,10 @@ use std::num::NonZeroUsize;
 
 use super::Settings;
 use super::daemon::TlsSettings;
-use super::doors::{Door, Purpose};
 use super::findings::Findings;
 use super::fleet::FleetSettings;
 use super::identities;
+use super::listeners::Purpose;
 use super::mistake::Mistakes;
 use super::reader::Reader;
 use super::setting::Row;
@@ -18,6 +18,7 @@ use super::state_dir::StateDirChoice;
 use super::units::Plain;
 use crate::fleet::CoordinatorKind;
 use crate::fleet::rules::HORIZON_MAX;
+use crate::frontends::SourceNames;
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;
 
@@ -31,7 +32,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     check_sockets(&settings, &mut findings);
     check_tls(&settings, &mut findings);
     check_distinct(&settings, &mut findings);
-    check_doors(&settings, &mut findings);
+    check_source_names(&settings, &mut findings);
     check_tokens(&settings, &mut findings);
     check_fleet(&settings, &mut findings);
     check_names(&settings.sources, &mut findings);
@@ -147,13 +148,13 @@ fn check_tokens(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// Checks that the sources that doors name exist.
-fn check_doors(settings: &Settings, findings: &mut Findings) {
+/// Checks that the sources that front ends name exist.
+fn check_source_names(settings: &Settings, findings: &mut Findings) {
     let names = identities::names_of(&settings.sources);
     if names.is_empty() {
         return;
     }
-    for Door { protocol, source, any_key } in settings.doors() {
+    for SourceNames { protocol, source, any_key } in settings.source_names() {
         for (key, wanted) in [("source", source), ("any_key", any_key)] {
             let Some(wanted) = wanted.filter(|wanted| !names.contains(wanted)) else { continue };
             let text = format!("found {wanted:?}, allowed: the name of a source: {}", names.join(", "));
@@ -294,7 +295,7 @@ fn check_names(sources: &[SourceSettings], findings: &mut Findings) {
 }
 
 fn without_place_for_a_token(settings: &Settings) -> Option<String> {
-    let door = &settings.memcached;
+    let door = &settings.front_ends.memcached;
     let file = settings.auth.token_file.as_ref().filter(|_| door.tokens && !door.listen.is_empty())?;
     Some(format!(
         "found addresses beside auth.token_file = {file}, allowed: none, because the protocol has no place for a token; \

@@ -1,7 +1,6 @@
 //! A daemon with these settings, described: the output of `check`, and the first log messages of `serve`.
 
 use super::daemon::rows;
-use super::doors::Replies;
 use super::fields::SourceKind;
 use super::fleet::FleetSettings;
 use super::setting::Row;
@@ -9,6 +8,7 @@ use super::settle_source::{apart, label};
 use super::units::Grouped;
 use super::{Address, IdentitySettings, Settings, SourceSettings};
 use crate::fleet::Endpoint;
+use crate::frontends::Replies;
 use snowbank_client::layout::{Life, Position, UnixMicros, collision};
 
 /// The largest number up to which a double holds every integer.
@@ -174,7 +174,8 @@ impl Settings {
 
     /// Warns of INCR replies that JavaScript's clients read inexactly, so that two IDs become one.
     fn inexact_in_javascript(&self) -> Option<String> {
-        let is_asked = !self.resp.listen.is_empty() && self.resp.replies == Replies::Integer;
+        let is_asked =
+            !self.front_ends.resp.listen.is_empty() && self.front_ends.resp.replies == Replies::Integer;
         let outgrows = |source: &&SourceSettings| {
             let numbering = source.numbering().ok().filter(|numbering| !numbering.is_ticket());
             numbering

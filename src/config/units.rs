@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::doors::Replies;
 use super::fields::{FileMode, NumbersFrom, Shards, SourceKind, WorkerIds};
 use super::file_ref::FileRef;
 use super::fleet;
@@ -15,6 +14,7 @@ use super::log::{LogFormat, LogLevel};
 use super::state_dir::StateDirChoice;
 use super::worker_id_from::WorkerIdFrom;
 use crate::fleet::{CoordinatorKind, Endpoint};
+use crate::frontends::Replies;
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::address::Address;
@@ -53,7 +53,7 @@ fn list(items: &[impl fmt::Display]) -> String {
 }
 
 /// A value that a configuration can have.
-pub(super) trait Written {
+pub(crate) trait Written {
     /// Returns it as it would be written in a file.
     fn written(&self) -> String;
 }

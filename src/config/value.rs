@@ -21,14 +21,14 @@ use snowbank_client::tls::names::CertificateName;
 
 /// One mistake in a value, and its place, if that is more exact than the place of the value.
 #[derive(Debug)]
-pub(super) struct Problem {
-    pub(super) text: String,
-    pub(super) span: Option<Range<usize>>,
+pub(crate) struct Problem {
+    pub(crate) text: String,
+    pub(crate) span: Option<Range<usize>>,
 }
 
 /// Why a value is refused: at least one problem.
 #[derive(Debug)]
-pub(super) struct Refusal(pub(super) Vec<Problem>);
+pub(crate) struct Refusal(pub(crate) Vec<Problem>);
 
 impl From<String> for Refusal {
     fn from(text: String) -> Self {
@@ -37,9 +37,9 @@ impl From<String> for Refusal {
 }
 
 /// A value that was read, as far as it could be, and everything that is wrong with it.
-pub(super) struct Reading<T> {
-    pub(super) value: Option<T>,
-    pub(super) problems: Vec<Problem>,
+pub(crate) struct Reading<T> {
+    pub(crate) value: Option<T>,
+    pub(crate) problems: Vec<Problem>,
 }
 
 impl<T> From<Result<T, Refusal>> for Reading<T> {
@@ -55,7 +55,7 @@ impl<T> From<Result<T, Refusal>> for Reading<T> {
 const EXCERPT_CHARS_MAX: usize = 80;
 
 /// Returns a text as a message repeats it: all of it, or its start and an ellipsis.
-pub(super) fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -77,7 +77,7 @@ pub(crate) fn is_source_name(name: &str) -> bool {
 
 /// A value as the file or an override has it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Value<'v>(pub(super) &'v Spanned<DeValue<'v>>);
+pub(crate) struct Value<'v>(pub(crate) &'v Spanned<DeValue<'v>>);
 
 impl<'v> Value<'v> {
     /// Returns the value as a message repeats it.
@@ -109,12 +109,12 @@ impl<'v> Value<'v> {
     }
 
     /// Returns whether the value is this word, which means something outside the setting's range.
-    pub(super) fn is_word(self, word: &str) -> bool {
+    pub(crate) fn is_word(self, word: &str) -> bool {
         self.0.get_ref().as_str() == Some(word)
     }
 
     /// Returns `None` for this word, else reads the value; a refusal says that the word is allowed too.
-    pub(super) fn or_word<T>(
+    pub(crate) fn or_word<T>(
         self,
         word: &str,
         read: impl FnOnce(Self) -> Result<T, Refusal>,
@@ -128,7 +128,7 @@ impl<'v> Value<'v> {
         })
     }
 
-    pub(super) fn duration(self, allowed: RangeInclusive<Duration>) -> Result<Duration, Refusal> {
+    pub(crate) fn duration(self, allowed: RangeInclusive<Duration>) -> Result<Duration, Refusal> {
         let duration = match self.0.get_ref() {
             DeValue::String(text) => units::parse_duration(text),
             // Zero is the same in every unit.
@@ -144,7 +144,7 @@ impl<'v> Value<'v> {
         })
     }
 
-    pub(super) fn count<T: FromStr>(self, allowed: RangeInclusive<u64>) -> Result<T, Refusal> {
+    pub(crate) fn count<T: FromStr>(self, allowed: RangeInclusive<u64>) -> Result<T, Refusal> {
         let count = match self.0.get_ref() {
             // Options and variables are strings.
             DeValue::String(text) => text.parse().ok(),
@@ -157,7 +157,7 @@ impl<'v> Value<'v> {
         })
     }
 
-    pub(super) fn choice<T: Copy>(self, choices: &[(&str, T)]) -> Result<T, Refusal> {
+    pub(crate) fn choice<T: Copy>(self, choices: &[(&str, T)]) -> Result<T, Refusal> {
         let text = self.0.get_ref().as_str();
         choices.iter().find(|(name, _)| text == Some(name)).map(|&(_, choice)| choice).ok_or_else(|| {
             let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
@@ -166,7 +166,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads true or false.
-    pub(super) fn boolean(self) -> Result<bool, Refusal> {
+    pub(crate) fn boolean(self) -> Result<bool, Refusal> {
         match (self.0.get_ref().as_bool(), self.0.get_ref().as_str()) {
             (Some(choice), _) => Ok(choice),
             // Environment variables are strings.
@@ -178,7 +178,7 @@ impl<'v> Value<'v> {
 
     /// Reads a path; an empty text is none. It has no control characters: a zero byte ends a name, and a line feed would
     /// break a log message in two.
-    pub(super) fn path(self) -> Result<Option<PathBuf>, Refusal> {
+    pub(crate) fn path(self) -> Result<Option<PathBuf>, Refusal> {
         match self.0.get_ref().as_str() {
             Some("") => Ok(None),
             Some(path) if !path.contains(char::is_control) => Ok(Some(PathBuf::from(path))),
@@ -190,7 +190,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads a file, by its path or as a credential; an empty text is none.
-    pub(super) fn file(self) -> Result<Option<FileRef>, Refusal> {
+    pub(crate) fn file(self) -> Result<Option<FileRef>, Refusal> {
         let Some(path) = self.path()? else { return Ok(None) };
         match path.to_str().map(str::parse) {
             Some(Ok(file)) => Ok(Some(file)),
@@ -200,12 +200,12 @@ impl<'v> Value<'v> {
     }
 
     /// Reads a directory, which cannot be left out.
-    pub(super) fn directory(self) -> Result<PathBuf, Refusal> {
+    pub(crate) fn directory(self) -> Result<PathBuf, Refusal> {
         self.path()?.ok_or_else(|| self.refuse("a directory, because locks are never skipped"))
     }
 
     /// Reads the permission bits of a file.
-    pub(super) fn mode(self) -> Result<FileMode, Refusal> {
+    pub(crate) fn mode(self) -> Result<FileMode, Refusal> {
         let mode = match self.0.get_ref() {
             DeValue::String(text) => u32::from_str_radix(text.strip_prefix("0o").unwrap_or(text), 8).ok(),
             DeValue::Integer(integer) if integer.radix() == 8 => {
@@ -221,17 +221,17 @@ impl<'v> Value<'v> {
 
     /// Reads one address or an array of them. Right ones are kept even if others are wrong, so that mistakes
     /// between settings are found in the same pass.
-    pub(super) fn addresses(self) -> Reading<Vec<Address>> {
+    pub(crate) fn addresses(self) -> Reading<Vec<Address>> {
         self.addresses_by(str::parse, CLIENTS)
     }
 
     /// Reads [`addresses`](Self::addresses); an empty text is none.
-    pub(super) fn door_addresses(self) -> Reading<Vec<Address>> {
+    pub(crate) fn door_addresses(self) -> Reading<Vec<Address>> {
         if self.is_word("") { Ok(Vec::new()).into() } else { self.addresses() }
     }
 
     /// Reads [`addresses`](Self::addresses) to connect to; an empty text or array is none.
-    pub(super) fn peers(self) -> Reading<Vec<Address>> {
+    pub(crate) fn peers(self) -> Reading<Vec<Address>> {
         let is_empty = self.is_word("") || self.0.get_ref().as_array().is_some_and(|items| items.is_empty());
         if is_empty { Ok(Vec::new()).into() } else { self.addresses_by(Address::parse_remote, CLIENTS) }
     }
@@ -257,7 +257,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads [`addresses`](Self::addresses); a port alone is one of 127.0.0.1, and an empty text is none.
-    pub(super) fn admin_addresses(self) -> Reading<Vec<Address>> {
+    pub(crate) fn admin_addresses(self) -> Reading<Vec<Address>> {
         let example = "127.0.0.1:9660";
         let port = match self.0.get_ref() {
             DeValue::String(text) if text.is_empty() => return Ok(Vec::new()).into(),
@@ -270,7 +270,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads one endpoint of a coordinator or an array of them.
-    pub(super) fn endpoints(self) -> Result<Vec<Endpoint>, Refusal> {
+    pub(crate) fn endpoints(self) -> Result<Vec<Endpoint>, Refusal> {
         let items = match self.0.get_ref() {
             DeValue::Array(items) => items.iter().map(Value).collect(),
             _ => vec![self],
@@ -283,7 +283,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads a text of one line.
-    pub(super) fn text(self) -> Result<String, Refusal> {
+    pub(crate) fn text(self) -> Result<String, Refusal> {
         let text = self.0.get_ref().as_str().filter(|text| !text.contains(char::is_control));
         text.map(str::to_owned).ok_or_else(|| self.refuse("a text of one line"))
     }
@@ -309,7 +309,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads the names of certificates. Right ones are kept even if others are wrong.
-    pub(super) fn certificate_names(self) -> Reading<Vec<CertificateName>> {
+    pub(crate) fn certificate_names(self) -> Reading<Vec<CertificateName>> {
         let Some(items) = self.0.get_ref().as_array() else {
             return Err(self.refuse("names in brackets, as in [\"billing.internal\"]")).into();
         };
@@ -327,14 +327,14 @@ impl<'v> Value<'v> {
     }
 
     /// Reads an array of names.
-    pub(super) fn names(self) -> Result<Vec<String>, Refusal> {
+    pub(crate) fn names(self) -> Result<Vec<String>, Refusal> {
         let items = self.0.get_ref().as_array();
         let items = items.ok_or_else(|| self.refuse("names in brackets, as in [\"orders\"]"))?;
         items.iter().map(|item| Value(item).name()).collect()
     }
 
     /// Reads a layout: the name of a preset, its text form, or a table.
-    pub(super) fn layout(self) -> Result<Layout, Refusal> {
+    pub(crate) fn layout(self) -> Result<Layout, Refusal> {
         match self.0.get_ref() {
             DeValue::String(text) => resolve_layout(text).map_err(Refusal::from),
             DeValue::Table(_) => {
@@ -352,7 +352,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads worker IDs: one, a range, a list of them, or fields with their numbers; an empty text is none.
-    pub(super) fn worker_ids(self) -> Result<WorkerIds, Refusal> {
+    pub(crate) fn worker_ids(self) -> Result<WorkerIds, Refusal> {
         let text = match self.0.get_ref() {
             DeValue::String(text) if text.is_empty() => return Ok(WorkerIds::of(None)),
             DeValue::Array(items) if !items.is_empty() => {
@@ -382,18 +382,18 @@ impl<'v> Value<'v> {
     }
 
     /// Reads the origin of worker IDs.
-    pub(super) fn worker_id_from(self) -> Result<WorkerIdFrom, Refusal> {
+    pub(crate) fn worker_id_from(self) -> Result<WorkerIdFrom, Refusal> {
         let text = self.0.get_ref().as_str().and_then(|text| text.parse().ok());
         text.ok_or_else(|| self.refuse(ORIGINS))
     }
 
     /// Reads the name of one of the sources; an empty text is none.
-    pub(super) fn source(self) -> Result<Option<String>, Refusal> {
+    pub(crate) fn source(self) -> Result<Option<String>, Refusal> {
         if self.is_word("") { Ok(None) } else { self.name().map(Some) }
     }
 
     /// Reads the name of a source or an identity.
-    pub(super) fn name(self) -> Result<String, Refusal> {
+    pub(crate) fn name(self) -> Result<String, Refusal> {
         let name = self.0.get_ref().as_str().filter(|name| is_source_name(name));
         name.map(str::to_owned).ok_or_else(|| self.refuse(SOURCE_NAME))
     }

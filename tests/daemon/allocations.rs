@@ -7,7 +7,7 @@ use snowbank::access::{self, Session};
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::config::{Settings, SourceSettings};
-use snowbank::front::{Conditions, Facts, FrameIds, Front, Native, Step};
+use snowbank::frontends::{Conditions, Facts, FrameIds, FrontEnd, Native, Step};
 use snowbank::numbering::Numbering;
 use snowbank::shard::{Lane, Order, Ring, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
@@ -27,7 +27,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
     scratch.output.clear();
     shard.wake(now);
     let mut at = 0;
-    let (session, counts) = (&mut scratch.session, snowbank::front::Counts::default);
+    let (session, counts) = (&mut scratch.session, snowbank::frontends::Counts::default);
     let mut conditions = Conditions { facts, session, draining: false, wall: now.wall, counts: &counts };
     while let Step::Ids { consumed, ask, form } =
         scratch.front.step(&input[at..], &mut conditions, &mut scratch.output)
@@ -40,7 +40,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
         let numbering = source.numbering();
         let frame_ids = FrameIds {
             runs: &scratch.runs,
-            of_reply: Some(ask.count),
+            reply_count: Some(ask.count),
             more: false,
             random: numbering.random_parts(),
             needs_list: numbering.needs_list(),

@@ -1,11 +1,11 @@
 //! Clients that send malformed bytes, never read, come by the thousand, fall silent, or leave: they harm only themselves.
 //!
-//! [`lobby`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]: clients that do not read.
+//! [`pending`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]: clients that do not read.
 //! [`floods`]: clients that never stop sending. [`turns`]: the order in which a shard serves those and others.
 
 mod admin;
 mod floods;
-mod lobby;
+mod pending;
 mod queues;
 mod turns;
 

@@ -67,9 +67,9 @@ pub(crate) struct Connections {
     /// Those open now that owe a token or shake hands over TLS.
     #[serde(default)]
     pub(crate) unauthorized: u64,
-    /// Those that gave way to a newcomer before they had authorized themselves.
+    /// Those that were evicted by a newcomer before they had authorized themselves.
     #[serde(default)]
-    pub(crate) gave_way: u64,
+    pub(crate) evicted: u64,
     /// Requests and connections refused because of a wrong token or none, and TLS handshakes that failed.
     #[serde(default)]
     pub(crate) unauthorized_refusals: u64,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::fleet::CoordinatorKind;
+use crate::frontends::{FrontEndSettings, HttpSettings, MemcachedSettings, NoeqdSettings, RespSettings};
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::layout::{Layout, WorkerSet};
@@ -53,10 +54,12 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         auth: AuthSettings { token_file: None },
         tls: TlsSettings::default(),
         unix_mode: FileMode(0o660),
-        resp: RespSettings { listen: Vec::new(), source: None, any_key: None, replies: Replies::Integer },
-        memcached: MemcachedSettings { listen: Vec::new(), source: None, any_key: None, tokens: true },
-        noeqd: NoeqdSettings { listen: Vec::new(), source: None },
-        http: HttpSettings { listen: Vec::new(), source: None, any_key: None },
+        front_ends: FrontEndSettings {
+            resp: RespSettings { listen: Vec::new(), source: None, any_key: None, replies: Replies::Integer },
+            memcached: MemcachedSettings { listen: Vec::new(), source: None, any_key: None, tokens: true },
+            noeqd: NoeqdSettings { listen: Vec::new(), source: None },
+            http: HttpSettings { listen: Vec::new(), source: None, any_key: None },
+        },
         admin: AdminSettings { listen: Vec::new() },
         fleet: FleetSettings {
             coordinator: None,
@@ -200,26 +203,28 @@ fn every_setting_reaches_its_field() {
             client_ca: Some(path("/run/clients.crt")),
         },
         unix_mode: FileMode(0o600),
-        resp: RespSettings {
-            listen: ["127.0.0.1:6379", "unix:/etc/resp.sock"].map(|text| text.parse().unwrap()).into(),
-            source: Some("default".into()),
-            any_key: Some("default".into()),
-            replies: Replies::String,
-        },
-        memcached: MemcachedSettings {
-            listen: vec!["127.0.0.1:11212".parse().unwrap()],
-            source: Some("default".into()),
-            any_key: Some("default".into()),
-            tokens: false,
-        },
-        noeqd: NoeqdSettings {
-            listen: vec!["127.0.0.1:4444".parse().unwrap()],
-            source: Some("default".into()),
-        },
-        http: HttpSettings {
-            listen: vec!["127.0.0.1:8080".parse().unwrap()],
-            source: Some("default".into()),
-            any_key: Some("default".into()),
+        front_ends: FrontEndSettings {
+            resp: RespSettings {
+                listen: ["127.0.0.1:6379", "unix:/etc/resp.sock"].map(|text| text.parse().unwrap()).into(),
+                source: Some("default".into()),
+                any_key: Some("default".into()),
+                replies: Replies::String,
+            },
+            memcached: MemcachedSettings {
+                listen: vec!["127.0.0.1:11212".parse().unwrap()],
+                source: Some("default".into()),
+                any_key: Some("default".into()),
+                tokens: false,
+            },
+            noeqd: NoeqdSettings {
+                listen: vec!["127.0.0.1:4444".parse().unwrap()],
+                source: Some("default".into()),
+            },
+            http: HttpSettings {
+                listen: vec!["127.0.0.1:8080".parse().unwrap()],
+                source: Some("default".into()),
+                any_key: Some("default".into()),
+            },
         },
         admin: AdminSettings {
             listen: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),

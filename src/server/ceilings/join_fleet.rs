@@ -155,7 +155,7 @@ impl Joined {
         Some(held)
     }
 
-    /// Takes the numbers of all sources: first those that are configured, because they cannot give way.
+    /// Takes the numbers of all sources: first those that are configured, because they cannot be evicted.
     fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
         let wall = here.found.believed(settings.clock.step_rule(), here.reading);
         let clocks = Clocks { wall, wall_minus_boot_us: here.reading.offset_us() };

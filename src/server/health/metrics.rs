@@ -12,7 +12,7 @@ use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
-use crate::front::Counts;
+use crate::frontends::Counts;
 use crate::server::ceilings::last_seen::LastSeen;
 use snowbank_client::protocol::ErrorCode;
 

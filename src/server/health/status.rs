@@ -19,7 +19,7 @@ use crate::config::{Limits, Protocol};
 use crate::counter::Counter;
 use crate::fleet::{Counted, rules};
 use crate::numbering::{Numbering, TicketCounter};
-use crate::server::net::lobby::Occupancy;
+use crate::server::net::pending::Occupancy;
 use crate::server::net::rejections;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
@@ -102,7 +102,7 @@ impl Common {
 
     fn connections_status(&self, limits: &Limits) -> Connections {
         let metrics = &self.metrics;
-        let Occupancy { inside, gave_way, .. } = self.lobbies.occupancy();
+        let Occupancy { inside, evicted, .. } = self.pending.occupancy();
         Connections {
             open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
             max: limits.max_connections as u64,
@@ -111,7 +111,7 @@ impl Common {
             queued_bytes: metrics.queued_bytes.load(Ordering::Relaxed) as u64,
             queued_bytes_max: limits.max_queued_bytes as u64,
             unauthorized: inside as u64,
-            gave_way,
+            evicted,
             unauthorized_refusals: metrics.shards.iter().map(|shard| shard.unauthorized_refusals.get()).sum(),
             unauthorized_timeouts: metrics.shards.iter().map(|shard| shard.unauthorized_timeouts.get()).sum(),
             unauthorized_addresses: rejections::unauthorized_addresses() as u64,

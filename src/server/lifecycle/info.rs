@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::{IdentitySettings, Settings, SourceKind, SourceSettings};
-use crate::front::CLOCK_BYTES_MAX;
+use crate::frontends::CLOCK_BYTES_MAX;
 use crate::server::shared::start_error::StartError;
 use crate::shard::Order;
 use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};

@@ -15,7 +15,7 @@ use super::rules::rules;
 use crate::admin::LastReload;
 use crate::clock;
 use crate::config::{Changed, FileDigest, Mistakes, Secrets, Settings, diff};
-use crate::front::Facts;
+use crate::frontends::Facts;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::LiveConfig;
 use crate::server::shared::start_error::StartError;

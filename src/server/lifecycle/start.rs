@@ -16,7 +16,7 @@ use crate::ceiling::WorkerLocks;
 use crate::clock::{self, Now, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings, SourceSettings};
 use crate::fleet::Access;
-use crate::front::Facts;
+use crate::frontends::Facts;
 use crate::numbering::Numbering;
 use crate::server::ceilings::join_fleet::{Here, Joined};
 use crate::server::ceilings::keeper_thread::Ceilings;

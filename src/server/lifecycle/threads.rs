@@ -15,15 +15,16 @@ use crate::server::ceilings::keeper_thread::{self, Ceilings};
 use crate::server::health::handle::TRIM_TIMEOUT;
 use crate::server::net::accept::{INBOX_SOCKETS, Inbox};
 use crate::server::shard_thread::run;
+use crate::server::shard_thread::scheduler::record_poll;
 use crate::server::shard_thread::thread_state::ThreadState;
-use crate::server::shard_thread::turnstile::note_look;
 use crate::server::shared::common::Common;
 use crate::server::shared::start_error::{RunError, StartError};
 use crate::shard::Shard;
 
 /// Makes the runtime of one thread.
 pub(super) fn make_runtime() -> Result<Runtime, StartError> {
-    let made = tokio::runtime::Builder::new_current_thread().enable_all().on_thread_unpark(note_look).build();
+    let made =
+        tokio::runtime::Builder::new_current_thread().enable_all().on_thread_unpark(record_poll).build();
     made.map_err(|error| StartError::no_thread(&error))
 }
 

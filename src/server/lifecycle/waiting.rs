@@ -19,7 +19,7 @@ use crate::access::Rules;
 use crate::clock::{self, Remembered, Wall};
 use crate::config::{Purpose, Secrets, Settings};
 use crate::fleet::Access;
-use crate::front::Facts;
+use crate::frontends::Facts;
 use crate::server::ceilings::start_sources::{State, waiting_source};
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;

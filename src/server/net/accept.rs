@@ -11,9 +11,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
-use super::lobby::{self, Guest, Lobbies, Occupancy, Room};
+use super::pending::{self, Occupancy, Pending, PendingLimits, Room};
 use crate::config::{Address, Protocol};
-use crate::front;
+use crate::frontends;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::tls;
@@ -52,8 +52,8 @@ pub(crate) struct Door {
 pub(crate) struct Admitted {
     pub(crate) socket: Socket,
     pub(crate) door: Door,
-    /// Its place in a lobby, unless it needs neither a handshake nor a token.
-    pub(crate) guest: Option<Guest>,
+    /// Its place in a limit, unless it needs neither a handshake nor a token.
+    pub(crate) pending: Option<Pending>,
     pub(crate) open: OpenConnection,
 }
 
@@ -168,17 +168,17 @@ pub(crate) async fn accept(
             accepted = listener.accept() => accepted,
         };
         let max_connections = common.live_config.borrow().limits.max_connections;
-        if has_room(&inboxes, &common.lobbies, max_connections).await {
-            let guest = enter_lobby(&common, door.tls.is_some(), max_connections).await;
+        if has_room(&inboxes, &common.pending, max_connections).await {
+            let pending = enter_pending(&common, door.tls.is_some(), max_connections).await;
             common.metrics.acceptors.accepted[door.protocol as usize].add(1);
-            hand_over(socket, &door, guest, &inboxes, &common).await;
+            hand_over(socket, &door, pending, &inboxes, &common).await;
             continue;
         }
         common.metrics.acceptors.refused.add(1);
         // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
         if door.tls.is_none() {
             let all = format!("the daemon has all its {max_connections} connections; ask another, or later");
-            turn_away(&socket, &front::too_busy(door.protocol, &all));
+            turn_away(&socket, &frontends::too_busy(door.protocol, &all));
         }
         if let Some(count) = turned_away.count(Instant::now()) {
             tracing::warn!(
@@ -189,47 +189,53 @@ pub(crate) async fn accept(
     }
 }
 
-/// Returns true if one more connection may be open. If all are in use, a silent guest of a lobby gives way to it.
-async fn has_room(inboxes: &[Inbox], lobbies: &Lobbies, max_connections: usize) -> bool {
+/// Returns true if one more connection may be open. If all are in use, the longest silent pending one is evicted.
+async fn has_room(inboxes: &[Inbox], pending: &PendingLimits, max_connections: usize) -> bool {
     loop {
-        let changed = lobbies.changed();
+        let changed = pending.changed();
         let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
         if open < max_connections {
             return true;
         }
-        let Occupancy { inside, leaving, .. } = lobbies.occupancy();
+        let Occupancy { inside, leaving, .. } = pending.occupancy();
         if open < max_connections + leaving.min(LEAVING_MAX) {
             return true;
         }
-        let room = if leaving < LEAVING_MAX { lobbies.show_out(Instant::now()) } else { Room::Full };
+        let room = if leaving < LEAVING_MAX { pending.evict(Instant::now()) } else { Room::Full };
         match room {
             Room::Made => return true,
             Room::Full if inside + leaving == 0 => return false,
-            // Each guest is being served or may be about to send. After that it is authorized, silent or gone.
-            room => lobby::wait_for(room, changed).await,
+            // Each pending connection is being served or may be about to send. After that it is authorized, silent or gone.
+            room => pending::wait_for(room, changed).await,
         }
     }
 }
 
-/// Gives a connection its place in the lobby that it must pass, if any.
-async fn enter_lobby(common: &Common, has_tls: bool, max_connections: usize) -> Option<Guest> {
-    let places = lobby::places_of(max_connections);
+/// Gives a connection its place among the pending connections that it must pass, if any.
+async fn enter_pending(common: &Common, has_tls: bool, max_connections: usize) -> Option<Pending> {
+    let places = pending::places_of(max_connections);
     if has_tls {
-        return Some(common.lobbies.handshakes.enter(places).await);
+        return Some(common.pending.handshakes.enter(places).await);
     }
     let needs_token = common.live_config.borrow().facts.access.tokens.is_some();
-    if needs_token { Some(common.lobbies.tokens.enter(places).await) } else { None }
+    if needs_token { Some(common.pending.tokens.enter(places).await) } else { None }
 }
 
 /// Hands a connection to the shard with the fewest.
-async fn hand_over(socket: Socket, door: &Door, guest: Option<Guest>, inboxes: &[Inbox], common: &Common) {
+async fn hand_over(
+    socket: Socket,
+    door: &Door,
+    pending: Option<Pending>,
+    inboxes: &[Inbox],
+    common: &Common,
+) {
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
         return;
     };
     let open_of_protocol = &common.metrics.open_by_protocol[door.protocol as usize];
     let open = OpenConnection::enter([&inbox.connections, open_of_protocol]);
     // Fails only when the daemon stops, because a shard's thread ends with the daemon.
-    let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), guest, open }).await;
+    let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), pending, open }).await;
 }
 
 /// Sends a refusal and closes the connection.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::task::JoinSet;
 
 use super::accept::Registered;
-use super::lobby::{Guest, Lobby};
+use super::pending::{Pending, PendingLimit};
 use super::socket_stream::SocketStream;
 use super::{handshake, rejections};
 use crate::admin::{HEAD_WITHIN, Site, Via};
@@ -17,7 +17,7 @@ use crate::config::Address;
 use crate::tls;
 
 /// The most admin connections that are open at once. It is meant for a few scrapers, probes and pages. All of them are
-/// guests of a lobby: the one that has been silent for longest gives way to the next.
+/// pending: the one that has been silent for longest is evicted to the next.
 pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 /// Serves on one listener, over TLS if `tls` is given. Runs until the future is dropped, and its connections with it.
@@ -26,41 +26,41 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
     // Over TLS the browser compares the certificate's name, so no other site's name can lead here.
     let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
     let via = if is_loopback { Via::Loopback } else { Via::Other };
-    let lobby: Arc<Lobby> = Arc::default();
+    let limit: Arc<PendingLimit> = Arc::default();
     let mut connections = JoinSet::new();
     loop {
         let socket = listener.accept().await;
-        let guest = lobby.enter(ADMIN_CONNECTIONS_MAX).await;
+        let pending = limit.enter(ADMIN_CONNECTIONS_MAX).await;
         while connections.try_join_next().is_some() {}
         // Fails when the peer is gone or no descriptor is free.
         if let Ok(stream) = SocketStream::register(socket) {
-            connections.spawn(serve_guest(stream, tls.clone(), Arc::clone(&site), via, guest));
+            connections.spawn(serve_pending(stream, tls.clone(), Arc::clone(&site), via, pending));
         }
     }
 }
 
-/// Serves a connection until its end, or until it gives way. It is silent whenever nothing arrives and no answer is due.
-async fn serve_guest(
+/// Serves a connection until its end, or until it is evicted. It is silent whenever nothing arrives and no answer is due.
+async fn serve_pending(
     stream: SocketStream,
     tls: Option<tls::Acceptor>,
     site: Arc<Site>,
     via: Via,
-    mut guest: Guest,
+    mut pending: Pending,
 ) {
     let peer = stream.peer();
-    let (answers, shown_out) = (AtomicBool::new(false), guest.shown_out());
+    let (answers, evicted) = (AtomicBool::new(false), pending.evicted());
     let mut served = pin!(serve_one(stream, tls, &site, via, &answers));
     let served = poll_fn(|cx| {
-        guest.note_heard();
+        pending.note_heard();
         let polled = served.as_mut().poll(cx);
         if polled.is_pending() && !answers.load(Ordering::Relaxed) {
-            guest.note_silent();
+            pending.note_silent();
         }
         polled
     });
     tokio::select! {
         biased;
-        () = shown_out => rejections::log(peer, "it asked the admin listener for nothing, and another needed its place"),
+        () = evicted => rejections::log(peer, "it asked the admin listener for nothing, and another needed its place"),
         () = served => {}
     }
 }

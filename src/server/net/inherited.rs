@@ -52,7 +52,7 @@ impl Inherited {
                     "cannot serve on the inherited descriptor {descriptor}{named}: {reason}; check the socket's unit"
                 ))
             })?;
-            Ok((Purpose::of_socket(protocol), listener))
+            Ok((Purpose::from_socket(protocol), listener))
         };
         let names = names.split(':').chain(std::iter::repeat(""));
         let sockets = (0..count).zip(names).map(take).collect::<Result<_, StartError>>()?;
@@ -156,9 +156,9 @@ mod tests {
     #[test]
     fn a_name_that_is_no_protocol_s_is_native() {
         for name in ["native", "", "unknown", "snowbank.socket"] {
-            assert_eq!(Purpose::of_socket(name), Purpose::Clients(Protocol::Native));
+            assert_eq!(Purpose::from_socket(name), Purpose::Clients(Protocol::Native));
         }
-        assert_eq!(Purpose::of_socket("admin"), Purpose::Admin);
-        assert_eq!(Purpose::of_socket("resp"), Purpose::Clients(Protocol::Resp));
+        assert_eq!(Purpose::from_socket("admin"), Purpose::Admin);
+        assert_eq!(Purpose::from_socket("resp"), Purpose::Clients(Protocol::Resp));
     }
 }

@@ -1,10 +1,12 @@
 //! Allocates IDs for a request of any protocol: at once, or after a wait in the source's queue.
 //!
-//! A connection that speaks in bytes allocates all requests of a turn with [`Turn::allocate`], and
-//! waits for a [`Parked`] one between two turns. [`allocate`] does both for a protocol whose
-//! library owns the connection.
+//! A connection allocates for all requests of a turn with [`Turn::allocate`], and waits for a
+//! [`Parked`] one between two turns.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -13,14 +15,13 @@ use tokio::time::Instant;
 use super::limits::{self, Held};
 use super::thread_state::ThreadState;
 use super::turn::{Request, Turn};
-use crate::access::Session;
 use crate::clock::{self, BootMicros};
 use crate::config::Protocol;
-use crate::front::{Ask, Reason, Refused, Words, in_words};
+use crate::frontends::{Ask, Reason, Refused, Words, in_words};
 use crate::shard::{IdsLost, Taken};
 use crate::source::Bound;
 use crate::source::wait_queue::{Finished, Refusal, WaitId, WaitRequest};
-use snowbank_client::layout::{Run, append_run};
+use snowbank_client::layout::append_run;
 use snowbank_client::protocol::ErrorCode;
 
 /// Why a request does not have its IDs yet.
@@ -132,7 +133,7 @@ impl Turn<'_> {
     #[cold]
     fn enqueue<F: Copy>(&mut self, request: &Request<F>, missing: u64, held: Held) -> Result<(), NotYet<F>> {
         let (thread, ask) = (self.thread, &request.ask);
-        if thread.refuses_all.is_set() {
+        if thread.refuses_all.get() {
             return self.finish(ask, held, Some(Refusal::Sealed)).map_err(NotYet::Refused);
         }
         let due = request.read_at.after(self.wait_of(ask));
@@ -310,8 +311,9 @@ pub(super) struct Paced<F> {
 impl<F: Copy> Paced<F> {
     /// Completes when the rate allows the IDs, or when the stop refuses the requests that wait.
     async fn ready(&self, thread: &ThreadState) {
-        let left = self.at.since(clock::os::boot());
-        let _ = tokio::time::timeout(left, thread.refuses_all.wait()).await;
+        let mut allowed = pin!(tokio::time::sleep(self.at.since(clock::os::boot())));
+        poll_fn(|cx| if thread.refuses_all.get() { Poll::Ready(()) } else { allowed.as_mut().poll(cx) })
+            .await;
     }
 
     /// Allocates the IDs, or continues to wait in the source's queue.
@@ -321,46 +323,6 @@ impl<F: Copy> Paced<F> {
         }
         turn.state.runs.clear();
         turn.allocate_held(&self.request, self.held)
-    }
-}
-
-/// Allocates the IDs of a request whose protocol's library owns the connection. It waits as long as
-/// the request may. If the future is dropped meanwhile, the request leaves the wait queue and its
-/// IDs are skipped.
-///
-/// # Errors
-/// The refusal in words.
-pub(super) async fn allocate(
-    thread: &Rc<ThreadState>,
-    session: &mut Session,
-    protocol: Protocol,
-    ask: Ask,
-) -> Result<Vec<Run>, Words> {
-    let read_at = clock::os::boot();
-    let request = Request { ask, form: (), read_at, size: 0 };
-    let mut parked: Option<Parked<()>> = None;
-    loop {
-        if let Some(parked) = &mut parked {
-            parked.ready(thread).await;
-        }
-        let next = thread.take_turn(session, |turn| {
-            let allocated = match parked.take() {
-                None => turn.allocate(&request, || 0),
-                Some(parked) => parked.resume(turn),
-            };
-            match allocated {
-                Ok(()) => Ok(Ok(std::mem::take(&mut turn.state.runs))),
-                Err(NotYet::Refused(reason)) => Ok(Err(turn.refuse(&ask, protocol, reason))),
-                Err(NotYet::Parked(parked)) => Err(parked),
-            }
-        });
-        match next {
-            Ok(answer) => {
-                thread.counters.note_served(protocol, read_at);
-                return answer;
-            }
-            Err(next) => parked = Some(next),
-        }
     }
 }
 

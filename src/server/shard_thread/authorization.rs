@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::thread_state::ThreadState;
 use crate::access::{Denial, Session};
-use crate::server::net::lobby::{self, Guest};
+use crate::server::net::pending::{self, Pending};
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shared::live_config::LiveConfig;
@@ -21,10 +21,10 @@ pub(super) fn begin(stream: &SocketStream, live_config: &LiveConfig, has_tokens:
     if has_tokens { session } else { session.without_token(rules.0) }
 }
 
-/// Waits for a place in the lobby, for a connection whose client owes a token.
-pub(super) async fn enter_lobby(thread: &ThreadState) -> Guest {
-    let places = lobby::places_of(thread.live_config.borrow().limits.max_connections);
-    thread.common.lobbies.tokens.enter(places).await
+/// Waits for a place among the pending connections, for a connection whose client owes a token.
+pub(super) async fn enter_pending(thread: &ThreadState) -> Pending {
+    let places = pending::places_of(thread.live_config.borrow().limits.max_connections);
+    thread.common.pending.tokens.enter(places).await
 }
 
 /// Logs the identity of a connection that is the first to have it.
@@ -46,7 +46,7 @@ pub(super) enum NoToken {
     /// The time in which it must come is over.
     TimedOut,
     /// A newcomer needed the place.
-    GaveWay,
+    Evicted,
 }
 
 /// Counts and logs a connection that is closed because its client sent no token.
@@ -56,7 +56,7 @@ pub(super) fn note_no_token(thread: &ThreadState, (peer, origin): (&str, &str), 
             thread.counters.unauthorized_timeouts.add(1);
             "it sent no token within five seconds"
         }
-        NoToken::GaveWay => "it sent no token, and a newcomer needed its place",
+        NoToken::Evicted => "it sent no token, and a newcomer needed its place",
     };
     rejections::log_unauthorized(peer, origin, reason);
 }

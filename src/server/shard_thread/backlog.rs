@@ -1,6 +1,6 @@
 //! The rest of a reply that is longer than a frame, encoded a frame at a time as the client takes it.
 
-use crate::front::FrameLimit;
+use crate::frontends::FrameLimit;
 use crate::numbering::Numbering;
 use crate::source::Span;
 use snowbank_client::layout::{Position, Run, append_run};
@@ -13,7 +13,7 @@ pub(super) struct Backlog<F> {
     pub(super) source: usize,
     pub(super) form: F,
     /// The number of all IDs, until the first frame has it.
-    of_reply: Option<u64>,
+    reply_count: Option<u64>,
     /// The rest of the IDs, in order. The first span is cut as it is encoded.
     spans: std::collections::VecDeque<Span>,
 }
@@ -40,13 +40,13 @@ impl<F> Backlog<F> {
                 }
             }
         }
-        let of_reply = Some(spans.iter().map(|span| span.count).sum());
-        Backlog { source, form, of_reply, spans: spans.into() }
+        let reply_count = Some(spans.iter().map(|span| span.count).sum());
+        Backlog { source, form, reply_count, spans: spans.into() }
     }
 
     /// Returns the number of all IDs before the first frame, `None` later.
-    pub(super) fn of_reply(&mut self) -> Option<u64> {
-        self.of_reply.take()
+    pub(super) fn reply_count(&mut self) -> Option<u64> {
+        self.reply_count.take()
     }
 
     /// Moves the next frame's IDs to `runs`. Returns true if more are left.
@@ -128,7 +128,7 @@ mod tests {
         append_run(&mut runs, numbering.run_at(Position(5), 1));
         assert_eq!(runs, [Run { first: 50, count: 3, stride: 50 }]);
         let mut backlog = Backlog::new(0, (), &numbering, &runs);
-        assert_eq!((backlog.of_reply(), backlog.of_reply()), (Some(3), None));
+        assert_eq!((backlog.reply_count(), backlog.reply_count()), (Some(3), None));
         let mut frame = Vec::new();
         assert!(!backlog.next_frame(&numbering, FrameLimit { runs: 10, ids: 100 }, &mut frame));
         assert_eq!(frame.iter().flat_map(Run::ids).collect::<Vec<_>>(), [50, 100, 150]);

@@ -53,7 +53,9 @@ async fn all_drained(thread: &ThreadState) {
 
 fn refuse_waits(thread: &ThreadState) {
     let turn = &mut *thread.turn.borrow_mut();
-    thread.refuses_all.set();
+    thread.refuses_all.set(true);
+    // Those that wait for their clients' rates.
+    turn.wakers.wake_all();
     let live_config = thread.live_config.borrow();
     for ((source, id), waiter) in turn.waiters.drain() {
         // Fails when the connection is gone.

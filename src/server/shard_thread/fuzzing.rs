@@ -3,7 +3,7 @@
 use super::backlog::Backlog;
 use crate::access::Rules;
 use crate::config::{Settings, SourceSettings};
-use crate::front::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Native};
+use crate::frontends::{Ask, Facts, Form, FrameIds, FrameLimit, FrontEnd, Native};
 use crate::fuzzing::{Choices, numbering};
 use crate::numbering::Numbering;
 use crate::source::Span;
@@ -88,11 +88,11 @@ fn encode(numbering: &Numbering, form: Form, runs: &[Run], cut: u8) -> Vec<u8> {
     let (mut out, mut frame) = (Vec::new(), Vec::new());
     let mut backlog = Backlog::new(0, form, numbering, runs);
     loop {
-        let of_reply = backlog.of_reply();
+        let reply_count = backlog.reply_count();
         let more = backlog.next_frame(numbering, limit, &mut frame);
         assert!(limit.fits(&frame) && !frame.is_empty());
         let frame_ids =
-            FrameIds { runs: &frame, random: numbering.random_parts(), needs_list, of_reply, more };
+            FrameIds { runs: &frame, random: numbering.random_parts(), needs_list, reply_count, more };
         let begun = out.len();
         front.encode_ids(&mut out, form, &frame_ids, &mut rng);
         assert!(out.len() - begun <= MAX_REPLY_SIZE);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::access::{Permit, Session};
 use crate::clock::{self, BootMicros};
-use crate::front::{Ask, Reason};
+use crate::frontends::{Ask, Reason};
 use crate::server::shared::live_config::LiveConfig;
 
 /// The permit of a request. Dropped before its IDs are drawn, it gives them back to the client's rates.

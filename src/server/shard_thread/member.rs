@@ -38,7 +38,7 @@ impl Member {
     /// Returns true if what arrives now is refused. Requests that arrived before the stop are
     /// answered; those read after it was noticed are not.
     pub(super) fn is_refused(&self) -> bool {
-        self.thread.refuses_all.is_set() || self.thread.draining.get() && !self.undrained
+        self.thread.refuses_all.get() || self.thread.draining.get() && !self.undrained
     }
 
     /// Counts the bytes that the connection keeps between turns.

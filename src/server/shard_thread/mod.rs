@@ -7,31 +7,25 @@
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a
 //!   shard.
 //! - `allocate`: allocates IDs for a request of any protocol, at once or after a wait.
-//! - `http`: one connection of the HTTP door, whose bytes a library parses.
 //! - `authorization`: begins sessions, logs new identities, and counts clients that sent no token.
 //! - `limits`: the sources and the rate of a client that has a limit.
 //! - `backlog`: the rest of a reply that is longer than a frame.
-//! - `budget`: the bytes that all connections together may keep.
-//! - `latch`: a flag that is set once and can be waited for.
 //! - `ticker`: ends waits for IDs.
-//! - `turnstile`: keeps connections that send or receive much from delaying the others.
+//! - `scheduler`: keeps connections that send or receive much from delaying the others.
 
 mod allocate;
 mod authorization;
 mod backlog;
-mod budget;
 mod connection;
 mod drain;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod http;
-mod latch;
 mod limits;
 mod member;
 mod open;
 pub(crate) mod run;
+pub(crate) mod scheduler;
 pub(crate) mod thread_state;
 mod ticker;
 mod turn;
-pub(crate) mod turnstile;
 mod wakers;

@@ -7,16 +7,15 @@ use std::task::ready;
 
 use tokio::net::TcpStream;
 
+use super::authorization;
 use super::connection::Connection;
 use super::member::Member;
+use super::scheduler::Account;
 use super::thread_state::ThreadState;
-use super::turnstile::Place;
-use super::{authorization, http};
-use crate::config::Protocol;
-use crate::front::{Front, Memcached, Native, Noeqd, Resp};
+use crate::frontends::{FrontEnd, WithFrontEnd};
 use crate::server::net::accept::{Admitted, Door, OpenConnection};
 use crate::server::net::handshake;
-use crate::server::net::lobby::Guest;
+use crate::server::net::pending::Pending;
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::{SocketStream, network_of};
 use crate::tls::Acceptor;
@@ -24,108 +23,92 @@ use crate::tls::HandshakeFailure;
 
 /// Spawns the task that shakes hands on a connection, or the one that serves it.
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
-    let Admitted { socket, door, guest, open } = admitted;
+    let Admitted { socket, door, pending, open } = admitted;
     // Fails when the peer is gone or no descriptor is free. Then there is no peer to notify.
     let Ok(stream) = SocketStream::register(socket) else {
         return;
     };
     let mut member = Member::new(Rc::clone(thread));
-    match (stream, &door.tls, guest) {
-        (SocketStream::Tcp(socket), Some(acceptor), Some(guest)) => {
+    match (stream, &door.tls, pending) {
+        (SocketStream::Tcp(socket), Some(acceptor), Some(pending)) => {
             let acceptor = acceptor.clone();
             // A task of its own, so that the handshake's memory is freed before the connection is served.
             tokio::task::spawn_local(async move {
-                if let Some(stream) = shake_hands(&mut member, socket, &acceptor, guest).await {
+                if let Some(stream) = shake_hands(&mut member, socket, &acceptor, pending).await {
                     serve(stream, &door, None, member, open);
                 }
             });
         }
-        (stream, _, guest) => serve(stream, &door, guest, member, open),
+        (stream, _, pending) => serve(stream, &door, pending, member, open),
     }
 }
 
-/// Spawns the task that serves a connection. Each protocol has a task type of its own, so an idle connection takes only what its
-/// protocol needs.
-fn serve(stream: SocketStream, door: &Door, guest: Option<Guest>, member: Member, open: OpenConnection) {
-    match door.protocol {
-        Protocol::Native => serve_front::<Native>(stream, guest, member, open),
-        Protocol::Resp => serve_front::<Resp>(stream, guest, member, open),
-        Protocol::Memcached => serve_front::<Memcached>(stream, guest, member, open),
-        Protocol::Noeqd => serve_front::<Noeqd>(stream, guest, member, open),
-        Protocol::Http => {
-            tokio::task::spawn_local(serve_http(stream, door.is_loopback, guest, member, open));
-        }
-    }
+/// Spawns the task that serves a connection. Each front end has a task type of its own, so an idle
+/// connection takes only what its protocol needs.
+fn serve(stream: SocketStream, door: &Door, pending: Option<Pending>, member: Member, open: OpenConnection) {
+    let is_loopback = door.is_loopback;
+    door.protocol.with(Accepted { stream, is_loopback, pending, member, open });
 }
 
-/// Spawns the task that serves a connection of a protocol that is a [`Front`].
-fn serve_front<F: Front + 'static>(
-    stream: SocketStream,
-    guest: Option<Guest>,
-    member: Member,
-    open: OpenConnection,
-) {
-    let (front, session) = {
-        let live_config = member.thread.live_config.borrow();
-        let session = authorization::begin(&stream, &live_config, F::HAS_TOKENS);
-        (F::new(&live_config.facts), session)
-    };
-    let mut connection = Connection::new(stream, front, member, session, guest);
-    // A block, because an async function keeps its arguments twice.
-    tokio::task::spawn_local(async move {
-        connection.serve().await;
-        // Its place is free once its socket is closed.
-        drop(connection);
-        drop(open);
-    });
-}
-
-/// Serves a connection of the HTTP door to its end.
-async fn serve_http(
+/// A connection that is ready to be served.
+struct Accepted {
     stream: SocketStream,
     is_loopback: bool,
-    guest: Option<Guest>,
+    pending: Option<Pending>,
     member: Member,
     open: OpenConnection,
-) {
-    let session = authorization::begin(&stream, &member.thread.live_config.borrow(), true);
-    let guest = match guest {
-        _ if session.is_authorized() => None,
-        Some(guest) => Some(guest),
-        None => Some(Box::pin(authorization::enter_lobby(&member.thread)).await),
-    };
-    http::serve(stream, is_loopback, member, (session, guest)).await;
-    drop(open);
+}
+
+impl WithFrontEnd for Accepted {
+    /// Spawns the task that serves the connection.
+    fn call<F: FrontEnd + 'static>(self) {
+        let Accepted { stream, is_loopback, pending, member, open } = self;
+        let (front, session) = {
+            let config = member.thread.live_config.borrow();
+            let session = authorization::begin(&stream, &config, F::HAS_TOKENS);
+            (F::new(&config.facts), session)
+        };
+        let front = if is_loopback { front.at_loopback() } else { front };
+        let mut connection = Connection::new(stream, front, member, session, pending);
+        // A block, because an async function keeps its arguments twice.
+        tokio::task::spawn_local(async move {
+            connection.serve().await;
+            // Its place is free once its socket is closed.
+            drop(connection);
+            drop(open);
+        });
+    }
 }
 
 /// Shakes hands, a step at a time in turn with others, and without delaying a stop. Returns `None` if the handshake failed,
-/// or if the connection gave way to another.
+/// or if the connection was evicted to another.
 async fn shake_hands(
     member: &mut Member,
     socket: TcpStream,
     acceptor: &Acceptor,
-    mut guest: Guest,
+    mut pending: Pending,
 ) -> Option<SocketStream> {
     let thread = Rc::clone(&member.thread);
     let peer = socket.peer_addr();
-    let mut place = Place::default();
-    let shown_out = guest.shown_out();
+    let mut account = Account::for_handshake();
+    let evicted = pending.evicted();
     let mut shake = pin!(handshake::shake(socket, acceptor));
     let shaken = poll_fn(|cx| {
         member.remember(cx.waker());
         // No request of this connection has arrived.
         member.note_drained_if_draining();
-        guest.note_heard();
-        ready!(thread.handshakes.poll_pass(&mut place, cx));
+        pending.note_heard();
+        ready!(thread.scheduler.poll_permit(&mut account, cx));
         let polled = shake.as_mut().poll(cx);
+        thread.scheduler.end_handshake_step(&mut account);
         if polled.is_pending() {
-            guest.note_silent();
+            pending.note_silent();
         }
         polled
     });
     tokio::select! {
         biased;
-        () = shown_out => {
+        () = evicted => {
             if let Ok(peer) = peer {
                 let reason = "it did not finish its handshake, and a newcomer needed its place";
                 rejections::log_unauthorized(peer, &network_of(peer.ip()), reason);

@@ -11,7 +11,7 @@ use tokio::task::LocalSet;
 use super::drain::drain;
 use super::open::open;
 use super::thread_state::ThreadState;
-use super::{ticker, turnstile};
+use super::ticker;
 use crate::server::net::accept::Admitted;
 
 /// Runs a shard's thread until the stop is complete. `stop` has the instant by which it must have answered, once the stop begins.
@@ -19,42 +19,55 @@ use crate::server::net::accept::Admitted;
 pub(crate) fn run(
     runtime: &Runtime,
     thread: ThreadState,
+    inbox: mpsc::Receiver<Admitted>,
+    adopted: std_mpsc::Sender<u64>,
+    stop: watch::Receiver<Option<Instant>>,
+) {
+    LocalSet::new().block_on(runtime, async move {
+        // A task of its own: the future here is polled at each wake-up of the thread.
+        let served = tokio::task::spawn_local(serve(Rc::new(thread), inbox, adopted, stop));
+        if let Err(failure) = served.await {
+            std::panic::resume_unwind(failure.into_panic());
+        }
+    });
+}
+
+/// Opens connections and takes up configurations until the stop, and then drains the connections.
+async fn serve(
+    thread: Rc<ThreadState>,
     mut inbox: mpsc::Receiver<Admitted>,
     adopted: std_mpsc::Sender<u64>,
     mut stop: watch::Receiver<Option<Instant>>,
 ) {
     let mut configs = thread.common.live_config.clone();
-    let thread = Rc::new(thread);
-    let tasks = LocalSet::new();
-    tasks.block_on(runtime, async {
-        tokio::task::spawn_local(ticker::run(Rc::clone(&thread)));
-        turnstile::attend([&thread.turnstile, &thread.handshakes]);
-        let (common, index) = (Arc::clone(&thread.common), thread.index);
-        tokio::task::spawn_local(async move { common.heartbeat.beat(index).await });
-        loop {
-            tokio::select! {
-                biased;
-                Ok(()) = configs.changed() => {
-                    let config = Arc::clone(&configs.borrow_and_update());
-                    let version = config.version;
-                    thread.adopt(config);
-                    // Fails when no reload waits for it any more.
-                    let _ = adopted.send(version);
-                }
-                admitted = inbox.recv() => match admitted {
-                    Some(admitted) => open(&thread, admitted),
-                    None => break,
-                },
-                _ = stop.wait_for(Option::is_some) => break,
+    tokio::task::spawn_local(ticker::run(Rc::clone(&thread)));
+    let scheduled = Rc::clone(&thread);
+    tokio::task::spawn_local(async move { scheduled.scheduler.run().await });
+    let (common, index) = (Arc::clone(&thread.common), thread.index);
+    tokio::task::spawn_local(async move { common.heartbeat.beat(index).await });
+    loop {
+        tokio::select! {
+            biased;
+            Ok(()) = configs.changed() => {
+                let config = Arc::clone(&configs.borrow_and_update());
+                let version = config.version;
+                thread.adopt(config);
+                // Fails when no reload waits for it any more.
+                let _ = adopted.send(version);
             }
+            admitted = inbox.recv() => match admitted {
+                Some(admitted) => open(&thread, admitted),
+                None => break,
+            },
+            _ = stop.wait_for(Option::is_some) => break,
         }
-        // Connections that were accepted before the stop are served as well.
-        inbox.close();
-        while let Some(admitted) = inbox.recv().await {
-            open(&thread, admitted);
-        }
-        // The acceptors may have ended first. The sender is never gone before it has sent.
-        let drained_by = stop.wait_for(Option::is_some).await.ok().and_then(|by| *by);
-        drain(&thread, drained_by.unwrap_or_else(Instant::now)).await;
-    });
+    }
+    // Connections that were accepted before the stop are served as well.
+    inbox.close();
+    while let Some(admitted) = inbox.recv().await {
+        open(&thread, admitted);
+    }
+    // The acceptors may have ended first. The sender is never gone before it has sent.
+    let drained_by = stop.wait_for(Option::is_some).await.ok().and_then(|by| *by);
+    drain(&thread, drained_by.unwrap_or_else(Instant::now)).await;
 }

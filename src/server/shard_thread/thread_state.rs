@@ -7,9 +7,8 @@ use std::sync::Arc;
 use crossbeam::utils::CachePadded;
 use tokio::sync::Notify;
 
-use super::latch::Latch;
+use super::scheduler::Scheduler;
 use super::turn::{Turn, TurnState};
-use super::turnstile::Turnstile;
 use crate::access::Session;
 use crate::clock::{self, Now};
 use crate::server::health::metrics::ShardCounters;
@@ -24,16 +23,14 @@ pub(crate) struct ThreadState {
     /// This shard's counters. Only this thread writes them.
     pub(super) counters: Arc<CachePadded<ShardCounters>>,
     pub(super) turn: RefCell<TurnState>,
-    /// Hands out turns to connections that send or receive much.
-    pub(super) turnstile: Rc<Turnstile>,
-    /// Hands out the steps of TLS handshakes.
-    pub(super) handshakes: Rc<Turnstile>,
+    /// Permits turns of connections that send or receive much, and steps of TLS handshakes.
+    pub(super) scheduler: Scheduler,
     /// The configuration of this thread's turns. Replaced only between turns.
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
     /// Set when the daemon stops: requests that have arrived are answered, later ones refused.
     pub(super) draining: Cell<bool>,
     /// Set when a stop has refused the requests that waited: those behind them are refused too.
-    pub(super) refuses_all: Latch,
+    pub(super) refuses_all: Cell<bool>,
     /// True while a stop waits for the first bytes of connections that have not sent any.
     pub(super) awaits_newcomers: Cell<bool>,
     /// The number of connections that have not yet answered everything that had arrived when the stop began.
@@ -50,11 +47,10 @@ impl ThreadState {
             counters: Arc::clone(&common.metrics.shards[index]),
             common,
             turn: RefCell::new(TurnState::new(shard, seed)),
-            turnstile: Turnstile::of_turns(),
-            handshakes: Turnstile::of_handshakes(),
+            scheduler: Scheduler::default(),
             live_config: RefCell::new(live_config),
             draining: Cell::new(false),
-            refuses_all: Latch::default(),
+            refuses_all: Cell::new(false),
             awaits_newcomers: Cell::new(true),
             undrained: Cell::new(0),
             drained: Notify::new(),
@@ -66,7 +62,7 @@ impl ThreadState {
         self.common.wall.believe(clock::os::read())
     }
 
-    /// Takes a turn for a request that has waited, or whose bytes a library parses.
+    /// Takes a turn for a request that has waited.
     pub(super) fn take_turn<T>(
         self: &Rc<Self>,
         session: &mut Session,

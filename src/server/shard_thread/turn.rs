@@ -10,7 +10,7 @@ use super::thread_state::ThreadState;
 use super::wakers::Wakers;
 use crate::access::Session;
 use crate::clock::{BootMicros, Now};
-use crate::front::{Ask, MESSAGE_BYTES_MAX};
+use crate::frontends::{Ask, MESSAGE_BYTES_MAX};
 use crate::server::health::metrics::Timing;
 use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Shard;

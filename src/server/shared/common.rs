@@ -9,7 +9,7 @@ use super::wake_ups::WakeUps;
 use crate::clock::Wall;
 use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::Metrics;
-use crate::server::net::lobby::Lobbies;
+use crate::server::net::pending::PendingLimits;
 use crate::shard::Order;
 use crate::tls;
 
@@ -24,7 +24,7 @@ pub(crate) struct Common {
     /// The certificate and the handshake of TLS listeners; `None` without a certificate.
     pub(crate) tls: Option<tls::Acceptor>,
     /// The places of connections that have not authorized themselves.
-    pub(crate) lobbies: Lobbies,
+    pub(crate) pending: PendingLimits,
     /// Checks that all threads make progress.
     pub(crate) heartbeat: Heartbeat,
     /// Why the worker IDs or the state may be another process's, and the wake-up of the task that stops the daemon then.
@@ -51,7 +51,7 @@ impl Common {
             wake_ups: WakeUps::new(shards),
             metrics,
             tls,
-            lobbies: Lobbies::default(),
+            pending: PendingLimits::default(),
             heartbeat: Heartbeat::new(shards),
             lost: OnceLock::new(),
             losing: Notify::new(),

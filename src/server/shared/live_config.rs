@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::clock::Now;
 use crate::config::{Limits, Settings};
-use crate::front::Facts;
+use crate::frontends::Facts;
 use crate::shard::{Lane, Order, Ring, Rings};
 use crate::source::Source;
 

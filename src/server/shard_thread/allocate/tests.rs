@@ -9,11 +9,11 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::watch;
 
 use super::*;
-use crate::access::Rules;
+use crate::access::{Rules, Session};
 use crate::ceiling::Grant;
 use crate::clock::{Now, Remembered, Wall};
 use crate::config::{self, Overrides};
-use crate::front::{Facts, Front as _, Resp};
+use crate::frontends::{Facts, FrontEnd as _, Resp};
 use crate::numbering::{Numbering, TicketCounter};
 use crate::server::health::metrics::Metrics;
 use crate::server::net::socket_stream::SocketStream;
@@ -24,7 +24,7 @@ use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::shard::{Order, Shard};
 use crate::source::{OnStepBack, SequenceStart, Source};
-use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
 /// The thread of a shard of one ticket counter whose ceiling is 0.
 fn thread() -> (Rc<ThreadState>, Arc<Source>) {
@@ -55,6 +55,38 @@ fn ready<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
+    }
+}
+
+/// Allocates the IDs of a request as a connection does, or returns its refusal.
+async fn allocate(
+    thread: &Rc<ThreadState>,
+    session: &mut Session,
+    protocol: Protocol,
+    ask: Ask,
+) -> Result<Vec<Run>, Words> {
+    let read_at = clock::os::boot();
+    let request = Request { ask, form: (), read_at, size: 0 };
+    let mut parked: Option<Parked<()>> = None;
+    loop {
+        if let Some(parked) = &mut parked {
+            parked.ready(thread).await;
+        }
+        let next = thread.take_turn(session, |turn| {
+            let allocated = match parked.take() {
+                None => turn.allocate(&request, || 0),
+                Some(parked) => parked.resume(turn),
+            };
+            match allocated {
+                Ok(()) => Ok(Ok(std::mem::take(&mut turn.state.runs))),
+                Err(NotYet::Refused(reason)) => Ok(Err(turn.refuse(&ask, protocol, reason))),
+                Err(NotYet::Parked(parked)) => Err(parked),
+            }
+        });
+        match next {
+            Ok(answer) => return answer,
+            Err(next) => parked = Some(next),
+        }
     }
 }
 
@@ -184,7 +216,7 @@ fn a_request_that_begins_again_has_what_is_left_of_its_wait() {
 
 #[test]
 fn a_request_does_not_begin_again_once_a_stop_has_refused_all_that_waited() {
-    let refused = refused_after(LONG, |thread, _| thread.refuses_all.set());
+    let refused = refused_after(LONG, |thread, _| thread.refuses_all.set(true));
     assert_eq!(refused.0, ErrorCode::ShuttingDown);
 }
 

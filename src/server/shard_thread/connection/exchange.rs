@@ -4,13 +4,13 @@
 use super::super::allocate::{NotYet, Parked};
 use super::super::authorization;
 use super::super::backlog::Backlog;
+use super::super::scheduler::{TURN_COST, scan_cost, turn_cost};
 use super::super::turn::{INPUT_SIZE, READ_BYTES_MAX, Request, Turn};
-use super::super::turnstile::{TURN_COST, scan_cost, turn_cost};
 use super::queue::Share;
 use super::{NEVER_READ, TurnEnd};
 use crate::access::NO_TOKEN;
 use crate::clock::BootMicros;
-use crate::front::{Conditions, FrameIds, Front, Reason, Step, Words};
+use crate::frontends::{Conditions, FrameIds, FrontEnd, Reason, Step, Words};
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use snowbank_client::protocol::ErrorCode;
@@ -20,7 +20,7 @@ use snowbank_client::protocol::ErrorCode;
 const ERRORS_IN_ROW_MAX: u16 = 1_000;
 
 /// The requests of a connection that are not answered yet, and the replies that are not written.
-pub(super) struct Exchange<F: Front> {
+pub(super) struct Exchange<F: FrontEnd> {
     pub(super) front: F,
     /// Bytes read and not yet decoded: half a request, or requests behind one that waits.
     pub(super) unread: Vec<u8>,
@@ -39,7 +39,7 @@ pub(super) struct Exchange<F: Front> {
     pub(super) turn_cost: usize,
 }
 
-impl<F: Front> Exchange<F> {
+impl<F: FrontEnd> Exchange<F> {
     pub(super) fn new(front: F) -> Self {
         Exchange {
             front,
@@ -194,23 +194,33 @@ impl<F: Front> Exchange<F> {
     }
 
     /// Encodes the IDs in `state.runs`. If they need more than one frame, they become the backlog.
-    #[inline]
+    // Not a call of its own: that would cost each request a tenth.
+    #[inline(always)]
     fn encode_ids(&mut self, turn: &mut Turn<'_>, request: &Request<F::Form>) {
         let numbering = turn.config.source(request.ask.source).numbering();
         let needs_list = numbering.needs_list();
         let (form, state) = (request.form, &mut *turn.state);
-        if !self.share.of_frame(self.front.frame_limit(form, needs_list)).fits(&state.runs) {
-            self.backlog = Some(Box::new(Backlog::new(request.ask.source, form, numbering, &state.runs)));
-            return state.shrink();
+        if !self.share.frame_limit(self.front.frame_limit(form, needs_list)).fits(&state.runs) {
+            return self.start_backlog(turn, request);
         }
         let frame_ids = FrameIds {
             runs: &state.runs,
             random: numbering.random_parts(),
             needs_list,
-            of_reply: Some(request.ask.count_in(&state.runs)),
+            reply_count: Some(request.ask.count_in(&state.runs)),
             more: false,
         };
         self.front.encode_ids(&mut state.output, form, &frame_ids, &mut state.rng);
+    }
+
+    /// Makes the IDs in `state.runs` the backlog.
+    #[cold]
+    #[inline(never)]
+    fn start_backlog(&mut self, turn: &mut Turn<'_>, request: &Request<F::Form>) {
+        let source = request.ask.source;
+        let numbering = turn.config.source(source).numbering();
+        self.backlog = Some(Box::new(Backlog::new(source, request.form, numbering, &turn.state.runs)));
+        turn.state.shrink();
     }
 
     /// Encodes more of the backlog while the queue has room. Returns true when nothing of it is
@@ -223,12 +233,12 @@ impl<F: Front> Exchange<F> {
         let (form, state) = (backlog.form, &mut *turn.state);
         let numbering = turn.config.source(backlog.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
-        let limit = self.share.of_frame(self.front.frame_limit(form, needs_list));
+        let limit = self.share.frame_limit(self.front.frame_limit(form, needs_list));
         let full_at = self.share.full_at(self.unwritten.len());
         while state.output.len() < full_at {
-            let of_reply = backlog.of_reply();
+            let reply_count = backlog.reply_count();
             let more = backlog.next_frame(numbering, limit, &mut state.runs);
-            let frame_ids = FrameIds { runs: &state.runs, random, needs_list, of_reply, more };
+            let frame_ids = FrameIds { runs: &state.runs, random, needs_list, reply_count, more };
             self.front.encode_ids(&mut state.output, form, &frame_ids, &mut state.rng);
             if !more {
                 return true;
@@ -293,7 +303,6 @@ impl<F: Front> Exchange<F> {
             turn.thread.counters.unauthorized_refusals.add(1);
             rejections::log_refused(peer.peer(), &peer.origin(), NO_TOKEN);
         }
-        authorization::log_newcomer(turn.session, || peer.peer());
     }
 
     /// Logs the message at the start of `bytes`, which closes the connection, if it is an error of

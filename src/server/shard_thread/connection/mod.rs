@@ -10,13 +10,13 @@
 //!
 //! - `read`: reads, and takes a turn with the bytes.
 //! - `exchange`: serves the requests of a turn, some after a wait, and encodes their replies.
-//! - `authorize`: the time until the client has sent its token, in the lobby.
+//! - `pending`: the time until the client has sent its token.
 //! - `queue`: the bytes that a connection keeps between turns, and its
 //!   share of the budget for them.
 //! - `write`: writes replies, and ends the connection of a slow reader.
 
-mod authorize;
 mod exchange;
+mod pending;
 mod queue;
 mod read;
 mod write;
@@ -26,34 +26,34 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-pub(super) use self::authorize::SHORT_READ_BYTES_MAX;
 use self::exchange::Exchange;
+use self::pending::SHORT_READ_BYTES_MAX;
 use super::allocate::Parked;
 use super::authorization;
 use super::member::Member;
-use super::turnstile::Place;
+use super::scheduler::Account;
 use crate::access::Session;
 use crate::clock::BootMicros;
-use crate::front::Front;
-use crate::server::net::lobby::Guest;
+use crate::frontends::FrontEnd;
+use crate::server::net::pending::Pending;
 use crate::server::net::socket_stream::SocketStream;
 
 /// The time of the last read of a connection that has not sent a byte yet.
 const NEVER_READ: BootMicros = BootMicros(0);
 
-/// A connection of a protocol that is a [`Front`].
-pub(super) struct Connection<F: Front> {
+/// A connection of a protocol that is a [`FrontEnd`].
+pub(super) struct Connection<F: FrontEnd> {
     stream: SocketStream,
     member: Member,
     session: Session,
     exchange: Exchange<F>,
-    place: Place,
-    /// Its place in the lobby until the client has sent its token.
-    guest: Option<Box<Guest>>,
+    account: Account,
+    /// Its place among the pending connections until the client has sent its token.
+    pending: Option<Box<Pending>>,
 }
 
 /// The end of a turn: what comes next.
-enum TurnEnd<F: Front> {
+enum TurnEnd<F: FrontEnd> {
     /// All requests that were read are answered. More may have arrived.
     Done,
     /// There is more to do as soon as the replies so far are written.
@@ -70,18 +70,25 @@ enum TurnEnd<F: Front> {
     End,
 }
 
-impl<F: Front> Connection<F> {
-    /// Makes a connection, perhaps with a place in the lobby. If the client owes a token and there is no place yet, `serve` waits
+impl<F: FrontEnd> Connection<F> {
+    /// Makes a connection, perhaps with a place among the pending connections. If the client owes a token and there is no place yet, `serve` waits
     /// for one.
     pub(super) fn new(
         stream: SocketStream,
         front: F,
         member: Member,
         session: Session,
-        guest: Option<Guest>,
+        pending: Option<Pending>,
     ) -> Self {
-        let guest = guest.filter(|_| !session.is_authorized()).map(Box::new);
-        Connection { stream, member, session, exchange: Exchange::new(front), place: Place::default(), guest }
+        let pending = pending.filter(|_| !session.is_authorized()).map(Box::new);
+        Connection {
+            stream,
+            member,
+            session,
+            exchange: Exchange::new(front),
+            account: Account::default(),
+            pending,
+        }
     }
 
     /// Serves the connection to its end.
@@ -100,7 +107,7 @@ impl<F: Front> Connection<F> {
         }
     }
 
-    /// Serves the connection after a turn with this outcome. Returns after the turn in which it leaves the lobby, or at
+    /// Serves the connection after a turn with this outcome. Returns after the turn in which it leaves the limit, or at
     /// its end.
     async fn run(&mut self, mut turn: TurnEnd<F>) -> io::Result<TurnEnd<F>> {
         loop {
@@ -116,11 +123,11 @@ impl<F: Front> Connection<F> {
                 TurnEnd::Done => true,
                 // Other connections of this shard have their turn before a client that receives a long reply.
                 TurnEnd::Again => {
-                    poll_fn(|cx| self.poll_pass(cx)).await;
+                    poll_fn(|cx| self.poll_permit(cx)).await;
                     false
                 }
                 TurnEnd::Close | TurnEnd::Unauthorized => {
-                    // A guest that will not be served makes room for others.
+                    // A pending connection that will not be served makes room for others.
                     self.note_silent();
                     let Connection { stream, member, .. } = self;
                     Box::pin(stream.linger(|| member.note_drained())).await;
@@ -144,13 +151,13 @@ impl<F: Front> Connection<F> {
             } else {
                 self.turn_of_unread()
             };
-            if self.guest.is_some() && Box::pin(self.leaves_lobby(&mut turn)).await {
+            if self.pending.is_some() && Box::pin(self.leaves_pending(&mut turn)).await {
                 return Ok(turn);
             }
         }
     }
 
-    /// Waits for the IDs of a request and encodes its reply. Then waits for a pass if more requests
+    /// Waits for the IDs of a request and encodes its reply. Then waits for a permit if more requests
     /// were read behind it than a short turn takes.
     ///
     /// When a source has IDs again, all connections that waited for them come at the same time.
@@ -172,13 +179,13 @@ impl<F: Front> Connection<F> {
         }
         if self.exchange.unread.len() > SHORT_READ_BYTES_MAX {
             self.flush().await?;
-            poll_fn(|cx| self.poll_pass(cx)).await;
+            poll_fn(|cx| self.poll_permit(cx)).await;
         }
         Ok(())
     }
 
-    /// Completes when the connection has a pass for its next turn.
-    fn poll_pass(&mut self, cx: &Context<'_>) -> Poll<()> {
-        self.member.thread.turnstile.poll_pass(&mut self.place, cx)
+    /// Completes when the connection has a permit for its next turn.
+    fn poll_permit(&mut self, cx: &Context<'_>) -> Poll<()> {
+        self.member.thread.scheduler.poll_permit(&mut self.account, cx)
     }
 }

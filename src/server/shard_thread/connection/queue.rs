@@ -1,26 +1,48 @@
-//! The bytes that a connection keeps between turns: replies that its client has not taken, and requests that are not decoded.
-//! Their budget: [`budget`](super::super::budget).
+//! The bytes that a connection keeps between turns: replies that its client has not taken, and
+//! requests that are not decoded.
+//!
+//! All connections together have a budget for them, and one connection may keep a share of what is
+//! free. So the share shrinks as the budget fills, and the daemon first stops reading from the
+//! connections that keep the most (dynamic thresholds, as A. K. Choudhury and E. L. Hahne proposed
+//! for switches, 1998). A client that reads its replies keeps nothing and is not delayed.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use super::Connection;
-use super::authorize::SHORT_READ_BYTES_MAX;
+use super::pending::SHORT_READ_BYTES_MAX;
 use crate::clock;
 use crate::config::Limits;
-use crate::front::{FrameLimit, Front};
-use crate::server::shard_thread::budget::{KEPT_FREELY, TLS_UNSENT_BYTES, kept_max};
+use crate::frontends::{FrameLimit, FrontEnd};
 use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shard_thread::turn::READ_BYTES_MAX;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
+
+/// The part of the free budget, as a divisor, that one connection may keep. So 64 connections that
+/// never read fill half of the budget, and ten thousand cannot exceed it by more than
+/// [`KEPT_FREELY`] each.
+const SHARE: usize = 64;
+
+/// Bytes that a connection may always keep, so that each makes progress: a few requests.
+pub(super) const KEPT_FREELY: usize = 4 * 1024;
+
+/// The bytes that TLS may hold, encrypted and not sent: a record.
+const TLS_UNSENT_BYTES: usize = 16 * 1024;
+
+/// Returns the bytes that one connection may keep.
+fn kept_max(thread: &ThreadState, limits: &Limits) -> usize {
+    let used = thread.common.metrics.queued_bytes.load(Ordering::Relaxed);
+    (limits.max_queued_bytes.saturating_sub(used) / SHARE).max(KEPT_FREELY)
+}
 
 /// The most bytes of replies queued for one client; then nothing more is read from it. Four whole reply frames: two on their
 /// way to the socket, two being filled.
 const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
 
-/// The bytes of replies above which a turn without a pass of the turnstile encodes no further one.
+/// The bytes of replies above which a turn without a permit encodes no further one.
 const SHORT_REPLY_BYTES_MAX: usize = 8 * 1024;
 
 /// The most of one frame while the budget is nearly used up: about four KiB.
@@ -49,7 +71,7 @@ impl Share {
 
     /// Returns the most that one frame may hold, within the protocol's limit.
     #[inline]
-    pub(super) fn of_frame(self, limit: FrameLimit) -> FrameLimit {
+    pub(super) fn frame_limit(self, limit: FrameLimit) -> FrameLimit {
         if self.replies_max >= MAX_REPLY_SIZE {
             return limit;
         }
@@ -66,12 +88,12 @@ impl Share {
     }
 }
 
-impl<F: Front> Connection<F> {
+impl<F: FrontEnd> Connection<F> {
     /// Returns the connection's share of the budget for this turn. A client that owes a token has
     /// one reply.
     pub(super) fn share(&self, thread: &ThreadState, limits: &Limits) -> Share {
-        let is_short = !self.place.has_pass();
-        let replies_max = match self.guest {
+        let is_short = !self.account.has_permit();
+        let replies_max = match self.pending {
             Some(_) => 0,
             None => kept_max(thread, limits).min(Share::WHOLE.replies_max),
         };

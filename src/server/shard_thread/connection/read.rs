@@ -9,31 +9,31 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::super::budget::KEPT_FREELY;
+use super::super::scheduler::{TURN_COST, tls_cost};
 use super::super::thread_state::ThreadState;
 use super::super::turn::{Turn, TurnState};
-use super::super::turnstile::{TURN_COST, tls_cost};
+use super::queue::KEPT_FREELY;
 use super::{Connection, NEVER_READ, SHORT_READ_BYTES_MAX, TurnEnd};
 use crate::clock;
-use crate::front::Front;
+use crate::frontends::FrontEnd;
 use crate::server::shared::live_config::LiveConfig;
 
-impl<F: Front> Connection<F> {
+impl<F: FrontEnd> Connection<F> {
     /// Waits this long for bytes, and takes a turn with them.
     pub(super) async fn turn_within(&mut self, version: u64, deadline: Duration) -> io::Result<TurnEnd<F>> {
         match tokio::time::timeout(deadline, poll_fn(|cx| self.poll_turn(cx, version))).await {
             Ok(turn) => turn,
             // Bytes may have arrived while it waited for its turn.
-            Err(_) if self.place.is_queued() => self.last_turn(version).await,
+            Err(_) if self.account.is_queued() => self.last_turn(version).await,
             Err(_) => Ok(TurnEnd::End),
         }
     }
 
-    /// Takes a turn once the turnstile lets it pass. Ends the connection if no bytes have arrived by
+    /// Takes a turn once it has a permit. Ends the connection if no bytes have arrived by
     /// then.
     async fn last_turn(&mut self, version: u64) -> io::Result<TurnEnd<F>> {
         poll_fn(|cx| match self.poll_turn(cx, version) {
-            Poll::Pending if !self.place.is_queued() => Poll::Ready(Ok(TurnEnd::End)),
+            Poll::Pending if !self.account.is_queued() => Poll::Ready(Ok(TurnEnd::End)),
             polled => polled,
         })
         .await
@@ -59,9 +59,9 @@ impl<F: Front> Connection<F> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
         state.wakers.remember(self.member.slot(), cx.waker());
-        // One without bytes waits for them, and not for a pass.
-        if self.place.is_busy() && (self.place.is_queued() || self.stream.is_readable(cx)) {
-            ready!(self.poll_pass(cx));
+        // One without bytes waits for them, and not for a permit.
+        if self.account.is_busy() && (self.account.is_queued() || self.stream.is_readable(cx)) {
+            ready!(self.poll_permit(cx));
         }
         let mut input = std::mem::take(&mut state.input);
         let config = &*thread.live_config.borrow();
@@ -70,9 +70,9 @@ impl<F: Front> Connection<F> {
         if polled.is_pending() {
             self.note_silent();
             let of_tls = tls_cost(self.stream.take_tls_read());
-            if self.place.has_pass() || of_tls > 0 {
+            if self.account.has_permit() || of_tls > 0 {
                 // A part of a TLS record was read, or records without bytes for the reader.
-                thread.turnstile.end_turn(&mut self.place, TURN_COST + of_tls);
+                thread.scheduler.end_turn(&mut self.account, TURN_COST + of_tls);
             }
         }
         match polled {
@@ -105,8 +105,8 @@ impl<F: Front> Connection<F> {
             return Poll::Ready(Ok(TurnEnd::End));
         }
         thread.counters.received_bytes.add((end - kept) as u64);
-        if let Some(guest) = &mut self.guest {
-            guest.note_heard();
+        if let Some(pending) = &mut self.pending {
+            pending.note_heard();
         }
         self.exchange.share = self.share(thread, &config.limits);
         let mut turn = Turn::begin(thread, config, state, &mut self.session);
@@ -140,8 +140,11 @@ impl<F: Front> Connection<F> {
         let unread = &self.exchange.unread;
         let kept = unread.len();
         input[..kept].copy_from_slice(unread);
-        let read_bytes_max =
-            if self.place.has_pass() { self.exchange.share.read_bytes_max() } else { SHORT_READ_BYTES_MAX };
+        let read_bytes_max = if self.account.has_permit() {
+            self.exchange.share.read_bytes_max()
+        } else {
+            SHORT_READ_BYTES_MAX
+        };
         let read_to = input.len().min(kept + read_bytes_max);
         let mut buffer = ReadBuf::new(&mut input[..read_to]);
         buffer.advance(kept);

@@ -7,13 +7,14 @@ use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
 
+use super::super::authorization;
+use super::super::scheduler::tls_cost;
 use super::super::thread_state::ThreadState;
 use super::super::turn::TurnState;
-use super::super::turnstile::tls_cost;
 use super::Connection;
-use crate::front::Front;
+use crate::frontends::FrontEnd;
 
-impl<F: Front> Connection<F> {
+impl<F: FrontEnd> Connection<F> {
     /// Writes the replies that the turn has encoded. Returns the number of bytes that the socket has
     /// taken.
     pub(super) fn write_now(&mut self, state: &TurnState, cx: &mut Context<'_>) -> usize {
@@ -34,8 +35,9 @@ impl<F: Front> Connection<F> {
         self.exchange.unwritten.extend_from_slice(&state.output[written..]);
         state.output.clear();
         state.shard.top_up();
+        authorization::log_newcomer(&mut self.session, || self.stream.peer());
         let of_tls = tls_cost(self.stream.take_tls_read());
-        thread.turnstile.end_turn(&mut self.place, self.exchange.turn_cost + of_tls);
+        thread.scheduler.end_turn(&mut self.account, self.exchange.turn_cost + of_tls);
     }
 
     /// Writes everything that is queued.

@@ -1,0 +1,297 @@
+//! Fuzzing of front-ends: any bytes, in any pieces, from a client.
+
+use super::{
+    Ask, Conditions, Counts, Facts, FrontEnd, Http, Memcached, Native, Noeqd, Refused, Resp, Step, in_words,
+    noeqd,
+};
+use crate::access::{Rules, Session};
+use crate::config::{Replies, Settings, SourceSettings, Tokens};
+use crate::fuzzing::Choices;
+use crate::source::wait_queue::Refusal;
+use snowbank_client::layout::UnixMicros;
+use snowbank_client::protocol::reply::{self, Reply};
+use snowbank_client::protocol::{MAX_REQUEST_SIZE, Parsed, Request, request};
+
+const TOKENS: &[u8] = b"t\ntoken";
+const MAX_COUNT: u32 = 1_000;
+
+/// Returns the facts of a daemon with the sources `orders` and `batches`.
+fn facts(asks_token: bool) -> Facts {
+    let source = |name: &str| SourceSettings { name: name.to_owned(), ..SourceSettings::default() };
+    let mut settings = Settings { sources: ["orders", "batches"].map(source).into(), ..Settings::default() };
+    settings.limits.max_count = MAX_COUNT.try_into().expect("above 0");
+    let tokens = asks_token.then(|| Tokens::parse("tokens".as_ref(), TOKENS).expect("two tokens"));
+    Facts::new(&settings, b"{}".to_vec(), Rules::new([], tokens, None))
+}
+
+/// Checks the answer to the first message of some bytes. Returns true if that message brought a token.
+type Check<F> = fn(&[u8], &[u8], &Step<<F as FrontEnd>::Form>, &Conditions<'_>) -> bool;
+
+/// Runs the server's side of a stream: two choices (tokens and draining; the size of pieces), then the stream itself.
+///
+/// Any cut of the stream gives the same requests and replies. No request asks for IDs before a token, while draining, or out
+/// of bounds. `make` starts a connection, and `check` receives each message with its answer.
+fn any_pieces<F: FrontEnd>(
+    data: &[u8],
+    facts: fn(bool) -> Facts,
+    make: fn(&Facts) -> F,
+    check: Check<F>,
+) -> Vec<u8> {
+    let mut choices = Choices::new(data);
+    let kind = choices.byte();
+    let (asks_token, draining) = (kind & 1 == 1, kind & 2 == 2);
+    let piece_size = usize::from(choices.byte()) + 1;
+    let facts = facts(asks_token);
+    let stream = choices.rest();
+    let whole = serve(&mut make(&facts), [stream], (&facts, draining), check);
+    let in_pieces = serve(&mut make(&facts), stream.chunks(piece_size), (&facts, draining), check);
+    assert_eq!(whole, in_pieces, "in pieces of {piece_size}");
+    whole.1
+}
+
+/// Returns the requests for IDs in a stream, and all bytes of the replies.
+fn serve<'a, F: FrontEnd>(
+    front: &mut F,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    (facts, draining): (&Facts, bool),
+    check: Check<F>,
+) -> (Vec<Ask>, Vec<u8>) {
+    let mut session = Session::new((&facts.access, 0), None);
+    let wall = UnixMicros(1_000_000);
+    let conditions =
+        &mut Conditions { facts, session: &mut session, draining, wall, counts: &Counts::default };
+    let (mut unread, mut asks, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    let mut has_token = facts.access.tokens.is_none();
+    for piece in pieces {
+        unread.extend_from_slice(piece);
+        let mut at = 0;
+        let mut alike = (0, None);
+        loop {
+            let (bytes, answered) = (&unread[at..], out.len());
+            let had_kept = front.has_kept_requests();
+            let step = front.step(bytes, conditions, &mut out);
+            if let Step::Ids { ask, form, .. } = &step {
+                assert!(!conditions.draining && ask.source < facts.sources.len());
+                assert!((1..=MAX_COUNT.into()).contains(&ask.count));
+                let reason = Refusal::Exhausted(None).into();
+                let refused = Refused {
+                    reason,
+                    identity: "anonymous",
+                    source: "default",
+                    is_ticket: false,
+                    longer_wait: None,
+                };
+                let words = in_words(refused);
+                front.refuse(&mut out, *form, &words);
+                asks.push(*ask);
+            }
+            check_alike(&mut alike, front, bytes, &step);
+            has_token |= check(bytes, &out[answered..], &step, conditions);
+            assert!(has_token || !matches!(step, Step::Ids { .. }));
+            assert!(!conditions.session.is_authorized() || has_token);
+            match step {
+                Step::Incomplete => {
+                    assert!(bytes.len() < super::MESSAGE_BYTES_MAX && out.len() == answered);
+                    break;
+                }
+                Step::Close { .. } => return (asks, out),
+                Step::Answered { consumed, .. } | Step::Ids { consumed, .. } => {
+                    assert!(consumed <= bytes.len() && (consumed > 0) != had_kept);
+                    at += consumed;
+                }
+            }
+        }
+        unread.drain(..at);
+    }
+    (asks, out)
+}
+
+/// Checks that a message which is served with an earlier one asks the same. `left` is the number of such messages that are
+/// still to come, and `first` is the step of the earlier one.
+fn check_alike<F: FrontEnd>(
+    (left, first): &mut (usize, Option<String>),
+    front: &F,
+    bytes: &[u8],
+    step: &Step<F::Form>,
+) {
+    if *left > 0 {
+        assert_eq!(Some(format!("{step:?}")), *first, "an equal message asks otherwise");
+        *left -= 1;
+    } else if let Step::Ids { consumed, form, ask } = step {
+        *left = front.alike(bytes, *consumed, *form, || usize::MAX);
+        assert!(*left == 0 || ask.count == 1 && !ask.partial);
+        *first = Some(format!("{step:?}"));
+    }
+}
+
+/// Snowbank's own protocol: each message gets its whole reply under its tag. Nothing but a PING is answered before the
+/// token. Each parsed request encodes to the same bytes.
+pub fn request_frames(data: &[u8]) {
+    any_pieces::<Native>(data, facts, Native::new, |bytes, answer, step, conditions| {
+        match step {
+            Step::Incomplete => {
+                assert!(bytes.len() < MAX_REQUEST_SIZE, "an unfinished request stays below its limit");
+                return false;
+            }
+            Step::Ids { ask, .. } => {
+                let demand = Native::new(conditions.facts).demand(bytes, ask.source, conditions.facts);
+                assert!(demand >= ask.count);
+            }
+            Step::Answered { .. } | Step::Close { .. } => {}
+        }
+        check_reply(answer, bytes);
+        brings_token(bytes, conditions.facts)
+    });
+}
+
+/// Returns whether the first message is an AUTH with one of the daemon's tokens. Checks that it encodes to the same bytes.
+fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
+    let Parsed::Frame { content: Ok(request), tag, consumed } = request::parse(bytes) else {
+        return false;
+    };
+    let mut encoded = Vec::new();
+    match request {
+        Request::Next(next) => request::encode_next(&mut encoded, tag, &next),
+        Request::Info => request::encode_info(&mut encoded, tag),
+        Request::Ping(body) => request::encode_ping(&mut encoded, tag, body).expect("a size that was parsed"),
+        Request::Auth(token) => {
+            request::encode_auth(&mut encoded, tag, token).expect("a size that was parsed")
+        }
+    }
+    assert_eq!(encoded, bytes[..consumed]);
+    matches!(request, Request::Auth(token) if facts.access.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
+}
+
+/// Checks that the answer is one whole frame, under the tag of the message or, if that has no end, under tag 0.
+fn check_reply(answer: &[u8], message: &[u8]) {
+    let expected_tag = match request::parse(message) {
+        Parsed::Frame { tag, .. } => tag,
+        Parsed::BadLength(_) | Parsed::Incomplete => 0,
+    };
+    let Parsed::Frame { content: Ok(reply), tag, consumed } = reply::parse(answer) else {
+        panic!("{answer:?} is no reply to {message:?}");
+    };
+    assert_eq!((tag, consumed), (expected_tag, answer.len()), "{reply:?}");
+    assert!(!matches!(reply, Reply::Runs { .. } | Reply::List { .. }), "{reply:?}");
+    if let Reply::Error(error) = reply {
+        let message = std::str::from_utf8(error.message).expect("UTF-8");
+        assert!(!message.contains(char::is_control), "{message:?}");
+    }
+}
+
+/// Redis' protocol: all bytes of the replies together are whole replies, and no line of them has a control character.
+pub fn resp_requests(data: &[u8]) {
+    let keyed = |asks_token| {
+        let mut facts = facts(asks_token);
+        facts.replies = Replies::String;
+        facts
+    };
+    let replies = any_pieces::<Resp>(
+        data,
+        keyed,
+        |facts| Resp::numbered(facts, 7),
+        |bytes, answer, step, _| {
+            assert!(
+                matches!(step, Step::Incomplete | Step::Answered { .. }) || !answer.is_empty(),
+                "{step:?}"
+            );
+            let is_accepted = matches!(step, Step::Answered { error: None, .. });
+            is_accepted
+                && bytes.to_ascii_lowercase().windows(4).any(|word| word == b"auth")
+                && bytes.contains(&b't')
+        },
+    );
+    let mut rest = &replies[..];
+    while !rest.is_empty() {
+        rest = behind_value(rest);
+    }
+}
+
+/// memcached's protocol: text is answered in whole lines without control characters, and packets by packets.
+pub fn memcached_commands(data: &[u8]) {
+    any_pieces::<Memcached>(
+        data,
+        |_| facts(false),
+        Memcached::new,
+        |bytes, answer, step, _| {
+            assert!(
+                matches!(step, Step::Incomplete | Step::Ids { .. }) || is_memcached(answer),
+                "{answer:?}"
+            );
+            assert!(
+                !matches!(step, Step::Incomplete) || bytes.first() == Some(&0x80) || !bytes.contains(&b'\n')
+            );
+            false
+        },
+    );
+}
+
+/// Returns whether an answer is nothing, lines of text, or packets.
+fn is_memcached(answer: &[u8]) -> bool {
+    let is_line = |line: &[u8]| !line.iter().any(u8::is_ascii_control);
+    match answer {
+        [] => true,
+        [0x81, ..] if answer.len() >= 24 => {
+            let size = u32::from_be_bytes([answer[8], answer[9], answer[10], answer[11]]) as usize;
+            answer.get(24 + size..).is_some_and(is_memcached)
+        }
+        _ => answer.strip_suffix(b"\r\n").is_some_and(|lines| {
+            std::str::from_utf8(lines)
+                .is_ok_and(|lines| lines.split("\r\n").all(|line| is_line(line.as_bytes())))
+        }),
+    }
+}
+
+/// HTTP: each answer is a whole response, and a refusal with a body is JSON.
+pub fn http_heads(data: &[u8]) {
+    any_pieces::<Http>(data, facts, Http::new, |bytes, answer, step, _| {
+        if !matches!(step, Step::Incomplete | Step::Ids { .. }) && !answer.is_empty() {
+            let text = std::str::from_utf8(answer).expect("text");
+            let (head, body) = text.split_once("\r\n\r\n").expect("a whole head");
+            let is_refusal = head.starts_with("HTTP/1.1 4") || head.starts_with("HTTP/1.1 5");
+            assert!(is_refusal || head.starts_with("HTTP/1.1 200 OK"), "{head}");
+            if is_refusal && !body.is_empty() {
+                let json: serde_json::Value = serde_json::from_str(body).expect("JSON");
+                assert!(json["error"].is_string(), "{body}");
+            }
+        }
+        bytes.to_ascii_lowercase().windows(6).any(|word| word == b"bearer")
+    });
+}
+
+/// noeqd's protocol: nothing but IDs is ever sent. A client of another protocol is known only if its first bytes arrive
+/// together, because each byte alone is a request.
+pub fn noeqd_requests(data: &[u8]) {
+    if data.get(2..).is_some_and(noeqd::is_foreign) {
+        return;
+    }
+    let replies = any_pieces::<Noeqd>(data, facts, Noeqd::new, |_, answer, step, _| {
+        assert!(answer.is_empty(), "{answer:?}");
+        matches!(step, Step::Answered { .. })
+    });
+    assert!(replies.is_empty());
+}
+
+/// Returns the bytes behind the first RESP value.
+fn behind_value(bytes: &[u8]) -> &[u8] {
+    let end = bytes.windows(2).position(|two| two == b"\r\n").expect("a line end");
+    let (line, mut rest) = (std::str::from_utf8(&bytes[1..end]).expect("UTF-8"), &bytes[end + 2..]);
+    assert!(!line.contains(char::is_control), "{line:?}");
+    let number = || line.parse::<i64>().expect("a number");
+    match bytes[0] {
+        b'+' | b'-' => {}
+        b'_' => assert!(line.is_empty()),
+        b':' => _ = number(),
+        b'$' | b'=' if number() >= 0 => {
+            let (_, behind) = rest.split_at(number() as usize);
+            rest = behind.strip_prefix(b"\r\n").expect("a line end");
+        }
+        b'$' => assert_eq!(number(), -1),
+        kind @ (b'*' | b'%') => {
+            let items = number() * if kind == b'%' { 2 } else { 1 };
+            (0..items).for_each(|_| rest = behind_value(rest));
+        }
+        other => panic!("{other:?} begins no value: {bytes:?}"),
+    }
+    rest
+}

@@ -1,0 +1,171 @@
+//! The head of a request, parsed by a library.
+
+use httparse::{Error, Header, Request, Status};
+
+use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX, SiteHeaders};
+
+/// The parts of a request's head that decide its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    /// The query, still encoded. Empty, if there is none.
+    pub(crate) query: &'a str,
+    /// The media types that the client accepts. Empty, if it does not say.
+    pub(crate) accept: &'a str,
+    /// The headers that show where it comes from, and the client's name for the daemon.
+    pub(crate) site: SiteHeaders<'a>,
+    /// The token of `Authorization: Bearer`.
+    pub(crate) token: Option<&'a [u8]>,
+    /// The request has a body.
+    pub(crate) has_body: bool,
+    /// The client reads bodies in chunks.
+    pub(crate) takes_chunks: bool,
+    /// The client uses the connection for a request after this one.
+    pub(crate) keeps_connection: bool,
+}
+
+/// The outcome of parsing the head of a request.
+pub(crate) enum Parsed<'a> {
+    /// The head is not complete yet.
+    Incomplete,
+    /// A head of this size in bytes.
+    Head(Head<'a>, usize),
+    /// The head is too long.
+    TooLong,
+    /// No request of HTTP/1.
+    Bad,
+}
+
+/// Parses the head at the start of `bytes`.
+pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = Request::new(&mut headers);
+    let size = match request.parse(&bytes[..bytes.len().min(HEAD_BYTES_MAX)]) {
+        Ok(Status::Complete(size)) => size,
+        Ok(Status::Partial) if bytes.len() >= HEAD_BYTES_MAX => return Parsed::TooLong,
+        Ok(Status::Partial) => return Parsed::Incomplete,
+        Err(Error::TooManyHeaders) => return Parsed::TooLong,
+        Err(_) => return Parsed::Bad,
+    };
+    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
+        return Parsed::Bad;
+    };
+    let is_current = minor == 1;
+    let mut head = Head {
+        method,
+        path: target,
+        query: "",
+        accept: "",
+        site: SiteHeaders::default(),
+        token: None,
+        has_body: false,
+        takes_chunks: is_current,
+        keeps_connection: is_current,
+    };
+    for header in request.headers.iter() {
+        head.read(header);
+    }
+    head.read_target(target);
+    Parsed::Head(head, size)
+}
+
+impl<'a> Head<'a> {
+    fn read(&mut self, header: &Header<'a>) {
+        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+        if is("accept") {
+            self.accept = std::str::from_utf8(header.value).unwrap_or_default();
+        } else if is("authorization") {
+            self.token = self.token.or_else(|| bearer_of(header.value));
+        } else if is("content-length") {
+            // A length that is no number is that of an unknown body.
+            self.has_body |= header.value.iter().any(|&byte| byte != b'0');
+        } else if is("transfer-encoding") {
+            self.has_body = true;
+        } else if is("connection") {
+            for option in header.value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                if option.eq_ignore_ascii_case(b"close") {
+                    self.keeps_connection = false;
+                } else if option.eq_ignore_ascii_case(b"keep-alive") && !self.takes_chunks {
+                    self.keeps_connection = true;
+                }
+            }
+        } else {
+            self.site.read(header.name, header.value);
+        }
+    }
+
+    /// Splits the target of the request. A proxy's target begins with the host.
+    fn read_target(&mut self, target: &'a str) {
+        let mut target = target;
+        if let Some(rest) = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://")) {
+            let (host, _) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+            self.site.host = Some(host.as_bytes());
+            target = &rest[host.len()..];
+        }
+        (self.path, self.query) = target.split_once('?').unwrap_or((target, ""));
+    }
+}
+
+/// Returns the token of `Authorization: Bearer`.
+fn bearer_of(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str) -> Head<'_> {
+        match parse(text.as_bytes()) {
+            Parsed::Head(head, size) if size == text.len() => head,
+            _ => panic!("{text:?} is a whole head"),
+        }
+    }
+
+    #[test]
+    fn a_target_has_a_path_and_a_query_and_perhaps_a_host() {
+        for (target, host, path, query) in [
+            ("/v1/ids?count=3&a=?", "h", "/v1/ids", "count=3&a=?"),
+            ("/id", "h", "/id", ""),
+            ("http://other:80/id?x", "other:80", "/id", "x"),
+            ("http://other", "other", "", ""),
+        ] {
+            let text = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+            let head = head(&text);
+            assert_eq!(
+                (head.site.host, head.path, head.query),
+                (Some(host.as_bytes()), path, query),
+                "{target}"
+            );
+        }
+    }
+
+    #[test]
+    fn any_sign_of_a_body_is_one() {
+        for (header, has_body) in [
+            ("content-length: 0", false),
+            ("content-length: 00", false),
+            ("content-length: 3", true),
+            ("content-length: +0", true),
+            ("content-length: 0, 0", true),
+            ("Transfer-Encoding: chunked", true),
+        ] {
+            assert_eq!(head(&format!("GET / HTTP/1.1\r\n{header}\r\n\r\n")).has_body, has_body, "{header}");
+        }
+    }
+
+    #[test]
+    fn a_connection_is_kept_as_its_version_says_unless_the_client_says_otherwise() {
+        for (version, header, keeps) in [
+            ("1.1", "x: y", true),
+            ("1.1", "connection: Keep-Alive, Close", false),
+            ("1.0", "x: y", false),
+            ("1.0", "connection: keep-alive", true),
+        ] {
+            let text = format!("GET / HTTP/{version}\r\n{header}\r\n\r\n");
+            assert_eq!(head(&text).keeps_connection, keeps, "{text}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Answers about sources and IDs. They draw nothing.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+
+use super::Head;
+use super::query::{Query, malformed};
+use super::reply::{JSON, Reply};
+use super::route::{codec_of, source_of};
+use crate::frontends::statistics::{self, Statistic};
+use crate::frontends::{Conditions, Facts};
+use snowbank_client::layout::{Layout, UnixMicros};
+
+/// /v1/sources: the daemon's description of itself, as INFO has it.
+pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
+    Reply::with_body(JSON, String::from_utf8_lossy(&conditions.info_json()).into_owned() + "\n")
+}
+
+/// Returns the layout of a source. A ticket source has none.
+fn layout_of(source: usize, facts: &Facts) -> Result<&Layout, Reply> {
+    facts.layout(source).ok_or_else(|| {
+        malformed(&format!(
+            "source {} counts tickets, which have no fields and no time",
+            facts.sources[source]
+        ))
+    })
+}
+
+/// /v1/decode/ID.
+pub(super) fn decode(text: &str, head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
+    let query = Query::parse(head.query, &["source", "format"])?;
+    let source = source_of(query.get("source"), facts)?;
+    let layout = layout_of(source, facts)?;
+    let id = match codec_of(query.get("format"), source, facts)? {
+        Some(codec) => codec.read(text).map_err(|error| malformed(&error.to_string()))?,
+        None => layout.parse_id(text).map_err(|error| malformed(&error.to_string()))?,
+    };
+    let decoded = layout.decode(id).map_err(|error| malformed(&error.to_string()))?;
+    #[derive(Serialize)]
+    struct Body<'a> {
+        id: String,
+        source: &'a str,
+        layout: String,
+        time: String,
+        unix_ms: i64,
+        worker_id: u64,
+        fields: Fields<'a>,
+    }
+    Ok(Reply::json(&Body {
+        id: id.to_string(),
+        source: &facts.sources[source],
+        layout: layout.to_string(),
+        time: layout.rfc3339(decoded.instant),
+        unix_ms: decoded.instant.unix_ms(),
+        worker_id: decoded.worker,
+        fields: Fields(decoded.fields),
+    }))
+}
+
+/// Fields in the layout's order.
+struct Fields<'a>(Vec<(&'a str, u64)>);
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
+}
+
+/// /v1/range: the first and the last ID of a time span.
+pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
+    let query = Query::parse(head.query, &["from", "to", "source"])?;
+    let source = source_of(query.get("source"), facts)?;
+    let layout = layout_of(source, facts)?;
+    let instant = |name| -> Result<UnixMicros, Reply> {
+        let text = query.require(name)?;
+        text.parse().map_err(|error| malformed(&format!("{name}: {error}")))
+    };
+    let (from, to) = (instant("from")?, instant("to")?);
+    let (first, last) = layout.range(from, to).map_err(|error| malformed(&error.to_string()))?;
+    #[derive(Serialize)]
+    struct Body<'a> {
+        source: &'a str,
+        layout: String,
+        from: String,
+        to: String,
+        first: String,
+        last: String,
+    }
+    Ok(Reply::json(&Body {
+        source: &facts.sources[source],
+        layout: layout.to_string(),
+        from: from.to_string(),
+        to: to.to_string(),
+        first: first.to_string(),
+        last: last.to_string(),
+    }))
+}
+
+/// katsubushi's /stats.
+pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
+    struct Body([(&'static str, Statistic); 9]);
+    impl Serialize for Body {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_map(self.0)
+        }
+    }
+    Reply::json(&Body(statistics::all(conditions)))
+}
+
+/// Leaf's /decodeSnowflakeId, of the door's source.
+pub(super) fn leaf_decode(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
+    let query = Query::parse(head.query, &["snowflakeId"])?;
+    let layout = layout_of(source_of(None, facts)?, facts)?;
+    let id = layout.parse_id(query.require("snowflakeId")?).map_err(|error| malformed(&error.to_string()))?;
+    let decoded = layout.decode(id).map_err(|error| malformed(&error.to_string()))?;
+    let time = decoded.instant.rfc3339(3).replace('T', " ").replace('Z', "");
+    let body = BTreeMap::from([
+        ("timestamp", format!("{}({time})", decoded.instant.unix_ms())),
+        ("workerId", decoded.worker.to_string()),
+        ("sequenceId", decoded.sequence.to_string()),
+    ]);
+    Ok(Reply::json(&body))
+}

@@ -1,0 +1,276 @@
+//! HTTP/1.1 as a front-end: it turns the head of a request into a request for IDs, and IDs and
+//! refusals into a response. A library parses heads.
+//!
+//! - `head`: the head of a request.
+//! - `route`: paths and their parameters, Snowbank's own (`/v1/…`), katsubushi's and Leaf's.
+//!   `query`: the parameters.
+//! - `listing`: IDs as a body. `reply`: every other body, and refusals. `response`: the bytes of a
+//!   response.
+//! - `lookup`: answers about IDs and sources that need no IDs.
+//!
+//! No request has a body. One with a body is refused, and its connection closes.
+
+mod head;
+mod listing;
+mod lookup;
+mod query;
+mod reply;
+mod response;
+mod route;
+pub(super) mod settings;
+
+use std::time::Duration;
+
+use self::head::{Head, Parsed};
+use self::listing::Listing;
+use self::reply::Reply;
+use self::response::{Body, Response};
+use self::route::answer;
+use super::words::{STOPPING, Words};
+use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
+use crate::access::Session;
+use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX, is_local_name};
+use crate::config::Protocol;
+use snowbank_client::layout::UnixMicros;
+use snowbank_client::protocol::ErrorCode;
+
+/// The daemon's knowledge of the front end.
+pub(super) const ABOUT: About = About {
+    client: "an HTTP client",
+    listener: "a listener for clients of HTTP",
+    address: "an address of [http] or [admin], or of the server that it looks for",
+    option_help: Some("Listen for clients of HTTP, as for those of Redis; by default nowhere"),
+    recognises: is_http,
+    refuse_connection,
+};
+
+/// The first bytes of requests.
+const METHODS: [&[u8; 4]; 8] = [b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN"];
+
+/// Returns true for bytes that begin with a method of HTTP. A line for Redis can begin so as well.
+fn is_http(bytes: &[u8], listener: Protocol) -> bool {
+    let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    METHODS.iter().any(|method| bytes.starts_with(*method))
+        && (listener != Protocol::Resp || line.windows(6).any(|word| word == b" HTTP/"))
+}
+
+/// The IDs of one chunk of a body: some 30 KB, which a socket takes at once.
+const CHUNK: FrameLimit = FrameLimit { runs: usize::MAX, ids: 1_000 };
+
+/// The answer to a client that has sent no token.
+const NO_TOKEN: &str = "this daemon asks for a token; send it as Authorization: Bearer TOKEN";
+
+/// The answer to a request.
+enum Answer {
+    /// The request asks for IDs.
+    Ids(Ask, Box<Listing>),
+    /// The reply is complete.
+    Done(Reply),
+}
+
+/// The details of a request that its response needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    takes_chunks: bool,
+    keeps_connection: bool,
+    /// The wall clock's reading of the turn in which it was read.
+    date: Option<UnixMicros>,
+}
+
+/// The protocol on one connection.
+#[derive(Debug, Default)]
+pub struct Http {
+    /// Only this machine can reach the listener, without TLS: see [`is_local_name`].
+    is_loopback: bool,
+    /// The body of the IDs that the last request asked for.
+    listing: Option<Box<Listing>>,
+    /// The last response says that the connection closes.
+    is_over: bool,
+    /// The reason for the log why the last request is rejected.
+    rejection: Option<String>,
+}
+
+impl Http {
+    fn request(
+        &mut self,
+        head: &Head<'_>,
+        size: usize,
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step<Form> {
+        let form = Form {
+            takes_chunks: head.takes_chunks,
+            keeps_connection: head.keeps_connection && !head.has_body,
+            date: Some(conditions.wall),
+        };
+        let answer = match self.refusal(head, conditions) {
+            Some(refusal) => Answer::Done(refusal),
+            None => answer(head, conditions),
+        };
+        match answer {
+            Answer::Ids(ask, listing) if !conditions.draining => {
+                self.listing = Some(listing);
+                Step::Ids { consumed: size, ask, form }
+            }
+            Answer::Ids(..) => {
+                let refusal = Reply::refusal(ErrorCode::ShuttingDown, 503, STOPPING, None);
+                self.reply(out, &refusal, head.method, form);
+                Step::Close { error: refusal.error }
+            }
+            Answer::Done(reply) => {
+                self.reply(out, &reply, head.method, form);
+                if reply.closes() {
+                    return Step::Close { error: reply.error };
+                }
+                Step::Answered { consumed: size, error: reply.error }
+            }
+        }
+    }
+
+    /// Returns the refusal of a request by its client, whatever it asks for.
+    fn refusal(&mut self, head: &Head<'_>, conditions: &mut Conditions<'_>) -> Option<Reply> {
+        if let Err(text) = head.site.check_host(!head.takes_chunks) {
+            return Some(Reply::refusal(ErrorCode::Malformed, 400, &text, None));
+        }
+        if self.is_loopback && !head.site.host.is_none_or(is_local_name) {
+            return Some(Reply::misdirected());
+        }
+        if let Some((header, value)) = head.site.foreign_site() {
+            return Some(Reply::foreign_site(header, value));
+        }
+        let denial = show_token(head.token, conditions);
+        if head.path == route::OPENAPI_PATH {
+            return None;
+        }
+        let denial = denial?;
+        self.rejection = Some(denial.clone());
+        Some(Reply::refusal(ErrorCode::Unauthorized, 401, &denial, None))
+    }
+
+    /// Encodes a complete reply.
+    fn reply(&mut self, out: &mut Vec<u8>, reply: &Reply, method: &str, form: Form) {
+        let body = if method == "HEAD" {
+            Body::Left(reply.body.as_bytes())
+        } else {
+            Body::Whole(reply.body.as_bytes())
+        };
+        let keeps_connection = form.keeps_connection && !reply.closes();
+        let response = Response::from_reply(reply, body);
+        response.encode(out, Form { keeps_connection, ..form });
+        self.is_over = !keeps_connection;
+    }
+
+    /// Refuses bytes that are no request, and closes the connection.
+    fn reject(&mut self, out: &mut Vec<u8>, status: u16, date: UnixMicros, reason: String) -> Step<Form> {
+        response::encode_status(out, status, date);
+        self.rejection = Some(reason);
+        Step::Close { error: Some(ErrorCode::Malformed) }
+    }
+}
+
+/// Shows the token of a request. Returns why its client gets no IDs, if so.
+///
+/// Each request brings its own token: a proxy sends requests of several clients on one connection.
+fn show_token(token: Option<&[u8]>, conditions: &mut Conditions<'_>) -> Option<String> {
+    let session = &mut *conditions.session;
+    let rules = &conditions.facts.access;
+    // If the previous request had another token, that one does not count for this request. If it
+    // had the same, the identity stays connected.
+    if !token.is_some_and(|token| session.has_shown(token)) {
+        session.forget_token(rules);
+        if let Some(token) = token
+            && let Err(denial) = session.show_token(token, rules)
+        {
+            session.forget_token(rules);
+            return Some(denial.to_string());
+        }
+    }
+    (!session.is_authorized()).then(|| String::from(NO_TOKEN))
+}
+
+impl FrontEnd for Http {
+    const PROTOCOL: Protocol = Protocol::Http;
+
+    const TOKEN_MESSAGE_BYTES_MAX: usize = HEAD_BYTES_MAX;
+
+    type Form = Form;
+
+    fn new(_facts: &Facts) -> Self {
+        Http::default()
+    }
+
+    fn at_loopback(self) -> Self {
+        Http { is_loopback: true, ..self }
+    }
+
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+        if self.is_over {
+            return Step::Close { error: None };
+        }
+        match head::parse(bytes) {
+            Parsed::Incomplete => Step::Incomplete,
+            Parsed::Head(head, size) => self.request(&head, size, conditions, out),
+            Parsed::TooLong => {
+                let reason =
+                    format!("a request's head of more than {HEAD_BYTES_MAX} bytes or {HEADERS_MAX} headers");
+                self.reject(out, 431, conditions.wall, reason)
+            }
+            Parsed::Bad => self.reject(out, 400, conditions.wall, foreign::describe(bytes, Protocol::Http)),
+        }
+    }
+
+    fn has_kept_requests(&self) -> bool {
+        self.is_over
+    }
+
+    fn rejection(&self, _bytes: &[u8], _session: &Session) -> Option<String> {
+        self.rejection.clone()
+    }
+
+    /// Requests for IDs are not pipelined over HTTP.
+    fn demand(&self, _bytes: &[u8], _source: usize, _facts: &Facts) -> u64 {
+        0
+    }
+
+    fn frame_limit(&self, _form: Form, _needs_list: bool) -> FrameLimit {
+        CHUNK
+    }
+
+    fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
+        let Some(mut listing) = self.listing.take() else { unreachable!("a request for IDs has a listing") };
+        let mut body = Vec::new();
+        listing.write(ids.ids(rng), !ids.more, &mut body);
+        let is_whole = ids.reply_count.is_some() && !ids.more;
+        let keeps_connection = form.keeps_connection && (is_whole || form.takes_chunks);
+        if ids.reply_count.is_some() {
+            let body = if is_whole { Body::Whole(&body) } else { Body::InPieces };
+            Response::new(200, listing.content_type(), body).encode(out, Form { keeps_connection, ..form });
+        }
+        if !is_whole {
+            response::encode_piece(out, &body, form.takes_chunks, !ids.more);
+        }
+        if ids.more {
+            self.listing = Some(listing);
+        } else {
+            self.is_over = !keeps_connection;
+        }
+    }
+
+    /// Encodes nothing: no request asks for it.
+    fn farewell(&mut self, _out: &mut Vec<u8>, _words: &Words) {}
+
+    fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {
+        self.listing = None;
+        self.reply(out, &Reply::from_words(words), "GET", form);
+    }
+}
+
+/// Encodes the refusal of a connection, because the daemon has all that it may have.
+fn refuse_connection(out: &mut Vec<u8>, message: &str) {
+    let refusal = Reply::refusal(ErrorCode::TooBusy, 503, message, Some(Duration::from_secs(1)));
+    let form = Form { takes_chunks: true, keeps_connection: false, date: None };
+    Response::from_reply(&refusal, Body::Whole(refusal.body.as_bytes())).encode(out, form);
+}
+
+#[cfg(test)]
+mod tests;

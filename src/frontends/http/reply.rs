@@ -1,0 +1,101 @@
+//! Replies that carry no IDs.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::frontends::words::{Words, ceil_to_ms};
+use snowbank_client::protocol::ErrorCode;
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
+/// A complete reply.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: String,
+    /// The error code, if it is a refusal.
+    pub(crate) error: Option<ErrorCode>,
+    /// The time after which to ask again.
+    pub(crate) retry_after: Option<Duration>,
+    /// The methods that the path takes, if the request had another.
+    pub(crate) allow: Option<&'static str>,
+}
+
+impl Reply {
+    /// Returns a reply with a body of JSON.
+    pub(super) fn json(body: &impl Serialize) -> Reply {
+        // Plain structs do not fail to serialize.
+        let mut body = serde_json::to_string(body).unwrap_or_default();
+        body.push('\n');
+        Reply::with_body(JSON, body)
+    }
+
+    /// Returns a reply with this body.
+    pub(super) fn with_body(content_type: &'static str, body: String) -> Reply {
+        Reply { status: 200, content_type, body, error: None, retry_after: None, allow: None }
+    }
+
+    /// Returns a refusal.
+    pub(super) fn refusal(
+        code: ErrorCode,
+        status: u16,
+        message: &str,
+        retry_after: Option<Duration>,
+    ) -> Reply {
+        let body = problem(code.name(), message, retry_after);
+        Reply { status, content_type: JSON, body, error: Some(code), retry_after, allow: None }
+    }
+
+    /// Returns the refusal of a host name that does not belong to a loopback address: a script of another site would read
+    /// the answer.
+    pub(super) fn misdirected() -> Reply {
+        let text = "this address is for this machine only: use localhost or the IP address as its name";
+        Reply::refusal(ErrorCode::Malformed, 421, text, None)
+    }
+
+    /// Returns the refusal of a request that a web page of another site makes a browser send: its
+    /// header says so.
+    pub(super) fn foreign_site(header: &str, value: &[u8]) -> Reply {
+        let text = format!(
+            "found {header}: {}, allowed: pages of this address; let the page's own server ask",
+            value.escape_ascii()
+        );
+        Reply::refusal(ErrorCode::Malformed, 403, &text, None)
+    }
+
+    /// Returns true for errors after which the connection serves nothing more.
+    pub(super) fn closes(&self) -> bool {
+        matches!(self.error, Some(ErrorCode::Unauthorized | ErrorCode::Malformed | ErrorCode::ShuttingDown))
+    }
+
+    /// Returns the refusal of a request for IDs. A refusal that may pass is a 503, with the time to retry after if a
+    /// retry helps.
+    pub(super) fn from_words(words: &Words) -> Reply {
+        let status = match (words.code, words.retry_after) {
+            (ErrorCode::Exhausted, None) => 400,
+            // A source that the client's identity may not draw from.
+            (ErrorCode::UnknownSource, _) => 403,
+            _ => 503,
+        };
+        Reply::refusal(words.code, status, &words.message, words.retry_after)
+    }
+}
+
+/// Returns the JSON of a refusal.
+pub(super) fn problem(code: &str, message: &str, retry_after: Option<Duration>) -> String {
+    #[derive(Serialize)]
+    struct Problem<'a> {
+        error: &'a str,
+        message: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u128>,
+    }
+    let retry_after_ms = retry_after.map(ceil_to_ms);
+    let mut json =
+        serde_json::to_string(&Problem { error: code, message, retry_after_ms }).unwrap_or_default();
+    json.push('\n');
+    json
+}

@@ -1,0 +1,140 @@
+//! The bytes of a response.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+use snowbank_client::layout::UnixMicros;
+
+use super::Form;
+use super::reply::Reply;
+
+/// The body of a response.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Body<'a> {
+    /// All of it follows the head.
+    Whole(&'a [u8]),
+    /// It has this size, and is left out: the answer to HEAD.
+    Left(&'a [u8]),
+    /// It follows piece by piece.
+    InPieces,
+}
+
+/// A response, before its bytes.
+#[derive(Debug)]
+pub(super) struct Response<'a> {
+    status: u16,
+    content_type: &'static str,
+    body: Body<'a>,
+    retry_after: Option<Duration>,
+    allow: Option<&'static str>,
+}
+
+impl<'a> Response<'a> {
+    pub(super) fn new(status: u16, content_type: &'static str, body: Body<'a>) -> Self {
+        Response { status, content_type, body, retry_after: None, allow: None }
+    }
+
+    /// Returns the response of a reply, with its body or without.
+    pub(super) fn from_reply(reply: &Reply, body: Body<'a>) -> Self {
+        let Reply { status, content_type, retry_after, allow, .. } = *reply;
+        Response { status, content_type, body, retry_after, allow }
+    }
+
+    /// Appends the head, and the body if it is whole. No cache may ever hand out an ID again.
+    pub(super) fn encode(&self, out: &mut Vec<u8>, form: Form) {
+        begin(out, self.status, form.date);
+        put(out, format_args!("content-type: {}\r\n", self.content_type));
+        out.extend_from_slice(b"cache-control: no-store\r\nx-content-type-options: nosniff\r\n");
+        if let Some(after) = self.retry_after {
+            // Whole seconds, rounded up; the body has milliseconds.
+            put(out, format_args!("retry-after: {}\r\n", whole_seconds(after)));
+        }
+        if let Some(methods) = self.allow {
+            put(out, format_args!("allow: {methods}\r\n"));
+        }
+        if self.status == 401 {
+            out.extend_from_slice(b"www-authenticate: Bearer\r\n");
+        }
+        if !form.keeps_connection {
+            out.extend_from_slice(b"connection: close\r\n");
+        } else if !form.takes_chunks {
+            // HTTP/1.0 closes unless both sides say otherwise.
+            out.extend_from_slice(b"connection: keep-alive\r\n");
+        }
+        match self.body {
+            Body::Whole(body) | Body::Left(body) => {
+                put(out, format_args!("content-length: {}\r\n\r\n", body.len()))
+            }
+            Body::InPieces if form.takes_chunks => {
+                out.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n")
+            }
+            // The end of the connection ends the body.
+            Body::InPieces => out.extend_from_slice(b"\r\n"),
+        }
+        if let Body::Whole(body) = self.body {
+            out.extend_from_slice(body);
+        }
+    }
+}
+
+/// Appends a response without a body, after which the connection closes.
+pub(super) fn encode_status(out: &mut Vec<u8>, status: u16, date: UnixMicros) {
+    begin(out, status, Some(date));
+    out.extend_from_slice(b"connection: close\r\ncontent-length: 0\r\n\r\n");
+}
+
+/// Appends a piece of a body, which is not empty.
+pub(super) fn encode_piece(out: &mut Vec<u8>, piece: &[u8], in_chunks: bool, is_last: bool) {
+    if !in_chunks {
+        return out.extend_from_slice(piece);
+    }
+    put(out, format_args!("{:x}\r\n", piece.len()));
+    out.extend_from_slice(piece);
+    out.extend_from_slice(if is_last { b"\r\n0\r\n\r\n" } else { b"\r\n" });
+}
+
+/// Appends the first lines of a head.
+fn begin(out: &mut Vec<u8>, status: u16, date: Option<UnixMicros>) {
+    put(out, format_args!("HTTP/1.1 {status} {}\r\n", reason_of(status)));
+    if let Some(date) = date {
+        let since_epoch = Duration::from_micros(date.0.max(0).unsigned_abs());
+        let date = httpdate::HttpDate::from(SystemTime::UNIX_EPOCH + since_epoch);
+        put(out, format_args!("date: {date}\r\n"));
+    }
+}
+
+fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    // Memory takes all that is written.
+    let _ = out.write_fmt(text);
+}
+
+fn reason_of(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        421 => "Misdirected Request",
+        431 => "Request Header Fields Too Large",
+        503 => "Service Unavailable",
+        _ => "Internal Server Error",
+    }
+}
+
+/// Returns the whole seconds after which this time has passed, at least 1.
+fn whole_seconds(time: Duration) -> u64 {
+    (time.as_secs() + u64::from(time.subsec_nanos() > 0)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_try_again_is_never_too_short() {
+        let of = |us| whole_seconds(Duration::from_micros(us));
+        assert_eq!([0, 1, 1_000_000, 1_000_001, 1_999_999].map(of), [1, 1, 1, 2, 2]);
+    }
+}

@@ -1,0 +1,162 @@
+//! Paths and their parameters.
+
+use super::lookup;
+use super::query::{Query, malformed, segment};
+use super::reply::Reply;
+use super::{Answer, Head, Listing};
+use crate::config::Protocol;
+use crate::frontends::{Ask, Conditions, Facts};
+use snowbank_client::format::{Codec, Context, Format};
+use snowbank_client::protocol::ErrorCode;
+
+/// The paths, as a refusal lists them.
+const PATHS: &str = "/v1/ids, /v1/sources, /v1/decode/ID, /v1/range, /v1/openapi.json, /id, /ids, /stats, \
+                     /api/snowflake/get/KEY, /api/segment/get/KEY and /decodeSnowflakeId";
+
+/// The path of the description for programs, which needs no token.
+pub(super) const OPENAPI_PATH: &str = "/v1/openapi.json";
+
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// Returns the answer to a request, or what it draws.
+pub(crate) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Answer {
+    match try_answer(head, conditions) {
+        Ok(answer) => answer,
+        Err(reply) => Answer::Done(reply),
+    }
+}
+
+fn try_answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
+    let facts = conditions.facts;
+    if head.path == OPENAPI_PATH {
+        read_only(head)?;
+        return Ok(Answer::Done(Reply::with_body(super::reply::JSON, OPENAPI.to_owned())));
+    }
+    if head.has_body {
+        return Err(malformed("found a body, allowed: none; parameters stand in the query"));
+    }
+    let done = |reply| Ok(Answer::Done(reply));
+    match head.path {
+        "/v1/ids" => ids(head, conditions),
+        "/id" => katsubushi_id(head, conditions),
+        "/ids" => katsubushi_ids(head, conditions),
+        "/v1/sources" => read_only(head).and_then(|()| done(lookup::sources(conditions))),
+        "/v1/range" => read_only(head).and_then(|()| done(lookup::range(head, facts)?)),
+        "/stats" => read_only(head).and_then(|()| done(lookup::stats(conditions))),
+        "/decodeSnowflakeId" => read_only(head).and_then(|()| done(lookup::leaf_decode(head, facts)?)),
+        path => {
+            if let Some(id) = path.strip_prefix("/v1/decode/") {
+                read_only(head)?;
+                return done(lookup::decode(&segment(id), head, facts)?);
+            }
+            let key = ["/api/snowflake/get/", "/api/segment/get/"];
+            match key.iter().find_map(|prefix| path.strip_prefix(prefix)) {
+                Some(key) => leaf_get(&segment(key), head, conditions),
+                None => Err(Reply::refusal(
+                    ErrorCode::Unsupported,
+                    404,
+                    &format!("nothing is at {path}; there are {PATHS}"),
+                    None,
+                )),
+            }
+        }
+    }
+}
+
+/// Refuses methods that would change something.
+fn read_only(head: &Head<'_>) -> Result<(), Reply> {
+    methods(head, &["GET", "HEAD"], "GET, HEAD")
+}
+
+/// Refuses methods that draw nothing. HEAD is one of them: its reply would lose the IDs.
+fn may_draw(head: &Head<'_>) -> Result<(), Reply> {
+    methods(head, &["GET", "POST"], "GET, POST")
+}
+
+fn methods(head: &Head<'_>, allowed: &[&str], listed: &'static str) -> Result<(), Reply> {
+    if allowed.contains(&head.method) {
+        return Ok(());
+    }
+    let text = format!("found the method {}, allowed: {listed}", head.method);
+    let refusal = Reply::refusal(ErrorCode::Unsupported, 405, &text, None);
+    Err(Reply { allow: Some(listed), ..refusal })
+}
+
+/// Returns the source of a name, or the door's source without a name. An unknown name is a mistake, even with `any_key`.
+pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Reply> {
+    let Some(name) = name else { return Ok(facts.default_source(Protocol::Http)) };
+    known(facts.sources.iter().position(|source| source == name), name, facts)
+}
+
+/// Returns the source that was found, or the refusal of its name.
+fn known(found: Option<usize>, name: &str, facts: &Facts) -> Result<usize, Reply> {
+    found.ok_or_else(|| {
+        let text = format!("found source {name:?}, allowed: {}", facts.sources.join(", "));
+        Reply::refusal(ErrorCode::UnknownSource, 404, &text, None)
+    })
+}
+
+/// Returns the codec of a source for a format. Decimal digits need none.
+pub(super) fn codec_of(format: Option<&str>, source: usize, facts: &Facts) -> Result<Option<Codec>, Reply> {
+    let Some(format) = format else { return Ok(None) };
+    let format: Format = format.parse().map_err(|error| malformed(&format!("format: {error}")))?;
+    if format == Format::Decimal {
+        return Ok(None);
+    }
+    let codec = format.codec(Context::new(&facts.sources[source], facts.layout(source)));
+    codec.map(Some).map_err(|error| malformed(&format!("format: {error}")))
+}
+
+/// GET or POST /v1/ids.
+fn ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
+    may_draw(head)?;
+    let facts = conditions.facts;
+    let query = Query::parse(head.query, &["source", "count", "wait", "partial", "format"])?;
+    let source = source_of(query.get("source"), facts)?;
+    let (wait, partial) = (query.wait()?, query.flag("partial")?);
+    let ask = Ask { source, count: query.count("count", facts.max_count)?, wait, partial };
+    let codec = codec_of(query.get("format"), source, facts)?;
+    let listing = if wants_text(head) {
+        Listing::lines("\n", codec)
+    } else {
+        Listing::json(&format!("\"source\":\"{}\",", facts.sources[source]), codec)
+    };
+    Ok(Answer::Ids(ask, Box::new(listing)))
+}
+
+/// Returns whether the client asks for plain text, and not for JSON.
+fn wants_text(head: &Head<'_>) -> bool {
+    head.accept.contains("text/plain") && !wants_json(head)
+}
+
+fn wants_json(head: &Head<'_>) -> bool {
+    head.accept.contains("application/json")
+}
+
+/// katsubushi's /id.
+fn katsubushi_id(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
+    may_draw(head)?;
+    Query::parse(head.query, &[])?;
+    let listing = if wants_json(head) { Listing::json_of_one() } else { Listing::lines("", None) };
+    Ok(Answer::Ids(ask_for(source_of(None, conditions.facts)?, 1), Box::new(listing)))
+}
+
+/// katsubushi's /ids.
+fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
+    may_draw(head)?;
+    let count = Query::parse(head.query, &["n"])?.count("n", conditions.facts.max_count)?;
+    let listing = if wants_json(head) { Listing::json("", None) } else { Listing::lines("", None) };
+    Ok(Answer::Ids(ask_for(source_of(None, conditions.facts)?, count), Box::new(listing)))
+}
+
+/// Leaf's /api/snowflake/get/KEY and /api/segment/get/KEY.
+fn leaf_get(key: &str, head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
+    may_draw(head)?;
+    let facts = conditions.facts;
+    let source = known(facts.source_of_key(Protocol::Http, key.as_bytes()), key, facts)?;
+    Ok(Answer::Ids(ask_for(source, 1), Box::new(Listing::lines("", None))))
+}
+
+fn ask_for(source: usize, count: u64) -> Ask {
+    Ask { source, count, wait: None, partial: false }
+}

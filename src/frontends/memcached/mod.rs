@@ -1,0 +1,156 @@
+//! memcached's protocol as katsubushi speaks it, as a front-end: `get orders` draws an ID from the source `orders`, and any
+//! other key from the door's source.
+//!
+//! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
+//! - `keys`: the keys of a `get` that are not answered yet.
+//!
+//! The protocol has no field for a token. So a configuration that requires tokens is refused with this door, unless the
+//! door is exempt.
+
+mod binary;
+mod keys;
+pub(super) mod settings;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use self::keys::Keys;
+use super::words::Words;
+use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step};
+use crate::access::Session;
+use crate::config::Protocol;
+use snowbank_client::protocol::MAX_REPLY_SIZE;
+
+/// The daemon's knowledge of the front end.
+pub(super) const ABOUT: About = About {
+    client: "a memcached client",
+    listener: "a listener for clients of memcached",
+    address: "an address of [memcached], or of the server that it looks for",
+    option_help: Some(
+        "Listen for clients of memcached and katsubushi, as for those of Redis; by default nowhere",
+    ),
+    recognises: |bytes, _| matches!(bytes, [b'g', b'e', b't', b' ' | b's', ..] | [binary::REQUEST, ..]),
+    refuse_connection,
+};
+
+/// The version of memcached whose answers these are. libmemcached takes a version that begins with 0 for a failure.
+const MEMCACHED_VERSION: &str = "1.6.0";
+
+/// The longest key, as memcached has it.
+const KEY_BYTES_MAX: usize = 250;
+
+/// The IDs of one frame of a long reply. Such a frame is no longer than one of Snowbank's own protocol, which bounds the
+/// queue of a slow reader.
+const IDS_PER_FRAME: u64 = (MAX_REPLY_SIZE / (KEY_BYTES_MAX + text::VALUE_BYTES_MAX)) as u64;
+
+/// The form of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Lines: one value for each key of a `get`.
+    Text,
+    /// A packet with one value.
+    Binary(binary::Echo),
+}
+
+/// The protocol on one connection.
+#[derive(Debug, Default)]
+pub struct Memcached {
+    /// The keys that have no IDs yet.
+    keys: Keys,
+}
+
+impl Memcached {
+    /// Returns the step that draws IDs for the next keys, up to the first one that draws from another source. There is at
+    /// least one key.
+    fn next_ids(&self, consumed: usize, form: Form, facts: &Facts) -> Step<Form> {
+        let mut sources = self.keys.iter().map(|key| source_of(key, facts));
+        let Some(source) = sources.next() else { return Step::Answered { consumed, error: None } };
+        let count = 1 + sources.take_while(|other| *other == source).count() as u64;
+        Step::Ids { consumed, ask: Ask { source, count, wait: None, partial: false }, form }
+    }
+}
+
+/// Returns the source that a key draws from.
+fn source_of(key: &[u8], facts: &Facts) -> usize {
+    let door = Protocol::Memcached;
+    facts.source_of_key(door, key).unwrap_or_else(|| facts.default_source(door))
+}
+
+impl FrontEnd for Memcached {
+    const PROTOCOL: Protocol = Protocol::Memcached;
+
+    const HAS_TOKENS: bool = false;
+
+    type Form = Form;
+
+    fn new(_facts: &Facts) -> Self {
+        Memcached::default()
+    }
+
+    #[inline]
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+        if self.has_kept_requests() {
+            return self.next_ids(0, Form::Text, conditions.facts);
+        }
+        match bytes.first() {
+            None => Step::Incomplete,
+            Some(&binary::REQUEST) => self.packet(bytes, conditions, out),
+            Some(_) => self.line(bytes, conditions, out),
+        }
+    }
+
+    fn has_kept_requests(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.keys.kept_bytes()
+    }
+
+    fn rejection(&self, bytes: &[u8], _session: &Session) -> Option<String> {
+        text::rejection(bytes)
+    }
+
+    fn demand(&self, bytes: &[u8], _source: usize, _facts: &Facts) -> u64 {
+        text::demand(bytes)
+    }
+
+    #[inline]
+    fn frame_limit(&self, _form: Form, _needs_list: bool) -> FrameLimit {
+        FrameLimit { runs: usize::MAX, ids: IDS_PER_FRAME }
+    }
+
+    #[inline]
+    fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
+        for id in ids.ids(rng) {
+            let key = self.keys.pop();
+            match form {
+                Form::Text => text::value(out, key, id),
+                Form::Binary(echo) => binary::value(out, echo, key, id),
+            }
+        }
+        if form == Form::Text && self.keys.is_empty() {
+            text::end(out);
+        }
+        self.keys.shrink();
+    }
+
+    fn farewell(&mut self, out: &mut Vec<u8>, words: &Words) {
+        text::server_error(out, &words.line(words.code.name()));
+    }
+
+    fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {
+        self.keys.clear();
+        self.keys.shrink();
+        let line = words.line(words.code.name());
+        match form {
+            Form::Text => text::server_error(out, &line),
+            Form::Binary(echo) => binary::refusal(out, echo, words, &line),
+        }
+    }
+}
+
+/// Encodes the refusal of a connection: the daemon or the client's address has as many as it may have.
+fn refuse_connection(out: &mut Vec<u8>, message: &str) {
+    text::server_error(out, &format!("too_busy {message}"));
+}

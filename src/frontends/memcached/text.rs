@@ -1,0 +1,201 @@
+//! The text protocol: a command in a line, in any case, ended by LF or CRLF.
+
+use super::keys::{is_blank, words};
+use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
+use crate::config::Protocol;
+use crate::frontends::decimal::Decimal;
+use crate::frontends::words::STOPPING;
+use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, foreign, statistics};
+use snowbank_client::protocol::ErrorCode;
+
+/// The bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line ends, and `END` behind the
+/// last.
+pub(super) const VALUE_BYTES_MAX: usize = 48;
+
+/// The number of pipelined lines that an estimate of their demand reads. See the native protocol's.
+const LOOK_AHEAD_LINES: usize = 64;
+
+const LINE_TOO_LONG: &str = "the line has no end within 65536 bytes";
+
+/// Returns the first line of some bytes without its end, and its size with it.
+fn line_of_bytes(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let end = bytes.iter().position(|&byte| byte == b'\n')?;
+    Some((&bytes[..end], end + 1))
+}
+
+/// Splits a line into its command and the rest.
+fn command_of(line: &[u8]) -> (&[u8], &[u8]) {
+    let start = line.iter().position(|byte| !is_blank(byte)).unwrap_or(line.len());
+    let line = &line[start..];
+    line.split_at(line.iter().position(is_blank).unwrap_or(line.len()))
+}
+
+fn is_get(command: &[u8]) -> bool {
+    command.eq_ignore_ascii_case(b"get") || command.eq_ignore_ascii_case(b"gets")
+}
+
+/// Returns true for the first line of an HTTP request, which would be a `get` of the keys `/` and `HTTP/1.1`.
+#[inline]
+fn is_http(line: &[u8]) -> bool {
+    let version = line.trim_ascii_end().rsplit(is_blank).next().unwrap_or_default();
+    version.starts_with(b"HTTP/1.")
+}
+
+impl Memcached {
+    /// Takes the first line.
+    #[inline]
+    pub(super) fn line(
+        &mut self,
+        bytes: &[u8],
+        conditions: &Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step<Form> {
+        if let Some(reason) = rejection(bytes) {
+            client_error(out, &reason);
+            return Step::Close { error: Some(ErrorCode::Malformed) };
+        }
+        let Some((line, consumed)) = line_of_bytes(bytes) else { return Step::Incomplete };
+        let (command, rest) = command_of(line);
+        if is_get(command) {
+            return self.get(rest, consumed, conditions, out);
+        }
+        answer(command, consumed, conditions, out)
+    }
+
+    fn get(
+        &mut self,
+        keys: &[u8],
+        consumed: usize,
+        conditions: &Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step<Form> {
+        if let Some((code, reason)) = fault_of(keys, conditions.facts.max_count) {
+            match reason {
+                None => out.extend_from_slice(b"ERROR\r\n"),
+                Some(reason) => client_error(out, &reason),
+            }
+            return Step::Answered { consumed, error: Some(code) };
+        }
+        if conditions.draining {
+            let code = ErrorCode::ShuttingDown;
+            server_error(out, &format!("{} {STOPPING}", code.name()));
+            return Step::Close { error: Some(code) };
+        }
+        self.keys.set(keys);
+        self.next_ids(consumed, Form::Text, conditions.facts)
+    }
+}
+
+/// Returns the error code of keys that get no IDs, with the reason. Without a reason the answer is `ERROR`.
+fn fault_of(keys: &[u8], max_count: u32) -> Option<(ErrorCode, Option<String>)> {
+    let mut count = 0;
+    for key in words(keys) {
+        count += 1;
+        if key.len() > KEY_BYTES_MAX {
+            let reason = format!("found a key of {} bytes, allowed 1 to {KEY_BYTES_MAX}", key.len());
+            return Some((ErrorCode::Malformed, Some(reason)));
+        }
+        if key.iter().any(u8::is_ascii_control) {
+            let reason = String::from("found a key with a control character, allowed are none");
+            return Some((ErrorCode::Malformed, Some(reason)));
+        }
+    }
+    match count {
+        0 => Some((ErrorCode::Malformed, None)),
+        _ if count > max_count => {
+            let reason = format!("found {count} keys, allowed 1 to {max_count}");
+            Some((ErrorCode::BadCount, Some(reason)))
+        }
+        _ => None,
+    }
+}
+
+/// Answers a command that draws nothing.
+#[cold]
+fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+    if command.eq_ignore_ascii_case(b"version") {
+        line(out, "VERSION ", MEMCACHED_VERSION);
+    } else if command.eq_ignore_ascii_case(b"stats") {
+        for (name, value) in statistics::all(conditions) {
+            line(out, "STAT ", &format!("{name} {value}"));
+        }
+        end(out);
+    } else if command.eq_ignore_ascii_case(b"quit") {
+        return Step::Close { error: None };
+    } else {
+        out.extend_from_slice(b"ERROR\r\n");
+        return Step::Answered { consumed, error: Some(ErrorCode::Unsupported) };
+    }
+    Step::Answered { consumed, error: None }
+}
+
+/// Returns why the connection must be closed, if the client speaks another protocol or its line has no end.
+///
+/// Looks at the first four bytes or at a whole line, so that it does not matter in what pieces they arrive.
+pub(super) fn rejection(bytes: &[u8]) -> Option<String> {
+    let describe = |bytes: &[u8]| Some(foreign::describe(bytes, Protocol::Memcached));
+    let first: Option<&[u8; 4]> = bytes.first_chunk().filter(|first| !first[..3].contains(&b'\n'));
+    let is_command =
+        |first: &[u8; 4]| first.eq_ignore_ascii_case(b"get ") || first[0] == super::binary::REQUEST;
+    if let Some(first) =
+        first.filter(|first| !is_command(first) && foreign::is_known(*first, Protocol::Memcached))
+    {
+        return describe(first);
+    }
+    match line_of_bytes(bytes) {
+        Some((line, _)) if is_http(line) => describe(line),
+        None if bytes.len() >= MESSAGE_BYTES_MAX => Some(LINE_TOO_LONG.to_owned()),
+        _ => None,
+    }
+}
+
+/// Estimates how many IDs the lines in `bytes` ask for, as if all drew from one source.
+pub(super) fn demand(mut bytes: &[u8]) -> u64 {
+    let mut demand = 0;
+    for _ in 0..LOOK_AHEAD_LINES {
+        let Some((line, consumed)) = line_of_bytes(bytes) else { break };
+        let (command, rest) = command_of(line);
+        if !is_get(command) {
+            break;
+        }
+        demand += words(rest).count() as u64;
+        bytes = &bytes[consumed..];
+    }
+    demand
+}
+
+/// Encodes the value of one key.
+#[inline]
+pub(super) fn value(out: &mut Vec<u8>, key: &[u8], id: u64) {
+    let digits = Decimal::new(id);
+    let size = Decimal::new(digits.bytes().len() as u64);
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    out.extend_from_slice(b" 0 ");
+    out.extend_from_slice(size.bytes());
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(digits.bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Ends a list.
+#[inline]
+pub(super) fn end(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"END\r\n");
+}
+
+/// Encodes a refusal of the daemon.
+pub(super) fn server_error(out: &mut Vec<u8>, reason: &str) {
+    line(out, "SERVER_ERROR ", reason);
+}
+
+/// Encodes the refusal of a command that no daemon would answer.
+fn client_error(out: &mut Vec<u8>, reason: &str) {
+    line(out, "CLIENT_ERROR ", reason);
+}
+
+fn line(out: &mut Vec<u8>, start: &str, rest: &str) {
+    out.extend_from_slice(start.as_bytes());
+    out.extend_from_slice(rest.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}

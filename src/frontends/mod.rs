@@ -1,0 +1,298 @@
+//! Front ends: they parse bytes into requests, and encode IDs and refusals into bytes.
+//!
+//! A front end knows its protocol and nothing of sockets, shards or clocks. A [connection](crate::server) drives it: passes
+//! the received bytes, allocates the IDs that a request asks for, and lets the front end encode them.
+//!
+//! A new front end is a folder here (its settings, its codec, how it refuses a connection, how its clients are recognised),
+//! its `mod` line, and a row of `front_ends!` below. The load test and the pages follow if its clients are to be measured
+//! and read.
+//!
+//! - `registry`: all that follows from a row.
+//! - `decimal`: IDs as digits.
+//! - `statistics`: the statistics of katsubushi.
+//! - `facts`: the facts about the daemon that front ends use.
+//! - `words`: the reasons of refusals, in the same words for every protocol.
+//! - `foreign`: names for clients that speak another protocol.
+
+mod decimal;
+mod facts;
+mod foreign;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+mod http;
+mod memcached;
+mod native;
+mod noeqd;
+mod registry;
+mod resp;
+mod statistics;
+mod words;
+
+pub use facts::Facts;
+pub use native::Form;
+pub(crate) use registry::{About, WithFrontEnd};
+pub use resp::settings::Replies;
+pub use words::{Reason, Refused, Words, in_words};
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use self::registry::front_ends;
+use crate::access::Session;
+use crate::config::Settings;
+use crate::config::setting::Row;
+use snowbank_client::address::Address;
+use snowbank_client::layout::{Run, UnixMicros};
+use snowbank_client::protocol::{ErrorCode, MAX_REQUEST_SIZE};
+
+front_ends! {
+    /// Redis' protocol, versions 2 and 3.
+    Resp in resp, RespSettings (source, any_key);
+    /// memcached's protocol as katsubushi speaks it.
+    Memcached in memcached, MemcachedSettings (source, any_key);
+    /// noeqd's protocol.
+    Noeqd in noeqd, NoeqdSettings (source);
+    /// HTTP, version 1.1.
+    Http in http, HttpSettings (source, any_key);
+}
+
+/// The sources that the clients of a front end use, by name.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceNames<'s> {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// The source of a request that names none; `None`: the first.
+    pub source: Option<&'s str>,
+    /// The source of a request that names an unknown one. `None`: such requests are refused, but
+    /// memcached's front end answers them with IDs of `source`.
+    pub any_key: Option<&'s str>,
+}
+
+/// The bytes that one message may have, and so the most that a connection keeps of a message that has arrived in part. Clients
+/// decide how many they send. A front end may allow less.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// A request for IDs, whatever its protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The index of an existing source.
+    pub source: usize,
+    /// The number of IDs, within the daemon's limit.
+    pub count: u64,
+    /// The longest wait. `None`: the daemon's default.
+    pub wait: Option<Duration>,
+    /// Accepts fewer IDs at the end of the wait, at least one.
+    pub partial: bool,
+}
+
+impl Ask {
+    /// Returns the number of IDs in its reply, which has these runs.
+    #[inline]
+    pub fn count_in(&self, runs: &[Run]) -> u64 {
+        if self.partial { runs.iter().map(|run| u64::from(run.count)).sum() } else { self.count }
+    }
+}
+
+/// The conditions under which a message is answered.
+pub struct Conditions<'f> {
+    /// The facts about the daemon.
+    pub facts: &'f Facts,
+    /// The client's identity. It takes the token that is shown. No request draws IDs before it is authorized.
+    pub session: &'f mut Session,
+    /// The daemon stops, and the message arrived after that was noticed.
+    pub draining: bool,
+    /// The wall clock's reading of this turn.
+    pub wall: UnixMicros,
+    /// Counts the connections and requests of this protocol. Only statistics ask for it.
+    pub counts: &'f dyn Fn() -> Counts,
+}
+
+/// The most bytes that the clock adds to the JSON of INFO.
+pub const CLOCK_BYTES_MAX: usize = 40;
+
+impl Conditions<'_> {
+    /// Returns the JSON of INFO for this client, with the wall clock.
+    fn info_json(&self) -> Vec<u8> {
+        let identity = self.session.identity();
+        let mut json = identity.map_or(&self.facts.info_json, |identity| &identity.info_json).clone();
+        // The closing brace of the object.
+        json.pop();
+        json.extend_from_slice(format!(",\"clock_unix_ms\":{}}}", self.wall.0.div_euclid(1_000)).as_bytes());
+        json
+    }
+}
+
+/// The counts of one protocol since the daemon's start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// The time since the start.
+    pub uptime: Duration,
+    /// The connections that are open.
+    pub open: u64,
+    /// All connections that were accepted.
+    pub accepted: u64,
+    /// The requests for IDs that were answered, and all that got an error.
+    pub id_requests: u64,
+    /// The requests that got an error.
+    pub errors: u64,
+}
+
+/// The result of parsing the first message in a buffer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step<F> {
+    /// The message is not complete yet.
+    Incomplete,
+    /// The message needed no IDs, and its reply is encoded.
+    Answered {
+        /// The size of the message in bytes.
+        consumed: usize,
+        /// The error code, if the reply is an error.
+        error: Option<ErrorCode>,
+    },
+    /// The message asks for IDs.
+    Ids {
+        /// The size of the message in bytes; 0 for a request that was kept from an earlier message.
+        consumed: usize,
+        /// The request.
+        ask: Ask,
+        /// The form of the reply.
+        form: F,
+    },
+    /// The last reply is encoded. The connection must be closed after it is sent.
+    Close {
+        /// The error code, if the reply is an error.
+        error: Option<ErrorCode>,
+    },
+}
+
+/// One protocol on one connection.
+pub trait FrontEnd {
+    /// The protocol.
+    const PROTOCOL: Protocol;
+
+    /// True if the protocol has a place for a token. Clients of a protocol without one need no token, whatever the daemon
+    /// requires.
+    const HAS_TOKENS: bool = true;
+
+    /// The most bytes of a message with a token. A pending connection keeps no more.
+    const TOKEN_MESSAGE_BYTES_MAX: usize = MAX_REQUEST_SIZE;
+
+    /// The details of a request that the front end needs to encode its reply.
+    type Form: Copy + Debug;
+
+    /// Starts a new connection.
+    fn new(facts: &Facts) -> Self;
+
+    /// Makes it aware that only this machine can reach its listener, without TLS.
+    fn at_loopback(self) -> Self
+    where
+        Self: Sized,
+    {
+        self
+    }
+
+    /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`. A message without an end in
+    /// [`MESSAGE_BYTES_MAX`] bytes is refused, never incomplete.
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Self::Form>;
+
+    /// Returns the bytes of requests that it keeps, for the budget of all connections.
+    fn kept_bytes(&self) -> usize {
+        0
+    }
+
+    /// Returns true while requests of an earlier message are unanswered. [`step`](FrontEnd::step) takes the next of them.
+    fn has_kept_requests(&self) -> bool {
+        false
+    }
+
+    /// Returns the bytes of the kept requests that were answered so far, a repeated one each time. 0 if there are none.
+    fn executed_bytes(&self) -> usize {
+        0
+    }
+
+    /// Returns the reason for the log if the message at the start of `bytes`, which closed the connection, is a rejection.
+    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String>;
+
+    /// Estimates how many IDs of that source the messages in `bytes` ask for.
+    fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
+
+    /// Returns how many messages in `bytes` follow the first, which has this size, and are equal to it. The first asks for
+    /// one ID in this form. They are answered like it, by one ID each, perhaps encoded as one reply. It looks for at most
+    /// `most()` of them. A protocol need not look for any.
+    #[inline]
+    fn alike(&self, _bytes: &[u8], _size: usize, _form: Self::Form, _most: impl FnOnce() -> usize) -> usize {
+        0
+    }
+
+    /// Returns the most that one frame of a reply holds.
+    fn frame_limit(&self, form: Self::Form, needs_list: bool) -> FrameLimit;
+
+    /// Encodes one frame of IDs, which are within [`frame_limit`](FrontEnd::frame_limit).
+    fn encode_ids(
+        &mut self,
+        out: &mut Vec<u8>,
+        form: Self::Form,
+        ids: &FrameIds<'_>,
+        rng: &mut fastrand::Rng,
+    );
+
+    /// Encodes the reason why the connection is closed, after its last reply.
+    fn farewell(&mut self, out: &mut Vec<u8>, words: &Words);
+
+    /// Encodes a refusal.
+    fn refuse(&mut self, out: &mut Vec<u8>, form: Self::Form, words: &Words);
+}
+
+/// Returns the bytes that refuse a connection of this protocol, because the daemon has all its
+/// connections. They contain the reason if the protocol has room for one.
+pub fn too_busy(protocol: Protocol, message: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    (protocol.about().refuse_connection)(&mut out, message);
+    out
+}
+
+/// The most that one frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameLimit {
+    /// The most runs.
+    pub runs: usize,
+    /// The most IDs.
+    pub ids: u64,
+}
+
+impl FrameLimit {
+    /// Returns whether all runs fit into one frame.
+    #[inline]
+    pub fn fits(&self, runs: &[Run]) -> bool {
+        runs.len() <= self.runs
+            && (self.ids == u64::MAX || runs.iter().map(|run| u64::from(run.count)).sum::<u64>() <= self.ids)
+    }
+}
+
+/// The IDs of one frame of a reply.
+#[derive(Debug)]
+pub struct FrameIds<'a> {
+    /// The runs, increasing.
+    pub runs: &'a [Run],
+    /// The random fields as (size, weight). Each ID gets its own random value of each.
+    pub random: &'a [(u64, u64)],
+    /// True if runs on the wire cannot express these IDs.
+    pub needs_list: bool,
+    /// The number of IDs of the whole reply in its first frame; `None` in later frames.
+    pub reply_count: Option<u64>,
+    /// True if another frame of the reply follows.
+    pub more: bool,
+}
+
+impl FrameIds<'_> {
+    /// Returns the IDs, with random values in their random fields.
+    pub fn ids(&self, rng: &mut fastrand::Rng) -> impl Iterator<Item = u64> {
+        let draw = |id, rng: &mut fastrand::Rng| {
+            self.random.iter().fold(id, |id, &(size, weight)| id + rng.u64(..size) * weight)
+        };
+        self.runs.iter().flat_map(Run::ids).map(move |id| draw(id, rng))
+    }
+}
+
+#[cfg(test)]
+mod tests;

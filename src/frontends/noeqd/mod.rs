@@ -1,0 +1,135 @@
+//! noeqd's protocol as a front-end: one byte is the number of IDs, and each ID is eight bytes, big-endian.
+//!
+//! The protocol has no errors, so a refusal closes the connection, as noeqd itself does.
+
+pub(super) mod settings;
+
+use super::words::Words;
+use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
+use crate::access::{NO_TOKEN, Session};
+use crate::config::Protocol;
+use snowbank_client::protocol::ErrorCode;
+
+/// The daemon's knowledge of the front end.
+pub(super) const ABOUT: About = About {
+    client: "a noeqd client",
+    listener: "a listener for clients of noeqd",
+    address: "an address of [noeqd]",
+    option_help: Some("Listen for clients of noeqd, as for those of Redis; by default nowhere"),
+    // Any byte may be a count.
+    recognises: |_, _| false,
+    // The protocol has no words for it.
+    refuse_connection: |_, _| {},
+};
+
+/// The protocol on one connection.
+#[derive(Debug)]
+pub struct Noeqd {
+    /// The first byte has come, so that the client is no stranger.
+    has_begun: bool,
+    was_refused: bool,
+}
+
+impl Noeqd {
+    /// Takes the handshake: 0, the size of the token, and the token.
+    fn shake_hands(bytes: &[u8], conditions: &mut Conditions<'_>) -> Step<()> {
+        let (size, rest) = match bytes {
+            [] | [0] => return Step::Incomplete,
+            [0, size, rest @ ..] => (usize::from(*size), rest),
+            _ => return Step::Close { error: Some(ErrorCode::Unauthorized) },
+        };
+        let Some(token) = rest.get(..size) else { return Step::Incomplete };
+        if conditions.session.show_token(token, &conditions.facts.access).is_err() {
+            return Step::Close { error: Some(ErrorCode::Unauthorized) };
+        }
+        Step::Answered { consumed: 2 + size, error: None }
+    }
+}
+
+/// Returns true for the first bytes of another protocol's client. Only words or TLS show it: TLS's first message has a
+/// zero where a count would stand. Other bytes may be counts.
+pub(super) fn is_foreign(bytes: &[u8]) -> bool {
+    if let [0x16, 0x03, 0x00..=0x04, _, _, 1, 0, ..] = bytes {
+        return true;
+    }
+    let first: Option<&[u8; 4]> = bytes.first_chunk();
+    let is_word = |first: &&[u8; 4]| first.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b' ');
+    first.filter(is_word).is_some_and(|first| foreign::is_known(first, Protocol::Noeqd))
+}
+
+impl FrontEnd for Noeqd {
+    const PROTOCOL: Protocol = Protocol::Noeqd;
+
+    type Form = ();
+
+    fn new(_facts: &Facts) -> Self {
+        Noeqd { has_begun: false, was_refused: false }
+    }
+
+    #[inline]
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, _out: &mut Vec<u8>) -> Step<()> {
+        let facts = conditions.facts;
+        if self.was_refused {
+            return Step::Close { error: None };
+        }
+        if !conditions.session.is_authorized() {
+            let step = Self::shake_hands(bytes, conditions);
+            self.has_begun = matches!(step, Step::Answered { .. });
+            return step;
+        }
+        let Some(&count) = bytes.first() else { return Step::Incomplete };
+        if !self.has_begun && is_foreign(bytes) {
+            return Step::Close { error: Some(ErrorCode::Malformed) };
+        }
+        self.has_begun = true;
+        if conditions.draining {
+            return Step::Close { error: Some(ErrorCode::ShuttingDown) };
+        }
+        if count == 0 || u32::from(count) > facts.max_count {
+            return Step::Close { error: Some(ErrorCode::BadCount) };
+        }
+        let source = facts.default_source(Protocol::Noeqd);
+        let ask = Ask { source, count: count.into(), wait: None, partial: false };
+        Step::Ids { consumed: 1, ask, form: () }
+    }
+
+    fn has_kept_requests(&self) -> bool {
+        self.was_refused
+    }
+
+    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
+        if !self.has_begun && is_foreign(bytes) {
+            return Some(foreign::describe(bytes, Protocol::Noeqd));
+        }
+        match bytes {
+            [first, ..] if *first > 0 && !session.is_authorized() => Some(NO_TOKEN.to_owned()),
+            _ if !session.is_authorized() => Some(session.rejection().to_owned()),
+            [0, ..] => Some(String::from(
+                "a count of 0, or a token that nobody asks for; give the client no token, or set auth.token_file",
+            )),
+            _ => None,
+        }
+    }
+
+    fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64 {
+        let is_mine = source == facts.default_source(Protocol::Noeqd);
+        if is_mine { bytes.iter().map(|&count| u64::from(count)).sum() } else { 0 }
+    }
+
+    #[inline]
+    fn frame_limit(&self, _form: (), _needs_list: bool) -> FrameLimit {
+        FrameLimit { runs: usize::MAX, ids: u64::MAX }
+    }
+
+    #[inline]
+    fn encode_ids(&mut self, out: &mut Vec<u8>, _form: (), ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
+        ids.ids(rng).for_each(|id| out.extend_from_slice(&id.to_be_bytes()));
+    }
+
+    /// Encodes nothing: the protocol has no errors.
+    fn farewell(&mut self, _out: &mut Vec<u8>, _words: &Words) {}
+
+    fn refuse(&mut self, _out: &mut Vec<u8>, _form: (), _words: &Words) {
+        self.was_refused = true;
+    }
+}

@@ -1,0 +1,128 @@
+//! The registry of front ends: all that the rest of the daemon knows of a protocol follows from its
+//! row in `frontends/mod.rs`.
+
+use super::{FrontEnd, Protocol};
+
+/// The parts of a front end that the daemon's log, its options and its acceptor use.
+pub(crate) struct About {
+    /// One of its clients, in the log: `a Redis client`.
+    pub(crate) client: &'static str,
+    /// Its listener, in the log: `a listener for clients of Redis`.
+    pub(crate) listener: &'static str,
+    /// The address that a client needs that came to another listener.
+    pub(crate) address: &'static str,
+    /// The help of the option with its addresses. `None` for Snowbank's own, which is `--listen`.
+    pub(crate) option_help: Option<&'static str>,
+    /// Returns true for the first bytes of its clients, at the listener of another protocol.
+    pub(crate) recognises: fn(&[u8], Protocol) -> bool,
+    /// Encodes the refusal of a connection: the daemon has all that it may have. Nothing if the
+    /// protocol has no words for it.
+    pub(crate) refuse_connection: fn(&mut Vec<u8>, &str),
+}
+
+/// Work that is done with the type of a front end.
+pub(crate) trait WithFrontEnd {
+    /// Does the work.
+    fn call<F: FrontEnd + 'static>(self);
+}
+
+/// Defines the front ends, one for each row: the protocol's name and module, its settings, and the
+/// keys of the sources that its clients use.
+macro_rules! front_ends {
+    ($($(#[$meta:meta])* $protocol:ident in $section:ident, $settings:ident ($($source:ident),*);)*) => {
+        pub use native::Native;
+        $(pub use $section::$protocol;)*
+        $(pub use $section::settings::$settings;)*
+
+        /// A protocol that clients speak.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Protocol {
+            /// Snowbank's own.
+            Native,
+            $($(#[$meta])* $protocol,)*
+        }
+
+        /// The number of protocols.
+        pub const PROTOCOLS: usize = 1 $(+ { let _ = Protocol::$protocol; 1 })*;
+
+        impl Protocol {
+            /// Every protocol, in the order of their numbers.
+            pub const ALL: [Protocol; PROTOCOLS] = [Protocol::Native, $(Protocol::$protocol,)*];
+
+            /// Returns its name: in metrics, of inherited sockets, and of its section.
+            pub fn name(self) -> &'static str {
+                match self {
+                    Protocol::Native => "native",
+                    $(Protocol::$protocol => stringify!($section),)*
+                }
+            }
+
+            /// Returns the key of its addresses.
+            pub fn listen_key(self) -> &'static str {
+                match self {
+                    Protocol::Native => "listen",
+                    $(Protocol::$protocol => concat!(stringify!($section), ".listen"),)*
+                }
+            }
+
+            /// Returns what the daemon knows of its front end.
+            pub(crate) fn about(self) -> &'static About {
+                match self {
+                    Protocol::Native => &native::ABOUT,
+                    $(Protocol::$protocol => &$section::ABOUT,)*
+                }
+            }
+
+            /// Does work with the type of its front end.
+            pub(crate) fn with(self, work: impl WithFrontEnd) {
+                match self {
+                    Protocol::Native => work.call::<Native>(),
+                    $(Protocol::$protocol => work.call::<$protocol>(),)*
+                }
+            }
+        }
+
+        /// The sections of the front ends.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct FrontEndSettings {
+            $(
+                #[doc = concat!("The section `[", stringify!($section), "]`.")]
+                pub $section: $settings,
+            )*
+        }
+
+        impl FrontEndSettings {
+            pub(crate) const ROWS: [&'static [Row]; PROTOCOLS - 1] = [$($settings::ROWS,)*];
+        }
+
+        impl Settings {
+            /// Returns the sources that the clients of each front end use.
+            pub fn source_names(&self) -> [SourceNames<'_>; PROTOCOLS - 1] {
+                [$({
+                    let mut names =
+                        SourceNames { protocol: Protocol::$protocol, source: None, any_key: None };
+                    $(names.$source = self.front_ends.$section.$source.as_deref();)*
+                    names
+                },)*]
+            }
+
+            /// Returns the addresses where clients connect, by protocol.
+            pub fn listeners(&self) -> [(Protocol, &[Address]); PROTOCOLS] {
+                [
+                    (Protocol::Native, &self.listen),
+                    $((Protocol::$protocol, &self.front_ends.$section.listen),)*
+                ]
+            }
+
+            /// Returns the addresses where clients connect, by protocol, to change them.
+            pub(crate) fn listeners_mut(&mut self) -> [(Protocol, &mut Vec<Address>); PROTOCOLS] {
+                [
+                    (Protocol::Native, &mut self.listen),
+                    $((Protocol::$protocol, &mut self.front_ends.$section.listen),)*
+                ]
+            }
+        }
+    };
+}
+
+pub(crate) use front_ends;

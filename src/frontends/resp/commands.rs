@@ -1,0 +1,291 @@
+//! The commands: their names and arities, and the answers of those that need no IDs.
+
+mod client;
+
+use super::encode;
+use super::ids::shown;
+use super::parse::{self, Arguments};
+use super::{Reply, Resp, ids};
+use crate::access::Session;
+use crate::config::Protocol;
+use crate::frontends::{Conditions, foreign};
+use snowbank_client::protocol::ErrorCode;
+
+/// The version of Redis whose answers these are. Clients read it to know which commands they may send.
+const REDIS_VERSION: &str = "7.0.0";
+
+/// The longest name of a command, and of a subcommand.
+const NAME_BYTES_MAX: usize = 20;
+
+/// The commands: name, the fewest and the most arguments without the name.
+const COMMANDS: [(&str, usize, usize); 18] = [
+    ("incr", 1, 1),
+    ("incrby", 2, 2),
+    ("snowbank.next", 0, 5),
+    ("multi", 0, 0),
+    ("exec", 0, 0),
+    ("discard", 0, 0),
+    ("hello", 0, usize::MAX),
+    ("auth", 1, 2),
+    ("client", 1, usize::MAX),
+    ("select", 1, 1),
+    ("info", 0, usize::MAX),
+    ("command", 0, usize::MAX),
+    ("config", 1, usize::MAX),
+    ("ping", 0, 1),
+    ("echo", 1, 1),
+    ("time", 0, 0),
+    ("reset", 0, 0),
+    ("quit", 0, usize::MAX),
+];
+
+/// The text of Redis for a client that has not sent a token.
+const NOAUTH: &str = "NOAUTH Authentication required.";
+const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const NO_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// A name in lower case.
+struct Name([u8; NAME_BYTES_MAX], usize);
+
+impl Name {
+    /// Returns an empty name for one that is too long to be known.
+    fn new(text: &[u8]) -> Name {
+        let mut name = Name([0; NAME_BYTES_MAX], 0);
+        if let Some(place) = name.0.get_mut(..text.len()) {
+            place.copy_from_slice(text);
+            place.make_ascii_lowercase();
+            name.1 = text.len();
+        }
+        name
+    }
+
+    fn get(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+}
+
+/// Returns the command of this name.
+fn command_of(name: &Name) -> Option<&'static (&'static str, usize, usize)> {
+    COMMANDS.iter().find(|(known, ..)| known.as_bytes() == name.get())
+}
+
+/// Returns true for commands that a transaction does not queue.
+pub(super) fn is_answered_at_once(arguments: &Arguments<'_>) -> bool {
+    let at_once = ["multi", "exec", "discard", "reset", "quit"];
+    let name = arguments.get().first().copied().unwrap_or_default();
+    at_once.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Refuses a request that cannot be queued in a transaction. Returns the code of the error.
+pub(super) fn refuse_to_queue(
+    arguments: &Arguments<'_>,
+    authorized: bool,
+    out: &mut Vec<u8>,
+) -> Option<ErrorCode> {
+    let name = Name::new(arguments.get().first().copied().unwrap_or_default());
+    let (code, text) = match refusal(&name, arguments) {
+        Some(refused) => refused,
+        None if !authorized => (ErrorCode::Unauthorized, String::from(NOAUTH)),
+        None if matches!(name.get(), b"hello" | b"auth") => {
+            let text = "ERR Command not allowed inside a transaction";
+            (ErrorCode::Malformed, String::from(text))
+        }
+        None => return None,
+    };
+    encode::error(out, &text);
+    Some(code)
+}
+
+/// Returns the error for a command that is unknown, or has too few or too many arguments.
+fn refusal(name: &Name, arguments: &Arguments<'_>) -> Option<(ErrorCode, String)> {
+    let Some(&(name, fewest, most)) = command_of(name) else {
+        return Some((ErrorCode::Unsupported, unknown(arguments)));
+    };
+    let operands = arguments.count() - 1;
+    (!(fewest..=most).contains(&operands))
+        .then(|| (ErrorCode::Malformed, format!("ERR wrong number of arguments for '{name}' command")))
+}
+
+/// Returns Redis' error for an unknown command.
+fn unknown(arguments: &Arguments<'_>) -> String {
+    let (name, operands) =
+        arguments.get().split_first().map_or((&b""[..], &[][..]), |(name, rest)| (*name, rest));
+    let operands: String = operands.iter().map(|operand| format!("'{}' ", shown(operand))).collect();
+    format!("ERR unknown command '{}', with args beginning with: {operands}", shown(name))
+}
+
+/// Returns true if an inline command is a request of HTTP or memcached.
+#[cold]
+pub(super) fn is_foreign(command: &[u8]) -> bool {
+    foreign::is_known(command, Protocol::Resp)
+}
+
+/// Returns the reason for the log if a request that closed the connection is a rejection.
+pub(super) fn rejection(arguments: &[&[u8]], bytes: &[u8], session: &Session) -> Option<String> {
+    let name = Name::new(arguments.first()?);
+    match name.get() {
+        b"quit" => None,
+        b"auth" | b"hello" => Some(session.rejection().to_owned()),
+        _ if is_foreign(bytes) => Some(foreign::describe(bytes, Protocol::Resp)),
+        _ => None,
+    }
+}
+
+impl Resp {
+    /// Answers any request.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn answer_any(
+        &mut self,
+        arguments: &Arguments<'_>,
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Reply {
+        let [name, operands @ ..] = arguments.get() else { return Reply::Encoded(None) };
+        let name = Name::new(name);
+        if let Some((code, text)) = refusal(&name, arguments) {
+            encode::error(out, &text);
+            return Reply::Encoded(Some(code));
+        }
+        match name.get() {
+            b"hello" => return self.hello(operands, conditions, out),
+            b"auth" => return auth(operands, conditions, out),
+            b"quit" => {
+                encode::simple(out, "OK");
+                return Reply::Last(None);
+            }
+            b"reset" => {
+                *self = Resp { id: self.id, ..<Resp as crate::frontends::FrontEnd>::new(conditions.facts) };
+                conditions.session.forget_token(&conditions.facts.access);
+                encode::simple(out, "RESET");
+                return Reply::Encoded(None);
+            }
+            _ if !conditions.session.is_authorized() => {
+                encode::error(out, NOAUTH);
+                return Reply::Encoded(Some(ErrorCode::Unauthorized));
+            }
+            b"incr" | b"incrby" | b"snowbank.next" if conditions.draining => {
+                return ids::refuse_stopping(out);
+            }
+            name @ (b"incr" | b"incrby" | b"snowbank.next") => {
+                return ids::answer(name, operands, conditions.facts, out);
+            }
+            _ => {}
+        }
+        Reply::Encoded(self.answer_about_connection(name.get(), operands, conditions, out))
+    }
+
+    /// Answers requests that concern the connection or the server. Returns the code of an error.
+    fn answer_about_connection(
+        &mut self,
+        name: &[u8],
+        operands: &[&[u8]],
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<ErrorCode> {
+        match name {
+            b"multi" => return self.multi(out),
+            b"exec" => return self.exec(out),
+            b"discard" => return self.discard(out),
+            b"client" => return self.client(operands, out),
+            b"command" => return self.command(operands, out),
+            b"config" => return self.config(operands, out),
+            b"select" => match parse::number(operands[0]) {
+                Some(0) => encode::simple(out, "OK"),
+                Some(_) => return refuse(out, "ERR DB index is out of range"),
+                None => return refuse(out, NO_INTEGER),
+            },
+            b"ping" if operands.is_empty() => encode::simple(out, "PONG"),
+            b"ping" | b"echo" => encode::bulk(out, operands[0]),
+            b"time" => {
+                let micros = conditions.wall.0.max(0).unsigned_abs();
+                encode::array(out, 2);
+                encode::bulk_numbers(out, [micros / 1_000_000, micros % 1_000_000].into_iter());
+            }
+            // The only command that is left: INFO.
+            _ => encode::verbatim(out, self.version, &info()),
+        }
+        None
+    }
+
+    /// Answers COMMAND, COMMAND COUNT and COMMAND DOCS.
+    fn command(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
+        let Some(subcommand) = operands.first() else {
+            encode::array(out, COMMANDS.len() as u64);
+            COMMANDS.iter().for_each(|command| describe_command(out, command));
+            return None;
+        };
+        match Name::new(subcommand).get() {
+            b"count" => encode::integer(out, COMMANDS.len() as u64),
+            b"docs" => encode::map(out, self.version, 0),
+            _ => return refuse_subcommand(out, subcommand),
+        }
+        None
+    }
+
+    /// CONFIG GET of the settings that redis-benchmark prints. There are no others.
+    fn config(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
+        let [get, names @ ..] = operands else { return None };
+        if !get.eq_ignore_ascii_case(b"get") || names.is_empty() {
+            return refuse_subcommand(out, get);
+        }
+        let known = [("save", ""), ("appendonly", "no")];
+        let is_asked =
+            |(key, _): &(&str, &str)| names.iter().any(|name| name.eq_ignore_ascii_case(key.as_bytes()));
+        let found: Vec<_> = known.into_iter().filter(is_asked).collect();
+        encode::map(out, self.version, found.len() as u64);
+        for (key, value) in found {
+            encode::bulk(out, key.as_bytes());
+            encode::bulk(out, value.as_bytes());
+        }
+        None
+    }
+}
+
+/// AUTH [user] token. The user's name is ignored, because the token decides the identity.
+fn auth(operands: &[&[u8]], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
+    let token = operands.last().copied().unwrap_or_default();
+    if conditions.session.show_token(token, &conditions.facts.access).is_err() {
+        return refuse_token(out);
+    }
+    encode::simple(out, "OK");
+    Reply::Encoded(None)
+}
+
+fn refuse_token(out: &mut Vec<u8>) -> Reply {
+    encode::error(out, WRONGPASS);
+    Reply::Last(Some(ErrorCode::Unauthorized))
+}
+
+fn refuse(out: &mut Vec<u8>, text: &str) -> Option<ErrorCode> {
+    encode::error(out, text);
+    Some(ErrorCode::Malformed)
+}
+
+fn refuse_subcommand(out: &mut Vec<u8>, found: &[u8]) -> Option<ErrorCode> {
+    encode::error(out, &format!("ERR unknown subcommand '{}'", shown(found)));
+    Some(ErrorCode::Unsupported)
+}
+
+/// Encodes an entry of COMMAND: name, arity, flags, and which arguments are keys.
+fn describe_command(out: &mut Vec<u8>, &(name, fewest, most): &(&str, usize, usize)) {
+    encode::array(out, 6);
+    encode::bulk(out, name.as_bytes());
+    let arity = fewest as i64 + 1;
+    encode::signed(out, if most == fewest { arity } else { -arity });
+    encode::array(out, 1);
+    encode::simple(out, "fast");
+    let keys = i64::from(matches!(name, "incr" | "incrby"));
+    for _ in 0..3 {
+        encode::signed(out, keys);
+    }
+}
+
+/// Returns the text of INFO. ioredis waits until `loading` is 0.
+fn info() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "# Server\r\nredis_version:{REDIS_VERSION}\r\nsnowbank_version:{version}\r\nredis_mode:standalone\r\n\r\n\
+         # Persistence\r\nloading:0\r\n\r\n# Replication\r\nrole:master\r\n"
+    )
+}

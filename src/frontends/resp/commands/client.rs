@@ -1,0 +1,137 @@
+//! HELLO and CLIENT: the version, the identity and the name of a connection.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Name, REDIS_VERSION, refuse, refuse_subcommand, refuse_token};
+use crate::frontends::Conditions;
+use crate::frontends::resp::encode::{self, Version};
+use crate::frontends::resp::ids::shown;
+use crate::frontends::resp::{Reply, Resp, parse};
+use snowbank_client::protocol::ErrorCode;
+
+const HELLO_NOAUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
+     AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
+
+/// The number of the next connection that asks for its own.
+static NEXT_CLIENT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// The longest name of a connection. Clients send their program's name.
+const NAME_OF_CLIENT_BYTES_MAX: usize = 256;
+
+impl Resp {
+    /// HELLO [version [AUTH user token] [SETNAME name]].
+    pub(super) fn hello(
+        &mut self,
+        operands: &[&[u8]],
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Reply {
+        let (mut version, mut rest) = (self.version, operands);
+        if let [wanted, options @ ..] = operands {
+            version = match parse::number(wanted) {
+                Some(2) => Version::Two,
+                Some(3) => Version::Three,
+                Some(_) => return Reply::Encoded(refuse(out, "NOPROTO unsupported protocol version")),
+                None => {
+                    return Reply::Encoded(refuse(
+                        out,
+                        "ERR Protocol version is not an integer or out of range",
+                    ));
+                }
+            };
+            rest = options;
+        }
+        let (mut name, mut shown_token) = (None, None);
+        while let [option, options @ ..] = rest {
+            rest = match options {
+                [_user, token, options @ ..] if option.eq_ignore_ascii_case(b"auth") => {
+                    shown_token = Some(*token);
+                    options
+                }
+                [wanted, options @ ..] if option.eq_ignore_ascii_case(b"setname") => {
+                    name = Some(*wanted);
+                    options
+                }
+                _ => {
+                    let text = format!("ERR Syntax error in HELLO option '{}'", shown(option));
+                    return Reply::Encoded(refuse(out, &text));
+                }
+            };
+        }
+        if shown_token.is_none() && !conditions.session.is_authorized() {
+            encode::error(out, HELLO_NOAUTH);
+            return Reply::Encoded(Some(ErrorCode::Unauthorized));
+        }
+        if let Some(name) = name
+            && let Some(error) = self.set_name(name, out)
+        {
+            return Reply::Encoded(Some(error));
+        }
+        let access = &conditions.facts.access;
+        if shown_token.is_some_and(|token| conditions.session.show_token(token, access).is_err()) {
+            return refuse_token(out);
+        }
+        self.version = version;
+        self.greet(out);
+        Reply::Encoded(None)
+    }
+
+    /// Encodes the reply to HELLO.
+    fn greet(&mut self, out: &mut Vec<u8>) {
+        encode::map(out, self.version, 7);
+        let texts = [("server", "redis"), ("version", REDIS_VERSION)];
+        for (key, value) in texts {
+            encode::bulk(out, key.as_bytes());
+            encode::bulk(out, value.as_bytes());
+        }
+        encode::bulk(out, b"proto");
+        encode::integer(out, self.version as u64);
+        encode::bulk(out, b"id");
+        encode::integer(out, self.client_id());
+        for (key, value) in [("mode", "standalone"), ("role", "master")] {
+            encode::bulk(out, key.as_bytes());
+            encode::bulk(out, value.as_bytes());
+        }
+        encode::bulk(out, b"modules");
+        encode::array(out, 0);
+    }
+
+    /// CLIENT SETINFO, SETNAME, GETNAME and ID.
+    pub(super) fn client(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
+        let name = Name::new(operands[0]);
+        match (name.get(), &operands[1..]) {
+            (b"id", []) => encode::integer(out, self.client_id()),
+            (b"getname", []) => match &self.name {
+                Some(name) => encode::bulk(out, name),
+                None => encode::null(out, self.version),
+            },
+            (b"setname", [name]) => {
+                if let Some(error) = self.set_name(name, out) {
+                    return Some(error);
+                }
+                encode::simple(out, "OK");
+            }
+            (b"setinfo", [_, _]) => encode::simple(out, "OK"),
+            (b"id" | b"getname" | b"setname" | b"setinfo", _) => {
+                let name = String::from_utf8_lossy(name.get()).into_owned();
+                return refuse(out, &format!("ERR wrong number of arguments for 'client|{name}' command"));
+            }
+            _ => return refuse_subcommand(out, operands[0]),
+        }
+        None
+    }
+
+    /// Gives the connection a name. Returns the code of an error.
+    fn set_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Option<ErrorCode> {
+        if name.len() > NAME_OF_CLIENT_BYTES_MAX || !name.iter().all(u8::is_ascii_graphic) {
+            let text = "ERR Client names cannot contain spaces, newlines or special characters.";
+            return refuse(out, text);
+        }
+        self.name = (!name.is_empty()).then(|| name.into());
+        None
+    }
+
+    fn client_id(&mut self) -> u64 {
+        *self.id.get_or_insert_with(|| NEXT_CLIENT_ID.fetch_add(1, Ordering::Relaxed))
+    }
+}

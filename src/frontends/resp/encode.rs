@@ -1,0 +1,101 @@
+//! The encoder of replies, in both versions of the protocol.
+
+use crate::config::Replies;
+use crate::frontends::decimal::Decimal;
+use snowbank_client::protocol::one_line;
+
+/// The version of the protocol that a connection speaks. A client chooses it by HELLO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    Two = 2,
+    Three = 3,
+}
+
+pub(super) fn simple(out: &mut Vec<u8>, text: &str) {
+    line(out, b'+', text.as_bytes());
+}
+
+/// Encodes an error. Control characters become blanks, because an error is one line.
+pub(super) fn error(out: &mut Vec<u8>, text: &str) {
+    out.push(b'-');
+    out.extend_from_slice(one_line(text).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+pub(super) fn integer(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(Decimal::new(number).line(b':'));
+}
+
+pub(super) fn bulk(out: &mut Vec<u8>, text: &[u8]) {
+    header(out, b'$', text.len() as u64);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Encodes numbers as bulk strings.
+pub(super) fn bulk_numbers(out: &mut Vec<u8>, ids: impl Iterator<Item = u64>) {
+    let mut digits = Decimal::new(0);
+    ids.for_each(|id| {
+        digits.set(id);
+        header(out, b'$', digits.bytes().len() as u64);
+        out.extend_from_slice(digits.ended());
+    });
+}
+
+/// Encodes a reply of INCR for each ID.
+#[inline]
+pub(super) fn replies(out: &mut Vec<u8>, replies: Replies, ids: impl Iterator<Item = u64>) {
+    if replies == Replies::String {
+        return bulk_numbers(out, ids);
+    }
+    let mut digits = Decimal::new(0);
+    ids.for_each(|id| {
+        digits.set(id);
+        digits.append_line(b':', out);
+    });
+}
+
+pub(super) fn array(out: &mut Vec<u8>, items: u64) {
+    header(out, b'*', items);
+}
+
+/// Encodes the header of a map. Version 2 has none, so its keys and values are an array.
+pub(super) fn map(out: &mut Vec<u8>, version: Version, pairs: u64) {
+    match version {
+        Version::Two => header(out, b'*', 2 * pairs),
+        Version::Three => header(out, b'%', pairs),
+    }
+}
+
+/// Encodes a text for people.
+pub(super) fn verbatim(out: &mut Vec<u8>, version: Version, text: &str) {
+    if version == Version::Two {
+        return bulk(out, text.as_bytes());
+    }
+    header(out, b'=', "txt:".len() as u64 + text.len() as u64);
+    out.extend_from_slice(b"txt:");
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Encodes an integer that may be negative.
+pub(super) fn signed(out: &mut Vec<u8>, number: i64) {
+    line(out, b':', number.to_string().as_bytes());
+}
+
+pub(super) fn null(out: &mut Vec<u8>, version: Version) {
+    out.extend_from_slice(match version {
+        Version::Two => b"$-1\r\n",
+        Version::Three => b"_\r\n",
+    });
+}
+
+fn header(out: &mut Vec<u8>, kind: u8, number: u64) {
+    out.extend_from_slice(Decimal::new(number).line(kind));
+}
+
+fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
+    out.push(kind);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,165 @@
+//! The commands that ask for IDs: INCR, INCRBY and SNOWBANK.NEXT.
+
+use std::time::Duration;
+
+use super::{Form, Reply, encode, parse};
+use crate::config::Protocol;
+use crate::frontends::words::{STOPPING, Words};
+use crate::frontends::{Ask, Facts};
+use snowbank_client::protocol::ErrorCode;
+
+/// The bytes of a key that an error repeats.
+const KEY_BYTES_SHOWN: usize = 64;
+
+/// INCR: one ID.
+#[inline]
+pub(super) fn incr(key: &[u8], facts: &Facts, out: &mut Vec<u8>) -> Reply {
+    match facts.source_of_key(Protocol::Resp, key) {
+        Some(source) => one(source, facts),
+        None => refuse_key(out, key, facts),
+    }
+}
+
+fn one(source: usize, facts: &Facts) -> Reply {
+    Reply::Ids(Ask { source, count: 1, wait: None, partial: false }, Form::One(facts.replies))
+}
+
+/// Answers a request for IDs, without the name of the command.
+pub(super) fn answer(name: &[u8], operands: &[&[u8]], facts: &Facts, out: &mut Vec<u8>) -> Reply {
+    let asked = match (name, operands) {
+        (b"incr", &[key]) => return incr(key, facts, out),
+        (b"incrby", &[key, by]) => incrby(key, by, facts),
+        _ => next(operands, facts),
+    };
+    asked.unwrap_or_else(|(code, text)| refuse_with(out, code, &text))
+}
+
+/// The reason why a request for IDs is refused: its code, and the error that the client gets.
+type Refused = (ErrorCode, String);
+
+/// INCRBY: one ID if the number is 1. A ticket counter with increment 1 gives that many numbers, and the reply is the
+/// last of them. Other sources refuse any other number.
+fn incrby(key: &[u8], by: &[u8], facts: &Facts) -> Result<Reply, Refused> {
+    let source = source_of(key, facts)?;
+    match parse::number(by) {
+        Some(1) => Ok(one(source, facts)),
+        Some(_) if facts.is_consecutive(source) => {
+            // A counter claims the numbers of a request together.
+            let ask = Ask { source, count: count_of(by, facts)?, wait: None, partial: false };
+            Ok(Reply::Ids(ask, Form::Last(facts.replies)))
+        }
+        Some(_) => {
+            let name = &facts.sources[source];
+            Err((
+                ErrorCode::BadCount,
+                format!(
+                    "ERR INCRBY of source {name} can only add 1, because its IDs are not consecutive; SNOWBANK.NEXT {name} \
+                     COUNT draws several"
+                ),
+            ))
+        }
+        None => Err((ErrorCode::Malformed, String::from("ERR value is not an integer or out of range"))),
+    }
+}
+
+/// SNOWBANK.NEXT [source] [count] [WAIT ms] [PARTIAL].
+fn next(mut operands: &[&[u8]], facts: &Facts) -> Result<Reply, Refused> {
+    let mut ask = Ask { source: facts.default_source(Protocol::Resp), count: 1, wait: None, partial: false };
+    if let [name, rest @ ..] = operands
+        && !is_count(name)
+        && (!is_option(name) || is_source(name, facts))
+    {
+        (ask.source, operands) = (source_of(name, facts)?, rest);
+    }
+    if let [count, rest @ ..] = operands
+        && is_count(count)
+    {
+        (ask.count, operands) = (count_of(count, facts)?, rest);
+    }
+    while let [option, rest @ ..] = operands {
+        operands = match rest {
+            [ms, rest @ ..] if option.eq_ignore_ascii_case(b"wait") => {
+                let ms = parse::number(ms).and_then(|ms| u64::try_from(ms).ok());
+                ask.wait = Some(Duration::from_millis(ms.ok_or_else(not_a_number)?));
+                rest
+            }
+            rest if option.eq_ignore_ascii_case(b"partial") => {
+                ask.partial = true;
+                rest
+            }
+            _ => {
+                let text = "ERR syntax error, allowed: SNOWBANK.NEXT [source] [count] [WAIT ms] [PARTIAL]";
+                return Err((ErrorCode::Malformed, String::from(text)));
+            }
+        };
+    }
+    Ok(Reply::Ids(ask, Form::List))
+}
+
+fn not_a_number() -> Refused {
+    (ErrorCode::Malformed, String::from("ERR value is not an integer or out of range"))
+}
+
+/// Returns true for a number. The name of a source is not all digits.
+fn is_count(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+}
+
+fn is_option(text: &[u8]) -> bool {
+    text.eq_ignore_ascii_case(b"wait") || text.eq_ignore_ascii_case(b"partial")
+}
+
+fn is_source(name: &[u8], facts: &Facts) -> bool {
+    facts.sources.iter().any(|source| source.as_bytes() == name)
+}
+
+fn count_of(text: &[u8], facts: &Facts) -> Result<u64, Refused> {
+    let count = parse::number(text).and_then(|count| u64::try_from(count).ok());
+    count.filter(|count| (1..=facts.max_count.into()).contains(count)).ok_or_else(|| {
+        let (found, most) = (shown(text), facts.max_count);
+        (ErrorCode::BadCount, format!("BAD_COUNT found count {found}, allowed 1 to {most}"))
+    })
+}
+
+/// Returns the source that a key draws from.
+fn source_of(key: &[u8], facts: &Facts) -> Result<usize, Refused> {
+    facts.source_of_key(Protocol::Resp, key).ok_or_else(|| unknown_key(key, facts))
+}
+
+fn unknown_key(key: &[u8], facts: &Facts) -> Refused {
+    let (found, names) = (shown(key), facts.sources.join(", "));
+    let text = format!(
+        "UNKNOWN_SOURCE found key '{found}', allowed: a source's name ({names}); or set any_key in [resp] of the daemon's configuration"
+    );
+    (ErrorCode::UnknownSource, text)
+}
+
+/// Refuses a key that is no source's name.
+#[cold]
+fn refuse_key(out: &mut Vec<u8>, key: &[u8], facts: &Facts) -> Reply {
+    let (code, text) = unknown_key(key, facts);
+    refuse_with(out, code, &text)
+}
+
+/// Refuses requests for IDs while the daemon stops.
+pub(super) fn refuse_stopping(out: &mut Vec<u8>) -> Reply {
+    let code = ErrorCode::ShuttingDown;
+    refuse(out, &Words { code, retry_after: None, message: String::from(STOPPING) });
+    Reply::Last(Some(code))
+}
+
+fn refuse_with(out: &mut Vec<u8>, code: ErrorCode, text: &str) -> Reply {
+    encode::error(out, text);
+    Reply::Encoded(Some(code))
+}
+
+/// Encodes a refusal: its code as a word, the time to retry after if there is one, and the reason.
+pub(super) fn refuse(out: &mut Vec<u8>, words: &Words) {
+    encode::error(out, &words.line(&words.code.name().to_ascii_uppercase()));
+}
+
+/// Returns a client's text as an error repeats it.
+pub(super) fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(&text[..text.len().min(KEY_BYTES_SHOWN)]).into_owned()
+}

@@ -1,0 +1,262 @@
+//! Redis' protocol, versions 2 and 3, as a front-end: `INCR orders` draws an ID from the source `orders`.
+//!
+//! - `parse`: requests. `encode`: replies.
+//! - `commands`: the commands that need no IDs. `ids`: those that ask for IDs.
+//! - `transaction`: the requests between MULTI and EXEC.
+
+mod commands;
+mod encode;
+mod ids;
+mod parse;
+pub(super) mod settings;
+mod transaction;
+
+use self::encode::Version;
+use self::parse::{Arguments, Fault, Parsed};
+use self::transaction::{Executing, Transaction};
+use super::words::Words;
+use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
+use crate::access::Session;
+use crate::config::{Protocol, Replies};
+use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
+
+/// The daemon's knowledge of the front end.
+pub(super) const ABOUT: About = About {
+    client: "a Redis client",
+    listener: "a listener for clients of Redis",
+    address: "an address of [resp], or of the Redis server that it looks for",
+    option_help: Some(
+        "Listen for clients of Redis on HOST:PORT, tls:HOST:PORT or unix:PATH (repeatable); by default nowhere",
+    ),
+    recognises: |bytes, _| matches!(bytes, [b'*', b'0'..=b'9', ..]),
+    refuse_connection,
+};
+
+/// The most bytes of one ID in a list: 19 digits, their length and two line ends.
+const ID_BYTES_MAX: usize = 26;
+
+/// The IDs of one frame of a list. A frame with its header is no longer than one of Snowbank's own protocol, which bounds
+/// the queue of a slow reader.
+const IDS_PER_FRAME: u64 = ((MAX_REPLY_SIZE - ID_BYTES_MAX) / ID_BYTES_MAX) as u64;
+
+/// The number of pipelined requests that are compared: to estimate their demand, and to draw for equal ones together. See
+/// the native protocol's. All their replies together fit the smallest frame.
+const LOOK_AHEAD_REQUESTS: usize = 64;
+
+/// The form of IDs in a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A reply with one ID, of INCR.
+    One(Replies),
+    /// The last ID, of INCRBY.
+    Last(Replies),
+    /// An array of them all.
+    List,
+}
+
+/// The protocol on one connection.
+#[derive(Debug)]
+pub struct Resp {
+    version: Version,
+    /// The size of the last request. Pipelined requests are mostly alike.
+    last_size: u32,
+    /// The connection's number, once the client has asked for it.
+    id: Option<u64>,
+    /// The name that the client gave to the connection.
+    name: Option<Box<[u8]>>,
+    /// The requests since MULTI.
+    transaction: Option<Box<Transaction>>,
+    /// The requests of an EXEC that are not answered yet.
+    executing: Option<Box<Executing>>,
+}
+
+/// The outcome of one request.
+enum Reply {
+    /// The reply is encoded. The error code, if it is an error.
+    Encoded(Option<ErrorCode>),
+    /// The request asks for IDs.
+    Ids(Ask, Form),
+    /// The last reply is encoded.
+    Last(Option<ErrorCode>),
+}
+
+impl Resp {
+    /// Starts a new connection with this number.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn numbered(facts: &Facts, id: u64) -> Self {
+        Resp { id: Some(id), ..Resp::new(facts) }
+    }
+}
+
+impl FrontEnd for Resp {
+    const PROTOCOL: Protocol = Protocol::Resp;
+
+    type Form = Form;
+
+    fn new(_facts: &Facts) -> Self {
+        Resp { version: Version::Two, last_size: 0, id: None, name: None, transaction: None, executing: None }
+    }
+
+    #[inline]
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+        if self.executing.is_some() {
+            return self.execute(conditions, out);
+        }
+        let mut arguments = Arguments::NONE;
+        match parse::parse(bytes, &mut arguments) {
+            Parsed::Incomplete => Step::Incomplete,
+            Parsed::Bad(fault) => {
+                encode::error(out, &format!("ERR {}", describe(fault, bytes)));
+                Step::Close { error: Some(ErrorCode::Malformed) }
+            }
+            Parsed::Request(size) if bytes[0] != b'*' && commands::is_foreign(&bytes[..size]) => {
+                encode::error(out, &format!("ERR {}", foreign::describe(&bytes[..size], Protocol::Resp)));
+                Step::Close { error: Some(ErrorCode::Malformed) }
+            }
+            Parsed::Request(consumed) => {
+                self.last_size = consumed as u32;
+                let reply = match self.transaction {
+                    None => self.answer(&arguments, conditions, out),
+                    Some(_) => self.queue(&arguments, &bytes[..consumed], conditions, out),
+                };
+                step_of(reply, consumed)
+            }
+        }
+    }
+
+    fn kept_bytes(&self) -> usize {
+        let queued = self.transaction.as_ref().map_or(0, |queued| queued.kept_bytes());
+        queued + self.executing.as_ref().map_or(0, |executing| executing.kept_bytes())
+    }
+
+    fn has_kept_requests(&self) -> bool {
+        self.executing.is_some()
+    }
+
+    fn executed_bytes(&self) -> usize {
+        self.executing.as_ref().map_or(0, |executing| executing.executed_bytes())
+    }
+
+    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
+        let mut arguments = Arguments::NONE;
+        match parse::parse(bytes, &mut arguments) {
+            Parsed::Bad(fault) => Some(describe(fault, bytes)),
+            Parsed::Request(size) => commands::rejection(arguments.get(), &bytes[..size], session),
+            Parsed::Incomplete => None,
+        }
+    }
+
+    fn demand(&self, bytes: &[u8], _source: usize, _facts: &Facts) -> u64 {
+        let size = self.last_size as usize;
+        if size == 0 || bytes.len() < size {
+            return 0;
+        }
+        1 + count_equal(bytes, size, LOOK_AHEAD_REQUESTS - 1) as u64
+    }
+
+    #[inline]
+    fn alike(&self, bytes: &[u8], size: usize, form: Form, most: impl FnOnce() -> usize) -> usize {
+        // A request of an EXEC has no size, and the next one is not behind it.
+        if !matches!(form, Form::One(_)) || size == 0 {
+            return 0;
+        }
+        count_equal(bytes, size, most().min(LOOK_AHEAD_REQUESTS))
+    }
+
+    #[inline]
+    fn frame_limit(&self, form: Form, _needs_list: bool) -> FrameLimit {
+        let ids = if form == Form::List { IDS_PER_FRAME } else { u64::MAX };
+        FrameLimit { runs: usize::MAX, ids }
+    }
+
+    #[inline]
+    fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
+        match form {
+            Form::One(replies) => encode::replies(out, replies, ids.ids(rng)),
+            Form::Last(replies) => encode::replies(out, replies, ids.ids(rng).last().into_iter()),
+            Form::List => {
+                if let Some(count) = ids.reply_count {
+                    encode::array(out, count);
+                }
+                encode::bulk_numbers(out, ids.ids(rng));
+            }
+        }
+    }
+
+    fn farewell(&mut self, out: &mut Vec<u8>, words: &Words) {
+        ids::refuse(out, words);
+    }
+
+    fn refuse(&mut self, out: &mut Vec<u8>, _form: Form, words: &Words) {
+        ids::refuse(out, words);
+    }
+}
+
+/// Returns how many of the next `most` messages in `bytes` equal the first. Its size is not 0.
+fn count_equal(bytes: &[u8], size: usize, most: usize) -> usize {
+    let (message, later) = bytes.split_at(size);
+    let most = most.min(later.len() / size);
+    // All of them equal the first if each byte equals the byte one message earlier.
+    if later[..most * size] == bytes[..most * size] {
+        return most;
+    }
+    later.chunks_exact(size).take_while(|next| *next == message).count()
+}
+
+/// Returns the step of a reply to a request of this size.
+#[inline]
+fn step_of(reply: Reply, consumed: usize) -> Step<Form> {
+    match reply {
+        Reply::Ids(ask, form) => Step::Ids { consumed, ask, form },
+        Reply::Encoded(error) => Step::Answered { consumed, error },
+        Reply::Last(error) => Step::Close { error },
+    }
+}
+
+/// Encodes the refusal of a connection: the daemon or the client's address has as many as it may have.
+fn refuse_connection(out: &mut Vec<u8>, _message: &str) {
+    encode::error(out, "ERR max number of clients reached");
+}
+
+/// Returns the error for bytes that are no request: the name of the client's protocol if it is another, otherwise Redis'
+/// own words.
+fn describe(fault: Fault, bytes: &[u8]) -> String {
+    let reason = match fault {
+        Fault::NoText => {
+            let first = &bytes[..parse::FOREIGN_BYTES];
+            return foreign::describe(first, Protocol::Resp);
+        }
+        Fault::ArgumentCount => "invalid multibulk length",
+        Fault::ArgumentSize => "invalid bulk length",
+        Fault::NoBulkString(found) => {
+            let found = char::from(found).escape_default();
+            return format!("Protocol error: expected '$', got '{found}'");
+        }
+        Fault::NoLineEnd => "expected a line end after the bulk string",
+        Fault::Quotes => "unbalanced quotes in request",
+        Fault::TooLong => "too big request",
+    };
+    format!("Protocol error: {reason}")
+}
+
+impl Resp {
+    /// Answers a request, which is in no transaction.
+    #[inline]
+    fn answer(
+        &mut self,
+        arguments: &Arguments<'_>,
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Reply {
+        match arguments.get() {
+            [name, key]
+                if conditions.session.is_authorized()
+                    && name.eq_ignore_ascii_case(b"incr")
+                    && !conditions.draining =>
+            {
+                ids::incr(key, conditions.facts, out)
+            }
+            _ => self.answer_any(arguments, conditions, out),
+        }
+    }
+}

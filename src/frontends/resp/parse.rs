@@ -1,0 +1,215 @@
+//! The parser of requests: arrays of bulk strings, and inline commands.
+//!
+//! It reads requests only, byte by byte in order, so the result does not depend on how a stream is cut.
+
+use crate::frontends::MESSAGE_BYTES_MAX;
+
+/// The most arguments of a request, its name included. Clients decide how many they send. The longest useful command has
+/// under twenty.
+const ARGUMENTS_MAX: usize = 1_024;
+
+/// The number of arguments that commands can read: the longest HELLO has seven. The others are only counted.
+const ARGUMENTS_READ: usize = 8;
+
+/// The longest line of a length: a kind, a sign, the digits of a 64-bit number and the line end.
+const LENGTH_LINE_BYTES_MAX: usize = 24;
+
+/// The bytes that show the protocol of a client that does not speak this one.
+pub(super) const FOREIGN_BYTES: usize = 4;
+
+/// The arguments of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arguments<'b> {
+    first: [&'b [u8]; ARGUMENTS_READ],
+    count: usize,
+}
+
+impl<'b> Arguments<'b> {
+    pub(super) const NONE: Arguments<'static> = Arguments { first: [&[]; ARGUMENTS_READ], count: 0 };
+
+    #[inline]
+    fn push(&mut self, argument: &'b [u8]) {
+        if let Some(place) = self.first.get_mut(self.count) {
+            *place = argument;
+        }
+        self.count += 1;
+    }
+
+    /// Returns how many there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the arguments that commands can read.
+    #[inline]
+    pub(super) fn get(&self) -> &[&'b [u8]] {
+        &self.first[..self.count.min(ARGUMENTS_READ)]
+    }
+}
+
+/// The outcome of parsing the first request of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parsed {
+    /// The request is not complete yet.
+    Incomplete,
+    /// A request of this size in bytes. Without arguments, it asks for nothing.
+    Request(usize),
+    /// No request of this protocol. The stream is lost.
+    Bad(Fault),
+}
+
+/// The reason why bytes are no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The number of arguments is no number, or above [`ARGUMENTS_MAX`].
+    ArgumentCount,
+    /// The size of an argument is no number, negative, or above [`MESSAGE_BYTES_MAX`].
+    ArgumentSize,
+    /// An argument begins with this byte instead of `$`, as in an array of arrays.
+    NoBulkString(u8),
+    /// An argument does not end where its length says.
+    NoLineEnd,
+    /// An inline command has a control character, which no text has.
+    NoText,
+    /// An inline command has a quote that does not end with its argument.
+    Quotes,
+    /// The request has more than [`MESSAGE_BYTES_MAX`] bytes.
+    TooLong,
+}
+
+/// Why there is no request.
+enum Miss {
+    Incomplete,
+    Fault(Fault),
+}
+
+impl From<Fault> for Miss {
+    fn from(fault: Fault) -> Self {
+        Miss::Fault(fault)
+    }
+}
+
+/// Parses the first request of `bytes`, and adds its arguments.
+#[inline]
+pub(super) fn parse<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Parsed {
+    let message = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX)];
+    let parsed = match message.first() {
+        None => Err(Miss::Incomplete),
+        Some(b'*') => array(message, arguments),
+        Some(_) => inline(message, arguments),
+    };
+    match parsed {
+        Ok(consumed) => Parsed::Request(consumed),
+        Err(Miss::Fault(fault)) => Parsed::Bad(fault),
+        Err(Miss::Incomplete) if message.len() == MESSAGE_BYTES_MAX => Parsed::Bad(Fault::TooLong),
+        Err(Miss::Incomplete) => Parsed::Incomplete,
+    }
+}
+
+#[inline]
+fn array<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
+    let (count, mut at) = length(bytes, 0, Fault::ArgumentCount)?;
+    // Redis, too, takes an array of a negative length for one without arguments.
+    let count = usize::try_from(count).unwrap_or(0);
+    if count > ARGUMENTS_MAX {
+        return Err(Fault::ArgumentCount.into());
+    }
+    for _ in 0..count {
+        match bytes.get(at) {
+            Some(b'$') => {}
+            Some(&other) => return Err(Fault::NoBulkString(other).into()),
+            None => return Err(Miss::Incomplete),
+        }
+        let (size, begin) = length(bytes, at, Fault::ArgumentSize)?;
+        let size = usize::try_from(size).ok().filter(|&size| size <= MESSAGE_BYTES_MAX);
+        let end = begin + size.ok_or(Fault::ArgumentSize)?;
+        match bytes.get(end..) {
+            Some([b'\r', b'\n', ..]) => {}
+            Some([] | [b'\r']) | None => return Err(Miss::Incomplete),
+            Some(_) => return Err(Fault::NoLineEnd.into()),
+        }
+        arguments.push(&bytes[begin..end]);
+        at = end + 2;
+    }
+    Ok(at)
+}
+
+/// Parses the line of a length, which begins at `at` with its kind. Returns the length and the start of the next line.
+#[inline]
+fn length(bytes: &[u8], at: usize, fault: Fault) -> Result<(i64, usize), Miss> {
+    let digits = &bytes[at + 1..];
+    // Nearly every length has one or two digits.
+    match *digits {
+        [ones @ b'0'..=b'9', b'\r', b'\n', ..] => return Ok((i64::from(ones - b'0'), at + 4)),
+        [tens @ b'0'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            return Ok((i64::from(tens - b'0') * 10 + i64::from(ones - b'0'), at + 5));
+        }
+        _ => {}
+    }
+    let line = &digits[..digits.len().min(LENGTH_LINE_BYTES_MAX)];
+    let Some(end) = line.iter().position(|&byte| byte == b'\n') else {
+        let is_too_long = line.len() == LENGTH_LINE_BYTES_MAX;
+        return Err(if is_too_long { fault.into() } else { Miss::Incomplete });
+    };
+    let number = line[..end].strip_suffix(b"\r").and_then(number);
+    Ok((number.ok_or(fault)?, at + 1 + end + 1))
+}
+
+/// Parses a decimal number as Redis does: digits, with a minus in front of a negative one.
+pub(super) fn number(digits: &[u8]) -> Option<i64> {
+    let is_plain = digits.first().is_some_and(|&byte| byte == b'-' || byte.is_ascii_digit());
+    std::str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
+}
+
+/// Parses an inline command: words up to the end of the line. A word may be in quotes, without escapes.
+#[cold]
+fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
+    let end = bytes.iter().position(|&byte| byte == b'\n');
+    let line = &bytes[..end.unwrap_or(bytes.len())];
+    let line = if end.is_some() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
+    let is_text = |(index, &byte): (usize, &u8)| match byte {
+        b'\t' => true,
+        // A line end that has half arrived.
+        b'\r' => end.is_none() && index + 1 == line.len(),
+        byte => byte >= 0x20,
+    };
+    // Memcached's binary requests begin with this byte, and no text does.
+    if line.first() == Some(&0x80) || !line.iter().enumerate().all(is_text) {
+        // Waits for as many bytes as show which protocol it is.
+        return Err(if bytes.len() < FOREIGN_BYTES { Miss::Incomplete } else { Fault::NoText.into() });
+    }
+    let consumed = end.ok_or(Miss::Incomplete)? + 1;
+    let mut rest = line.trim_ascii();
+    while let Some((word, behind)) = first_word(rest)? {
+        arguments.push(word);
+        rest = behind.trim_ascii_start();
+        if arguments.count > ARGUMENTS_MAX {
+            return Err(Fault::ArgumentCount.into());
+        }
+    }
+    Ok(consumed)
+}
+
+/// The first word of a line, and the rest of the line.
+type Word<'b> = (&'b [u8], &'b [u8]);
+
+/// Returns the first word of a line that does not begin with a blank.
+fn first_word(line: &[u8]) -> Result<Option<Word<'_>>, Fault> {
+    let (quote, begin) = match line.first() {
+        None => return Ok(None),
+        Some(&quote @ (b'"' | b'\'')) => (Some(quote), 1),
+        Some(_) => (None, 0),
+    };
+    let ends = |&byte: &u8| quote.map_or(byte.is_ascii_whitespace(), |quote| byte == quote);
+    let word = &line[begin..];
+    let size = word.iter().position(ends);
+    let Some(quoted) = size.filter(|_| quote.is_some()) else {
+        let size = size.unwrap_or(word.len());
+        return if quote.is_some() { Err(Fault::Quotes) } else { Ok(Some(word.split_at(size))) };
+    };
+    let rest = &word[quoted + 1..];
+    match rest.first() {
+        Some(byte) if !byte.is_ascii_whitespace() => Err(Fault::Quotes),
+        _ => Ok(Some((&word[..quoted], rest))),
+    }
+}

@@ -1,0 +1,49 @@
+//! The settings of the front end.
+
+use crate::config::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Section::Table};
+use snowbank_client::address::Address;
+
+/// The form of IDs in replies to INCR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replies {
+    /// RESP integers, as Redis' own.
+    Integer,
+    /// Bulk strings.
+    String,
+}
+
+impl Replies {
+    const ALL: [Replies; 2] = [Replies::Integer, Replies::String];
+
+    /// Returns the name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Replies::Integer => "integer",
+            Replies::String => "string",
+        }
+    }
+}
+
+settings! {
+    /// The front end for clients of Redis.
+    pub struct RespSettings at (front_ends resp) {
+        /// The addresses where clients of Redis connect, as in listen: INCR with a source's name as key draws an ID. The
+        /// rules for worker_ids, TLS, tokens and limits apply here too. Empty: none.
+        listen: Vec<Address> = r#""""# in Table("resp"), Restart(LISTENERS_OPENED), |value| value.door_addresses();
+
+        /// The source that SNOWBANK.NEXT draws from if it names none. Empty: the first.
+        source: Option<String> = r#""""# in Table("resp"), Reload, |value| value.source();
+
+        /// The source that any other key draws from. Empty: a key that is no source's name is refused.
+        ///
+        /// A misspelt key should not draw from another source. Set it for tools whose key cannot be chosen, such as
+        /// redis-benchmark.
+        any_key: Option<String> = r#""""# in Table("resp"), Reload, |value| value.source();
+
+        /// The form of INCR's reply: "integer", as in Redis, or "string". SNOWBANK.NEXT always replies with strings.
+        ///
+        /// JavaScript's clients read integers above 2^53 inexactly, so that two IDs become one: choose "string" for them.
+        replies: Replies = r#""integer""# in Table("resp"), Reload,
+            |value| value.choice(&Replies::ALL.map(|choice| (choice.name(), choice)));
+    }
+}

@@ -1,0 +1,209 @@
+//! MULTI, EXEC and DISCARD: requests that a client sends one by one and that are answered together.
+//!
+//! Transactions are not isolated from other clients. IDs need no isolation, because each request draws its own.
+
+use super::parse::{self, Arguments, Parsed};
+use super::{Form, Reply, Resp, commands, encode, step_of};
+use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step};
+use snowbank_client::protocol::ErrorCode;
+
+/// The most bytes of queued requests. Equal requests in a row count once, so this is thousands of different ones, or any
+/// number of INCR for one source.
+const QUEUED_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
+
+/// Requests that are queued until EXEC.
+#[derive(Debug, Default)]
+pub(super) struct Transaction {
+    /// The requests, as they arrived. Equal ones in a row are here once.
+    bytes: Vec<u8>,
+    /// The size of each request in `bytes`, and how often it was sent.
+    repeats: Vec<(u32, u32)>,
+    /// A request was refused, so EXEC is.
+    has_failed: bool,
+}
+
+impl Transaction {
+    /// Queues a request. Returns false if there is no room.
+    fn push(&mut self, request: &[u8]) -> bool {
+        if let Some((size, times)) = self.repeats.last_mut()
+            && self.bytes[self.bytes.len() - *size as usize..] == *request
+        {
+            *times = times.saturating_add(1);
+            return *times < u32::MAX;
+        }
+        let has_room = self.kept_bytes() + request.len() + size_of::<(u32, u32)>() <= QUEUED_BYTES_MAX;
+        if has_room {
+            self.bytes.extend_from_slice(request);
+            self.repeats.push((request.len() as u32, 1));
+        }
+        has_room
+    }
+
+    /// Returns the bytes that the queued requests take.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.bytes.len() + self.repeats.len() * size_of::<(u32, u32)>()
+    }
+
+    /// Returns the number of queued requests.
+    fn count(&self) -> u64 {
+        self.repeats.iter().map(|&(_, times)| u64::from(times)).sum()
+    }
+}
+
+/// The requests of an EXEC, answered one by one.
+#[derive(Debug)]
+pub(super) struct Executing {
+    transaction: Transaction,
+    /// The start of the next request.
+    at: usize,
+    /// The index of the next request in `repeats`.
+    index: usize,
+    /// The bytes of the requests that were returned, repeated ones each time.
+    executed_bytes: usize,
+}
+
+impl Executing {
+    /// Returns the bytes that its requests take.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.transaction.kept_bytes()
+    }
+
+    /// Returns the bytes of the requests that it has returned.
+    pub(super) fn executed_bytes(&self) -> usize {
+        self.executed_bytes
+    }
+
+    /// Returns the next request. `None` after the last.
+    fn next(&mut self) -> Option<&[u8]> {
+        let (size, times) = self.transaction.repeats.get_mut(self.index)?;
+        let request = self.at..self.at + *size as usize;
+        self.executed_bytes += request.len();
+        *times -= 1;
+        if *times == 0 {
+            (self.at, self.index) = (request.end, self.index + 1);
+        }
+        Some(&self.transaction.bytes[request])
+    }
+
+    fn is_over(&self) -> bool {
+        self.index == self.transaction.repeats.len()
+    }
+}
+
+impl Resp {
+    /// Answers the next request of an EXEC.
+    pub(super) fn execute(&mut self, conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+        // Empty once the last request is taken.
+        let Some(mut executing) = self.executing.take() else { return Step::Incomplete };
+        let mut arguments = Arguments::NONE;
+        let reply = match executing.next().map(|request| parse::parse(request, &mut arguments)) {
+            Some(Parsed::Request(_)) => self.answer(&arguments, conditions, out),
+            _ => unreachable!("only whole requests are queued, and the last one ends the execution"),
+        };
+        let reply = match reply {
+            // The others of the transaction have their replies first.
+            Reply::Last(error) if !executing.is_over() => Reply::Encoded(error),
+            reply => reply,
+        };
+        if !executing.is_over() {
+            self.executing = Some(executing);
+        }
+        step_of(reply, 0)
+    }
+
+    /// Queues a request that follows MULTI, or answers EXEC, DISCARD and those that end a transaction.
+    #[cold]
+    pub(super) fn queue(
+        &mut self,
+        arguments: &Arguments<'_>,
+        request: &[u8],
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Reply {
+        if arguments.count() == 0 || commands::is_answered_at_once(arguments) {
+            let reply = self.answer_any(arguments, conditions, out);
+            // EXEC with a wrong number of arguments, as in Redis. A nested MULTI fails alone.
+            if let (Reply::Encoded(Some(_)), Some(transaction)) = (&reply, &mut self.transaction)
+                && arguments.count() > 1
+            {
+                transaction.has_failed = true;
+            }
+            return reply;
+        }
+        let refused = commands::refuse_to_queue(arguments, conditions.session.is_authorized(), out);
+        let Some(transaction) = self.transaction.as_mut() else {
+            unreachable!("there is a transaction");
+        };
+        let error = match refused {
+            Some(code) => Some(code),
+            None if transaction.push(request) => {
+                encode::simple(out, "QUEUED");
+                return Reply::Encoded(None);
+            }
+            None => {
+                let text = format!(
+                    "ERR the requests since MULTI have more than {QUEUED_BYTES_MAX} bytes; send them in several transactions, \
+                     or in none"
+                );
+                encode::error(out, &text);
+                Some(ErrorCode::Malformed)
+            }
+        };
+        transaction.has_failed = true;
+        Reply::Encoded(error)
+    }
+
+    pub(super) fn multi(&mut self, out: &mut Vec<u8>) -> Option<ErrorCode> {
+        if self.transaction.is_some() {
+            encode::error(out, "ERR MULTI calls can not be nested");
+            return Some(ErrorCode::Malformed);
+        }
+        self.transaction = Some(Box::default());
+        encode::simple(out, "OK");
+        None
+    }
+
+    pub(super) fn exec(&mut self, out: &mut Vec<u8>) -> Option<ErrorCode> {
+        let Some(transaction) = self.transaction.take() else {
+            encode::error(out, "ERR EXEC without MULTI");
+            return Some(ErrorCode::Malformed);
+        };
+        if transaction.has_failed {
+            encode::error(out, "EXECABORT Transaction discarded because of previous errors.");
+            return Some(ErrorCode::Malformed);
+        }
+        let count = transaction.count();
+        encode::array(out, count);
+        if count > 0 {
+            self.executing =
+                Some(Box::new(Executing { transaction: *transaction, at: 0, index: 0, executed_bytes: 0 }));
+        }
+        None
+    }
+
+    pub(super) fn discard(&mut self, out: &mut Vec<u8>) -> Option<ErrorCode> {
+        if self.transaction.take().is_none() {
+            encode::error(out, "ERR DISCARD without MULTI");
+            return Some(ErrorCode::Malformed);
+        }
+        encode::simple(out, "OK");
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Equal requests in a row are kept once.
+    #[test]
+    fn a_request_of_an_exec_counts_each_time_it_is_answered() {
+        let mut transaction = Transaction::default();
+        for request in [&b"CLIENT ID\r\n"[..], b"CLIENT ID\r\n", b"PING\r\n"] {
+            assert!(transaction.push(request));
+        }
+        let mut executing = Executing { transaction, at: 0, index: 0, executed_bytes: 0 };
+        while executing.next().is_some() {}
+        assert_eq!(executing.executed_bytes(), 28);
+    }
+}

@@ -1,0 +1,172 @@
+//! The reasons of refusals, in the same words for every protocol.
+
+use std::time::Duration;
+
+use crate::access::TooFast;
+use crate::numbering::LAST_ID;
+use crate::source::wait_queue::Refusal;
+use snowbank_client::protocol::ErrorCode;
+
+/// Why a request gets no IDs.
+#[derive(Clone, Copy, Debug)]
+pub enum Reason {
+    /// The source refuses it.
+    Source(Refusal),
+    /// The client's rate does not allow it.
+    TooFast(TooFast),
+    /// The client's identity may not draw from the source.
+    Denied,
+}
+
+impl From<Refusal> for Reason {
+    fn from(refusal: Refusal) -> Self {
+        Reason::Source(refusal)
+    }
+}
+
+/// A refusal, and what its words need.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused<'a> {
+    /// The reason.
+    pub reason: Reason,
+    /// The name of the client's identity.
+    pub identity: &'a str,
+    /// The source's name.
+    pub source: &'a str,
+    /// True if it is a ticket source, whose refusals do not mention worker IDs or the clock.
+    pub is_ticket: bool,
+    /// The longest wait that the daemon allows, if the request's was shorter and its IDs could come within this one.
+    pub longer_wait: Option<Duration>,
+}
+
+/// A refusal in words.
+#[derive(Clone, Debug)]
+pub struct Words {
+    /// The code, by which programs distinguish refusals.
+    pub code: ErrorCode,
+    /// The time after which to ask again; `None`: asking again does not help.
+    pub retry_after: Option<Duration>,
+    /// The reason, for people.
+    pub message: String,
+}
+
+impl Words {
+    /// Returns the refusal as one line behind this code: the time to retry after if there is one, and the reason.
+    pub(super) fn line(&self, code: &str) -> String {
+        let retry = self
+            .retry_after
+            .map_or_else(String::new, |after| format!("retry_after_ms={} ", ceil_to_ms(after)));
+        format!("{code} {retry}{}", self.message)
+    }
+}
+
+/// Returns a time to retry after in milliseconds, rounded up: a client that waits that long must not be early.
+pub(super) fn ceil_to_ms(after: Duration) -> u128 {
+    after.as_micros().div_ceil(1_000)
+}
+
+/// The answer to a request for IDs while the daemon stops.
+pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
+
+/// Puts a refusal into words.
+pub fn in_words(refused: Refused<'_>) -> Words {
+    let Refused { reason, identity, source, is_ticket, longer_wait } = refused;
+    let wait_longer =
+        longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));
+    match reason {
+        Reason::Source(refusal) => source_refusal(refusal, source, is_ticket, &wait_longer),
+        Reason::TooFast(too_fast) => rate_refusal(too_fast, identity, &wait_longer),
+        Reason::Denied => {
+            let message =
+                format!("identity {identity} may not draw from source {source}; ask for another source");
+            Words { code: ErrorCode::UnknownSource, retry_after: None, message }
+        }
+    }
+}
+
+/// Puts a source's refusal into words.
+fn source_refusal(refusal: Refusal, source: &str, is_ticket: bool, wait_longer: &str) -> Words {
+    let (code, retry_after, message) = match refusal {
+        Refusal::Exhausted(Some(retry_after)) => (
+            ErrorCode::Exhausted,
+            Some(retry_after),
+            format!(
+                "source {source} cannot give that many within the wait; ask again later, {wait_longer}ask for fewer"
+            ),
+        ),
+        Refusal::Exhausted(None) => (
+            ErrorCode::Exhausted,
+            None,
+            format!("source {source} can never give that many within that wait; {wait_longer}ask for fewer"),
+        ),
+        Refusal::ClockBehind(retry_after) => (
+            ErrorCode::ClockBehind,
+            Some(retry_after),
+            format!(
+                "the wall clock is too far behind the next ID of source {source}; set the machine's clock right, or give \
+                 the source a worker ID that was never used"
+            ),
+        ),
+        Refusal::YetToBegin(retry_after) => (
+            ErrorCode::ClockBehind,
+            Some(retry_after),
+            format!(
+                "no state is kept of source {source}, so it begins with the tick after its start; ask again then, or \
+                 keep a state (state_dir)"
+            ),
+        ),
+        Refusal::NoCeiling => {
+            (ErrorCode::NoCeiling, Some(Duration::from_secs(1)), not_granted(source, is_ticket))
+        }
+        Refusal::Lost => (ErrorCode::NoCeiling, None, lost(source, is_ticket)),
+        Refusal::Ended => (
+            ErrorCode::NoCeiling,
+            None,
+            format!("the layout of source {source} has come to the end of its life; change it"),
+        ),
+        Refusal::CounterEnded => (
+            ErrorCode::Exhausted,
+            None,
+            format!(
+                "source {source} has not as many numbers left: its counter ends at {LAST_ID}; ask for fewer, or move its \
+                 table to a source with a layout"
+            ),
+        ),
+        Refusal::Sealed => (ErrorCode::ShuttingDown, None, String::from(STOPPING)),
+    };
+    Words { code, retry_after, message }
+}
+
+fn not_granted(source: &str, is_ticket: bool) -> String {
+    match is_ticket {
+        true => format!(
+            "the next numbers of source {source} were not reserved durably in time; check the daemon's storage"
+        ),
+        false => format!(
+            "the ceiling of source {source} was not raised in time; the daemon's status has the cause"
+        ),
+    }
+}
+
+fn lost(source: &str, is_ticket: bool) -> String {
+    match is_ticket {
+        true => format!(
+            "source {source} counts no more: another process, or another copy of its machine, may hand out the same \
+             numbers; see the daemon's status"
+        ),
+        false => format!(
+            "the worker ID of source {source} is lost: another process may have it; see the daemon's log"
+        ),
+    }
+}
+
+/// Puts a refusal of a rate into words.
+fn rate_refusal(too_fast: TooFast, identity: &str, wait_longer: &str) -> Words {
+    let TooFast { per_second, retry_after } = too_fast;
+    let rate = format!("the {per_second} IDs per second of identity {identity}");
+    let message = match retry_after {
+        Some(_) => format!("{rate} are used up; ask again later, {wait_longer}ask for fewer"),
+        None => format!("{rate} never yield that many within that wait; {wait_longer}ask for fewer"),
+    };
+    Words { code: ErrorCode::Exhausted, retry_after, message }
+}

@@ -1,0 +1,363 @@
+//! Pending connections: those that have not proved yet that they are clients. They shake hands over
+//! TLS, or have not sent their token. Connections of the admin listener are pending to their end.
+//!
+//! Their number is limited. At the limit a newcomer evicts the one whose peer has been silent for
+//! longest. A connection whose bytes wait for the daemon is not silent, and one that has just come
+//! may be about to send: newcomers wait for these. The silence of a connection that owes a token
+//! counts from its first beginning.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio::time::{Instant, timeout_at};
+
+/// The time within which a client must send its token. That takes a round trip, so five seconds outlast a few lost packets.
+/// PING does not extend it.
+pub(crate) const AUTHORIZED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The time that a silent pending connection has before it is evicted. Clients send their first bytes right after they have connected,
+/// unless their machine is busy. With the fewest places, newcomers come in at 3,200 a second.
+const SILENT_FOR: Duration = Duration::from_millis(20);
+
+/// The part of all places, as a divisor, that each limit has.
+const PLACES_SHARE: usize = 8;
+/// The fewest places of a limit, if the daemon has as many. Each place is a client that may take a round trip to authorize
+/// itself while others come.
+const PLACES_MIN: usize = 64;
+
+/// Returns the number of places in a limit of a daemon that allows this many connections.
+pub(crate) fn places_of(max_connections: usize) -> usize {
+    (max_connections / PLACES_SHARE).max(PLACES_MIN).min(max_connections)
+}
+
+/// Connections that have not proved yet that they are clients.
+#[derive(Debug, Default)]
+pub(crate) struct PendingLimit {
+    connections: Mutex<Connections>,
+    /// Signalled when a pending connection falls silent or leaves.
+    changed: Arc<Notify>,
+    /// True if the pending connections owe a token. Then the silence of each counts from its first beginning, whatever it sends in
+    /// between, so that it holds its place no longer than a silent one. In a handshake, silence begins again after each
+    /// message.
+    is_for_tokens: bool,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    /// The pending connections whose peers are silent, in the order of the silences that count.
+    silent: BTreeMap<u64, Silent>,
+    /// The next number in that order.
+    next: u64,
+    /// The pending connections that have a place.
+    inside: usize,
+    /// Those that was evicted and are not closed yet.
+    leaving: usize,
+    /// Those that ever was evicted.
+    evicted: u64,
+}
+
+/// A pending connection whose peer is silent.
+#[derive(Debug)]
+struct Silent {
+    since: Instant,
+    /// Signalled when it must be evicted.
+    end: Arc<Notify>,
+}
+
+/// The room for a newcomer, if there is any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// There is a place.
+    Made,
+    /// The pending connection that has been silent for longest is evicted then.
+    At(Instant),
+    /// No pending connection is silent.
+    Full,
+}
+
+impl Connections {
+    /// Evicts the connection that has been silent for longest.
+    fn evict(&mut self, now: Instant) -> Room {
+        let Some(first) = self.silent.first_entry() else { return Room::Full };
+        let at = first.get().since + SILENT_FOR;
+        if now < at {
+            return Room::At(at);
+        }
+        first.remove().end.notify_one();
+        self.inside -= 1;
+        self.leaving += 1;
+        self.evicted += 1;
+        Room::Made
+    }
+}
+
+/// Completes when it is worthwhile to look for room again.
+pub(crate) async fn wait_for(room: Room, changed: Notified<'_>) {
+    match room {
+        Room::Made => {}
+        Room::At(at) => {
+            let _ = timeout_at(at, changed).await;
+        }
+        Room::Full => changed.await,
+    }
+}
+
+/// The numbers of pending connections in a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Occupancy {
+    /// The pending connections that have a place.
+    pub(crate) inside: usize,
+    /// Those that was evicted and are not closed yet.
+    pub(crate) leaving: usize,
+    /// Those that ever was evicted.
+    pub(crate) evicted: u64,
+}
+
+impl PendingLimit {
+    /// Takes in a newcomer, which counts as heard. If all `places` are taken, the pending connection that has been silent for longest
+    /// is evicted. If none has been silent for [`SILENT_FOR`], waits until one has, or until one leaves.
+    pub(crate) async fn enter(self: &Arc<Self>, places: usize) -> Pending {
+        loop {
+            let changed = self.changed.notified();
+            match self.try_enter(places, Instant::now()) {
+                Ok(pending) => return pending,
+                Err(room) => wait_for(room, changed).await,
+            }
+        }
+    }
+
+    /// Takes a newcomer in, if a place is free or can be made free.
+    fn try_enter(self: &Arc<Self>, places: usize, now: Instant) -> Result<Pending, Room> {
+        let mut connections = self.lock();
+        let room = if connections.inside < places { Room::Made } else { connections.evict(now) };
+        if room != Room::Made {
+            return Err(room);
+        }
+        connections.inside += 1;
+        Ok(Pending { limit: Arc::clone(self), end: Arc::default(), stage: Stage::Heard, silence: None })
+    }
+
+    pub(crate) fn occupancy(&self) -> Occupancy {
+        let connections = self.lock();
+        Occupancy { inside: connections.inside, leaving: connections.leaving, evicted: connections.evicted }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The pending of the clients' listeners.
+#[derive(Debug)]
+pub(crate) struct PendingLimits {
+    /// Connections that shake hands over TLS.
+    pub(crate) handshakes: Arc<PendingLimit>,
+    /// Connections that owe a token.
+    pub(crate) tokens: Arc<PendingLimit>,
+}
+
+impl Default for PendingLimits {
+    fn default() -> Self {
+        let changed: Arc<Notify> = Arc::default();
+        let limit = |is_for_tokens| {
+            Arc::new(PendingLimit { changed: Arc::clone(&changed), is_for_tokens, ..PendingLimit::default() })
+        };
+        PendingLimits { handshakes: limit(false), tokens: limit(true) }
+    }
+}
+
+impl PendingLimits {
+    /// Completes when a pending connection of either has fallen silent or left since this call.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.tokens.changed.notified()
+    }
+
+    /// Evicts a silent connection for a newcomer that finds all connections of the daemon in use.
+    pub(crate) fn evict(&self, now: Instant) -> Room {
+        let room = self.tokens.lock().evict(now);
+        if room == Room::Made {
+            return room;
+        }
+        match (room, self.handshakes.lock().evict(now)) {
+            (Room::At(one), Room::At(other)) => Room::At(one.min(other)),
+            (at @ Room::At(_), Room::Full) => at,
+            (_, room) => room,
+        }
+    }
+
+    /// Returns the numbers of both together.
+    pub(crate) fn occupancy(&self) -> Occupancy {
+        let (one, other) = (self.tokens.occupancy(), self.handshakes.occupancy());
+        Occupancy {
+            inside: one.inside + other.inside,
+            leaving: one.leaving + other.leaving,
+            evicted: one.evicted + other.evicted,
+        }
+    }
+}
+
+/// The state of a pending connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its bytes wait for the daemon, or it has just come.
+    Heard,
+    /// The daemon waits for its bytes. Holds its number in the order of silence.
+    Silent(u64),
+    /// It was evicted.
+    Leaving,
+}
+
+/// A connection's place in a limit. Free again when dropped.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    limit: Arc<PendingLimit>,
+    /// Signalled when it must be evicted.
+    end: Arc<Notify>,
+    stage: Stage,
+    /// Its silence that counts: its number in the order of silence, and its start.
+    silence: Option<(u64, Instant)>,
+}
+
+impl Pending {
+    /// Notes that its peer has sent something, which the daemon has not dealt with yet.
+    pub(crate) fn note_heard(&mut self) {
+        if let Stage::Silent(number) = self.stage {
+            let is_inside = self.limit.lock().silent.remove(&number).is_some();
+            self.stage = if is_inside { Stage::Heard } else { Stage::Leaving };
+        }
+    }
+
+    /// Notes that the daemon now waits for its peer.
+    pub(crate) fn note_silent(&mut self) {
+        if self.stage == Stage::Heard {
+            let mut connections = self.limit.lock();
+            let earlier = self.silence.filter(|_| self.limit.is_for_tokens);
+            let (number, since) = earlier.unwrap_or((connections.next, Instant::now()));
+            connections.next = connections.next.max(number + 1);
+            connections.silent.insert(number, Silent { since, end: Arc::clone(&self.end) });
+            drop(connections);
+            self.silence = Some((number, since));
+            self.stage = Stage::Silent(number);
+            self.limit.changed.notify_waiters();
+        }
+    }
+
+    /// Returns a future that completes when the pending connection must be evicted.
+    pub(crate) fn evicted(&self) -> impl Future<Output = ()> + use<> {
+        let end = Arc::clone(&self.end);
+        async move { end.notified().await }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        // Finds out whether it was evicted meanwhile.
+        self.note_heard();
+        let mut connections = self.limit.lock();
+        match self.stage {
+            Stage::Leaving => connections.leaving -= 1,
+            Stage::Heard | Stage::Silent(_) => connections.inside -= 1,
+        }
+        drop(connections);
+        self.limit.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn enter(limit: &Arc<PendingLimit>, places: usize, now: Instant) -> Pending {
+        limit.try_enter(places, now).expect("a place")
+    }
+
+    fn must_go(pending: &Pending) -> bool {
+        pin!(pending.evicted()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn the_longest_silent_is_evicted() {
+        let (limit, start) = (Arc::new(PendingLimit::default()), Instant::now());
+        let mut connections: Vec<Pending> = (0..3).map(|_| enter(&limit, 3, start)).collect();
+        for index in [1, 0, 2] {
+            connections[index].note_silent();
+        }
+        // Heard again, so that it is silent for a shorter time than the others.
+        connections[1].note_heard();
+        connections[1].note_silent();
+        let later = Instant::now() + SILENT_FOR;
+        let newcomer = enter(&limit, 3, later);
+        assert_eq!(connections.iter().map(must_go).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(limit.occupancy(), Occupancy { inside: 3, leaving: 1, evicted: 1 });
+        // Nothing that arrives now gives it its place back.
+        connections[0].note_heard();
+        connections[0].note_silent();
+        assert!(!must_go(&enter(&limit, 3, later)));
+        drop((connections, newcomer));
+        assert_eq!(limit.occupancy(), Occupancy { inside: 0, leaving: 0, evicted: 2 });
+    }
+
+    #[test]
+    fn talk_without_a_token_is_silence() {
+        let (limit, start) = (Arc::clone(&PendingLimits::default().tokens), Instant::now());
+        let mut connections: Vec<Pending> = (0..2).map(|_| enter(&limit, 2, start)).collect();
+        connections.iter_mut().for_each(Pending::note_silent);
+        connections[0].note_heard();
+        connections[0].note_silent();
+        let later = Instant::now() + SILENT_FOR;
+        let _newcomer = enter(&limit, 2, later);
+        assert_eq!(connections.iter().map(must_go).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn who_waits_for_the_daemon_is_not_evicted() {
+        let (limit, start) = (Arc::new(PendingLimit::default()), Instant::now());
+        let mut connections: Vec<Pending> = (0..2).map(|_| enter(&limit, 2, start)).collect();
+        let later = start + 100 * SILENT_FOR;
+        assert_eq!(limit.try_enter(2, later).expect_err("both wait for the daemon"), Room::Full);
+        connections[0].note_silent();
+        let Err(Room::At(at)) = limit.try_enter(2, start) else { panic!("it may be about to speak") };
+        assert!(at >= start + SILENT_FOR);
+        assert!(limit.try_enter(2, at).is_ok() && must_go(&connections[0]) && !must_go(&connections[1]));
+    }
+
+    #[test]
+    fn either_limit_evicts_if_all_connections_are_in_use() {
+        let (pending, start) = (PendingLimits::default(), Instant::now());
+        assert_eq!(pending.evict(start), Room::Full);
+        let mut handshake = enter(&pending.handshakes, 9, start);
+        let _token = enter(&pending.tokens, 9, start);
+        assert_eq!(pending.evict(start), Room::Full);
+        handshake.note_silent();
+        assert!(matches!(pending.evict(start), Room::At(_)));
+        assert_eq!(pending.evict(Instant::now() + SILENT_FOR), Room::Made);
+        assert!(must_go(&handshake));
+    }
+
+    #[tokio::test]
+    async fn a_newcomer_waits_until_a_place_is_free() {
+        let limit = Arc::new(PendingLimit::default());
+        let mut pending = limit.enter(1).await;
+        let enter = || {
+            let limit = Arc::clone(&limit);
+            tokio::spawn(async move { limit.enter(1).await })
+        };
+        let newcomer = enter();
+        tokio::task::yield_now().await;
+        assert!(!newcomer.is_finished());
+        pending.note_silent();
+        drop(newcomer.await.expect("the silent one gave way"));
+        assert!(must_go(&pending));
+    }
+
+    #[test]
+    fn an_eighth_of_the_connections_may_be_pending() {
+        assert_eq!([1, 64, 100, 10_000].map(places_of), [1, 64, 64, 1_250]);
+    }
+}

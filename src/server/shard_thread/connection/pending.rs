@@ -1,0 +1,65 @@
+//! The time until a client has sent its token. Its connection is pending until then.
+
+use std::io;
+
+use tokio::time::{sleep, timeout};
+
+use super::super::authorization::{NoToken, UNAUTHORIZED_DELAY, enter_pending, note_no_token};
+use super::{Connection, TurnEnd};
+use crate::frontends::FrontEnd;
+use crate::server::net::pending::AUTHORIZED_WITHIN;
+use snowbank_client::protocol::MAX_REQUEST_SIZE;
+
+/// The bytes that a short turn reads at most: one request of Snowbank's own protocol of any size, or 64 common ones. Turns
+/// of pending connections and turns without a permit are short.
+pub(super) const SHORT_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
+
+impl<F: FrontEnd> Connection<F> {
+    /// Serves the connection until the client has sent its token. Returns the end of that turn, or
+    /// [`TurnEnd::End`].
+    pub(super) async fn authorize(&mut self) -> io::Result<TurnEnd<F>> {
+        let pending = match self.pending.take() {
+            Some(pending) => pending,
+            None => Box::new(enter_pending(&self.member.thread).await),
+        };
+        let pending = self.pending.insert(pending);
+        let evicted = pending.evicted();
+        let why = tokio::select! {
+            biased;
+            () = evicted => NoToken::Evicted,
+            turn = timeout(AUTHORIZED_WITHIN, self.run(TurnEnd::Done)) => match turn {
+                Ok(turn) => return turn,
+                Err(_) => NoToken::TimedOut,
+            },
+        };
+        note_no_token(&self.member.thread, (&self.stream.peer(), &self.stream.origin()), why);
+        Ok(TurnEnd::End)
+    }
+
+    /// Is no longer pending if the client has sent its token. Delays a client whose token is wrong.
+    pub(super) async fn leaves_pending(&mut self, turn: &mut TurnEnd<F>) -> bool {
+        if self.session.is_authorized() {
+            self.pending = None;
+            return true;
+        }
+        match turn {
+            TurnEnd::Unauthorized => {
+                // A stop does not wait for it.
+                self.member.note_drained();
+                self.note_silent();
+                sleep(UNAUTHORIZED_DELAY).await;
+            }
+            // No message with a token is that long.
+            TurnEnd::Done if self.exchange.unread.len() > F::TOKEN_MESSAGE_BYTES_MAX => *turn = TurnEnd::End,
+            _ => {}
+        }
+        false
+    }
+
+    /// Notes among the pending connections that the client must act next.
+    pub(super) fn note_silent(&mut self) {
+        if let Some(pending) = &mut self.pending {
+            pending.note_silent();
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Connections that send no token, guess tokens, or never finish their TLS handshake. Clients with a token still
+//! find a place.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
+
+use crate::secure::{Authority, secure_wire, tls_section};
+use crate::support::http::{sample, scrape};
+use crate::support::wire::{self, UNAUTHORIZED};
+use crate::support::{Ask, Daemon, Reply, Setup, Wire, poll};
+
+const TOKEN: &[u8] = b"a-token-of-the-file";
+
+/// A daemon that requires tokens and allows this many connections.
+fn with_tokens(max_connections: usize, more: &str) -> Setup {
+    let setup = Setup::new();
+    std::fs::write(setup.path("tokens"), TOKEN).expect("the tokens are written");
+    let limits =
+        format!("[auth]\ntoken_file = \"tokens\"\n[limits]\nmax_connections = {max_connections}\n{more}");
+    setup.config(&limits)
+}
+
+/// A client with a token that has drawn an ID.
+fn client(daemon: &Daemon) -> Wire {
+    let mut wire = daemon.connect();
+    assert_eq!(wire.call(&wire::auth(1, TOKEN)), Reply::Ok(1));
+    assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+    wire
+}
+
+/// A connection from one of this machine's many loopback addresses.
+fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from((address, 0)).into()).expect("an address of this machine");
+    socket.connect(&to.into()).expect("the daemon listens");
+    socket.into()
+}
+
+fn tcp_of(daemon: &Daemon) -> SocketAddr {
+    daemon.addresses[0].tcp()
+}
+
+#[test]
+fn silent_connections_give_way_to_clients_with_a_token() {
+    let daemon = with_tokens(100, "").admin().start();
+    let mut first = client(&daemon);
+    let silent: Vec<TcpStream> =
+        (0..300).map(|_| TcpStream::connect(tcp_of(&daemon)).expect("the daemon listens")).collect();
+    // Clients come one after the other, while silent connections hold all places that they may have.
+    let mut clients: Vec<Wire> = (0..30).map(|_| client(&daemon)).collect();
+    for wire in clients.iter_mut().chain([&mut first]) {
+        assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+    }
+    let samples = scrape(&daemon);
+    assert!(sample(&samples, "snowbank_connections_evicted_total") >= 300.0 - 64.0, "{samples:#?}");
+    assert!(sample(&samples, "snowbank_connections_unauthorized") <= 64.0, "{samples:#?}");
+    assert_eq!(sample(&samples, "snowbank_connections_refused_total"), 0.0);
+    drop(silent);
+}
+
+#[test]
+fn if_all_places_are_in_use_the_silent_connection_is_closed() {
+    let daemon = with_tokens(4, "").start();
+    let mut clients: Vec<Wire> = (0..3).map(|_| client(&daemon)).collect();
+    let mut silent = daemon.connect();
+    clients.push(client(&daemon));
+    silent.assert_closed();
+    // It would be closed later in any case, but for another reason.
+    poll("the log's line", || daemon.log().contains("a newcomer needed its place").then_some(()));
+    // Now all connections are clients with a token, and none is closed.
+    daemon.connect().reply().assert_error(0, wire::TOO_BUSY);
+    clients.iter_mut().for_each(Wire::assert_open);
+}
+
+#[test]
+fn ping_does_not_extend_the_time_to_send_a_token() {
+    let daemon = with_tokens(100, "").admin().start();
+    let mut served = client(&daemon);
+    let mut wire = daemon.connect();
+    // If its PINGs kept a connection open, the test would reach its deadline.
+    poll("the end of a connection that only sends PING", || {
+        wire.try_send(&wire::ping(1, b"")).is_err().then_some(()).or_else(|| match wire.try_reply() {
+            Ok(Some(Reply::Pong(..))) => None,
+            _ => Some(()),
+        })
+    });
+    poll("the log's line", || daemon.log().contains("it sent no token within five seconds").then_some(()));
+    assert_eq!(sample(&scrape(&daemon), "snowbank_unauthorized_timeouts_total"), 1.0);
+    served.assert_open();
+}
+
+/// A client without a token may send nothing but PING.
+#[test]
+fn before_a_token_at_most_a_few_replies_are_queued() {
+    const GUESTS: usize = 50;
+    let daemon = with_tokens(100, "").admin().start();
+    let pings = wire::ping(1, &[7; 64]).repeat(1_000);
+    let guests: Vec<TcpStream> = (0..GUESTS)
+        .map(|_| {
+            let stream = TcpStream::connect(tcp_of(&daemon)).expect("the daemon listens");
+            stream.set_nonblocking(true).expect("it can be set");
+            stream
+        })
+        .collect();
+    let (mut written, mut highest) = ([0; GUESTS], 0.0_f64);
+    for _ in 0..50 {
+        for (mut stream, written) in guests.iter().zip(&mut written) {
+            while let Ok(size) = std::io::Write::write(&mut stream, &pings[*written % pings.len()..]) {
+                *written += size;
+            }
+        }
+        highest = highest.max(sample(&scrape(&daemon), "snowbank_queued_bytes"));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The first four KiB of a connection are not counted.
+    assert_eq!(highest, 0.0, "bytes queued");
+    // More than the kernel takes of their replies. A busy machine may not come to all of them in their five seconds.
+    assert!(written.iter().filter(|&&size| size > 100_000).count() >= GUESTS / 2, "{written:?}");
+}
+
+#[test]
+fn silent_http_connections_are_counted_too() {
+    let daemon = with_tokens(100, "").admin().door("http").start();
+    let _silent = TcpStream::connect(daemon.addresses[1].tcp()).expect("the door is open");
+    poll("the end of a connection without a token", || {
+        (sample(&scrape(&daemon), "snowbank_unauthorized_timeouts_total") == 1.0).then_some(())
+    });
+    poll("the log's line", || daemon.log().contains("it sent no token within five seconds").then_some(()));
+}
+
+#[test]
+fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
+    let daemon = with_tokens(100, "").admin().start();
+    let mut served = client(&daemon);
+    let addresses = [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3)];
+    let began = Instant::now();
+    let guesses: Vec<TcpStream> = (0..10)
+        .map(|index| {
+            let mut stream = connect_from(addresses[index % 2], tcp_of(&daemon));
+            std::io::Write::write_all(&mut stream, &wire::auth(1, b"a-guess")).expect("it leaves");
+            stream
+        })
+        .collect();
+    for guess in guesses {
+        let mut wire = Wire::over_tcp(guess).expect("it is open");
+        wire.reply().assert_error(1, UNAUTHORIZED);
+        // A slow machine makes this longer, and nothing makes it shorter.
+        assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+        wire.assert_closed();
+    }
+    let of = |address: Ipv4Addr| format!("peer={address}");
+    addresses.iter().for_each(|&address| daemon.assert_logs(&of(address)));
+    let log = daemon.log();
+    addresses.iter().for_each(|&address| assert_eq!(log.matches(&of(address)).count(), 1, "{log}"));
+    assert_eq!(sample(&scrape(&daemon), "snowbank_unauthorized_addresses"), 2.0);
+    poll("the check's line", || daemon.log().contains("check authorization warns").then_some(()));
+    served.assert_open();
+}
+
+#[test]
+fn connections_without_a_tls_handshake_are_closed_for_clients() {
+    let setup = Setup::new().option("--listen", "tls:127.0.0.1:0").listeners(2);
+    let authority = Authority::new(&setup.path("").canonicalize().expect("it is there"), "authority");
+    let toml = format!("[limits]\nmax_connections = 100\n{}", tls_section(&authority.issue_local("ids"), ""));
+    let daemon = setup.config(&toml).start();
+    let mut plain = daemon.connect();
+    let address = daemon.addresses[1].tcp();
+    let silent: Vec<TcpStream> =
+        (0..300).map(|_| TcpStream::connect(address).expect("the daemon listens")).collect();
+    for _ in 0..20 {
+        let mut wire = secure_wire(address, &authority.client(None));
+        assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+        assert_eq!(plain.next(Ask::of(1)).id_count(), Some(1));
+    }
+    drop(silent);
+}
