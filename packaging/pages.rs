@@ -1,7 +1,7 @@
 //! Man pages and shell completions, written from the table that reads a command line. `packaging/build` runs this as a
 //! test of both programs, because only tests have what it needs.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::PathBuf;
 
@@ -25,6 +25,77 @@ pub(crate) fn write(command: clap::Command) {
         clap_complete::generate(shell, &mut command.clone(), &name, &mut script);
     }
     clap_mangen::generate_to(command, &man).unwrap();
+    for page in fs::read_dir(&man).unwrap() {
+        let page = page.unwrap().path();
+        let mut text = with_exit_status(&fs::read_to_string(&page).unwrap());
+        text.push_str(match page.file_name().and_then(OsStr::to_str) {
+            Some("snowbank.1") => ENDS,
+            _ => ".SH SEE ALSO\n.BR snowbank (1),\n.BR snowbank.toml (5)\n",
+        });
+        fs::write(page, text).unwrap();
+    }
+    if name == "snowbank" {
+        fs::write(man.join("snowbank.toml.5"), reference()).unwrap();
+    }
     let page = fs::read_to_string(man.join(format!("{name}.1"))).unwrap();
-    assert!(page.contains("SUBCOMMANDS"), "{page}");
+    assert!(page.contains("SUBCOMMANDS") && page.contains("SEE ALSO"), "{page}");
+}
+
+/// The last sections of snowbank(1).
+const ENDS: &str = "\
+.SH FILES
+.TP
+/etc/snowbank/snowbank.toml
+The configuration of the service: snowbank.toml(5).
+.TP
+/var/lib/snowbank
+Its state: the ceilings below which IDs may have been handed out. Never put an older copy in its place.
+.TP
+/run/lock/snowbank
+The locks of worker IDs, which all daemons of the machine share.
+.SH EXAMPLES
+.nf
+snowbank serve                         a daemon for this machine
+snowbank next -n 3                     three IDs from it
+snowbank decode 2124513283539993548    what an ID is made of
+snowbank status --watch                whether it serves, and how fast
+snowbank check /etc/snowbank/snowbank.toml
+.fi
+.SH SEE ALSO
+.BR snowbank.toml (5),
+.BR snowbank-loadtest (1)
+";
+
+/// Returns a page whose exit codes are in a section of their own.
+fn with_exit_status(page: &str) -> String {
+    let Some((before, extra)) = page.split_once(".SH EXTRA\n") else { return page.to_owned() };
+    let (notes, codes) = extra.split_once("Exit codes:\n").unwrap_or((extra, ""));
+    let mut text = before.to_owned();
+    if !notes.trim().is_empty() {
+        text += &format!(".SH NOTES\n{}\n", notes.trim_end());
+    }
+    let mut is_code = !codes.is_empty();
+    if is_code {
+        text += ".SH EXIT STATUS\n";
+    }
+    for line in codes.lines() {
+        is_code = is_code && line.starts_with("  ");
+        match line.trim_start().split_once("  ") {
+            Some((code, meaning)) if is_code => text += &format!(".TP\n{code}\n{}\n", meaning.trim_start()),
+            _ => text += &format!("{line}\n"),
+        }
+    }
+    text
+}
+
+/// Returns snowbank.toml(5): the reference of all settings.
+fn reference() -> String {
+    let mut page = String::from(
+        ".TH snowbank.toml 5\n.SH NAME\nsnowbank.toml \\- the configuration of snowbank(1)\n.SH DESCRIPTION\n.nf\n",
+    );
+    for line in include_str!("../docs/snowbank.toml").lines() {
+        // A line that begins with a dot or a quote would be a request of troff.
+        page += &format!("\\&{}\n", line.replace('\\', "\\e").replace('-', "\\-"));
+    }
+    page + ".fi\n.SH SEE ALSO\n.BR snowbank (1)\n"
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::inputs::{place_of_state, warnings_of_environment};
+use super::inputs::{environment_of_service, warnings_of_environment};
 use super::{Failure, Outcome, service_user};
 use crate::ceiling::StateError;
 use crate::ceiling::store;
@@ -74,8 +74,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
                     vec![format!("warning: `serve` would not start on this machine: {reason}")]
                 }
             };
-            // The daemon's environment may name a place.
-            let place = place_of_state(&settings);
+            let place = settings.state_dir.place(|name| environment_of_service(path, name));
             let unread = match read_state(&place) {
                 Err(error @ StateError::NotRead { .. }) => Some(error),
                 Err(error) => {

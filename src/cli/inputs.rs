@@ -1,7 +1,8 @@
 //! The inputs of a configuration, including the settings from this process's environment, at the start and at each reload.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::ceiling::lock_dir_is_a_containers;
 use crate::config::{
@@ -82,15 +83,36 @@ pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
 /// Returns the place of the state, and writes it into the settings. A reload then compares places, whether a setting or the
 /// environment names them.
 pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
-    let place = place_of_state(settings)?;
+    let place = settings.state_dir.place(|name| std::env::var_os(name))?;
     settings.state_dir =
         place.path().map_or(StateDirChoice::None, |path| StateDirChoice::At(path.to_owned()));
     Ok(place)
 }
 
-/// Returns the place of the state in the environment of this process.
-pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateDir> {
-    settings.state_dir.place(|name| std::env::var_os(name))
+/// The configurations of the packaged services: snowbank.toml, and NAME.toml of snowbank@NAME.
+const SERVICE_CONFIG_DIR: &str = "/etc/snowbank";
+/// The state of the packaged service snowbank. That of snowbank@NAME is in a directory NAME below it.
+const SERVICE_STATE_DIR: &str = "/var/lib/snowbank";
+/// The variable by which systemd names a service's state directory.
+const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
+
+/// Returns a variable of the packaged service that has this configuration; of this process, if none has.
+pub(super) fn environment_of_service(config: &Path, name: &str) -> Option<OsString> {
+    let own = std::env::var_os(name);
+    if name != STATE_DIRECTORY || own.is_some() || config.parent() != Some(Path::new(SERVICE_CONFIG_DIR)) {
+        return own;
+    }
+    match config.file_stem()?.to_str()? {
+        "snowbank" => Some(SERVICE_STATE_DIR.into()),
+        instance => Some(format!("{SERVICE_STATE_DIR}/{instance}").into()),
+    }
+}
+
+/// Returns a variable of this process. For root, where the packaged service has its state, that is the default too.
+pub(super) fn environment_of_operator(name: &str) -> Option<OsString> {
+    let is_service = || rustix::process::getuid().is_root() && Path::new(SERVICE_STATE_DIR).is_dir();
+    let own = std::env::var_os(name);
+    own.or_else(|| (name == STATE_DIRECTORY && is_service()).then(|| SERVICE_STATE_DIR.into()))
 }
 
 /// Raises the soft limit of open files to the hard one, because each connection is an open file. Lowers `max_connections`

@@ -143,8 +143,9 @@ settings! {
         /// 10,000 idle connections fit in 20 MiB, and in the 20,000 open files that many systems allow.
         max_connections: usize = "10000" in Table("limits"), Reload, |value| value.count(1..=1_000_000);
 
-        /// Bytes that all connections together may have queued, 1,048,576 (1 MiB) to 1,099,511,627,776: replies that
-        /// clients have not taken, and requests that have arrived in part. Each connection may use a share of what is free.
+        /// About the bytes that all connections together may have queued, 1,048,576 (1 MiB) to 1,099,511,627,776: replies
+        /// that clients have not taken, and requests that have arrived in part. A reply that has begun is finished beyond
+        /// it. Each connection may use a share of what is free.
         /// The daemon stops reading from a connection that has more, until its client has taken its replies, and closes it
         /// after stall_timeout.
         ///

@@ -103,7 +103,11 @@ impl Findings {
     /// Reports a line that is not TOML, once: further errors of the line mostly follow from the first.
     pub(super) fn not_toml(&mut self, input: &Input<'_>, span: &Range<usize>, reason: &str) {
         let origin = input.origin(span);
-        let text = format!("found `{}`, which is not TOML: {reason}", input.excerpt(span));
+        let found = input.excerpt(span);
+        let text = match in_toml(&found) {
+            Some(line) => format!("found `{found}`, which is not TOML: write `{line}`"),
+            None => format!("found `{found}`, which is not TOML: {reason}"),
+        };
         self.mistake(origin.clone(), "", text);
         self.broken.insert(origin);
     }
@@ -137,4 +141,26 @@ impl Findings {
     pub(super) fn is_refused(&self, key: &str) -> bool {
         self.refused.contains(key)
     }
+}
+/// Returns a line as TOML that was written without quotes, or with a colon or a blank in place of `=`.
+fn in_toml(line: &str) -> Option<String> {
+    let is_of_key = |shown: char| shown.is_ascii_alphanumeric() || "_-.".contains(shown);
+    let (key, rest) = line.split_at(line.find(|shown| !is_of_key(shown))?);
+    let value = rest.trim_start_matches([' ', '\t', '=', ':']).trim_end();
+    let is_bare =
+        |value: &str| !value.is_empty() && !value.contains(['"', '\'', '[', ']', '{', '}', '#', '=', '…']);
+    let quoted = |value: &str| match value.parse::<toml::Value>() {
+        Ok(_) => value.to_owned(),
+        Err(_) => format!("\"{value}\""),
+    };
+    let value = match value.strip_prefix('[').and_then(|list| list.strip_suffix(']')) {
+        Some(list) => {
+            let items: Vec<&str> = list.split(',').map(str::trim).collect();
+            let all_are_bare = items.iter().all(|item| is_bare(item));
+            all_are_bare
+                .then(|| format!("[{}]", items.into_iter().map(quoted).collect::<Vec<_>>().join(", ")))
+        }
+        None => is_bare(value).then(|| quoted(value)),
+    }?;
+    (!key.is_empty()).then(|| format!("{key} = {value}")).filter(|toml| toml != line)
 }

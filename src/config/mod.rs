@@ -48,9 +48,10 @@ pub(crate) mod units;
 pub(crate) mod value;
 mod worker_id_from;
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::num::NonZeroUsize;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 pub use crate::frontends::{PROTOCOLS, Protocol, Replies};
@@ -169,8 +170,19 @@ pub fn read_file(path: &Path) -> Result<String, FileError> {
 /// Reads a file, at most one byte beyond [`FILE_BYTES_MAX`].
 pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    open_file(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Opens a file for reading.
+///
+/// # Errors
+/// The system refuses it, or it is a pipe, whose other end may never write.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    if fs::metadata(path)?.file_type().is_fifo() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe; allowed is a regular file"));
+    }
+    File::open(path)
 }
 
 #[cfg(test)]

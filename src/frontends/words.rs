@@ -140,7 +140,7 @@ fn source_refusal(refusal: Refusal, source: &str, is_ticket: bool, wait_longer: 
 fn not_granted(source: &str, is_ticket: bool) -> String {
     match is_ticket {
         true => format!(
-            "the next numbers of source {source} were not reserved durably in time; check the daemon's storage"
+            "the next numbers of source {source} were not reserved durably in time; the daemon's status has the cause"
         ),
         false => format!(
             "the ceiling of source {source} was not raised in time; the daemon's status has the cause"

@@ -56,8 +56,7 @@ fn every_mistake_is_a_line_with_its_place() {
         [
             "snowbank.toml:1: shards: found 0, allowed: a number from 1 to 256, or \"auto\"",
             "snowbank.toml:2: ordr: not known; did you mean `order`?",
-            "snowbank.toml:4: found `max_wait = 10s`, which is not TOML: string values must be quoted, expected \
-             literal string",
+            "snowbank.toml:4: found `max_wait = 10s`, which is not TOML: write `max_wait = \"10s\"`",
             "snowbank.toml:5: limits.idle_timeout: found \"never\", allowed: a duration from \"1s\" to \"720h\", with \
              its unit (ms, s, m or h) and in quotes, or \"off\"",
         ]
@@ -138,6 +137,15 @@ fn an_unreadable_file_is_refused() {
     let (code, _, err) = outcome(&check(directory.path(), &[]).output().unwrap());
     assert_eq!(code, Some(2));
     assert!(err.contains("--config"), "{err}");
+}
+
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let directory = directory_with(b"");
+    assert!(Command::new("mkfifo").arg(directory.path().join("pipe")).status().unwrap().success());
+    let (code, _, err) = outcome(&check(directory.path(), &["pipe"]).output().unwrap());
+    assert_eq!(code, Some(2));
+    assert!(err.contains("it is a pipe"), "{err}");
 }
 
 #[test]

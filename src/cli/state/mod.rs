@@ -9,11 +9,12 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::inputs::environment_of_operator;
 use super::layout::write_json;
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Export, Record, StateDir};
 use crate::ceiling::{Fate, HostIdentity, Mark, Owner, WorkerLocks, lock_records};
-use crate::config::{Settings, StateDirChoice, StatePlace};
+use crate::config::{Settings, StateDirChoice, StatePlace, open_file};
 use crate::numbering::Numbering;
 
 /// The largest export that is read, in bytes. A path that names a disk is refused by it.
@@ -113,7 +114,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 impl Directory {
     pub(super) fn path(&self) -> Result<PathBuf, Failure> {
         let choice = StateDirChoice::from(self.state_dir.clone());
-        match choice.place(|name| std::env::var_os(name)).map_err(Failure::usage)? {
+        match choice.place(environment_of_operator).map_err(Failure::usage)? {
             StatePlace::Directory { path, .. } => Ok(path),
             StatePlace::Nowhere => Err(Failure::usage("found --state-dir none, allowed: a directory")),
         }
@@ -268,7 +269,7 @@ fn read_export(path: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     let read = match path.to_str() {
         Some("-") => io::stdin().lock().take(EXPORT_BYTES_MAX).read_to_string(&mut text),
-        _ => File::open(path).and_then(|file| file.take(EXPORT_BYTES_MAX).read_to_string(&mut text)),
+        _ => open_file(path).and_then(|file| file.take(EXPORT_BYTES_MAX).read_to_string(&mut text)),
     };
     read.map_err(|error| Failure::no(format_args!("cannot read {}: {error}", path.display())))?;
     Ok(text)
