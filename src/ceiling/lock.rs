@@ -13,7 +13,8 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::lock_names::{cannot_collide, kin_paths, lock_paths};
+use super::kind::kind_of;
+use super::lock_names::{kin_paths, lock_paths, name_of};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
 use super::mark::{Fate, Mark};
 use super::neighbours::check_neighbours;
@@ -182,11 +183,11 @@ fn lock_workers_but(
     numbering: &Numbering,
     pause: Duration,
 ) -> Result<WorkerLocks, LockError> {
-    let writers = make_directory(directory)?;
+    let (writers, kind) = (make_directory(directory)?, kind_of(numbering));
     let files = lock_paths(directory, numbering).into_iter().filter(|(_, path)| !locked.contains(path));
     let files = files.map(|(worker, path)| {
-        LockedFile::lock(&path, writers, &held_line(numbering, worker), pause).map_err(|error| match error {
-            FileLockError::Held { holder } => held(numbering, worker, holder),
+        LockedFile::lock(&path, writers, &kind.holders_line(worker), pause).map_err(|error| match error {
+            FileLockError::Held { holder } => kind.held(worker, holder),
             FileLockError::Obstructed(error) => LockError::Obstructed { path, error },
             FileLockError::Refused(error) => LockError::NotLocked { path, error },
         })
@@ -194,36 +195,13 @@ fn lock_workers_but(
     let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
     let own: HashSet<&Path> =
         files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
-    let cannot_collide = cannot_collide(numbering);
-    let skip = |path: &Path| own.contains(path) || cannot_collide(path);
+    let skip = |path: &Path| own.contains(path) || kind.is_apart_from(name_of(path));
     let mut kin = check_neighbours(directory, &skip, numbering)?;
     kin.extend(kin_paths(directory, numbering)?);
     kin.retain(|path| !own.contains(&**path));
     let of_kin = kin.into_iter().filter_map(|path| free_mark(path, writers).transpose());
     let of_kin = of_kin.collect::<Result<_, _>>()?;
     Ok(WorkerLocks { files, of_kin, is_counter: numbering.is_ticket(), state: None })
-}
-
-/// Returns the part of a holder's line that names the IDs.
-fn held_line(numbering: &Numbering, worker: u64) -> String {
-    match numbering {
-        Numbering::Snowflake(numbering) => {
-            let layout = numbering.layout();
-            format!("worker ID {}, {}", layout.number_in_space(worker), layout.space())
-        }
-        Numbering::Ticket(counter) => counter.to_string(),
-    }
-}
-
-fn held(numbering: &Numbering, worker: u64, holder: String) -> LockError {
-    match numbering {
-        Numbering::Snowflake(numbering) => {
-            LockError::Held { worker, layout: Box::new(numbering.layout().clone()), holder }
-        }
-        Numbering::Ticket(counter) => {
-            LockError::CounterHeld { own: Box::new(counter.clone()), held: Box::new(counter.clone()), holder }
-        }
-    }
 }
 
 /// Reads the mark of a lock that no daemon holds. A mark that other users could have written does not count.

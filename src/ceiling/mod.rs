@@ -4,6 +4,7 @@ mod container;
 mod errors;
 mod holder;
 mod identity;
+mod kind;
 mod lock;
 mod lock_names;
 mod locked_file;

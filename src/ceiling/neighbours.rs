@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 
 use super::LockError;
 use super::holder::{holder, line};
+use super::kind::kind_of;
 use super::writers::{is_obstructed, open_file};
 use crate::numbering::{Numbering, TicketCounter};
-use snowbank_client::layout::{Layout, Space, WorkerSet};
+use snowbank_client::layout::Space;
 
 /// Checks that no held lock in this directory, except those to `skip`, protects IDs that this numbering can make.
 ///
@@ -27,55 +28,11 @@ pub(super) fn check_neighbours(
     skip: &dyn Fn(&Path) -> bool,
     numbering: &Numbering,
 ) -> Result<Vec<PathBuf>, LockError> {
-    let Locks { held, free } = neighbours(directory, skip)?;
-    match numbering {
-        Numbering::Snowflake(numbering) => {
-            check_workers(held, numbering.layout(), numbering.workers())?;
-            Ok(colliding(free, numbering.layout(), numbering.workers()))
-        }
-        Numbering::Ticket(counter) => check_counter(held, counter).map(|()| Vec::new()),
-    }
-}
-
-/// Returns the free locks whose worker IDs can make the same IDs.
-fn colliding(free: Vec<Free>, layout: &Layout, workers: &WorkerSet) -> Vec<PathBuf> {
-    let (space, numbers) = (layout.space(), layout.numbers_in_space(workers));
-    let collides = |(number, other, _): &Free| {
-        space.runs_beside(other) && space.collision(&numbers, other, &[*number]).is_some()
-    };
-    free.into_iter().filter(collides).map(|(_, _, path)| path).collect()
-}
-
-fn check_workers(held: Vec<Held>, layout: &Layout, workers: &WorkerSet) -> Result<(), LockError> {
-    let space = layout.space();
-    let numbers = layout.numbers_in_space(workers);
-    for (other, held) in by_space(held) {
-        if !space.runs_beside(&other) {
-            continue;
-        }
-        let others: Vec<u64> = held.iter().map(|(number, _)| *number).collect();
-        if let Some((mine, theirs)) = space.collision(&numbers, &other, &others) {
-            let (number, holder) = (held[theirs].0, holder(&held[theirs].1));
-            let worker = workers.iter().nth(mine).unwrap_or_default();
-            let (layout, colliding) = (Box::new(layout.clone()), (number, Box::new(other)));
-            return Err(LockError::CollidingHeld { worker, layout, colliding, holder });
-        }
-    }
-    Ok(())
-}
-
-fn check_counter(held: Vec<Held>, counter: &TicketCounter) -> Result<(), LockError> {
-    let colliding = held.into_iter().find_map(|held| match held {
-        (HeldIds::Counter(other), file) if other.shares_ids_with(counter) => Some((other, holder(&file))),
-        _ => None,
-    });
-    colliding.map_or(Ok(()), |(other, holder)| {
-        Err(LockError::CounterHeld { own: Box::new(counter.clone()), held: Box::new(other), holder })
-    })
+    kind_of(numbering).check_neighbours(neighbours(directory, skip)?)
 }
 
 /// The IDs of a held lock.
-enum HeldIds {
+pub(super) enum HeldIds {
     /// A worker ID's: its number, and its space.
     Worker(u64, Space),
     /// A ticket counter's.
@@ -83,27 +40,15 @@ enum HeldIds {
 }
 
 /// A held lock: its IDs, and its file.
-type Held = (HeldIds, File);
+pub(super) type Held = (HeldIds, File);
 /// A free lock of a worker ID: its number, its space, and its path.
-type Free = (u64, Space, PathBuf);
+pub(super) type Free = (u64, Space, PathBuf);
 
 /// The locks of a directory.
 #[derive(Default)]
-struct Locks {
-    held: Vec<Held>,
-    free: Vec<Free>,
-}
-
-fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, File)>)> {
-    let mut spaces: Vec<(Space, Vec<(u64, File)>)> = Vec::new();
-    for (ids, file) in held {
-        let HeldIds::Worker(number, space) = ids else { continue };
-        match spaces.iter_mut().find(|(known, _)| *known == space) {
-            Some((_, numbers)) => numbers.push((number, file)),
-            None => spaces.push((space, vec![(number, file)])),
-        }
-    }
-    spaces
+pub(super) struct Locks {
+    pub(super) held: Vec<Held>,
+    pub(super) free: Vec<Free>,
 }
 
 fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Locks, LockError> {

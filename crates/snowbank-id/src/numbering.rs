@@ -66,6 +66,14 @@ impl Numbering {
         }
     }
 
+    /// Returns the counter of a ticket source.
+    pub fn ticket(&self) -> Option<&TicketCounter> {
+        match self {
+            Numbering::Snowflake(_) => None,
+            Numbering::Ticket(counter) => Some(counter),
+        }
+    }
+
     /// Returns whether this is the numbering of a ticket source.
     #[inline]
     pub fn is_ticket(&self) -> bool {

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::record::{Moment, Record};
+use crate::ceiling::kind::{by_name, kind_of};
 use crate::clock;
 use crate::numbering::Numbering;
-use snowbank_client::layout::{Layout, PRESETS, Position, UnixMicros};
+use snowbank_client::layout::{Layout, Position, UnixMicros};
 
 /// A configured source that wants to start.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +49,7 @@ pub enum PlanError {
     /// A worker ID was moved away.
     #[error(
         "source {name:?}: `snowbank state export` moved {} away; {}bring these back with `snowbank state import`",
-        in_words(numbering), if numbering.is_ticket() { "" } else { "give this source others, or " }
+        kind_of(numbering).in_words(), if numbering.is_ticket() { "" } else { "give this source others, or " }
     )]
     Released {
         /// The source.
@@ -119,10 +120,7 @@ pub struct TicketOptions {
 
 impl TicketOptions {
     fn of(numbering: &Numbering) -> Self {
-        let (increment, offset) = match numbering {
-            Numbering::Ticket(counter) => (counter.increment(), counter.offset()),
-            Numbering::Snowflake(_) => (1, 1),
-        };
+        let (increment, offset) = numbering.ticket().map_or((1, 1), |it| (it.increment(), it.offset()));
         TicketOptions { increment, offset, state_dir: None }
     }
 }
@@ -164,22 +162,6 @@ impl std::fmt::Display for When {
             When::Never => f.write_str("all its IDs lie below that"),
         }
     }
-}
-
-/// Returns worker IDs and their layout, or a counter, as a message names them.
-fn in_words(numbering: &Numbering) -> String {
-    match numbering {
-        Numbering::Snowflake(numbering) => {
-            format!("{} of layout {}", numbering.workers().in_words(), by_name(numbering.layout()))
-        }
-        Numbering::Ticket(_) => String::from("the numbers of its counter"),
-    }
-}
-
-/// Returns the name of the preset that a layout is, or else its text form.
-fn by_name(layout: &Layout) -> String {
-    let text = layout.to_string();
-    PRESETS.iter().find(|preset| preset.spec == text).map_or(text, |preset| preset.name.to_owned())
 }
 
 /// Decides where every claimant starts.

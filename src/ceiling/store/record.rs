@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::ceiling::identity::{HostIdentity, Owner};
+use crate::ceiling::kind::{RecordFields, kind_of};
 use crate::clock::BootMicros;
 use crate::numbering::{Numbering, TicketCounter};
 use snowbank_client::layout::{Position, Tick, UnixMicros};
@@ -114,17 +115,7 @@ struct Line {
 impl From<Record> for Line {
     fn from(record: Record) -> Self {
         let Record { name, numbering, ceiling, id_bound, owner, boot, machine, .. } = record;
-        let (mut layout, mut worker_ids, mut increment, mut offset) = (None, None, None, None);
-        match numbering {
-            Numbering::Snowflake(numbering) => {
-                layout = Some(numbering.layout().to_string());
-                worker_ids = Some(numbering.workers().to_string());
-            }
-            Numbering::Ticket(counter) => {
-                increment = Some(counter.increment().to_string());
-                offset = Some(counter.offset().to_string());
-            }
-        }
+        let RecordFields { layout, worker_ids, increment, offset } = kind_of(&numbering).record_fields();
         let Record { wall_minus_boot_us, id_minus_boot_us, clean, untouched, .. } = record;
         let Record { released, restored, lent, lent_bound, retired, .. } = record;
         Line {
@@ -193,7 +184,7 @@ impl Line {
             }
             (None, None, Some(increment), Some(offset)) => {
                 let counter = TicketCounter::new(&self.name, parsed(increment)?, parsed(offset)?);
-                counter.map(Numbering::Ticket).map_err(|error| error.to_string())
+                counter.map(Numbering::from).map_err(|error| error.to_string())
             }
             _ => Err(format!("source {:?} is neither a layout's nor a ticket counter's", self.name)),
         }
@@ -250,12 +241,7 @@ impl Record {
     /// Returns its key in the file: there is one record for each name, layout and set of worker IDs, and one for each name of
     /// a ticket counter.
     pub fn key(&self) -> String {
-        match &self.numbering {
-            Numbering::Snowflake(numbering) => {
-                format!("{} {} {}", self.name, numbering.layout(), numbering.workers())
-            }
-            Numbering::Ticket(counter) => format!("{} ticket", counter.name()),
-        }
+        kind_of(&self.numbering).record_key(&self.name)
     }
 
     /// Returns the instant of the ceiling: the start of its tick. `None` for a ticket counter, which has no time.
