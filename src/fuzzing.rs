@@ -2,8 +2,11 @@
 //!
 //! Each body is in a file `fuzzing.rs` next to the code that it tests. `fuzz/fuzz_targets` has a shim for each.
 //! `tests/fuzz` runs them and keeps their corpus in `fuzz/corpus`. The test below replays the corpus without a fuzzer.
-//! `snowbank_client` has targets of its own.
+//! Other crates have targets of their own.
 
+#[path = "../fuzz/choices.rs"]
+#[allow(dead_code, reason = "each crate uses a part")]
+mod choices;
 mod shards;
 
 use std::collections::BTreeSet;
@@ -11,8 +14,8 @@ use std::collections::BTreeSet;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{FieldSize, FieldSpec, Layout, PRESETS, Role, WorkerSet};
 
+pub(crate) use self::choices::Choices;
 pub use self::shards::shards;
-pub use crate::ceiling::store::fuzzing::{state_file, state_import};
 pub use crate::config::fuzzing::config;
 pub use crate::frontends::fuzzing::{
     http_heads, memcached_commands, noeqd_requests, request_frames, resp_requests,
@@ -32,65 +35,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("request_frames", request_frames),
     ("resp_requests", resp_requests),
     ("shards", shards),
-    ("state_file", state_file),
-    ("state_import", state_import),
 ];
-
-/// A fuzzer's bytes as choices. After the last byte every choice is the first one, so that short inputs work too.
-pub(crate) struct Choices<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> Choices<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Choices { bytes }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    /// Returns all unused bytes.
-    pub(crate) fn rest(self) -> &'a [u8] {
-        self.bytes
-    }
-
-    pub(crate) fn bool(&mut self) -> bool {
-        self.byte() & 1 == 1
-    }
-
-    pub(crate) fn byte(&mut self) -> u8 {
-        let [byte] = self.array();
-        byte
-    }
-
-    pub(crate) fn u32(&mut self) -> u32 {
-        u32::from_le_bytes(self.array())
-    }
-
-    /// Returns a number below `end`, which is at least 1. Uses as few bytes as possible.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        let number = match end {
-            0..=0x100 => self.byte().into(),
-            0x101..=0x1_0000 => u16::from_le_bytes(self.array()).into(),
-            0x1_0001..=0x1_0000_0000 => self.u32().into(),
-            _ => u64::from_le_bytes(self.array()),
-        };
-        number % end
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len() as u64) as usize]
-    }
-
-    fn array<const N: usize>(&mut self) -> [u8; N] {
-        let mut array = [0; N];
-        let (taken, rest) = self.bytes.split_at(self.bytes.len().min(N));
-        array[..taken.len()].copy_from_slice(taken);
-        self.bytes = rest;
-        array
-    }
-}
 
 /// Builds any layout with any of its workers. Returns `None` if the choices do not make one.
 pub(crate) fn numbering(choices: &mut Choices<'_>) -> Option<Numbering> {

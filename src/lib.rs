@@ -23,7 +23,8 @@
 //! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests that wait for IDs.
 //! - [`shard`]: one core's blocks and rings of claimed IDs.
 //! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
-//! - [`ceiling`]: the state file and lock files that keep ceilings durable.
+//! - [`ceiling`]: the state file and lock files that keep ceilings durable, from the crate `snowbank-state`
+//!   (crates/snowbank-state).
 //! - [`fleet`]: worker numbers and ceilings that daemons on many machines share through a coordinator.
 //!
 //! Serving them:
@@ -38,7 +39,6 @@
 //! - [`config`]: the settings. [`cli`]: the commands.
 //! - `admin`: the operator's view: status, metrics, the page.
 //! - [`service`]: notifications to the service manager, and the log.
-//! - `system_error`: the causes behind the operating system's errors.
 //! - `snowbank_client`, a crate of its own in clients/rust: the client library, with the wire format (`protocol`) and
 //!   addresses, which the daemon uses too.
 //!
@@ -65,12 +65,12 @@
 //! | question | file |
 //! |---|---|
 //! | Where does Redis' INCR become IDs? | `frontends/resp/ids.rs`, `incr`, decodes it, `server/shard_thread/allocate.rs` has the IDs |
-//! | Why is no ID handed out twice? | `source/mod.rs`: a claim moves the cursor by compare-and-swap |
-//! | What happens when the wall clock goes back? | `source/window.rs`: `window_behind`, by the rule in `clock/mod.rs` |
-//! | What happens when the wall clock jumps forward? | `clock/mod.rs`: `Wall` |
-//! | What is written before an ID may be used? | a higher ceiling, in both copies of the state file: `ceiling/store/file.rs` |
-//! | Which locks and marks does the daemon trust? | `ceiling/writers.rs`: those of root, this user, and a directory's group |
-//! | Who raises ceilings, and when? | `keeper.rs` decides, `server/ceilings/keeper_thread.rs` runs it |
+//! | Why is no ID handed out twice? | `crates/snowbank-core/src/source/mod.rs`: a claim moves the cursor by compare-and-swap |
+//! | What happens when the wall clock goes back? | `source/window.rs` of the core: `window_behind`, by the rule in `clock/mod.rs` |
+//! | What happens when the wall clock jumps forward? | `clock/mod.rs` of the core: `Wall` |
+//! | What is written before an ID may be used? | a higher ceiling, in both copies of the state file: `crates/snowbank-state/src/store/file.rs` |
+//! | Which locks and marks does the daemon trust? | `crates/snowbank-state/src/writers.rs`: those of root, this user, and a directory's group |
+//! | Who raises ceilings, and when? | `keeper.rs` of the core decides, `server/ceilings/keeper_thread.rs` runs it |
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
 //! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |
 //! | Who is closed when connections run out? | `server/net/pending.rs`: of those without a token or a handshake, the one that the daemon has waited for longest |
@@ -90,8 +90,6 @@
 pub mod access;
 mod admin;
 #[doc(hidden)]
-pub mod ceiling;
-#[doc(hidden)]
 pub mod cli;
 #[doc(hidden)]
 pub mod clock;
@@ -110,7 +108,6 @@ pub mod fuzzing;
 pub mod server;
 #[doc(hidden)]
 pub mod service;
-mod system_error;
 #[doc(hidden)]
 pub mod tls;
 
@@ -118,3 +115,6 @@ pub mod tls;
 pub use snowbank_core::{keeper, shard, source};
 #[doc(hidden)]
 pub use snowbank_id::numbering;
+#[doc(hidden)]
+pub use snowbank_state as ceiling;
+use snowbank_state::system_error;

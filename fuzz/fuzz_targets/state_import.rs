@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| snowbank::fuzzing::state_import(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| snowbank_state::fuzzing::state_import(data));

@@ -37,13 +37,6 @@ pub fn boot() -> BootMicros {
     BootMicros(micros(clock_gettime(ClockId::Boottime)))
 }
 
-/// Returns the wall clock, the boot clock and the process's processor time, in nanoseconds. Two copies of one memory hardly read
-/// the same values, because each has run since the snapshot for a time of its own.
-pub fn nanos() -> [i64; 3] {
-    let nanos = |time: Timespec| time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec);
-    [ClockId::Realtime, ClockId::Boottime, ClockId::ProcessCPUTime].map(|clock| nanos(clock_gettime(clock)))
-}
-
 #[inline]
 fn micros(time: Timespec) -> i64 {
     time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1_000)

@@ -110,6 +110,11 @@ impl Storage {
 }
 
 fn run(store: &mut DiskStore, job: Job) -> Done {
+    run_while(store, job, || ())
+}
+
+/// Does a job. `meanwhile` is called between a write and the check after it.
+fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done {
     if let Err(taken_over) = store.still_ours() {
         return Done::Lost(taken_over);
     }
@@ -122,6 +127,7 @@ fn run(store: &mut DiskStore, job: Job) -> Done {
         Job::Write(write) => {
             let (writer, number) = (write.writer, write.number);
             let result = write_ceilings(store, &write).map_err(|error| error.to_string());
+            meanwhile();
             store.still_ours().map_or_else(Done::Lost, |()| Done::Written(Outcome { writer, number, result }))
         }
     }
@@ -189,8 +195,8 @@ mod tests {
         let (directory, mut store) = store();
         assert!(matches!(run(&mut store, Job::Look), Done::Ours));
         assert!(matches!(run(&mut store, job(7)), Done::Written(Outcome { result: Ok(()), .. })));
-        store.after_write = Some(take_over);
-        assert!(matches!(run(&mut store, job(9)), Done::Lost(_)));
+        let done = run_while(&mut store, job(9), || take_over(directory.path()));
+        assert!(matches!(done, Done::Lost(_)));
         let bytes = || fs::read(directory.path().join("ceilings")).unwrap();
         let before = bytes();
         assert!(matches!(run(&mut store, job(11)), Done::Lost(_)));

@@ -1,0 +1,166 @@
+//! Identities of the machine, its boot, and the process that keeps ceilings. A start compares them with the state file's.
+
+use std::fmt;
+use std::fs;
+use std::io::Read;
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// This application's ID, hashed with the machine's identity as the key, as machine-id(5) asks: no file discloses the
+/// identity. `systemd-id128 machine-id --app-specific=62b9a5f0-3d0c-4c5f-9c0e-5a1f8e7d2b41` prints the hash.
+const APPLICATION: [u8; 16] = 0x62b9_a5f0_3d0c_4c5f_9c0e_5a1f_8e7d_2b41_u128.to_be_bytes();
+
+/// A process that kept ceilings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// Drawn by each process, 128 bits in hexadecimal, because process IDs are used again.
+    pub instance: String,
+    /// Its process ID, for people.
+    pub pid: u32,
+    /// The identity of the state that it kept: 128 bits in hexadecimal. It is drawn with the first file, and every later
+    /// file keeps it. Empty in files of programs that gave states no identity.
+    #[serde(default)]
+    pub state: String,
+}
+
+impl Owner {
+    /// Returns this process, with a new instance and a new state.
+    pub fn new() -> Self {
+        Owner { instance: draw_identity(), pid: std::process::id(), state: draw_identity() }
+    }
+
+    /// Returns this process as the next owner of a state that others have kept, if its identity is known.
+    pub fn after<'a>(others: impl IntoIterator<Item = &'a Owner>) -> Self {
+        let this = Owner::new();
+        let known = others.into_iter().map(|other| &other.state).find(|state| !state.is_empty());
+        Owner { state: known.cloned().unwrap_or_else(|| this.state.clone()), ..this }
+    }
+}
+
+/// Draws 128 bits in hexadecimal.
+///
+/// They are drawn from the system's randomness, so that machines made from one image draw different ones. Without a random
+/// device they are drawn from the clock and the thread. Two states with the same identity would be taken for copies of each
+/// other, and the lower one would be refused.
+pub fn draw_identity() -> String {
+    let mut bits = [0; 16];
+    let drawn = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));
+    with_clocks(drawn.map_or_else(|_| fastrand::u128(..), |()| u128::from_be_bytes(bits)))
+}
+
+/// Hashes random bits together with the clocks. The kernel's random generator is part of a snapshot of the machine: until
+/// it is seeded again, which may take a minute, two copies draw the same bits. In a fleet each of them would then take the
+/// other's write for its own, and both would hand out the same IDs. With the clocks, both copies would also have to read
+/// three clocks in the same nanoseconds.
+fn with_clocks(random: u128) -> String {
+    let mut hash = hmac_sha256::Hash::new();
+    hash.update(random.to_be_bytes());
+    nanos().iter().for_each(|nanos| hash.update(nanos.to_be_bytes()));
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    format!("{:032x}", u128::from_be_bytes(bytes))
+}
+
+/// Returns the wall clock, the boot clock and the process's processor time, in nanoseconds. Two copies of one memory hardly
+/// read the same values, because each has run since the snapshot for a time of its own.
+fn nanos() -> [i64; 3] {
+    let nanos = |time: Timespec| time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec);
+    [ClockId::Realtime, ClockId::Boottime, ClockId::ProcessCPUTime].map(|clock| nanos(clock_gettime(clock)))
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} ({})", self.pid, self.instance)
+    }
+}
+
+/// The machine and the boot in which a process runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostIdentity {
+    /// The machine: 32 hexadecimal digits, derived from `/etc/machine-id`. `None` without that file.
+    pub machine: Option<String>,
+    /// The boot of that machine, from the kernel. `None` if the kernel does not report it.
+    pub boot: Option<String>,
+}
+
+impl HostIdentity {
+    /// Returns the identities of this machine and this boot.
+    pub fn here() -> Self {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        let machine = fs::read_to_string("/etc/machine-id").ok();
+        HostIdentity {
+            machine: machine.and_then(|id| machine_of(&id)),
+            boot: boot.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
+        }
+    }
+}
+
+/// Returns the machine's identity for this application, as `sd_id128_get_machine_app_specific(3)` derives it. `None` for
+/// text that is not a machine ID: in an image that was never booted the file is empty or contains `uninitialized`.
+fn machine_of(machine_id: &str) -> Option<String> {
+    let id = u128::from_str_radix(machine_id.trim(), 16).ok().filter(|&id| id != 0)?;
+    let mac = hmac_sha256::HMAC::mac(APPLICATION, id.to_be_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&mac[..16]);
+    // The bits that make it a UUID of version 4.
+    bytes[6] = bytes[6] & 0x0F | 0x40;
+    bytes[8] = bytes[8] & 0x3F | 0x80;
+    Some(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_named_as_systemd_names_it() {
+        // systemd-id128 machine-id --app-specific=… on a machine with this machine-id.
+        let named = machine_of("0123456789abcdef0123456789abcdef\n");
+        assert_eq!(named.as_deref(), Some("204a2e2c836d41898fdf7c85b1f67197"));
+    }
+
+    #[test]
+    fn what_is_no_machine_id_is_no_machine() {
+        for none in ["", "\n", "uninitialized\n", "00000000000000000000000000000000"] {
+            assert_eq!(machine_of(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_state_keeps_its_identity_from_owner_to_owner() {
+        let (first, unknown) = (Owner::new(), Owner { state: String::new(), ..Owner::new() });
+        let next = Owner::after([&unknown, &first]);
+        assert_eq!(next.state, first.state);
+        assert_ne!(next.instance, first.instance);
+        assert_eq!(Owner::after([&unknown]).state.len(), 32, "one from before gets one");
+        assert_ne!(Owner::new().state, Owner::new().state);
+    }
+
+    #[test]
+    fn the_same_random_bits_make_another_identity_a_moment_later() {
+        let first = with_clocks(7);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let second = with_clocks(7);
+        assert_eq!((first.len(), second.len()), (32, 32));
+        assert_ne!(first, second);
+    }
+
+    #[test]
+    fn no_two_owners_are_the_same() {
+        // The randomness of the process itself is the same each time.
+        let mut drawn = std::collections::BTreeSet::new();
+        for _ in 0..100 {
+            fastrand::seed(7);
+            let Owner { instance, state, .. } = Owner::new();
+            assert_eq!((instance.len(), state.len()), (32, 32));
+            assert!(drawn.insert(instance) && drawn.insert(state));
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The kinds of source, as their locks and records see them. This is the only place here that tells kinds apart: each kind
+//! is one implementation of [`Kind`].
+
+mod snowflake;
+mod ticket;
+
+use std::path::PathBuf;
+
+use super::LockError;
+use super::neighbours::Locks;
+use snowbank_id::numbering::Numbering;
+
+pub(super) use self::snowflake::by_name;
+
+/// What locks and records ask of a kind of source.
+pub(super) trait Kind {
+    /// Returns its worker IDs, each with the name of its lock file. A ticket counter has one lock, for worker 0.
+    fn lock_names(&self) -> Vec<(u64, String)>;
+
+    /// Returns whether a lock of this name protects other IDs for sure. Such locks need not be read: over time there is one
+    /// for each worker ID that this machine ever had.
+    fn is_apart_from(&self, lock_name: &str) -> bool;
+
+    /// Returns whether the mark in a lock of this name binds its IDs, although it was left under another increment or offset.
+    fn is_kin_of(&self, lock_name: &str) -> bool;
+
+    /// Checks that no held lock protects IDs that it can make. Returns the free locks whose marks count for it.
+    ///
+    /// # Errors
+    /// The first held lock that protects such IDs.
+    fn check_neighbours(&self, locks: Locks) -> Result<Vec<PathBuf>, LockError>;
+
+    /// Returns the part of a holder's line that names the IDs of a worker.
+    fn holders_line(&self, worker: u64) -> String;
+
+    /// Returns the error of a worker ID that another process holds.
+    fn held(&self, worker: u64, holder: String) -> LockError;
+
+    /// Returns the key of a source's record.
+    fn record_key(&self, source: &str) -> String;
+
+    /// Returns the fields of a source's record by which its numbering is read back.
+    fn record_fields(&self) -> RecordFields;
+
+    /// Returns its IDs as a message names them.
+    fn in_words(&self) -> String;
+}
+
+/// The fields of a record that say how a source numbers its IDs: the first two or the last two.
+#[derive(Default)]
+pub(super) struct RecordFields {
+    pub(super) layout: Option<String>,
+    pub(super) worker_ids: Option<String>,
+    pub(super) increment: Option<String>,
+    pub(super) offset: Option<String>,
+}
+
+/// Returns the kind of a numbering.
+pub(super) fn kind_of(numbering: &Numbering) -> &dyn Kind {
+    match numbering {
+        Numbering::Snowflake(numbering) => numbering,
+        Numbering::Ticket(counter) => counter,
+    }
+}

@@ -1,0 +1,75 @@
+//! Ticket sources: one lock for a counter.
+
+use std::path::PathBuf;
+
+use super::{Kind, RecordFields};
+use crate::LockError;
+use crate::holder::holder;
+use crate::lock_names::fingerprint;
+use crate::neighbours::{HeldIds, Locks};
+use snowbank_id::numbering::TicketCounter;
+
+impl Kind for TicketCounter {
+    fn lock_names(&self) -> Vec<(u64, String)> {
+        vec![(0, format!("{}-{}-{}.lock", prefix_of(self), self.increment(), self.offset()))]
+    }
+
+    /// Only counters of its name can share a number.
+    fn is_apart_from(&self, lock_name: &str) -> bool {
+        !lock_name.starts_with(&prefix_of(self))
+    }
+
+    fn is_kin_of(&self, lock_name: &str) -> bool {
+        parse(self.name(), lock_name).is_some_and(|other| other.shares_ids_with(self))
+    }
+
+    fn check_neighbours(&self, locks: Locks) -> Result<Vec<PathBuf>, LockError> {
+        for (ids, file) in locks.held {
+            if let HeldIds::Counter(held) = ids
+                && held.shares_ids_with(self)
+            {
+                let (own, held, holder) = (Box::new(self.clone()), Box::new(held), holder(&file));
+                return Err(LockError::CounterHeld { own, held, holder });
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn holders_line(&self, _: u64) -> String {
+        self.to_string()
+    }
+
+    fn held(&self, _: u64, holder: String) -> LockError {
+        LockError::CounterHeld { own: Box::new(self.clone()), held: Box::new(self.clone()), holder }
+    }
+
+    /// One for each name.
+    fn record_key(&self, _: &str) -> String {
+        format!("{} ticket", self.name())
+    }
+
+    fn record_fields(&self) -> RecordFields {
+        RecordFields {
+            increment: Some(self.increment().to_string()),
+            offset: Some(self.offset().to_string()),
+            ..RecordFields::default()
+        }
+    }
+
+    fn in_words(&self) -> String {
+        String::from("the numbers of its counter")
+    }
+}
+
+/// Returns the counter of this name whose lock has this file name.
+fn parse(name: &str, lock_name: &str) -> Option<TicketCounter> {
+    let start = format!("{:016x}", fingerprint(&format!("ticket {name}")));
+    let numbers = lock_name.strip_prefix(&start)?.strip_suffix(".lock")?;
+    let (increment, offset) = numbers.strip_prefix('-')?.split_once('-')?;
+    TicketCounter::new(name, increment.parse().ok()?, offset.parse().ok()?).ok()
+}
+
+/// Returns the start of the names of all locks of counters of this name.
+fn prefix_of(counter: &TicketCounter) -> String {
+    format!("{:016x}", fingerprint(&format!("ticket {}", counter.name())))
+}

@@ -1,0 +1,267 @@
+//! One locked file for each worker ID of a layout: only one daemon of a machine holds it, whatever its state directory.
+//!
+//! `lock_names.rs` has the files' names. Layouts of other ID spaces can make the same IDs, so the other locks that are held
+//! are checked too (`neighbours.rs`). A ticket counter has one lock.
+//!
+//! The first line of a worker ID's file names the holder. The second is its [`Mark`]: the bound up to which its IDs were
+//! granted.
+
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::kind::kind_of;
+use super::lock_names::{kin_paths, lock_paths, name_of};
+use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
+use super::mark::{Fate, Mark};
+use super::neighbours::check_neighbours;
+use super::store::Record;
+use super::writers::{Untrusted, Writers, open_file};
+use super::{LockError, Owner, TakenOver};
+use snowbank_id::numbering::Numbering;
+
+/// For this user alone. The package's directory is for root and its group.
+const DIRECTORY_MODE: u32 = 0o700;
+/// More than the length of a mark. No program of this project writes a longer line.
+const MARK_BYTES_MAX: usize = 128;
+
+/// The locks of a source's worker IDs, held until this is dropped.
+#[derive(Debug)]
+pub struct WorkerLocks {
+    files: Vec<LockedFile>,
+    /// The marks of other locks whose IDs can be the same: counters of the same name with another increment or offset, and
+    /// worker IDs of another layout.
+    of_kin: Vec<(PathBuf, Mark)>,
+    is_counter: bool,
+    /// The state whose grants are marked. `None`: grants are not marked.
+    state: Option<String>,
+}
+
+impl WorkerLocks {
+    /// Returns no locks, for a source whose numbers the daemons of a fleet share.
+    pub fn none() -> Self {
+        WorkerLocks { files: Vec::new(), of_kin: Vec::new(), is_counter: true, state: None }
+    }
+
+    /// Checks that this process still holds all of them.
+    ///
+    /// # Errors
+    /// Another process could hold a worker ID, because a lock's file was removed or replaced.
+    pub fn still_ours(&self) -> Result<(), TakenOver> {
+        self.files.iter().try_for_each(LockedFile::still_ours)
+    }
+
+    /// Marks grants from now on as grants of the owner's state.
+    pub fn mark_for(&mut self, owner: &Owner) {
+        self.state = Some(owner.state.clone());
+    }
+
+    /// Marks all of the worker IDs as granted below this ID. Each mark is a small write without a sync: a boot forgets it.
+    ///
+    /// # Errors
+    /// Some could not be marked and keep their old marks.
+    pub fn mark_granted(&self, id_bound: u64) -> io::Result<()> {
+        let Some(state) = &self.state else { return Ok(()) };
+        self.mark(&Mark::granted(id_bound, state))
+    }
+
+    /// Marks all of the worker IDs as granted below this ID, and returned to the fleet.
+    ///
+    /// # Errors
+    /// As [`mark_granted`](WorkerLocks::mark_granted).
+    pub fn mark_returned(&self, id_bound: u64) -> io::Result<()> {
+        let Some(state) = &self.state else { return Ok(()) };
+        self.mark(&Mark { fate: Fate::Returned, ..Mark::granted(id_bound, state) })
+    }
+
+    /// Marks all of the worker IDs.
+    ///
+    /// # Errors
+    /// Some could not be marked: theirs are as they were.
+    pub fn mark(&self, mark: &Mark) -> io::Result<()> {
+        let text = mark.to_string();
+        // A failure of one does not keep the others from being marked.
+        let marked = self.files.iter().map(|file| file.file.write_all_at(text.as_bytes(), HOLDER_BYTES));
+        marked.fold(Ok(()), Result::and)
+    }
+
+    /// Writes this mark into the locks of the counter's other increments and offsets that were moved away: the counter is
+    /// back. Those locks are free, and no daemon can keep one while this lock is held.
+    ///
+    /// # Errors
+    /// As [`mark`](WorkerLocks::mark).
+    pub fn mark_kin_back(&self, mark: &Mark) -> io::Result<()> {
+        let text = mark.to_string();
+        let moved = self.of_kin.iter().filter(|(_, mark)| mark.is_released());
+        let marked = moved.map(|(path, _)| {
+            let file = open_file(path, OpenOptions::new().write(true))?;
+            file.write_all_at(text.as_bytes(), HOLDER_BYTES)
+        });
+        marked.fold(Ok(()), Result::and)
+    }
+
+    /// Returns the marks in the locks of the worker IDs themselves.
+    ///
+    /// # Errors
+    /// A mark cannot be read, so it is unknown how far IDs were granted.
+    pub fn own_marks(&self) -> Result<Vec<Mark>, LockError> {
+        self.files.iter().filter_map(|locked| mark_of(locked).transpose()).collect()
+    }
+
+    /// Returns all marks that count for the worker IDs, of all states.
+    ///
+    /// # Errors
+    /// As [`own_marks`](WorkerLocks::own_marks).
+    pub fn marks(&self) -> Result<Vec<Mark>, LockError> {
+        let mut marks = self.own_marks()?;
+        // True for a counter that was moved away under another increment, and has counted under this one since it returned.
+        let is_back = |moved: &Mark| {
+            let is_past = |mark: &Mark| !mark.is_released() && mark.id_bound > moved.id_bound;
+            self.is_counter && moved.is_released() && marks.iter().any(is_past)
+        };
+        let of_kin: Vec<Mark> =
+            self.of_kin.iter().map(|(_, mark)| mark).filter(|mark| !is_back(mark)).cloned().collect();
+        marks.extend(of_kin);
+        Ok(marks)
+    }
+
+    /// Returns the lock file with the highest mark that counts for the worker IDs.
+    pub fn furthest(&self) -> &Path {
+        let bound = |file: &LockedFile| mark_of(file).ok().flatten().map(|mark| mark.id_bound);
+        let own = self.files.iter().map(|file| (bound(file), &*file.path));
+        let of_kin = self.of_kin.iter().map(|(path, mark)| (Some(mark.id_bound), &**path));
+        own.chain(of_kin).max_by_key(|(bound, _)| *bound).map_or(Path::new(""), |(_, path)| path)
+    }
+
+    /// Returns whether this lock file is of IDs of another increment or layout.
+    pub fn is_of_kin(&self, path: &Path) -> bool {
+        self.of_kin.iter().any(|(kin, _)| kin == path)
+    }
+}
+
+/// Locks all worker IDs of a numbering.
+///
+/// # Errors
+/// A worker ID is held by another process, or the directory does not allow locks. A lock is never skipped.
+pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, LockError> {
+    lock_workers_but(&HashSet::new(), directory, numbering, PAUSE)
+}
+
+/// Locks all worker IDs of a numbering for a simulation, which waits for no other process.
+///
+/// # Errors
+/// As [`lock_workers`].
+pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, LockError> {
+    lock_workers_but(&HashSet::new(), directory, numbering, Duration::ZERO)
+}
+
+/// Locks all worker IDs of records. Returns the locks in the order of the records. A worker ID that records share is locked
+/// for the record with the highest bound.
+///
+/// # Errors
+/// As [`lock_workers`].
+pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLocks>, LockError> {
+    let mut furthest_first: Vec<(usize, &Record)> = records.iter().enumerate().collect();
+    furthest_first.sort_by_key(|(_, record)| std::cmp::Reverse(record.id_bound));
+    let mut locked = HashSet::new();
+    let lock = |(index, record): (usize, &Record)| {
+        let locks = lock_workers_but(&locked, directory, &record.numbering, PAUSE)?;
+        locked.extend(locks.files.iter().map(|file| file.path.clone()));
+        Ok((index, locks))
+    };
+    let mut locks: Vec<_> = furthest_first.into_iter().map(lock).collect::<Result<_, LockError>>()?;
+    locks.sort_by_key(|&(index, _)| index);
+    Ok(locks.into_iter().map(|(_, locks)| locks).collect())
+}
+
+fn lock_workers_but(
+    locked: &HashSet<PathBuf>,
+    directory: &Path,
+    numbering: &Numbering,
+    pause: Duration,
+) -> Result<WorkerLocks, LockError> {
+    let (writers, kind) = (make_directory(directory)?, kind_of(numbering));
+    let files = lock_paths(directory, numbering).into_iter().filter(|(_, path)| !locked.contains(path));
+    let files = files.map(|(worker, path)| {
+        LockedFile::lock(&path, writers, &kind.holders_line(worker), pause).map_err(|error| match error {
+            FileLockError::Held { holder } => kind.held(worker, holder),
+            FileLockError::Obstructed(error) => LockError::Obstructed { path, error },
+            FileLockError::Refused(error) => LockError::NotLocked { path, error },
+        })
+    });
+    let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
+    let own: HashSet<&Path> =
+        files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
+    let skip = |path: &Path| own.contains(path) || kind.is_apart_from(name_of(path));
+    let mut kin = check_neighbours(directory, &skip, numbering)?;
+    kin.extend(kin_paths(directory, numbering)?);
+    kin.retain(|path| !own.contains(&**path));
+    let of_kin = kin.into_iter().filter_map(|path| free_mark(path, writers).transpose());
+    let of_kin = of_kin.collect::<Result<_, _>>()?;
+    Ok(WorkerLocks { files, of_kin, is_counter: numbering.is_ticket(), state: None })
+}
+
+/// Reads the mark of a lock that no daemon holds. A mark that other users could have written does not count.
+fn free_mark(path: PathBuf, writers: Writers) -> Result<Option<(PathBuf, Mark)>, LockError> {
+    let damaged = |error| LockError::MarkDamaged { path: path.clone(), error };
+    let file = match open_file(&path, OpenOptions::new().read(true)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(damaged)?,
+    };
+    if !writers.alone_wrote(&file.metadata().map_err(damaged)?) {
+        return Ok(None);
+    }
+    Ok(read_mark(&file).map_err(damaged)?.map(|mark| (path, mark)))
+}
+
+/// Makes the directory if it is missing. Returns the users who may write its files.
+fn make_directory(directory: &Path) -> Result<Writers, LockError> {
+    let path = directory.to_owned();
+    let refused = |error| LockError::NotLocked { path: path.clone(), error };
+    match writers_of(directory) {
+        Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => {
+            directory.parent().map_or(Ok(()), fs::create_dir_all).map_err(refused)?;
+            match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(refused(error)),
+                // Made by this process, or by another at the same time.
+                _ => writers_of(directory),
+            }
+        }
+        found => found,
+    }
+    .map_err(|untrusted| match untrusted {
+        Untrusted::NotSeen(error) => refused(error),
+        Untrusted::NoDirectory(error) => LockError::NoDirectory { path: path.clone(), error },
+        Untrusted::Foreign(error) => LockError::Obstructed { path: path.clone(), error },
+        Untrusted::Open(mode) => LockError::OpenToAll { path: path.clone(), mode },
+    })
+}
+
+/// Returns the users who may write the files of a lock directory.
+pub(super) fn writers_of(directory: &Path) -> Result<Writers, Untrusted> {
+    Writers::of(directory, |_| false)
+}
+
+fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, LockError> {
+    read_mark(&locked.file).map_err(|error| LockError::MarkDamaged { path: locked.path.clone(), error })
+}
+
+/// Returns the mark in a lock's file. `None` if the file is new, or if a program without marks wrote it.
+pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
+    let mut bytes = [0; MARK_BYTES_MAX];
+    match file.read_at(&mut bytes, HOLDER_BYTES)? {
+        0 => Ok(None),
+        count => match std::str::from_utf8(&bytes[..count]).ok().and_then(Mark::parse) {
+            None => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "its second line is no mark of snowbank's"))
+            }
+            mark => Ok(mark),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::HostIdentity;
+use snowbank_id::layout::{Layout, WorkerSet};
+use snowbank_id::numbering::TicketCounter;
+
+fn numbering() -> Numbering {
+    Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap()
+}
+
+fn only_lock(directory: &Path) -> PathBuf {
+    fs::read_dir(directory).unwrap().next().unwrap().unwrap().path()
+}
+
+#[test]
+fn a_removed_or_replaced_lock_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let locks = lock_workers(directory.path(), &numbering()).unwrap();
+    assert_eq!(locks.still_ours(), Ok(()));
+    let path = only_lock(directory.path());
+    fs::remove_file(&path).unwrap();
+    let lost = locks.still_ours().unwrap_err();
+    assert!(lost.to_string().contains("was removed"), "{lost}");
+    let _other = lock_workers(directory.path(), &numbering()).unwrap();
+    let lost = locks.still_ours().unwrap_err();
+    assert!(lost.to_string().contains("was replaced"), "{lost}");
+}
+
+/// A lock file that every user can write is removed under its lock. So a thread may lock a removed file whose name
+/// another thread's new file already has.
+#[test]
+fn an_open_lock_file_is_made_again_and_held_once() {
+    let directory = tempfile::tempdir().unwrap();
+    for _ in 0..20 {
+        drop(lock_workers(directory.path(), &numbering()).unwrap());
+        let open = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(only_lock(directory.path()), open).unwrap();
+        let all_begin = std::sync::Barrier::new(4);
+        let locked = std::thread::scope(|threads| {
+            let lock = || {
+                all_begin.wait();
+                lock_workers(directory.path(), &numbering()).ok()
+            };
+            let threads: Vec<_> = (0..4).map(|_| threads.spawn(lock)).collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(locked.len() <= 1, "{locked:?}");
+        assert!(locked.iter().all(|locks| locks.still_ours().is_ok()), "{locked:?}");
+    }
+}
+
+/// In time a machine has a lock for each number that a fleet lent it.
+#[test]
+fn locks_of_other_worker_ids_of_its_space_are_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let [beside, other_space] = ["twitter", "sonyflake"].map(|layout| {
+        let other = Numbering::new(Layout::resolve(layout).unwrap(), WorkerSet::single(5)).unwrap();
+        lock_workers(directory.path(), &other).unwrap()
+    });
+    let make_unreadable = |locks: &WorkerLocks| fs::write(locks.furthest(), "held\n").unwrap();
+    make_unreadable(&beside);
+    drop(lock_workers(directory.path(), &numbering()).unwrap());
+    make_unreadable(&other_space);
+    let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
+    assert!(matches!(refused, LockError::UnknownHeld { .. }), "{refused}");
+}
+
+/// Worker 1 of Twitter's layout and worker 0 of one with a wider sequence make the same IDs.
+#[test]
+fn a_mark_counts_for_colliding_worker_ids_of_another_layout() {
+    let directory = tempfile::tempdir().unwrap();
+    let owner = Owner::new();
+    let colliding = |worker| {
+        let layout = "time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657";
+        let other = Numbering::new(Layout::resolve(layout).unwrap(), WorkerSet::single(worker)).unwrap();
+        lock_workers(directory.path(), &other)
+    };
+    let mut locks = lock_workers(directory.path(), &numbering()).unwrap();
+    locks.mark_for(&owner);
+    locks.mark_granted(7).unwrap();
+    assert!(matches!(colliding(0).unwrap_err(), LockError::CollidingHeld { .. }));
+    drop(locks);
+    let found = colliding(0).unwrap();
+    assert_eq!((found.marks().unwrap(), found.own_marks().unwrap()), (vec![marked(7, &owner)], vec![]));
+    assert_eq!(colliding(1).unwrap().marks().unwrap(), [], "it makes other IDs");
+}
+
+fn marked(id_bound: u64, owner: &Owner) -> Mark {
+    Mark::granted(id_bound, &owner.state)
+}
+
+#[test]
+fn a_mark_outlives_its_holders_and_comes_down_when_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let owner = Owner::new();
+    let lock = || lock_workers(directory.path(), &numbering()).unwrap();
+    let mut locks = lock();
+    assert_eq!(locks.marks().unwrap(), []);
+    locks.mark_granted(7).unwrap();
+    assert_eq!(locks.marks().unwrap(), [], "a daemon without a state leaves none");
+    for id_bound in [7, u64::MAX, 3] {
+        locks.mark_for(&owner);
+        locks.mark_granted(id_bound).unwrap();
+        drop(locks);
+        locks = lock();
+        assert_eq!(locks.marks().unwrap(), [marked(id_bound, &owner)]);
+    }
+    let text = fs::read_to_string(only_lock(directory.path())).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+}
+
+#[test]
+fn records_that_share_worker_ids_are_locked_and_marked_by_the_furthest() {
+    let directory = tempfile::tempdir().unwrap();
+    let owner = Owner::new();
+    let record = |name: &str, workers: &str, tick: u64| {
+        let layout = Layout::resolve("twitter").unwrap();
+        let numbering = Numbering::new(layout, workers.parse().unwrap()).unwrap();
+        let ceiling = numbering.first_of(snowbank_id::layout::Tick(tick));
+        Record::new(name, &numbering, ceiling, &owner, &HostIdentity::default())
+    };
+    let records = [record("old", "0-2", 500), record("new", "2-3", 900), record("older", "1,2", 100)];
+    let locks = lock_records(directory.path(), &records).unwrap();
+    let counts: Vec<usize> = locks.iter().map(|locks| locks.files.len()).collect();
+    assert_eq!(counts, [2, 2, 0]);
+    for (record, locks) in records.iter().zip(&locks) {
+        locks.mark(&marked(record.id_bound, &owner)).unwrap();
+    }
+    drop(locks);
+    let marks = lock_workers(directory.path(), &records[2].numbering).unwrap().marks().unwrap();
+    assert_eq!(marks, [marked(records[0].id_bound, &owner), marked(records[1].id_bound, &owner)]);
+}
+
+#[test]
+fn a_holders_line_has_room_for_the_longest_id_space() {
+    let fields: String = (0..30).map(|at| format!(",r{at}:1:random,c{at}:1:constant(1)")).collect();
+    let layout = format!("time:1,sequence:1{fields};tick=86400000ms;epoch=-9000000000000");
+    let space = Layout::resolve(&layout).unwrap().space();
+    let longest = format!("process {}, worker ID {}, {space}\n", u32::MAX, u64::MAX);
+    assert!(longest.len() > 512 && longest.len() <= HOLDER_BYTES as usize, "{}", longest.len());
+}
+
+#[test]
+fn a_held_lock_names_its_holder() {
+    let directory = tempfile::tempdir().unwrap();
+    let _locks = lock_workers(directory.path(), &numbering()).unwrap();
+    let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
+    assert!(refused.to_string().contains(&format!("(process {})", std::process::id())), "{refused}");
+}
+
+/// A daemon with the other increment may have counted up to the same bound before the counter was moved away.
+#[test]
+fn a_counter_that_was_moved_away_is_back_once_it_has_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let owner = Owner::new();
+    let counter = |increment, offset| {
+        let counter = TicketCounter::new("orders", increment, offset).unwrap();
+        let mut locks = lock_workers(directory.path(), &Numbering::Ticket(counter)).unwrap();
+        locks.mark_for(&owner);
+        locks
+    };
+    counter(2, 2).mark_granted(7).unwrap();
+    counter(1, 1).mark(&Mark { fate: Fate::Released, ..marked(7, &owner) }).unwrap();
+    assert!(counter(2, 2).marks().unwrap().iter().any(Mark::is_released));
+    // An import brings it back, also at the same bound.
+    counter(2, 2).mark_kin_back(&marked(7, &owner)).unwrap();
+    assert!(!counter(2, 2).marks().unwrap().iter().any(Mark::is_released));
+    counter(1, 1).mark(&Mark { fate: Fate::Released, ..marked(7, &owner) }).unwrap();
+    counter(2, 2).mark_granted(9).unwrap();
+    assert!(!counter(2, 2).marks().unwrap().iter().any(Mark::is_released));
+}

@@ -1,0 +1,56 @@
+//! The names of lock files: a hash of an ID space with a worker ID's number, or of a ticket counter's name with its increment
+//! and offset.
+
+use std::fs;
+use std::hash::Hasher;
+use std::path::{Path, PathBuf};
+
+use super::LockError;
+use super::kind::kind_of;
+use snowbank_id::numbering::Numbering;
+
+/// Returns the worker IDs of a numbering, each with the path of its lock.
+pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> Vec<(u64, PathBuf)> {
+    let names = kind_of(numbering).lock_names().into_iter();
+    names.map(|(worker, name)| (worker, directory.join(name))).collect()
+}
+
+/// Returns the name of a lock.
+pub(super) fn name_of(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// Returns the lock files of all counters of this name that can hand out the same numbers, including its own. Their marks
+/// bind this counter, although they were left under another increment or offset.
+pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> Result<Vec<PathBuf>, LockError> {
+    let refused = |error| LockError::NotLocked { path: directory.to_owned(), error };
+    let mut kin = Vec::new();
+    for entry in fs::read_dir(directory).map_err(refused)? {
+        let path = entry.map_err(refused)?.path();
+        if kind_of(numbering).is_kin_of(name_of(&path)) {
+            kin.push(path);
+        }
+    }
+    Ok(kin)
+}
+
+/// A name for an ID space that is the same in every process and release: FNV-1a, 64 bits.
+pub(super) fn fingerprint(space: &str) -> u64 {
+    let mut hasher = Fnv1a(0xcbf2_9ce4_8422_2325);
+    hasher.write(space.as_bytes());
+    hasher.finish()
+}
+
+struct Fnv1a(u64);
+
+impl Hasher for Fnv1a {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,247 @@
+//! Marks: how far the IDs of a worker ID were granted, and by which state. The machine remembers them until its next boot.
+//!
+//! A mark is in the lock file of the worker ID, which a restored state directory does not contain. It is written when a
+//! ceiling is durable, before anything below it is claimed, and lowered before the ceiling is. So it is never above the
+//! newest state. A state whose start lies below the mark is an older copy, or another state: IDs may have been handed out
+//! above that start.
+
+use std::fmt;
+
+use super::CeilingRule;
+use super::store::Record;
+use snowbank_core::clock::{self, STEP_BELIEVED_AT_ONCE};
+use snowbank_id::layout::{Position, UnixMicros};
+use snowbank_id::numbering::Numbering;
+
+/// The bound up to which the IDs of one worker ID were granted on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The lowest ID that was not granted.
+    pub id_bound: u64,
+    /// The identity of the state that granted them: [`Owner::state`](super::Owner).
+    pub state: String,
+    /// The fate of the worker ID.
+    pub fate: Fate,
+}
+
+/// The fate of a worker ID, as its mark shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The state that granted its IDs has it, or had it last.
+    Granted,
+    /// A clean stop returned it to the fleet: any daemon of the fleet may have it.
+    Returned,
+    /// `snowbank state export` moved it away: another machine may have it.
+    Released,
+}
+
+impl Fate {
+    /// The words of marks. They have the same length.
+    const WORDS: [(Fate, &str); 3] =
+        [(Fate::Granted, "granted "), (Fate::Returned, "returned"), (Fate::Released, "released")];
+}
+
+/// Digits of an ID bound, and of a state's identity in hexadecimal. Every mark has the same length, so that one overwrites another.
+const BOUND_DIGITS: usize = 20;
+const STATE_DIGITS: usize = 32;
+
+impl Mark {
+    /// Makes the mark of a worker ID that its state keeps.
+    pub fn granted(id_bound: u64, state: &str) -> Mark {
+        Mark { id_bound, state: state.to_owned(), fate: Fate::Granted }
+    }
+
+    /// Returns whether the worker ID was moved away from this machine.
+    pub fn is_released(&self) -> bool {
+        self.fate == Fate::Released
+    }
+
+    /// Reads a mark; `None` if the text is not one.
+    pub(super) fn parse(text: &str) -> Option<Mark> {
+        let read = |(fate, word)| Some((fate, text.strip_prefix(word)?));
+        let (fate, rest) = Fate::WORDS.into_iter().find_map(read)?;
+        let (bound, state) = rest.strip_prefix(" below ID ")?.strip_suffix('\n')?.split_once(" by state ")?;
+        let mark = Mark { id_bound: bound.parse().ok()?, state: state.to_owned(), fate };
+        let is_identity = state.len() == STATE_DIGITS && state.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (is_identity && mark.to_string() == text).then_some(mark)
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mark { id_bound, state, fate } = self;
+        let word = Fate::WORDS.into_iter().find(|(of, _)| of == fate).map_or("", |(_, word)| word);
+        writeln!(f, "{word} below ID {id_bound:0BOUND_DIGITS$} by state {state}")
+    }
+}
+
+/// The meaning of marks for a source that is about to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marked {
+    /// Nothing was granted at or above its start.
+    Below,
+    /// Another state granted IDs at or above its start. It may start at this position.
+    ByAnother(Position),
+    /// Its own state granted IDs that the records do not cover: the records are an older copy.
+    SinceThisCopy(Position),
+    /// A worker ID was moved away.
+    Released,
+}
+
+/// Compares a source's start with the marks of its worker IDs. `records` are its state's. A record without a state's
+/// identity may belong to any state.
+pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: &[Record]) -> Marked {
+    if marks.iter().any(Mark::is_released) {
+        return Marked::Released;
+    }
+    let end = |mark: &Mark| numbering.position_from(mark.id_bound);
+    let Some(highest) = marks.iter().map(end).max().filter(|&highest| highest > start) else {
+        return Marked::Below;
+    };
+    let is_own = |mark: &Mark| {
+        let may_be = |state: &str| state.is_empty() || state == mark.state;
+        end(mark) > start && records.iter().any(|record| may_be(&record.owner.state))
+    };
+    if marks.iter().any(is_own) { Marked::SinceThisCopy(highest) } else { Marked::ByAnother(highest) }
+}
+
+/// Returns the latest instant up to which a daemon with this clock can have granted IDs: the furthest ceiling of its rule,
+/// plus a step that it believed at once before the clock was set right.
+pub fn latest_grant(rule: &CeilingRule, wall: UnixMicros) -> UnixMicros {
+    let ahead = rule.furthest().saturating_add(STEP_BELIEVED_AT_ONCE);
+    UnixMicros(wall.0.saturating_add(clock::micros(ahead)))
+}
+
+/// Returns the highest mark if it is beyond a source's start and this instant: it is not believed.
+pub fn beyond(
+    marks: &[Mark],
+    numbering: &Numbering,
+    start: Position,
+    latest: UnixMicros,
+) -> Option<Position> {
+    let highest = marks.iter().map(|mark| numbering.position_from(mark.id_bound)).max()?;
+    (highest > start && instant_of(numbering, highest) > latest).then_some(highest)
+}
+
+/// Returns the instant at which the clock is past all IDs below a position. For a ticket counter, this instant lies before
+/// all time.
+pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
+    numbering.start_of(numbering.tick_of(position))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{HostIdentity, Owner};
+    use snowbank_core::clock::{BootMicros, Now};
+    use snowbank_id::layout::{Layout, Tick, WorkerSet};
+
+    const OURS: &str = "0123456789abcdef0123456789abcdef";
+    const THEIRS: &str = "fedcba9876543210fedcba9876543210";
+
+    fn numbering() -> Numbering {
+        Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap()
+    }
+
+    fn mark(at: Position, state: &str) -> Mark {
+        Mark::granted(numbering().id_bound(at), state)
+    }
+
+    fn records_of(state: &str) -> Vec<Record> {
+        let owner = Owner { state: state.to_owned(), ..Owner::new() };
+        vec![Record::new("orders", &numbering(), Position(5), &owner, &HostIdentity::default())]
+    }
+
+    #[test]
+    fn a_mark_reads_back_and_nothing_else_does() {
+        for id_bound in [0, 1, u64::MAX] {
+            for (fate, _) in Fate::WORDS {
+                let mark = Mark { id_bound, state: OURS.to_owned(), fate };
+                let text = mark.to_string();
+                assert_eq!(text.len(), Mark::granted(7, OURS).to_string().len());
+                assert_eq!(Mark::parse(&text), Some(mark));
+                for cut in 0..text.len() {
+                    assert_eq!(Mark::parse(&text[..cut]), None);
+                    let mut noise = text.clone().into_bytes();
+                    noise[cut] = b'\0';
+                    assert_eq!(Mark::parse(&String::from_utf8(noise).unwrap()), None);
+                }
+                assert_eq!(Mark::parse(&format!("{text}\n")), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_start_below_the_mark_of_its_own_state_is_an_older_copy() {
+        let (numbering, ours) = (numbering(), records_of(OURS));
+        let at = numbering.first_of(Tick(500));
+        let before = Position(at.0 - 1);
+        let marks = [mark(at, OURS)];
+        assert_eq!(compare(&marks, &numbering, at, &ours), Marked::Below);
+        assert_eq!(compare(&marks, &numbering, before, &ours), Marked::SinceThisCopy(at));
+        assert_eq!(
+            compare(&marks, &numbering, before, &records_of("")),
+            Marked::SinceThisCopy(at),
+            "unknown"
+        );
+        assert_eq!(compare(&marks, &numbering, before, &records_of(THEIRS)), Marked::ByAnother(at));
+        assert_eq!(compare(&marks, &numbering, before, &[]), Marked::ByAnother(at), "a new directory");
+        assert_eq!(compare(&[], &numbering, Position(0), &ours), Marked::Below, "after a boot");
+        // Each worker ID has its own: the highest counts, and any that is ours.
+        let both = [mark(at, OURS), mark(Position(at.0 + 9), THEIRS)];
+        assert_eq!(compare(&both, &numbering, before, &ours), Marked::SinceThisCopy(Position(at.0 + 9)));
+        assert_eq!(compare(&both, &numbering, at, &ours), Marked::ByAnother(Position(at.0 + 9)));
+        let released = Mark { fate: Fate::Released, ..mark(Position(0), THEIRS) };
+        assert_eq!(compare(&[released], &numbering, at, &[]), Marked::Released);
+    }
+
+    #[test]
+    fn a_mark_further_ahead_than_the_clock_lets_a_daemon_go_is_not_believed() {
+        let numbering = numbering();
+        let now = numbering.start_of(Tick(500_000));
+        let seconds = Duration::from_secs;
+        let rule =
+            CeilingRule { horizon: seconds(3), max_ahead: seconds(10), tick: Duration::from_millis(1) };
+        let latest = latest_grant(&rule, now);
+        assert_eq!(
+            latest.0 - now.0,
+            71_500_000,
+            "max_ahead with the reserve above it, and a step of a minute"
+        );
+        let (near, far) = (numbering.first_of(Tick(571_500)), numbering.first_of(Tick(571_501)));
+        let start = numbering.first_of(Tick(500_001));
+        let beyond = |at, start| beyond(&[mark(at, THEIRS)], &numbering, start, latest);
+        assert_eq!(beyond(near, start), None);
+        assert_eq!(beyond(far, start), Some(far));
+        assert_eq!(beyond(far, far), None, "the state knows of it");
+    }
+
+    proptest! {
+        /// During a catch-up too, with any tick: a kill then leaves a mark that the next start believes.
+        #[test]
+        fn a_mark_of_any_ceiling_that_the_rule_allows_is_believed(
+            tick in prop::sample::select(vec!["1ms", "10ms", "1s", "3600s", "86400s"]),
+            phase_us in 0_i64..86_400_000_000,
+            ahead_share in 0_i64..=1_000,
+            uptime_s in 0_u64..1_000_000,
+            horizon_share in 0_u32..=100,
+        ) {
+            let layout = format!("time:=100000000,worker:10,sequence:12;tick={tick};epoch=1799990000000");
+            let numbering = Numbering::new(Layout::resolve(&layout).unwrap(), WorkerSet::single(1)).unwrap();
+            let tick = Duration::from_millis(numbering.tick_ms());
+            let max_ahead = Duration::from_secs(10).max(4 * tick);
+            let horizon = (max_ahead - 2 * tick) * horizon_share / 100;
+            let rule = CeilingRule { horizon, max_ahead, tick };
+            let now = Now { wall: UnixMicros(1_800_000_000_000_000 + phase_us), boot: BootMicros(0), jumped: false };
+            let id_time = UnixMicros(now.wall.0 + clock::micros(max_ahead) / 1_000 * ahead_share);
+            let reach = rule.reach(now, id_time, Duration::from_secs(uptime_s));
+            let ceiling = numbering.first_of(Tick(numbering.tick_at(reach).0 + 1));
+            let latest = UnixMicros(latest_grant(&rule, now.wall).0 - clock::micros(STEP_BELIEVED_AT_ONCE));
+            prop_assert!(instant_of(&numbering, ceiling) <= latest);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Locks of other daemons on this machine that protect the same IDs under another name.
+//!
+//! A lock is named after an ID space. Two layouts with different field widths or slightly different epochs lock different
+//! files, and may still make the same IDs. Each lock's file names its worker ID and space. A daemon first locks its own
+//! files. Then it reads the others, except those that cannot collide by their names. If one that can make the same IDs is
+//! held, the daemon does not start. If it is free, its mark counts. If two start at once, each writes its own before it
+//! reads, so at least one of them sees the other.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::LockError;
+use super::holder::{holder, line};
+use super::kind::kind_of;
+use super::writers::{is_obstructed, open_file};
+use snowbank_id::layout::Space;
+use snowbank_id::numbering::{Numbering, TicketCounter};
+
+/// Checks that no held lock in this directory, except those to `skip`, protects IDs that this numbering can make.
+///
+/// Returns the free locks of worker IDs that can make the same IDs under another layout. Their marks count for this numbering.
+///
+/// # Errors
+/// The first held lock that protects such IDs, or the first lock that cannot be read.
+pub(super) fn check_neighbours(
+    directory: &Path,
+    skip: &dyn Fn(&Path) -> bool,
+    numbering: &Numbering,
+) -> Result<Vec<PathBuf>, LockError> {
+    kind_of(numbering).check_neighbours(neighbours(directory, skip)?)
+}
+
+/// The IDs of a held lock.
+pub(super) enum HeldIds {
+    /// A worker ID's: its number, and its space.
+    Worker(u64, Space),
+    /// A ticket counter's.
+    Counter(TicketCounter),
+}
+
+/// A held lock: its IDs, and its file.
+pub(super) type Held = (HeldIds, File);
+/// A free lock of a worker ID: its number, its space, and its path.
+pub(super) type Free = (u64, Space, PathBuf);
+
+/// The locks of a directory.
+#[derive(Default)]
+pub(super) struct Locks {
+    pub(super) held: Vec<Held>,
+    pub(super) free: Vec<Free>,
+}
+
+fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Locks, LockError> {
+    let refused = |path: &Path| {
+        let path = path.to_owned();
+        move |error| match is_obstructed(&path, &error) {
+            true => LockError::Obstructed { path, error },
+            false => LockError::NotLocked { path, error },
+        }
+    };
+    let mut locks = Locks::default();
+    for entry in fs::read_dir(directory).map_err(refused(directory))? {
+        let path = entry.map_err(refused(directory))?.path();
+        if !is_lock(&path) || skip(&path) {
+            continue;
+        }
+        let Some((line, file, is_held)) = read_lock(&path).map_err(refused(&path))? else { continue };
+        match (read_line(&line), is_held) {
+            (Some(HeldIds::Worker(number, space)), false) => locks.free.push((number, space, path)),
+            (_, false) => {}
+            (Some(ids), true) => locks.held.push((ids, file)),
+            // Its holder is writing it at this moment, and reads our locks next.
+            (None, true) if !line.contains('\n') => {}
+            (None, true) => return Err(LockError::UnknownHeld { path, holder: holder(&file) }),
+        }
+    }
+    Ok(locks)
+}
+
+/// Returns true for `0123456789abcdef-5.lock`, a worker ID's, and for `0123456789abcdef-2-1.lock`, a ticket counter's. The
+/// directory may hold other programs' locks.
+fn is_lock(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".lock"));
+    name.and_then(|name| name.split_once('-')).is_some_and(|(space, numbers)| {
+        let is_fingerprint = space.len() == 16 && space.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_fingerprint && numbers.splitn(2, '-').all(is_number)
+    })
+}
+
+/// Returns the line of a lock, its file, and whether it is held; `None` if it is no file.
+fn read_lock(path: &Path) -> io::Result<Option<(String, File, bool)>> {
+    // No daemon holds a lock through a link, or on a pipe.
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Ok(None);
+    }
+    let file = match open_file(path, OpenOptions::new().read(true)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    // Dropping the file releases a lock that was free.
+    let is_held = match file.try_lock_shared() {
+        Ok(()) => false,
+        Err(TryLockError::WouldBlock) => true,
+        Err(TryLockError::Error(error)) => return Err(error),
+    };
+    Ok(Some((line(&file)?, file, is_held)))
+}
+
+/// Returns the IDs that a holder's line names.
+fn read_line(line: &str) -> Option<HeldIds> {
+    let (_, held) = line.strip_prefix("process ")?.split_once(", ")?;
+    let held = held.trim_end();
+    let Some(worker) = held.strip_prefix("worker ID ") else {
+        return held.parse().ok().map(HeldIds::Counter);
+    };
+    let (number, space) = worker.split_once(", ")?;
+    Some(HeldIds::Worker(number.parse().ok()?, space.parse().ok()?))
+}

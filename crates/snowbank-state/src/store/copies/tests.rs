@@ -1,0 +1,164 @@
+//! Damage to the text of a state file.
+
+use super::*;
+use crate::store::tests::record;
+use snowbank_id::layout::Position;
+
+const SLOT_BYTES: usize = 16 * 1024;
+/// The smallest part of a disk that is written whole.
+const SECTOR_BYTES: usize = 512;
+
+/// Records of two sources at this ceiling, ordered by their keys.
+pub(in crate::store) fn records_at(ceiling: u64) -> Vec<Record> {
+    let records = [("clearing", "1-3"), ("twitter", "0,5")]
+        .map(|(layout, workers)| record("orders", layout, workers, 0).at(Position(ceiling)));
+    records.into()
+}
+
+pub(in crate::store) fn slot_at(number: u64, ceiling: u64) -> Vec<u8> {
+    let document = document(&records_at(ceiling)).unwrap();
+    slot(&header(number, &document), &document, SLOT_BYTES).unwrap()
+}
+
+/// The ceiling of all records in a file.
+pub(in crate::store) fn ceiling_of(bytes: &[u8]) -> Result<u64, CopyError> {
+    let records = read(bytes)?.records;
+    assert_eq!(records.len(), 2);
+    assert!(records.iter().all(|record| record.ceiling == records[0].ceiling), "half of two writes");
+    Ok(records[0].ceiling.0)
+}
+
+#[test]
+fn the_file_is_text_with_a_record_on_each_line() {
+    let text = String::from_utf8(slot_at(42, 1_000)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("snowbank ceilings: format 1, number 42, length "), "{}", lines[0]);
+    assert_eq!((lines[1], lines[4]), ("{\"records\":[", "]}"));
+    for (line, record) in lines[2..4].iter().zip(records_at(1_000)) {
+        let (layout, _) = record.numbering.snowflake().unwrap();
+        assert!(line.starts_with(&format!("{{\"name\":\"orders\",\"layout\":\"{layout}\"")), "{line}");
+    }
+    assert!(lines[5..].iter().all(|line| line.len() < BLANK_LINE_BYTES && line.trim().is_empty()));
+    assert!(text.ends_with('\n'));
+}
+
+#[test]
+fn the_checksum_is_that_of_sha256sum() {
+    let text = String::from_utf8(slot_at(42, 1_000)).unwrap();
+    let (fields, rest) = text.split_once(", sha256 ").unwrap();
+    let (sum, rest) = rest.split_once('\n').unwrap();
+    let end = rest.find("]}\n").unwrap() + 3;
+    let expected = Hash::hash(format!("{fields}\n{}", &rest[..end]).as_bytes());
+    assert_eq!(sum, expected.map(|byte| format!("{byte:02x}")).concat());
+}
+
+#[test]
+fn of_two_whole_copies_the_higher_number_counts() {
+    for [first, second] in [[6, 7], [7, 6], [7, 7], [99, 100], [100, 99]] {
+        let bytes = [slot_at(first, first * 10), slot_at(second, second * 10)].concat();
+        let stored = read(&bytes).unwrap();
+        assert_eq!(stored.numbers, [Some(first), Some(second)]);
+        assert_eq!(ceiling_of(&bytes), Ok(first.max(second) * 10));
+    }
+}
+
+/// Gives each damaged file to `check`: every byte of each copy changed, and every sector lost, filled with noise, or older.
+fn damage(whole: &[u8], older: &[u8], mut check: impl FnMut(&[u8], &str)) {
+    let document_end = whole.windows(3).position(|end| end == b"]}\n").unwrap() + SECTOR_BYTES;
+    for copy in [0, SLOT_BYTES] {
+        for at in copy..copy + document_end {
+            for change in [1, 0x80, 0xFF] {
+                let mut damaged = whole.to_vec();
+                damaged[at] ^= change;
+                check(&damaged, &format!("byte {at}"));
+            }
+        }
+        for at in (copy..copy + SLOT_BYTES).step_by(SECTOR_BYTES) {
+            let noise: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(SECTOR_BYTES).collect();
+            for sector in [&[0; SECTOR_BYTES], &noise[..], &older[at..at + SECTOR_BYTES]] {
+                let mut damaged = whole.to_vec();
+                damaged[at..at + SECTOR_BYTES].copy_from_slice(sector);
+                check(&damaged, &format!("the sector at {at}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn one_damaged_copy_never_brings_back_a_lower_ceiling() {
+    let (older, whole) = (slot_at(6, 600).repeat(2), slot_at(7, 700).repeat(2));
+    damage(&whole, &older, |damaged, what| assert_eq!(ceiling_of(damaged), Ok(700), "{what}"));
+    // A copy that is lost: cut off, never written, or still the earlier one.
+    for end in 0..whole.len() {
+        let is_first_there = end > 4_096;
+        if end % 97 == 0 || end > whole.len() - 10 {
+            match ceiling_of(&whole[..end]) {
+                Ok(ceiling) => assert_eq!(ceiling, 700, "cut off at {end}"),
+                Err(error) => assert!(!is_first_there, "cut off at {end}: {error}"),
+            }
+        }
+    }
+    for lost in [vec![0; SLOT_BYTES], older[..SLOT_BYTES].to_vec()] {
+        assert_eq!(ceiling_of(&[&lost, &whole[..SLOT_BYTES]].concat()), Ok(700));
+        assert_eq!(ceiling_of(&[&whole[..SLOT_BYTES], &lost].concat()), Ok(700));
+    }
+}
+
+/// A write that was cut short leaves at most one copy torn. If the other one is damaged too, the file is refused, or what
+/// remains is as high as all that was granted.
+#[test]
+fn damage_amid_a_write_never_brings_back_a_lower_ceiling() {
+    let (older, granted, next) = (slot_at(6, 600).repeat(2), slot_at(7, 700), slot_at(8, 800));
+    for amid in [[&next, &granted], [&granted, &next]] {
+        damage(&amid.map(Vec::as_slice).concat(), &older, |damaged, what| {
+            assert!(ceiling_of(damaged).is_ok_and(|ceiling| ceiling >= 700), "{what}");
+        });
+    }
+    for torn_at in (0..2_048).step_by(SECTOR_BYTES) {
+        let torn = [&next[..torn_at], &granted[torn_at..]].concat();
+        damage(&[torn, granted.clone()].concat(), &older, |damaged, what| {
+            assert!(ceiling_of(damaged).map_or(true, |ceiling| ceiling >= 700), "torn at {torn_at}, {what}");
+        });
+    }
+}
+
+#[test]
+fn a_newer_copy_is_refused_and_a_damaged_one_is_not_taken_for_newer() {
+    let ours = slot_at(7, 700);
+    let fields = "snowbank ceilings: format 2, number 8, length 6";
+    let newer = format!("{fields}, sha256 {}\nbinary", checksum(fields, b"binary"));
+    let newer = slot(&newer, "", SLOT_BYTES).unwrap();
+    for bytes in [newer.repeat(2), [ours.clone(), newer.clone()].concat(), [newer, ours.clone()].concat()] {
+        let refused = read(&bytes).unwrap_err();
+        assert_eq!(refused, CopyError::Newer(2));
+        assert!(refused.to_string().contains("format 2, and this program reads up to 1"), "{refused}");
+    }
+    let damaged = String::from_utf8(ours.clone()).unwrap().replacen("format 1", "format 2", 1);
+    assert_eq!(ceiling_of(&[damaged.as_bytes(), &ours].concat()), Ok(700));
+}
+
+#[test]
+fn without_a_whole_copy_it_says_what_is_wrong_with_each() {
+    let whole = slot_at(7, 700);
+    let mut torn = whole.clone();
+    torn[600] ^= 1;
+    let refused = read(&[vec![0; SLOT_BYTES], torn].concat()).unwrap_err().to_string();
+    assert_eq!(refused, "of its first copy the header is damaged, of its second copy the checksum is wrong");
+    assert_eq!(
+        read(&whole[..400]).unwrap_err().to_string().split(", ").next(),
+        Some("of its first copy the end is missing")
+    );
+    assert_eq!(read(b"").unwrap_err().to_string(), "it is empty");
+    // A copy that is whole and contradicts itself is not passed over for an older one.
+    let text = document(&records_at(700)).unwrap().replace("\"ceiling\":\"700\"", "\"ceiling\":\"701\"");
+    let wrong = slot(&header(8, &text), &text, SLOT_BYTES).unwrap();
+    assert!(
+        matches!(read(&[whole, wrong].concat()), Err(CopyError::Corrupt(reason)) if reason.contains("701"))
+    );
+}
+
+#[test]
+fn of_two_records_with_one_key_the_last_counts() {
+    let (old, new) = (records_at(600), records_at(700));
+    assert_eq!(document(old.iter().chain(&new)).unwrap(), document(&new).unwrap());
+}

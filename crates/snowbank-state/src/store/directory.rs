@@ -1,0 +1,187 @@
+//! The state directory: private, and locked by one process.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::process::geteuid;
+
+use super::copies::{self, CopyError};
+use super::file::{self, FILE_NAME};
+use super::record::Record;
+use crate::locked_file::{FileLockError, LockedFile, PAUSE};
+use crate::writers::{Untrusted, Writers, open_file};
+use crate::{StateError, TakenOver};
+
+const DIRECTORY_MODE: u32 = 0o700;
+/// The state file of programs that did not write `ceilings` yet. None of them was released.
+const FILE_NAME_BEFORE: &str = "ceilings.redb";
+/// The file whose lock is the directory's. The state file cannot serve, because a new one may replace it.
+const LOCK_NAME: &str = "lock";
+
+/// A state directory that this process alone uses until this is dropped.
+#[derive(Debug)]
+pub struct StateDir {
+    path: PathBuf,
+    lock: LockedFile,
+    /// Syncs the names of the directory and of its files. `None` once they are durable.
+    names: Mutex<Option<JoinHandle<io::Result<()>>>>,
+}
+
+impl StateDir {
+    /// Makes the directory if it is missing, and locks it. Its name becomes durable meanwhile:
+    /// [`await_names`](StateDir::await_names).
+    ///
+    /// # Errors
+    /// Another process has it, or the system refuses.
+    pub fn lock(path: &Path) -> Result<StateDir, StateError> {
+        let directory = path.to_owned();
+        make(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotADirectory => {
+                StateError::NoDirectory { directory: path.to_owned(), found: error }
+            }
+            _ => StateError::NotMade { directory: path.to_owned(), error },
+        })?;
+        let writers = writers_of(path)?;
+        let locked = LockedFile::lock(&path.join(LOCK_NAME), writers, "state directory", PAUSE);
+        let locked = locked.map_err(|error| match error {
+            FileLockError::Held { holder } => StateError::InUse { directory, holder },
+            // The directory belongs to the daemon, so no other program made this file.
+            FileLockError::Obstructed(error) | FileLockError::Refused(error) => {
+                StateError::NotLocked { directory, error }
+            }
+        })?;
+        // Started after the lock: the process that held it before may have been killed between a rename and its sync.
+        let synced = path.to_owned();
+        let names = thread::Builder::new()
+            .name(String::from("names"))
+            .spawn(move || sync_name(&synced).and_then(|()| file::sync_directory(&synced)))
+            .map_err(|error| StateError::NotMade { directory: path.to_owned(), error })?;
+        Ok(StateDir { path: path.to_owned(), lock: locked, names: Mutex::new(Some(names)) })
+    }
+
+    /// Waits until the names of the directory and of its files are durable. Before that, nothing stored in it counts: a
+    /// power failure may remove it, or restore an older file. The syncs run while the first copies are written.
+    ///
+    /// # Errors
+    /// The names may not be durable.
+    pub fn await_names(&self) -> Result<(), StateError> {
+        let Some(names) = self.names.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(());
+        };
+        let synced = names.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")));
+        synced.map_err(|error| StateError::NotMade { directory: self.path.clone(), error })
+    }
+
+    /// Returns its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns its records; none if there is no state file yet.
+    ///
+    /// # Errors
+    /// The file cannot be read or trusted.
+    pub fn read(&self) -> Result<Vec<Record>, StateError> {
+        read(&self.path)
+    }
+
+    /// Checks that the lock is still this process's.
+    ///
+    /// # Errors
+    /// Another process could hold the lock.
+    pub fn still_ours(&self) -> Result<(), TakenOver> {
+        self.lock.still_ours()
+    }
+}
+
+/// Returns the records of a directory, locked or not; none if there is no state file.
+///
+/// A daemon may be writing the file. One of its copies is whole at every moment, but a reading takes longer than a moment,
+/// and may find neither whole. Therefore a file without a whole copy is read again.
+///
+/// # Errors
+/// The file cannot be read or trusted.
+pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
+    const ATTEMPTS: usize = 10;
+    /// Several times longer than it takes to read a file.
+    const PAUSE: Duration = Duration::from_millis(1);
+
+    let path = directory.join(FILE_NAME);
+    for attempt in 1.. {
+        let bytes = match file::read(directory) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => break,
+            Err(error) => return Err(StateError::NotRead { path, error }),
+        };
+        match copies::read(&bytes) {
+            Ok(stored) => return Ok(stored.records),
+            Err(CopyError::Corrupt(_)) if attempt < ATTEMPTS => thread::sleep(PAUSE),
+            Err(CopyError::Corrupt(reason)) => return Err(StateError::Damaged { path, reason }),
+            Err(newer) => return Err(StateError::Newer { path, reason: newer.to_string() }),
+        }
+    }
+    let before = directory.join(FILE_NAME_BEFORE);
+    match before.exists() {
+        true => Err(StateError::Older(before)),
+        false => Ok(Vec::new()),
+    }
+}
+
+/// Makes the directory and those above it that are missing, and makes the names of those above it durable. It also makes the
+/// name of the lowest existing one durable: an interrupted start may have made it without a sync.
+fn make(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = parent(path) {
+        make(parent)?;
+        sync_name(parent)?;
+    }
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
+        // Another daemon made it at the same time.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let text = format!("{} is not a directory", path.display());
+            Err(io::Error::new(io::ErrorKind::NotADirectory, text))
+        }
+        made => made,
+    }
+}
+
+/// Returns the users who may write the files of a state directory. Root exports and imports other users' state.
+fn writers_of(path: &Path) -> Result<Writers, StateError> {
+    let directory = path.to_owned();
+    Writers::of(path, |_| geteuid().is_root()).map_err(|untrusted| match untrusted {
+        Untrusted::NotSeen(error) => StateError::NotMade { directory, error },
+        Untrusted::Foreign(found) | Untrusted::NoDirectory(found) => StateError::NotOurs { directory, found },
+        Untrusted::Open(mode) => StateError::OpenToAll { directory, mode },
+    })
+}
+
+/// Returns the parent, whose entry names this directory; `None` for the root.
+fn parent(path: &Path) -> Option<&Path> {
+    path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+}
+
+/// Makes the name of an existing directory durable.
+fn sync_name(path: &Path) -> io::Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
+    match parent(path).map_or(Ok(()), file::sync_directory) {
+        // This user may not open the parent, or its file system cannot sync directories. Then the file system of the
+        // directory itself is synced, which includes the name unless the directory is a mount point.
+        Err(error) if matches!(error.kind(), PermissionDenied | InvalidInput | ReadOnlyFilesystem) => {
+            Ok(rustix::fs::syncfs(File::open(path)?)?)
+        }
+        synced => synced,
+    }
+}
+
+/// Returns the process that has the directory, if it is known; `None` if none has.
+pub fn holder(directory: &Path) -> Option<String> {
+    LockedFile::holder_of(&open_file(&directory.join(LOCK_NAME), OpenOptions::new().read(true)).ok()?)
+}

@@ -1,0 +1,303 @@
+//! The state file: overwritten in place, copy after copy, and replaced by a new one after a failure.
+//!
+//! A write overwrites blocks that the file has had since it was made, so it needs no free block where the file system
+//! overwrites in place. A new file is made only if no suitable one exists, or after a write or sync has failed. A failed
+//! sync may leave pages that the system takes for written but that never reached the disk, and a later sync does not report
+//! them. Therefore every write replaces whole slots, and no failed sync is ever just repeated.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::copies;
+use super::record::Record;
+use crate::locked_file::{FileId, file_id, give_to_owner_of, same_file};
+use crate::writers::open_file;
+use crate::{StoreError, TakenOver};
+
+/// The state file within its directory.
+pub(super) const FILE_NAME: &str = "ceilings";
+/// Its name until it is whole.
+const UNFINISHED_NAME: &str = "ceilings.new";
+/// For the daemon's user alone: a process that can write it can make the daemon repeat itself.
+const FILE_MODE: u32 = 0o600;
+/// The largest file that is read, in bytes. Hundreds of times the size that 64 sources need.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// The smallest slot. A slot holds whole pages, so that copies share no page. If pages are larger than this, so is the
+/// slot.
+const SLOT_BYTES_MIN: usize = 16 * 1024;
+
+/// The state file of a locked directory. The first write opens or makes it.
+#[derive(Debug)]
+pub(super) struct StateFile {
+    directory: PathBuf,
+    /// The file that has the name; `None` before the first write. It stays open, so that no other file gets its inode.
+    slots: Option<SlotFile>,
+    /// True if every write and sync of it has succeeded and its name is durable.
+    is_sound: bool,
+    /// True if its name is durable. After a failed sync only a new file sets it again, never a repeated sync.
+    is_named: bool,
+}
+
+impl StateFile {
+    pub(super) fn of(directory: &Path) -> Self {
+        StateFile { directory: directory.to_owned(), slots: None, is_sound: false, is_named: false }
+    }
+
+    /// Replaces all records, durably: in place if the file is sound and has room, else with a new file.
+    ///
+    /// # Errors
+    /// It is not known which records the file holds now: the earlier ones, or these.
+    pub(super) fn write<'a>(
+        &mut self,
+        records: impl IntoIterator<Item = &'a Record>,
+    ) -> Result<(), StoreError> {
+        let document = copies::document(records).map_err(|error| StoreError::new(error.to_string()))?;
+        self.still_ours().map_err(|taken_over| StoreError::new(taken_over.to_string()))?;
+        if self.slots.is_none() {
+            self.slots = SlotFile::open(&self.directory);
+            self.is_sound = self.slots.is_some();
+            self.is_named = self.is_sound;
+        }
+        if self.is_sound && self.overwrite(&document) {
+            return Ok(());
+        }
+        let Err((is_full, error)) = self.replace(&document) else { return Ok(()) };
+        // Without room for a new file, every page of the old one is written again. Then its failed syncs do not matter.
+        if is_full && self.is_named && self.overwrite(&document) {
+            return Ok(());
+        }
+        Err(error)
+    }
+
+    /// Puts it into the state after a failed write.
+    #[cfg(test)]
+    pub(super) fn fail(&mut self) {
+        self.is_sound = false;
+    }
+
+    /// Overwrites both copies. Returns false if that failed or there is no room.
+    fn overwrite(&mut self, document: &str) -> bool {
+        let Some((slots, slot)) = self.slots.as_mut().and_then(|slots| slots.next(document)) else {
+            return false;
+        };
+        self.is_sound = slots.write(&slot).is_ok();
+        self.is_sound
+    }
+
+    /// Makes a new file, which is durable before it gets the name, and makes the name durable. An error comes with true if
+    /// the disk is full.
+    fn replace(&mut self, document: &str) -> Result<(), (bool, StoreError)> {
+        let unfinished = self.directory.join(UNFINISHED_NAME);
+        let number = self.slots.as_ref().map_or(0, |slots| slots.number).saturating_add(1);
+        let failed = |what: &str, path: &Path, error: io::Error| {
+            let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+            (is_full, StoreError::of_system(&error, format!("cannot {what} {}: {error}", path.display())))
+        };
+        remove(&unfinished).map_err(|error| failed("remove", &unfinished, error))?;
+        let made = SlotFile::make(&self.directory, &unfinished, number, document).map_err(|error| {
+            // An unfinished file would only take up room.
+            let _ = remove(&unfinished);
+            failed("make", &unfinished, error)
+        })?;
+        let renamed = fs::rename(&unfinished, path(&self.directory));
+        // The name is checked, because a rename may report an error although it was done.
+        if renamed.is_ok() || made.has_name(&self.directory) {
+            self.slots = Some(made);
+            (self.is_sound, self.is_named) = (false, false);
+        }
+        renamed.map_err(|error| failed("rename", &unfinished, error))?;
+        sync_directory(&self.directory).map_err(|error| failed("sync", &self.directory, error))?;
+        (self.is_sound, self.is_named) = (true, true);
+        Ok(())
+    }
+
+    /// Checks that the name still leads to this file, and that both copies are those written last. If the system does not
+    /// answer, the file counts as untouched.
+    pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
+        let Some(slots) = &self.slots else { return Ok(()) };
+        let path = path(&self.directory);
+        same_file(&path, slots.id, "state file")?;
+        if self.is_sound && !slots.is_untouched() {
+            let what = "was written by somebody else while this daemon had it";
+            return Err(TakenOver(format!("the state file {} {what}", path.display())));
+        }
+        Ok(())
+    }
+}
+
+/// An open file of two slots.
+#[derive(Debug)]
+struct SlotFile {
+    file: File,
+    id: FileId,
+    slot_bytes: usize,
+    /// The number of the last write.
+    number: u64,
+    /// The slot to write first: the other copy is the last that is whole for certain.
+    first: usize,
+    /// The header of both copies since the last write; empty before one.
+    header: String,
+}
+
+/// The bytes of a slot, and their header.
+struct Slot {
+    header: String,
+    bytes: Vec<u8>,
+}
+
+impl SlotFile {
+    /// Opens the file that has the name, if it can be written in place: both slots are there, and one copy is whole.
+    fn open(directory: &Path) -> Option<SlotFile> {
+        // A start that was killed may have left an unfinished file.
+        remove(&directory.join(UNFINISHED_NAME)).ok()?;
+        let file = open_file(&path(directory), OpenOptions::new().read(true).write(true)).ok()?;
+        let metadata = file.metadata().ok()?;
+        let bytes = read_slots(&file, metadata.len()).ok()?;
+        let stored = copies::read(&bytes).ok()?;
+        let slot_bytes = bytes.len() / 2;
+        let slots = SlotFile {
+            file,
+            id: file_id(&metadata),
+            slot_bytes,
+            number: stored.number(),
+            first: stored.first_to_write(),
+            header: String::new(),
+        };
+        let is_fit = slot_bytes >= slot_bytes_min() && slot_bytes.is_power_of_two();
+        if !is_fit || !bytes.len().is_multiple_of(2) || !slots.has_name(directory) {
+            return None;
+        }
+        slots.file.set_permissions(Permissions::from_mode(FILE_MODE)).ok()?;
+        Some(slots)
+    }
+
+    /// Makes a file of two copies. Everything but its name is durable.
+    fn make(directory: &Path, path: &Path, number: u64, document: &str) -> io::Result<SlotFile> {
+        let header = copies::header(number, document);
+        // Twice the present length: records change in length.
+        let slot_bytes = (2 * (header.len() + document.len())).next_power_of_two().max(slot_bytes_min());
+        if slot_bytes as u64 > FILE_BYTES_MAX / 2 {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        let slot = copies::slot(&header, document, slot_bytes).ok_or(ErrorKind::FileTooLarge)?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).mode(FILE_MODE).open(path)?;
+        give_to_owner_of(directory, &file);
+        file.write_all_at(&slot.repeat(2), 0)?;
+        file.sync_all()?;
+        let id = file_id(&file.metadata()?);
+        Ok(SlotFile { file, id, slot_bytes, number, first: 0, header })
+    }
+
+    /// Returns itself and the next slot to write; `None` if the document does not fit.
+    fn next(&mut self, document: &str) -> Option<(&mut Self, Slot)> {
+        self.number = self.number.saturating_add(1);
+        let header = copies::header(self.number, document);
+        let bytes = copies::slot(&header, document, self.slot_bytes)?;
+        Some((self, Slot { header, bytes }))
+    }
+
+    fn write(&mut self, slot: &Slot) -> io::Result<()> {
+        overwrite(&self.file, &slot.bytes, &mut self.first)?;
+        self.header.clone_from(&slot.header);
+        Ok(())
+    }
+
+    fn has_name(&self, directory: &Path) -> bool {
+        fs::symlink_metadata(path(directory)).is_ok_and(|metadata| file_id(&metadata) == self.id)
+    }
+
+    fn is_untouched(&self) -> bool {
+        let mut found = vec![0; self.header.len()];
+        [0, self.slot_bytes].iter().all(|&at| match self.file.read_exact_at(&mut found, at as u64) {
+            Ok(()) => found == self.header.as_bytes(),
+            Err(error) => error.kind() != ErrorKind::UnexpectedEof,
+        })
+    }
+}
+
+/// A file that is overwritten.
+pub trait Disk {
+    /// Writes all of the bytes at this offset.
+    ///
+    /// # Errors
+    /// Any part of the bytes may have been written.
+    fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()>;
+
+    /// Makes all that was written durable.
+    ///
+    /// # Errors
+    /// Any part of it may be durable, and repeating the call does not help.
+    fn sync(&self) -> io::Result<()>;
+}
+
+impl Disk for File {
+    fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()> {
+        self.write_all_at(bytes, at as u64)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// Overwrites both slots, the second when the first is durable. After an error, `first` is the slot at which it happened:
+/// the copy in the other one is whole, and the next write has to leave it so until this one is durable.
+pub(super) fn overwrite(disk: &impl Disk, slot: &[u8], first: &mut usize) -> io::Result<()> {
+    for index in [*first, 1 - *first] {
+        *first = index;
+        disk.write_at(slot, index * slot.len())?;
+        disk.sync()?;
+    }
+    Ok(())
+}
+
+fn slot_bytes_min() -> usize {
+    SLOT_BYTES_MIN.max(rustix::param::page_size())
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Returns the bytes of the state file; `None` if there is none.
+pub(super) fn read(directory: &Path) -> io::Result<Option<Vec<u8>>> {
+    match open_file(&path(directory), OpenOptions::new().read(true)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        opened => {
+            let file = opened?;
+            let length = file.metadata()?.len();
+            read_slots(&file, length).map(Some)
+        }
+    }
+}
+
+/// Reads both halves of a file. One that cannot be read is all zeros, as a lost copy is.
+fn read_slots(file: &File, length: u64) -> io::Result<Vec<u8>> {
+    if length > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    let mut bytes = vec![0; length as usize];
+    let (first, second) = bytes.split_at_mut(length as usize / 2);
+    let found = file.read_exact_at(first, 0);
+    let also_found = file.read_exact_at(second, length / 2);
+    found.or(also_found).map(|()| bytes)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the state file's path.
+pub(super) fn path(directory: &Path) -> PathBuf {
+    directory.join(FILE_NAME)
+}
+
+#[cfg(test)]
+mod tests;

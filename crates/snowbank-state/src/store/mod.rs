@@ -1,0 +1,207 @@
+//! Ceilings on disk: one file in the state directory, which one process uses.
+//!
+//! - `record`: the record of a source.
+//! - `plan`: the rules of a start.
+//! - `directory`: the state directory and its lock.
+//! - `file`: writing the state file in place, and replacing it after a failure.
+//! - `copies`: the text of its two copies.
+//! - `moved`: exports and imports.
+//! - [`simulated`]: the two copies over a simulated disk, for tests.
+
+mod copies;
+mod directory;
+mod file;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
+mod moved;
+mod plan;
+mod record;
+#[doc(hidden)]
+pub mod simulated;
+
+pub use directory::{StateDir, holder, read};
+pub use moved::{Export, ImportError, export, merge, write};
+pub use plan::{Claimant, Plan, PlanError, When, above_records, plan};
+pub use record::{Moment, Record};
+
+use self::file::StateFile;
+use super::identity::{HostIdentity, Owner};
+use super::{Left, StateError, StoreError, TakenOver};
+use snowbank_id::layout::Position;
+use snowbank_id::numbering::Numbering;
+
+/// Returns the record of another machine, if there is one among these. A machine without an identity finds none.
+pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Record> {
+    let is_foreign = |record: &&Record| matches!((&record.machine, &here.machine), (Some(there), Some(here)) if there != here);
+    records.iter().find(is_foreign)
+}
+
+/// Ceilings in a state directory. The storage thread alone calls it, so it may block.
+#[derive(Debug)]
+pub struct DiskStore {
+    directory: StateDir,
+    file: StateFile,
+    /// The records of the daemon's sources, by their index, with the ceilings that are durable.
+    sources: Vec<Record>,
+    /// Records that no source of this daemon has. Their bounds stay.
+    retired: Vec<Record>,
+    /// Records of worker IDs that are the fleet's again. They keep the order of IDs: each is written as long as its source's
+    /// own record is lower.
+    let_go: Vec<Record>,
+    host: HostIdentity,
+}
+
+/// A source that starts.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstRecord<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its numbering.
+    pub numbering: &'a Numbering,
+    /// Its first position.
+    pub start: Position,
+    /// True if a fleet's coordinator lent its worker IDs.
+    pub is_lent: bool,
+    /// A bound above all that was granted under worker IDs lent to this state before.
+    pub lent_bound: Option<u64>,
+}
+
+impl DiskStore {
+    /// Returns a store over a locked directory, for sources by their index. Nothing is written yet: the first
+    /// [`raise`](DiskStore::raise) makes all first ceilings durable together.
+    pub fn new<'a>(
+        directory: StateDir,
+        starts: impl IntoIterator<Item = FirstRecord<'a>>,
+        retired: Vec<Record>,
+        owner: &Owner,
+        host: &HostIdentity,
+    ) -> Self {
+        let sources =
+            starts.into_iter().map(|FirstRecord { name, numbering, start, is_lent, lent_bound }| Record {
+                lent: is_lent,
+                lent_bound: lent_bound.or(is_lent.then_some(0)),
+                ..Record::new(name, numbering, start, owner, host)
+            });
+        let file = StateFile::of(directory.path());
+        let retired = retired.into_iter().map(|record| Record { retired: true, ..record }).collect();
+        DiskStore {
+            file,
+            sources: sources.collect(),
+            directory,
+            retired,
+            let_go: Vec::new(),
+            host: host.clone(),
+        }
+    }
+
+    /// Sets the records to drop once their sources' own are as high. The fleet's coordinator holds their bounds.
+    #[must_use]
+    pub fn letting_go(self, records: Vec<Record>) -> Self {
+        let let_go = records.into_iter().map(|record| Record { retired: true, ..record }).collect();
+        DiskStore { let_go, ..self }
+    }
+
+    /// The state directory.
+    pub fn path(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+
+    /// Waits until the names of the directory and of the state file are durable. Nothing that is stored counts before.
+    ///
+    /// # Errors
+    /// They may not be durable.
+    pub fn await_names(&self) -> Result<(), StateError> {
+        self.directory.await_names()
+    }
+
+    /// Makes the records of all sources durable, with these changes. All records of this boot get the wall − boot that is
+    /// believed now: a start must not find an older value in a record that did not change otherwise.
+    fn store(
+        &mut self,
+        changes: impl IntoIterator<Item = (usize, impl FnOnce(&Record) -> Record)>,
+        wall_minus_boot_us: i64,
+    ) -> Result<(), StoreError> {
+        let mut records = self.sources.clone();
+        for (index, change) in changes {
+            if let Some(record) = records.get_mut(index) {
+                *record = change(record);
+            }
+        }
+        let (mut retired, mut let_go) = (self.retired.clone(), self.let_go.clone());
+        let all = retired.iter_mut().chain(&mut let_go).chain(&mut records);
+        let of_this_boot = all.filter(|record| record.boot == self.host.boot);
+        of_this_boot.for_each(|record| record.wall_minus_boot_us = wall_minus_boot_us);
+        self.file.write(retired.iter().chain(still_needed(&let_go, &records)).chain(&records))?;
+        (self.retired, self.let_go) = (retired, let_go);
+        self.sources = records;
+        Ok(())
+    }
+
+    /// Makes the ceilings durable for the sources of these indices, all in one write. On success, and only then, positions
+    /// below them may be used. A ceiling below the stored one changes nothing.
+    ///
+    /// `wall_minus_boot_us` is the wall − boot that the daemon believes now, in microseconds: a start in the same boot
+    /// recognises by it that the wall clock stepped meanwhile.
+    ///
+    /// # Errors
+    /// The ceilings may not be durable. The caller continues under the old ones and tries again.
+    pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        let raised = |&(index, ceiling): &(usize, Position)| {
+            let raise = move |record: &Record| Record {
+                clean: false,
+                untouched: false,
+                ..record.at(ceiling.max(record.ceiling))
+            };
+            (index, raise)
+        };
+        self.store(raises.iter().map(raised), wall_minus_boot_us)
+    }
+
+    /// Makes later writes record the most that ID time − boot may be until the next one, in microseconds.
+    pub fn note_id_time(&mut self, id_minus_boot_us: i64) {
+        for source in &mut self.sources {
+            source.id_minus_boot_us = Some(id_minus_boot_us);
+        }
+    }
+
+    /// Makes every later write record that the state does not know the counters of these sources: a start refuses them.
+    pub fn note_unknown(&mut self, indices: &[usize]) {
+        for &index in indices {
+            self.sources[index].restored = true;
+        }
+    }
+
+    /// Lowers the ceilings to the first IDs that were not handed out, at a clean stop. Nothing may be claimed after this call,
+    /// even if it fails. `wall_minus_boot_us` is as for [`raise`](DiskStore::raise).
+    ///
+    /// # Errors
+    /// The lower ceilings may not be durable; then the old ones may stand.
+    pub fn trim(&mut self, trims: &[Left], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        let trimmed = |&left: &Left| {
+            let trim = move |record: &Record| Record {
+                clean: true,
+                untouched: left.is_untouched,
+                ..record.below(left.id_bound)
+            };
+            (left.source, trim)
+        };
+        self.store(trims.iter().map(trimmed), wall_minus_boot_us)
+    }
+
+    /// Checks that the stored ceilings are still this process's alone. Cheap: about once a second, and around each write.
+    ///
+    /// # Errors
+    /// Another process could have taken them over.
+    pub fn still_ours(&self) -> Result<(), TakenOver> {
+        self.directory.still_ours()?;
+        self.file.still_ours()
+    }
+}
+
+/// Returns the records of `let_go` that a start still needs: no source's record keeps their order.
+fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterator<Item = &'a Record> {
+    let_go.iter().filter(|gone| !sources.iter().any(|record| record.keeps_order_of(gone)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,348 @@
+//! Moving ceilings to another machine: an export releases them first, and an import never lowers any.
+
+use serde::{Deserialize, Serialize};
+
+use super::file::StateFile;
+use super::record::Record;
+use super::{StateDir, StoreError};
+use crate::{HostIdentity, Owner};
+
+/// The version of an export; raised when an older program would misread it. It is not the state file's: an export also
+/// takes a worker to an older program, so it is written in the oldest format that fits.
+const FORMAT: u32 = 1;
+
+/// The records that an export carries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Export {
+    /// Its version, apart from the state file's.
+    pub snowbank_state_format: u32,
+    /// The records that another machine may continue.
+    pub records: Vec<Record>,
+}
+
+/// The reason why an export cannot be used. Each is one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// It is not what `snowbank state export` writes.
+    #[error("not an export of snowbank: {0}; give the file that `snowbank state export` wrote")]
+    NotAnExport(String),
+    /// A newer program wrote it.
+    #[error(
+        "the export has format {found}, and this program reads up to {known}: run the newer program that wrote it"
+    )]
+    Newer {
+        /// The format of the export.
+        found: u32,
+        /// The newest format that is known here.
+        known: u32,
+    },
+    /// The state here is ahead of it.
+    #[error(
+        "source {name:?}: the export ends at ID {found}, and worker IDs that it shares with source {other:?} were granted \
+         up to ID {stored} here since; export again where they were used last"
+    )]
+    Lower {
+        /// The source of the export.
+        name: String,
+        /// Its bound.
+        found: u64,
+        /// The source here.
+        other: String,
+        /// The bound here.
+        stored: u64,
+    },
+}
+
+impl Export {
+    /// Reads an export and checks that its records hold together.
+    ///
+    /// # Errors
+    /// The text is not an export, or a newer program wrote it.
+    pub fn parse(text: &str) -> Result<Export, ImportError> {
+        #[derive(Deserialize)]
+        struct Head {
+            snowbank_state_format: u32,
+        }
+        let not_one = |error: &dyn std::fmt::Display| ImportError::NotAnExport(error.to_string());
+        // The format is read first, because this program may not be able to read the rest.
+        let head: Head = serde_json::from_str(text).map_err(|error| not_one(&error))?;
+        if head.snowbank_state_format > FORMAT {
+            return Err(ImportError::Newer { found: head.snowbank_state_format, known: FORMAT });
+        }
+        let export: Export = serde_json::from_str(text).map_err(|error| not_one(&error))?;
+        for record in &export.records {
+            record.check().map_err(|error| not_one(&error))?;
+        }
+        match export.records.is_empty() {
+            true => Err(not_one(&"it holds no source")),
+            false => Ok(export),
+        }
+    }
+}
+
+/// Marks all records as released, durably, and returns the export for another machine. A second export of the same records
+/// returns the same.
+///
+/// # Errors
+/// The release could not be made durable: nothing was exported.
+pub fn export(directory: &StateDir, records: Vec<Record>) -> Result<Export, StoreError> {
+    let records: Vec<Record> =
+        records.into_iter().map(|record| Record { released: true, ..record }).collect();
+    write(directory, &records)?;
+    Ok(Export { snowbank_state_format: FORMAT, records })
+}
+
+/// Returns the records of a directory after an import. No record that is stored here may be ahead of the import.
+///
+/// # Errors
+/// IDs that the import would hand out again were granted here since.
+pub fn merge(
+    stored: Vec<Record>,
+    export: Export,
+    owner: &Owner,
+    here: &HostIdentity,
+) -> Result<Vec<Record>, ImportError> {
+    if let Some(ahead) = stored.iter().find_map(|record| lower_than(&export.records, record)) {
+        return Err(ahead);
+    }
+    // The wall − boot of another machine or an earlier boot is useless here, and would look like a step of the clock.
+    let in_this_boot = |record: &&Record| here.boot.is_some() && record.boot == here.boot;
+    let known_here = stored.iter().chain(&export.records).filter(in_this_boot);
+    let offset_us = known_here.max_by_key(|record| record.instant()).map(|record| record.wall_minus_boot_us);
+    let mut merged = stored;
+    let mut records = export.records;
+    // Of records with one name and the same worker IDs, the highest comes last and stays.
+    records.sort_by_key(|record| record.id_bound);
+    for arriving in records {
+        let arrived = Record {
+            owner: owner.clone(),
+            boot: here.boot.clone().filter(|_| offset_us.is_some()),
+            wall_minus_boot_us: offset_us.unwrap_or(0),
+            id_minus_boot_us: None,
+            machine: here.machine.clone(),
+            released: false,
+            ..arriving
+        };
+        // A record of another name stays too: a source of that name starts above it, whichever was imported first. A
+        // released record gives way.
+        let takes_place_of =
+            |record: &Record| arrived.says_all_of(record) && (record.released || record.name == arrived.name);
+        let is_higher = |record: &Record| record.key() == arrived.key() && record.id_bound > arrived.id_bound;
+        if arrived.lent
+            && let Some(higher) = merged.iter_mut().find(|record| is_higher(record))
+        {
+            higher.lent_bound = higher.lent_bound.max(arrived.lent_bound);
+            continue;
+        }
+        let replaced = merged.extract_if(.., |record| takes_place_of(record));
+        // The replaced records may know what a fleet lent.
+        let lent_bound = replaced.filter_map(|record| record.lent_bound).max().max(arrived.lent_bound);
+        merged.push(Record { lent_bound, ..arrived });
+    }
+    Ok(merged)
+}
+
+/// Returns an error if an export is lower for a worker ID that both have. The furthest of the export's records with that
+/// worker ID counts, because an export may have older ones beside it. Worker IDs that were lent have gone on elsewhere, and
+/// the fleet knows how far.
+fn lower_than(export: &[Record], stored: &Record) -> Option<ImportError> {
+    let in_space =
+        export.iter().filter(|record| !record.lent && record.numbering.is_of_space(&stored.numbering));
+    let in_space: Vec<(&Record, Vec<u64>)> =
+        in_space.map(|record| (record, record.numbering.numbers_in_space())).collect();
+    let furthest = |number: u64| {
+        let with_it = in_space.iter().filter(|(_, numbers)| numbers.contains(&number));
+        with_it.map(|(record, _)| record).max_by_key(|record| record.id_bound)
+    };
+    let lower = stored
+        .numbering
+        .numbers_in_space()
+        .into_iter()
+        .filter_map(furthest)
+        .find(|record| record.id_bound < stored.id_bound)?;
+    Some(ImportError::Lower {
+        name: lower.name.clone(),
+        found: lower.id_bound,
+        other: stored.name.clone(),
+        stored: stored.id_bound,
+    })
+}
+
+/// Replaces the records of the directory.
+///
+/// # Errors
+/// They may not be durable.
+pub fn write(directory: &StateDir, records: &[Record]) -> Result<(), StoreError> {
+    StateFile::of(directory.path()).write(records)?;
+    directory.await_names().map_err(|error| StoreError::new(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::super::tests::{Configured, WALL, any_source, numbering, record};
+    use super::super::{Claimant, plan};
+    use super::*;
+    use snowbank_id::layout::Position;
+
+    /// A record as an export has it, or as a state does. Bounds are few, so that many are the same.
+    fn any_record() -> impl Strategy<Value = Record> {
+        (any_source(), 0_u64..4).prop_map(|(Configured(name, layout, workers), second)| {
+            let numbering = numbering(layout, &workers);
+            let tick = numbering.tick_at(WALL).0 + second * 1_000;
+            let ceiling = numbering.first_of(snowbank_id::layout::Tick(tick));
+            Record::new(name, &numbering, ceiling, &owner(), &HostIdentity::default())
+        })
+    }
+
+    fn any_export() -> impl Strategy<Value = Export> {
+        prop::collection::vec(any_record(), 1..3)
+            .prop_map(|records| Export { snowbank_state_format: FORMAT, records })
+    }
+
+    /// Returns where these records let each of these sources start, if it is the only one. `None`: the start is refused.
+    fn starts(records: &[Record], sources: &[Configured]) -> Vec<Option<Option<Position>>> {
+        let start = |Configured(name, layout, workers): &Configured| {
+            let numbering = numbering(layout, workers);
+            let claimant = Claimant {
+                name,
+                numbering: &numbering,
+                max_ahead: std::time::Duration::from_secs(10),
+                catch_up: std::time::Duration::from_secs(10),
+                in_fleet: false,
+            };
+            Some(plan(records, &[claimant], WALL).ok()?.starts[0])
+        };
+        sources.iter().map(start).collect()
+    }
+
+    /// Returns the bound of each worker ID of each ID space, by these records.
+    fn bounds<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<(String, u64), u64> {
+        let mut bounds = BTreeMap::new();
+        for record in records {
+            let (layout, _) = record.numbering.snowflake().expect("a layout's");
+            for number in record.numbering.numbers_in_space() {
+                let bound = bounds.entry((layout.space().to_string(), number)).or_insert(0);
+                *bound = record.id_bound.max(*bound);
+            }
+        }
+        bounds
+    }
+
+    fn owner() -> Owner {
+        Owner { instance: String::new(), pid: 1, state: String::new() }
+    }
+
+    fn import(stored: &[Record], export: &Export) -> Result<Vec<Record>, ImportError> {
+        merge(stored.to_vec(), export.clone(), &owner(), &HostIdentity::default())
+    }
+
+    /// An older program must be able to read it, whatever the format of its state. Programs older than this
+    /// test know only format 1.
+    #[test]
+    fn an_export_is_of_the_first_format() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = StateDir::lock(directory.path()).unwrap();
+        let export = export(&directory, vec![left_in("this boot", 0, 5)]).unwrap();
+        let text = serde_json::to_string(&export).unwrap();
+        assert!(text.starts_with("{\"snowbank_state_format\":1,"), "{text}");
+        // Fields that later records may have are no reason not to read it.
+        let later = text.replacen("\"clean\"", "\"since\":\"a later release\",\"clean\"", 1);
+        assert_eq!(Export::parse(&later), Ok(export));
+    }
+
+    /// A record of source "default" with one worker ID, as a daemon left it in a boot.
+    fn left_in(boot: &str, worker: u64, wall_minus_boot_us: i64) -> Record {
+        let numbering = numbering("twitter", &worker.to_string());
+        let ceiling = numbering.first_of(numbering.tick_at(WALL));
+        let place = HostIdentity { machine: None, boot: Some(String::from(boot)) };
+        let record = Record::new("default", &numbering, ceiling, &owner(), &place);
+        Record { wall_minus_boot_us, ..record }
+    }
+
+    #[test]
+    fn what_another_boot_knew_of_the_time_is_not_taken_for_what_this_one_knows() {
+        let here = HostIdentity { machine: None, boot: Some(String::from("this boot")) };
+        let import = |stored: &[Record], arriving: Record| {
+            let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
+            let merged = merge(stored.to_vec(), export, &owner(), &here).expect("nothing is ahead");
+            let arrived = merged.last().expect("it arrived");
+            (arrived.boot.clone(), arrived.wall_minus_boot_us)
+        };
+        let of_this_boot = |offset_us| (here.boot.clone(), offset_us);
+        assert_eq!(import(&[], left_in("another", 0, 5)), (None, 0));
+        assert_eq!(import(&[left_in("an earlier one", 0, 3)], left_in("another", 0, 5)), (None, 0));
+        assert_eq!(import(&[], left_in("this boot", 0, 5)), of_this_boot(5), "moved within one machine");
+        // The stored record knew the offset of this boot.
+        assert_eq!(import(&[left_in("this boot", 0, 3)], left_in("another", 0, 5)), of_this_boot(3));
+        assert_eq!(import(&[left_in("this boot", 7, 3)], left_in("another", 0, 5)), of_this_boot(3));
+    }
+
+    #[test]
+    fn an_export_of_lent_worker_ids_is_never_refused_and_lowers_nothing() {
+        let lent = |ahead_ms| Record { lent: true, ..record("orders", "twitter", "7", ahead_ms) };
+        let merged = |stored: i64, arriving: i64| {
+            let records = vec![Record { released: true, ..lent(arriving) }];
+            let export = Export { snowbank_state_format: FORMAT, records };
+            let merged = import(&[lent(stored)], &export).unwrap();
+            (merged.len(), merged[0].id_bound == lent(stored.max(arriving)).id_bound)
+        };
+        assert_eq!(merged(3, 5), (1, true));
+        assert_eq!(merged(5, 3), (1, true), "the fleet lent them here again since");
+    }
+
+    #[test]
+    fn an_import_keeps_the_bound_of_all_that_a_fleet_lent_before() {
+        let own = |ahead_ms, lent_bound| Record { lent_bound, ..record("orders", "twitter", "7", ahead_ms) };
+        let lent = |ahead_ms, lent_bound| Record { lent: true, ..own(ahead_ms, lent_bound) };
+        let bound_after = |stored: Record, arriving: Record| {
+            let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
+            let merged = import(&[stored], &export).expect("it is not lower");
+            assert_eq!(merged.len(), 1);
+            merged[0].lent_bound
+        };
+        assert_eq!(bound_after(own(3, Some(9)), own(5, None)), Some(9));
+        assert_eq!(bound_after(own(3, Some(9)), own(5, Some(8))), Some(9));
+        assert_eq!(bound_after(own(3, None), own(5, Some(8))), Some(8));
+        assert_eq!(bound_after(lent(5, Some(0)), lent(3, Some(8))), Some(8), "the stored one stays");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        /// After an import, bounds are as high as all earlier ones and all imported ones. A second import changes nothing.
+        /// If two exports can be imported in either order, every start is the same afterwards.
+        #[test]
+        fn imports_are_the_same_in_any_order_and_never_lower(
+            stored in prop::collection::vec(any_record(), 0..3),
+            released: bool,
+            exports in (any_export(), any_export()),
+            sources in prop::collection::vec(any_source(), 1..8),
+        ) {
+            let stored: Vec<Record> = stored.into_iter().map(|record| Record { released, ..record }).collect();
+            let mut ends = Vec::new();
+            for (first, second) in [(&exports.0, &exports.1), (&exports.1, &exports.0)] {
+                let Ok(once) = import(&stored, first) else { continue };
+                prop_assert_eq!(bounds(&once), bounds(stored.iter().chain(&first.records)));
+                let again = import(&once, first).expect("what is there is as high");
+                prop_assert_eq!(bounds(&again), bounds(&once));
+                prop_assert_eq!(starts(&again, &sources), starts(&once, &sources));
+                match import(&once, second) {
+                    Ok(both) => {
+                        prop_assert_eq!(bounds(&both), bounds(once.iter().chain(&second.records)));
+                        ends.push(both);
+                    }
+                    // Nothing is written. It is refused because what it shares is higher already.
+                    Err(ImportError::Lower { found, stored, .. }) => prop_assert!(found < stored),
+                    Err(error) => prop_assert!(false, "{error}"),
+                }
+            }
+            if let [one, other] = &ends[..] {
+                prop_assert_eq!(starts(one, &sources), starts(other, &sources), "{:?} and {:?}", one, other);
+            }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The rules of a start: no source starts below an ID that was ever granted.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::record::{Moment, Record};
+use crate::kind::{by_name, kind_of};
+use snowbank_core::clock;
+use snowbank_id::layout::{Layout, Position, UnixMicros};
+use snowbank_id::numbering::Numbering;
+
+/// A configured source that wants to start.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimant<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its numbering.
+    pub numbering: &'a Numbering,
+    /// The distance that its ID clock may run ahead of the wall clock.
+    pub max_ahead: Duration,
+    /// The distance that its start may be ahead of the wall clock and still hand out IDs at once.
+    pub catch_up: Duration,
+    /// True if a fleet's coordinator keeps its worker IDs unique, with a bound for each, or has its counter.
+    pub in_fleet: bool,
+}
+
+impl Claimant<'_> {
+    /// Returns true for a ticket source whose counter is at the coordinator.
+    fn is_shared_counter(&self) -> bool {
+        self.in_fleet && self.numbering.is_ticket()
+    }
+}
+
+/// The starts of all claimants, and the records to keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// By claimant, the first position that it may use; `None` if no stored record binds it.
+    pub starts: Vec<Option<Position>>,
+    /// By claimant: the furthest record of other worker IDs below which the claimant starts, because a catch-up cannot
+    /// reach that record.
+    pub passed_over: Vec<Option<Record>>,
+    /// The other records, which stay unchanged.
+    pub retired: Vec<Record>,
+}
+
+/// The reason why stored ceilings keep a source from starting. Each is one line: what was found, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A worker ID was moved away.
+    #[error(
+        "source {name:?}: `snowbank state export` moved {} away; {}bring these back with `snowbank state import`",
+        kind_of(numbering).in_words(), if numbering.is_ticket() { "" } else { "give this source others, or " }
+    )]
+    Released {
+        /// The source.
+        name: String,
+        /// The layout and the worker IDs of the record, or its counter.
+        numbering: Box<Numbering>,
+    },
+    /// Nothing is stored of a ticket counter.
+    #[error(
+        "source {name:?} is a ticket source, and nothing is stored of its counter: no clock tells where it may go on; while no \
+         daemon uses the state directory, run `snowbank ticket set {name} VALUE{options}`, with the highest number that was \
+         ever handed out, or 0 if none was"
+    )]
+    NoCounter {
+        /// The source.
+        name: String,
+        /// The options of the command.
+        options: TicketOptions,
+    },
+    /// Another copy of the machine, or another daemon with a shared counter, may have handed out numbers.
+    #[error(
+        "source {name:?} is a ticket source, and its record here is not enough: the machine was, or may have been, restored \
+         from a snapshot while a daemon ran, or the counter was shared in a fleet, so numbers may have been handed out that \
+         are not stored here; stop the daemons that count {name:?}, then run \
+         `snowbank ticket set {name} VALUE{options}`, with the highest number that any of them handed out"
+    )]
+    Restored {
+        /// The source.
+        name: String,
+        /// The options of the command.
+        options: TicketOptions,
+    },
+    /// The layout was changed, and the new one's IDs of today lie below the old one's.
+    #[error(
+        "source {name:?}: its IDs must go on above those of layout {}, granted up to {stored_bound}, and layout {} is at \
+         {configured_bound} now; {when}; {2}keep layout {0}, or choose one whose IDs lie higher, or, for IDs that need not sort \
+         above the old ones, use a --state-dir of their own",
+        by_name(stored),
+        by_name(configured),
+        if *clock_may_be_slow { "set the clock right if it is slow, or " } else { "" }
+    )]
+    TooFarAhead {
+        /// The source.
+        name: String,
+        /// The layout of the record.
+        stored: Box<Layout>,
+        /// The lowest ID of it that was not granted.
+        stored_bound: u64,
+        /// The source's layout.
+        configured: Box<Layout>,
+        /// The lowest ID that it can still make.
+        configured_bound: u64,
+        /// When the source could start.
+        when: When,
+        /// True if this clock is before instants for which IDs were granted: it may be slow, and then the layout is not at
+        /// fault.
+        clock_may_be_slow: bool,
+    },
+}
+
+/// The options with which `snowbank ticket set` stores the counter where this start looks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TicketOptions {
+    increment: u64,
+    offset: u64,
+    state_dir: Option<PathBuf>,
+}
+
+impl TicketOptions {
+    fn of(numbering: &Numbering) -> Self {
+        let (increment, offset) = numbering.ticket().map_or((1, 1), |it| (it.increment(), it.offset()));
+        TicketOptions { increment, offset, state_dir: None }
+    }
+}
+
+impl std::fmt::Display for TicketOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let TicketOptions { increment, offset, state_dir } = self;
+        // If a daemon of this machine counts the same name with another offset, the command needs both.
+        if (*increment, *offset) != (1, 1) {
+            write!(f, " --increment {increment} --offset {offset}")?;
+        }
+        state_dir.as_ref().map_or(Ok(()), |path| write!(f, " --state-dir {}", path.display()))
+    }
+}
+
+impl PlanError {
+    /// Returns the error with the state directory in its command.
+    pub fn in_directory(mut self, path: Option<&Path>) -> Self {
+        if let PlanError::NoCounter { options, .. } | PlanError::Restored { options, .. } = &mut self {
+            options.state_dir = path.map(Path::to_owned);
+        }
+        self
+    }
+}
+
+/// When a source could start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At this instant.
+    From(UnixMicros),
+    /// Its layout ends below the bound.
+    Never,
+}
+
+impl std::fmt::Display for When {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            When::From(instant) => write!(f, "it can start from {} on", instant.rfc3339(3)),
+            When::Never => f.write_str("all its IDs lie below that"),
+        }
+    }
+}
+
+/// Decides where every claimant starts.
+///
+/// A record binds a claimant of its name, and one that can hand out the same IDs, now or later
+/// ([`concurrent_collision`](snowbank_id::layout::concurrent_collision)). A claimant that no record binds in this way
+/// may be a source that was renamed and changed at once. It is bound by all records that bind no other claimant and were
+/// not released. The start is the first position whose ID is at or above all bounds.
+///
+/// A record of the same ID space and other worker IDs is not needed for uniqueness. It binds the order of IDs, and only as
+/// far as a catch-up can follow it: a worker ID that was never used starts at the clock, however far ahead another one
+/// was. Nor does such a record bind anything above the ID clock of its worker IDs, whatever was granted
+/// ([`Record::order_ceiling`]).
+///
+/// Worker IDs that a fleet lends belong to the fleet once their source has others. Their record is dropped once another
+/// record of the source is above all IDs that they handed out. That record has their bound as its `lent_bound`. So without
+/// the fleet, a record with such a bound binds its source, whatever worker IDs the source has now. In the fleet the
+/// coordinator knows the bound of each number, also of exported ones.
+///
+/// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
+/// without such a record, because no clock shows where it may continue. It does not start either after the machine was
+/// restored from a snapshot, or after a fleet's coordinator had its counter.
+///
+/// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until the
+/// clock has caught up. It is an error if the space was changed, because waiting does not resolve that.
+///
+/// # Errors
+/// The first reason why a claimant cannot start.
+pub fn plan<'a>(
+    records: &[Record],
+    claimants: &[Claimant<'_>],
+    at: impl Into<Moment<'a>>,
+) -> Result<Plan, PlanError> {
+    let at = at.into();
+    let mut starts = Vec::with_capacity(claimants.len());
+    let mut passed_over = Vec::with_capacity(claimants.len());
+    for claimant in claimants {
+        if claimant.is_shared_counter() {
+            // The coordinator says where it goes on. The records only show whether the coordinator went back.
+            starts.push(Some(above_records(records, claimant.numbering)));
+            passed_over.push(None);
+            continue;
+        }
+        let is_moved = |record: &&Record| {
+            record.released && !is_fleets(record, claimant) && is_bound(record, claimant.numbering)
+        };
+        if let Some(record) = records.iter().find(is_moved) {
+            let (name, numbering) = (claimant.name.to_owned(), Box::new(record.numbering.clone()));
+            return Err(PlanError::Released { name, numbering });
+        }
+        if records.iter().any(|record| record.restored && is_bound(record, claimant.numbering)) {
+            let name = claimant.name.to_owned();
+            let options = TicketOptions::of(claimant.numbering);
+            return Err(PlanError::Restored { name, options });
+        }
+        let (binding, out_of_reach): (Vec<Record>, Vec<Record>) = binding(records, claimants, claimant)
+            .into_iter()
+            .map(|record| as_it_binds(record, claimant, at))
+            .partition(|record| is_within_reach(record, claimant, at.wall));
+        let start = highest(binding).map(|record| start(&record, claimant, at.wall)).transpose()?;
+        if start.is_none() && claimant.numbering.is_ticket() {
+            let name = claimant.name.to_owned();
+            let options = TicketOptions::of(claimant.numbering);
+            return Err(PlanError::NoCounter { name, options });
+        }
+        starts.push(start);
+        passed_over.push(highest(out_of_reach));
+    }
+    let stays = |record: &&Record| !claimants.iter().any(|claimant| is_superseded(record, claimant));
+    let retired = records.iter().filter(stays).cloned().collect();
+    Ok(Plan { starts, passed_over, retired })
+}
+
+/// Returns the first position above all records that can make the same IDs. No source with this numbering starts below it,
+/// whatever the source's name.
+pub fn above_records(records: &[Record], numbering: &Numbering) -> Position {
+    let sharing = records.iter().filter(|record| is_bound(record, numbering));
+    sharing.map(|record| numbering.position_from(record.id_bound)).max().unwrap_or(Position(0))
+}
+
+/// Returns the records that bind a claimant, by its name or its IDs. If there are none, those that bind no claimant.
+fn binding<'a>(
+    records: &'a [Record],
+    claimants: &[Claimant<'_>],
+    claimant: &Claimant<'_>,
+) -> Vec<&'a Record> {
+    let is_orphan = |record: &&Record| {
+        !record.released
+            && !record.numbering.is_ticket()
+            && !claimants.iter().any(|claimant| binds(record, claimant))
+    };
+    let binding: Vec<&Record> = records.iter().filter(|record| binds(record, claimant)).collect();
+    // A ticket counter is known by its name. Under another name it is another counter.
+    let may_be_renamed = binding.is_empty() && !claimant.numbering.is_ticket();
+    if may_be_renamed { records.iter().filter(is_orphan).collect() } else { binding }
+}
+
+fn highest(records: Vec<Record>) -> Option<Record> {
+    records.into_iter().max_by_key(|record| record.id_bound)
+}
+
+/// Returns a record with the ceiling that binds a claimant: the record's own if that keeps IDs unique, and without the
+/// fleet at least the bound of all that was lent.
+fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
+    if keeps_unique(record, claimant) {
+        let lent = record.lent_bound.filter(|_| !claimant.in_fleet);
+        return record.below(record.id_bound.max(lent.unwrap_or(0)));
+    }
+    record.at(record.order_ceiling(at))
+}
+
+/// Returns true unless a record binds only the order of the claimant's IDs.
+fn keeps_unique(record: &Record, claimant: &Claimant<'_>) -> bool {
+    !record.numbering.is_of_space(claimant.numbering)
+        || shares_ids(record, claimant)
+        || record.lent_bound.is_some() && !claimant.in_fleet
+}
+
+/// Returns true unless a record binds only the order of the claimant's IDs, and is further ahead than a catch-up can
+/// follow.
+fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> bool {
+    let numbering = claimant.numbering;
+    let start = numbering.position_from(record.id_bound);
+    keeps_unique(record, claimant) || works_from(numbering, start, claimant.catch_up) <= wall
+}
+
+/// Returns the instant from which the ID clock, this far ahead of the wall clock, reaches a position.
+fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> UnixMicros {
+    let reached = numbering.start_of(numbering.tick_of(position));
+    UnixMicros(reached.0.saturating_sub(clock::micros(ahead)))
+}
+
+/// Returns the first position above a record.
+fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<Position, PlanError> {
+    let numbering = claimant.numbering;
+    let start = numbering.position_from(record.id_bound);
+    let (Some((stored, _)), Some((configured, _))) = (record.numbering.snowflake(), numbering.snowflake())
+    else {
+        return Ok(start);
+    };
+    let works_from = works_from(numbering, start, claimant.max_ahead);
+    let is_changed = stored.space() != configured.space();
+    if is_changed && (start >= numbering.end() || works_from > wall) {
+        return Err(PlanError::TooFarAhead {
+            name: claimant.name.to_owned(),
+            stored: Box::new(stored.clone()),
+            stored_bound: record.id_bound,
+            configured: Box::new(configured.clone()),
+            configured_bound: numbering.id_bound(numbering.first_of(numbering.tick_at(wall))),
+            when: match start < numbering.end() {
+                true => When::From(works_from),
+                false => When::Never,
+            },
+            clock_may_be_slow: record.instant() > Some(wall),
+        });
+    }
+    Ok(start)
+}
+
+/// Returns true if no ID below the record's bound may be made again.
+fn is_bound(record: &Record, numbering: &Numbering) -> bool {
+    record.numbering.shares_ids_with(numbering) || record.numbering.is_part_of(numbering)
+}
+
+fn shares_ids(record: &Record, claimant: &Claimant<'_>) -> bool {
+    record.numbering.shares_ids_with(claimant.numbering)
+}
+
+fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
+    let is_same_kind = record.numbering.is_ticket() == claimant.numbering.is_ticket();
+    is_same_kind && record.name == claimant.name || shares_ids(record, claimant)
+}
+
+/// Returns whether the claimant's own record covers this one. Its ceiling is not below this one's, because a record of the
+/// same IDs binds the claimant.
+fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
+    let numbering = claimant.numbering;
+    let is_free = !record.released || is_fleets(record, claimant) || claimant.is_shared_counter();
+    is_free && record.numbering.is_part_of(numbering)
+}
+
+/// Returns whether the coordinator of the claimant's fleet says where the record's worker IDs go on.
+fn is_fleets(record: &Record, claimant: &Claimant<'_>) -> bool {
+    record.lent && claimant.in_fleet
+}

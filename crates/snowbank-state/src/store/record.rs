@@ -1,0 +1,347 @@
+//! The record of a source: a line of the state file.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::identity::{HostIdentity, Owner};
+use crate::kind::{RecordFields, kind_of};
+use snowbank_core::clock::BootMicros;
+use snowbank_id::layout::{Position, Tick, UnixMicros};
+use snowbank_id::numbering::{Numbering, TicketCounter};
+
+/// The ceiling of one source and what it means: all IDs that were ever handed out under it are below `id_bound`.
+///
+/// Invariant: `ceiling` is the first position whose ID is at least `id_bound`; the file's reader checks it. The bound may
+/// lie between the IDs of two positions, if a clean stop kept the bound of other worker IDs, or if `snowbank ticket set`
+/// stored it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Line", into = "Line")]
+pub struct Record {
+    /// The source's name.
+    pub name: String,
+    /// Its layout and worker IDs, or its counter.
+    pub numbering: Numbering,
+    /// The first position that was not granted.
+    pub ceiling: Position,
+    /// The lowest ID that was not granted.
+    pub id_bound: u64,
+    /// The process that raised it last.
+    pub owner: Owner,
+    /// The boot in which that was. `None` if the kernel does not report it, and after an import in a boot that had not
+    /// recorded the time yet.
+    pub boot: Option<String>,
+    /// The machine on which that was.
+    pub machine: Option<String>,
+    /// The wall − boot that was believed at the last write in that boot, in microseconds. Meaningless without `boot`.
+    pub wall_minus_boot_us: i64,
+    /// An upper bound of ID time − boot until the next write in that boot, in microseconds. `None`: unknown.
+    pub id_minus_boot_us: Option<i64>,
+    /// True after a clean stop: nothing was claimed from the ceiling on.
+    pub clean: bool,
+    /// True after a clean stop that kept the ceiling of a crash, or of a first start, because nothing was claimed since:
+    /// the last claim below it is unknown.
+    pub untouched: bool,
+    /// True if the IDs were moved away by `snowbank state export`: nothing here may make them.
+    pub released: bool,
+    /// True if numbers of this counter may have been handed out that are not stored here: the machine was restored from a
+    /// snapshot, or the counter was shared in a fleet. `snowbank ticket set` makes another record.
+    pub restored: bool,
+    /// True if a fleet's coordinator lent the worker IDs. Within the fleet their keys there say where the next holder starts,
+    /// and this record binds the order of IDs alone.
+    pub lent: bool,
+    /// An ID bound above all that was granted under worker IDs that a fleet lent to its source before. Their records may be
+    /// gone. Without the fleet it binds its source under any worker IDs. `None`: a fleet never lent it any.
+    pub lent_bound: Option<u64>,
+    /// True if no source of the last daemon had these worker IDs.
+    pub retired: bool,
+}
+
+/// The moment of a start.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// The wall clock, as far as it is believed.
+    pub wall: UnixMicros,
+    /// The boot of the machine, and the time since it. `None`: unknown.
+    pub boot: Option<(&'a str, BootMicros)>,
+}
+
+impl From<UnixMicros> for Moment<'_> {
+    /// Returns the moment in an unknown boot.
+    fn from(wall: UnixMicros) -> Self {
+        Moment { wall, boot: None }
+    }
+}
+
+/// A record as the state file has it. Positions and IDs are strings, because JavaScript's numbers end at
+/// 2^53.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    name: String,
+    /// The canonical text form. A snowflake source has these two, and a ticket source the next two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    layout: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    worker_ids: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    increment: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offset: Option<String>,
+    #[serde(with = "position")]
+    ceiling: Position,
+    #[serde(with = "as_text")]
+    id_bound: u64,
+    owner: Owner,
+    boot: Option<String>,
+    machine: Option<String>,
+    wall_minus_boot_us: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id_minus_boot_us: Option<i64>,
+    clean: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    untouched: bool,
+    released: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    restored: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    lent: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lent_bound: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    retired: bool,
+}
+
+impl From<Record> for Line {
+    fn from(record: Record) -> Self {
+        let Record { name, numbering, ceiling, id_bound, owner, boot, machine, .. } = record;
+        let RecordFields { layout, worker_ids, increment, offset } = kind_of(&numbering).record_fields();
+        let Record { wall_minus_boot_us, id_minus_boot_us, clean, untouched, .. } = record;
+        let Record { released, restored, lent, lent_bound, retired, .. } = record;
+        Line {
+            name,
+            layout,
+            worker_ids,
+            increment,
+            offset,
+            ceiling,
+            id_bound,
+            owner,
+            boot,
+            machine,
+            wall_minus_boot_us,
+            id_minus_boot_us,
+            clean,
+            untouched,
+            released,
+            restored,
+            lent,
+            lent_bound: lent_bound.map(|bound| bound.to_string()),
+            retired,
+        }
+    }
+}
+
+impl TryFrom<Line> for Record {
+    type Error = String;
+
+    fn try_from(line: Line) -> Result<Self, String> {
+        let numbering = line.numbering()?;
+        let lent_bound = line.lent_bound.as_deref().map(str::parse).transpose();
+        let lent_bound = lent_bound.map_err(|error| format!("lent_bound: {error}"))?;
+        let Line { name, ceiling, id_bound, owner, boot, machine, .. } = line;
+        let Line { wall_minus_boot_us, id_minus_boot_us, clean, untouched, .. } = line;
+        let Line { released, restored, lent, retired, .. } = line;
+        Ok(Record {
+            name,
+            numbering,
+            ceiling,
+            id_bound,
+            owner,
+            boot,
+            machine,
+            wall_minus_boot_us,
+            id_minus_boot_us,
+            clean,
+            untouched,
+            released,
+            restored,
+            lent,
+            lent_bound,
+            retired,
+        })
+    }
+}
+
+impl Line {
+    fn numbering(&self) -> Result<Numbering, String> {
+        fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+            text.parse().map_err(|error: T::Err| error.to_string())
+        }
+        match (&self.layout, &self.worker_ids, &self.increment, &self.offset) {
+            (Some(layout), Some(worker_ids), None, None) => {
+                Numbering::new(parsed(layout)?, parsed(worker_ids)?).map_err(|error| error.to_string())
+            }
+            (None, None, Some(increment), Some(offset)) => {
+                let counter = TicketCounter::new(&self.name, parsed(increment)?, parsed(offset)?);
+                counter.map(Numbering::from).map_err(|error| error.to_string())
+            }
+            _ => Err(format!("source {:?} is neither a layout's nor a ticket counter's", self.name)),
+        }
+    }
+}
+
+impl Record {
+    /// Returns the record of a source that runs here.
+    pub fn new(
+        name: &str,
+        numbering: &Numbering,
+        ceiling: Position,
+        owner: &Owner,
+        host: &HostIdentity,
+    ) -> Self {
+        Record {
+            name: name.to_owned(),
+            numbering: numbering.clone(),
+            ceiling,
+            id_bound: numbering.id_bound(ceiling),
+            owner: owner.clone(),
+            boot: host.boot.clone(),
+            machine: host.machine.clone(),
+            wall_minus_boot_us: 0,
+            id_minus_boot_us: None,
+            clean: false,
+            untouched: false,
+            released: false,
+            restored: false,
+            lent: false,
+            lent_bound: None,
+            retired: false,
+        }
+    }
+
+    /// Returns the same record with another ceiling.
+    pub fn at(&self, ceiling: Position) -> Self {
+        // The bound of its own ceiling may lie below the first ID there.
+        let is_own = ceiling == self.ceiling;
+        let id_bound = if is_own { self.id_bound } else { self.numbering.id_bound(ceiling) };
+        Record { ceiling, id_bound, ..self.clone() }
+    }
+
+    /// Returns the bound of IDs that were made under worker IDs that a fleet lent. `None`: it knows of none.
+    pub fn bound_of_lent(&self) -> Option<u64> {
+        self.lent_bound.max(self.lent.then_some(self.id_bound))
+    }
+
+    /// Returns the same record with the ceiling that this bound of IDs has.
+    pub fn below(&self, id_bound: u64) -> Self {
+        Record { ceiling: self.numbering.position_from(id_bound), id_bound, ..self.clone() }
+    }
+
+    /// Returns its key in the file: there is one record for each name, layout and set of worker IDs, and one for each name of
+    /// a ticket counter.
+    pub fn key(&self) -> String {
+        kind_of(&self.numbering).record_key(&self.name)
+    }
+
+    /// Returns the instant of the ceiling: the start of its tick. `None` for a ticket counter, which has no time.
+    pub fn instant(&self) -> Option<UnixMicros> {
+        let numbering = &self.numbering;
+        numbering.snowflake().map(|_| numbering.start_of(numbering.tick_of(self.ceiling)))
+    }
+
+    /// Returns the first position above all IDs that were handed out until this moment, as far as clocks show it. After a
+    /// kill that is below the ceiling. Only the order of IDs may depend on it, because a clock that stepped forward and
+    /// back right before the kill leaves no trace.
+    pub fn order_ceiling(&self, at: Moment<'_>) -> Position {
+        let (Some((boot, now)), Some(id_minus_boot_us)) = (at.boot, self.id_minus_boot_us) else {
+            return self.ceiling;
+        };
+        if self.boot.as_deref() != Some(boot) {
+            return self.ceiling;
+        }
+        let latest = self.numbering.tick_at(UnixMicros(now.0.saturating_add(id_minus_boot_us)));
+        self.ceiling.min(self.numbering.first_of(Tick(latest.0.saturating_add(1))))
+    }
+
+    /// Returns true if IDs were handed out up to the ceiling, as far as a clean stop knows.
+    pub fn ends_at_a_claim(&self) -> bool {
+        self.clean && !self.untouched
+    }
+
+    /// Returns whether this record bounds every ID that the other bounds, and as high.
+    pub fn says_all_of(&self, other: &Record) -> bool {
+        self.id_bound >= other.id_bound && other.numbering.is_part_of(&self.numbering)
+    }
+
+    /// Returns whether no source needs it once the clock is past its IDs. No clock tells that of a ticket counter, and what was
+    /// moved away is refused for as long as it is stored.
+    pub fn is_forgettable(&self) -> bool {
+        self.retired && !self.released && !self.numbering.is_ticket()
+    }
+
+    /// Returns whether it is forgettable and the clock is past its IDs: no start from now on can reach them.
+    pub fn may_be_forgotten(&self, now: UnixMicros) -> bool {
+        self.is_forgettable() && self.instant().is_some_and(|until| until <= now)
+    }
+
+    /// Returns whether a source that starts above this record also starts above the IDs of the other, of the same name.
+    pub fn keeps_order_of(&self, other: &Record) -> bool {
+        self.name == other.name
+            && self.numbering.is_of_space(&other.numbering)
+            && self.id_bound >= other.id_bound
+    }
+
+    /// Checks that it is consistent, as every record is that this program wrote.
+    ///
+    /// # Errors
+    /// In words, what contradicts what.
+    pub fn check(&self) -> Result<(), String> {
+        if self.numbering.position_from(self.id_bound) == self.ceiling {
+            Ok(())
+        } else {
+            Err(format!(
+                "the ceiling of source {:?} is position {}, which is not that of ID bound {}",
+                self.name, self.ceiling.0, self.id_bound
+            ))
+        }
+    }
+}
+
+/// Through `Display` and `FromStr`.
+mod as_text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+mod position {
+    use serde::{Deserializer, Serializer};
+
+    use snowbank_id::layout::Position;
+
+    pub(super) fn serialize<S: Serializer>(position: &Position, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&position.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Position, D::Error> {
+        super::as_text::deserialize(deserializer).map(Position)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+use proptest::prelude::*;
+
+use super::*;
+use snowbank_id::layout::{Layout, PRESETS, Tick};
+
+fn numbering(layout: &str, workers: &str) -> Numbering {
+    Numbering::new(Layout::resolve(layout).unwrap(), workers.parse().unwrap()).unwrap()
+}
+
+#[test]
+fn a_record_reads_back_as_it_was_written() {
+    let numbering = numbering("twitter", "0-3,8");
+    let ceiling = numbering.first_of(Tick(500_000_000_000));
+    let record = Record::new("orders", &numbering, ceiling, &Owner::new(), &HostIdentity::here());
+    let text = serde_json::to_string(&record).unwrap();
+    assert!(text.contains("\"worker_ids\":\"0-3,8\""), "{text}");
+    assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
+    assert_eq!(record.instant(), Some(numbering.start_of(Tick(500_000_000_000))));
+}
+
+#[test]
+fn at_the_end_of_a_layout_nothing_is_left() {
+    let numbering = numbering("twitter", "1");
+    let bound = numbering.id_bound(numbering.end());
+    assert_eq!(bound, 1 << 63);
+    assert_eq!(numbering.position_from(bound), numbering.end());
+}
+
+proptest! {
+    #[test]
+    fn bounds_and_positions_are_inverse(preset in 0..PRESETS.len(), at in any::<prop::sample::Index>(), two in any::<bool>()) {
+        let numbering = numbering(PRESETS[preset].name, if two { "0,3" } else { "2" });
+        let position = Position(at.index(numbering.end().0 as usize) as u64);
+        let bound = numbering.id_bound(position);
+        prop_assert_eq!(numbering.position_from(bound), position);
+        prop_assert_eq!(numbering.position_from(bound + 1), Position(position.0 + 1));
+        if let Some(before) = position.0.checked_sub(1) {
+            let largest: u64 = numbering.random_parts().iter().map(|(size, weight)| (size - 1) * weight).sum();
+            prop_assert!(numbering.id_at(Position(before)) + largest < bound, "random parts stay below the bound");
+        }
+    }
+}

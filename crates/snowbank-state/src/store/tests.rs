@@ -1,0 +1,369 @@
+//! The store over real files, and the start rules over any history.
+
+mod starts;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::locked_file::file_id;
+use snowbank_core::clock::BootMicros;
+use snowbank_id::layout::{Layout, Tick, UnixMicros, WorkerSet, collision};
+
+pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
+
+pub(super) fn numbering(layout: &str, workers: &str) -> Numbering {
+    Numbering::new(Layout::resolve(layout).unwrap(), workers.parse().unwrap()).unwrap()
+}
+
+/// The first position of the tick this far from `WALL`.
+fn at(numbering: &Numbering, ms: i64) -> Position {
+    numbering.first_of(numbering.tick_at(UnixMicros(WALL.0 + ms * 1_000)))
+}
+
+pub(super) fn record(name: &str, layout: &str, workers: &str, ahead_ms: i64) -> Record {
+    let numbering = numbering(layout, workers);
+    Record::new(name, &numbering, at(&numbering, ahead_ms), &Owner::new(), &HostIdentity::default())
+}
+
+fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
+    let max_ahead = Duration::from_secs(10);
+    Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet: false }
+}
+
+fn first_record(numbering: &Numbering, start: Position) -> FirstRecord<'_> {
+    FirstRecord { name: "orders", numbering, start, is_lent: false, lent_bound: None }
+}
+
+/// A stop that leaves the first source at this position.
+fn left(numbering: &Numbering, at: Position) -> [Left; 1] {
+    [Left { source: 0, id_bound: numbering.id_bound(at), is_untouched: false }]
+}
+
+fn open(path: &Path, numbering: &Numbering, start: Position) -> DiskStore {
+    let directory = StateDir::lock(path).unwrap();
+    let here = HostIdentity::here();
+    DiskStore::new(directory, [first_record(numbering, start)], Vec::new(), &Owner::new(), &here)
+}
+
+#[test]
+fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    let numbering = numbering("twitter", "1");
+    let mut store = open(directory.path(), &numbering, Position(100));
+    assert_eq!(read(directory.path()).unwrap(), [], "nothing is written before the first raise");
+    store.raise(&[(0, Position(500))], 7).unwrap();
+    let file = fs::metadata(file::path(directory.path())).unwrap();
+    store.raise(&[(0, Position(900))], 8).unwrap();
+    store.raise(&[(0, Position(600))], 9).unwrap();
+    assert_eq!(file_id(&file), file_id(&fs::metadata(file::path(directory.path())).unwrap()));
+    let stored = read(directory.path()).unwrap();
+    assert_eq!((stored[0].ceiling, stored[0].clean), (Position(900), false), "a ceiling never sinks");
+    assert_eq!(stored[0].wall_minus_boot_us, 9);
+    assert_eq!(stored[0].id_bound, numbering.id_at(Position(900)));
+    store.trim(&left(&numbering, Position(123)), 10).unwrap();
+    let stored = read(directory.path()).unwrap();
+    assert_eq!((stored[0].ceiling, stored[0].clean), (Position(123), true));
+    assert_eq!(stored[0].wall_minus_boot_us, 10, "what was believed at the stop");
+    let between = numbering.id_bound(Position(4_096)) - 1;
+    store.trim(&[Left { source: 0, id_bound: between, is_untouched: true }], 10).unwrap();
+    let stored = read(directory.path()).unwrap();
+    assert!(!stored[0].ends_at_a_claim(), "nothing was claimed since the crash");
+    assert_eq!(
+        (stored[0].ceiling, stored[0].id_bound),
+        (Position(4_096), between),
+        "another worker ID's bound"
+    );
+}
+
+#[test]
+fn what_others_do_to_the_file_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file::path(directory.path());
+    let numbering = numbering("twitter", "1");
+    let mut store = open(directory.path(), &numbering, Position(100));
+    assert_eq!(store.still_ours(), Ok(()));
+    store.raise(&[(0, Position(500))], 0).unwrap();
+    let before = fs::read(&path).unwrap();
+    store.raise(&[(0, Position(600))], 0).unwrap();
+    assert_eq!(store.still_ours(), Ok(()));
+
+    let after = fs::read(&path).unwrap();
+    fs::write(&path, &before).unwrap();
+    assert!(store.still_ours().unwrap_err().to_string().contains("somebody else"));
+    fs::write(&path, &after).unwrap();
+    assert_eq!(store.still_ours(), Ok(()));
+
+    // Somebody changes one copy alone. The daemon notices that before its next write, if not sooner.
+    let half = after.len() / 2;
+    fs::write(&path, [&after[..half], &before[half..]].concat()).unwrap();
+    assert!(store.still_ours().unwrap_err().to_string().contains("somebody else"));
+    assert!(store.raise(&[(0, Position(700))], 0).unwrap_err().to_string().contains("somebody else"));
+    fs::write(&path, &after).unwrap();
+
+    fs::rename(&path, directory.path().join("moved")).unwrap();
+    assert!(store.still_ours().unwrap_err().to_string().contains("removed"));
+    fs::write(&path, &after).unwrap();
+    assert!(store.still_ours().unwrap_err().to_string().contains("replaced"));
+    fs::rename(directory.path().join("moved"), &path).unwrap();
+    assert_eq!(store.still_ours(), Ok(()));
+
+    fs::remove_file(directory.path().join("lock")).unwrap();
+    assert!(store.still_ours().unwrap_err().to_string().contains("lock"));
+}
+
+#[test]
+fn after_a_failure_a_new_file_takes_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file::path(directory.path());
+    let numbering = numbering("twitter", "1");
+    let mut store = open(directory.path(), &numbering, Position(100));
+    store.raise(&[(0, Position(500))], 0).unwrap();
+    let before = file_id(&fs::metadata(&path).unwrap());
+    store.file.fail();
+    store.raise(&[(0, Position(700))], 0).unwrap();
+    assert_eq!(read(directory.path()).unwrap()[0].ceiling, Position(700));
+    assert_ne!(file_id(&fs::metadata(&path).unwrap()), before);
+
+    // Taken over meanwhile: nothing is written over what another has there.
+    store.file.fail();
+    let theirs = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, &theirs).unwrap();
+    assert!(store.raise(&[(0, Position(950))], 0).unwrap_err().to_string().contains("replaced"));
+    assert_eq!(fs::read(&path).unwrap(), theirs);
+}
+
+#[test]
+fn a_file_is_read_whole_while_it_is_raised() {
+    let directory = tempfile::tempdir().unwrap();
+    let numbering = numbering("twitter", "1");
+    let mut store = open(directory.path(), &numbering, Position(1));
+    store.raise(&[(0, Position(2))], 0).unwrap();
+    thread::scope(|scope| {
+        let raising = scope.spawn(|| {
+            for ceiling in 3..400 {
+                store.raise(&[(0, Position(ceiling))], 0).unwrap();
+                // About the pace of a daemon, compared with a reader's.
+                thread::sleep(Duration::from_millis(3));
+            }
+        });
+        let (mut last, mut readings) = (Position(0), 0);
+        while !raising.is_finished() {
+            if let Ok(records) = read(directory.path()) {
+                assert!(records[0].ceiling >= last);
+                last = records[0].ceiling;
+                readings += 1;
+            }
+        }
+        assert!(readings > 10, "{readings} whole readings");
+    });
+}
+
+#[test]
+fn a_file_of_an_older_program_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let older = directory.path().join("ceilings.redb");
+    fs::write(&older, "redb").unwrap();
+    let refused = read(directory.path()).unwrap_err().to_string();
+    assert!(refused.contains(older.to_str().unwrap()) && refused.contains("state export"), "{refused}");
+    // An import left the older file behind. What counts is in the new file.
+    StateFile::of(directory.path()).write([&record("orders", "twitter", "0", 0)]).unwrap();
+    assert_eq!(read(directory.path()).unwrap().len(), 1);
+}
+
+#[test]
+fn what_a_crash_left_unfinished_is_swept_away() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("ceilings.new"), "half a file").unwrap();
+    let numbering = numbering("twitter", "1");
+    assert_eq!(read(directory.path()).unwrap(), []);
+    open(directory.path(), &numbering, Position(1)).raise(&[(0, Position(5))], 0).unwrap();
+    assert!(!directory.path().join("ceilings.new").exists());
+}
+
+#[test]
+fn what_root_makes_belongs_to_the_owner_of_the_directory() {
+    const OWNER: u32 = 61_184;
+    let directory = tempfile::tempdir().unwrap();
+    if directory.path().metadata().unwrap().uid() != 0
+        || chown(directory.path(), Some(OWNER), Some(OWNER)).is_err()
+    {
+        println!("skipped: only root can give files away");
+        return;
+    }
+    let _lock = StateDir::lock(directory.path()).unwrap();
+    let record = record("orders", "twitter", "0", 0);
+    StateFile::of(directory.path()).write([&record]).unwrap();
+    for name in ["ceilings", "lock"] {
+        let made = directory.path().join(name).metadata().unwrap();
+        assert_eq!((made.uid(), made.gid()), (OWNER, OWNER), "{name}");
+    }
+}
+
+/// A configured source of a history: its name, its layout and its worker IDs.
+#[derive(Clone, Debug)]
+pub(super) struct Configured(pub(super) &'static str, pub(super) &'static str, pub(super) String);
+
+pub(super) fn any_source() -> impl Strategy<Value = Configured> {
+    let names = prop::sample::select(vec!["a", "b", "c"]);
+    // Three spellings of one ID space, one that differs by a little, one of longer ticks, and one with the node below.
+    let layouts = prop::sample::select(vec![
+        "twitter",
+        "time:41,machine:10,sequence:12;epoch=1288834974657",
+        "time:41,region:8:constant(0),machine:2,sequence:12;epoch=1288834974657",
+        "time:41,datacenter:5,worker:5,sequence:12;epoch=1288834970000",
+        "time:40,node:10,sequence:12;tick=10ms;epoch=-9000000000000",
+        "time:41,sequence:12,node:10;epoch=1288834974657",
+    ]);
+    let workers = prop::collection::btree_set(0_u64..4, 1..4);
+    (names, layouts, workers).prop_map(|(name, layout, workers)| {
+        let workers: Vec<String> = workers.iter().map(u64::to_string).collect();
+        Configured(name, layout, workers.join(","))
+    })
+}
+
+/// One run of the daemon: what it is configured as, by how much the clock changed before it, and how far it gets.
+fn any_run() -> impl Strategy<Value = (Vec<Configured>, i64, i64, bool)> {
+    (prop::collection::vec(any_source(), 1..4), -20_000_i64..20_000, 0_i64..5_000, any::<bool>())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Calls the body of the fuzz target, with its first choice fixed to damage of a real file: random bytes alone
+    /// rarely contain a whole copy.
+    #[test]
+    fn damage_to_a_copy_is_noticed_or_without_effect(input: Vec<u8>) {
+        super::fuzzing::state_file(&[&[0], &input[..]].concat());
+    }
+}
+
+proptest! {
+    /// Over any history of configurations, clocks, crashes and clean stops, no start is at or below an ID that was ever
+    /// granted to a source that can make the same IDs, or under its name just before.
+    #[test]
+    fn no_start_is_below_what_was_granted(runs in prop::collection::vec(any_run(), 1..12)) {
+        let mut wall = WALL;
+        let mut stored: Vec<Record> = Vec::new();
+        let mut granted: Vec<(Layout, WorkerSet, u64)> = Vec::new();
+        for (configured, step_ms, gets_ms, is_clean) in runs {
+            wall.0 += step_ms * 1_000;
+            let numberings: Vec<Numbering> = configured.iter().map(|source| numbering(source.1, &source.2)).collect();
+            // As the settings demand: names and IDs are one source's.
+            let collides = |left: usize, right: usize| {
+                let ids = |index: usize| numberings[index].snowflake().unwrap();
+                configured[left].0 == configured[right].0 || collision(ids(left), ids(right)).is_some()
+            };
+            if (0..configured.len()).any(|right| (0..right).any(|left| collides(left, right))) {
+                continue;
+            }
+            let claimants: Vec<Claimant<'_>> = configured.iter().zip(&numberings).map(|(source, numbering)| claimant(source.0, numbering)).collect();
+            let Ok(plan) = plan(&stored, &claimants, wall) else { continue };
+            let mut records = plan.retired;
+            for (claimant, start) in claimants.iter().zip(&plan.starts) {
+                let numbering = claimant.numbering;
+                let first = numbering.first_of(Tick(numbering.tick_at(wall).0 + 1));
+                let start = start.unwrap_or(first);
+                let ids = numbering.snowflake().unwrap();
+                for (layout, workers, bound) in &granted {
+                    let is_apart = collision(ids, (layout, workers)).is_none();
+                    prop_assert!(is_apart || numbering.id_bound(start) >= *bound, "workers {workers} of {layout}");
+                }
+                for record in stored.iter().filter(|record| record.name == claimant.name) {
+                    let ahead = numbering.start_of(numbering.tick_of(numbering.position_from(record.id_bound)));
+                    if plan.passed_over.iter().flatten().any(|passed| passed.name == claimant.name)
+                        && ahead.0 > wall.0 + 10_000_000
+                    {
+                        continue;
+                    }
+                    prop_assert!(numbering.id_bound(start) >= record.id_bound, "the name {}", claimant.name);
+                }
+                let ceiling = Position(start.0 + 1 + gets_ms.unsigned_abs() * numbering.ids_per_tick() / 10);
+                let ceiling = if is_clean { Position(start.0 + 1) } else { ceiling };
+                granted.push((ids.0.clone(), ids.1.clone(), numbering.id_bound(ceiling)));
+                let record = Record::new(claimant.name, numbering, ceiling, &Owner::default(), &HostIdentity::default());
+                records.retain(|old| old.key() != record.key());
+                records.push(record);
+            }
+            stored = records;
+        }
+    }
+}
+
+/// A record of worker IDs that a fleet lent.
+fn lent(workers: &str, ahead_ms: i64) -> Record {
+    Record { lent: true, lent_bound: Some(0), ..record("orders", "twitter", workers, ahead_ms) }
+}
+
+#[test]
+fn a_record_that_was_let_go_stays_until_its_sources_own_is_as_high() {
+    let directory = tempfile::tempdir().unwrap();
+    let numbering = numbering("twitter", "3");
+    let home = StateDir::lock(directory.path()).unwrap();
+    let (let_go, other) = (lent("9", 5_000), record("invoices", "twitter", "7", 1_000));
+    let starts = [FirstRecord { is_lent: true, ..first_record(&numbering, at(&numbering, 0)) }];
+    let store = DiskStore::new(home, starts, vec![other], &Owner::new(), &HostIdentity::here());
+    let mut store = store.letting_go(vec![let_go]);
+    let stored = || {
+        let records = read(directory.path()).unwrap();
+        let workers = records
+            .iter()
+            .map(|record| (record.numbering.snowflake().unwrap().1.to_string(), record.retired));
+        workers.collect::<Vec<_>>()
+    };
+    let [three, seven, nine] = [("3", false), ("7", true), ("9", true)].map(|(id, is)| (id.to_owned(), is));
+    store.raise(&[(0, at(&numbering, 3_000))], 0).unwrap();
+    assert_eq!(stored(), [seven.clone(), three.clone(), nine.clone()], "it binds the order of IDs");
+    store.raise(&[(0, at(&numbering, 5_001))], 0).unwrap();
+    assert_eq!(stored(), [seven.clone(), three.clone()]);
+    store.trim(&left(&numbering, at(&numbering, 4_000)), 0).unwrap();
+    assert_eq!(stored(), [seven, three, nine], "a stop that left the source lower brings it back");
+}
+
+#[test]
+fn without_its_fleet_a_source_starts_above_all_that_was_lent_to_it() {
+    let (given, hour) = (numbering("twitter", "5"), 3_600_000);
+    let records = [lent("7", hour)];
+    let start = |in_fleet| {
+        let claimant = Claimant { in_fleet, ..claimant("orders", &given) };
+        plan(&records, &[claimant], WALL).unwrap()
+    };
+    assert_eq!(start(true).starts, [None], "the coordinator says where it starts");
+    assert_eq!(start(false).starts, [Some(given.position_from(records[0].id_bound))]);
+    let dropped = record("orders", "twitter", "9", 2 * hour).id_bound;
+    let records = [Record { lent_bound: Some(dropped), ..lent("7", hour) }];
+    let found = plan(&records, &[claimant("orders", &given)], WALL).unwrap().starts[0];
+    assert!(found >= Some(given.position_from(dropped)), "above records that are gone");
+    assert!(found <= Some(at(&given, 2 * hour + 2)), "and next to them");
+    let never_lent = [record("orders", "twitter", "7", hour)];
+    assert_eq!(plan(&never_lent, &[claimant("orders", &given)], WALL).unwrap().starts, [None]);
+}
+
+#[test]
+fn exported_worker_ids_are_the_fleets_in_it_and_moved_away_without_it() {
+    let again = numbering("twitter", "7");
+    let records = [Record { released: true, ..lent("7", 0) }];
+    let planned = |in_fleet| plan(&records, &[Claimant { in_fleet, ..claimant("orders", &again) }], WALL);
+    let in_fleet = planned(true).unwrap();
+    assert_eq!((in_fleet.starts, in_fleet.retired), (vec![Some(records[0].ceiling)], vec![]));
+    assert!(matches!(planned(false), Err(PlanError::Released { .. })));
+    let given = [Record { lent: false, ..records[0].clone() }];
+    let refused = plan(&given, &[Claimant { in_fleet: true, ..claimant("orders", &again) }], WALL);
+    assert!(matches!(refused, Err(PlanError::Released { .. })), "a fleet knows nothing of it");
+}
+
+#[test]
+fn only_what_is_retired_and_past_the_clock_is_forgotten() {
+    let retired = |ahead_ms| Record { retired: true, ..record("orders", "twitter", "7", ahead_ms) };
+    let forgotten = |record: Record| record.may_be_forgotten(WALL);
+    assert!(forgotten(retired(-5)) && forgotten(retired(0)));
+    assert!(!forgotten(retired(1)), "its IDs may be handed out again until then");
+    assert!(!forgotten(Record { retired: false, ..retired(-5) }));
+    assert!(!forgotten(Record { released: true, ..retired(-5) }));
+}

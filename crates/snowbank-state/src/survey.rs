@@ -1,0 +1,133 @@
+//! The marks of worker IDs for a reader: nothing is made or written, and locks are held only while they are read.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::lock::{read_mark, writers_of};
+use super::lock_names::{kin_paths, lock_paths};
+use super::locked_file::LockedFile;
+use super::mark::Mark;
+use super::writers::{Untrusted, Writers, open_file};
+use snowbank_id::numbering::Numbering;
+
+/// The contents of the lock file of a worker ID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The worker ID. 0 for a ticket counter.
+    pub worker: u64,
+    /// ` (process 123)`, or empty, if a process has the lock.
+    pub holder: Option<String>,
+    /// Its mark; `None` without one: nothing was granted since the boot, as far as this directory knows.
+    ///
+    /// # Errors
+    /// In one line: why it cannot be read.
+    pub mark: Result<Option<Mark>, String>,
+}
+
+/// Reads the lock files of all worker IDs of a numbering, or of all ticket counters that can hand out its numbers.
+pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
+    let writers = match writers_of(directory) {
+        Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(untrusted) => Err(format!("cannot trust {}: {untrusted}", directory.display())),
+        Ok(writers) => Ok(Some(writers)),
+    };
+    let seen = |(worker, path): (u64, PathBuf)| {
+        let found = writers.clone().and_then(|writers| match writers.map(|writers| look(&path, writers)) {
+            None => Ok((None, None)),
+            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok((None, None)),
+            Some(found) => found.map_err(|error| format!("cannot read {}: {error}", path.display())),
+        });
+        match found {
+            Ok((holder, mark)) => Seen { worker, holder, mark: Ok(mark) },
+            Err(error) => Seen { worker, holder: None, mark: Err(error) },
+        }
+    };
+    let mut paths = lock_paths(directory, numbering);
+    for path in kin_paths(directory, numbering).unwrap_or_default() {
+        if paths.iter().all(|(_, own)| *own != path) {
+            paths.push((0, path));
+        }
+    }
+    paths.into_iter().map(seen).collect()
+}
+
+fn look(path: &Path, writers: Writers) -> io::Result<(Option<String>, Option<Mark>)> {
+    let file = open_file(path, OpenOptions::new().read(true))?;
+    let holder = LockedFile::holder_of(&file);
+    if !writers.alone_wrote(&file.metadata()?) {
+        // A start does not believe its mark either.
+        return Ok((holder, None));
+    }
+    // A mark that is being written at this moment can be read a moment later.
+    let mark = read_mark(&file).or_else(|_| read_mark(&file))?;
+    Ok((holder, mark))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::locked_file::HOLDER_BYTES;
+    use crate::{Owner, lock_workers};
+    use snowbank_id::layout::Layout;
+
+    fn numbering() -> Numbering {
+        Numbering::new(Layout::resolve("twitter").unwrap(), "0-1".parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_marked_is_seen_by_whomever_and_nothing_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, owner) = (directory.path().join("locks"), Owner::new());
+        let none = |worker| Seen { worker, holder: None, mark: Ok(None) };
+        assert_eq!(survey(&path, &numbering()), [none(0), none(1)], "as after a boot");
+        assert!(!path.exists());
+
+        let mut locks = lock_workers(&path, &numbering()).unwrap();
+        let holder = Some(format!(" (process {})", std::process::id()));
+        let held = |worker| Seen { holder: holder.clone(), ..none(worker) };
+        assert_eq!(survey(&path, &numbering()), [held(0), held(1)]);
+        locks.mark_for(&owner);
+        locks.mark_granted(7).unwrap();
+        let mark = Mark::granted(7, &owner.state);
+        let marked = |worker| Seen { worker, holder: holder.clone(), mark: Ok(Some(mark.clone())) };
+        assert_eq!(survey(&path, &numbering()), [marked(0), marked(1)]);
+        drop(locks);
+        let left = |worker| Seen { holder: None, ..marked(worker) };
+        assert_eq!(survey(&path, &numbering()), [left(0), left(1)]);
+    }
+
+    #[test]
+    fn what_others_could_have_written_is_no_mark() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+        let mut locks = lock_workers(directory.path(), &numbering()).unwrap();
+        locks.mark_for(&Owner::new());
+        locks.mark_granted(7).unwrap();
+        open(locks.furthest());
+        drop(locks);
+        let marks = || survey(directory.path(), &numbering()).into_iter().map(|seen| seen.mark);
+        assert_eq!(marks().filter(|mark| matches!(mark, Ok(Some(_)))).count(), 1, "a start believes one");
+        open(directory.path());
+        assert!(marks().all(|mark| mark.unwrap_err().contains("every user can write it (mode 777)")));
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(lock_workers(directory.path(), &numbering()).unwrap());
+        let mut paths: Vec<_> =
+            fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        fs::write(&paths[0], [b' '; HOLDER_BYTES as usize + 44]).unwrap();
+        fs::remove_file(&paths[1]).unwrap();
+        std::os::unix::fs::symlink(&paths[0], &paths[1]).unwrap();
+        let said: Vec<String> =
+            survey(directory.path(), &numbering()).into_iter().map(|seen| seen.mark.unwrap_err()).collect();
+        assert!(said[0].contains("-0.lock: its second line is no mark"), "{said:?}");
+        assert!(said[1].contains("-1.lock: "), "{said:?}");
+    }
+}
