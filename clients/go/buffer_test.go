@@ -215,9 +215,4 @@ func TestSourcesHaveBuffersOfTheirOwn(t *testing.T) {
 	if !errors.As(err, &unknown) || !errors.Is(err, ErrUnknownSource) || unknown.Known[0] != "default" {
 		t.Fatalf("%v", err)
 	}
-	// A reload adds the source.
-	daemon.set(func(d *fakeDaemon) { d.name = "orders" })
-	if _, err := client.Source("orders").Next(background); err != nil {
-		t.Error(err)
-	}
 }

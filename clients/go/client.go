@@ -165,17 +165,7 @@ func (s *Source) fetch(ctx context.Context, next nextRequest) (answer, error) {
 
 // fetchBits asks for IDs of the source, and returns their 64 bits as they are.
 func (s *Source) fetchBits(ctx context.Context, next nextRequest) (answer, error) {
-	wanted := request{kind: kindNext, next: next, source: s.name}
-	answer, err := s.client.do(ctx, wanted)
-	var unknown *NoSourceError
-	if !errors.As(err, &unknown) {
-		return answer, err
-	}
-	// The daemon may have gained the source since the connection began. Each INFO brings the names up to date.
-	if _, err := s.client.Info(ctx); err != nil {
-		return answer, err
-	}
-	return s.client.do(ctx, wanted)
+	return s.client.do(ctx, request{kind: kindNext, next: next, source: s.name})
 }
 
 // BatchOption changes what a Batch call asks for.

@@ -53,8 +53,6 @@ pub(crate) struct Life {
     pub(crate) first: u64,
     /// Members of INFO that replace those of an ordinary daemon.
     pub(crate) info: Map<String, Value>,
-    /// Members that replace those of INFO from the second INFO of a connection on.
-    pub(crate) later_info: Map<String, Value>,
     /// The size of one more member of INFO, in bytes.
     pub(crate) info_padding: usize,
     /// The token that the daemon asks for.
@@ -75,7 +73,6 @@ impl Default for Life {
             is: Kind::Daemon,
             first: 1,
             info: Map::new(),
-            later_info: Map::new(),
             info_padding: 0,
             token: None,
             next: Vec::new(),

@@ -187,19 +187,11 @@ export class Client {
     tries.served = undefined;
     const { target, connection } = await deadline.step(this.#pool.acquire);
     tries.served = { target, connection };
-    const send = <V>(request: Request<V>) =>
-      deadline.step<V>((resolve, reject) => connection.send(request, resolve, reject));
-    try {
-      return { target, value: await send(make()) };
-    } catch (error) {
-      // The daemon may have gained the source since its greeting: INFO tells.
-      const { code, number } = error as Partial<SnowbankError>;
-      if (code !== "unknown_source" || number !== undefined) {
-        throw error;
-      }
-      await send(new InfoRequest());
-      return { target, value: await send(make()) };
-    }
+    const request = make();
+    const value = await deadline.step<T>((resolve, reject) =>
+      connection.send(request, resolve, reject),
+    );
+    return { target, value };
   }
 
   /** Returns the pause before the next try. Throws the error of a call that has none. */

@@ -107,9 +107,8 @@ impl Connection {
             }
             _ if !self.authorized => return Ok(self.refuse_for_good(tag)),
             Request::Info => {
-                let knew = std::mem::replace(&mut self.knows_sources, true);
-                let info = if knew { &self.life.later_info } else { &self.life.info };
-                self.output.extend(frames::info(tag, info.to_string().as_bytes()));
+                self.knows_sources = true;
+                self.output.extend(frames::info(tag, self.life.info.to_string().as_bytes()));
             }
             Request::Next(next) => {
                 if !self.knows_sources {
@@ -170,7 +169,7 @@ impl Connection {
 
     /// Returns the reply of a daemon that has an ID for everybody.
     fn ordinary_answer(&self, next: &Next, tag: u16) -> Vec<u8> {
-        let info = &self.life.later_info;
+        let info = &self.life.info;
         let max_count = info["max_count"].as_u64().unwrap_or_default();
         let sources = info["sources"].as_array();
         let knows =

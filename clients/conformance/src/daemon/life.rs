@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use snowbank_client::protocol::Next;
 use tokio::sync::Notify;
 
@@ -20,10 +20,8 @@ pub(super) struct LifeState {
     pub(super) kind: Kind,
     pub(super) token: Option<String>,
     pub(super) gather: usize,
-    /// The body of a connection's first INFO.
+    /// The body of INFO.
     pub(super) info: Value,
-    /// The body of its later ones.
-    pub(super) later_info: Value,
     max_connections: Option<usize>,
     max_next: Option<usize>,
     seen: Mutex<Seen>,
@@ -53,8 +51,7 @@ impl LifeState {
             kind: life.is,
             token: life.token.clone(),
             gather: life.gather,
-            info: info(daemon, number, life, &Map::new()),
-            later_info: info(daemon, number, life, &life.later_info),
+            info: info(daemon, number, life),
             max_connections: life.max_connections,
             max_next: life.max_next,
             seen: Mutex::new(Seen { connections: 0, next_requests: 0, next_id: life.first, answers }),
@@ -139,7 +136,7 @@ fn mismatch(expect: &Expect, next: &Next) -> Option<String> {
 }
 
 /// Returns the INFO of an ordinary daemon, with the life's own members and the later ones.
-fn info(daemon: usize, number: usize, life: &Life, later: &Map<String, Value>) -> Value {
+fn info(daemon: usize, number: usize, life: &Life) -> Value {
     let mut info = json!({
         "protocol": 1,
         "version": "0.1.0",
@@ -159,7 +156,6 @@ fn info(daemon: usize, number: usize, life: &Life, later: &Map<String, Value>) -
     });
     if let Value::Object(members) = &mut info {
         members.extend(life.info.clone());
-        members.extend(later.clone());
         if life.info_padding > 0 {
             members.insert("padding".to_owned(), json!(" ".repeat(life.info_padding)));
         }

@@ -36,7 +36,6 @@ from ._errors import (
     ClosedError,
     DeadlineError,
     LostError,
-    NoSuchSourceError,
     ProtocolError,
     RefusedError,
     SnowbankError,
@@ -137,24 +136,17 @@ class Pool:
 
     async def batch(self, request: _wire.Next, deadline: Deadline) -> Batch:
         """Fetches IDs."""
-        try:
-            return await self._ids(request, deadline)
-        except NoSuchSourceError:
-            # The daemon may have gained the source since the greeting.
-            await self.info(deadline)
-            return await self._ids(request, deadline)
 
-    async def info(self, deadline: Deadline) -> Info:
-        """Asks the daemon in use for its limits and sources."""
-        info: Info = await self._call(deadline, InfoExchange)
-        return info
-
-    async def _ids(self, request: _wire.Next, deadline: Deadline) -> Batch:
         def make(reply: asyncio.Future[Any]) -> Exchange:
             return IdsExchange(reply, request)
 
         batch: Batch = await self._call(deadline, make)
         return batch
+
+    async def info(self, deadline: Deadline) -> Info:
+        """Asks the daemon in use for its limits and sources."""
+        info: Info = await self._call(deadline, InfoExchange)
+        return info
 
     async def _call(
         self, deadline: Deadline, make: Callable[[asyncio.Future[Any]], Exchange]

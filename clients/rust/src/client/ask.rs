@@ -97,17 +97,7 @@ impl Client {
         source: Option<Arc<str>>,
     ) -> Result<Batch, Error> {
         let ids = |reply| Call::ids(next, source.clone(), reply);
-        // A source's index differs from one connection to another, so all calls take the same one.
-        let lane = self.lane();
-        match self.call_on(lane, deadline, ids).await {
-            // The daemon may have gained the source since the greeting. The connection learns names from
-            // INFO, too.
-            Err(Error::NoSuchSource { .. }) => {
-                self.call_on(lane, deadline, Call::info).await?;
-                self.call_on(lane, deadline, ids).await
-            }
-            outcome => outcome,
-        }
+        self.call(deadline, ids).await
     }
 }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::Client;
 use super::batch::Batch;
 use super::error::Error;
 use super::partial_reply::{PartialReply, Reply};
 use super::shared::Shared;
-use super::{Client, Lane};
 use crate::protocol::collect::{IdCollector, InfoCollector};
 use crate::protocol::{ErrorCode, Info, Next};
 
@@ -110,23 +110,14 @@ pub(super) fn is_exhausted_beyond(error: &Error, deadline: Instant) -> bool {
 }
 
 impl Client {
-    /// Sends a call on the next lane.
+    /// Sends a call until it is answered, retrying where that may help, before the deadline. `call` makes one
+    /// try. All tries take the same lane.
     pub(super) async fn call<T>(
         &self,
         deadline: &Deadline,
         call: impl Fn(Reply<T>) -> Call,
     ) -> Result<T, Error> {
-        self.call_on(self.lane(), deadline, call).await
-    }
-
-    /// Sends a call until it is answered, retrying where that may help, before the deadline. `call` makes one
-    /// try.
-    pub(super) async fn call_on<T>(
-        &self,
-        (shared, queue): Lane<'_>,
-        deadline: &Deadline,
-        call: impl Fn(Reply<T>) -> Call,
-    ) -> Result<T, Error> {
+        let (shared, queue) = self.lane();
         let (mut last, mut tries, mut exhausted) = (None, 0, Exhausted::default());
         loop {
             self.check_process()?;

@@ -6,7 +6,7 @@ use snowbank_client::layout::Run;
 use snowbank_client::protocol::{Next, Wait, reply};
 use snowbank_client::{Client, ClientOptions, Error};
 
-use crate::fake_daemon::{Asked, FakeDaemon, INFO};
+use crate::fake_daemon::{FakeDaemon, INFO};
 use crate::{client, ms, options};
 
 #[tokio::test]
@@ -120,29 +120,4 @@ async fn a_cancelled_call_leaves_the_others_matched() {
     let kept = client.batch(7).await.expect("IDs");
     assert_eq!(kept.iter().next(), Some(2_000));
     assert_eq!(daemon.connections(), 1);
-}
-
-/// A source that both daemons have gained since the greeting is found, whichever of them has the call.
-#[tokio::test]
-async fn a_client_that_takes_turns_finds_a_new_source() {
-    let daemon = || {
-        FakeDaemon::start(|_, peer| {
-            peer.greet();
-            let (mut next_id, with_new) = (1, INFO.replace("}]", r#"},{"index":1,"name":"new"}]"#));
-            while let Some((asked, tag)) = peer.read() {
-                match asked {
-                    Asked::Info => peer.send(|out| reply::encode_info(out, tag, with_new.as_bytes())),
-                    asked => {
-                        peer.answer(&asked, tag, &mut next_id);
-                        true
-                    }
-                };
-            }
-        })
-    };
-    let (one, other) = (daemon(), daemon());
-    let client = Client::new(options(&[&one, &other]).take_turns(true)).expect("a client");
-    for _ in 0..4 {
-        client.batch(1).source("new").await.expect("an ID");
-    }
 }

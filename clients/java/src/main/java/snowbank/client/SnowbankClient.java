@@ -129,18 +129,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
     }
 
     Batch next(Deadline deadline, NextRequest request) {
-        // A source's index differs from one daemon to another, so all tries take the same lane.
-        Lane lane = lane();
-        try {
-            return call(lane, deadline, () -> new Call.Ids(request));
-        } catch (SnowbankException error) {
-            if (error.reason() != SnowbankException.Reason.NO_SUCH_SOURCE) {
-                throw error;
-            }
-            // The daemon may have got the source since the greeting. The session learns names from INFO, too.
-            call(lane, deadline, Call.OfInfo::new);
-            return call(lane, deadline, () -> new Call.Ids(request));
-        }
+        return call(lane(), deadline, () -> new Call.Ids(request));
     }
 
     /** Returns the connection of the next call. A client that takes turns has one for each daemon. */

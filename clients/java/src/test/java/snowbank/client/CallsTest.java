@@ -56,17 +56,6 @@ class CallsTest {
     }
 
     @Test
-    void sourceOfAReloadIsFound() throws Exception {
-        try (FakeDaemon daemon = new FakeDaemon("127.0.0.1", 0, 1);
-                SnowbankClient client = new SnowbankClient(daemon.endpoint())) {
-            client.batch(1);
-            daemon.setSources("[{\"index\":0,\"name\":\"default\"},{\"index\":1,\"name\":\"orders\"}]");
-            assertEquals(1, client.batch(BatchRequest.of(1).source("orders")).size());
-            assertEquals(1, daemon.connections.get());
-        }
-    }
-
-    @Test
     void infoAndPingAnswer() throws Exception {
         try (FakeDaemon daemon = new FakeDaemon("127.0.0.1", 0, 1);
                 SnowbankClient client = new SnowbankClient(daemon.endpoint())) {

@@ -45,7 +45,7 @@ final class FakeDaemon implements AutoCloseable {
         accept();
     }
 
-    /** Sets the sources, as a reload does. */
+    /** Sets the sources. */
     void setSources(String sources) {
         info = "{\"protocol\":1,\"max_count\":" + MAX_IDS + ",\"instance\":\"" + System.identityHashCode(this)
             + "\",\"sources\":" + sources + "}";
