@@ -113,7 +113,8 @@ fn other_count(running: &Settings, wanted: &Settings) -> Vec<Mistake> {
             origin: place.cloned().unwrap_or(Origin::Default),
             key: format!("sources[{index}]"),
             text: format!(
-                "found source {:?}, the daemon runs without it: sources start with the daemon; {WHAT_TO_DO}",
+                "found source {:?}, the daemon runs without it: sources start with the daemon; \
+                 restart the daemon, or take it out",
                 source.name
             ),
             is_clock_behind: false,

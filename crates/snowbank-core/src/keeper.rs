@@ -300,7 +300,7 @@ impl Keeper {
     /// Raises a source's grant to the lowest ceiling that its writers have made durable, if all of them still count.
     fn raise(&self, index: usize, mark: &mut impl FnMut(usize, u64)) {
         let source = self.sources[index].source();
-        if source.is_shared_counter() {
+        if source.kind().takes_ranges() {
             // Its ranges raise its grant: between them are other daemons' numbers.
             return;
         }

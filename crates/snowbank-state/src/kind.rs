@@ -12,7 +12,7 @@ use snowbank_id::numbering::Numbering;
 
 pub(super) use self::snowflake::by_name;
 
-/// What locks and records ask of a kind of source.
+/// A kind of source, as locks and records need it.
 pub(super) trait Kind {
     /// Returns its worker IDs, each with the name of its lock file. A ticket counter has one lock, for worker 0.
     fn lock_names(&self) -> Vec<(u64, String)>;

@@ -127,7 +127,7 @@ impl Common {
 
     /// Returns the time from a source's newest ID to the fleet's ceiling, or for which a shared counter has numbers.
     fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
-        if source.is_shared_counter() {
+        if source.kind().takes_ranges() {
             let seen = self.metrics.keeper();
             return seen.ranges_last.get(index).copied().flatten().map(|last| last.as_secs_f64());
         }
@@ -202,7 +202,7 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
         increment: counter.increment(),
         offset: counter.offset(),
         reserved: source.left_in_range().saturating_add(source.in_next_range()),
-        shared: source.is_shared_counter(),
+        shared: source.kind().takes_ranges(),
         restored: source.grant().is_lost(),
         left,
         left_share: left as f64 / end.0 as f64,

@@ -35,7 +35,7 @@ pub(crate) struct Supply {
 impl Supply {
     pub(crate) fn new(source: Arc<Source>, shards: usize) -> Self {
         // Other daemons may share a counter.
-        let is_alone = !source.is_shared_counter();
+        let is_alone = !source.kind().takes_ranges();
         let numbers_in_space = if is_alone { source.numbering().numbers_in_space() } else { Vec::new() };
         let numbers_in_space = numbers_in_space.into();
         Supply { source, numbers_in_space, rings: (0..shards).map(|_| Ring::default()).collect() }

@@ -8,9 +8,8 @@ use super::ranges::Ranges;
 use super::reservation::{self, Reservation};
 use crate::clock::{self, BootMicros, Now};
 use crate::grant::{CeilingRule, Left};
-use crate::source::Source;
+use crate::source::{Kind, Source};
 use snowbank_id::layout::{Position, Tick, UnixMicros};
-use snowbank_id::numbering::Numbering;
 
 /// The time after its last use in which a source's ceiling is still raised, so that the first request after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
@@ -32,7 +31,7 @@ const SLEW: Duration = Duration::from_millis(100);
 /// be slewed until then. In a catch-up the ID clock is slower than the boot clock.
 pub fn id_minus_boot_us(sources: &[ManagedSource], wall_minus_boot_us: i64, now: Now) -> i64 {
     let by_clock_us = wall_minus_boot_us.saturating_add(clock::micros(SLEW));
-    let sources = sources.iter().filter(|managed| !managed.source.numbering().is_ticket());
+    let sources = sources.iter().filter(|managed| managed.source.kind().follows_the_clock());
     let ahead_us = sources.map(|managed| managed.id_time(now).0.saturating_sub(now.boot.0)).max();
     ahead_us.map_or(by_clock_us, |ahead_us| ahead_us.max(by_clock_us))
 }
@@ -102,12 +101,10 @@ impl ManagedSource {
         let first = Durable { ceiling: start, generation: source.grant().generation() };
         let untouched = source.cursor().unwrap_or(start);
         let (unclaimed, used_at) = (source.numbering().id_bound(start), now.boot);
-        let ahead = match source.numbering() {
-            Numbering::Snowflake(_) => Ahead::ByClock(rule),
-            Numbering::Ticket(_) if source.is_shared_counter() => {
-                Ahead::Ranges(Ranges::new(untouched, rule.horizon, now))
-            }
-            Numbering::Ticket(_) => Ahead::ByDemand(Reservation::new(untouched, now)),
+        let ahead = match source.kind() {
+            Kind::Snowflake => Ahead::ByClock(rule),
+            Kind::Ticket => Ahead::ByDemand(Reservation::new(untouched, now)),
+            Kind::SharedTicket => Ahead::Ranges(Ranges::new(untouched, rule.horizon, now)),
         };
         ManagedSource {
             source,
@@ -179,7 +176,7 @@ impl ManagedSource {
     /// Notes the first ceiling, which is durable here, and grants it: the fleet's, if that is lower.
     pub fn grant(&mut self, durable: Position) {
         self.first.ceiling = durable;
-        if self.source.is_shared_counter() {
+        if self.source.kind().takes_ranges() {
             return;
         }
         let granted = self.fleet.map_or(durable, |fleet| fleet.min(durable));
@@ -241,7 +238,7 @@ impl ManagedSource {
     /// Returns whether a write cannot wait until it is due: the grant was taken away since this ceiling was handed out, or
     /// a claim has met the grant's ceiling and this one holds it down.
     pub(super) fn needs(&self, durable: Durable) -> bool {
-        if self.source.is_shared_counter() {
+        if self.source.kind().takes_ranges() {
             return false;
         }
         let grant = self.source.grant();
@@ -256,7 +253,7 @@ impl ManagedSource {
     /// Returns whether it waits for a ceiling since its grant was taken away. A shared counter does not: its ranges raise its
     /// grant.
     pub(super) fn is_revoked(&self, durable: Durable) -> bool {
-        !self.source.is_shared_counter() && self.is_stale(durable)
+        !self.source.kind().takes_ranges() && self.is_stale(durable)
     }
 
     /// Returns the ceiling to write next, if one is due, for a writer whose durable ceiling is `durable`.

@@ -206,7 +206,7 @@ impl Lane {
         runs: &mut Vec<Run>,
     ) -> Result<(), u64> {
         let window = &self.window();
-        if self.source.numbering().is_ticket() {
+        if !self.source.kind().follows_the_clock() {
             return self.take_tickets(window, count, rng, runs);
         }
         let short = count.saturating_sub(self.here());
@@ -397,7 +397,7 @@ impl Lane {
         let Some(window) = self.window else {
             return;
         };
-        if self.order == Order::Strict || self.source.numbering().is_ticket() {
+        if self.order == Order::Strict || !self.source.kind().follows_the_clock() {
             if self.here() > 0 {
                 self.drop_blocks();
             }

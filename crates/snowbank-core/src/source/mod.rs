@@ -11,10 +11,12 @@
 
 pub mod wait_queue;
 
+mod kind;
 mod ranges;
 mod rules;
 mod window;
 
+pub use kind::Kind;
 pub use ranges::Range;
 pub use rules::{OnStepBack, Rules, SequenceStart};
 pub use window::{Bound, Window};
@@ -61,6 +63,7 @@ impl Span {
 #[derive(Debug)]
 pub struct Source {
     name: String,
+    kind: Kind,
     numbering: Numbering,
     rules: Rules,
     /// The first position not yet claimed; [`SEALED`] after the end.
@@ -103,16 +106,17 @@ impl Source {
         if base > now.wall {
             catch_up.raise_to(base, now.boot);
         }
-        let wait_queue = match &numbering {
-            Numbering::Snowflake(layout) => {
-                WaitQueue::new(layout.ids_per_tick(), rules.burst_window, tick_of(&numbering))
-            }
-            Numbering::Ticket(_) => WaitQueue::of_tickets(),
+        let kind = Kind::of(&numbering);
+        let wait_queue = if kind.follows_the_clock() {
+            WaitQueue::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering))
+        } else {
+            WaitQueue::of_tickets()
         };
         let cursor = CachePadded::new(AtomicU64::new(start.0));
         let newest_boot_us = AtomicI64::new(now.boot.0);
         Source {
             name,
+            kind,
             numbering,
             rules,
             cursor,
@@ -148,13 +152,18 @@ impl Source {
     /// same cursor. The next raise restores the grant, because the clock has moved on. A shared counter goes on with the
     /// next range, which only one copy gets. Another ticket counter loses its grant for good.
     pub fn note_restored(&self) {
-        let is_lost = self.numbering.is_ticket() && !self.is_shared_counter();
-        if is_lost { self.grant.lose() } else { self.grant.revoke() }
+        if self.kind.counts_by_itself() { self.grant.lose() } else { self.grant.revoke() }
     }
 
     /// Returns true while a source that [begins with the clock](Source::begins_with_the_clock) has not begun.
     pub fn is_yet_to_begin(&self, now: Now) -> bool {
         self.cursor().is_some_and(|cursor| self.begins_in(cursor, now).is_some())
+    }
+
+    /// Returns its kind.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// The name that clients send.

@@ -4,7 +4,7 @@
 //! the rest of this one. Other daemons may have the numbers between the two. So the cursor moves to the next range before the
 //! ceiling does: at no moment is a number between the cursor and the ceiling that another daemon may have.
 
-use super::Source;
+use super::{Kind, Source};
 use crate::clock::Now;
 use crate::grant::Grant;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -40,13 +40,9 @@ pub(super) struct SharedCounter {
 impl Source {
     /// Makes a ticket source take its numbers from ranges of a shared counter. Nothing is granted before the first range.
     pub fn with_shared_counter(mut self) -> Self {
+        self.kind = Kind::SharedTicket;
         self.shared_counter = Some(SharedCounter::default());
         self
-    }
-
-    /// Returns true if its numbers are those of a counter at a fleet's coordinator.
-    pub fn is_shared_counter(&self) -> bool {
-        self.shared_counter.is_some()
     }
 
     /// Returns the numbers that are left in the present range.
@@ -118,7 +114,7 @@ impl Source {
         let copy = Source::new(self.name.clone(), self.numbering.clone(), self.rules, grant, start, now);
         let next = self.shared_counter.as_ref().map(|shared| *lock(&shared.next));
         let shared = SharedCounter { next: Mutex::new(next.flatten()), ..SharedCounter::default() };
-        Some(Source { shared_counter: Some(shared), ..copy })
+        Some(Source { kind: self.kind, shared_counter: Some(shared), ..copy })
     }
 }
 

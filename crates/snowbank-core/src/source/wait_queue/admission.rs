@@ -8,7 +8,6 @@ use crate::clock::BootMicros;
 use crate::source::{Bound, Source, Window};
 use crate::sync::Ordering;
 use snowbank_id::layout::Position;
-use snowbank_id::numbering::Numbering;
 
 /// The fraction of the rate, as a divisor, that is not promised to requests admitted behind others.
 const RESERVED_SHARE: u64 = 64;
@@ -37,7 +36,7 @@ impl Source {
             }
             Bound::Sealed => return Err(Refusal::Sealed),
             Bound::Ceiling if self.grant.is_lost() => return Err(Refusal::Lost),
-            Bound::Ended if self.left(window) == 0 && !self.numbering.is_ticket() => {
+            Bound::Ended if self.left(window) == 0 && self.kind.follows_the_clock() => {
                 return Err(Refusal::Ended);
             }
             Bound::Clock => self.begin_catch_up(window.now()),
@@ -56,9 +55,10 @@ impl Source {
         queue.next_turn += 1;
         let generation = self.grant.generation();
         queue.insert(Entry { id, request, spans: Vec::new(), generation, limit_by_due, turn });
-        match self.numbering {
-            Numbering::Snowflake(_) => self.close_bypass_to_its_promise(window, &mut queue),
-            Numbering::Ticket(_) => self.let_pass(queue.waiting.len(), 0),
+        if self.kind.follows_the_clock() {
+            self.close_bypass_to_its_promise(window, &mut queue);
+        } else {
+            self.let_pass(queue.waiting.len(), 0);
         }
         Ok(id)
     }
@@ -66,7 +66,7 @@ impl Source {
     /// Returns the most IDs that a request with this wait could have without other requests. A ticket source sets no
     /// bound.
     pub fn most_within(&self, wait: Duration) -> u64 {
-        if self.numbering.is_ticket() {
+        if !self.kind.follows_the_clock() {
             return u64::MAX;
         }
         let lasting = wait.saturating_add(self.rules.burst_window);
@@ -98,7 +98,7 @@ impl Source {
             // The ID clock is unknown until the keeper has looked. It looks as soon as a request waits.
             return Ok(None);
         }
-        if self.numbering.is_ticket() {
+        if !self.kind.follows_the_clock() {
             return self.promise_whole(window, request).map(|()| None);
         }
         self.learn_limits(window, queue);

@@ -32,7 +32,6 @@ use crate::clock::Now;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use queue::{Entry, Queue};
 use snowbank_id::layout::Position;
-use snowbank_id::numbering::Numbering;
 
 /// The fraction of a tick, as a divisor, that waiting requests leave to those that come before the next tick.
 const PASSING_SHARE: u64 = 16;
@@ -195,9 +194,10 @@ impl Source {
         let mut queue = self.wait_queue.lock();
         let collected_before = queue.finished.len();
         self.forget_lost_claims(generation, &mut queue);
-        match self.numbering {
-            Numbering::Snowflake(_) => self.feed(&window, &mut queue, rng),
-            Numbering::Ticket(_) => window = self.feed_whole(window, &mut queue, rng),
+        if self.kind.follows_the_clock() {
+            self.feed(&window, &mut queue, rng);
+        } else {
+            window = self.feed_whole(window, &mut queue, rng);
         }
         let some_wait = !queue.waiting.is_empty();
         let meets_ceiling = window.bound == Bound::Ceiling && some_wait;
@@ -316,7 +316,7 @@ impl Source {
             Bound::Ceiling => Refusal::NoCeiling,
             Bound::Standing(ready_in) => Refusal::ClockBehind(ready_in),
             Bound::YetToBegin(begins_in) => Refusal::YetToBegin(begins_in),
-            Bound::Ended if self.numbering.is_ticket() => Refusal::CounterEnded,
+            Bound::Ended if !self.kind.follows_the_clock() => Refusal::CounterEnded,
             Bound::Ended => Refusal::Ended,
             Bound::Sealed => Refusal::Sealed,
         }

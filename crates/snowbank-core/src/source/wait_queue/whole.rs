@@ -41,7 +41,7 @@ impl Source {
 
     /// Claims the rest of the reservation for a partial request of a ticket counter whose wait is over.
     pub(super) fn take_the_rest(&self, window: &Window, entry: &mut Entry, rng: &mut fastrand::Rng) {
-        if self.numbering.is_ticket()
+        if !self.kind.follows_the_clock()
             && entry.request.partial
             && let Some(span) = self.claim_some(window, 1, entry.request.count, window.limit, rng)
         {
