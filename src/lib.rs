@@ -80,7 +80,7 @@
 //! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in the tables of `config/`, and the files of tokens and certificates |
 //! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
-//! | When does a check turn yellow or red, and back? | `admin/recent.rs` for recent refusals and latencies, `admin/checks.rs` for the rest |
+//! | What does a daemon find wrong with itself, and when? | `admin/findings.rs`, with all thresholds |
 //! | Who logs that requests are refused? | `server/health/observer.rs` |
 //! | What happens after a start that failed? | the exit code decides (`server/shared/start_error.rs`), and the unit's `Restart=` |
 //! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |

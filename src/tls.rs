@@ -31,7 +31,7 @@ pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 /// The time before its end from which a certificate causes a warning.
-const ENDS_SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
+const ENDS_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// The files of a server: its certificate and key, and the authorities that it trusts.
 #[derive(Clone, Copy, Debug)]

@@ -1,28 +1,124 @@
-//! The parts of a check's result, and lengths of time in words.
+//! A finding: something that an operator should know, with its effect on clients and what to do.
 
-use super::status::{Check, Level, SourceStatus};
+use std::borrow::Cow;
 
-/// The severity of a check's result, and the result in words.
-pub(super) type CheckResult = (Level, String);
+use serde::{Deserialize, Serialize};
 
-pub(super) fn fail(message: impl Into<String>) -> CheckResult {
-    (Level::Fail, message.into())
+use super::status::SourceStatus;
+
+/// Something that is not as it should be. The page, `snowbank status`, the log, the metrics and the
+/// alerts show the same list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Finding {
+    /// The subject, such as `clock`: one of [`OF_DAEMON`] or [`OF_SOURCE`], or `stop`.
+    pub(crate) name: Cow<'static, str>,
+    /// The source that it concerns, if any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) source: Option<String>,
+    pub(crate) effect: Effect,
+    /// What was found, and what to do.
+    pub(crate) message: String,
 }
 
-pub(super) fn warn(message: impl Into<String>) -> CheckResult {
-    (Level::Warn, message.into())
+/// The subjects of findings about the daemon. The metrics have a series for each.
+/// A stop has none, because nobody needs an alert about it.
+pub(crate) const OF_DAEMON: [&str; 11] = [
+    "worker_ids",
+    "reload",
+    "connections",
+    "authorization",
+    "client_limits",
+    "queues",
+    "latency",
+    "wall_clock",
+    "fleet",
+    "fleet_certificate",
+    "certificate",
+];
+
+/// The subjects of findings about a source.
+pub(crate) const OF_SOURCE: [&str; 5] = ["clock", "ceiling", "refusals", "layout", "numbers"];
+
+/// The effect of a finding on clients. The worst is the least value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Effect {
+    /// IDs could repeat, so none are handed out.
+    CouldRepeat,
+    /// Requests are refused, which is not the fault of their number.
+    Refuses,
+    /// Clients ask for more than there is, and some are refused. The daemon stays ready: out of
+    /// service it would hand out nothing, and its load would saturate the next daemon.
+    RefusesSome,
+    /// Requests are served, and will be refused soon.
+    RefusesSoon,
+    /// Requests are served. An operator should look within a day.
+    Look,
 }
 
-pub(super) fn ok(message: impl Into<String>) -> CheckResult {
-    (Level::Ok, message.into())
+/// The urgency of a finding, as alerts have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Severity {
+    Page,
+    Ticket,
 }
 
-pub(super) fn about_daemon(name: &'static str, (level, message): CheckResult) -> Check {
-    Check { name: name.into(), source: None, level, message }
+impl Effect {
+    /// Returns whether a load balancer should send requests elsewhere.
+    pub(crate) fn makes_unready(self) -> bool {
+        matches!(self, Effect::CouldRepeat | Effect::Refuses)
+    }
+
+    /// Returns how urgent it is.
+    pub(crate) fn severity(self) -> Severity {
+        match self {
+            Effect::Look => Severity::Ticket,
+            _ => Severity::Page,
+        }
+    }
+
+    /// Returns the effect in a few words, for the top of a page. `of` names the source, if others
+    /// may serve.
+    pub(super) fn headline(self, of: &str) -> String {
+        match self {
+            Effect::CouldRepeat => format!("NOT READY: IDs{of} could repeat, so none are handed out"),
+            Effect::Refuses => format!("NOT READY: requests{of} are refused"),
+            Effect::RefusesSome => format!("Serving, BUT some requests{of} are refused"),
+            Effect::RefusesSoon => format!("Serving, BUT requests{of} will be refused soon"),
+            Effect::Look => String::from("Serving; somebody should look"),
+        }
+    }
 }
 
-pub(super) fn about(source: &SourceStatus, name: &'static str, result: CheckResult) -> Check {
-    Check { source: Some(source.name.clone()), ..about_daemon(name, result) }
+impl Finding {
+    /// A finding about the daemon.
+    pub(super) fn new(name: &'static str, effect: Effect, message: impl Into<String>) -> Finding {
+        Finding { name: name.into(), source: None, effect, message: message.into() }
+    }
+
+    /// Makes it a finding about a source.
+    pub(super) fn of(self, source: &SourceStatus) -> Finding {
+        Finding { source: Some(source.name.clone()), ..self }
+    }
+
+    /// Returns whether clients' load causes it, so that it can come and go every few seconds.
+    pub(crate) fn is_of_load(&self) -> bool {
+        const LOAD: [&str; 5] = ["refusals", "latency", "connections", "authorization", "client_limits"];
+        LOAD.contains(&self.name.as_ref())
+    }
+
+    /// Returns whether it is logged elsewhere: the stop and the reload are.
+    pub(crate) fn is_logged_elsewhere(&self) -> bool {
+        ["stop", "reload"].contains(&self.name.as_ref())
+    }
+
+    /// Returns its name, with the name of its source if it has one.
+    pub(crate) fn full_name(&self) -> String {
+        match &self.source {
+            Some(source) => format!("{} of {source}", self.name),
+            None => self.name.to_string(),
+        }
+    }
 }
 
 /// Formats a length of time for people: `2.9 s`, `340 ms`, `4 min`, `3 h`, `2 days`.

@@ -19,10 +19,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::exposition;
+use super::finding::Finding;
+use super::metrics;
 use super::process::Process;
 use super::same_site::{SiteHeaders, is_local_name};
-use super::status::{Check, Status};
+use super::status::Status;
 
 /// The time within which a request's head must arrive: from the connection's start, and from the end of the answer before
 /// it. A head takes one round trip. The page asks once a second, so it keeps its connection.
@@ -151,7 +152,7 @@ impl Site {
     }
 
     fn metrics(&self, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
-        let text = exposition::openmetrics(&(self.status)(), &Process::look());
+        let text = metrics::openmetrics(&(self.status)(), &Process::look());
         let content_type = if wants_openmetrics(accept) {
             "application/openmetrics-text; version=1.0.0; charset=utf-8"
         } else {
@@ -174,13 +175,12 @@ impl Site {
         #[derive(Serialize)]
         struct Readiness<'a> {
             ready: bool,
-            reasons: Vec<&'a Check>,
-            checks: &'a [Check],
+            headline: &'a str,
+            findings: &'a [Finding],
         }
-        let status = (self.status)();
-        let code = if status.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        let reasons = status.checks.iter().filter(|check| check.makes_unready()).collect();
-        respond_json(code, &Readiness { ready: status.ready, reasons, checks: &status.checks })
+        let Status { ready, headline, findings, .. } = &(self.status)();
+        let code = if *ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        respond_json(code, &Readiness { ready: *ready, headline, findings })
     }
 }
 

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::finding::seconds;
 use super::status::SourceStatus;
+use crate::config::Grouped;
 
 /// The kind of a source, with the status that only that kind has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,6 +69,14 @@ impl SourceStatus {
         match &self.kind {
             KindStatus::Ticket(ticket) => Some(ticket),
             KindStatus::Snowflake(_) => None,
+        }
+    }
+
+    /// Returns how long IDs last without a raise, in words.
+    pub(super) fn left(&self) -> String {
+        match &self.kind {
+            KindStatus::Snowflake(snowflake) => seconds(snowflake.headroom_s),
+            KindStatus::Ticket(ticket) => format!("{} numbers", Grouped(ticket.reserved)),
         }
     }
 

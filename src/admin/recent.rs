@@ -1,15 +1,10 @@
-//! The last minute as clients experienced it: refused requests, slow requests, connections in use. It comes from samples
-//! of the counters, which cost a request nothing. A share of requests counts as high only if it is high over the last
-//! minute and over the last ten seconds. The minute keeps a hiccup from raising an alarm. The ten seconds end the alarm
-//! soon after its cause. A level of a share is left at a lower value than it was entered at, so that no share makes it
-//! flap. Of connections in use only the last ten seconds count.
-
-mod thresholds;
+//! The last minute as clients experienced it: refused requests, slow requests, connections. It comes from samples of the
+//! counters, which cost a request nothing. A share counts only as far as both the last minute and the last ten seconds
+//! have it: the minute keeps a hiccup from raising an alarm, the ten seconds end the alarm soon after its cause.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use self::thresholds::{CONNECTIONS, LIMITED, REFUSED, SLOW};
-use super::status::{LastMinute, Latency, Level, LimitedMinute, SourceMinute, Status};
+use super::status::{LastMinute, Latency, LimitedMinute, SourceMinute, Status};
 
 /// The time that the figures of a status cover.
 const MINUTE_S: f64 = 60.0;
@@ -36,22 +31,12 @@ struct Sample {
     answers: u64,
     errors: u64,
     unauthorized: u64,
-    /// The highest share of connections in use since the sample before.
-    most_open: f64,
 }
 
-/// The last minute's samples, and the levels of the last look.
+/// The last minute's samples.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     samples: VecDeque<Sample>,
-    /// The highest share of connections in use since the last sample.
-    most_open: f64,
-    latency: Level,
-    connections: Level,
-    authorization: Level,
-    refusals: Vec<Level>,
-    /// By identity.
-    identities: BTreeMap<String, Level>,
 }
 
 /// The difference of two samples.
@@ -67,72 +52,30 @@ struct Window {
 }
 
 impl Recent {
-    /// Takes the counters, about once a second, and finds the levels. A level falls some ten seconds after its cause has
-    /// ended.
-    pub(crate) fn observe(&mut self, status: &Status) {
-        let (minute, soon) = (self.window(status, MINUTE_S), self.window(status, SOON_S));
-        let refused = minute.sources.iter().zip(&soon.sources);
-        let refused = refused.map(|(minute, soon)| minute.refused_share().min(soon.refused_share()));
-        self.refusals.resize(status.sources.len(), Level::Ok);
-        for (level, share) in self.refusals.iter_mut().zip(refused) {
-            *level = REFUSED.level(share, *level);
-        }
-        let slow = |window: &Window| slow_share(&window.latency, status.slow_s());
-        self.latency = SLOW.level(slow(&minute).min(slow(&soon)), self.latency);
-
-        let open = status.connections.open as f64 / status.connections.max.max(1) as f64;
-        self.most_open = self.most_open.max(open);
-        self.connections = CONNECTIONS.level(self.most_open_soon(status, &soon), self.connections);
-        let unauthorized = minute.unauthorized.min(soon.unauthorized);
-        self.authorization = if unauthorized >= COUNT_MIN { Level::Warn } else { Level::Ok };
-        self.find_limited(status, &minute, &soon);
-        self.sample(status);
-    }
-
-    /// Finds the levels of clients with limits.
-    fn find_limited(&mut self, status: &Status, minute: &Window, soon: &Window) {
-        let of = |window: &LimitedMinute| share(window.limited, window.requests);
-        let share = |minute, soon| of(minute).min(of(soon));
-        let before = std::mem::take(&mut self.identities);
-        let shares = minute.identities.iter().zip(&soon.identities).map(|(minute, soon)| share(minute, soon));
-        for (identity, share) in status.identities.iter().zip(shares) {
-            let was = before.get(&identity.name).copied().unwrap_or_default();
-            self.identities.insert(identity.name.clone(), LIMITED.level(share, was));
-        }
-    }
-
-    /// Fills in the figures of the last minute, and the levels of the last look.
+    /// Fills in the figures of the last minute.
     pub(crate) fn fill(&self, status: &mut Status) {
-        let window = self.window(status, MINUTE_S);
-        let Window { sources, identities, latency, .. } = window;
-        for (identity, minute) in status.identities.iter_mut().zip(identities) {
-            let level = self.identities.get(&identity.name).copied().unwrap_or_default();
-            identity.last_minute = LimitedMinute { level, ..minute };
+        let (minute, soon) = (self.window(status, MINUTE_S), self.window(status, SOON_S));
+        for (index, identity) in status.identities.iter_mut().enumerate() {
+            let (minute, soon) = (minute.identities[index], soon.identities[index]);
+            identity.last_minute =
+                LimitedMinute { limited_share: minute.limited_share.min(soon.limited_share), ..minute };
         }
-        for (index, (source, minute)) in status.sources.iter_mut().zip(sources).enumerate() {
-            let level = self.refusals.get(index).copied().unwrap_or_default();
-            source.last_minute = SourceMinute { level, ..minute };
+        for (index, source) in status.sources.iter_mut().enumerate() {
+            let (minute, soon) = (minute.sources[index], soon.sources[index]);
+            source.last_minute =
+                SourceMinute { refused_share: minute.refused_share.min(soon.refused_share), ..minute };
         }
+        let slow_s = status.slow_s();
         status.last_minute = LastMinute {
-            over_s: window.over_s,
-            p99_us: latency.quantile_us(0.99),
-            connections_refused: window.connections_refused,
-            answers: window.answers,
-            errors: window.errors,
-            unauthorized: window.unauthorized,
-            latency_level: self.latency,
-            connections_level: self.connections,
-            authorization_level: self.authorization,
+            over_s: minute.over_s,
+            p99_us: minute.latency.quantile_us(0.99),
+            slow_share: slow_share(&minute.latency, slow_s).min(slow_share(&soon.latency, slow_s)),
+            connections_refused: soon.connections_refused,
+            answers: minute.answers,
+            errors: minute.errors,
+            unauthorized: minute.unauthorized,
+            unauthorized_lately: soon.unauthorized,
         };
-    }
-
-    /// Returns the highest share of connections in use in the last seconds: 1 if one was refused.
-    fn most_open_soon(&self, status: &Status, soon: &Window) -> f64 {
-        if soon.connections_refused > 0 {
-            return 1.0;
-        }
-        let samples = self.samples.iter().filter(|sample| sample.at_s > status.uptime_s - SOON_S);
-        samples.map(|sample| sample.most_open).fold(self.most_open, f64::max)
     }
 
     fn window(&self, status: &Status, over_s: f64) -> Window {
@@ -144,12 +87,10 @@ impl Recent {
         let before = self.samples.iter().rev().find(is_before).or(first).unwrap_or(&at_start);
         let sources = status.sources.iter().enumerate().map(|(index, source)| {
             let (now, then) = (source.counted(), before.sources.get(index).copied().unwrap_or_default());
-            SourceMinute {
-                requests: now.requests.saturating_sub(then.requests),
-                refused: now.refused.saturating_sub(then.refused),
-                exhausted: now.exhausted.saturating_sub(then.exhausted),
-                level: Level::Ok,
-            }
+            let requests = now.requests.saturating_sub(then.requests);
+            let refused = now.refused.saturating_sub(then.refused);
+            let exhausted = now.exhausted.saturating_sub(then.exhausted);
+            SourceMinute { requests, refused, exhausted, refused_share: share(refused, requests) }
         });
         let identities = status.identities.iter().map(|identity| {
             identity.counted().since(before.identities.get(&identity.name).copied().unwrap_or_default())
@@ -166,7 +107,8 @@ impl Recent {
         }
     }
 
-    fn sample(&mut self, status: &Status) {
+    /// Takes the counters, if the last sample is five seconds old.
+    pub(crate) fn observe(&mut self, status: &Status) {
         let is_due = self.samples.back().is_none_or(|last| status.uptime_s - last.at_s >= SAMPLE_EVERY_S);
         if !is_due {
             return;
@@ -187,15 +129,7 @@ impl Recent {
             answers: status.answers(),
             errors: status.answers_with_errors(),
             unauthorized: status.unauthorized(),
-            most_open: std::mem::take(&mut self.most_open),
         });
-    }
-}
-
-impl SourceMinute {
-    /// Returns the share of requests refused. 0 if there are too few requests for a share.
-    fn refused_share(&self) -> f64 {
-        share(self.refused, self.requests)
     }
 }
 
@@ -203,7 +137,8 @@ impl LimitedMinute {
     /// Returns the requests since an earlier moment.
     fn since(self, then: LimitedMinute) -> LimitedMinute {
         let requests = self.requests.saturating_sub(then.requests);
-        LimitedMinute { requests, limited: self.limited.saturating_sub(then.limited), level: Level::Ok }
+        let limited = self.limited.saturating_sub(then.limited);
+        LimitedMinute { requests, limited, limited_share: share(limited, requests) }
     }
 }
 
@@ -214,6 +149,7 @@ fn slow_share(latency: &Latency, slow_s: f64) -> f64 {
     share(latency.counts.iter().skip(first).sum(), latency.count())
 }
 
+/// Returns some requests as a share of all. 0 if they are too few for a share.
 fn share(some: u64, all: u64) -> f64 {
     if some < COUNT_MIN { 0.0 } else { some as f64 / all.max(some) as f64 }
 }
@@ -265,48 +201,39 @@ mod tests {
         }
     }
 
-    fn refusals(level: Level) -> impl Fn(&Status) -> bool {
-        move |status| status.sources[0].last_minute.level == level
+    fn refused_share(status: &Status) -> f64 {
+        status.sources[0].last_minute.refused_share
     }
 
     #[test]
-    fn refusals_raise_their_level_within_seconds_and_lower_it_soon_after() {
-        for (refused, level) in [(30, Level::Warn), (700, Level::Fail)] {
+    fn refusals_raise_their_share_within_seconds_and_lower_it_soon_after() {
+        for (refused, share) in [(30, 0.01), (700, 0.1)] {
             let mut watched = Watched::new();
             watched.pass(120, requests(1_000, 0));
-            assert!(refusals(Level::Ok)(&watched.status));
-            let raised = watched.seconds_until(requests(1_000, refused), refusals(level));
+            assert_eq!(refused_share(&watched.status), 0.0);
+            let is_raised = |status: &Status| refused_share(status) >= share;
+            let raised = watched.seconds_until(requests(1_000, refused), is_raised);
             assert!(raised <= 30, "{refused} of 1,000: {raised} s");
             watched.pass(60, requests(1_000, refused));
             let minute = watched.status.last_minute.over_s;
             assert!((60.0..=65.0).contains(&minute), "{minute}");
             assert_eq!(watched.status.sources[0].last_minute.refused, refused * minute as u64);
-            let lowered = watched.seconds_until(requests(1_000, 0), refusals(Level::Ok));
+            let lowered = watched.seconds_until(requests(1_000, 0), |status| refused_share(status) == 0.0);
             assert!((5..=16).contains(&lowered), "{lowered}");
         }
     }
 
     #[test]
-    fn a_share_at_a_threshold_does_not_flap() {
-        let mut watched = Watched::new();
-        watched.seconds_until(requests(1_000, 12), refusals(Level::Warn));
-        for second in 0..100 {
-            watched.pass(1, requests(1_000, if second % 20 < 10 { 8 } else { 12 }));
-            assert!(refusals(Level::Warn)(&watched.status), "{second}");
-        }
-    }
-
-    #[test]
-    fn a_few_refusals_on_a_quiet_daemon_are_no_alarm() {
+    fn a_few_refusals_on_a_quiet_daemon_are_no_share() {
         let mut watched = Watched::new();
         watched.pass(1, requests(COUNT_MIN - 1, COUNT_MIN - 1));
-        assert!(refusals(Level::Ok)(&watched.status));
+        assert_eq!(refused_share(&watched.status), 0.0);
         watched.pass(1, requests(1, 1));
-        assert!(refusals(Level::Fail)(&watched.status), "from the first second on");
+        assert_eq!(refused_share(&watched.status), 1.0, "from the first second on");
     }
 
     #[test]
-    fn one_slow_request_in_a_hundred_is_a_warning() {
+    fn slow_requests_are_those_above_half_of_the_default_wait() {
         let slow = |share_percent: u64| {
             move |status: &mut Status| {
                 status.latency.counts[0] += 1_000 - 10 * share_percent;
@@ -314,31 +241,13 @@ mod tests {
                 status.latency.counts[15] += 10 * share_percent;
             }
         };
-        let level = |level| move |status: &Status| status.last_minute.latency_level == level;
         let mut watched = Watched::new();
         watched.pass(100, slow(0));
-        assert!(level(Level::Ok)(&watched.status));
-        assert!(watched.seconds_until(slow(50), level(Level::Warn)) <= 10);
+        assert_eq!(watched.status.last_minute.slow_share, 0.0);
+        assert!(watched.seconds_until(slow(50), |status| status.last_minute.slow_share >= 0.01) <= 10);
         watched.pass(100, slow(50));
-        assert!(level(Level::Warn)(&watched.status), "served, so that it does not fail");
+        assert_eq!(watched.status.last_minute.slow_share, 0.5);
         assert!(watched.status.last_minute.p99_us.is_some_and(|p99_us| p99_us > 500_000.0));
-        assert!(watched.seconds_until(slow(0), level(Level::Ok)) <= 16);
-    }
-
-    #[test]
-    fn connections_in_use_are_noticed_also_between_two_looks() {
-        let level = |level| move |status: &Status| status.last_minute.connections_level == level;
-        let open = |open| move |status: &mut Status| status.connections.open = open;
-        let mut watched = Watched::new();
-        watched.pass(20, open(8));
-        assert!(level(Level::Ok)(&watched.status));
-        watched.pass(1, open(9));
-        assert!(level(Level::Warn)(&watched.status));
-        watched.pass(1, open(10));
-        assert!(level(Level::Fail)(&watched.status));
-        assert!((5..=16).contains(&watched.seconds_until(open(1), level(Level::Ok))));
-        watched.pass(1, |status| status.connections.refused += 1);
-        assert!(level(Level::Fail)(&watched.status), "one was refused, and all are closed again");
-        assert!((5..=16).contains(&watched.seconds_until(open(1), level(Level::Ok))));
+        assert!(watched.seconds_until(slow(0), |status| status.last_minute.slow_share == 0.0) <= 16);
     }
 }

@@ -1,11 +1,10 @@
-//! The status of a daemon, in one plain struct. The metrics, the checks, `/status`, the page and `snowbank status` all show
-//! this. Besides, the metrics have the process's figures, and the page has the history.
+//! The status of a daemon, in one plain struct. The metrics, the findings, `/status`, the page and `snowbank status` all
+//! show this. Besides, the metrics have the process's figures, and the page has the history.
 
 mod clients;
 mod fleet;
 mod latency;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,7 +13,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::clients::{Connections, IdentityStatus, LimitedMinute, ProtocolStatus};
 pub(crate) use self::fleet::{FleetStatus, PoolStatus};
 pub(crate) use self::latency::{BOUNDS_US, Latency};
+use super::finding::Finding;
 use super::kind::KindStatus;
+use super::words::Fact;
 
 /// The status of a daemon at one moment. Counters count from its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,10 +24,14 @@ pub(crate) struct Status {
     pub(crate) instance: String,
     pub(crate) started_unix_s: f64,
     pub(crate) uptime_s: f64,
-    /// True if requests are served: no check fails that decides readiness.
+    /// True if requests are served: no finding makes it unready.
     pub(crate) ready: bool,
-    /// The results of all checks, the worst first. Never empty.
-    pub(crate) checks: Vec<Check>,
+    /// The effect of the worst finding, in a few words.
+    pub(crate) headline: String,
+    /// What an operator should know, the worst first. Empty if all is as it should be.
+    pub(crate) findings: Vec<Finding>,
+    /// The rest in words.
+    pub(crate) facts: Vec<Fact>,
     /// True while it stops.
     pub(crate) draining: bool,
     pub(crate) shards: usize,
@@ -57,31 +62,6 @@ pub(crate) struct Status {
     pub(crate) received_bytes: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) latency: Latency,
-}
-
-/// The result of one check, in words for the operator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Check {
-    /// The subject, such as `clock`.
-    pub(crate) name: Cow<'static, str>,
-    /// The source that it concerns, if any.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) source: Option<String>,
-    pub(crate) level: Level,
-    pub(crate) message: String,
-}
-
-/// The severity of a check's result. The worst is the least value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Level {
-    /// Requests or connections are refused, or another daemon hands out the same IDs.
-    Fail,
-    /// Requests are served, and an operator should look.
-    Warn,
-    /// All is well.
-    #[default]
-    Ok,
 }
 
 /// The machine's wall clock, as the daemon's keeper last saw it.
@@ -119,8 +99,17 @@ pub(crate) struct CeilingsStatus {
     pub(crate) last_raise_ago_s: Option<f64>,
     /// The time that the write under way has taken so far. 0 without one.
     pub(crate) under_way_s: f64,
-    /// The time after which a write is slow: half of the horizon.
-    pub(crate) slow_write_s: f64,
+    /// The longest raise of the last minute, the one under way included.
+    pub(crate) slowest_raise_s: f64,
+    /// The shorter of the last two raises, if they were in the last minute: what a raise usually
+    /// takes.
+    pub(crate) usual_raise_s: f64,
+    /// The time after which a raise is slow: a third of `horizon_s`, of which a healthy disk takes
+    /// a hundredth.
+    pub(crate) slow_raise_s: f64,
+    /// The time that IDs last with each raise. Raises that take longer than half of it make
+    /// requests wait.
+    pub(crate) horizon_s: f64,
     /// The reason why the last raise failed. `None`: it did not fail.
     pub(crate) failing: Option<String>,
     /// The reason why another process may have the worker IDs or the state. `None`: this daemon holds them.
@@ -140,6 +129,8 @@ pub(crate) struct CertificateStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SourceStatus {
     pub(crate) name: String,
+    /// The rest in words, a line each.
+    pub(crate) facts: Vec<String>,
     #[serde(flatten)]
     pub(crate) kind: KindStatus,
     /// The ID space, in which two daemons must not have a number in common.
@@ -183,8 +174,9 @@ pub(crate) struct SourceMinute {
     /// Requests refused, whatever the code, and those of them with `exhausted`.
     pub(crate) refused: u64,
     pub(crate) exhausted: u64,
-    /// The level of the check `refusals`.
-    pub(crate) level: Level,
+    /// The share of requests that were refused in the last minute, or in the last ten seconds if
+    /// that is lower. 0 if they were few.
+    pub(crate) refused_share: f64,
 }
 
 /// The last minute of all sources, or the time since the start if that is shorter.
@@ -194,6 +186,10 @@ pub(crate) struct LastMinute {
     pub(crate) over_s: f64,
     /// The time within which 99 % of requests were answered. `None`: there were no requests.
     pub(crate) p99_us: Option<f64>,
+    /// The share of requests that took longer than half of the default wait, as
+    /// [`SourceMinute::refused_share`].
+    pub(crate) slow_share: f64,
+    /// Connections that were refused in the last ten seconds.
     pub(crate) connections_refused: u64,
     /// All answers, with IDs and without, and those with an error.
     #[serde(default)]
@@ -203,13 +199,18 @@ pub(crate) struct LastMinute {
     /// Requests and connections that were refused because clients did not authorize themselves.
     #[serde(default)]
     pub(crate) unauthorized: u64,
-    pub(crate) latency_level: Level,
-    pub(crate) connections_level: Level,
+    /// Those of them in the last ten seconds.
     #[serde(default)]
-    pub(crate) authorization_level: Level,
+    pub(crate) unauthorized_lately: u64,
 }
 
 impl Status {
+    /// Finds what is not as it should be, and puts all into words.
+    pub(crate) fn judge(&mut self) {
+        self.find();
+        self.describe();
+    }
+
     /// Returns the time above which a request is slow: half of the longest default wait. Beyond that, requests with the
     /// default wait are refused soon.
     pub(crate) fn slow_s(&self) -> f64 {
@@ -233,11 +234,18 @@ impl Status {
     }
 }
 
+impl CeilingsStatus {
+    /// Returns whether requests wait for storage: a ceiling is reached before the next is durable.
+    pub(super) fn makes_wait(&self) -> bool {
+        2.0 * self.usual_raise_s > self.horizon_s
+    }
+}
+
 impl SourceStatus {
     /// Returns the counts since the start, in the form of [`SourceMinute`].
     pub(crate) fn counted(&self) -> SourceMinute {
         let SourceStatus { requests, refused, exhausted, .. } = *self;
-        SourceMinute { requests, refused, exhausted, level: Level::Ok }
+        SourceMinute { requests, refused, exhausted, refused_share: 0.0 }
     }
 }
 

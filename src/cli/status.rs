@@ -1,19 +1,16 @@
 //! `snowbank status`: the state of a daemon, in words.
 
-mod fleet;
-
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::fleet::{describe_fleet, describe_fleet_ceiling};
 use super::next::parse_duration;
 use super::tls::TlsOptions;
 use super::{Failure, Outcome, make_reactor};
 use crate::admin::{
-    Check, ClockState, IdentityStatus, KindStatus, Level, SourceStatus, Status, Target, seconds,
+    Finding, IdentityStatus, Severity, SourceStatus, Status, Target, counted, seconds, times,
 };
 use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
@@ -95,7 +92,8 @@ async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> O
     if status.ready {
         return Ok(());
     }
-    let failing = status.checks.iter().filter(|check| check.makes_unready()).map(Check::full_name);
+    let failing = status.findings.iter().filter(|finding| finding.effect.makes_unready());
+    let failing = failing.map(Finding::full_name);
     Err(Failure::No(format!("not ready: {}", failing.collect::<Vec<_>>().join(", "))))
 }
 
@@ -147,19 +145,13 @@ fn write(status: &Status, last: Option<&Status>, json: bool, out: &mut impl Writ
 
 /// Writes the status in words; with an earlier one, also rates since then.
 fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
-    let findings: Vec<&Check> = status.findings().collect();
-    let worst = findings.first().map_or(Level::Ok, |check| check.level);
-    let headline = match (status.ready, status.draining, worst) {
-        (false, true, _) => "Stopping",
-        (false, false, _) => "NOT READY: requests are refused",
-        (true, _, Level::Fail) => "SERVING, BUT CLIENTS ARE REFUSED",
-        (true, _, Level::Warn) => "Serving; somebody should look",
-        (true, _, Level::Ok) => "Serving, all is as it should be",
-    };
-    writeln!(out, "{headline}")?;
-    for Check { name, source, level, message } in findings {
-        let source = source.as_ref().map_or_else(String::new, |source| format!("{source}, "));
-        writeln!(out, "  {} {source}{}: {message}", mark(*level), name)?;
+    writeln!(out, "{}", status.headline)?;
+    for finding in &status.findings {
+        let mark = match finding.effect.severity() {
+            Severity::Page => "FAIL",
+            Severity::Ticket => "look",
+        };
+        writeln!(out, "  {mark} {}: {}", finding.full_name(), finding.message)?;
     }
     let up = seconds(status.uptime_s);
     let shards = counted(status.shards as u64, "shard");
@@ -169,11 +161,12 @@ fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Re
         status.instance, status.version, status.order
     )?;
     describe_traffic(status, last, out)?;
-    describe_clock(status, out)?;
-    describe_fleet(status, out)?;
+    for fact in &status.facts {
+        writeln!(out, "{:<12} {}", fact.name, fact.text)?;
+    }
     for (index, source) in status.sources.iter().enumerate() {
         let last = last.and_then(|last| Some((last.sources.get(index)?, status.uptime_s - last.uptime_s)));
-        describe_source(status, source, last, out)?;
+        describe_source(source, last, out)?;
     }
     describe_identities(status, last, out)
 }
@@ -203,26 +196,6 @@ fn describe_identities(status: &Status, last: Option<&Status>, out: &mut String)
 }
 
 fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
-    let connections = &status.connections;
-    writeln!(
-        out,
-        "connections  {} open of {}; {} accepted, {} refused",
-        Grouped(connections.open),
-        Grouped(connections.max),
-        Grouped(connections.accepted),
-        Grouped(connections.refused)
-    )?;
-    for protocol in status.protocols.iter().filter(|_| status.protocols.len() > 1) {
-        writeln!(
-            out,
-            "{:<12} {} open on {}; {}, {}",
-            protocol.name,
-            Grouped(protocol.connections),
-            protocol.addresses.join(", "),
-            counted(protocol.requests, "request"),
-            counted(protocol.errors, "error")
-        )?;
-    }
     let latency = last.map_or_else(|| status.latency.clone(), |last| status.latency.since(&last.latency));
     let requests = Grouped(status.latency.count());
     let elapsed_s = last.map(|last| status.uptime_s - last.uptime_s);
@@ -232,44 +205,10 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
     writeln!(
         out,
         "requests     {requests}{per_second}; half within {half}, 99 % within {most}, 99.9 % within {nearly_all}"
-    )?;
-    let p99 = status.last_minute.p99_us.map_or_else(|| "–".to_owned(), |us| seconds(us / 1e6));
-    let answers = counted(status.last_minute.answers, "request");
-    let errors = Grouped(status.last_minute.errors);
-    writeln!(out, "last minute  {errors} of {answers} answered with an error; 99 % within {p99}")?;
-    let errors = status.errors.iter().filter(|(_, count)| **count > 0);
-    let errors: Vec<String> = errors.map(|(code, count)| format!("{code} {}", Grouped(*count))).collect();
-    let errors = if errors.is_empty() { String::from("none") } else { errors.join(", ") };
-    writeln!(out, "errors       {errors}")
-}
-
-fn describe_clock(status: &Status, out: &mut String) -> fmt::Result {
-    let clock = &status.clock;
-    let by = seconds(clock.by_s);
-    let wall = match clock.state {
-        ClockState::Steady => String::from("runs as expected"),
-        ClockState::Behind => format!("{by} behind IDs already handed out"),
-        ClockState::Held => format!("stepped forward by {by}, not followed yet"),
-    };
-    let (back, forward) = (clock.steps_back, clock.steps_forward);
-    writeln!(out, "wall clock   {wall}; {} back, {forward} forward", counted(back, "step"))?;
-    let ceilings = &status.ceilings;
-    let last =
-        ceilings.last_raise_ago_s.map_or_else(String::new, |ago_s| format!(", last {} ago", seconds(ago_s)));
-    let failures = match (&ceilings.failing, ceilings.failures) {
-        (Some(reason), count) => format!("failed {}, and now: {reason}", times(count)),
-        (None, 0) => String::from("never failed"),
-        (None, count) => format!("failed {}, not now", times(count)),
-    };
-    let raised = match ceilings.raises {
-        0 => String::from("not raised yet"),
-        raises => format!("raised {}{last}", times(raises)),
-    };
-    writeln!(out, "ceilings     {raised}; {failures}")
+    )
 }
 
 fn describe_source(
-    status: &Status,
     source: &SourceStatus,
     last: Option<(&SourceStatus, f64)>,
     out: &mut String,
@@ -278,25 +217,8 @@ fn describe_source(
         rate(source.ids.saturating_sub(last.ids), Some(elapsed_s))
     });
     let (ids, requests) = (counted(source.ids, "ID"), counted(source.requests, "request"));
-    write!(out, "\nsource {}: {ids}{per_second} in {requests}", source.name)?;
-    match &source.kind {
-        KindStatus::Snowflake(snowflake) => {
-            writeln!(out, "; at most {}/s", Grouped(snowflake.ids_per_second))?;
-            writeln!(out, "       {}; worker {}", snowflake.layout, snowflake.worker_ids)?;
-        }
-        KindStatus::Ticket(ticket) => {
-            let place = if ticket.shared { "; at the fleet's coordinator" } else { "" };
-            writeln!(
-                out,
-                "\n       ticket counter{place}; increment {}, offset {}",
-                ticket.increment, ticket.offset
-            )?;
-        }
-    }
-    for check in status.checks.iter().filter(|check| check.source.as_ref() == Some(&source.name)) {
-        writeln!(out, "  {} {}: {}", mark(check.level), check.name, check.message)?;
-    }
-    describe_fleet_ceiling(status, source, out)
+    writeln!(out, "\nsource {}: {ids}{per_second} in {requests}", source.name)?;
+    source.facts.iter().try_for_each(|fact| writeln!(out, "       {fact}"))
 }
 
 fn rate(count: u64, elapsed_s: Option<f64>) -> String {
@@ -305,26 +227,5 @@ fn rate(count: u64, elapsed_s: Option<f64>) -> String {
             format!(" ({}/s)", Grouped((count as f64 / elapsed_s).round() as u64))
         }
         _ => String::new(),
-    }
-}
-
-/// Returns a count and its noun, in the singular for one.
-fn counted(count: u64, thing: &str) -> String {
-    format!("{} {thing}{}", Grouped(count), if count == 1 { "" } else { "s" })
-}
-
-/// Returns how often something happened, in words.
-fn times(count: u64) -> String {
-    match count {
-        1 => String::from("once"),
-        count => format!("{} times", Grouped(count)),
-    }
-}
-
-fn mark(level: Level) -> &'static str {
-    match level {
-        Level::Fail => "FAIL",
-        Level::Warn => "warn",
-        Level::Ok => "ok  ",
     }
 }

@@ -79,9 +79,9 @@ async fn send_status(notifier: &Notifier, health: &Health, mut before: Status, m
 /// An idle daemon's line has no head-room, because an idle source's ceiling stops rising after a while. So its status
 /// does not change.
 fn status_line(before: Option<&Status>, now: &Status) -> String {
-    let worst = now.findings().next().map(|check| match &check.source {
-        Some(source) => format!("source {source:?}: {}", check.message),
-        None => check.message.clone(),
+    let worst = now.findings.first().map(|finding| match &finding.source {
+        Some(source) => format!("source {source:?}: {}", finding.message),
+        None => finding.message.clone(),
     });
     if !now.ready {
         return format!("not ready: {}", worst.unwrap_or_default());

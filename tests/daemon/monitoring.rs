@@ -122,10 +122,10 @@ const NUMBER_CHANGED: u32 = 32;
 /// Metrics that only a daemon of a fleet has. The daemon of these tests is in none.
 const OF_FLEET: [&str; 1] = ["snowbank_fleet_headroom_seconds{source=\"fast\"}"];
 
-/// Returns the start times in scrapes of a daemon that is killed thirteen times within 150 s. Each time it is down
+/// Returns the start times in scrapes of a daemon that is killed every 12.5 s for ten minutes. Each time it is down
 /// for three seconds, in which a scrape finds nothing.
 fn crash_loop(interval_s: u32) -> String {
-    let kills_s: Vec<f64> = (0..13).map(|kill| 302.0 + 12.5 * f64::from(kill)).collect();
+    let kills_s: Vec<f64> = (0..48).map(|kill| 302.0 + 12.5 * f64::from(kill)).collect();
     let seen = |scrape: u32| {
         let at_s = f64::from(scrape * interval_s);
         match kills_s.iter().rfind(|kill_s| **kill_s <= at_s) {
@@ -149,6 +149,7 @@ fn rule_tests(interval_s: u32) -> String {
     }
     let filled = filled.replace("CRASH_LOOP", &crash_loop(interval_s));
     let filled = filled.replace("NUMBER_CHANGED", &format!("{}s", NUMBER_CHANGED * interval_s));
+    let filled = filled.replace("SEEN", &format!("{}s", 30 * interval_s));
     let filled = filled.replace("RULES", &format!("{DOCS}monitoring/snowbank.rules.yml"));
     filled.replace("INTERVAL", &format!("{interval_s}s"))
 }
@@ -189,6 +190,28 @@ fn alerts_and_dashboard_name_metrics_that_exist() {
         let unknown: Vec<_> = named.iter().filter(|name| !documented.contains_key(*name)).collect();
         assert!(unknown.is_empty(), "{file}: {unknown:?}");
     }
+}
+
+#[test]
+fn each_alert_and_finding_has_a_row_for_three_in_the_morning() {
+    let (rules, page) = (doc("monitoring/snowbank.rules.yml"), doc("operations.md"));
+    let rows = page.split_once("## Three in the morning").expect("the section").1;
+    let rows = rows.split_once("\n## ").expect("a next section").0;
+    let alerts = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let own = alerts.filter(|alert| !["SnowbankFails", "SnowbankWarns"].contains(alert));
+    let scrape = get(&daemon(), "/metrics").body;
+    let findings = scrape.lines().filter_map(|line| line.strip_prefix("snowbank_finding{finding=\""));
+    let findings = findings.map(|line| line.split_once('"').expect("a closing quote").0);
+    let wanted: BTreeSet<String> =
+        own.map(str::to_owned).chain(findings.map(|name| format!("finding `{name}`"))).collect();
+    let found: BTreeSet<String> = rows
+        .lines()
+        .filter(|line| line.starts_with("| finding") || line.starts_with("| Snowbank"))
+        .map(|line| line.split('|').nth(1).expect("a first cell").trim().to_owned())
+        .collect();
+    assert_eq!(found, wanted, "left: the rows of docs/operations.md; right: alerts and findings");
+    let links = rules.matches("operations.md#three-in-the-morning").count();
+    assert_eq!(links, rules.matches("- alert: ").count(), "each alert has a runbook_url");
 }
 
 #[test]
@@ -279,8 +302,8 @@ fn the_page_draws_itself_in_a_browser() {
         "Serving, all is as it should be",
         "<h4>fast</h4>",
         "<h4>slow</h4>",
-        "Clock: follows the wall clock",
-        "Ceiling: durable for",
+        "clock: follows the wall clock",
+        "ceiling: durable for",
         "<polyline",
         concat!("version ", env!("CARGO_PKG_VERSION")),
     ] {

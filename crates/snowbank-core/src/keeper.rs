@@ -157,7 +157,7 @@ impl Keeper {
             is_in_use: self.sources.iter().any(|managed| managed.is_in_use(now)),
             writes,
             under_way_since: under_way.map(|write| write.began).min(),
-            slow_write: self.sources.iter().map(ManagedSource::horizon).min().unwrap_or(Duration::MAX) / 2,
+            horizon: self.sources.iter().map(ManagedSource::horizon).min().unwrap_or(Duration::MAX),
             next_in: due.map(|due| due.since(now.boot)).min().unwrap_or(PERIOD).min(next_range_in),
             ranges,
             ranges_last: self.ranges_last(),

@@ -283,27 +283,21 @@ const charts = [
 // ---- findings and figures
 
 function drawState(status) {
-  const findings = status.checks.filter((check) => check.level !== "ok");
-  const [look, headline] = !status.ready
-    ? ["bad", status.draining ? "Stopping" : "Not ready: requests are refused"]
-    : findings.length === 0
-      ? ["good", "Serving, all is as it should be"]
-      : findings[0].level === "fail"
-        ? ["bad", "Serving, but clients are refused"]
-        : ["warn", "Serving; somebody should look"];
-  showState(look, headline, together(findings).map((check) => make("li", {}, make("b", {}, about(check)), check.message)));
-  document.title = (status.ready ? (findings.length > 0 ? "! " : "") : "✗ ") + "Snowbank " + status.instance;
+  const { findings, headline, ready } = status;
+  const look = findings.length === 0 ? "good" : findings[0].effect === "look" ? "warn" : "bad";
+  showState(look, headline, together(findings).map((one) => make("li", {}, make("b", {}, about(one)), one.message)));
+  document.title = (ready ? (findings.length > 0 ? "! " : "") : "✗ ") + "Snowbank " + status.instance;
 }
 
 // Shows a finding that several sources share once.
 function together(findings) {
   const groups = new Map();
-  for (const check of findings) {
-    const key = check.name + check.message;
-    if (groups.has(key)) groups.get(key).push(check);
-    else groups.set(key, [check]);
+  for (const finding of findings) {
+    const key = finding.name + finding.message;
+    if (groups.has(key)) groups.get(key).push(finding);
+    else groups.set(key, [finding]);
   }
-  return [...groups.values()].map((checks) => ({ ...checks[0], source: list(checks.flatMap((check) => check.source ?? [])) }));
+  return [...groups.values()].map((alike) => ({ ...alike[0], source: list(alike.flatMap((one) => one.source ?? [])) }));
 }
 
 function list(names) {
@@ -311,9 +305,8 @@ function list(names) {
   return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names[0];
 }
 
-function about(check) {
-  const what = { worker_ids: "worker IDs: ", clock: "clock: ", ceiling: "ceiling: ", certificate: "certificate: ", fleet: "fleet: ", client_limits: "limits of clients: " }[check.name] ?? "";
-  return (check.source ? check.source + ", " : "") + what;
+function about({ name, source }) {
+  return name.replaceAll("_", " ") + (source ? ` of ${source}: ` : ": ");
 }
 
 function showState(look, headline, items) {
@@ -356,15 +349,11 @@ function doors({ protocols = [] }) {
 function drawSources(moment) {
   const { status } = moment;
   const rows = status.sources.map((source, i) => {
-    const checks = status.checks.filter((check) => check.source === source.name && !(check.name === "refusals" && check.level === "ok"));
-    const order = ["refusals", "clock", "ceiling", "layout", "numbers"];
-    checks.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name));
-    const items = checks.map((check) => make("li", { class: check.level }, make("span", {}, sentence(check))));
+    const items = source.facts.map((fact) => make("li", {}, fact));
     const ids = moment.ids[i];
     const isTicket = source.kind === "ticket";
     const each = `${ids === null ? "–" : rate(ids)}${isTicket ? "" : ` of ${rate(source.ids_per_second)}`} IDs/s`;
-    const madeOf = isTicket ? `ticket counter${source.shared ? " at the fleet's coordinator" : ""} · increment ${source.increment} · offset ${source.offset}` : `${source.layout} · worker ${source.worker_ids}`;
-    const what = `${madeOf} · ${some(source.ids, "ID")} in ${some(source.requests, "request")} since the start${source.refused > 0 ? `, ${count(source.refused)} refused` : ""}`;
+    const what = `${some(source.ids, "ID")} in ${some(source.requests, "request")} since the start${source.refused > 0 ? `, ${count(source.refused)} refused` : ""}`;
     return make(
       "div",
       { class: "source" },
@@ -392,57 +381,16 @@ function drawIdentities(status) {
   byId("identities").replaceChildren(...rows);
 }
 
-// The ceilings at the coordinator.
-function drawFleet(status) {
-  const { fleet } = status;
-  const rows = [];
-  if (fleet) {
-    rows.push(["Coordinator", fleet.silent ? "does not answer: " + fleet.silent : "answers"]);
-    rows.push(["IDs last without it for", duration(fleet.left_s)], ["Ceilings raised there", times(fleet.raises)]);
-    for (const source of status.sources.filter((source) => source.fleet_headroom_s !== null)) {
-      const now_s = status.started_unix_s + status.uptime_s + source.ahead_s;
-      const until = new Date(1000 * (now_s + source.fleet_headroom_s)).toLocaleTimeString();
-      rows.push([`${source.name}, worker ${source.worker_ids}`, `held by this daemon until ${until}, ${duration(source.fleet_headroom_s)} ahead`]);
-    }
-  }
-  byId("fleet-card").hidden = rows.length === 0;
-  facts("fleet", rows);
-}
-
-function sentence(check) {
-  const begin = { clock: "Clock: ", ceiling: "Ceiling: " }[check.name] ?? "";
-  return begin ? begin + check.message : check.message[0].toUpperCase() + check.message.slice(1);
-}
-
 function times(n) {
   return n === 0 ? "never" : n === 1 ? "once" : `${count(n)} times`;
 }
 
+// What the daemon says about itself in words.
 function drawFacts(status) {
-  const { clock, ceilings } = status;
-  const wall = {
-    steady: "runs as expected",
-    behind: `${duration(clock.by_s)} behind IDs already handed out`,
-    held: `stepped forward by ${duration(clock.by_s)}, not followed yet`,
-  }[clock.state];
-  const mean = ceilings.raises > 0 ? `, ${duration(ceilings.raising_s / ceilings.raises)} each` : "";
-  const last = ceilings.last_raise_ago_s === null ? "not since the start" : duration(ceilings.last_raise_ago_s) + " ago";
-  facts("clock", [
-    ["Wall clock", wall],
-    ["Steps noticed", `${count(clock.steps_back)} back, ${count(clock.steps_forward)} forward`],
-    ["Ceilings raised", times(ceilings.raises) + mean],
-    ["Last", last],
-    ["Failed", times(ceilings.failures) + (ceilings.failing ? ", and now: " + ceilings.failing : "")],
-    ["Worker IDs", ceilings.lost ? "lost: " + ceilings.lost : "locked on this machine"],
-  ]);
-  const errors = Object.entries(status.errors).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
-  facts("errors", errors.length > 0 ? errors.map(([code, n]) => [code, count(n)]) : [["none", ""]]);
+  const rows = status.facts.flatMap(({ name, text }) => [make("dt", {}, name), make("dd", {}, text)]);
+  byId("facts").replaceChildren(...rows);
   byId("who").textContent =
-    `${status.instance} · version ${status.version} · up ${duration(status.uptime_s)} · ${status.shards} ${status.shards === 1 ? "shard" : "shards"}, ${status.order} order`;
-}
-
-function facts(id, rows) {
-  byId(id).replaceChildren(...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+    `${status.instance} · version ${status.version} · up ${duration(status.uptime_s)} · ${some(status.shards, "shard")}, ${status.order} order`;
 }
 
 // ---- requests
@@ -485,7 +433,6 @@ function draw() {
   drawTiles(moment);
   drawSources(moment);
   drawIdentities(moment.status);
-  drawFleet(moment.status);
   drawFacts(moment.status);
   charts.forEach((chart) => chart.draw());
 }

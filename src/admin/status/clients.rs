@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Level;
-
 /// A client with a name of its own. Counts are kept as long as reloads keep the name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct IdentityStatus {
@@ -35,7 +33,8 @@ pub(crate) struct LimitedMinute {
     pub(crate) requests: u64,
     /// The number of them that were slowed or denied.
     pub(crate) limited: u64,
-    pub(crate) level: Level,
+    /// The share of them, as in a source's minute.
+    pub(crate) limited_share: f64,
 }
 
 /// A protocol that clients speak.
@@ -84,6 +83,6 @@ pub(crate) struct Connections {
 impl IdentityStatus {
     /// Returns the counts since the start, in the form of [`LimitedMinute`].
     pub(crate) fn counted(&self) -> LimitedMinute {
-        LimitedMinute { requests: self.requests, limited: self.denied + self.slowed, level: Level::Ok }
+        LimitedMinute { requests: self.requests, limited: self.denied + self.slowed, limited_share: 0.0 }
     }
 }

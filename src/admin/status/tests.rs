@@ -30,6 +30,7 @@ impl Status {
 fn source() -> SourceStatus {
     SourceStatus {
         name: String::from("orders"),
+        facts: Vec::new(),
         kind: KindStatus::Snowflake(snowflake()),
         id_space: String::new(),
         numbers_in_space: [0].into(),
@@ -55,7 +56,9 @@ pub(crate) fn healthy() -> Status {
         started_unix_s: 1_800_000_000.0,
         uptime_s: 60.0,
         ready: false,
-        checks: Vec::new(),
+        headline: String::new(),
+        findings: Vec::new(),
+        facts: Vec::new(),
         draining: false,
         shards: 2,
         order: String::from("relaxed"),
@@ -66,7 +69,10 @@ pub(crate) fn healthy() -> Status {
             raising_s: 0.002,
             last_raise_ago_s: Some(0.5),
             under_way_s: 0.0,
-            slow_write_s: 1.5,
+            slowest_raise_s: 0.002,
+            usual_raise_s: 0.002,
+            slow_raise_s: 1.0,
+            horizon_s: 3.0,
             failing: None,
             lost: None,
         },
@@ -90,7 +96,7 @@ pub(crate) fn healthy() -> Status {
         sent_bytes: 0,
         latency: Latency::default(),
     };
-    status.check();
+    status.judge();
     status
 }
 

@@ -1,5 +1,6 @@
 //! The last observations of the keeper's thread, for other threads.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::fleet_thread::Noticed;
@@ -9,6 +10,9 @@ use snowbank_client::layout::Position;
 
 /// The least change of wall − boot between two looks that counts as a step. A slewed clock changes it by far less.
 const STEP_US: i64 = 100_000;
+/// The time for which lengths of raises are kept, and in which parts of it.
+const MINUTE: Duration = Duration::from_secs(60);
+const SLOT: Duration = Duration::from_secs(5);
 
 /// A direction in which the wall clock stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +49,55 @@ pub(crate) struct LastSeen {
     pub(crate) ranges_last: Vec<Option<Duration>>,
     /// Why another process may have the worker IDs or the state.
     pub(crate) lost: Option<String>,
-    /// Since when a write is under way, and after how long it is slow.
+    /// How long the raises of the last minute took.
+    pub(crate) raise_lengths: RaiseLengths,
+    /// Since when a write is under way.
     pub(crate) write_under_way_since: Option<BootMicros>,
-    pub(crate) slow_write: Duration,
+    /// The time that IDs last with each raise.
+    pub(crate) horizon: Duration,
     /// When a step was last looked for, and wall − boot then.
     compared_at: BootMicros,
     offset_us: i64,
     /// The direction of the last step. A clock that stands seems to step back with each look, which counts as one step.
     stepped: Option<Direction>,
+}
+
+/// How long the raises of the last minute took.
+///
+/// Raises that take longer than half of the horizon make the head-room a saw-tooth, which single looks miss.
+#[derive(Debug, Default)]
+pub(crate) struct RaiseLengths {
+    /// The longest raise of each [`SLOT`] of the last minute, with the time at which the slot began. The oldest first.
+    slots: VecDeque<(BootMicros, Duration)>,
+    /// When the last two raises ended, and how long they took.
+    last: VecDeque<(BootMicros, Duration)>,
+}
+
+impl RaiseLengths {
+    /// Notes a raise that has ended.
+    pub(crate) fn note(&mut self, now: BootMicros, took: Duration) {
+        self.slots.retain(|(began, _)| now.since(*began) <= MINUTE);
+        match self.slots.back_mut().filter(|(began, _)| now.since(*began) < SLOT) {
+            Some((_, longest)) => *longest = took.max(*longest),
+            None => self.slots.push_back((now, took)),
+        }
+        self.last.truncate(1);
+        self.last.push_front((now, took));
+    }
+
+    /// Returns the longest raise of the last minute.
+    pub(crate) fn slowest(&self, now: BootMicros) -> Duration {
+        let slots = self.slots.iter().filter(|(began, _)| now.since(*began) <= MINUTE);
+        slots.map(|(_, longest)| *longest).max().unwrap_or_default()
+    }
+
+    /// Returns the shorter of the last two raises, if both were in the last minute. A single hiccup does not change it.
+    pub(crate) fn usual(&self, now: BootMicros) -> Duration {
+        let is_recent =
+            self.last.len() == 2 && self.last.iter().all(|(ended, _)| now.since(*ended) <= MINUTE);
+        let shorter = self.last.iter().map(|(_, took)| *took).min();
+        shorter.filter(|_| is_recent).unwrap_or_default()
+    }
 }
 
 impl LastSeen {
@@ -75,7 +120,8 @@ impl LastSeen {
             ranges_last: Vec::new(),
             lost: None,
             write_under_way_since: None,
-            slow_write: Duration::MAX,
+            raise_lengths: RaiseLengths::default(),
+            horizon: Duration::MAX,
             compared_at: started.boot,
             offset_us: started.offset_us(),
             stepped: None,
@@ -93,7 +139,7 @@ impl LastSeen {
         self.fleet_ceilings.clone_from(&looked.fleet_ceilings);
         self.ranges_last.clone_from(&looked.ranges_last);
         self.write_under_way_since = looked.under_way_since;
-        self.slow_write = looked.slow_write;
+        self.horizon = looked.horizon;
     }
 
     fn count_steps(&mut self, reading: Reading) {
@@ -127,6 +173,7 @@ impl LastSeen {
         self.raises += 1;
         self.raised_at = Some(now);
         self.raising += now.since(written.began);
+        self.raise_lengths.note(now, now.since(written.began));
     }
 }
 
@@ -153,7 +200,7 @@ mod tests {
             is_in_use: true,
             writes: Vec::new(),
             under_way_since: None,
-            slow_write: Duration::from_secs(1),
+            horizon: Duration::from_secs(3),
             next_in: Duration::from_secs(1),
         }
     }
@@ -183,6 +230,25 @@ mod tests {
         assert_eq!(steps(&[0, 1_000, 7_000, 8_000]), (0, 1));
         assert_eq!(steps(&[9_000, 10_000, 7_000, 8_000, 12_000, 13_000]), (1, 1));
         assert_eq!(steps(&[9_000, 9_000, 9_000, 9_000, 10_000]), (1, 0), "a clock that stands");
+    }
+
+    #[test]
+    fn the_slowest_raise_of_a_minute_is_remembered_and_two_slow_ones_are_usual() {
+        let at = |second: i64| BootMicros(second * 1_000_000);
+        let (short, long) = (Duration::from_millis(2), Duration::from_secs(2));
+        let mut lengths = RaiseLengths::default();
+        for second in 0..=200 {
+            lengths.note(at(second), if second == 100 { long } else { short });
+            assert!(lengths.slots.len() <= 13 && lengths.last.len() <= 2);
+            let is_slow = lengths.slowest(at(second)) == long;
+            assert!(is_slow || !(100..=155).contains(&second), "{second}");
+            assert!(!is_slow || (100..=165).contains(&second), "{second}");
+            assert!(second == 0 || lengths.usual(at(second)) == short, "{second}");
+        }
+        lengths.note(at(202), long);
+        lengths.note(at(204), long);
+        assert_eq!(lengths.usual(at(205)), long);
+        assert_eq!(lengths.usual(at(265)), Duration::ZERO, "nobody has asked since");
     }
 
     #[test]

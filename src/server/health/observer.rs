@@ -1,4 +1,4 @@
-//! The observer looks at the daemon's status about once a second, and logs changes of checks and of readiness, and
+//! The observer looks at the daemon's status about once a second, and logs changes of findings and of readiness, and
 //! requests that are refused. It runs on the keeper's thread, which wakes up that often anyway.
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::rate_limited_log::PERIOD as LOG_PERIOD;
-use crate::admin::{Check, Level, Status, seconds};
+use crate::admin::{Finding, Severity, Status, seconds};
 use crate::clock::{BootMicros, Reading};
 use crate::config::Grouped;
 use crate::keeper;
@@ -18,7 +18,7 @@ use snowbank_client::protocol::ErrorCode;
 const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100));
 /// The time between two looks at a daemon that was not used for minutes, so that it costs next to nothing.
 const UNUSED_PERIOD: Duration = Duration::from_secs(5);
-/// The time for which a check must be better before that is logged. A check that flaps then causes two lines.
+/// The time for which a finding must be better before that is logged. A finding that flaps then causes two lines.
 const SETTLED: Duration = Duration::from_secs(5);
 /// The time after the start in which nothing is logged while the sources begin within [`BEGINS_WITHIN_S`]. A source without
 /// a stored state begins with the next tick.
@@ -67,6 +67,23 @@ impl Observer {
     }
 }
 
+/// The level of a line, and of a finding. The worst is the least value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Fail,
+    Warn,
+    Ok,
+}
+
+impl Level {
+    fn of(finding: &Finding) -> Level {
+        match finding.effect.severity() {
+            Severity::Page => Level::Fail,
+            Severity::Ticket => Level::Warn,
+        }
+    }
+}
+
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line(Level, String);
@@ -82,11 +99,11 @@ impl Line {
     }
 }
 
-/// The logged level of one check.
+/// The logged level of one finding.
 #[derive(Debug)]
 struct Logged {
     level: Level,
-    /// Since when the check is better than that.
+    /// Since when it is better than that.
     better_since: Option<Instant>,
     /// The last level that was logged because it was worse, and when.
     worsened: Option<(Level, Instant)>,
@@ -117,56 +134,56 @@ impl Logged {
     }
 }
 
-/// The logged levels of all checks, and the logged readiness.
+/// The logged levels of all findings, and the logged readiness.
 #[derive(Debug)]
 struct Changes {
-    /// By the checks' full names. A check that is not here was always ok.
-    checks: BTreeMap<String, Logged>,
+    /// By the findings' full names. One that is not here was never found.
+    findings: BTreeMap<String, Logged>,
     /// [`Level::Fail`]: not ready.
     readiness: Logged,
 }
 
 impl Default for Changes {
     fn default() -> Self {
-        Changes { checks: BTreeMap::new(), readiness: Logged::OK }
+        Changes { findings: BTreeMap::new(), readiness: Logged::OK }
     }
 }
 
 impl Changes {
-    /// Returns a line for each check whose level has changed, and for a change of readiness. A stop has a line of its own,
+    /// Returns a line for each finding whose level has changed, and for a change of readiness. A stop has a line of its own,
     /// and a start none before its first tick.
     fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
         if status.draining || begins_soon(status) {
             return Vec::new();
         }
-        let mut changed: Vec<Vec<&Check>> = Vec::new();
-        let mut checks: Vec<&Check> =
-            status.checks.iter().filter(|check| !check.is_logged_elsewhere()).collect();
-        checks.retain(|check| self.has_changed(check, now));
-        for check in checks {
-            let alike =
-                |group: &&mut Vec<&Check>| group[0].name == check.name && group[0].level == check.level;
+        let mut changed: Vec<Vec<&Finding>> = Vec::new();
+        for finding in status.findings.iter().filter(|finding| !finding.is_logged_elsewhere()) {
+            // Clients can come and go every few seconds.
+            let repeat_after = if finding.is_of_load() { LOG_PERIOD } else { Duration::ZERO };
+            let logged = self.findings.entry(finding.full_name()).or_insert(Logged::OK);
+            if !logged.should_log(Level::of(finding), now, repeat_after) {
+                continue;
+            }
+            let alike = |group: &&mut Vec<&Finding>| {
+                group[0].name == finding.name && group[0].effect == finding.effect
+            };
             match changed.iter_mut().find(alike) {
-                Some(group) => group.push(check),
-                None => changed.push(vec![check]),
+                Some(group) => group.push(finding),
+                None => changed.push(vec![finding]),
             }
         }
         let mut lines: Vec<Line> = changed.iter().map(|group| line_of(group)).collect();
+        for (name, logged) in &mut self.findings {
+            let is_found = status.findings.iter().any(|finding| finding.full_name() == *name);
+            if !is_found && logged.should_log(Level::Ok, now, Duration::ZERO) {
+                lines.push(Line(Level::Ok, format!("finding {name} has ended")));
+            }
+        }
         let readiness = if status.ready { Level::Ok } else { Level::Fail };
         if self.readiness.should_log(readiness, now, Duration::ZERO) {
             lines.push(readiness_line(status));
         }
         lines
-    }
-
-    fn has_changed(&mut self, check: &Check, now: Instant) -> bool {
-        let name = check.full_name();
-        if check.level == Level::Ok && !self.checks.contains_key(&name) {
-            return false;
-        }
-        // Clients can come and go every few seconds.
-        let repeat_after = if check.is_of_load() { LOG_PERIOD } else { Duration::ZERO };
-        self.checks.entry(name).or_insert(Logged::OK).should_log(check.level, now, repeat_after)
     }
 }
 
@@ -176,36 +193,28 @@ fn begins_soon(status: &Status) -> bool {
     status.uptime_s < BEGINNING_S && stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S
 }
 
-/// Returns the line of a check, or of several sources' equal checks that changed together.
-fn line_of(alike: &[&Check]) -> Line {
-    let Check { name, level, message, .. } = alike[0];
-    let sources: Vec<&str> = alike.iter().filter_map(|check| check.source.as_deref()).collect();
+/// Returns the line of a finding, or of several sources' equal findings that changed together.
+fn line_of(alike: &[&Finding]) -> Line {
+    let Finding { name, message, .. } = alike[0];
+    let sources: Vec<&str> = alike.iter().filter_map(|finding| finding.source.as_deref()).collect();
     let of = match sources.len() {
         0 => String::new(),
         1..=NAMED_MAX => format!(" of {}", sources.join(", ")),
         more => format!(" of {} and {} more", sources[..NAMED_MAX].join(", "), more - NAMED_MAX),
     };
-    let change = match level {
-        Level::Fail => "fails",
-        Level::Warn => "warns",
-        Level::Ok => "is ok again",
-    };
-    Line(*level, format!("check {name}{of} {change}: {message}"))
+    Line(Level::of(alike[0]), format!("finding {name}{of}: {message}"))
 }
 
 fn readiness_line(status: &Status) -> Line {
-    let failing: Vec<String> =
-        status.checks.iter().filter(|check| check.makes_unready()).map(Check::full_name).collect();
-    match failing.as_slice() {
-        [] => Line(
-            Level::Ok,
-            String::from("ready again: /readyz answers 200, because no check that decides readiness fails"),
-        ),
-        [first] => Line(Level::Fail, format!("not ready: /readyz answers 503, because of {first}")),
-        [first, others @ ..] => Line(
-            Level::Fail,
-            format!("not ready: /readyz answers 503, because of {first} and {} more", others.len()),
-        ),
+    let failing = status.findings.iter().filter(|finding| finding.effect.makes_unready());
+    let failing: Vec<String> = failing.map(Finding::full_name).collect();
+    let more = match failing.len() {
+        0 | 1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    match failing.first() {
+        None => Line(Level::Ok, String::from("ready again: /readyz answers 200")),
+        Some(first) => Line(Level::Fail, format!("not ready: /readyz answers 503, because of {first}{more}")),
     }
 }
 

@@ -35,7 +35,7 @@ impl Common {
     pub(crate) fn status(&self) -> Status {
         let mut status = self.measure();
         self.metrics.recent().fill(&mut status);
-        status.check();
+        status.judge();
         status
     }
 
@@ -44,11 +44,12 @@ impl Common {
     pub(crate) fn observe(&self) -> Status {
         let mut status = self.measure();
         self.metrics.history().observe(&status);
-        let mut recent = self.metrics.recent();
-        recent.observe(&status);
-        recent.fill(&mut status);
-        drop(recent);
-        status.check();
+        {
+            let mut recent = self.metrics.recent();
+            recent.observe(&status);
+            recent.fill(&mut status);
+        }
+        status.judge();
         status
     }
 
@@ -74,7 +75,9 @@ impl Common {
             started_unix_s: started.wall.0 as f64 / 1e6,
             uptime_s: now.boot.since(started.boot).as_secs_f64(),
             ready: false,
-            checks: Vec::new(),
+            headline: String::new(),
+            findings: Vec::new(),
+            facts: Vec::new(),
             draining: metrics.draining.load(Ordering::Relaxed),
             shards: metrics.shards.len(),
             order: self.order.name().to_owned(),
@@ -152,6 +155,7 @@ impl Common {
         };
         SourceStatus {
             name: source.name().to_owned(),
+            facts: Vec::new(),
             kind,
             id_space,
             numbers_in_space: Arc::clone(&supply.numbers_in_space),
@@ -260,13 +264,17 @@ fn clock_status(metrics: &Metrics) -> ClockStatus {
 
 fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
     let seen = metrics.keeper();
+    let under_way = seen.write_under_way_since.map_or(Duration::ZERO, |since| now.boot.since(since));
     CeilingsStatus {
         raises: seen.raises,
         failures: seen.failures,
         raising_s: seen.raising.as_secs_f64(),
         last_raise_ago_s: seen.raised_at.map(|at| now.boot.since(at).as_secs_f64()),
-        slow_write_s: seen.slow_write.as_secs_f64(),
-        under_way_s: seen.write_under_way_since.map_or(0.0, |since| now.boot.since(since).as_secs_f64()),
+        slowest_raise_s: seen.raise_lengths.slowest(now.boot).max(under_way).as_secs_f64(),
+        usual_raise_s: seen.raise_lengths.usual(now.boot).as_secs_f64(),
+        slow_raise_s: seen.horizon.as_secs_f64() / 3.0,
+        horizon_s: seen.horizon.as_secs_f64(),
+        under_way_s: under_way.as_secs_f64(),
         failing: seen.failing.clone(),
         lost: seen.lost.clone(),
     }

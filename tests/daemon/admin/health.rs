@@ -1,24 +1,24 @@
-//! Readiness, health and checks, as probes and operators see them.
+//! Readiness, health and findings, as probes and operators see them.
 
 use super::*;
 
-/// Returns the checks of /readyz at this level, as "NAME of SOURCE".
-fn checks_at(daemon: &Daemon, level: &str) -> (u16, Vec<String>) {
+/// Returns the code and the findings of /readyz, as "NAME of SOURCE: EFFECT".
+fn found(daemon: &Daemon) -> (u16, Vec<String>) {
     let answer = get(daemon, "/readyz");
     let json = answer.json();
-    let checks = json["checks"].as_array().expect("checks").iter().filter(|check| check["level"] == level);
-    let name = |check: &serde_json::Value| match check["source"].as_str() {
-        Some(source) => format!("{} of {source}", check["name"].as_str().expect("a name")),
-        None => check["name"].as_str().expect("a name").to_owned(),
+    let text = |finding: &serde_json::Value| {
+        let of = finding["source"].as_str().map_or_else(String::new, |source| format!(" of {source}"));
+        let (name, effect) = (finding["name"].as_str(), finding["effect"].as_str());
+        format!("{}{of}: {}", name.expect("a name"), effect.expect("an effect"))
     };
-    (answer.code, checks.map(name).collect())
+    (answer.code, json["findings"].as_array().expect("findings").iter().map(text).collect())
 }
 
-/// Waits until /readyz answers with this code and these failing checks.
-fn await_failing(daemon: &Daemon, code: u16, names: &[&str]) {
-    poll(&format!("{code} with {names:?}"), || {
-        let (found_code, found) = checks_at(daemon, "fail");
-        (found_code == code && found == names).then_some(())
+/// Waits until /readyz answers with this code and these findings.
+fn await_found(daemon: &Daemon, code: u16, findings: &[&str]) {
+    poll(&format!("{code} with {findings:?}"), || {
+        let (found_code, found) = found(daemon);
+        (found_code == code && found == findings).then_some(())
     });
 }
 
@@ -33,17 +33,14 @@ fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
     let disk = FailingDisk::new(&state, setup.path("disk"));
     let setup = disk.under(setup).option("--layout", LONG_TICKS).config("max_ahead = \"2m\"");
     let mut daemon = setup.admin().start();
-    assert_eq!(checks_at(&daemon, "fail"), (200, vec![]));
+    assert_eq!(found(&daemon), (200, vec![]));
     let mut wire = daemon.connect();
     wire.next(Ask::of(1));
 
     disk.order(&format!("any fail {EIO}"));
-    poll("a warning before it refuses", || {
-        let (code, warnings) = checks_at(&daemon, "warn");
-        (code == 200 && warnings == ["ceiling of default"]).then_some(())
-    });
+    await_found(&daemon, 200, &["ceiling of default: refuses_soon"]);
     wire.next(Ask::of(1));
-    await_failing(&daemon, 503, &["ceiling of default"]);
+    await_found(&daemon, 503, &["ceiling of default: refuses"]);
     // IDs below the ceiling that were not used remain available for the length of the burst window.
     poll("a refusal", || {
         let reply = wire.call(&Ask::of(1).wait_ms(100).bytes());
@@ -67,12 +64,17 @@ fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
     poll("it makes progress", || (get(&daemon, "/healthz").code == 200).then_some(()));
 
     disk.works();
-    await_failing(&daemon, 200, &[]);
+    poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
     wire.next(Ask::of(1).wait_ms(10_000));
     // The state directory is removed under the daemon.
     std::fs::remove_dir_all(&state).expect("it can be removed");
-    await_failing(&daemon, 503, &["worker_ids", "ceiling of default"]);
-    assert_eq!(sample(&scrape(&daemon), "snowbank_worker_ids_held"), 0.0);
+    poll("a danger that is named", || {
+        let json = get(&daemon, "/readyz").json();
+        let headline = json["headline"].as_str()?.to_owned();
+        (headline == "NOT READY: IDs could repeat, so none are handed out").then_some(())
+    });
+    assert_eq!(found(&daemon).1[0], "worker_ids: could_repeat");
+    assert_eq!(sample(&scrape(&daemon), "snowbank_finding{finding=\"worker_ids\",source=\"\"}"), 2.0);
     daemon.kill();
     let unasked = status(&["--admin", &admin, "--timeout", "2s"]);
     assert_eq!(unasked.status.code(), Some(2), "{unasked:?}");
@@ -107,9 +109,9 @@ fn a_source_at_its_limit_warns_and_stays_ready() {
         for wire in &mut wires {
             wire.send(&Ask::of(16).source(1).wait_ms(9_000).bytes());
         }
-        let (code, warnings) = checks_at(&daemon, "warn");
+        let (code, findings) = found(&daemon);
         assert_eq!(code, 200);
-        (warnings == ["refusals of slow"]).then_some(())
+        (findings == ["refusals of slow: look"]).then_some(())
     });
 }
 
@@ -123,44 +125,50 @@ fn await_log(daemon: &Daemon, text: &str) {
 fn a_daemon_that_refuses_shows_it_within_seconds_and_stays_ready() {
     let daemon = with_admin(TWO_SOURCES);
     let mut wire = daemon.connect();
-    poll("a check that fails", || {
+    poll("it is found", || {
         for _ in 0..10 {
             wire.call(&Ask::of(16).source(1).wait_ms(0).bytes());
         }
-        let (code, failing) = checks_at(&daemon, "fail");
+        let (code, findings) = found(&daemon);
         assert_eq!(code, 200, "out of service it would hand out nothing");
-        (failing == ["refusals of slow"]).then_some(())
+        (findings == ["refusals of slow: refuses_some"]).then_some(())
     });
     let samples = scrape(&daemon);
     let refused = sample(&samples, "snowbank_refusals_total{source=\"slow\"}");
     assert!(refused >= 5.0 && sample(&samples, "snowbank_errors_total{code=\"exhausted\"}") >= refused);
-    assert_eq!((sample(&samples, "snowbank_ready"), sample(&samples, "snowbank_checks_failing")), (1.0, 1.0));
+    assert_eq!(sample(&samples, "snowbank_ready"), 1.0);
+    assert_eq!(sample(&samples, "snowbank_finding{finding=\"refusals\",source=\"slow\"}"), 2.0);
     let said = status(&["--admin", &admin_of(&daemon).to_string()]);
     let text = String::from_utf8_lossy(&said.stdout);
-    assert!(text.starts_with("SERVING, BUT CLIENTS ARE REFUSED\n  FAIL slow, refusals: refused "), "{text}");
+    assert!(
+        text.starts_with(
+            "Serving, BUT some requests of source slow are refused\n  FAIL refusals of slow: refused "
+        ),
+        "{text}"
+    );
     assert_eq!(said.status.code(), Some(0), "ready");
     for line in
-        ["requests in the last", "check refusals of slow fails: refused ", "more worker IDs raise the rate"]
+        ["requests in the last", "finding refusals of slow: refused ", "more worker IDs raise the rate"]
     {
         await_log(&daemon, line);
     }
-    await_failing(&daemon, 200, &[]);
-    await_log(&daemon, "check refusals of slow is ok again: no request waits");
+    await_found(&daemon, 200, &[]);
+    await_log(&daemon, "finding refusals of slow has ended");
     let said = daemon.log();
     assert!(!said.contains("ready: /readyz"), "it was ready all the time: {said}");
     assert_eq!(said.matches("requests in the last").count(), 1, "at most once a minute: {said}");
 }
 
 #[test]
-fn a_full_connection_limit_is_a_warning_and_the_daemon_stays_ready() {
+fn a_full_connection_limit_is_found_and_the_daemon_stays_ready() {
     let daemon = with_admin("limits.max_connections = 4");
     let mut kept: Vec<Wire> = (0..4).map(|_| daemon.connect()).collect();
     kept.iter_mut().for_each(Wire::assert_open);
-    await_failing(&daemon, 200, &["connections"]);
-    await_log(&daemon, "check connections fails: 4 of 4 connections in use");
+    await_found(&daemon, 200, &["connections: refuses_some"]);
+    await_log(&daemon, "finding connections: 4 of 4 connections in use");
     drop(kept);
-    await_failing(&daemon, 200, &[]);
-    await_log(&daemon, "check connections is ok again");
+    await_found(&daemon, 200, &[]);
+    await_log(&daemon, "finding connections has ended");
 }
 
 /// The disk hangs while no request comes.
@@ -172,14 +180,11 @@ fn hanging_storage_is_a_warning_while_ids_last_then_a_failure_even_without_reque
     let daemon = setup.admin().start();
     daemon.connect().next(Ask::of(1));
     disk.order("sync stall 100000");
-    poll("a warning before IDs run out", || {
-        let (code, warnings) = checks_at(&daemon, "warn");
-        (code == 200 && warnings == ["ceiling of default"]).then_some(())
-    });
+    await_found(&daemon, 200, &["ceiling of default: look"]);
     assert!(sample(&scrape(&daemon), "snowbank_ceiling_write_seconds") > 1.0);
     assert_eq!(sample(&scrape(&daemon), "snowbank_ceiling_raise_failing"), 0.0);
-    await_log(&daemon, "check ceiling of default warns: storage has taken ");
-    await_failing(&daemon, 503, &["ceiling of default"]);
+    await_log(&daemon, "finding ceiling of default: storage has taken ");
+    await_found(&daemon, 503, &["ceiling of default: refuses"]);
     await_log(&daemon, "not ready: /readyz answers 503, because of ceiling of default");
     disk.works();
 }
@@ -195,7 +200,7 @@ fn readyz_reports_the_stop_until_the_daemon_has_ended() {
         (sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}") == 1.0).then_some(())
     });
     daemon.signal(Signal::TERM);
-    await_failing(&daemon, 503, &["stop"]);
+    await_found(&daemon, 503, &["stop: refuses"]);
     wire.reply();
     drop(wire);
     assert_eq!(daemon.wait(), Some(0));

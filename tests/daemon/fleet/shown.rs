@@ -3,12 +3,20 @@
 use super::*;
 use crate::support::http::{sample, scrape};
 
-/// Waits until the check of the fleet has this level, and returns its message.
-fn await_check(daemon: &Daemon, level: &str) -> String {
-    poll(&format!("fleet {level}"), || {
+/// Waits until the finding about the fleet has this effect, and returns its message. Without an effect it waits until
+/// there is no finding.
+fn await_finding(daemon: &Daemon, effect: Option<&str>) -> String {
+    poll(&format!("fleet {effect:?}"), || {
         let status = get(daemon, "/status").json();
-        let check = status["checks"].as_array()?.iter().find(|check| check["name"] == "fleet")?.clone();
-        (check["level"] == level).then(|| check["message"].as_str().map(str::to_owned))?
+        let findings = status["findings"].as_array()?;
+        let finding = findings.iter().find(|finding| finding["name"] == "fleet");
+        match finding {
+            Some(finding) if finding["effect"].as_str() == effect => {
+                finding["message"].as_str().map(str::to_owned)
+            }
+            None if effect.is_none() => Some(String::new()),
+            _ => None,
+        }
     })
 }
 
@@ -29,8 +37,7 @@ fn an_outage_is_shown_with_the_time_that_is_left() {
     let machine = Machine::new();
     let daemon = machine.setup(&toml).admin().start();
     draw(&daemon);
-    let message = await_check(&daemon, "ok");
-    assert!(message.starts_with("worker numbers held for "), "{message}");
+    await_finding(&daemon, None);
     let (is_up, left) = metrics(&daemon);
     assert!(is_up == 1.0 && left > 0.0 && left <= HORIZON_S + 1.0, "{is_up} {left}");
     let admin = daemon.addresses[1].to_string();
@@ -39,19 +46,19 @@ fn an_outage_is_shown_with_the_time_that_is_left() {
     assert!(page.contains("worker 5 held by this daemon until "), "{page}");
 
     proxy.cut();
-    let message = await_check(&daemon, "warn");
+    let message = await_finding(&daemon, Some("refuses_soon"));
     assert!(message.contains("the coordinator does not answer: http://"), "{message}");
     assert!(message.contains("IDs last for another"), "{message}");
     assert_eq!(get(&daemon, "/readyz").code, 200);
     assert_eq!(metrics(&daemon).0, 0.0);
-    daemon.assert_logs("check fleet warns: the coordinator does not answer");
+    daemon.assert_logs("finding fleet: the coordinator does not answer");
 
-    let message = await_check(&daemon, "fail");
+    let message = await_finding(&daemon, Some("refuses"));
     assert!(message.contains("refuses with no_ceiling until it can"), "{message}");
     assert_eq!(get(&daemon, "/readyz").code, 503);
     assert_eq!(metrics(&daemon), (0.0, 0.0));
     proxy.pass();
-    await_check(&daemon, "ok");
+    await_finding(&daemon, None);
     poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
     assert_eq!(metrics(&daemon).0, 1.0);
 }

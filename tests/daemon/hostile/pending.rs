@@ -155,7 +155,7 @@ fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
     let log = daemon.log();
     addresses.iter().for_each(|&address| assert_eq!(log.matches(&of(address)).count(), 1, "{log}"));
     assert_eq!(sample(&scrape(&daemon), "snowbank_unauthorized_addresses"), 2.0);
-    poll("the check's line", || daemon.log().contains("check authorization warns").then_some(()));
+    poll("the finding's line", || daemon.log().contains("finding authorization: ").then_some(()));
     served.assert_open();
 }
 

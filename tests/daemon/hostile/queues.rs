@@ -50,7 +50,7 @@ fn clients_that_never_read_share_a_budget_that_is_released_when_they_close() {
         highest = highest.max(queued());
     }
     assert!(highest <= BUDGET + DEAF as f64 * STEP, "{highest} bytes queued");
-    poll("the check's line", || daemon.log().contains("check queues warns").then_some(()));
+    poll("the finding's line", || daemon.log().contains("finding queues: ").then_some(()));
     let most_kib = daemon.resident_kib();
     drop(deaf);
     poll("an empty budget", || (queued() == 0.0).then_some(()));

@@ -2,44 +2,42 @@
 
 use super::*;
 
-/// Returns the level and the message of the check of clients' limits.
-fn check(daemon: &Daemon) -> (String, String) {
+/// Returns the message of the finding about clients' limits.
+fn found(daemon: &Daemon) -> Option<String> {
     let status = get(daemon, "/status").json();
-    let checks = status["checks"].as_array().expect("checks");
-    let check = checks.iter().find(|check| check["name"] == "client_limits").expect("the check");
-    let text = |key: &str| check[key].as_str().expect("a text").to_owned();
-    (text("level"), text("message"))
+    let findings = status["findings"].as_array().expect("findings");
+    let finding = findings.iter().find(|finding| finding["name"] == "client_limits")?;
+    finding["message"].as_str().map(str::to_owned)
 }
 
-/// Keeps a client busy until the check warns, then closes it. Returns the check's message.
-fn warns_and_is_ok_again(daemon: &Daemon, mut client: Wire, ask: impl Fn() -> Ask) -> String {
-    assert_eq!(check(daemon).0, "ok");
-    let message = poll("a warning", || {
+/// Keeps a client busy until that is found, then closes it. Returns the finding's message.
+fn is_found_and_ends(daemon: &Daemon, mut client: Wire, ask: impl Fn() -> Ask) -> String {
+    assert_eq!(found(daemon), None);
+    let message = poll("a finding", || {
         for _ in 0..20 {
             client.call(&ask().bytes());
         }
-        let (level, message) = check(daemon);
-        (level == "warn").then_some(message)
+        found(daemon)
     });
     assert_eq!(get(daemon, "/readyz").code, 200);
-    poll("its line in the log", || daemon.log().contains("check client_limits warns: ").then_some(()));
+    poll("its line in the log", || daemon.log().contains("finding client_limits: ").then_some(()));
     drop(client);
-    poll("it is ok again", || (check(daemon).0 == "ok").then_some(()));
-    poll("a line for that", || daemon.log().contains("check client_limits is ok again: ").then_some(()));
-    assert_eq!(daemon.log().matches("check client_limits warns: ").count(), 1);
+    poll("it ends", || found(daemon).is_none().then_some(()));
+    poll("a line for that", || daemon.log().contains("finding client_limits has ended").then_some(()));
+    assert_eq!(daemon.log().matches("finding client_limits: ").count(), 1);
     message
 }
 
 #[test]
-fn clients_at_their_limits_turn_a_check_yellow_until_they_leave() {
+fn clients_at_their_limits_are_found_until_they_leave() {
     let identities = identity("billing", "rate = 10") + &identity("orders", "sources = [\"fast\"]");
     let slowed = with_tokens(&identities);
-    let message = warns_and_is_ok_again(&slowed, shown(&slowed, BILLING), || Ask::of(10).wait_ms(0));
+    let message = is_found_and_ends(&slowed, shown(&slowed, BILLING), || Ask::of(10).wait_ms(0));
     assert!(message.contains("% of the requests of identity billing were slowed or denied"), "{message}");
     let orders = get(&slowed, "/status").json()["identities"][1].clone();
     assert_eq!((&orders["name"], &orders["last_minute"]["limited"]), (&"orders".into(), &0.into()));
     let denied = with_tokens(&identities);
-    let message = warns_and_is_ok_again(&denied, shown(&denied, ORDERS), || Ask::of(1).source(SLOW));
+    let message = is_found_and_ends(&denied, shown(&denied, ORDERS), || Ask::of(1).source(SLOW));
     assert!(message.contains("identity orders were slowed or denied"), "{message}");
 }
 

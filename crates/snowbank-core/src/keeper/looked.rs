@@ -36,8 +36,8 @@ pub struct Looked {
     pub ranges: Vec<WantedRange>,
     /// When the oldest write under way began, apart from the coordinator's.
     pub under_way_since: Option<BootMicros>,
-    /// The time after which a write is slow: half of the shortest horizon. Requests meet their ceiling after the other half.
-    pub slow_write: Duration,
+    /// The shortest horizon: the time that IDs last with each raise.
+    pub horizon: Duration,
     /// The time until the next look, unless a claim meets its ceiling or a write ends before.
     pub next_in: Duration,
 }

@@ -18,7 +18,7 @@ impl Log {
         self.now += Duration::from_secs(1);
         let mut status = healthy();
         change(&mut status);
-        status.check();
+        status.judge();
         self.changes.lines(&status, self.now).into_iter().map(|Line(_, text)| text).collect()
     }
 
@@ -35,18 +35,17 @@ fn reached(status: &mut Status) {
 }
 
 #[test]
-fn each_change_of_a_check_and_of_readiness_is_one_line_with_its_reason_both_ways() {
+fn each_change_of_a_finding_and_of_readiness_is_one_line_with_its_reason_both_ways() {
     let mut log = Log::new();
     log.quiet_seconds(10, |_| ());
     let lines = log.second(|status| status.ceilings.failing = Some(String::from("disk full")));
-    assert!(lines.len() == 1 && lines[0].contains("ceiling of orders warns: cannot be raised: disk full"));
+    assert!(lines.len() == 1 && lines[0].contains("finding ceiling of orders: cannot be raised: disk full"));
     let lines = log.second(reached);
-    assert!(lines[0].contains("check ceiling of orders fails: reached, and cannot be raised: disk full"));
-    assert_eq!(lines[1], "not ready: /readyz answers 503, because of ceiling of orders");
+    assert_eq!(lines, ["not ready: /readyz answers 503, because of ceiling of orders"]);
     log.quiet_seconds(100, reached);
     log.quiet_seconds(5, |_| ());
     let lines = log.second(|_| ());
-    assert_eq!(lines[0], "check ceiling of orders is ok again: durable for 2.5 s ahead");
+    assert_eq!(lines[0], "finding ceiling of orders has ended");
     assert!(lines[1].starts_with("ready again: /readyz answers 200"), "{lines:?}");
     log.quiet_seconds(100, |_| ());
 }
@@ -62,7 +61,7 @@ fn a_start_is_judged_from_its_first_tick_on() {
 }
 
 #[test]
-fn a_check_that_flaps_has_two_lines() {
+fn a_finding_that_flaps_has_two_lines() {
     let mut log = Log::new();
     assert_eq!(log.second(reached).len(), 2);
     for _ in 0..20 {
@@ -75,7 +74,7 @@ fn a_check_that_flaps_has_two_lines() {
 
 #[test]
 fn load_that_comes_and_goes_has_a_line_a_minute_both_ways() {
-    let slowed = |status: &mut Status| status.last_minute.authorization_level = Level::Warn;
+    let slowed = |status: &mut Status| status.last_minute.unauthorized_lately = 5;
     let mut log = Log::new();
     let mut lines = Vec::new();
     for _ in 0..6 {
@@ -83,7 +82,7 @@ fn load_that_comes_and_goes_has_a_line_a_minute_both_ways() {
         lines.extend((0..10).flat_map(|_| log.second(|_| ())));
     }
     // Each 20 seconds for two minutes.
-    let warns = lines.iter().filter(|line| line.contains("check authorization warns: ")).count();
+    let warns = lines.iter().filter(|line| line.contains("finding authorization: ")).count();
     assert_eq!((warns, lines.len()), (2, 4), "{lines:?}");
 }
 
@@ -99,7 +98,7 @@ fn sources_that_fail_together_share_a_line() {
         status.sources.extend(more);
     });
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].starts_with("check ceiling of orders, s0, s1 and 3 more fails: "), "{lines:?}");
+    assert!(lines[0].starts_with("finding ceiling of orders, s0, s1 and 3 more: "), "{lines:?}");
     assert!(lines[1].ends_with("because of ceiling of orders and 5 more"), "{lines:?}");
 }
 

@@ -1,0 +1,429 @@
+//! The findings of a status, and the one set of thresholds behind them. The page, `snowbank status`,
+//! `/readyz`, the log, the metric `snowbank_finding` and with it the alerts show this list.
+
+use super::finding::{Effect, Finding, seconds};
+use super::kind::{KindStatus, SnowflakeStatus, TicketStatus};
+use super::status::{ClockState, Connections, LastReload, SourceStatus, Status};
+use crate::config::Grouped;
+use crate::numbering::LAST_ID;
+
+/// The share of a source's requests that are refused. A client that tries twice fails at one
+/// request in 10,000 at the first, which goes unnoticed, and at one in a hundred at the second.
+const REFUSED_SHARE: f64 = 0.01;
+const REFUSED_SHARE_PAGE: f64 = 0.1;
+/// The share of requests that take longer than half of the default wait: the 99th percentile.
+const SLOW_SHARE: f64 = 0.01;
+/// The share of a client's requests that its limits slow or deny.
+const LIMITED_SHARE: f64 = 0.01;
+/// The share of connections in use. The last tenth is for clients that reconnect before their old
+/// connections are closed.
+const CONNECTIONS_SHARE: f64 = 0.9;
+/// The number of requests or connections within ten seconds that were refused because clients did
+/// not authorize themselves.
+const UNAUTHORIZED: u64 = 5;
+/// The share of the default wait that the wait queue takes. New requests are then refused, or soon
+/// will be.
+const WAIT_QUEUE_SHARE: f64 = 0.75;
+/// The share of the budget for queues. Connections then already have smaller shares.
+const QUEUES_SHARE: f64 = 0.75;
+/// The remaining life of a layout.
+const LAYOUT_YEARS: f64 = 1.0;
+/// The share of a ticket counter's numbers that are left: a counter this high was set to a value
+/// that no table counts up to.
+const NUMBERS_SHARE: f64 = 0.01;
+/// The time for which IDs last without the coordinator.
+const FLEET_LEFT_S: f64 = 60.0;
+/// The time before its end from which the certificate for the coordinator must be renewed.
+const FLEET_CERTIFICATE_S: f64 = 14.0 * 86_400.0;
+
+impl Status {
+    /// Finds what is not as it should be, and decides whether the daemon is ready.
+    pub(super) fn find(&mut self) {
+        let of_daemon = [
+            self.find_stop(),
+            self.find_lost_worker_ids(),
+            self.find_refused_reload(),
+            self.find_full_connections(),
+            self.find_unauthorized(),
+            self.find_limited_clients(),
+            self.find_full_queues(),
+            self.find_latency(),
+            self.find_wall_clock(),
+            self.find_fleet(),
+            self.find_fleet_certificate(),
+            self.find_certificate(),
+        ];
+        let mut findings: Vec<Finding> = of_daemon.into_iter().flatten().collect();
+        for source in &self.sources {
+            let of_source =
+                [find_clock(source), self.find_ceiling(source), self.find_refusals(source), find_end(source)];
+            findings.extend(of_source.into_iter().flatten().map(|finding| finding.of(source)));
+        }
+        // The worst first, and equals in the order above.
+        findings.sort_by_key(|finding| finding.effect);
+        self.ready = !findings.iter().any(|finding| finding.effect.makes_unready());
+        self.headline = self.headline_of(findings.first());
+        self.findings = findings;
+    }
+
+    fn headline_of(&self, worst: Option<&Finding>) -> String {
+        let Some(worst) = worst else { return String::from("Serving, all is as it should be") };
+        if self.draining {
+            return String::from("Stopping");
+        }
+        let of = match &worst.source {
+            Some(source) if self.sources.len() > 1 => format!(" of source {source}"),
+            _ => String::new(),
+        };
+        worst.effect.headline(&of)
+    }
+
+    fn find_stop(&self) -> Option<Finding> {
+        let message = "send requests to other daemons, because this one closes its listeners soon";
+        self.draining.then(|| Finding::new("stop", Effect::Refuses, message))
+    }
+
+    fn find_lost_worker_ids(&self) -> Option<Finding> {
+        let reason = self.ceilings.lost.as_ref()?;
+        let advice = "no IDs are handed out any more: stop this daemon, and find the other one";
+        Some(Finding::new("worker_ids", Effect::CouldRepeat, format!("lost: {reason}; {advice}")))
+    }
+
+    fn find_refused_reload(&self) -> Option<Finding> {
+        let LastReload { at_unix_s, refused } = self.last_reload.as_ref()?;
+        let reason = refused.as_ref()?;
+        let ago = seconds((self.started_unix_s + self.uptime_s - at_unix_s).max(0.0));
+        let effect = "the configuration from before is live, and the next start may refuse the file";
+        let message = format!("the reload {ago} ago was refused: {reason}; {effect}");
+        Some(Finding::new("reload", Effect::Look, message))
+    }
+
+    /// New clients may find no place.
+    fn find_full_connections(&self) -> Option<Finding> {
+        let Connections { open, max, .. } = self.connections;
+        let found = format!("{} of {} connections in use", Grouped(open), Grouped(max));
+        let advice = "raise limits.max_connections and the limit of open files, or see who holds them";
+        let refused = self.last_minute.connections_refused;
+        if refused > 0 || open >= max {
+            let refused = Grouped(refused);
+            let message = format!("{found}; {refused} refused with too_busy in the last seconds: {advice}");
+            return Some(Finding::new("connections", Effect::RefusesSome, message));
+        }
+        let message = format!("{found}; when all are in use, new ones get too_busy: {advice}");
+        let is_near = open as f64 >= CONNECTIONS_SHARE * max as f64;
+        is_near.then(|| Finding::new("connections", Effect::Look, message))
+    }
+
+    /// Clients do not authorize themselves.
+    fn find_unauthorized(&self) -> Option<Finding> {
+        let refused = self.last_minute.unauthorized;
+        if self.last_minute.unauthorized_lately < UNAUTHORIZED {
+            return None;
+        }
+        let (refused, addresses) = (Grouped(refused), Grouped(self.connections.unauthorized_addresses));
+        let message = format!(
+            "{refused} requests or connections refused in the last minute, from {addresses} addresses, because clients did \
+             not authorize themselves (a wrong token or none, a TLS handshake that failed): the log names the addresses; \
+             give those clients a token or a certificate, or keep them out"
+        );
+        Some(Finding::new("authorization", Effect::Look, message))
+    }
+
+    /// The limits of an identity slow or deny more than a few of its requests.
+    fn find_limited_clients(&self) -> Option<Finding> {
+        let limited = self.identities.iter().filter(|of| of.last_minute.limited_share >= LIMITED_SHARE);
+        let count = limited.clone().count();
+        let most = limited.max_by_key(|identity| identity.last_minute.limited)?;
+        let more = match count - 1 {
+            0 => String::new(),
+            1 => String::from(", and some of another identity"),
+            more => format!(", and some of {more} other identities"),
+        };
+        let minute = &most.last_minute;
+        let percent = 100.0 * minute.limited as f64 / minute.requests.max(1) as f64;
+        let message = format!(
+            "in the last {}, {percent:.1} % of the requests of identity {} were slowed or denied ({} of {}){more}: raise \
+             rate or add sources in [[identities]]; or have those clients ask for less",
+            seconds(self.last_minute.over_s),
+            most.name,
+            Grouped(minute.limited),
+            Grouped(minute.requests),
+        );
+        Some(Finding::new("client_limits", Effect::Look, message))
+    }
+
+    /// Clients do not read their replies.
+    fn find_full_queues(&self) -> Option<Finding> {
+        let Connections { queued_bytes, queued_bytes_max, .. } = self.connections;
+        if (queued_bytes as f64) < QUEUES_SHARE * queued_bytes_max.max(1) as f64 {
+            return None;
+        }
+        let message = format!(
+            "{} of {} bytes queued: clients that do not take their replies are not read, and closed after \
+             limits.stall_timeout; see who they are, or raise limits.max_queued_bytes",
+            Grouped(queued_bytes),
+            Grouped(queued_bytes_max)
+        );
+        Some(Finding::new("queues", Effect::Look, message))
+    }
+
+    /// Requests are answered late.
+    fn find_latency(&self) -> Option<Finding> {
+        if self.last_minute.slow_share < SLOW_SHARE {
+            return None;
+        }
+        let p99 = self.last_minute.p99_us.map_or(0.0, |us| us / 1e6);
+        let reason = match self.ceilings.makes_wait() {
+            true => format!(
+                "requests waited for a ceiling, which storage takes {} to raise: see the finding about it",
+                seconds(self.ceilings.usual_raise_s)
+            ),
+            false => {
+                String::from("see whether requests wait for IDs, and whether the machine is short of CPU")
+            }
+        };
+        let message = format!(
+            "slow: 99 % within {} in the last minute, where up to {} is expected; {reason}",
+            seconds(p99),
+            seconds(self.slow_s())
+        );
+        Some(Finding::new("latency", Effect::Look, message))
+    }
+
+    /// The machine's clock. Its effect on a source is that source's finding.
+    fn find_wall_clock(&self) -> Option<Finding> {
+        let by = seconds(self.clock.by_s);
+        let found = match self.clock.state {
+            ClockState::Steady => return None,
+            ClockState::Behind => format!("the wall clock is {by} behind IDs already handed out"),
+            ClockState::Held => format!(
+                "the wall clock stepped forward by {by}, and is not followed until the step has lasted clock.step_hold"
+            ),
+        };
+        Some(Finding::new("wall_clock", Effect::Look, format!("{found}: check time synchronisation")))
+    }
+
+    /// The coordinator. An outage alone does not make a daemon unready: all daemons of the fleet
+    /// have it at the same time.
+    fn find_fleet(&self) -> Option<Finding> {
+        let fleet = self.fleet.as_ref()?;
+        if let Some(reason) = &fleet.waits_for {
+            let message = format!("waits for a worker number, and hands out nothing: {reason}");
+            return Some(Finding::new("fleet", Effect::Refuses, message));
+        }
+        let (is_reached, left) = (fleet.left_s <= 0.0, seconds(fleet.left_s));
+        let (effect, message) = match &fleet.silent {
+            Some(reason) if is_reached => (
+                Effect::Refuses,
+                format!(
+                    "the ceiling at the coordinator is reached, and cannot be raised: {reason}; refuses with no_ceiling \
+                     until it can"
+                ),
+            ),
+            Some(reason) => (
+                if fleet.left_s < FLEET_LEFT_S { Effect::RefusesSoon } else { Effect::Look },
+                format!("the coordinator does not answer: {reason}; IDs last for another {left} without it"),
+            ),
+            None if is_reached => (
+                Effect::Refuses,
+                String::from(
+                    "the ceiling at the coordinator is reached, and being raised; refuses with no_ceiling until then",
+                ),
+            ),
+            None => return None,
+        };
+        Some(Finding::new("fleet", effect, message))
+    }
+
+    /// The certificate for the coordinator. Connections that are open stay.
+    fn find_fleet_certificate(&self) -> Option<Finding> {
+        let ends_unix_s = self.fleet.as_ref()?.certificate_ends_unix_s? as f64;
+        let left_s = ends_unix_s - (self.started_unix_s + self.uptime_s);
+        let message = if left_s <= 0.0 {
+            String::from(
+                "fleet.certificate has expired: the coordinator refuses new connections; renew it, and its key",
+            )
+        } else {
+            let left = seconds(left_s);
+            format!("fleet.certificate ends in {left}; the coordinator refuses it then: renew it, and its key")
+        };
+        (left_s < FLEET_CERTIFICATE_S).then(|| Finding::new("fleet_certificate", Effect::Look, message))
+    }
+
+    /// The certificate. Clients without TLS and open connections are still served.
+    fn find_certificate(&self) -> Option<Finding> {
+        let warning = self.certificate.as_ref()?.warning.as_ref()?;
+        Some(Finding::new("certificate", Effect::Look, warning.as_str()))
+    }
+
+    /// The ceiling of a source, which storage raises.
+    fn find_ceiling(&self, source: &SourceStatus) -> Option<Finding> {
+        let ceilings = &self.ceilings;
+        let is_elsewhere = ceilings.lost.is_some()
+            || source.ticket().is_some_and(|ticket| ticket.restored || ticket.shared)
+            || source.fleet_headroom_s == Some(0.0);
+        if is_elsewhere {
+            return None;
+        }
+        let (is_reached, left) = (source.is_ceiling_reached(), source.left());
+        let (took_s, usual_s) = (ceilings.under_way_s, ceilings.usual_raise_s);
+        let (took, usual) = (seconds(took_s), seconds(usual_s));
+        let (horizon_s, slowest_s) = (ceilings.horizon_s, ceilings.slowest_raise_s);
+        let (effect, found) = match &ceilings.failing {
+            Some(reason) if is_reached => (
+                Effect::Refuses,
+                format!(
+                    "reached, and cannot be raised: {reason}; refuses with no_ceiling until storage works"
+                ),
+            ),
+            Some(reason) => {
+                (Effect::RefusesSoon, format!("cannot be raised: {reason}; IDs last for another {left}"))
+            }
+            None if is_reached && took_s > horizon_s => (
+                Effect::Refuses,
+                format!(
+                    "reached; storage has taken {took} so far to raise it; refuses with no_ceiling until storage answers"
+                ),
+            ),
+            None if 2.0 * usual_s > horizon_s + source.default_wait_s => (
+                Effect::Refuses,
+                format!(
+                    "storage takes {usual} to raise it, so that it is reached for longer than requests wait; refuses \
+                     some with no_ceiling"
+                ),
+            ),
+            None if ceilings.makes_wait() => (
+                Effect::RefusesSoon,
+                format!("storage takes {usual} to raise it, so that requests wait for it"),
+            ),
+            None if took_s > ceilings.slow_raise_s => (
+                Effect::Look,
+                format!("storage has taken {took} so far to raise it; IDs last for another {left}"),
+            ),
+            None if slowest_s > ceilings.slow_raise_s => (
+                Effect::Look,
+                format!(
+                    "storage took up to {} in the last minute to raise it; from {} on requests wait for it",
+                    seconds(slowest_s),
+                    seconds(horizon_s / 2.0)
+                ),
+            ),
+            None => return None,
+        };
+        let message = format!("{found}: check the state directory's disk");
+        Some(Finding::new("ceiling", effect, message))
+    }
+
+    /// Requests of a source are refused, or soon will be.
+    fn find_refusals(&self, source: &SourceStatus) -> Option<Finding> {
+        let share = source.last_minute.refused_share;
+        if share >= REFUSED_SHARE {
+            let effect = if share >= REFUSED_SHARE_PAGE { Effect::RefusesSome } else { Effect::Look };
+            return Some(Finding::new("refusals", effect, self.refused_message(source)));
+        }
+        let snowflake = source.snowflake()?;
+        // Other findings say why the source is held up.
+        let is_held_up = source.stands_s() > 0.0 || source.is_ceiling_reached();
+        let is_long = snowflake.wait_queue_s >= WAIT_QUEUE_SHARE * source.default_wait_s;
+        if source.waiting_ids == 0 || !is_long || is_held_up {
+            return None;
+        }
+        let message = format!(
+            "saturated: {} requests wait for {} IDs, which take {}; more requests are refused with exhausted: {}",
+            Grouped(source.waiting_requests),
+            Grouped(source.waiting_ids),
+            seconds(snowflake.wait_queue_s),
+            more_worker_ids(source)
+        );
+        Some(Finding::new("refusals", Effect::Look, message))
+    }
+
+    fn refused_message(&self, source: &SourceStatus) -> String {
+        let minute = &source.last_minute;
+        let percent = 100.0 * minute.refused as f64 / minute.requests.max(1) as f64;
+        let others = minute.refused.saturating_sub(minute.exhausted);
+        let reason = match (minute.exhausted, others) {
+            (0, _) => String::from("see the other findings"),
+            (_, 0) => more_worker_ids(source),
+            (exhausted, others) => format!(
+                "{} for the reasons of other findings, {} with exhausted: {}",
+                Grouped(others),
+                Grouped(exhausted),
+                more_worker_ids(source)
+            ),
+        };
+        format!(
+            "refused {percent:.1} % of the requests of the last {} ({} of {}); {reason}",
+            seconds(self.last_minute.over_s),
+            Grouped(minute.refused),
+            Grouped(minute.requests)
+        )
+    }
+}
+
+fn more_worker_ids(source: &SourceStatus) -> String {
+    match source.snowflake() {
+        Some(snowflake) => format!(
+            "clients want more than the layout yields ({} IDs/s), or within less time: more worker IDs raise the rate",
+            Grouped(snowflake.ids_per_second)
+        ),
+        None => String::from("the counter has no numbers left for them"),
+    }
+}
+
+/// The clock holds a source up.
+fn find_clock(source: &SourceStatus) -> Option<Finding> {
+    let snowflake = source.snowflake().filter(|snowflake| snowflake.stands_s > 0.0)?;
+    let (found, remedy) = match snowflake.yet_to_begin {
+        true => ("keeps no state, and the clock has not reached its first tick", "keep a state (state_dir)"),
+        false => (
+            "the wall clock is too far behind the next ID",
+            "set the clock right, or give the source a worker ID that was never used",
+        ),
+    };
+    let wait = seconds(snowflake.stands_s);
+    let message = format!("{found}: refuses with clock_behind for another {wait}; {remedy}");
+    Some(Finding::new("clock", Effect::Refuses, message))
+}
+
+/// A source's layout or counter ends.
+fn find_end(source: &SourceStatus) -> Option<Finding> {
+    match &source.kind {
+        KindStatus::Snowflake(snowflake) => find_layout_end(snowflake),
+        KindStatus::Ticket(ticket) => find_numbers_end(ticket),
+    }
+}
+
+fn find_layout_end(snowflake: &SnowflakeStatus) -> Option<Finding> {
+    let (ends, years) = (&snowflake.layout_ends, snowflake.layout_years_left);
+    let another = "another (a later epoch, or more time)";
+    if years <= 0.0 {
+        let message = format!("the layout ended {ends}: change to {another}");
+        return Some(Finding::new("layout", Effect::Refuses, message));
+    }
+    let days = (years * 365.25) as u64;
+    let message = format!("the layout ends {ends}, in {days} days: plan for {another}");
+    (years < LAYOUT_YEARS).then(|| Finding::new("layout", Effect::Look, message))
+}
+
+fn find_numbers_end(ticket: &TicketStatus) -> Option<Finding> {
+    let another = "move its table to larger IDs, or to a source with a layout";
+    let (effect, message) = if ticket.restored {
+        let message = "another process, or another copy of the machine that was restored from a snapshot, may hand out the \
+                       same numbers: stop this daemon, and run `snowbank ticket set` with the highest number that any copy \
+                       handed out";
+        (Effect::CouldRepeat, message.to_owned())
+    } else if ticket.left == 0 {
+        (Effect::Refuses, format!("the counter has ended at {LAST_ID}: {another}"))
+    } else if ticket.left_share < NUMBERS_SHARE {
+        let (left, percent) = (Grouped(ticket.left), 100.0 * ticket.left_share);
+        let found = format!("{left} numbers are left until {LAST_ID}, {percent:.2} % of all");
+        (Effect::Look, format!("{found}: plan to {another}"))
+    } else {
+        return None;
+    };
+    Some(Finding::new("numbers", effect, message))
+}
+
+#[cfg(test)]
+mod tests;

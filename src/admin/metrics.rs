@@ -1,0 +1,327 @@
+//! The metrics: a row each, with its name, its meaning and where its value stands in the status. The text that Prometheus
+//! reads and the table of docs/monitoring.md have the same rows.
+//!
+//! A name that ends with `_total` is a counter, `_seconds` and `_bytes` before that are its unit, and all others are gauges.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use self::Samples::{Daemon, Durations, Families, Identity, Process as OfProcess, Protocol, Source};
+use super::finding::{OF_DAEMON, OF_SOURCE, Severity};
+use super::process::Process;
+use super::status::{ClockState, IdentityStatus, PoolStatus, ProtocolStatus, SourceStatus, Status};
+
+/// A row: the name and the meaning of a metric, and its samples.
+struct Metric {
+    name: &'static str,
+    means: &'static str,
+    samples: Samples,
+}
+
+/// Where the samples of a metric come from. A value of `None` is left out.
+enum Samples {
+    Daemon(fn(&Status) -> Option<Value>),
+    Source(fn(&SourceStatus) -> Option<Value>),
+    Protocol(fn(&ProtocolStatus) -> Option<Value>),
+    Identity(fn(&IdentityStatus) -> Option<Value>),
+    Process(fn(&Process) -> Option<Value>),
+    /// Samples with these labels.
+    Families(&'static [&'static str], fn(&Status) -> Vec<Sample>),
+    /// The histogram of latencies.
+    Durations,
+}
+
+/// A value: a whole number, or a measure with a fraction.
+#[derive(Clone, Copy)]
+enum Value {
+    Whole(u64),
+    Measure(f64),
+}
+
+/// The values of a sample's labels, and its value.
+struct Sample {
+    labels: Vec<String>,
+    value: Value,
+}
+
+const fn row(name: &'static str, means: &'static str, samples: Samples) -> Metric {
+    Metric { name, means, samples }
+}
+
+fn whole(value: u64) -> Option<Value> {
+    Some(Value::Whole(value))
+}
+
+fn measure(value: f64) -> Option<Value> {
+    Some(Value::Measure(value))
+}
+
+/// All metrics, in the order of the table.
+#[rustfmt::skip]
+const METRICS: &[Metric] = &[
+    row("snowbank_finding", "2: what requests are refused for, or soon will be; 1: what an operator should look at; 0: nothing was found. `snowbank status` has the words", Families(&["finding", "source"], findings)),
+    row("snowbank_ready", "1 while `/readyz` answers 200", Daemon(|of| whole(of.ready.into()))),
+    row("snowbank_ids_issued_total", "IDs handed out", Source(|of| whole(of.ids))),
+    row("snowbank_requests_total", "requests for IDs that were answered: with IDs, or with a refusal of the source", Source(|of| whole(of.requests))),
+    row("snowbank_refusals_total", "requests refused with `exhausted`, `clock_behind`, `no_ceiling` or `shutting_down`", Source(|of| whole(of.refused))),
+    row("snowbank_exhausted_total", "requests refused because the IDs were not available within the wait", Source(|of| whole(of.exhausted))),
+    row("snowbank_waits_total", "waits of requests for their IDs", Source(|of| whole(of.waits))),
+    row("snowbank_waiting_requests", "requests that wait now", Source(|of| whole(of.waiting_requests))),
+    row("snowbank_waiting_ids", "IDs that they wait for", Source(|of| whole(of.waiting_ids))),
+    row("snowbank_errors_total", "requests answered with an error, and connections answered with `too_busy`", Families(&["code"], errors)),
+    row("snowbank_other_requests_total", "requests that need no IDs, such as PING, INFO and AUTH, answered without an error", Daemon(|of| whole(of.other_requests))),
+    row("snowbank_request_duration_seconds", "how long the requests of `snowbank_requests_total` took: from reading them to sending the reply", Durations),
+    row("snowbank_ids_per_second_max", "IDs per second that the layout and the worker IDs yield", Source(|of| whole(of.snowflake()?.ids_per_second))),
+    row("snowbank_ceiling_headroom_seconds", "the durable ceiling's time minus the ID clock's: how long IDs can be handed out if it is not raised. Also 0 while a source is unused and its ceiling is not raised", Source(|of| measure(of.snowflake()?.headroom_s))),
+    row("snowbank_ceiling_horizon_seconds", "how long IDs last with each raise; raises that take longer than half of it make requests wait", Daemon(|of| measure(of.ceilings.horizon_s))),
+    row("snowbank_ceiling_slowest_raise_seconds", "the longest raise of the last minute, the one under way included", Daemon(|of| measure(of.ceilings.slowest_raise_s))),
+    row("snowbank_ceiling_write_seconds", "how long the write of ceilings under way has taken so far; 0 without one", Daemon(|of| measure(of.ceilings.under_way_s))),
+    row("snowbank_ceiling_raises_total", "raises that became durable", Daemon(|of| whole(of.ceilings.raises))),
+    row("snowbank_ceiling_raising_seconds_total", "time that the raises took; divided by raises: the time of one", Daemon(|of| measure(of.ceilings.raising_s))),
+    row("snowbank_ceiling_raise_failures_total", "raises that failed", Daemon(|of| whole(of.ceilings.failures))),
+    row("snowbank_ceiling_raise_failing", "1 while the last raise failed", Daemon(|of| whole(of.ceilings.failing.is_some().into()))),
+    row("snowbank_worker_id", "1 for each worker ID that is this daemon's alone: its number in its ID space. Two daemons that show the same hand out the same IDs", Families(&["source", "id_space", "number"], worker_ids)),
+    row("snowbank_clock_ahead_seconds", "how far the ID clock is ahead of the wall clock: after a step back or a crash", Source(|of| measure(of.snowflake()?.ahead_s))),
+    row("snowbank_clock_standing_seconds", "how long until the clock allows IDs again; while it is above 0, requests are refused with `clock_behind`", Source(|of| measure(of.snowflake()?.stands_s))),
+    row("snowbank_clock_steps_total", "steps of the wall clock that were noticed, `back` or `forward`, of a tenth of a second or more; a clock that stands counts once", Families(&["direction"], clock_steps)),
+    row("snowbank_wall_clock_behind_seconds", "how far the wall clock is behind IDs already handed out", Daemon(|of| off_by(of, ClockState::Behind))),
+    row("snowbank_wall_clock_held_seconds", "by how much the wall clock stepped forward, while that is not followed", Daemon(|of| off_by(of, ClockState::Held))),
+    row("snowbank_layout_years_left", "years until the layout ends", Source(|of| measure(of.snowflake()?.layout_years_left))),
+    row("snowbank_ticket_reserved", "numbers of a ticket source that can be handed out if its ceiling is not raised", Source(|of| whole(of.ticket()?.reserved))),
+    row("snowbank_ticket_left_ratio", "share of a ticket source's numbers that are left, from 0 to 1", Source(|of| measure(of.ticket()?.left_share))),
+    row("snowbank_fleet_headroom_seconds", "how long IDs can be handed out without the fleet's coordinator, at the present rate for a shared counter; absent without a fleet, as are all `snowbank_fleet_` metrics", Source(|of| measure(of.fleet_headroom_s?))),
+    row("snowbank_fleet_coordinator_up", "1 if the coordinator gave an answer when it was last asked, else 0", Daemon(|of| whole(of.fleet.as_ref()?.silent.is_none().into()))),
+    row("snowbank_fleet_raises_total", "raises of ceilings at the coordinator that became durable, and ranges that were taken", Daemon(|of| whole(of.fleet.as_ref()?.raises))),
+    row("snowbank_fleet_numbers", "the worker numbers that a source with `worker_id_from = \"coordinator\"` could have; absent above 65,536", Families(&["source"], |of| pools(of, |pool| pool.numbers))),
+    row("snowbank_fleet_numbers_held", "those of them that daemons hold, counted every ten minutes", Families(&["source"], |of| pools(of, |pool| pool.held))),
+    row("snowbank_fleet_certificate_expiry_timestamp_seconds", "the end of `fleet.certificate`, in Unix time; absent without one", Daemon(|of| measure(of.fleet.as_ref()?.certificate_ends_unix_s? as f64))),
+    row("snowbank_connections", "connections open", Daemon(|of| whole(of.connections.open))),
+    row("snowbank_connections_max", "`max_connections`, or what open files allow", Daemon(|of| whole(of.connections.max))),
+    row("snowbank_connections_accepted_total", "connections accepted", Daemon(|of| whole(of.connections.accepted))),
+    row("snowbank_connections_refused_total", "connections refused because all were in use: with `too_busy`, over TLS without a message", Daemon(|of| whole(of.connections.refused))),
+    row("snowbank_connections_unauthorized", "connections open now that owe a token or shake hands over TLS", Daemon(|of| whole(of.connections.unauthorized))),
+    row("snowbank_connections_evicted_total", "connections that were evicted by newcomers before they had authorized themselves", Daemon(|of| whole(of.connections.evicted))),
+    row("snowbank_unauthorized_refusals_total", "requests and connections refused for a wrong token or none, and TLS handshakes that failed", Daemon(|of| whole(of.connections.unauthorized_refusals))),
+    row("snowbank_unauthorized_timeouts_total", "connections closed because they sent no token within five seconds", Daemon(|of| whole(of.connections.unauthorized_timeouts))),
+    row("snowbank_unauthorized_addresses", "addresses of the last minute whose clients did not authorize themselves; 256 at most. The log names them", Daemon(|of| whole(of.connections.unauthorized_addresses))),
+    row("snowbank_queued_bytes", "bytes queued: replies that clients have not taken, and requests that have arrived in part", Daemon(|of| whole(of.connections.queued_bytes))),
+    row("snowbank_queued_max_bytes", "bytes that may be queued: `max_queued_bytes`", Daemon(|of| whole(of.connections.queued_bytes_max))),
+    row("snowbank_received_bytes_total", "bytes read from clients", Daemon(|of| whole(of.received_bytes))),
+    row("snowbank_sent_bytes_total", "bytes written to clients", Daemon(|of| whole(of.sent_bytes))),
+    row("snowbank_protocol_connections", "connections open, by protocol: `native`, and each door", Protocol(|of| whole(of.connections))),
+    row("snowbank_protocol_requests_total", "requests answered, those for IDs and others", Protocol(|of| whole(of.requests))),
+    row("snowbank_protocol_errors_total", "requests answered with an error", Protocol(|of| whole(of.errors))),
+    row("snowbank_identity_connections", "connections that have an identity now", Identity(|of| whole(of.connections))),
+    row("snowbank_identity_connected_total", "connections that had it so far", Identity(|of| whole(of.connected))),
+    row("snowbank_identity_ids_total", "IDs that it drew from a source; a series once it has drawn one", Families(&["identity", "source"], identity_ids)),
+    row("snowbank_identity_denied_total", "its requests to sources that it may not draw from", Identity(|of| whole(of.denied))),
+    row("snowbank_identity_slowed_total", "its requests that waited for its rate, or were refused for it", Identity(|of| whole(of.slowed))),
+    row("snowbank_certificate_expiry_timestamp_seconds", "the end of the TLS listeners' certificate, in Unix time; absent without one", Daemon(|of| measure(of.certificate.as_ref()?.ends_unix_s))),
+    row("snowbank_config_last_reload_successful", "0 if the last reload was refused", Daemon(|of| whole(of.last_reload.as_ref().is_none_or(|reload| reload.refused.is_none()).into()))),
+    row("snowbank_config_last_reload_timestamp_seconds", "when it was, in Unix time; the start, if there was none", Daemon(|of| measure(of.last_reload.as_ref().map_or(of.started_unix_s, |reload| reload.at_unix_s)))),
+    row("snowbank_shards", "threads that serve connections", Daemon(|of| whole(of.shards as u64))),
+    row("snowbank_build_info", "always 1", Families(&["version", "order"], build)),
+    row("process_start_time_seconds", "when the daemon started, in Unix time", Daemon(|of| measure(of.started_unix_s))),
+    row("process_cpu_seconds_total", "CPU time of all its threads", OfProcess(|of| measure(of.cpu_s?))),
+    row("process_resident_memory_bytes", "memory resident", OfProcess(|of| whole(of.resident_bytes?))),
+    row("process_open_fds", "files open, sockets among them", OfProcess(|of| whole(of.open_files?))),
+    row("process_max_fds", "files that may be open", OfProcess(|of| whole(of.max_files?))),
+];
+
+fn off_by(status: &Status, state: ClockState) -> Option<Value> {
+    measure(if status.clock.state == state { status.clock.by_s } else { 0.0 })
+}
+
+/// A series for everything that may be found, so that a scrape shows when it ended.
+fn findings(status: &Status) -> Vec<Sample> {
+    let of_daemon = OF_DAEMON.map(|name| (name, None));
+    let of_sources = status.sources.iter().flat_map(|of| OF_SOURCE.map(|name| (name, Some(&of.name))));
+    let sample = |(name, source): (&str, Option<&String>)| {
+        let found =
+            status.findings.iter().find(|found| found.name == name && found.source.as_ref() == source);
+        let value = match found.map(|found| found.effect.severity()) {
+            Some(Severity::Page) => 2,
+            Some(Severity::Ticket) => 1,
+            None => 0,
+        };
+        let labels = vec![name.to_owned(), source.cloned().unwrap_or_default()];
+        Sample { labels, value: Value::Whole(value) }
+    };
+    of_daemon.into_iter().chain(of_sources).map(sample).collect()
+}
+
+fn errors(status: &Status) -> Vec<Sample> {
+    let errors = status.errors.iter();
+    errors.map(|(code, &count)| Sample { labels: vec![code.clone()], value: Value::Whole(count) }).collect()
+}
+
+fn clock_steps(status: &Status) -> Vec<Sample> {
+    let steps = [("back", status.clock.steps_back), ("forward", status.clock.steps_forward)];
+    let steps = steps.into_iter();
+    steps.map(|(to, count)| Sample { labels: vec![to.to_owned()], value: Value::Whole(count) }).collect()
+}
+
+/// The worker IDs that this daemon alone has.
+fn worker_ids(status: &Status) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for source in status.sources.iter().filter(|_| status.ceilings.lost.is_none()) {
+        for number in source.numbers_in_space.iter() {
+            let labels = vec![source.name.clone(), source.id_space.clone(), number.to_string()];
+            samples.push(Sample { labels, value: Value::Whole(1) });
+        }
+    }
+    samples
+}
+
+fn identity_ids(status: &Status) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for identity in &status.identities {
+        for (source, &ids) in &identity.ids {
+            let labels = vec![identity.name.clone(), source.clone()];
+            samples.push(Sample { labels, value: Value::Whole(ids) });
+        }
+    }
+    samples
+}
+
+/// The fleet's worker numbers for each source.
+fn pools(status: &Status, count: fn(&PoolStatus) -> u64) -> Vec<Sample> {
+    let pools = status.fleet.iter().flat_map(|fleet| &fleet.pools);
+    pools.map(|pool| Sample { labels: vec![pool.source.clone()], value: Value::Whole(count(pool)) }).collect()
+}
+
+fn build(status: &Status) -> Vec<Sample> {
+    vec![Sample { labels: vec![status.version.clone(), status.order.clone()], value: Value::Whole(1) }]
+}
+
+impl Metric {
+    fn labels(&self) -> &'static [&'static str] {
+        match self.samples {
+            Daemon(_) | OfProcess(_) | Durations => &[],
+            Source(_) => &["source"],
+            Protocol(_) => &["protocol"],
+            Identity(_) => &["identity"],
+            Families(labels, _) => labels,
+        }
+    }
+
+    fn kind(&self) -> MetricType {
+        match self.samples {
+            Durations => MetricType::Histogram,
+            _ if self.name.ends_with("_total") => MetricType::Counter,
+            _ => MetricType::Gauge,
+        }
+    }
+
+    /// Returns the name without the suffixes of its kind and unit, and the unit. The encoder adds the suffixes.
+    fn stem(&self) -> (&'static str, Option<Unit>) {
+        let name = self.name.strip_suffix("_total").unwrap_or(self.name);
+        match (name.strip_suffix("_seconds"), name.strip_suffix("_bytes")) {
+            (Some(stem), _) => (stem, Some(Unit::Seconds)),
+            (_, Some(stem)) => (stem, Some(Unit::Bytes)),
+            (None, None) => (name, None),
+        }
+    }
+
+    fn samples(&self, status: &Status, process: &Process) -> Vec<Sample> {
+        let one = |value: Option<Value>| value.map(|value| Sample { labels: Vec::new(), value });
+        let named = |name: &String, value: Option<Value>| {
+            value.map(|value| Sample { labels: vec![name.clone()], value })
+        };
+        match self.samples {
+            Durations => Vec::new(),
+            Daemon(value) => one(value(status)).into_iter().collect(),
+            OfProcess(value) => one(value(process)).into_iter().collect(),
+            Source(value) => status.sources.iter().filter_map(|of| named(&of.name, value(of))).collect(),
+            Protocol(value) => status.protocols.iter().filter_map(|of| named(&of.name, value(of))).collect(),
+            Identity(value) => status.identities.iter().filter_map(|of| named(&of.name, value(of))).collect(),
+            Families(_, samples) => samples(status),
+        }
+    }
+}
+
+/// Formats the status as OpenMetrics text, with the system's figures of the process.
+pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Exposition(status.clone(), process.clone())));
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = text::encode(&mut out, &registry);
+    out
+}
+
+#[derive(Debug)]
+struct Exposition(Status, Process);
+
+impl Collector for Exposition {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Exposition(status, process) = self;
+        for metric in METRICS {
+            let (stem, unit) = metric.stem();
+            let samples = metric.samples(status, process);
+            if samples.is_empty() && !matches!(metric.samples, Durations) {
+                continue;
+            }
+            let mut family = encoder.encode_descriptor(stem, metric.means, unit.as_ref(), metric.kind())?;
+            if let Durations = metric.samples {
+                encode_latency(family, status)?;
+                continue;
+            }
+            for Sample { labels, value } in samples {
+                let labels: Vec<(&str, String)> = metric.labels().iter().copied().zip(labels).collect();
+                let is_counter = matches!(metric.kind(), MetricType::Counter);
+                if labels.is_empty() {
+                    encode_value(&mut family, is_counter, value)?;
+                } else {
+                    encode_value(&mut family.encode_family(&labels)?, is_counter, value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode_value(metric: &mut MetricEncoder<'_>, is_counter: bool, value: Value) -> fmt::Result {
+    match (is_counter, value) {
+        (true, Value::Whole(value)) => metric.encode_counter::<NoLabelSet, _, f64>(&value, None),
+        (true, Value::Measure(value)) => metric.encode_counter::<NoLabelSet, _, f64>(&value, None),
+        (false, Value::Whole(value)) => metric.encode_gauge(&value),
+        (false, Value::Measure(value)) => metric.encode_gauge(&value),
+    }
+}
+
+fn encode_latency(mut metric: MetricEncoder<'_>, status: &Status) -> fmt::Result {
+    let latency = &status.latency;
+    let bounds = latency.bounds_us.iter().map(|&bound_us| bound_us as f64 / 1e6).chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(latency.counts.iter().copied()).collect();
+    metric.encode_histogram::<NoLabelSet>(latency.sum_us as f64 / 1e6, latency.count(), &buckets, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the table of docs/monitoring.md as the rows have it.
+    fn table() -> String {
+        let mut table = String::from("| metric | type | labels | means |\n|---|---|---|---|\n");
+        for metric in METRICS {
+            let labels = metric.labels().iter().map(|label| format!("`{label}`"));
+            let labels = labels.collect::<Vec<_>>().join(", ");
+            let kind = metric.kind();
+            let kind = kind.as_str();
+            let gap = if labels.is_empty() { "" } else { " " };
+            table += &format!("| `{}` | {kind} | {labels}{gap}| {} |\n", metric.name, metric.means);
+        }
+        table
+    }
+
+    #[test]
+    fn the_page_of_metrics_has_each_row() {
+        let page = include_str!("../../docs/monitoring.md");
+        assert!(page.contains(&table()), "docs/monitoring.md needs this table:\n{}", table());
+    }
+}
