@@ -16,7 +16,7 @@ pub(crate) struct Finding {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) source: Option<String>,
     pub(crate) effect: Effect,
-    /// What was found, and what to do.
+    /// The observation, and the advice.
     pub(crate) message: String,
 }
 

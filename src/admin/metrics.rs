@@ -22,7 +22,7 @@ struct Metric {
     samples: Samples,
 }
 
-/// Where the samples of a metric come from. A value of `None` is left out.
+/// The origin of the samples of a metric. A value of `None` is left out.
 enum Samples {
     Daemon(fn(&Status) -> Option<Value>),
     Source(fn(&SourceStatus) -> Option<Value>),

@@ -28,7 +28,7 @@ pub(crate) struct Status {
     pub(crate) ready: bool,
     /// The effect of the worst finding, in a few words.
     pub(crate) headline: String,
-    /// What an operator should know, the worst first. Empty if all is as it should be.
+    /// The findings for the operator, the worst first. Empty if all is as it should be.
     pub(crate) findings: Vec<Finding>,
     /// The rest in words.
     pub(crate) facts: Vec<Fact>,

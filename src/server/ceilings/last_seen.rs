@@ -49,7 +49,7 @@ pub(crate) struct LastSeen {
     pub(crate) ranges_last: Vec<Option<Duration>>,
     /// Why another process may have the worker IDs or the state.
     pub(crate) lost: Option<String>,
-    /// How long the raises of the last minute took.
+    /// The lengths of the raises of the last minute.
     pub(crate) raise_lengths: RaiseLengths,
     /// Since when a write is under way.
     pub(crate) write_under_way_since: Option<BootMicros>,
@@ -62,7 +62,7 @@ pub(crate) struct LastSeen {
     stepped: Option<Direction>,
 }
 
-/// How long the raises of the last minute took.
+/// The lengths of the raises of the last minute.
 ///
 /// Raises that take longer than half of the horizon make the head-room a saw-tooth, which single looks miss.
 #[derive(Debug, Default)]
