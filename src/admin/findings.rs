@@ -245,7 +245,9 @@ impl Status {
             )
         } else {
             let left = seconds(left_s);
-            format!("fleet.certificate ends in {left}; the coordinator refuses it then: renew it, and its key")
+            format!(
+                "fleet.certificate ends in {left}; the coordinator refuses it then: renew it, and its key"
+            )
         };
         (left_s < FLEET_CERTIFICATE_S).then(|| Finding::new("fleet_certificate", Effect::Look, message))
     }

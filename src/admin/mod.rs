@@ -33,8 +33,8 @@ pub(crate) use recent::Recent;
 pub(crate) use same_site::{SiteHeaders, is_local_name};
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus,
-    IdentityStatus, LastMinute, LastReload, Latency, LimitedMinute, PoolStatus, ProtocolStatus,
-    SourceMinute, SourceStatus, Status,
+    IdentityStatus, LastMinute, LastReload, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SourceMinute,
+    SourceStatus, Status,
 };
 pub(crate) use words::{counted, times};
 

@@ -231,6 +231,15 @@ impl<F: Copy> Parked<F> {
         }
     }
 
+    /// Returns when its latency begins: when it was read, or when its client's rate allowed it. A
+    /// client that asks for more than its rate does not make the daemon slow.
+    pub(super) fn timed_from(&self) -> BootMicros {
+        match self {
+            Parked::Queued(queued) => queued.request.read_at,
+            Parked::Paced(paced) => paced.at,
+        }
+    }
+
     /// Completes when the request can go on in a turn, with [`resume`](Self::resume).
     pub(super) async fn ready(&mut self, thread: &ThreadState) {
         match self {

@@ -1,5 +1,7 @@
 //! Readiness, health and findings, as probes and operators see them.
 
+use std::time::Duration;
+
 use super::*;
 
 /// Returns the code and the findings of /readyz, as "NAME of SOURCE: EFFECT".
@@ -186,6 +188,30 @@ fn hanging_storage_is_a_warning_while_ids_last_then_a_failure_even_without_reque
     await_log(&daemon, "finding ceiling of default: storage has taken ");
     await_found(&daemon, 503, &["ceiling of default: refuses"]);
     await_log(&daemon, "not ready: /readyz answers 503, because of ceiling of default");
+    disk.works();
+}
+
+/// Each raise takes more than a third of the horizon, so that the head-room is a saw-tooth.
+#[test]
+fn a_slow_disk_is_named_at_each_look_while_requests_are_served() {
+    let setup = Setup::new();
+    let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
+    let daemon = disk.under(setup).admin().start();
+    let mut wire = daemon.connect();
+    wire.next(Ask::of(1));
+    assert_eq!(found(&daemon), (200, vec![]));
+    disk.order("sync stall 600");
+    let is_named = |wire: &mut Wire| {
+        wire.next(Ask::of(1).wait_ms(10_000));
+        found(&daemon).1.iter().any(|finding| finding.starts_with("ceiling of default: "))
+    };
+    poll("it is named", || is_named(&mut wire).then_some(()));
+    for _ in 0..20 {
+        thread::sleep(Duration::from_millis(200));
+        assert!(is_named(&mut wire), "held between two raises");
+    }
+    assert!(sample(&scrape(&daemon), "snowbank_ceiling_slowest_raise_seconds") > 1.0);
+    await_log(&daemon, "finding ceiling of default: storage ");
     disk.works();
 }
 

@@ -182,13 +182,13 @@ impl<F: FrontEnd> Exchange<F> {
     /// Encodes the reply to a request that was parked. Returns the request if it waits again.
     #[cold]
     pub(super) fn resume(&mut self, turn: &mut Turn<'_>, parked: Parked<F::Form>) -> Option<Parked<F::Form>> {
-        let request = parked.request();
+        let (request, timed_from) = (parked.request(), parked.timed_from());
         match parked.resume(turn) {
             Ok(()) => self.encode_ids(turn, &request),
             Err(NotYet::Refused(reason)) => self.refuse(turn, &request, reason),
             Err(NotYet::Parked(parked)) => return Some(parked),
         }
-        turn.thread.counters.note_served(F::PROTOCOL, request.read_at);
+        turn.thread.counters.note_served(F::PROTOCOL, timed_from);
         self.unwritten.append(&mut turn.state.output);
         None
     }
