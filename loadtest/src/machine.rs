@@ -17,13 +17,13 @@ pub(crate) mod stalls;
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 
-use own::OwnTime;
+use own::{OwnTime, Threads};
 use owner::Owners;
 use stalls::{MIN_STALL_NS, Stall, Stalls};
 
@@ -58,6 +58,8 @@ pub(crate) struct Nap {
     pub(crate) woke_ns: u64,
     /// The processor time that target and generator used meanwhile, on all cores.
     pub(crate) own_ns: u64,
+    /// The least that the target's threads used of this core meanwhile, as far as that is known.
+    pub(crate) own_here_ns: u64,
 }
 
 impl Watch {
@@ -94,7 +96,11 @@ impl Watched {
     }
 
     fn own_ns(&self, is_stalled: bool) -> u64 {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).used_ns(is_stalled)
+        self.lock_own().used_ns(is_stalled)
+    }
+
+    fn lock_own(&self) -> MutexGuard<'_, OwnTime> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sleeps on one core, again and again.
@@ -105,14 +111,21 @@ impl Watched {
         let _ = sched_setaffinity(None, &only);
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let (mut length_ns, mut from_ns, mut own_ns) = (Nap::first_ns(), self.now_ns(), self.own_ns(false));
+        let mut seen = None;
         while !self.is_over.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_nanos(length_ns));
             let woke_ns = self.now_ns();
-            let mut nap = Nap { from_ns, length_ns, woke_ns, own_ns: 0 };
+            let mut nap = Nap { from_ns, length_ns, woke_ns, own_ns: 0, own_here_ns: 0 };
             let own_before_ns = std::mem::replace(&mut own_ns, self.own_ns(nap.is_late()));
             nap.own_ns = own_ns.saturating_sub(own_before_ns);
+            if nap.is_late() {
+                let now = Threads { at_ns: woke_ns, used_ns: self.lock_own().threads_on(core) };
+                nap.own_here_ns =
+                    seen.replace(now.clone()).map_or(0, |before| now.used_since(&before, from_ns));
+            }
             nap.stall(self.cores).into_iter().for_each(|stall| self.stalls.add(stall));
-            (length_ns, from_ns) = (nap.next_ns(), woke_ns);
+            // To look at the target's threads takes a part of a millisecond, which is no stall.
+            (length_ns, from_ns) = (nap.next_ns(), if nap.is_late() { self.now_ns() } else { woke_ns });
         }
     }
 }
@@ -132,12 +145,12 @@ impl Nap {
         self.woke_ns >= self.from_ns + self.length_ns + MIN_STALL_NS
     }
 
-    /// Returns the stall that made the sleeper late: the lost time, at most what target and generator left of
-    /// all cores.
+    /// Returns the stall that made the sleeper late: the lost time that the target did not use of this core, at most
+    /// what target and generator left of all cores.
     pub(crate) fn stall(self, cores: u64) -> Option<Stall> {
         let due_ns = self.from_ns + self.length_ns;
         let left_ns = (cores * (self.woke_ns - self.from_ns)).saturating_sub(self.own_ns);
-        let lost_ns = self.woke_ns.saturating_sub(due_ns).min(left_ns);
+        let lost_ns = self.woke_ns.saturating_sub(due_ns).saturating_sub(self.own_here_ns).min(left_ns);
         (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns: due_ns, until_ns: self.woke_ns, lost_ns })
     }
 }
@@ -150,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_as_wide_as_the_lateness() {
-        let nap = Nap { from_ns: 5 * MS, length_ns: MS, woke_ns: 16 * MS, own_ns: 0 };
+        let nap = Nap { from_ns: 5 * MS, length_ns: MS, woke_ns: 16 * MS, own_ns: 0, own_here_ns: 0 };
         assert_eq!(nap.stall(2), Some(Stall { from_ns: 6 * MS, until_ns: 16 * MS, lost_ns: 10 * MS }));
         assert_eq!(Nap { woke_ns: 6 * MS + MIN_STALL_NS - 1, ..nap }.stall(2), None);
     }
@@ -158,10 +171,15 @@ mod tests {
     #[test]
     fn cores_that_target_and_generator_use_themselves_are_no_stall() {
         let lost_ms = |own_ms: u64| {
-            let nap = Nap { from_ns: 0, length_ns: MS, woke_ns: 11 * MS, own_ns: own_ms * MS };
+            let nap =
+                Nap { from_ns: 0, length_ns: MS, woke_ns: 11 * MS, own_ns: own_ms * MS, own_here_ns: 0 };
             nap.stall(2).map(|stall| stall.lost_ns / MS)
         };
         // 11 ms of two cores are 22 ms.
         assert_eq!([lost_ms(3), lost_ms(12), lost_ms(18), lost_ms(22)], [Some(10), Some(10), Some(4), None]);
+        // One thread of the target had this core, and the other core was idle.
+        let burnt =
+            Nap { from_ns: 0, length_ns: MS, woke_ns: 11 * MS, own_ns: 11 * MS, own_here_ns: 11 * MS };
+        assert_eq!(burnt.stall(2), None);
     }
 }

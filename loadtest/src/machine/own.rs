@@ -1,6 +1,7 @@
 //! The processor time of the generator, of the target's processes and of their children.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
@@ -13,6 +14,9 @@ const REFRESH: Duration = Duration::from_millis(20);
 
 /// The most processes of one target that are read.
 const PROCESSES_MAX: usize = 256;
+
+/// The most threads of a target that are read at a stall; more would make the stall longer.
+const THREADS_MAX: usize = 64;
 
 /// Sums up what generator and target used of the cores.
 #[derive(Debug)]
@@ -48,6 +52,19 @@ impl OwnTime {
         self.target_ns + nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
     }
 
+    /// Returns the processor time of all threads of the target, so far as they ran on this core last.
+    pub(super) fn threads_on(&self, core: usize) -> BTreeMap<u32, u64> {
+        let entries = self.processes.keys().flat_map(|process| {
+            std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten()
+        });
+        let on_core = |entry: std::fs::DirEntry| {
+            let (used_ns, last_core) = of_thread(&entry.path())?;
+            let thread = entry.file_name().to_str()?.parse().ok()?;
+            (last_core == core).then_some((thread, used_ns))
+        };
+        entries.take(THREADS_MAX).filter_map(on_core).collect()
+    }
+
     /// Finds the target's processes. One that was not there before has used its time since.
     fn look(&mut self) {
         self.looked = Instant::now();
@@ -64,6 +81,35 @@ impl OwnTime {
             self.processes.entry(process).or_insert(0);
         }
     }
+}
+
+/// The processor time of the target's threads at an instant, of those that ran on one core last.
+#[derive(Debug, Clone)]
+pub(super) struct Threads {
+    pub(super) at_ns: u64,
+    pub(super) used_ns: BTreeMap<u32, u64>,
+}
+
+impl Threads {
+    /// Returns the least that they used of the core since `from_ns`, by an earlier look: all that they used since then,
+    /// less the time between that look and `from_ns`.
+    pub(super) fn used_since(&self, earlier: &Self, from_ns: u64) -> u64 {
+        let used = |(thread, now_ns): (&u32, &u64)| {
+            earlier.used_ns.get(thread).map_or(0, |before_ns| now_ns.saturating_sub(*before_ns))
+        };
+        // One core runs one thread at a time.
+        let used_ns = self.used_ns.iter().map(used).sum::<u64>().min(self.at_ns - earlier.at_ns);
+        used_ns.saturating_sub(from_ns.saturating_sub(earlier.at_ns))
+    }
+}
+
+/// Returns the processor time of a thread, and the core that it ran on last.
+fn of_thread(path: &Path) -> Option<(u64, usize)> {
+    let used_ns = std::fs::read_to_string(path.join("schedstat")).ok()?;
+    let stat = std::fs::read_to_string(path.join("stat")).ok()?;
+    // A name may have blanks; the 39th word is the core, and the name is the second.
+    let core = stat.rsplit_once(')')?.1.split_whitespace().nth(36)?.parse().ok()?;
+    Some((used_ns.split(' ').next()?.parse().ok()?, core))
 }
 
 fn children_of(process: u32) -> Vec<u32> {
@@ -88,6 +134,17 @@ mod tests {
 
     use super::*;
     use crate::machine::owner::Owner;
+
+    #[test]
+    fn a_thread_that_had_the_core_throughout_used_it_in_the_nap() {
+        let of =
+            |at_ns, used_ns: &[(u32, u64)]| Threads { at_ns, used_ns: used_ns.iter().copied().collect() };
+        let before = of(1_000, &[(7, 50), (8, 0)]);
+        // From 1,000 to 1,500; the nap begins at 1,100.
+        assert_eq!(of(1_500, &[(7, 550)]).used_since(&before, 1_100), 400);
+        assert_eq!(of(1_500, &[(7, 120)]).used_since(&before, 1_100), 0, "it may have run before the nap");
+        assert_eq!(of(1_500, &[(9, 500)]).used_since(&before, 1_100), 0, "it was on another core");
+    }
 
     #[test]
     fn a_child_that_burns_is_the_targets_own_time() {

@@ -4,6 +4,7 @@
 mod support;
 
 mod compare;
+mod evidence;
 mod generator;
 mod machine;
 mod sweep_room;

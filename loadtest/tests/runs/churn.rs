@@ -73,6 +73,4 @@ fn an_error_budget_allows_its_share_of_refusals_and_no_more() {
         assert_eq!(ran.code, 1, "{ran:?}");
         assert!(ran.result().contains("exhausted x "), "{ran:?}");
     }
-    let refused = loadtest(&["--errors", "100%"]);
-    assert!(refused.code == 2 && refused.stderr.contains("not a share"), "{refused:?}");
 }

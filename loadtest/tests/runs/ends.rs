@@ -160,12 +160,6 @@ fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
         assert!(stderr.contains("cannot write /dev/full: No space left on device"), "{stderr}");
         assert!(stdout.contains("requests 250, answered 250"), "{stdout}");
     }
-    let nowhere = loadtest(&["--hgrm", "/nonexistent/file"]);
-    assert_eq!(
-        (nowhere.code, nowhere.stderr.lines().count(), nowhere.stdout.len()),
-        (2, 1, 0),
-        "{nowhere:?}"
-    );
 }
 
 #[test]

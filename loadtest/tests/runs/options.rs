@@ -1,27 +1,75 @@
-//! Wrong use is one line and exit code 2, and the files have the formats that their readers expect.
+//! Bad input is one line and exit code 2, and the files have the formats that their readers expect.
 
+use std::io::Write;
+use std::net::TcpListener;
+
+use crate::support::scripted::{sound_target, target};
 use crate::support::{figure, loadtest};
 
+/// A server that greets as ssh does, whatever comes.
+fn ssh() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        let greet = |stream: std::io::Result<std::net::TcpStream>| {
+            let mut stream = stream.expect("a connection");
+            // Its client may have gone.
+            let _ = stream.write_all(b"SSH-2.0-server\r\n");
+            stream
+        };
+        // They stay open.
+        listener.incoming().map(greet).collect::<Vec<_>>()
+    });
+    address
+}
+
+/// Bad input is one line on standard error, nothing on standard output, and exit code 2, before any load.
 #[test]
-fn wrong_options_are_refused_in_one_line() {
+fn bad_input_is_refused_in_one_line() {
+    const NEXT_VERSION: &str = r#"{"protocol":2,"max_count":5,"sources":[]}"#;
+    let (ssh, next_version) = (ssh(), target(NEXT_VERSION, |_, _, _, _, _| true));
+    let (sound, next_version) = (sound_target(), next_version.name());
+    let (sound, nowhere) = (sound.name(), "/nonexistent/file");
     for (options, reason) in [
+        // No value of its kind.
         (&["--rate", "0"][..], "not a rate"),
         (&["--rate", "-5/s"], "not a rate"),
         (&["--rate", "fast"], "not a rate"),
         (&["--for", "-5s"], "not a time"),
         (&["--for", "0s"], "not a time"),
         (&["--p99.9", "2"], "not a time"),
+        (&["--errors", "100%"], "not a share"),
         (&["--batch", "1:90,100"], "not a number of IDs"),
         (&["--batch", "0"], "not a number of IDs"),
+        (&["--connections", "0"], "0 is not in"),
+        (&["--address", "nowhere"], "not an address"),
+        (&["--no-such-option"], "unexpected argument"),
+        // Options that contradict each other.
         (&["--depth", "4"], "--closed"),
         (&["--closed", "--poisson"], "cannot be used with"),
-        (&["--connections", "0"], "0 is not in"),
         (&["--threads", "9"], "each thread needs a connection"),
         (&["--count", "5", "--for", "1s"], "cannot be used with"),
-        (&["--address", "nowhere"], "not an address"),
+        (&["--resp", "--http"], "cannot be used with"),
+        (&["--kill-daemon-at", "1s", "--address", &sound], "cannot be used with"),
+        (&["--restart-daemon-at", "1s", "--kill-daemon-at", "1s"], "cannot be used with"),
+        (&["--restart-daemon-at", "10s"], "is not within the measurement"),
+        (&["--outage", "5s@5s", "--address", &sound], "is not within the measurement"),
+        (&["--outage", "1s@1s"], "--address"),
+        (&["--token-file", nowhere], "--address"),
+        (&["--may-lose", "1", "--address", &sound], "leaves none of 1 target"),
+        // No target, or none that is Snowbank.
         (&["--address", "127.0.0.1:1"], "cannot connect"),
         (&["--address", "unix:/nonexistent/socket"], "cannot connect"),
-        (&["--no-such-option"], "unexpected argument"),
+        (&["--address", &ssh], "does not speak snowbank's protocol, version 1"),
+        (&["--address", &ssh, "--http"], "SSH-2.0-server"),
+        (&["--address", &next_version], "the daemon speaks protocol version 2"),
+        (&["sweep", "--address", &next_version], "the daemon speaks protocol version 2"),
+        // Files that cannot be written: before the run.
+        (&["--address", &sound, "--html", nowhere], "cannot write /nonexistent/file"),
+        (&["--address", &sound, "--csv", nowhere], "cannot write /nonexistent/file"),
+        (&["--address", &sound, "--hgrm", nowhere], "cannot write /nonexistent/file"),
+        (&["--address", &sound, "--hlog", nowhere], "cannot write /nonexistent/file"),
+        (&["sweep", "--address", &sound, "--html", nowhere], "cannot write /nonexistent/file"),
     ] {
         let ran = loadtest(options);
         assert_eq!(ran.code, 2, "{options:?}: {ran:?}");
@@ -32,7 +80,7 @@ fn wrong_options_are_refused_in_one_line() {
 
 #[test]
 fn figures_go_to_standard_output_on_demand() {
-    let target = crate::support::scripted::sound_target();
+    let target = sound_target();
     let address = target.name();
     let options =
         ["--address", &address, "--rate", "500", "--for", "500ms", "--warm-up", "100ms", "--p99.9", "5s"];

@@ -55,6 +55,11 @@ pub(crate) fn serve(directory: TempDir, listeners: usize) -> Served {
 }
 
 impl Served {
+    /// Returns the number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns the address that follows this text.
     pub(crate) fn address(&self, words: &str) -> String {
         let found = self.lines.iter().find_map(|line| line.strip_prefix(words)?.strip_prefix(" on "));
