@@ -149,7 +149,7 @@ fn row(figure: &Compared, a: &[Run], b: &[Run]) -> Option<Row> {
             Ok(Some(interval.ratio > 1.0))
         }
         Some(interval) if interval.high > CAN_TELL || interval.low < 1.0 / CAN_TELL => {
-            Err("? the spread is too wide")
+            Err("? too wide a spread")
         }
         Some(_) => Ok(None),
     };
