@@ -52,7 +52,7 @@ pub(crate) struct Door {
 pub(crate) struct Admitted {
     pub(crate) socket: Socket,
     pub(crate) door: Door,
-    /// Its place in a limit, unless it needs neither a handshake nor a token.
+    /// Its place among the pending connections, unless it needs neither a handshake nor a token.
     pub(crate) pending: Option<Pending>,
     pub(crate) open: OpenConnection,
 }

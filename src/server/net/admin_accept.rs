@@ -17,7 +17,7 @@ use crate::config::Address;
 use crate::tls;
 
 /// The most admin connections that are open at once. It is meant for a few scrapers, probes and pages. All of them are
-/// pending: the one that has been silent for longest is evicted to the next.
+/// pending: the next one evicts the one that has been silent for longest.
 pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 /// Serves on one listener, over TLS if `tls` is given. Runs until the future is dropped, and its connections with it.

@@ -18,30 +18,31 @@ use tokio::time::{Instant, timeout_at};
 /// PING does not extend it.
 pub(crate) const AUTHORIZED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The time that a silent pending connection has before it is evicted. Clients send their first bytes right after they have connected,
-/// unless their machine is busy. With the fewest places, newcomers come in at 3,200 a second.
+/// The time that a silent connection has before it is evicted. Clients send their first bytes right
+/// after they have connected, unless their machine is busy. With the fewest places, newcomers come
+/// in at 3,200 a second.
 const SILENT_FOR: Duration = Duration::from_millis(20);
 
-/// The part of all places, as a divisor, that each limit has.
+/// The part of all connections, as a divisor, that may be pending by one limit.
 const PLACES_SHARE: usize = 8;
-/// The fewest places of a limit, if the daemon has as many. Each place is a client that may take a round trip to authorize
-/// itself while others come.
+/// The fewest connections that may be pending, if the daemon has as many. Each is a client that may
+/// take a round trip to authorize itself while others come.
 const PLACES_MIN: usize = 64;
 
-/// Returns the number of places in a limit of a daemon that allows this many connections.
+/// Returns how many connections may be pending by one limit, of so many in all.
 pub(crate) fn places_of(max_connections: usize) -> usize {
     (max_connections / PLACES_SHARE).max(PLACES_MIN).min(max_connections)
 }
 
-/// Connections that have not proved yet that they are clients.
+/// A limit of pending connections, and those that it has let in.
 #[derive(Debug, Default)]
 pub(crate) struct PendingLimit {
     connections: Mutex<Connections>,
     /// Signalled when a pending connection falls silent or leaves.
     changed: Arc<Notify>,
-    /// True if the pending connections owe a token. Then the silence of each counts from its first beginning, whatever it sends in
-    /// between, so that it holds its place no longer than a silent one. In a handshake, silence begins again after each
-    /// message.
+    /// True if they owe a token. Then the silence of each counts from its first beginning, whatever
+    /// it sends in between, so that it holds its place no longer than a silent one. In a handshake,
+    /// silence begins again after each message.
     is_for_tokens: bool,
 }
 
@@ -53,9 +54,9 @@ struct Connections {
     next: u64,
     /// The pending connections that have a place.
     inside: usize,
-    /// Those that was evicted and are not closed yet.
+    /// Those that were evicted and are not closed yet.
     leaving: usize,
-    /// Those that ever was evicted.
+    /// Those that were ever evicted.
     evicted: u64,
 }
 
@@ -105,14 +106,14 @@ pub(crate) async fn wait_for(room: Room, changed: Notified<'_>) {
     }
 }
 
-/// The numbers of pending connections in a limit.
+/// The numbers of pending connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Occupancy {
     /// The pending connections that have a place.
     pub(crate) inside: usize,
-    /// Those that was evicted and are not closed yet.
+    /// Those that were evicted and are not closed yet.
     pub(crate) leaving: usize,
-    /// Those that ever was evicted.
+    /// Those that were ever evicted.
     pub(crate) evicted: u64,
 }
 
@@ -210,7 +211,7 @@ enum Stage {
     Leaving,
 }
 
-/// A connection's place in a limit. Free again when dropped.
+/// A pending connection. Its place is free again when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Pending {
     limit: Arc<PendingLimit>,

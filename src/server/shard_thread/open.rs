@@ -81,7 +81,7 @@ impl WithFrontEnd for Accepted {
 }
 
 /// Shakes hands, a step at a time in turn with others, and without delaying a stop. Returns `None` if the handshake failed,
-/// or if the connection was evicted to another.
+/// or if the connection was evicted.
 async fn shake_hands(
     member: &mut Member,
     socket: TcpStream,

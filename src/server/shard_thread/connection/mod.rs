@@ -107,7 +107,7 @@ impl<F: FrontEnd> Connection<F> {
         }
     }
 
-    /// Serves the connection after a turn with this outcome. Returns after the turn in which it leaves the limit, or at
+    /// Serves the connection after a turn with this outcome. Returns after the turn in which it is no longer pending, or at
     /// its end.
     async fn run(&mut self, mut turn: TurnEnd<F>) -> io::Result<TurnEnd<F>> {
         loop {

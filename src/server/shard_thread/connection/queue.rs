@@ -56,7 +56,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(super) struct Share {
     /// Bytes of replies above which no further one is encoded.
     replies_max: usize,
-    /// The turn has no pass, and must be short.
+    /// The turn has no permit, and must be short.
     is_short: bool,
 }
 
