@@ -48,3 +48,28 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(Some(Counted { source: pool.source, numbers: pool.numbers.len() as u64, held }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{WALL, clocks, member, store, take, want};
+    use super::*;
+    use crate::fleet::{Bound, Notes, Paths};
+    use snowbank_client::layout::{Layout, WorkerSet};
+
+    #[test]
+    fn a_pool_counts_held_numbers_and_those_that_cannot_be_read() {
+        let layout = Layout::resolve("twitter").unwrap();
+        let store = store(&layout);
+        let [mut one, mut two] = [(); 2].map(|()| member(&store, Notes::default()));
+        let covered = take(&mut one, want(&layout, WALL, false), &WorkerSet::single(5)).covered;
+        take(&mut two, want(&layout, WALL, false), &WorkerSet::single(6));
+        take(&mut member(&store, Notes::default()), want(&layout, WALL, false), &WorkerSet::single(9));
+        store.put(&Paths::of("f").number(0, 7), "garbage");
+        let pool = Pool { source: 0, numbers: HashSet::from([5, 6, 7, 8]) };
+        let mut held =
+            || two.count(&pool, clocks(WALL)).unwrap().map(|counted| (counted.held, counted.numbers));
+        assert_eq!(held(), Some((3, 4)), "9 is of another pool");
+        one.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
+        assert_eq!(held(), Some((2, 4)));
+    }
+}

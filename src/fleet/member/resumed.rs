@@ -92,6 +92,23 @@ fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
     assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "it released the number");
 }
 
+/// A stop asks before it returns anything.
+#[test]
+fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (mut first, covered) = taken(&store);
+    let newest = want(&layout, WALL, true);
+    store.set_away(true);
+    assert!(matches!(first.confirm(clocks(WALL)), Raised::NoAnswer(_)));
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
+    store.set_away(false);
+    assert_eq!(first.confirm(clocks(WALL)), Raised::Done);
+    store.set_mute(true);
+    first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap_err();
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), None, "another daemon may have it");
+}
+
 /// The machine may have been restored from a snapshot, perhaps twice, and the daemon was killed before it could ask.
 #[test]
 fn a_start_after_a_jump_of_the_clocks_asks() {
