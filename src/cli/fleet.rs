@@ -15,7 +15,7 @@ use super::{Failure, Outcome};
 use crate::ceiling::draw_identity;
 use crate::clock;
 use crate::config::{InheritedAddresses, Overrides, Settings, SourceSettings};
-use crate::fleet::{self, Begins, Coordinator, Entry, Operator, OperatorError, Prepared, Preparing};
+use crate::fleet::{self, Begins, Coordinator, Entry, Freeing, Operator, OperatorError, Prepared, Preparing};
 use crate::server::StartError;
 use snowbank_client::layout::{Layout, UnixMicros};
 
@@ -352,7 +352,9 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
         )));
     }
     let write = draw_identity();
-    let held = operator.release(layout, *number, (&write, now), *force)?;
+    let max_ahead = sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
+    let freeing = Freeing { write: &write, now, max_ahead, is_forced: *force };
+    let held = operator.release(layout, *number, freeing)?;
     if common.json {
         let freed = Freed { space, number: *number, holder: &held.holder };
         return write_json(&freed, out).map_err(Failure::from);

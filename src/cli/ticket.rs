@@ -17,10 +17,10 @@ const HELP: &str = "\
 No clock protects a ticket source: while nothing is stored of its counter, `serve` refuses it. VALUE is the highest number \
 that was ever handed out, by Snowbank or by what it takes over from, and 0 for a new table. The source goes on with the \
 first number of its increment and offset above VALUE. Stop the daemon that uses the state directory first. If the counter \
-is stored here already, it can only move up.
+is stored here already, it can only move up, unless --lower says that the stored number is wrong.
 
 With --config, the source must have numbers_from = \"coordinator\". VALUE is then stored at the fleet's coordinator, for all \
-daemons that share the counter. They may run.
+daemons that share the counter. They may run. Those that took higher numbers end when it is lowered.
 
 Exit codes:
   0  stored
@@ -56,6 +56,9 @@ struct SetArguments {
     /// The source's offset
     #[arg(long, value_name = "N", default_value_t = 1)]
     offset: u64,
+    /// Store it even if a higher number is stored: that one is wrong, and no number above VALUE was handed out
+    #[arg(long)]
+    lower: bool,
     /// Store it at the coordinator that this configuration names
     #[arg(long, value_name = "FILE", conflicts_with_all = ["increment", "offset"])]
     config: Option<PathBuf>,
@@ -84,7 +87,7 @@ pub(super) fn run(arguments: &Arguments, now: UnixMicros, out: &mut impl Write) 
 
 /// Stores the value at the coordinator.
 fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &mut impl Write) -> Outcome {
-    let SetArguments { name, value, .. } = arguments;
+    let SetArguments { name, value, lower, .. } = arguments;
     let mut fleet = Fleet::open(Some(config.to_owned()), Overrides::default(), now)?;
     let (mut operator, sources) = fleet.operator();
     let source = sources.iter().find(|source| source.name == *name && source.is_shared_counter());
@@ -97,7 +100,7 @@ fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &
     })?;
     let numbering = source.numbering().map_err(Failure::usage)?;
     refuse_last(name, *value, &numbering)?;
-    operator.set_counter(name, *value, (&draw_identity(), "snowbank ticket set"))?;
+    operator.set_counter(name, *value, (&draw_identity(), "snowbank ticket set"), *lower)?;
     Ok(writeln!(out, "source {name:?} goes on above {value}")?)
 }
 
@@ -114,7 +117,7 @@ fn refuse_last(name: &str, value: u64, numbering: &Numbering) -> Result<(), Fail
 }
 
 fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
-    let SetArguments { name, value, increment, offset, directory, locks, .. } = arguments;
+    let SetArguments { name, value, increment, offset, lower, directory, locks, .. } = arguments;
     let LockDirectory { lock_dir } = locks;
     let path = directory.path()?;
     let directory = StateDir::lock(&path).map_err(Failure::no)?;
@@ -142,11 +145,11 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let by_mark =
         marks.iter().map(|mark| (mark.id_bound, format!("the counter's lock in {}", lock_dir.display())));
     let highest = by_state.into_iter().chain(by_mark).max();
-    if let Some((bound, place)) = highest.filter(|&(bound, _)| bound > wanted.id_bound) {
+    if let Some((bound, place)) = highest.filter(|&(bound, _)| bound > wanted.id_bound && !lower) {
         let highest = bound - 1;
         return Err(Failure::no(format_args!(
             "source {name:?}: found {value}, allowed: from {highest} on, because numbers up to {highest} may have been handed \
-             out, by {place}"
+             out, by {place}; if that is wrong, and no number above {value} was, add --lower"
         )));
     }
     let mark = Mark::granted(wanted.id_bound, &owner.state);

@@ -67,7 +67,7 @@ impl SourceKind {
                 "on_step_back",
                 "sequence_start",
             ],
-            SourceKind::Ticket => &["increment", "offset", "numbers_from"],
+            SourceKind::Ticket => &["increment", "offset", "maximum", "numbers_from"],
         }
     }
 }

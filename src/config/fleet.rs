@@ -6,14 +6,12 @@ use super::file_ref::FileRef;
 use super::setting::{Change::Restart, Section::Table};
 use super::value::{Refusal, Value};
 use crate::fleet::rules::HORIZON_MAX;
-use crate::fleet::{CoordinatorKind, Endpoint};
+use crate::fleet::{CoordinatorKind, Endpoint, HORIZON_MIN};
 use snowbank_client::address::Address;
 
 /// The reason why a reload cannot change the settings of the coordinator.
 const HELD: &str = "the worker numbers are held there";
 const PEERS: &str = "peers are asked at the start";
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// The word for no coordinator: this machine's locks and state alone keep worker IDs apart.
 const NONE: &str = "none";
@@ -60,13 +58,13 @@ settings! {
         /// fleet name share their worker IDs, and have the same layouts.
         name: String = r#""default""# in Table("fleet"), Restart(HELD), |value| value.name();
 
-        /// The longest time that a daemon serves while the coordinator is out of reach, 1s to 24h, and at least four times
+        /// The longest time that a daemon serves while the coordinator is out of reach, 4s to 24h, and at least four times
         /// max_ahead. After this time at most, another daemon may take the worker ID of one that was killed. The daemon
         /// raises its ceiling there when half of this time is used up, so at least half is left when an outage begins.
         ///
         /// Five minutes outlast the restart of a coordinator, and a fleet of 1,000 numbers then writes seven times a
         /// second.
-        horizon: Duration = r#""5m""# in Table("fleet"), Restart(HELD), |value| value.duration(SECOND..=HORIZON_MAX);
+        horizon: Duration = r#""5m""# in Table("fleet"), Restart(HELD), |value| value.duration(HORIZON_MIN..=HORIZON_MAX);
 
         /// The user name at the coordinator. Empty: the coordinator requires none.
         user: String = r#""""# in Table("fleet"), Restart(HELD), |value| value.text();

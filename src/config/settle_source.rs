@@ -7,6 +7,7 @@ use super::mistake::Origin;
 use super::open_fields::OpenFields;
 use super::source::SourceSettings;
 use super::units::Plain;
+use crate::numbering::LAST_ID;
 use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
 
 /// Completes and checks one source. Returns true if it has a layout and worker IDs that can be used.
@@ -87,8 +88,8 @@ impl Place<'_> {
         for key in other.own_settings() {
             let own = format!("sources[{}].{key}", self.index);
             // Defaults pass: the reference shows them for every source.
-            let counter = (source.increment, source.offset, source.numbers_from);
-            let is_default = other == SourceKind::Ticket && counter == (1, 1, NumbersFrom::State);
+            let counter = (source.increment, source.offset, source.maximum, source.numbers_from);
+            let is_default = other == SourceKind::Ticket && counter == (1, 1, LAST_ID, NumbersFrom::State);
             if let Some(origin) = self.findings.origins.of(&own).cloned().filter(|_| !is_default) {
                 let kind = source.kind.name();
                 let text = format!(
@@ -100,10 +101,11 @@ impl Place<'_> {
         }
     }
 
-    /// Checks increment and offset.
+    /// Checks increment, offset and maximum.
     fn check_counter(&mut self, source: &SourceSettings) {
         if let Err(text) = source.numbering() {
-            self.mistake("offset", text);
+            let key = if source.maximum < source.offset { "maximum" } else { "offset" };
+            self.mistake(key, text);
         }
     }
 

@@ -54,6 +54,10 @@ settings! {
         /// and different offsets.
         offset: u64 = "1" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
 
+        /// The largest number of a ticket source: the largest that a column of the table takes, such as 2147483647. When it
+        /// is reached, requests are refused. A later start may raise it.
+        maximum: u64 = "9223372036854775807" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
+
         /// The place of a ticket source's counter: "state" is this daemon's state. "coordinator" is the fleet's etcd or
         /// ZooKeeper. All daemons of the fleet with a source of this name then share one counter: each takes ranges of
         /// numbers that no other has. A range lasts for fleet.horizon at the present rate, and has 1,000 to 10 million
@@ -136,6 +140,7 @@ impl SourceSettings {
             SourceKind::Snowflake => Numbering::new(self.layout.clone(), self.worker_ids.set.clone())
                 .map_err(|error| error.to_string()),
             SourceKind::Ticket => TicketCounter::new(&self.name, self.increment, self.offset)
+                .and_then(|counter| counter.up_to(self.maximum))
                 .map(Numbering::Ticket)
                 .map_err(|error| error.to_string()),
         }

@@ -8,6 +8,9 @@
 //! - After a loss of the grant (a restored snapshot) a write from before does not count: another copy of this process may
 //!   find the same identity.
 //! - A key that is gone, was made again, or is below what this daemon had, is never begun again.
+//!
+//! A value that no write of Snowbank can have left ([`CounterLoss::Leaps`]) is not counted on: one wrong write by hand would
+//! use up all numbers for good.
 
 use std::fmt;
 
@@ -16,6 +19,9 @@ use serde::{Deserialize, Serialize};
 use super::key::{self, FORMAT, KeyError, id_bound};
 use crate::numbering::Numbering;
 use snowbank_client::layout::Position;
+
+/// The most IDs from the first of a range to the end of it. Ranges have 10 million numbers at most, or a few requests' worth.
+const RANGE_IDS_MAX: u64 = 1 << 40;
 
 /// The value at a shared counter's key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +32,9 @@ pub struct CounterKey {
     /// The next free number: all below it may have been handed out. Text, because JavaScript's numbers end at 2^53.
     #[serde(with = "id_bound")]
     pub next: u64,
+    /// The first number of the range that this write took. After an operator's command it is `next`.
+    #[serde(with = "id_bound")]
+    pub from: u64,
     /// The identity of this write: 128 bits, drawn for each. A daemon recognises its own writes by it.
     pub write: String,
     /// The name, for people, of the daemon or the command that wrote it.
@@ -33,10 +42,11 @@ pub struct CounterKey {
 }
 
 impl CounterKey {
-    /// Returns the value of a write, of the counter with this identity.
-    pub fn new(counter: &str, next: u64, write: &str, writer: &str) -> Self {
+    /// Returns the value of a write that takes a range, of the counter with this identity.
+    pub fn new(counter: &str, range: NumberRange, write: &str, writer: &str) -> Self {
         let [counter, write, writer] = [counter, write, writer].map(str::to_owned);
-        CounterKey { format: FORMAT, counter, next, write, writer }
+        let NumberRange { from, to: next } = range;
+        CounterKey { format: FORMAT, counter, next, from, write, writer }
     }
 
     /// Reads a value.
@@ -89,6 +99,15 @@ pub(super) enum CounterLoss {
     Replaced,
     /// The value cannot be read.
     Unreadable(KeyError),
+    /// No daemon takes a range as long as the last one, or this one's source ends before it.
+    Leaps(Box<CounterKey>),
+}
+
+impl CounterLoss {
+    /// Returns true if the key has a value that Snowbank did not write: somebody can put it right.
+    pub(super) fn is_of_others(&self) -> bool {
+        matches!(self, CounterLoss::Unreadable(_) | CounterLoss::Leaps(_))
+    }
 }
 
 impl fmt::Display for CounterLoss {
@@ -101,10 +120,23 @@ impl fmt::Display for CounterLoss {
             CounterLoss::WentBack(found, known) => write!(
                 f,
                 "its counter at the coordinator is at {found}, and numbers below {known} may have been handed out; run \
-                 `snowbank ticket set NAME VALUE --config FILE`, with the highest number that any daemon handed out"
+                 `snowbank ticket set NAME VALUE --config FILE`, with the highest number that any daemon handed out; or, if \
+                 none above VALUE was, lower this daemon's own record with `snowbank ticket set NAME VALUE --lower --state-dir \
+                 DIRECTORY`"
             ),
             CounterLoss::Replaced => f.write_str("its counter was made again at the coordinator"),
-            CounterLoss::Unreadable(error) => write!(f, "its counter at the coordinator: {error}"),
+            CounterLoss::Unreadable(error) => write!(
+                f,
+                "its counter at the coordinator: {error}; then run `snowbank ticket set NAME VALUE --lower --config FILE`, \
+                 with the highest number that any daemon handed out"
+            ),
+            CounterLoss::Leaps(key) => write!(
+                f,
+                "its counter at the coordinator went from {} to {} in one write of {}, allowed: numbers that one range and \
+                 the source's maximum can have; find out who wrote it, then run `snowbank ticket set NAME VALUE --lower \
+                 --config FILE`, with the highest number that any daemon handed out",
+                key.from, key.next, key.writer
+            ),
         }
     }
 }
@@ -158,7 +190,7 @@ impl Counter {
             return Ok(Step::Ours(self.take(claim.range)));
         }
         let from = self.numbering.position_from(key.next);
-        let to = Position(from.0.saturating_add(count)).min(self.numbering.end());
+        let to = Position(from.0.saturating_add(count)).min(self.furthest(key.next));
         let range = NumberRange { from: key.next, to: self.numbering.id_bound(to).max(key.next) };
         let claim = Claim { expected, write: draw(), range };
         self.trying = Some((claim.clone(), generation));
@@ -168,7 +200,7 @@ impl Counter {
     /// Returns the value of a write of this counter.
     pub(super) fn text(&self, claim: &Claim, writer: &str) -> String {
         let identity = self.identity.as_deref().unwrap_or_default();
-        CounterKey::new(identity, claim.range.to, &claim.write, writer).text()
+        CounterKey::new(identity, claim.range, &claim.write, writer).text()
     }
 
     /// Notes that the write was done, and returns its range.
@@ -192,7 +224,19 @@ impl Counter {
         if *self.identity.get_or_insert_with(|| key.counter.clone()) != key.counter {
             return Err(CounterLoss::Replaced);
         }
+        let leaps = self.numbering.position_from(key.next) > self.furthest(key.from);
+        let end = self.numbering.id_bound(self.numbering.end());
+        if key.next < key.from || leaps || key.next > end {
+            return Err(CounterLoss::Leaps(Box::new(key)));
+        }
         Ok(Some(key).filter(|key| key.next >= self.floor))
+    }
+
+    /// Returns the furthest end of a range that begins here: one number, where the increment is that long.
+    fn furthest(&self, from: u64) -> Position {
+        let one = Position(self.numbering.position_from(from).0.saturating_add(1));
+        let by_ids = self.numbering.position_from(from.saturating_add(RANGE_IDS_MAX));
+        by_ids.max(one).min(self.numbering.end())
     }
 
     fn take(&mut self, range: NumberRange) -> NumberRange {

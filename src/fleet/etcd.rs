@@ -223,12 +223,14 @@ impl Etcd {
         };
         let began = Instant::now();
         let timed = runtime.block_on(async { tokio::time::timeout(within, exchange).await });
-        patience.note(began.elapsed());
+        let took = began.elapsed();
+        patience.note(took);
         let Ok(answered) = timed else {
             *connection = None;
             return Err(Fault::Endpoint(format!("no answer within {within:?}")));
         };
         let (status, text) = answered.map_err(Fault::Endpoint)?;
+        patience.note_answer(took);
         if !status.is_success() {
             return Err(fault_of(status, &text));
         }
@@ -338,6 +340,10 @@ fn transaction(swaps: &[Swap]) -> Value {
 impl Coordinator for Etcd {
     fn hurry(&mut self) {
         self.patience.hurry();
+    }
+
+    fn answer_time(&self) -> Duration {
+        self.patience.answer_time()
     }
 
     fn connections(&self) -> u64 {

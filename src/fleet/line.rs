@@ -35,7 +35,7 @@ pub(super) const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The shortest time for an answer in a hurry (`Patience::hurry`). A commit of a healthy coordinator takes far less.
-pub const ANSWER_MIN: Duration = Duration::from_millis(500);
+pub(super) const ANSWER_MIN: Duration = Duration::from_millis(500);
 
 /// The factor by which an answer may be later than those before.
 const LATER_BY: u32 = 4;
@@ -112,14 +112,16 @@ pub(super) async fn connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Bo
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     is_in_hurry: bool,
-    /// The time that answers took of late.
+    /// The time that answers took of late, or that was waited for them.
     of_late: Duration,
+    /// The time that answers took of late.
+    answered: Duration,
 }
 
 impl Patience {
     /// Returns the patience of a start or a command: [`ANSWER_TIMEOUT`].
     pub(super) fn long() -> Self {
-        Patience { is_in_hurry: false, of_late: ANSWER_TIMEOUT }
+        Patience { is_in_hurry: false, of_late: ANSWER_TIMEOUT, answered: Duration::ZERO }
     }
 
     /// From now on, gives up a connection whose answer is much later than those before. A connection that hangs must not
@@ -137,6 +139,16 @@ impl Patience {
     /// Returns the time to open a connection in the last round. A round trip of a second takes three seconds for TCP and TLS.
     pub(super) fn opening(&self) -> Duration {
         self.answer().max(CONNECT_TIMEOUT)
+    }
+
+    /// Notes an answer after this time.
+    pub(super) fn note_answer(&mut self, took: Duration) {
+        self.answered = took.max(self.answered / 2);
+    }
+
+    /// Returns the time that the slowest answer of late took.
+    pub(super) fn answer_time(&self) -> Duration {
+        self.answered
     }
 
     /// Returns the time for the next answer.
@@ -319,8 +331,11 @@ impl<S: Session> Line<S> {
             opened.set_patience(patience.answer());
             let began = Instant::now();
             let answer = exchange(&mut opened).await;
-            patience.note(began.elapsed());
-            Ok((opened, answer?))
+            let took = began.elapsed();
+            patience.note(took);
+            let answer = answer?;
+            patience.note_answer(took);
+            Ok((opened, answer))
         })?;
         *session = Some(opened);
         Ok(answer)

@@ -15,9 +15,11 @@ mod unused;
 mod wait;
 mod want;
 
+use std::time::Duration;
+
 use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
-use super::rules::{self, Holding, Seen};
+use super::rules::{self, Reach, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Swap, Swapped};
 use counters::HeldCounter;
 use held::Held;
@@ -59,6 +61,8 @@ pub struct Member<C> {
     are_compared: bool,
     /// The marker, as it was last read. Every write of a number's key expects it.
     marker: Option<Known>,
+    /// The longest horizon that a marker had. One that was restored may have forgotten it.
+    longest_horizon: Duration,
 }
 
 /// The clocks at the moment of a call.
@@ -94,6 +98,8 @@ pub enum Raised {
 enum Stop {
     NoAnswer(NoAnswer),
     Lost(String),
+    /// A key has a value that Snowbank did not write.
+    Unusable(String),
 }
 
 impl From<NoAnswer> for Stop {
@@ -111,7 +117,7 @@ impl From<Result<(), Stop>> for Raised {
         match result {
             Ok(()) => Raised::Done,
             Err(Stop::NoAnswer(answer)) => Raised::NoAnswer(answer),
-            Err(Stop::Lost(reason)) => Raised::Lost(reason),
+            Err(Stop::Lost(reason) | Stop::Unusable(reason)) => Raised::Lost(reason),
         }
     }
 }
@@ -126,7 +132,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
-        let (sources, waiting, late_starts, first_writes, counters, are_compared, marker) =
+        let (sources, waiting, late_starts, first_writes, counters, are_compared, marker, longest_horizon) =
             Default::default();
         Member {
             coordinator,
@@ -142,6 +148,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             counters,
             are_compared,
             marker,
+            longest_horizon,
         }
     }
 
@@ -194,7 +201,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Returns the end of a call. A daemon that has lost a number ends, and the next start must ask.
     fn ended(&mut self, result: Result<(), Stop>) -> Raised {
-        if matches!(result, Err(Stop::Lost(_))) {
+        if matches!(result, Err(Stop::Lost(_) | Stop::Unusable(_))) {
             self.forget_ceilings();
         }
         Raised::from(result)
@@ -261,25 +268,23 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Reads a source's keys: all, or those that were not read yet. Returns the highest bound in them.
-    fn read(&mut self, source: usize, is_unread_alone: bool, clocks: Clocks) -> Result<u64, Stop> {
+    /// Reads the keys of a source that were not read yet.
+    fn read_unread(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
         self.check_marker(source, clocks)?;
-        let Some(held) = self.sources.get(source) else { return Ok(0) };
-        let is_wanted = |(_, holding): &&(u64, Holding)| !is_unread_alone || holding.text().is_none();
-        let wanted: Vec<u64> = held.numbers.iter().filter(is_wanted).map(|(number, _)| *number).collect();
-        if wanted.is_empty() {
-            return Ok(0);
+        let Some(held) = self.sources.get(source) else { return Ok(()) };
+        let numbers = held.numbers.iter().enumerate();
+        let unread: Vec<usize> =
+            numbers.filter(|(_, (_, holding))| holding.text().is_none()).map(|(at, _)| at).collect();
+        if unread.is_empty() {
+            return Ok(());
         }
-        let keys: Vec<String> = wanted.iter().map(|&number| self.paths.number(held.place, number)).collect();
+        let key = |&at: &usize| self.paths.number(held.place, held.numbers[at].0);
+        let keys: Vec<String> = unread.iter().map(key).collect();
         let found = self.coordinator.as_mut().read(&keys)?;
-        let mut highest = 0;
-        for (number, text) in wanted.iter().zip(&found) {
-            let at = self.sources[source].numbers.iter().position(|(held, _)| held == number);
-            let Some(at) = at else { continue };
-            let key = self.see(source, at, text.as_deref(), clocks)?;
-            highest = highest.max(key.id_bound);
+        for (at, text) in unread.into_iter().zip(found) {
+            self.see(source, at, text.as_deref(), clocks)?;
         }
-        Ok(highest)
+        Ok(())
     }
 
     /// Takes an answer about a number's key, and returns its value.
@@ -290,6 +295,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         text: Option<&str>,
         clocks: Clocks,
     ) -> Result<NumberKey, Stop> {
+        self.check_bound(source, at, text, clocks)?;
         let held = &mut self.sources[source];
         match held.numbers[at].1.see(text, &held.term) {
             Seen::Ours(key) => Ok(*key),
@@ -310,9 +316,22 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
+    /// Checks that a bound was granted to somebody, before anything of it is remembered.
+    fn check_bound(&self, source: usize, at: usize, text: Option<&str>, clocks: Clocks) -> Result<(), Stop> {
+        // A value that cannot be read is a loss, which its number's holding reports.
+        let Some(key) = text.and_then(|text| NumberKey::parse(text).ok()) else { return Ok(()) };
+        let held = &self.sources[source];
+        let floor = self.marker.as_ref().map_or(UnixMicros(0), |known| known.marker.floor());
+        let reach = Reach { from: clocks.wall.max(floor), horizon: held.horizon, max_ahead: held.max_ahead };
+        let (number, source) = (held.numbers[at].0, &held.source);
+        rules::check_bound(&held.numbering, &key, reach).map_err(|reason| {
+            Stop::Unusable(format!("worker number {number} of source {source:?}: {reason}"))
+        })
+    }
+
     /// Writes a bound to all keys of a source.
     fn write(&mut self, bound: Bound, is_release: bool, clocks: Clocks) -> Result<(), Stop> {
-        self.read(bound.source, true, clocks)?;
+        self.read_unread(bound.source, clocks)?;
         let Some(held) = self.sources.get(bound.source) else {
             return Err(Stop::NoAnswer(NoAnswer::passing("the source has no worker number in the fleet")));
         };

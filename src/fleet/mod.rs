@@ -34,15 +34,17 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use line::ANSWER_MIN;
+
 pub use cluster::Cluster;
 pub use counter::{CounterKey, NumberRange};
 pub use endpoint::{Endpoint, WrongEndpoint};
 pub use key::{KeyError, Marker, NumberKey, Paths};
 pub use kind::CoordinatorKind;
-pub use line::{ANSWER_MIN, Access, User};
+pub use line::{Access, User};
 pub use member::{Bound, Clocks, Counted, JoinError, Member, Pool, Raised, Ranged, Taken, Want};
 pub use notes::{Note, Notes};
-pub use operator::{Begins, Entry, Operator, OperatorError, Prepared, Preparing, above};
+pub use operator::{Begins, Entry, Freeing, Operator, OperatorError, Prepared, Preparing, above};
 
 /// A key to compare, and perhaps to write. A swap is done only if all of its keys are as expected.
 ///
@@ -121,6 +123,9 @@ pub trait Coordinator: Send {
     /// number is lost.
     fn hurry(&mut self) {}
 
+    /// Returns the time that its slowest answer of late took.
+    fn answer_time(&self) -> Duration;
+
     /// Returns how many connections it has opened so far. Two copies of one memory cannot share a connection, so at least one
     /// of them soon opens another.
     fn connections(&self) -> u64;
@@ -167,8 +172,23 @@ pub fn open(access: Access) -> io::Result<Box<dyn Coordinator>> {
     (access.kind.open)(access)
 }
 
-/// The time within which a daemon whose connection is up notices that its number is lost, or that the coordinator went back.
-pub const NOTICED_WITHIN: Duration = Duration::from_secs(2);
+/// The longest time between two looks of a daemon at its keys. A job at the coordinator that is under way may delay a look.
+pub const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// The shortest horizon. The pause of a start takes at most half of it, so that the other half is left to raise the ceiling.
+pub const HORIZON_MIN: Duration = Duration::from_secs(4);
+const _: () = assert!(2 * noticed_within(Duration::ZERO).as_millis() <= HORIZON_MIN.as_millis());
+
+/// Returns the time within which a daemon whose connection is up sees that the coordinator went back, and raises the floor.
+/// `answer` is the time that an answer takes.
+///
+/// Its look is due [`LOOK_PERIOD`] after the one before. From then on it needs four answers: two for the job that is under way
+/// (a range, or a raise of two sources), the look's read, and the write of the floor. If answers are fast, it has time for a
+/// connection that hangs, too: that is given up after [`ANSWER_MIN`], and the answers on a new one have as long.
+pub const fn noticed_within(answer: Duration) -> Duration {
+    let (answers, least) = (answer.saturating_mul(4), ANSWER_MIN.saturating_mul(2));
+    LOOK_PERIOD.saturating_add(if answers.as_nanos() > least.as_nanos() { answers } else { least })
+}
 
 /// The most keys of one swap, beside the marker: below the 128 operations that etcd takes in a transaction by default.
 pub const SWAPS_MAX: usize = 100;

@@ -2,13 +2,17 @@
 
 mod spaces;
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::counter::CounterKey;
 use super::key::{Marker, NumberKey, Paths};
 use super::member::instant_of;
-use super::{Coordinator, KeyError, NoAnswer, Swap, Swapped};
-use snowbank_client::layout::{Layout, UnixMicros};
+use super::rules::{self, Reach};
+use super::{Coordinator, KeyError, NoAnswer, NumberRange, Swap, Swapped};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
 pub use spaces::{Begins, Prepared, Preparing, above};
 
@@ -50,6 +54,34 @@ pub struct Entry {
     pub until: String,
 }
 
+/// An operator's wish to free a number.
+#[derive(Clone, Copy, Debug)]
+pub struct Freeing<'a> {
+    /// The identity of the write.
+    pub write: &'a str,
+    /// The wall clock.
+    pub now: UnixMicros,
+    /// The distance that IDs may be ahead of the wall clock.
+    pub max_ahead: Duration,
+    /// True if the holder may still run.
+    pub is_forced: bool,
+}
+
+impl Freeing<'_> {
+    /// Returns the bound of a key. If nobody can have been granted that, returns one that is above all grants by clocks that are
+    /// right, as the floor after a coordinator has lost writes.
+    fn granted(&self, layout: &Layout, key: &NumberKey, marker: &Marker) -> u64 {
+        let Ok(numbering) = Numbering::new(layout.clone(), WorkerSet::single(0)) else { return key.id_bound };
+        let (horizon, max_ahead) = (marker.horizon(), self.max_ahead);
+        let reach = Reach { from: self.now.max(marker.floor()), horizon, max_ahead };
+        if rules::check_bound(&numbering, key, reach).is_ok() {
+            return key.id_bound;
+        }
+        let floor = rules::floor_after_loss(self.now, marker.floor(), horizon, max_ahead);
+        rules::bound_above(&numbering, floor)
+    }
+}
+
 /// A fleet as an operator sees it.
 pub struct Operator<'c> {
     /// The coordinator.
@@ -59,9 +91,10 @@ pub struct Operator<'c> {
 }
 
 impl Operator<'_> {
-    fn marker(&mut self) -> Result<Marker, OperatorError> {
+    /// Returns the marker, and its text.
+    fn marker(&mut self) -> Result<(Marker, String), OperatorError> {
         let (name, key) = (self.name, Paths::of(self.name).marker());
-        self.read_marker()?.map(|(marker, _)| marker).ok_or_else(|| {
+        self.read_marker()?.ok_or_else(|| {
             OperatorError::Refused(format!(
                 "no fleet {name:?} at the coordinator (key {key}): `snowbank fleet init --new` makes one"
             ))
@@ -80,7 +113,8 @@ impl Operator<'_> {
     /// # Errors
     /// The fleet does not have the space, or the coordinator did not answer.
     pub fn list(&mut self, layout: &Layout, now: UnixMicros) -> Result<Vec<Entry>, OperatorError> {
-        let (place, space) = self.place(layout, Marker::place_of)?;
+        let (marker, _) = self.marker()?;
+        let (place, space) = self.place(&marker, layout, Marker::place_of)?;
         let prefix = Paths::of(self.name).space(place);
         let listed = self.coordinator.list(&prefix)?;
         let number = |key: &str| key.strip_prefix(&prefix)?.parse::<u64>().ok();
@@ -91,12 +125,13 @@ impl Operator<'_> {
     }
 
     fn place(
-        &mut self,
+        &self,
+        marker: &Marker,
         layout: &Layout,
         find: impl Fn(&Marker, &str) -> Option<usize>,
     ) -> Result<(usize, String), OperatorError> {
-        let (marker, space) = (self.marker()?, layout.space().to_string());
-        let place = find(&marker, &space).ok_or_else(|| {
+        let space = layout.space().to_string();
+        let place = find(marker, &space).ok_or_else(|| {
             let (name, known) = (self.name, marker.shown());
             OperatorError::Refused(format!(
                 "the fleet {name:?} has other ID spaces: found {space}, allowed: {known}"
@@ -110,8 +145,9 @@ impl Operator<'_> {
     /// # Errors
     /// There is none, or the coordinator did not answer.
     pub fn counter(&mut self, source: &str) -> Result<CounterKey, OperatorError> {
-        let (key, found) = self.read_counter(source)?;
-        let found = found.map(|(_, counter)| counter);
+        let (key, found) = self.read_counter_text(source)?;
+        let found = found.as_deref().map(CounterKey::parse).transpose();
+        let found = found.map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
         found.ok_or_else(|| {
             OperatorError::Refused(format!(
                 "source {source:?}: no counter at the coordinator (key {key}): `snowbank ticket set` makes one"
@@ -120,7 +156,8 @@ impl Operator<'_> {
     }
 
     /// Stores the highest number of a shared counter that was handed out: daemons take only later ones. `write` is the
-    /// identity of this write, and `writer` the command's name for people.
+    /// identity of this write, and `writer` the command's name for people. With `is_lowering`, the operator knows that the key
+    /// has a wrong value.
     ///
     /// # Errors
     /// Higher numbers may have been handed out, or the coordinator did not answer.
@@ -129,22 +166,31 @@ impl Operator<'_> {
         source: &str,
         value: u64,
         (write, writer): (&str, &str),
+        is_lowering: bool,
     ) -> Result<(), OperatorError> {
         let refused = |text: String| OperatorError::Refused(format!("source {source:?}: {text}"));
-        let (key, found) = self.read_counter(source)?;
-        if let Some((_, CounterKey { next, .. })) =
-            found.as_ref().filter(|(_, counter)| counter.next > value + 1)
-        {
-            let highest = next - 1;
+        let (key, before) = self.read_counter_text(source)?;
+        let found = match before.as_deref().map(CounterKey::parse).transpose() {
+            Ok(found) => found,
+            Err(_) if is_lowering => None,
+            Err(error) => {
+                return Err(refused(format!(
+                    "key {key}: {error}; with --lower, the command writes over it, and daemons that run end"
+                )));
+            }
+        };
+        if let Some(found) = found.as_ref().filter(|found| found.next > value + 1 && !is_lowering) {
+            let (highest, writer) = (found.next - 1, &found.writer);
             return Err(refused(format!(
                 "found {value}, allowed: from {highest} on, because the coordinator's key {key} shows that numbers up to \
-                 {highest} may have been handed out"
+                 {highest} may have been handed out ({writer} wrote it); if it is wrong, and no number above {value} was, add \
+                 --lower"
             )));
         }
-        let identity = found.as_ref().map_or(write, |(_, counter)| &counter.counter);
-        let text = CounterKey::new(identity, value + 1, write, writer).text();
-        let swap = Swap::write(key, found.map(|(before, _)| before), text);
-        match self.coordinator.swap(&[swap])? {
+        let identity = found.as_ref().map_or(write, |found| &found.counter);
+        let range = NumberRange { from: value + 1, to: value + 1 };
+        let text = CounterKey::new(identity, range, write, writer).text();
+        match self.coordinator.swap(&[Swap::write(key, before, text)])? {
             Swapped::Done => Ok(()),
             Swapped::Refused(_) => Err(refused(String::from(
                 "a daemon took numbers at the same time; try again with a higher value",
@@ -152,20 +198,16 @@ impl Operator<'_> {
         }
     }
 
-    fn read_counter(
-        &mut self,
-        source: &str,
-    ) -> Result<(String, Option<(String, CounterKey)>), OperatorError> {
+    fn read_counter_text(&mut self, source: &str) -> Result<(String, Option<String>), OperatorError> {
         let key = Paths::of(self.name).counter(source);
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
-        let counter = found.map(|text| CounterKey::parse(&text).map(|counter| (text, counter))).transpose();
-        let counter =
-            counter.map_err(|error: KeyError| OperatorError::Refused(format!("key {key}: {error}")))?;
-        Ok((key, counter))
+        Ok((key, found))
     }
 
     /// Frees a number: its holder stops handing out IDs when it notices, and the next holder starts at its bound. `write`
     /// is the identity of this write. Without `is_forced`, a holder that may still run keeps the number.
+    ///
+    /// A key that cannot be read, or whose bound nobody can have been granted, gets the furthest bound that somebody can have.
     ///
     /// # Errors
     /// The number is not held, its holder may run, or the coordinator did not answer.
@@ -173,20 +215,29 @@ impl Operator<'_> {
         &mut self,
         layout: &Layout,
         number: u64,
-        (write, now): (&str, UnixMicros),
-        is_forced: bool,
+        freeing: Freeing<'_>,
     ) -> Result<NumberKey, OperatorError> {
-        let (place, _) = self.place(layout, Marker::index_of)?;
+        let (marker, before) = self.marker()?;
+        let (place, _) = self.place(&marker, layout, Marker::index_of)?;
+        let refused = |text: String| OperatorError::Refused(format!("worker number {number}: {text}"));
         let key = Paths::of(self.name).number(place, number);
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
-        let refused = |text: String| OperatorError::Refused(format!("worker number {number}: {text}"));
         let stored = found.ok_or_else(|| refused(String::from("nobody holds it")))?;
-        let held = NumberKey::parse(&stored).map_err(|error| refused(error.to_string()))?;
+        let held = match NumberKey::parse(&stored) {
+            Ok(held) => held,
+            Err(_) if freeing.is_forced => NumberKey {
+                id_bound: u64::MAX,
+                ..NumberKey::new("", "a value that cannot be read", "", freeing.now.0.div_euclid(1_000_000))
+            },
+            Err(error) => {
+                return Err(refused(format!("{error}; with --force, the command writes over it")));
+            }
+        };
         if held.released {
             return Err(refused(format!("it is released already ({})", held.holder)));
         }
         let until = instant_of(layout, held.id_bound);
-        if until > now && !is_forced {
+        if until > freeing.now && !freeing.is_forced {
             return Err(refused(format!(
                 "{} may still run: its number counts as held until {}; stop it, or release its number with --force, and it \
                  stops when it notices",
@@ -194,12 +245,20 @@ impl Operator<'_> {
                 until.rfc3339(0)
             )));
         }
-        let released = NumberKey { write: write.to_owned(), released: true, ..held.clone() };
-        let swap = Swap::write(key, Some(stored), released.text());
-        match self.coordinator.swap(&[swap])? {
+        let id_bound = freeing.granted(layout, &held, &marker);
+        let released =
+            NumberKey { write: freeing.write.to_owned(), released: true, id_bound, ..held.clone() };
+        let swaps = [
+            Swap::compare(Paths::of(self.name).marker(), Some(before.clone())),
+            Swap::write(key, Some(stored), released.text()),
+        ];
+        match self.coordinator.swap(&swaps)? {
             Swapped::Done => Ok(held),
             // Its answer was lost, and it was tried again.
-            Swapped::Refused(found) if found[..] == [Some(released.text())] => Ok(held),
+            Swapped::Refused(found) if found.get(1) == Some(&Some(released.text())) => Ok(held),
+            Swapped::Refused(found) if found.first() != Some(&Some(before)) => {
+                Err(refused(String::from("the fleet's marker has just changed; try again")))
+            }
             Swapped::Refused(_) => Err(refused(String::from("its key has just changed: its holder runs"))),
         }
     }

@@ -170,10 +170,12 @@ pub fn floor_after_loss(
     UnixMicros(by_others.max(acknowledged).0.saturating_add(clock::micros(max_ahead)))
 }
 
-/// Returns whether a key shows that the coordinator has lost a bound that it had acknowledged in a term.
+/// Returns whether a key shows that the coordinator has lost a bound that it had acknowledged in a term. 0: it had acknowledged
+/// none. `None`: there is no key.
 ///
 /// Another daemon takes a number at its bound or above. A release ends a term, and may lower the bound.
-pub fn is_older(key: &NumberKey, term: &str, acknowledged: u64) -> bool {
+pub fn is_older(key: Option<&NumberKey>, term: &str, acknowledged: u64) -> bool {
+    let Some(key) = key else { return acknowledged > 0 };
     let reaches = if key.term == term { key.id_bound } else { key.from };
     reaches < acknowledged && !(key.released && key.term == term)
 }
@@ -183,6 +185,36 @@ pub fn is_older(key: &NumberKey, term: &str, acknowledged: u64) -> bool {
 pub fn latest(wall: UnixMicros, horizon: Duration, max_ahead: Duration) -> UnixMicros {
     let reach = horizon.min(HORIZON_MAX).saturating_add(max_ahead).saturating_add(CLOCKS_DIFFER_MAX);
     UnixMicros(wall.0.saturating_add(clock::micros(reach)))
+}
+
+/// The furthest that a daemon can have been granted: its clock, or the floor where that is ahead, and its settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Reach {
+    /// The wall clock, or the fleet's floor.
+    pub from: UnixMicros,
+    /// The horizon.
+    pub horizon: Duration,
+    /// The distance that IDs may be ahead of the wall clock.
+    pub max_ahead: Duration,
+}
+
+/// Checks that the bound of a key can have been granted to its holder.
+///
+/// # Errors
+/// In words, why it cannot.
+pub fn check_bound(numbering: &Numbering, key: &NumberKey, reach: Reach) -> Result<(), String> {
+    let until = instant_of(numbering, key.id_bound);
+    let latest = latest(reach.from, key.horizon().max(reach.horizon), reach.max_ahead);
+    if until <= latest {
+        return Ok(());
+    }
+    Err(format!(
+        "found IDs until {} of {}, and by this clock none can have been granted after {}; set the clock right, or find out who \
+         wrote the key, and free the number with `snowbank fleet release NUMBER --force`",
+        until.rfc3339(0),
+        key.holder,
+        latest.rfc3339(0)
+    ))
 }
 
 /// Returns whether the coordinator holds a bound for the next holder of the number: a state's record of it may go.
@@ -291,12 +323,13 @@ impl Holding {
             Err(error) => return Seen::Lost(Loss::Unreadable(error)),
         };
         let Some(key) = key else {
-            return if self.acknowledged > 0 { Seen::Older(Loss::Gone) } else { Seen::Lost(Loss::Gone) };
+            let is_older = is_older(None, term, self.acknowledged);
+            return if is_older { Seen::Older(Loss::Gone) } else { Seen::Lost(Loss::Gone) };
         };
         let known = self.writes.iter().position(|write| *write == key.write);
         // Its own last write may be of the term before.
         let its_term = if known.is_some() { &key.term } else { term };
-        if is_older(&key, its_term, self.acknowledged) {
+        if is_older(Some(&key), its_term, self.acknowledged) {
             return Seen::Older(Loss::WentBack);
         }
         let Some(at) = known else { return Seen::Lost(Loss::Taken(Box::new(key))) };

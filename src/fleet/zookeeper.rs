@@ -6,6 +6,8 @@
 mod jute;
 mod session;
 
+use std::time::Duration;
+
 use self::jute::{Reader, Writer};
 use self::session::{Answer, NO_NODE, Request, Session, fault_of};
 use super::line::{Fault, Line};
@@ -172,6 +174,10 @@ async fn swap(session: &mut Session, swaps: &[Swap]) -> Result<Option<Swapped>, 
 impl Coordinator for ZooKeeper {
     fn hurry(&mut self) {
         self.0.patience.hurry();
+    }
+
+    fn answer_time(&self) -> Duration {
+        self.0.patience.answer_time()
     }
 
     fn connections(&self) -> u64 {

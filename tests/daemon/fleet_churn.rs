@@ -1,6 +1,10 @@
 //! Twenty daemons of one fleet are killed, stopped, paused, booted and cut off for seconds, while clients draw from
 //! all of them and keep every ID. There are fewer numbers than daemons, so they take each other's.
 //! `SNOWBANK_CHURN_S=60 cargo test --test daemon fleet_churn::` takes a minute for each kind of coordinator.
+//!
+//! In the second test the coordinator is restored to older states, while of three to six daemons some are late, paused, cut
+//! off or killed. One of them is healthy, because a restore that nobody notices is not covered.
+//! `SNOWBANK_RESTORES=200 cargo test --test daemon fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
 
 use std::fs;
 use std::process::Command;
@@ -22,9 +26,9 @@ const DAEMONS: usize = 20;
 const LAYOUT: &str = "layout = \"time:38,worker:5,sequence:5;tick=100ms;epoch=2025-01-01\"\n\
                       sequence_start = \"zero\"\nmax_ahead = \"400ms\"\nshards = 1\n";
 /// The horizon. A pause may be longer, and the number of a killed daemon is free after it.
-const HORIZON: &str = "2s";
+const HORIZON: &str = "4s";
 /// The longest pause or cut.
-const FAULT_MS_MAX: u64 = 4_000;
+const FAULT_MS_MAX: u64 = 8_000;
 
 /// The faults of lives, one in each life, in this order. The end of a life is drawn at random.
 const FAULTS: [Fault; 6] =
@@ -38,6 +42,18 @@ enum Fault {
     Hang,
     Swallow,
     CutThenPause,
+}
+
+/// The ends of lives, each as often as it is here.
+const ENDS: [End; 4] = [End::Stop, End::KillAndBoot, End::Kill, End::Kill];
+
+#[derive(Clone, Copy)]
+enum End {
+    Stop,
+    KillAndBoot,
+    Kill,
+    /// The daemon runs until it ends by itself, because it has lost its number.
+    Loss,
 }
 
 /// The state that all threads share.
@@ -59,21 +75,26 @@ struct Site {
 impl Site {
     /// Four sites share two fixed numbers; each of sixteen is lent one of fourteen.
     fn new(at: &dyn Coordinator, index: usize) -> Site {
-        let proxy = at.proxy();
         let worker_ids = match index {
             0..4 => format!("worker_ids = {}\n", index % 2),
             _ => String::from("worker_ids = \"2-15\"\nworker_id_from = \"coordinator\"\n"),
         };
+        Site::of(at, &worker_ids, "")
+    }
+
+    /// A site whose daemon has worker IDs of this origin, in the fleet of this name.
+    fn of(at: &dyn Coordinator, worker_ids: &str, name: &str) -> Site {
+        let proxy = at.proxy();
         let toml = format!(
-            "{LAYOUT}{worker_ids}[fleet]\ncoordinator = \"{}\"\nendpoints = [\"{}\"]\nhorizon = \"{HORIZON}\"\n",
+            "{LAYOUT}{worker_ids}[fleet]\ncoordinator = \"{}\"\nendpoints = [\"{}\"]\nhorizon = \"{HORIZON}\"\n{name}",
             at.name(),
             proxy.url()
         );
         Site { machine: Machine::new(), proxy, toml, address: Mutex::default() }
     }
 
-    /// Runs one life after another until the churn is over.
-    fn live(&self, churn: &Churn, index: usize) {
+    /// Runs one life after another until the churn is over, with these faults and ends.
+    fn live(&self, churn: &Churn, index: usize, faults: &[Fault], ends: &[End]) {
         let mut rng = Random::seeded(index as u64);
         let mut round = index;
         while !churn.is_over.load(Ordering::SeqCst) {
@@ -82,9 +103,9 @@ impl Site {
                     churn.lives.fetch_add(1, Ordering::SeqCst);
                     *self.address.lock().expect("no thread panics") = Some(daemon.addresses[0].clone());
                     rest(&mut rng, 1_000);
-                    self.suffer(&daemon, FAULTS[round % FAULTS.len()], &mut rng);
+                    self.suffer(&daemon, faults[round % faults.len()], &mut rng);
                     rest(&mut rng, 1_000);
-                    self.end(daemon, &mut rng);
+                    self.end(daemon, rng.pick(ends));
                     round += 1;
                 }
                 // Another daemon has its number, or all numbers are taken.
@@ -114,19 +135,20 @@ impl Site {
         self.proxy.pass();
     }
 
-    fn end(&self, mut daemon: Daemon, rng: &mut Random) {
-        match rng.below(4) {
-            0 => {
+    fn end(&self, mut daemon: Daemon, end: End) {
+        match end {
+            End::Stop => {
                 daemon.signal(Signal::TERM);
                 let code = daemon.wait();
                 assert!(matches!(code, Some(0 | 3)), "{code:?}: {}", daemon.log());
             }
-            1 => {
+            End::KillAndBoot => {
                 daemon.kill();
                 // Like a boot.
                 fs::remove_dir_all(self.machine.path("locks")).expect("no daemon has it");
             }
-            _ => daemon.kill(),
+            End::Kill => daemon.kill(),
+            End::Loss => _ = daemon.wait(),
         }
     }
 
@@ -166,6 +188,79 @@ fn init(toml: &str) {
     assert!(output.status.success(), "{output:?}");
 }
 
+/// The restores of one fleet.
+const RESTORES: usize = 5;
+/// The horizon with some reserve: so long a daemon may wait for the floor.
+const UNTIL_FLOOR: Duration = Duration::from_secs(6);
+/// A backup is older than the last raise of each daemon: half of the horizon.
+const OF_BACKUP: Duration = Duration::from_millis(2_500);
+
+/// Restores the coordinator of a fleet of three to six daemons several times.
+fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
+    let daemons = 3 + fleet % 4;
+    let name = format!("name = \"restored-{fleet}\"\n");
+    // Two of five have given numbers. The others share two.
+    let origin = |index: usize| match index {
+        0 | 3 => format!("worker_ids = {}\n", index + 4),
+        _ => String::from("worker_ids = \"0-1\"\nworker_id_from = \"coordinator\"\n"),
+    };
+    let sites: Vec<Site> = (0..daemons).map(|index| Site::of(at, &origin(index), &name)).collect();
+    init(&sites[0].toml);
+    let churn = Churn { is_over: AtomicBool::new(false), lives: AtomicUsize::new(0), runs: Mutex::default() };
+    thread::scope(|scope| {
+        for (index, site) in sites.iter().enumerate() {
+            let churn = &churn;
+            scope.spawn(move || {
+                if index == 0 {
+                    // It is healthy, and started again when it has noticed a restore.
+                    site.live(churn, fleet, &[Fault::None], &[End::Loss]);
+                } else {
+                    // A clean stop is not covered if another daemon has had the number since.
+                    site.live(churn, fleet + index, &FAULTS, &[End::Kill, End::KillAndBoot]);
+                }
+            });
+            scope.spawn(move || site.draw(churn));
+        }
+        let mut rng = Random::seeded(fleet as u64);
+        for _ in 0..restores {
+            at.back_up();
+            thread::sleep(OF_BACKUP);
+            rest(&mut rng, 2_000);
+            at.restore();
+            thread::sleep(UNTIL_FLOOR);
+            rest(&mut rng, 2_000);
+        }
+        churn.is_over.store(true, Ordering::SeqCst);
+        // The healthy one waits for a loss.
+        at.kill();
+        at.lose_data();
+        at.run();
+    });
+    let runs = churn.runs.into_inner().expect("no thread panics");
+    let ids = runs.iter().map(|run| u64::from(run.count)).sum();
+    assert!(ids > 0);
+    assert_distinct(runs);
+    ids
+}
+
+#[test]
+fn a_coordinator_that_is_restored_while_daemons_are_late_paused_or_cut_off_repeats_nothing() {
+    let restores = std::env::var("SNOWBANK_RESTORES").ok();
+    let restores: usize = restores.map_or(0, |text| text.parse().expect("SNOWBANK_RESTORES: a number"));
+    if restores == 0 {
+        if let Some(mut etcd) = Etcd::start() {
+            restore(&mut etcd, 1, 1);
+        }
+        return;
+    }
+    // On two kinds of coordinators.
+    let fleets = restores.div_ceil(2 * RESTORES);
+    each(|at| {
+        let ids: u64 = (0..fleets).map(|fleet| restore(at, fleet, RESTORES)).sum();
+        println!("{}: {} restores of {fleets} fleets, {ids} IDs, 0 twice", at.name(), fleets * RESTORES);
+    });
+}
+
 fn churn(at: &dyn Coordinator, lasts: Duration) {
     let sites: Vec<Site> = (0..DAEMONS).map(|index| Site::new(at, index)).collect();
     init(&sites[0].toml);
@@ -173,7 +268,7 @@ fn churn(at: &dyn Coordinator, lasts: Duration) {
     thread::scope(|scope| {
         for (index, site) in sites.iter().enumerate() {
             let churn = &churn;
-            scope.spawn(move || site.live(churn, index));
+            scope.spawn(move || site.live(churn, index, &FAULTS, &ENDS));
             scope.spawn(move || site.draw(churn));
         }
         // On a slow machine, until each daemon can have lived once.

@@ -391,3 +391,57 @@ fn what_a_counter_at_the_coordinator_needs_is_checked() {
     let (code, text) = run(&source.replace("coordinator", "state"), &["ticket", "set", "orders", "1"]);
     assert!(code == Some(2) && text.contains("no coordinator"), "{text}");
 }
+
+/// Somebody puts a value at the key by hand. Once it is right again, the daemon goes on: its state has nothing of it.
+#[test]
+fn a_counter_with_a_wrong_value_is_not_counted_on_and_is_put_right() {
+    let Some(etcd) = Etcd::start() else { return };
+    let toml = toml(&etcd);
+    let lower = |value| {
+        let (code, text) = run(&toml, &["ticket", "set", "orders", value, "--lower"]);
+        assert_eq!(code, Some(0), "{text}");
+    };
+    set(&toml, "1000");
+    let machine = Machine::new();
+    let mut daemon = machine.start(&toml);
+    draw(&daemon, 10);
+    let next = i64::MAX;
+    let leaps = format!(
+        r#"{{"format":1,"counter":"c","next":"{next}","from":"1001","write":"w","writer":"somebody"}}"#
+    );
+    for (wrong, part) in
+        [(&leaps[..], "to 9223372036854775807 in one write of somebody"), ("?", "did not write")]
+    {
+        etcd.put(KEY, wrong);
+        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
+        machine.setup(&toml).end().assert_refusal_for_now(&[KEY, part, "--lower"]);
+        let (code, text) = run(&toml, &["ticket", "set", "orders", "2000"]);
+        assert!(code == Some(1) && text.contains("--lower"), "{text}");
+        lower("5000");
+        daemon = machine.start(&toml);
+        assert!(draw(&daemon, 10)[0].first > 5_000);
+    }
+    lower("500");
+    assert_eq!(daemon.wait(), Some(3), "its range is above: {}", daemon.log());
+    machine.setup(&toml).end().assert_refusal(&["--lower --state-dir"]);
+    let (code, _, text) = machine.run(&["ticket", "set", "orders", "500", "--lower"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(draw(&machine.start(&toml), 1)[0].first, 501);
+}
+
+#[test]
+fn a_counter_ends_at_its_maximum() {
+    let Some(etcd) = Etcd::start() else { return };
+    let toml = toml_at(&etcd, &etcd.url(), "maximum = 1005\n");
+    set(&toml, "1000");
+    let (code, text) = run(&toml, &["ticket", "set", "orders", "1005"]);
+    assert!(code == Some(2) && text.contains("up to 1004"), "{text}");
+    let machines = [Machine::new(), Machine::new()];
+    let daemon = machines[0].start(&toml);
+    let runs = draw(&daemon, 5);
+    assert_eq!((runs[0].first, runs[0].last()), (1_001, 1_005));
+    let other = machines[1].start(&toml);
+    for daemon in [&daemon, &other] {
+        assert!(matches!(daemon.connect().next(Ask::of(1).wait_ms(0)), Reply::Error { .. }));
+    }
+}

@@ -135,6 +135,8 @@ pub(crate) trait Coordinator {
     fn back_up(&mut self) {
         self.kill();
         let (data, backup) = (self.server().data(), self.server().path("backup"));
+        // There may be an earlier one.
+        let _ = fs::remove_dir_all(&backup);
         copy(&data, &backup);
         self.run();
     }

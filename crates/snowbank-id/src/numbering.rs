@@ -187,7 +187,7 @@ impl Numbering {
         match self {
             _ if position < self.end() => self.run_at(position, 1).first,
             Numbering::Snowflake(numbering) => numbering.layout().last_id() + 1,
-            Numbering::Ticket(_) => LAST_ID + 1,
+            Numbering::Ticket(counter) => counter.maximum() + 1,
         }
     }
 

@@ -45,6 +45,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("kind", r#""ticket""#),
     ("increment", "7"),
     ("offset", "7"),
+    ("maximum", "700"),
     ("numbers_from", r#""coordinator""#),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),
@@ -78,7 +79,7 @@ fn other(row: &Row) -> &'static str {
 fn beside(section: Section, key: &str) -> String {
     match (section, key) {
         (Section::SourceAlone, "kind") => return String::from("name = \"default\"\n"),
-        (Section::SourceAlone, "increment" | "numbers_from") => {
+        (Section::SourceAlone, "increment" | "maximum" | "numbers_from") => {
             return String::from("name = \"default\"\nkind = \"ticket\"\n");
         }
         (Section::SourceAlone, "offset") => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::fleet::CoordinatorKind;
 use crate::frontends::{FrontEndSettings, HttpSettings, MemcachedSettings, NoeqdSettings, RespSettings};
+use crate::numbering::LAST_ID;
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::layout::{Layout, WorkerSet};
@@ -32,6 +33,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
             kind: SourceKind::Snowflake,
             increment: 1,
             offset: 1,
+            maximum: LAST_ID,
             numbers_from: NumbersFrom::State,
             name: "default".into(),
             layout: Layout::resolve("twitter").unwrap(),
@@ -177,6 +179,7 @@ fn every_setting_reaches_its_field() {
             kind: SourceKind::Snowflake,
             increment: 1,
             offset: 1,
+            maximum: LAST_ID,
             numbers_from: NumbersFrom::State,
             name: "default".into(),
             layout: Layout::resolve("clearing").unwrap(),

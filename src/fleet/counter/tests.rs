@@ -6,7 +6,7 @@ fn counter(floor: u64) -> Counter {
 }
 
 fn stored(next: u64, write: &str) -> String {
-    CounterKey::new("c", next, write, "host-a (process 7)").text()
+    CounterKey::new("c", NumberRange { from: next, to: next }, write, "host-a (process 7)").text()
 }
 
 fn step(counter: &mut Counter, found: &String, generation: u64, write: &str) -> Result<Step, CounterLoss> {
@@ -56,7 +56,7 @@ fn a_key_that_is_gone_or_went_back_is_never_begun_again() {
     assert!(step(&mut running, &stored(101, "w0"), 0, "w1").is_ok());
     running.done();
     assert_eq!(running.check(Some(&stored(110, "w0"))), Ok(None), "below its last range");
-    let again = CounterKey::new("d", 500, "w9", "nobody").text();
+    let again = CounterKey::new("d", NumberRange { from: 500, to: 500 }, "w9", "nobody").text();
     assert_eq!(running.check(Some(&again)), Err(CounterLoss::Replaced), "whatever its next number is");
     let garbage = String::from("{}");
     assert!(matches!(running.check(Some(&garbage)), Err(CounterLoss::Unreadable(_))));
@@ -82,4 +82,39 @@ fn the_last_numbers_are_taken_and_none_beyond() {
         };
         assert_eq!(claim.range, range);
     }
+}
+
+/// All that this daemon had stays as it was, so the key can be put right.
+#[test]
+fn a_counter_that_leaps_is_not_counted_on() {
+    let key = |from, to| CounterKey::new("c", NumberRange { from, to }, "w0", "host-b (process 9)").text();
+    let mut counter = counter(101);
+    for (from, to) in [(101, (1 << 63) - 1), (101, 101 + RANGE_IDS_MAX + 1), (201, 200), (u64::MAX, u64::MAX)]
+    {
+        let refused = step(&mut counter, &key(from, to), 0, "w1").unwrap_err();
+        assert!(refused.is_of_others(), "{from}..{to}: {refused}");
+        let text = refused.to_string();
+        assert!(text.contains(&to.to_string()) && text.contains("host-b (process 9)"), "{text}");
+    }
+    for (from, to) in [(101, 101 + RANGE_IDS_MAX), (1 << 62, 1 << 62), (1 << 63, 1 << 63)] {
+        assert!(
+            step(&mut counter, &key(from, to), 0, "w1").is_ok(),
+            "{from}..{to}: an operator may raise it"
+        );
+    }
+    let found = stored(101, "w0");
+    assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(claim(&found, "w1", 101)));
+}
+
+#[test]
+fn no_number_is_above_the_maximum() {
+    let numbering = TicketCounter::new("orders", 1, 1).and_then(|counter| counter.up_to(105)).unwrap();
+    let mut counter = Counter::new(numbering.into(), 0);
+    for (next, from) in [(101, 101), (106, 106)] {
+        let taken = step(&mut counter, &stored(next, "w0"), 0, "w1");
+        let range = NumberRange { from, to: 106 };
+        assert!(matches!(taken, Ok(Step::Write(claim)) if claim.range == range));
+    }
+    let beyond = step(&mut counter, &stored(107, "w0"), 0, "w1");
+    assert!(matches!(beyond, Err(CounterLoss::Leaps(_))), "{beyond:?}");
 }

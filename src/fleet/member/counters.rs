@@ -1,7 +1,7 @@
 //! The shared counters of a daemon at its coordinator: takes ranges of numbers, and checks the keys.
 
 use super::{Member, Stop};
-use crate::fleet::counter::{Counter, CounterKey, NumberRange, Step};
+use crate::fleet::counter::{Counter, CounterKey, CounterLoss, NumberRange, Step};
 use crate::fleet::{Cluster, Coordinator, NoAnswer, Swap, Swapped};
 use crate::numbering::Numbering;
 
@@ -27,6 +27,8 @@ pub enum Ranged {
     NoAnswer(NoAnswer),
     /// The counter cannot go on, for this reason.
     Lost(String),
+    /// The key has a value that Snowbank did not write. Somebody may put it right.
+    Unusable(String),
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
@@ -44,6 +46,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             Err(Stop::Lost(reason)) => {
                 self.forget_ceilings();
                 Ranged::Lost(reason)
+            }
+            Err(Stop::Unusable(reason)) => {
+                self.forget_ceilings();
+                Ranged::Unusable(reason)
             }
         }
     }
@@ -101,7 +107,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if !self.are_compared {
             let key = self.counters[at].key.clone();
             self.compare_at(&key, CounterKey::identity_in)
-                .map_err(|reason| self.counters[at].lost(&reason))?;
+                .map_err(|reason| Stop::Lost(self.counters[at].named(&reason)))?;
         }
         Ok(())
     }
@@ -135,7 +141,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
 impl HeldCounter {
     /// Returns the reason why the counter cannot go on, in words.
-    fn lost(&self, loss: &impl std::fmt::Display) -> Stop {
-        Stop::Lost(format!("source {:?} (key {}): {loss}", self.source, self.key))
+    fn lost(&self, loss: &CounterLoss) -> Stop {
+        let reason = self.named(loss);
+        if loss.is_of_others() { Stop::Unusable(reason) } else { Stop::Lost(reason) }
+    }
+
+    fn named(&self, loss: &impl std::fmt::Display) -> String {
+        format!("source {:?} (key {}): {loss}", self.source, self.key)
     }
 }

@@ -22,11 +22,24 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.ended(looked)
     }
 
-    /// Reads all keys. Returns the sources whose keys must be written, each with the highest bound in them.
+    /// Reads all keys at once. Returns the sources whose keys must be written, each with the highest bound in them.
     fn read_all(&mut self, clocks: Clocks) -> Result<Vec<Bound>, Stop> {
+        for source in 0..self.sources.len() {
+            self.check_marker(source, clocks)?;
+        }
+        let mut keys = Vec::new();
+        for held in &self.sources {
+            keys.extend(held.numbers.iter().map(|(number, _)| self.paths.number(held.place, *number)));
+        }
+        let found = if keys.is_empty() { Vec::new() } else { self.coordinator.as_mut().read(&keys)? };
+        let mut found = found.into_iter();
         let mut due = Vec::new();
         for source in 0..self.sources.len() {
-            let id_bound = self.read(source, false, clocks)?;
+            let mut id_bound = 0;
+            for at in 0..self.sources[source].numbers.len() {
+                let key = self.see(source, at, found.next().flatten().as_deref(), clocks)?;
+                id_bound = key.id_bound.max(id_bound);
+            }
             let held = &self.sources[source];
             if !held.is_claimed || held.drawn_on != self.coordinator.as_mut().connections() {
                 due.push(Bound { source, id_bound });

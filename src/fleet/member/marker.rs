@@ -87,6 +87,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         };
         let marker =
             Marker::parse(&text).map_err(|error| JoinError::Unreadable(format!("key {key}: {error}")))?;
+        self.longest_horizon = self.longest_horizon.max(marker.horizon());
         self.marker = Some(Known { text, marker });
         Ok(())
     }
@@ -211,7 +212,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ) -> Result<Noticed, Stop> {
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
-            let longest = granted.horizon.max(marker.horizon());
+            let longest = granted.horizon.max(self.longest_horizon);
+            marker.lengthen_horizon(longest);
             marker.raise_floor(rules::floor_after_loss(
                 clocks.wall,
                 granted.until,

@@ -1,8 +1,10 @@
 //! An operator replaces an ID space by one that collides with it, while a daemon takes a number.
 
+use std::time::Duration;
+
 use super::tests::{HORIZON, Store, WALL, member, store, want};
 use super::*;
-use crate::fleet::{Begins, Marker, Operator, Prepared, Preparing};
+use crate::fleet::{Begins, Freeing, Marker, Operator, Prepared, Preparing};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
@@ -166,4 +168,88 @@ fn a_space_replaces_one_that_was_beside_it() {
     store.put(&Paths::of("f").marker(), &Marker::new("1f", both.to_vec()).text());
     assert_eq!(replace(&store), Ok(vec![both[0].clone()]));
     assert_eq!(active(&store), [both[1].clone()]);
+}
+
+fn release(store: &Store, number: u64, is_forced: bool) -> Result<NumberKey, String> {
+    let mut coordinator = store.clone();
+    let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
+    let freeing = Freeing { write: "freed", now: WALL, max_ahead: Duration::from_secs(10), is_forced };
+    operator.release(&before(), number, freeing).map_err(|error| error.to_string())
+}
+
+/// Another command replaces the ID space while this one frees a number.
+#[test]
+fn a_number_is_not_freed_beside_another_marker() {
+    let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
+    store.put(&key, &number_key(7, false));
+    let mut marker = Marker::new("1f", vec![before().space().to_string()]);
+    marker.raise_floor(WALL);
+    store.put_late(&Paths::of("f").marker(), &marker.text());
+    assert!(release(&store, 5, true).unwrap_err().contains("marker has just changed"));
+    assert_eq!(store.text(&key), number_key(7, false));
+    assert!(release(&store, 5, true).is_ok());
+}
+
+/// No daemon takes a number whose bound nobody can have been granted, so an operator must be able to free it.
+#[test]
+fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
+    let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
+    let numbering = Numbering::new(before(), WorkerSet::single(5)).unwrap();
+    let until = |text: &str| rules::instant_of(&numbering, NumberKey::parse(text).unwrap().id_bound);
+    let take = || {
+        let taken =
+            member(&store, Notes::default()).take(want(&before(), WALL, false), &WorkerSet::single(5));
+        taken.map_err(|error| error.to_string())
+    };
+    for wrong in [number_key(u64::MAX, false), String::from("garbage")] {
+        store.put(&key, &wrong);
+        let refused = take().unwrap_err();
+        assert!(refused.contains("worker number 5"), "{refused}");
+        assert!(release(&store, 5, false).unwrap_err().contains("--force"));
+        release(&store, 5, true).unwrap();
+        let freed = until(&store.text(&key)).0 - WALL.0;
+        assert!((310_000_000..312_000_000).contains(&freed), "a horizon and max_ahead: {freed}");
+        assert!(take().is_ok());
+    }
+    // One that somebody may have is kept.
+    let ahead = numbering.id_bound(numbering.first_of(numbering.tick_at(UnixMicros(WALL.0 + 1_800_000_000))));
+    store.put(&key, &number_key(ahead, false));
+    release(&store, 5, true).unwrap();
+    assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, ahead);
+}
+
+/// A daemon remembers nothing of it, and goes on once the key is put right.
+#[test]
+fn a_bound_that_nobody_was_granted_ends_a_daemon_and_leaves_its_notes() {
+    let (layout, store, key) = (before(), store(&before()), Paths::of("f").number(0, 5));
+    let mut member = member(&store, Notes::default());
+    let taken = super::tests::take(&mut member, want(&layout, WALL, false), &WorkerSet::single(5));
+    let right = store.text(&key);
+    let wrong = NumberKey { id_bound: u64::MAX, ..NumberKey::parse(&right).unwrap() };
+    store.put(&key, &wrong.text());
+    let looked = member.look(super::tests::clocks(WALL));
+    assert!(matches!(&looked, Raised::Lost(line) if line.contains("worker number 5")), "{looked:?}");
+    let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
+    assert_eq!(note.acknowledged, taken.covered);
+}
+
+/// The daemon with the longer horizon may be paused, and its record of it is lost.
+#[test]
+fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
+    let (layout, store) = (before(), store(&before()));
+    let [marker_key, key] = [Paths::of("f").marker(), Paths::of("f").number(0, 5)];
+    let mut member = member(&store, Notes::default());
+    let taken = super::tests::take(&mut member, want(&layout, WALL, false), &WorkerSet::single(5));
+    let restored = [&marker_key, &key].map(|key| store.text(key));
+    let mut longer = Marker::parse(&restored[0]).unwrap();
+    longer.lengthen_horizon(3 * HORIZON);
+    store.put(&marker_key, &longer.text());
+    let bound = Bound { source: 0, id_bound: taken.covered + 1 };
+    assert_eq!(member.raise(&[bound], 0, super::tests::clocks(WALL)), Raised::Done);
+    for (key, text) in [&marker_key, &key].into_iter().zip(&restored) {
+        store.put(key, text);
+    }
+    assert!(matches!(member.look(super::tests::clocks(WALL)), Raised::Lost(_)));
+    let floor = Marker::parse(&store.text(&marker_key)).unwrap().floor();
+    assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "{floor:?}");
 }

@@ -1,19 +1,20 @@
 //! The pause of a daemon that has taken a number which it did not hold.
 //!
 //! A coordinator that was restored to an older state shows numbers as free whose holders still run. Those that are connected
-//! look at their keys each second, so within [`NOTICED_WITHIN`] one of them sees that a write of its own is gone, and raises
-//! the floor. So a taker writes its key, waits that long, and reads the marker and its key again before it hands out
+//! look at their keys each second, so one of them soon sees that a write of its own is gone, and raises the floor
+//! ([`noticed_within`]). So a taker writes its key, waits that long, and reads the marker and its key again before it hands out
 //! anything. A start that goes on with its own number does not wait.
 //!
 //! A daemon whose bound has passed, after a long pause or outage, raises it in the same way: others may have taken the number
 //! since, and the coordinator may have lost that.
 
+use super::take::not_taken;
 use super::want::JoinError;
 use super::{Bound, Clocks, Member, NoAnswer, Stop, Taken};
-use crate::fleet::{Coordinator, NOTICED_WITHIN, SWAPS_MAX, Swap, Swapped, rules};
+use crate::fleet::{Coordinator, SWAPS_MAX, Swap, Swapped, noticed_within, rules};
 
-/// The part of a horizon that the pause takes at most.
-const PAUSE_PART: u32 = 8;
+/// The part of a horizon that the pause may take. The rest is left to raise the first ceiling.
+const PAUSE_PART: u32 = 2;
 
 /// The most tries to compare the marker and the keys, each after a change or without an answer.
 const TRIES_MAX: usize = 3;
@@ -27,7 +28,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if !taken.iter().flatten().any(|taken| taken.is_new) {
             return Ok(());
         }
-        self.pause();
+        self.pause()?;
         for (index, taken) in taken.iter_mut().enumerate() {
             if let Some(taken) = taken.as_mut().filter(|taken| taken.is_new) {
                 taken.floor = self.settled_floor(index, taken.floor, clocks)?;
@@ -36,11 +37,22 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Waits for other daemons to notice what they have lost. Where ceilings last for seconds, the pause is shorter, because it
-    /// must leave most of the first one.
-    pub(super) fn pause(&mut self) {
+    /// Waits for other daemons to notice what they have lost. They need as long as this daemon for an answer.
+    ///
+    /// # Errors
+    /// The coordinator is too slow for the horizon.
+    pub(super) fn pause(&mut self) -> Result<(), NoAnswer> {
+        let answer = self.coordinator.as_mut().answer_time();
+        let pause = noticed_within(answer);
         let shortest = self.sources.iter().map(|held| held.horizon).min().unwrap_or_default();
-        self.coordinator.as_mut().pause(NOTICED_WITHIN.min(shortest / PAUSE_PART));
+        if pause > shortest / PAUSE_PART {
+            return Err(NoAnswer::passing(format!(
+                "an answer took {answer:.1?}, so a pause of {pause:.0?} is needed before a number may be used, allowed: half of \
+                 fleet.horizon ({shortest:?}); find out why it is slow, or give all daemons a longer fleet.horizon"
+            )));
+        }
+        self.coordinator.as_mut().pause(pause);
+        Ok(())
     }
 
     /// Waits after a raise, if these bounds had passed before it.
@@ -48,7 +60,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if passed.is_empty() {
             return Ok(());
         }
-        self.pause();
+        self.pause()?;
         for &bound in passed {
             self.compare(bound.source, clocks)?;
             self.check_floor(bound)?;
@@ -66,10 +78,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         clocks: Clocks,
     ) -> Result<u64, JoinError> {
         let Some(at) = self.sources.iter().position(|held| held.index == index) else { return Ok(floor) };
-        self.compare(at, clocks).map_err(|stop| match stop {
-            Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
-            Stop::Lost(reason) => JoinError::Held(reason),
-        })?;
+        self.compare(at, clocks).map_err(not_taken)?;
         let fleets_floor = self.known_marker()?.marker.floor();
         let held = &mut self.sources[at];
         held.floor = floor.max(rules::bound_above(&held.numbering, fleets_floor));

@@ -74,8 +74,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let key = text.as_deref().map(NumberKey::parse).transpose();
             // A value that cannot be read shows nothing. It is refused when the number is taken.
             let Ok(key) = key else { continue };
-            let is_lost = key.is_none_or(|key| rules::is_older(&key, &note.term, note.acknowledged));
-            if !is_lost || note.acknowledged == 0 {
+            if !rules::is_older(key.as_ref(), &note.term, note.acknowledged) {
                 continue;
             }
             let older = Swap::compare(self.paths.number(place, *number), text.clone());
@@ -282,10 +281,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 }
 
-fn not_taken(stop: Stop) -> JoinError {
+pub(super) fn not_taken(stop: Stop) -> JoinError {
     match stop {
         Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
-        Stop::Lost(reason) => JoinError::Held(reason),
+        Stop::Lost(reason) | Stop::Unusable(reason) => JoinError::Held(reason),
     }
 }
 

@@ -90,6 +90,10 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
+    fn answer_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn connections(&self) -> u64 {
         self.1
     }

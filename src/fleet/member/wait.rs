@@ -105,7 +105,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             taken.push((waiting.index, one.map_err(|error| waiting.after(error))?));
         }
         if taken.iter().any(|(_, taken)| taken.is_new) {
-            self.pause();
+            self.pause()?;
         }
         for (index, taken) in taken {
             let floor =

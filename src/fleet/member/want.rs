@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Clocks, Note};
 use crate::clock::{self, BootMicros, Now};
-use crate::fleet::rules::{self, Acknowledged, Proof, Taker, Taking};
+use crate::fleet::rules::{self, Acknowledged, Proof, Reach, Taker, Taking};
 use crate::fleet::{NoAnswer, NumberKey};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
@@ -92,17 +92,8 @@ impl Want<'_> {
         let wall = self.clocks.wall;
         let until = key.as_ref().map_or(wall, |key| rules::instant_of(numbering, key.id_bound));
         if let Some(key) = &key {
-            let horizon = key.horizon().max(self.horizon);
-            let latest = rules::latest(wall.max(own.floor), horizon, self.max_ahead);
-            if until > latest {
-                return Err(Busy::Unreadable(format!(
-                    "found IDs until {} of {}, and by this clock none can have been granted after {}; set the clock right, \
-                     or find out who wrote the key",
-                    until.rfc3339(0),
-                    key.holder,
-                    latest.rfc3339(0)
-                )));
-            }
+            let reach = Reach { from: wall.max(own.floor), horizon: self.horizon, max_ahead: self.max_ahead };
+            rules::check_bound(numbering, key, reach).map_err(Busy::Unreadable)?;
         }
         let is_noted = |note: &&Note| self.proof == Proof::Held && note.numbers.contains(&found.number);
         let acknowledged = own.note.as_ref().filter(is_noted).map(|note| Acknowledged {

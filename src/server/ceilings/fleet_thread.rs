@@ -10,19 +10,14 @@ use super::job_thread::JobThread;
 use crate::ceiling::TakenOver;
 use crate::config::SOURCES_MAX;
 use crate::fleet::{
-    self, Bound, Clocks, Coordinator, Counted, Member, NOTICED_WITHIN, NoAnswer, NumberRange, Pool, Raised,
-    Ranged,
+    Bound, Clocks, Coordinator, Counted, Member, NoAnswer, NumberRange, Pool, Raised, Ranged,
 };
-use crate::keeper::{Outcome, PERIOD, WantedRange};
+use crate::keeper::{Outcome, WantedRange};
 use snowbank_client::tls::files;
 
 /// The longest that a clean stop waits for the coordinator, once before the release and once for it, as part of its wait for
 /// storage.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-
-// If a number is lost just after a look, the next look or raise comes a period later. If the connection hangs then, a new
-// one has the rest of these two seconds for its answer.
-const _: () = assert!(PERIOD.as_millis() + fleet::ANSWER_MIN.as_millis() < NOTICED_WITHIN.as_millis());
 
 /// The time between two counts of the numbers that are left. A list of a thousand keys costs a coordinator 20 ms.
 const COUNT_EVERY: Duration = Duration::from_secs(600);
@@ -209,7 +204,7 @@ fn run(work: &mut Work, job: Job) -> Done {
         Job::Range(wanted) => match member.take_range(wanted.source, wanted.count, wanted.generation) {
             Ranged::Taken(range) => Done::Ranged(wanted, Ok(range)),
             Ranged::NoAnswer(answer) => Done::Ranged(wanted, Err(answer)),
-            Ranged::Lost(reason) => lost(reason),
+            Ranged::Lost(reason) | Ranged::Unusable(reason) => lost(reason),
         },
         Job::Confirm(clocks) => Done::Confirmed(match member.confirm(clocks) {
             Raised::Done => Ok(()),

@@ -15,7 +15,7 @@ use super::start_sources::Durable;
 use super::storage_thread::{Done, Storage, Trim};
 use crate::ceiling::{Left, StoreError, TakenOver};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
-use crate::fleet::{Bound, Clocks, NumberRange};
+use crate::fleet::{Bound, Clocks, LOOK_PERIOD, NumberRange};
 use crate::keeper::{self, Keeper, Looked, Outcome, PERIOD, Reach, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
@@ -175,10 +175,14 @@ impl Ceilings {
         if let Some(fleet) = &mut self.fleet
             && fleet.is_idle()
             && self.keeper.lost().is_none()
-            && self.fleet_asked_at.is_none_or(|asked_at| reading.boot.since(asked_at) >= PERIOD)
         {
-            self.fleet_asked_at = Some(reading.boot);
-            fleet.look(clocks(&self.keeper, reading));
+            // The end of a job wakes this thread, so only an idle one needs the timer.
+            let look_in = look_in(self.fleet_asked_at, reading.boot);
+            looked.next_in = looked.next_in.min(look_in);
+            if look_in.is_zero() {
+                self.fleet_asked_at = Some(reading.boot);
+                fleet.look(clocks(&self.keeper, reading));
+            }
         }
         looked
     }
@@ -327,6 +331,11 @@ pub(crate) fn idle(common: &Common, stopping: &AtomicBool) {
     observer.end(common);
 }
 
+/// Returns the time until the next look at the fleet's keys, by the time of the last look or raise.
+fn look_in(asked_at: Option<BootMicros>, now: BootMicros) -> Duration {
+    asked_at.map_or(Duration::ZERO, |asked_at| LOOK_PERIOD.saturating_sub(now.since(asked_at)))
+}
+
 /// Returns the clocks of a reading, for the fleet.
 fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
     Clocks { wall: keeper.believe(reading).wall, wall_minus_boot_us: reading.offset_us() }
@@ -358,5 +367,21 @@ impl Logged {
                 None => tracing::info!("lock_dir says again how far IDs were granted"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keeper wakes for other reasons too, at any moment.
+    #[test]
+    fn a_look_is_due_a_period_after_the_last_one_whenever_the_keeper_wakes() {
+        let (period, began) = (LOOK_PERIOD, BootMicros(7));
+        assert_eq!(look_in(None, began), Duration::ZERO, "a start may have asked nothing");
+        for passed in [Duration::ZERO, period / 10, period - Duration::from_micros(1), period] {
+            assert_eq!(look_in(Some(began), began.after(passed)), period - passed);
+        }
+        assert_eq!(look_in(Some(began), began.after(3 * period)), Duration::ZERO);
     }
 }

@@ -4,7 +4,6 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use super::*;
-use crate::support::Wire;
 
 #[test]
 fn a_daemon_without_requests_keeps_its_number() {

@@ -75,7 +75,7 @@ impl World {
         // A number that this state had released starts without a pause. If another daemon has had it since, and the
         // coordinator has lost that, that one must have asked before.
         let lost_writes = self.link.server().lost_writes;
-        let taken = taken.filter(|taken| taken.is_same_term || !lost_writes);
+        let taken = taken.filter(|taken| taken.is_new || taken.is_same_term || !lost_writes);
         let Some(taken) = taken.filter(|_| self.rng.u8(..8) > 0) else {
             // It gets no number, or is killed before it has stored its start.
             return;
@@ -212,7 +212,7 @@ impl World {
         let mut server = self.link.server();
         let text = server.keys.get(&Paths::of(FLEET).number(0, ended.worker));
         let key = text.and_then(|text| NumberKey::parse(text).ok());
-        if key.is_none_or(|key| rules::is_older(&key, &note.term, note.acknowledged)) {
+        if key.is_none_or(|key| rules::is_older(Some(&key), &note.term, note.acknowledged)) {
             server.lost_writes = false;
         }
     }

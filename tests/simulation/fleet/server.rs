@@ -31,6 +31,8 @@ pub(crate) struct Server {
     pub(crate) lost_writes: bool,
     /// The number of calls from now on that have no answer.
     cut_off: u32,
+    /// The time that an answer takes.
+    answer_time: Duration,
     /// Writes in flight.
     pub(crate) late: Vec<Vec<Swap>>,
     pub(crate) is_away: bool,
@@ -40,8 +42,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(kind: Kind, rng: fastrand::Rng) -> Server {
+    pub(crate) fn new(kind: Kind, mut rng: fastrand::Rng) -> Server {
         Server {
+            answer_time: Duration::from_millis(rng.u64(..1_000)),
             kind,
             keys: Keys::new(),
             older: Keys::new(),
@@ -149,15 +152,22 @@ impl AsMut<dyn Coordinator> for Link {
 }
 
 impl Coordinator for Link {
+    fn answer_time(&self) -> Duration {
+        self.server().answer_time
+    }
+
     fn connections(&self) -> u64 {
         self.1
     }
 
-    /// In this time a daemon that lost a write has noticed it, or the one that waits is cut off.
-    fn pause(&mut self, _: Duration) {
+    /// Lets a daemon that lost a write notice it, if the pause is as long as its look and the answers take. Or the one that
+    /// waits is cut off.
+    fn pause(&mut self, time: Duration) {
         let mut server = self.server();
+        // A range is being taken, and then the look reads the keys and writes the floor.
+        let noticed_within = Duration::from_secs(1) + (2 + 2) * server.answer_time;
         // As many calls as a daemon makes after the pause.
-        server.cut_off = if server.lost_writes { 3 } else { 0 };
+        server.cut_off = if server.lost_writes && time >= noticed_within { 3 } else { 0 };
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {

@@ -10,15 +10,26 @@ pub const LAST_ID: u64 = i64::MAX as u64;
 /// The counter of a ticket source.
 ///
 /// Counters of one name count the same things: two of them can hand out the same ID unless increment and offset keep them
-/// apart. Counters of two names are independent, as two tables are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// apart. Counters of two names are independent, as two tables are. The maximum is no part of a counter's identity.
+#[derive(Clone, Debug)]
 pub struct TicketCounter {
     name: String,
     /// Invariant: at least 1.
     increment: u64,
     /// Invariant: from 1 to `increment`.
     offset: u64,
+    /// The largest ID that may be handed out. Invariant: from `offset` to [`LAST_ID`].
+    maximum: u64,
 }
+
+impl PartialEq for TicketCounter {
+    fn eq(&self, other: &Self) -> bool {
+        let identity = |it: &Self| (it.increment, it.offset);
+        self.name == other.name && identity(self) == identity(other)
+    }
+}
+
+impl Eq for TicketCounter {}
 
 /// The reason why an increment and an offset make no counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +45,14 @@ pub enum CounterError {
         /// The increment.
         increment: u64,
     },
+    /// The maximum is below the offset, or above [`LAST_ID`].
+    #[error("found {maximum}, allowed: from the offset, {offset}, to {LAST_ID}")]
+    Maximum {
+        /// The maximum.
+        maximum: u64,
+        /// The offset.
+        offset: u64,
+    },
 }
 
 impl TicketCounter {
@@ -48,7 +67,23 @@ impl TicketCounter {
         if offset == 0 || offset > increment {
             return Err(CounterError::Offset { offset, increment });
         }
-        Ok(TicketCounter { name: name.to_owned(), increment, offset })
+        Ok(TicketCounter { name: name.to_owned(), increment, offset, maximum: LAST_ID })
+    }
+
+    /// Returns the same counter without the IDs above a maximum.
+    ///
+    /// # Errors
+    /// The maximum is below the offset, or above [`LAST_ID`].
+    pub fn up_to(self, maximum: u64) -> Result<Self, CounterError> {
+        if maximum < self.offset || maximum > LAST_ID {
+            return Err(CounterError::Maximum { maximum, offset: self.offset });
+        }
+        Ok(TicketCounter { maximum, ..self })
+    }
+
+    /// The largest ID that may be handed out.
+    pub fn maximum(&self) -> u64 {
+        self.maximum
     }
 
     /// The name of its source.
@@ -68,7 +103,7 @@ impl TicketCounter {
 
     /// Returns the first position without an ID.
     pub(super) fn end(&self) -> Position {
-        Position((LAST_ID - self.offset) / self.increment + 1)
+        Position((self.maximum - self.offset) / self.increment + 1)
     }
 
     /// Returns the first position whose ID is at least `bound`, at most the end.
@@ -100,7 +135,7 @@ impl TicketCounter {
 impl fmt::Display for TicketCounter {
     /// Writes `ticket orders, increment 2, offset 1`, also in lock files.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TicketCounter { name, increment, offset } = self;
+        let TicketCounter { name, increment, offset, .. } = self;
         write!(f, "ticket {name}, increment {increment}, offset {offset}")
     }
 }

@@ -199,6 +199,7 @@ impl<'a> Form<'a> {
             late_starts,
             counters,
             marker,
+            longest_horizon,
             first_writes: _,
             are_compared: _,
             coordinator: _,
@@ -213,6 +214,7 @@ impl<'a> Form<'a> {
         self.words.push(sources.len() as u64);
         sources.iter().for_each(|held| self.held(held, generation));
         self.text(marker.as_ref().map_or("", |known| &known.text));
+        self.words.push(longest_horizon.as_millis() as u64);
     }
 
     /// `numbers` has the worker ID, `since_unix_s` is for people, and no connection is made again.

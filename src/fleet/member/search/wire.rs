@@ -203,6 +203,10 @@ impl AsMut<dyn Coordinator> for Wire {
 }
 
 impl Coordinator for Wire {
+    fn answer_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn connections(&self) -> u64 {
         0
     }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
-use crate::fleet::{Coordinator, CounterKey, Member, NoAnswer, Notes, Ranged, Swap, Swapped};
+use crate::fleet::{Coordinator, CounterKey, Member, NoAnswer, Notes, NumberRange, Ranged, Swap, Swapped};
 use crate::keeper::{Keeper, ManagedSource, Outcome, PERIOD, Reach, WantedRange, Write};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::wait_queue::{Signals, WaitRequest};
@@ -64,7 +64,7 @@ struct Store(Arc<Mutex<Keys>>);
 impl Store {
     fn at(next: u64) -> Store {
         let store = Store::default();
-        let text = CounterKey::new("counter", next, "first", "nobody").text();
+        let text = CounterKey::new("counter", NumberRange { from: next, to: next }, "first", "nobody").text();
         store.0.lock().unwrap().values.push(text);
         store
     }
@@ -81,6 +81,10 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
+    fn answer_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn connections(&self) -> u64 {
         0
     }
@@ -179,7 +183,7 @@ impl Daemon {
             let numbers = match taken {
                 Ranged::Taken(range) => Some((range.from, range.to)),
                 Ranged::NoAnswer(_) => None,
-                Ranged::Lost(reason) => panic!("{reason}"),
+                Ranged::Lost(reason) | Ranged::Unusable(reason) => panic!("{reason}"),
             };
             self.answer = Some((wanted, numbers));
         }

@@ -1,0 +1,346 @@
+//! The schedules of events that once repeated IDs in a fleet. Each runs on a real coordinator, and counts the IDs of all its
+//! daemons: none comes twice. A schedule that the rules forbid by now shows who refuses it.
+//!
+//! They take minutes, so that only `tests/long` runs them. `SNOWBANK_SCHEDULE=horizons` runs those whose names contain that.
+//! `fleet_churn` has the restores of a coordinator at random.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use super::*;
+
+/// The IDs of one request, and the requests of one turn: a quarter of a second of the layout's full rate.
+const BATCH: u32 = 100_000;
+const BATCHES: usize = 10;
+/// The longest that a turn waits for its IDs: longer than any floor of these schedules is ahead.
+const TURN: Duration = Duration::from_secs(60);
+
+/// One schedule, and where it comes from.
+struct Schedule {
+    name: &'static str,
+    play: fn(&mut dyn Coordinator, &mut Tally),
+}
+
+const SCHEDULES: [Schedule; 9] = [
+    Schedule { name: "spaces that can make the same IDs", play: two_spaces },
+    Schedule { name: "a jump of the clocks, and a kill", play: jump_and_kill },
+    Schedule { name: "a jump of the clocks, and a kill inside a call that hangs", play: jump_and_hang },
+    Schedule { name: "a coordinator that forgets what it acknowledged", play: redis },
+    Schedule { name: "horizons that differ", play: horizons },
+    Schedule { name: "lost data, and a clock that was ahead", play: lost_data },
+    Schedule { name: "a rolling restart into a fleet", play: entering },
+    Schedule { name: "an older volume of a ticket source", play: older_volume },
+    Schedule { name: "a restored key with a count of writes that was there before", play: paused_writer },
+];
+
+/// The IDs of each daemon of a schedule, and the refusals.
+#[derive(Default)]
+struct Tally {
+    runs: BTreeMap<String, Vec<Run>>,
+    refused: Vec<String>,
+}
+
+impl Tally {
+    /// Draws from all of these daemons at the same time. A daemon that refuses is asked again, until it ends.
+    fn draw(&mut self, daemons: &[(&str, &Daemon)]) {
+        let drawn: Vec<Vec<Run>> = thread::scope(|scope| {
+            let running: Vec<_> =
+                daemons.iter().map(|(_, daemon)| scope.spawn(|| draw_many(daemon))).collect();
+            running.into_iter().map(|thread| thread.join().expect("it draws")).collect()
+        });
+        for ((name, _), runs) in daemons.iter().zip(drawn) {
+            self.runs.entry((*name).to_owned()).or_default().extend(runs);
+        }
+    }
+
+    /// Notes a refusal that has this part.
+    #[track_caller]
+    fn refuse(&mut self, text: &str, part: &str) {
+        let line = text.lines().find(|line| line.contains(part));
+        self.refused.push(line.unwrap_or_else(|| panic!("{part:?} is not in {text}")).to_owned());
+    }
+
+    fn end(self, name: &str, coordinator: &str) {
+        println!("{name}, on {coordinator}:");
+        for (daemon, runs) in &self.runs {
+            let ids: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+            println!("  {daemon}: {ids} IDs");
+        }
+        self.refused.iter().for_each(|line| println!("  refused: {line}"));
+        assert!(!self.runs.is_empty() || !self.refused.is_empty());
+        assert_distinct(self.runs.into_values().flatten().collect());
+        println!("  0 twice");
+    }
+}
+
+fn draw_many(daemon: &Daemon) -> Vec<Run> {
+    let (mut runs, mut replies) = (Vec::new(), 0);
+    let deadline = Instant::now() + TURN;
+    let Ok(mut wire) = Wire::try_connect(&daemon.addresses[0]) else { return runs };
+    while replies < BATCHES && Instant::now() < deadline {
+        if wire.try_send(&Ask::of(BATCH).wait_ms(500).bytes()).is_err() {
+            break;
+        }
+        match wire.try_reply() {
+            Ok(Some(Reply::Runs(_, more))) => {
+                runs.extend(more);
+                replies += 1;
+            }
+            Ok(Some(_)) => thread::sleep(Duration::from_millis(20)),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    runs
+}
+
+/// Returns the configuration of a daemon of a fleet, whose worker IDs have this origin.
+fn config(at: &dyn Coordinator, url: &str, name: &str, (origin, horizon): (&str, &str)) -> String {
+    format!(
+        "max_ahead = \"1s\"\n{origin}\n[fleet]\ncoordinator = \"{}\"\nendpoints = [\"{url}\"]\nname = \"{name}\"\nhorizon = \
+         \"{horizon}\"\n",
+        at.name()
+    )
+}
+
+const LENT: &str = "worker_id_from = \"coordinator\"";
+
+/// Starts a daemon as a service manager does, until it has a number.
+fn start(machine: &Machine, toml: &str) -> Daemon {
+    start_once_released(|| machine.setup(toml))
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    let copied = Command::new("cp").arg("--archive").args([from, to]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "{from:?} is copied");
+}
+
+/// Saves the disk of a machine whose daemon does not run.
+fn save(machine: &Machine) {
+    fs::create_dir(machine.path("saved")).expect("it is new");
+    for name in ["state", "locks"] {
+        copy(&machine.path(name), &machine.path("saved"));
+    }
+}
+
+/// Puts the saved disk back, in the same directories, as on a copy of the machine.
+fn put_back(machine: &Machine) {
+    for name in ["state", "locks"] {
+        for entry in fs::read_dir(machine.path(name)).expect("a directory").flatten() {
+            let _ = fs::remove_file(entry.path());
+        }
+        copy(&machine.path(&format!("saved/{name}/.")), &machine.path(name));
+    }
+}
+
+/// Item 1.1: the spaces of two sources, or of two daemons, have no number in common, and other daemons of the fleet do.
+fn two_spaces(at: &mut dyn Coordinator, tally: &mut Tally) {
+    let fleet_of = |source: &str| {
+        let (name, url) = (at.name(), at.url());
+        format!("[fleet]\ncoordinator = \"{name}\"\nendpoints = [\"{url}\"]\nname = \"spaces\"\n{source}")
+    };
+    let source = |name: &str, layout: &str, origin: &str| {
+        format!("[[sources]]\nname = \"{name}\"\nlayout = \"{layout}\"\n{origin}\n")
+    };
+    let a = source("a", "time:41,kind:1:constant(0),worker:9,sequence:12", LENT);
+    let b = source("b", "time:41,kind:1:constant(1),worker:8,sequence:13", LENT);
+    let c = source("c", "time:41,worker:10,sequence:12", "worker_ids = \"512-515\"");
+    let wide = source("a", "time:32,worker:18,sequence:13;tick=1s", "worker_id_from = \"ipv4\"");
+    let narrow = source("b", "time:32,kind:2:constant(3),worker:15,sequence:14;tick=1s", LENT);
+    let machine = Machine::new();
+    for both in [format!("{a}{b}"), format!("{wide}{narrow}")] {
+        let ended = machine.setup(&fleet_of(&both)).env("SNOWBANK_IPV4", "10.0.0.5").end();
+        tally.refuse(&ended.stderr, "can make the same IDs");
+    }
+    init(&fleet_of(&c));
+    let daemon = machine.start(&fleet_of(&c));
+    let other = Machine::new();
+    tally.refuse(&other.setup(&fleet_of(&b)).end().stderr, "the fleet has other ID spaces");
+    let (code, text) = fleet(&fleet_of(&b), &["init", "--add"]);
+    assert_eq!(code, Some(1), "{text}");
+    tally.refuse(&text, "can make the same IDs");
+    // a's space is c's, so both may run.
+    let beside = other.start(&fleet_of(&a));
+    tally.draw(&[("c", &daemon), ("a", &beside)]);
+}
+
+/// Item 1.2: both copies of a machine have noticed the jump, and forget it with their daemons.
+fn jump_and_kill(at: &mut dyn Coordinator, tally: &mut Tally) {
+    jump(at, ("jump", Proxy::cut), tally);
+}
+
+/// The same, and the daemon is killed while its call has no answer.
+fn jump_and_hang(at: &mut dyn Coordinator, tally: &mut Tally) {
+    jump(at, ("hang", Proxy::swallow_answers_from_write), tally);
+}
+
+fn jump(at: &mut dyn Coordinator, (name, fail): (&str, fn(&Proxy)), tally: &mut Tally) {
+    let Some(machine) = Machine::with_clock() else { return };
+    let proxy = at.proxy();
+    let toml = config(at, &proxy.url(), name, ("worker_ids = 5", "5m"));
+    init(&toml);
+    let mut daemon = machine.start(&toml);
+    tally.draw(&[("the original", &daemon)]);
+    fail(&proxy);
+    machine.clock().step(30_000);
+    draw_until(&daemon, NO_CEILING);
+    if proxy.is_swallowing() {
+        println!("  killed inside a call");
+    }
+    daemon.kill();
+    save(&machine);
+    // The copies reach nothing.
+    proxy.cut();
+    for copy in ["the first copy", "the second copy"] {
+        let mut daemon = machine.start(&toml);
+        match daemon.connect().next(Ask::of(10).wait_ms(0)) {
+            Reply::Error { code: NO_CEILING, .. } => tally.refused.push(format!("{copy}, without an answer")),
+            other => panic!("{copy}: {other:?}"),
+        }
+        daemon.kill();
+        put_back(&machine);
+    }
+    proxy.pass();
+    let mut daemon = start(&machine, &toml);
+    tally.draw(&[("the first copy", &daemon)]);
+    daemon.kill();
+    put_back(&machine);
+    let ended = machine.setup(&toml).end();
+    tally.refuse(&ended.stderr, "this state or a copy of it holds worker number 5");
+}
+
+/// Item 1.3.
+fn redis(_: &mut dyn Coordinator, tally: &mut Tally) {
+    let ended = Machine::new().setup("[fleet]\ncoordinator = \"redis\"\n").end();
+    tally.refuse(&ended.stderr, "a Redis can lose what it has acknowledged");
+}
+
+/// Item 1.4: the daemon that notices a restore has a shorter horizon than the one that is paused, and the restored marker
+/// does not know that one.
+fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
+    let url = at.url();
+    let toml = |origin, horizon| config(at, &url, "horizons", (origin, horizon));
+    let (noticing, long, short) = (toml("worker_ids = 7", "8s"), toml(LENT, "32s"), toml(LENT, "8s"));
+    init(&noticing);
+    let [notices, paused, late] = [(); 3].map(|()| Machine::new());
+    let mut first = notices.start(&noticing);
+    at.back_up();
+    let second = paused.start(&long);
+    tally.draw(&[("horizon 32s, paused", &second)]);
+    // The first one raises its ceiling meanwhile, and sees the longer horizon.
+    thread::sleep(Duration::from_secs(6));
+    second.signal(Signal::STOP);
+    at.restore();
+    assert_eq!(first.wait(), Some(3), "{}", first.log());
+    let third = start(&late, &short);
+    thread::sleep(Duration::from_secs(10));
+    second.signal(Signal::CONT);
+    tally.draw(&[("horizon 32s, paused", &second), ("horizon 8s", &third)]);
+}
+
+/// Item 1.5: the clock of the daemon was 20 s ahead.
+fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
+    let Some(ahead) = Machine::with_clock() else { return };
+    ahead.clock().set(20_000);
+    let toml = config(at, &at.url(), "lost", (LENT, "8s"));
+    init(&toml);
+    let mut daemon = ahead.start(&toml);
+    tally.draw(&[("20 s ahead", &daemon)]);
+    let highest = tally.runs.values().flatten().map(Run::last).max().expect("it has drawn");
+    daemon.kill();
+    at.kill();
+    at.lose_data();
+    at.run();
+    let (code, text) = fleet(&toml, &["init"]);
+    assert_eq!(code, Some(1), "{text}");
+    tally.refuse(&text, "nothing shows which IDs were made before");
+    let (code, text) = fleet(&toml, &["init", "--above", &highest.to_string()]);
+    assert_eq!(code, Some(0), "{text}");
+    let right = Machine::new();
+    let daemon = right.start(&toml);
+    let again = ahead.start(&toml);
+    tally.draw(&[("of the right time", &daemon), ("20 s ahead", &again)]);
+}
+
+/// Item 1.6: each daemon gets the origin "coordinator" at once, while the others still run outside the fleet.
+fn entering(at: &mut dyn Coordinator, tally: &mut Tally) {
+    let toml = config(at, &at.url(), "entering", (LENT, "5m"));
+    let machines = [(); 3].map(|()| Machine::new());
+    let names = ["0", "1", "2"];
+    let mut daemons: Vec<Daemon> = Vec::new();
+    for (machine, name) in machines.iter().zip(names) {
+        daemons.push(machine.start(&format!("max_ahead = \"1s\"\nworker_ids = {name}\n")));
+    }
+    let draw_all = |daemons: &[Daemon], tally: &mut Tally| {
+        tally.draw(&names.into_iter().zip(daemons).collect::<Vec<_>>());
+    };
+    draw_all(&daemons, tally);
+    let (code, text) = fleet(&toml, &["init", "--above", "now"]);
+    assert_eq!(code, Some(0), "{text}");
+    for at in [2, 1, 0] {
+        daemons.remove(at).stop();
+        daemons.insert(at, machines[at].start(&toml));
+        draw_all(&daemons, tally);
+    }
+    let newcomer = Machine::new();
+    let new = newcomer.start(&toml);
+    let mut all: Vec<(&str, &Daemon)> = names.into_iter().zip(&daemons).collect();
+    all.push(("a newcomer", &new));
+    tally.draw(&all);
+}
+
+/// Item 1.7: the locks outlive the container, as in the manifests.
+fn older_volume(_: &mut dyn Coordinator, tally: &mut Tally) {
+    let machine = Machine::new();
+    let toml = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
+    let (code, _, text) = machine.run(&["ticket", "set", "orders", "0"]);
+    assert_eq!(code, Some(0), "{text}");
+    let mut daemon = machine.start(toml);
+    tally.draw(&[("the container", &daemon)]);
+    daemon.kill();
+    copy(&machine.path("state"), &machine.path("older"));
+    let mut daemon = machine.start(toml);
+    tally.draw(&[("the container", &daemon)]);
+    daemon.kill();
+    copy(&machine.path("older/."), &machine.path("state"));
+    tally.refuse(&machine.setup(toml).end().stderr, "older");
+}
+
+/// Item 1.8: the restored etcd counts the operator's write as it had counted the paused daemon's.
+fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
+    let url = at.url();
+    let toml = |origin| config(at, &url, "writes", (origin, "8s"));
+    let (given, noticing) = (toml("worker_ids = 5"), toml("worker_ids = 7"));
+    init(&given);
+    let [holder, notices, taker] = [(); 3].map(|()| Machine::new());
+    let mut first = holder.start(&given);
+    let mut second = notices.start(&noticing);
+    at.back_up();
+    let key = "/snowbank/writes/space-0/5";
+    for _ in 0..2 {
+        let before = at.get(key);
+        poll("a raise", || (at.get(key) != before).then_some(()));
+    }
+    tally.draw(&[("paused", &first)]);
+    first.signal(Signal::STOP);
+    at.restore();
+    assert_eq!(second.wait(), Some(3), "{}", second.log());
+    release_by_force(&given, "5");
+    let third = start(&taker, &given);
+    first.signal(Signal::CONT);
+    tally.draw(&[("paused", &first), ("the next holder", &third)]);
+    assert_eq!(first.wait(), Some(3), "{}", first.log());
+}
+
+#[test]
+#[ignore = "minutes: tests/long runs it"]
+fn no_schedule_that_was_found_repeats_an_id() {
+    let chosen = std::env::var("SNOWBANK_SCHEDULE").unwrap_or_default();
+    each(|at| {
+        for Schedule { name, play } in SCHEDULES.iter().filter(|schedule| schedule.name.contains(&chosen)) {
+            let mut tally = Tally::default();
+            play(at, &mut tally);
+            tally.end(name, at.name());
+        }
+    });
+}
