@@ -213,6 +213,7 @@ impl Etcd {
     fn post_once(&mut self, path: &str, body: &Value, within: Duration) -> Result<Value, Fault> {
         let Etcd { access, runtime, current, connection, opened, token, patience, .. } = self;
         let endpoint = &access.endpoints[*current];
+        let was_open = connection.is_some();
         let exchange = async {
             if connection.is_none() {
                 *connection = Some(Connection::open(endpoint, &access.tls).await?);
@@ -230,7 +231,9 @@ impl Etcd {
             return Err(Fault::Endpoint(format!("no answer within {within:?}")));
         };
         let (status, text) = answered.map_err(Fault::Endpoint)?;
-        patience.note_answer(took);
+        if was_open {
+            patience.note_answer(took);
+        }
         if !status.is_success() {
             return Err(fault_of(status, &text));
         }

@@ -239,8 +239,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let mut confirmed = Ok(());
         for source in 0..self.sources.len() {
             confirmed = confirmed
-                .and_then(|()| self.read(source, true, clocks))
-                .and_then(|_| self.compare(source, clocks));
+                .and_then(|()| self.read_unread(source, clocks))
+                .and_then(|()| self.compare(source, clocks));
         }
         self.ended(confirmed)
     }

@@ -63,7 +63,7 @@ fn a_coordinator_that_answers_slowly_delays_a_start_and_does_not_refuse_it() {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), LONG);
         init(&toml);
-        proxy.delay(Duration::from_millis(1_200));
+        proxy.delay(Duration::from_millis(600));
         let machine = Machine::new();
         let daemon = machine.start(&toml);
         assert_eq!(worker_of(&draw(&daemon)), 5);
