@@ -127,7 +127,7 @@ impl Joined {
                     source.name
                 ))),
                 Ranged::Lost(reason) => return Err(StartError::WrongSetting(reason)),
-                Ranged::Unusable(reason) => return Err(StartError::NumberHeld(reason)),
+                Ranged::Unusable(reason) => return Err(StartError::KeyUnreadable(reason)),
             }
         }
         Ok(())
