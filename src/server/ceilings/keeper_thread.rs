@@ -6,6 +6,7 @@ mod worker_ids;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
