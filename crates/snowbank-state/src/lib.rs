@@ -4,7 +4,7 @@
 //! - `lock`: one locked file for each worker ID of a machine, with a [`Mark`] of how far its IDs were granted.
 //! - `kind`: what locks and records ask of a kind of source.
 //! - `writers`, `holder`: which files are trusted, and whose they are.
-//! - [`survey`]: what a lock directory says, without locking.
+//! - [`survey()`]: the contents of a lock directory, read without locking.
 //! - [`system_error`]: the causes behind the operating system's errors.
 
 #![forbid(unsafe_code)]
