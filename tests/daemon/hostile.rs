@@ -127,7 +127,7 @@ fn any_bytes_are_answered_or_closed_and_disturb_no_other_client() {
                 scope.spawn(move || {
                     let mut random = Random::seeded(seed);
                     let mut drawn = Vec::new();
-                    for _ in 0..1_500 {
+                    for _ in 0..500 {
                         send_rubbish(daemon, &mut random, &mut drawn);
                     }
                     all.lock().expect("no panic").extend(drawn);

@@ -17,7 +17,7 @@ use crate::support::daemon::{Ended, mode};
 use crate::support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
 use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
-use crate::support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, http, poll, records};
+use crate::support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, each_case, http, poll, records};
 use rustix::process::Signal;
 use tempfile::TempDir;
 

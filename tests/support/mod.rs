@@ -65,6 +65,15 @@ pub(crate) fn poll<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Tries all cases at the same time, because each waits for its own daemon.
+pub(crate) fn each_case<C: Sync>(cases: &[C], try_case: impl Fn(&C) + Sync) {
+    thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(|| try_case(case));
+        }
+    });
+}
+
 /// Reports that a test cannot run here. The test must return then. If `CI` is set, this fails: nothing is skipped
 /// there.
 pub(crate) fn skip(reason: &str) {

@@ -60,7 +60,7 @@ fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), HORIZON);
         // The local ceiling is seconds ahead, so that storage of a busy machine delays no request either.
-        let toml = toml.replace("max_ahead = \"400ms\"", "max_ahead = \"4s\"");
+        let toml = toml.replace("max_ahead = \"400ms\"", "max_ahead = \"10s\"");
         init(&toml);
         let machine = Machine::new();
         let daemon = machine.setup(&toml).start();
@@ -70,7 +70,7 @@ fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
         for raise in 0..2 {
             let before = at.get(KEY);
             poll("a raise", || {
-                for _ in 0..50 {
+                for _ in 0..10 {
                     match wire.next(Ask::of(1).wait_ms(1_500)) {
                         Reply::Runs(_, more) => runs.extend(more),
                         other => panic!("{other:?} before raise {raise}"),

@@ -4,13 +4,14 @@ use super::*;
 
 #[test]
 fn failing_syncs_stop_the_ids_at_the_ceiling_until_storage_works() {
-    for (orders, what) in [
+    let cases = [
         (format!("sync fail {EIO}"), "syncs fail"),
         (format!("sync lie {EIO}"), "syncs fail after they were done"),
         (format!("write fail {ENOSPC}"), "the disk is full"),
         (format!("write short 100\nsync fail {EIO}"), "writes are short and syncs fail"),
         (format!("any fail {EIO}"), "everything fails"),
-    ] {
+    ];
+    each_case(&cases, |(orders, what)| {
         let machine = Machine::new();
         let disk = machine.disk();
         // Leaves a second until the ceiling is reached, even on a busy machine.
@@ -19,7 +20,7 @@ fn failing_syncs_stop_the_ids_at_the_ceiling_until_storage_works() {
         let mut ids = BTreeSet::from([one(&mut wire)]);
         let inode = || fs::metadata(machine.file()).expect("the file is there").ino();
         let before = inode();
-        disk.order(&orders);
+        disk.order(orders);
         let message = draw_until_no_ceiling(&mut wire, &mut ids);
         assert!(message.contains("ceiling"), "{what}: {message}");
         assert!(ids.len() > 1, "{what}: it serves up to the ceiling");
@@ -43,7 +44,7 @@ fn failing_syncs_stop_the_ids_at_the_ceiling_until_storage_works() {
         assert!(machine.shown().bound > last, "{what}");
         let daemon = machine.start();
         assert!(one(&mut daemon.connect()) > last, "{what}");
-    }
+    });
 }
 
 /// A power failure keeps only what was synced: a file is written, synced and renamed, and then its name is synced.
