@@ -260,7 +260,7 @@ fn a_web_page_cannot_read_by_dns_rebinding() {
 }
 
 #[test]
-fn the_admin_listener_may_be_a_unix_socket_and_is_off_by_default() {
+fn the_admin_listener_is_off_by_default_or_a_unix_socket() {
     let setup = Setup::new();
     let path = setup.path("admin.sock");
     let daemon = setup.option("--admin", format!("unix:{}", path.display())).listeners(2).start();

@@ -87,7 +87,7 @@ fn the_status_is_served_over_tls() {
 }
 
 #[test]
-fn a_certificate_that_is_not_valid_yet_is_a_warning_and_the_daemon_is_ready() {
+fn a_certificate_that_is_not_valid_yet_only_warns() {
     let files = crate::support::directory();
     let authority = Authority::new(files.path(), "authority");
     let config = tls_section(&authority.issue_from("daemon", &["127.0.0.1"], 2990), "");
@@ -147,7 +147,7 @@ fn both_sides_report_a_failed_handshake() {
 }
 
 #[test]
-fn a_peer_that_sends_nothing_for_longer_than_a_handshake_may_take_is_reported() {
+fn a_peer_that_is_silent_beyond_the_handshake_is_reported() {
     let house = House::with("[limits]\nstall_timeout = \"1500ms\"");
     let mut silent = TcpStream::connect(house.admin().tcp()).expect("a connection");
     silent.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");

@@ -169,7 +169,7 @@ fn options_beat_variables_and_these_beat_the_file() {
 }
 
 #[test]
-fn mistakes_in_options_and_variables_are_reported_under_their_names() {
+fn mistakes_are_reported_under_the_options_or_variables_name() {
     let variables = [("SNOWBANK_SHARDS", "0"), ("SNOWBANK_LIMITS_MAX_WAIT", "2h")];
     let (code, out, err) = run("", &["--worker-id", "1024"], &variables);
     assert_eq!(code, Some(1));
@@ -184,7 +184,7 @@ fn mistakes_in_options_and_variables_are_reported_under_their_names() {
 }
 
 #[test]
-fn worker_ids_by_field_are_refused_with_the_fields_name_and_limit() {
+fn worker_ids_by_field_are_refused_with_the_fields_limit() {
     for (options, variables, line) in [
         (
             &["--worker-id", "datacenter=32,worker=0"][..],

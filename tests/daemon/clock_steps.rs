@@ -109,7 +109,7 @@ fn steps_back_keep_strict_order() {
 }
 
 #[test]
-fn a_step_back_beyond_max_ahead_is_refused_until_the_clock_is_near() {
+fn ids_stop_after_a_step_back_beyond_max_ahead() {
     /// Long enough to see a refusal on busy machines.
     const BACK_MS: i64 = 7_000;
     let Some(scene) = Scene::begin("max_ahead = \"1s\"", &[MIXED, SPARSE]) else {

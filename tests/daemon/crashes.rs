@@ -209,7 +209,7 @@ fn after_kill_9_with_long_ticks_ids_come_at_once() {
 }
 
 #[test]
-fn two_daemons_with_one_worker_id_are_refused_whatever_their_directories() {
+fn two_daemons_with_one_worker_id_are_refused_in_any_directory() {
     let machine = Machine::new();
     let first = machine.start("worker_ids = \"4-6\"");
     let second = machine.setup("worker_ids = 6").env("SNOWBANK_STATE_DIR", machine.path("other")).end();
@@ -304,7 +304,7 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
 /// The state's lock is on the disk that hangs, so its loss is found when the disk answers. Until then the daemon
 /// serves what it was granted. A daemon that takes over the state reads that grant and starts above it.
 #[test]
-fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good() {
+fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
     let mut daemon = disk.under(machine.setup(FAR_CEILING)).start();

@@ -246,7 +246,7 @@ fn clients_at_the_wrong_port_get_the_daemons_name() {
 
 /// A client of HTTP that resets its connection leaves the wait queue, as every other.
 #[test]
-fn a_request_over_http_whose_connection_is_reset_leaves_the_wait_queue() {
+fn a_reset_http_connection_leaves_the_wait_queue() {
     let config = format!("limits.max_wait = \"60s\"\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).door("http").admin().start();
     let mut gone = std::net::TcpStream::connect(daemon.addresses[1].tcp()).expect("the door is open");

@@ -199,7 +199,7 @@ fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_their_order_however_they_are_cut() {
+fn pipelined_requests_are_answered_in_order_however_cut() {
     let daemon = two_sources();
     let targets = ["/v1/ids?source=fast&count=3", "/id", "/v1/ids?source=nothing", "/api/snowflake/get/fast"];
     let requests = targets.map(|target| format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n")).concat();

@@ -104,7 +104,7 @@ fn a_get_of_thirty_thousand_keys_is_answered_whole() {
 }
 
 #[test]
-fn a_refusal_names_the_reason_and_the_time_and_the_connection_goes_on() {
+fn a_refusal_names_reason_and_time_and_keeps_the_connection() {
     let config = format!("limits.max_wait = 0\nmemcached.source = \"slow\"\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).door("memcached").start();
     let mut client = client_of(&daemon);
@@ -117,7 +117,7 @@ fn a_refusal_names_the_reason_and_the_time_and_the_connection_goes_on() {
 }
 
 #[test]
-fn lines_without_an_end_and_other_protocols_are_closed_with_a_reason() {
+fn endless_lines_and_other_protocols_are_closed_with_a_reason() {
     let daemon = two_sources();
     for bytes in ["x".repeat(66_000), "*1\r\n$4\r\nPING\r\n".into(), "GET / HTTP/1.1\r\n\r\n".into()] {
         let mut client = client_of(&daemon);

@@ -30,7 +30,7 @@ fn incr_draws_an_id_from_the_source_of_its_key() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_their_order_however_they_are_cut() {
+fn pipelined_requests_are_answered_in_order_however_cut() {
     let daemon = two_sources();
     let requests =
         array(&["INCR", "fast"]) + &array(&["ECHO", "here"]) + &array(&["SNOWBANK.NEXT", "fast", "3"]);
@@ -75,7 +75,7 @@ fn any_key_draws_from_the_source_that_is_configured() {
 }
 
 #[test]
-fn bytes_that_are_no_request_get_the_protocols_error_and_the_connection_is_closed() {
+fn bytes_that_are_no_request_get_an_error_and_are_closed() {
     let daemon = two_sources();
     let nested = "*1\r\n".repeat(8_000);
     let long = "x".repeat(70_000);
@@ -108,7 +108,7 @@ fn bytes_that_are_no_request_get_the_protocols_error_and_the_connection_is_close
 }
 
 #[test]
-fn the_commands_that_clients_send_first_are_answered_as_by_redis() {
+fn a_clients_first_commands_are_answered_as_by_redis() {
     let daemon = two_sources();
     let mut client = Client::of(&daemon);
     for (request, reply) in [
@@ -168,7 +168,7 @@ fn hello_3_greets_with_a_map_and_changes_the_forms_of_replies() {
 }
 
 #[test]
-fn snowbank_next_draws_from_the_source_that_it_names_or_the_first() {
+fn snowbank_next_draws_from_the_named_or_the_first_source() {
     let daemon = two_sources();
     let mut client = Client::of(&daemon);
     let mut last = 0;
@@ -201,7 +201,7 @@ fn snowbank_next_draws_from_the_source_that_it_names_or_the_first() {
 }
 
 #[test]
-fn a_million_ids_leave_in_frames_and_a_reader_that_never_reads_is_bounded() {
+fn a_million_ids_leave_in_frames_and_a_deaf_reader_is_bounded() {
     let daemon = two_sources();
     let mut client = Client::of(&daemon);
     client.send("SNOWBANK.NEXT fast 1000000 WAIT 10000\r\nPING\r\n");
@@ -361,7 +361,7 @@ fn integers_that_javascript_cannot_read_are_warned_of() {
 
 /// Requests that are queued for EXEC keep memory in use, so a long transaction may not stand still.
 #[test]
-fn a_long_transaction_that_stands_still_is_closed_after_the_stall_timeout() {
+fn a_stalled_transaction_is_closed_after_the_stall_timeout() {
     let config = format!("limits.stall_timeout = \"300ms\"\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).resp().start();
     let (mut short, mut long) = (Client::of(&daemon), Client::of(&daemon));

@@ -61,7 +61,7 @@ fn a_wrong_setting_of_a_reload_ends_nothing() {
 }
 
 #[test]
-fn an_epoch_ahead_of_the_clock_is_3_unless_something_else_is_wrong() {
+fn an_epoch_ahead_of_the_clock_is_3_if_nothing_else_is_wrong() {
     let parts = ["2999-01-01", "epoch", "or the clock is wrong"];
     may_pass(&setup().args(["--layout", FUTURE]).end(), &parts);
     may_pass(&setup().config(&format!("layout = \"{FUTURE}\"")).end(), &parts);

@@ -127,7 +127,7 @@ fn print_latencies(what: &str, mut latencies: Vec<Duration>) {
 /// The share of the full rate that reaches clients. A machine that does other things can only lower it, so the best of some tries
 /// counts.
 #[test]
-fn overload_delivers_the_whole_rate_and_finishes_admitted_requests() {
+fn overload_delivers_the_full_rate_and_all_admitted_requests() {
     let shares: Vec<f64> = std::iter::repeat_with(overload).take(10).scan(false, until_whole).collect();
     assert!(shares.iter().any(|&share| share >= WHOLE), "{shares:?} of the full rate reached clients");
 }

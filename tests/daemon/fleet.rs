@@ -173,7 +173,7 @@ fn after_a_kill_the_same_state_continues_at_once_and_no_other() {
 }
 
 #[test]
-fn daemons_without_worker_ids_get_different_ones_and_their_own_again() {
+fn daemons_get_different_numbers_and_their_own_again() {
     each(|at| {
         let toml = toml(at, None, LONG);
         init(&toml);
@@ -200,7 +200,7 @@ fn daemons_without_worker_ids_get_different_ones_and_their_own_again() {
 }
 
 #[test]
-fn a_paused_daemon_whose_number_was_taken_hands_out_no_id_and_ends() {
+fn a_paused_daemon_whose_number_was_taken_ends_without_an_id() {
     each(|at| {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
@@ -269,7 +269,7 @@ fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
 }
 
 #[test]
-fn another_cluster_in_the_place_of_the_coordinator_ends_its_daemons() {
+fn another_cluster_at_the_coordinators_place_ends_its_daemons() {
     let Some(mut etcd) = Etcd::start() else { return };
     let toml = toml(&etcd, Some(5), LONG);
     init(&toml);

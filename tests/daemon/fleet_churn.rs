@@ -293,7 +293,7 @@ fn churn(at: &dyn Coordinator, lasts: Duration) {
 }
 
 #[test]
-fn twenty_daemons_that_are_killed_paused_and_cut_off_repeat_nothing() {
+fn twenty_daemons_killed_paused_and_cut_off_repeat_nothing() {
     let seconds = std::env::var("SNOWBANK_CHURN_S").ok();
     match seconds.map(|seconds| seconds.parse().expect("SNOWBANK_CHURN_S: a number of seconds")) {
         Some(seconds) => each(|at| churn(at, Duration::from_secs(seconds))),

@@ -167,7 +167,7 @@ fn the_page_about_formats_lists_each_and_says_which_sort() {
 }
 
 #[test]
-fn an_old_key_still_decodes_its_aliases_and_a_missing_one_is_named() {
+fn an_old_key_decodes_its_aliases_and_a_missing_one_is_named() {
     let daemon = Setup::new().start();
     let address = daemon.addresses[0].to_string();
     let (old, new) = KEYS.split_once('\n').expect("two lines");

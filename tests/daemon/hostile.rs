@@ -269,7 +269,7 @@ fn a_half_closed_client_gets_its_replies() {
 
 /// Each kind of foreign client is one line in a minute, however many come.
 #[test]
-fn clients_of_other_protocols_are_answered_in_words_and_logged_once() {
+fn clients_of_other_protocols_are_answered_and_logged_once() {
     let daemon = Setup::new().start();
     let strangers: [(&[u8], &str, &str); 5] = [
         (b"GET / HTTP/1.1\r\nHost: ids\r\n\r\n", "an HTTP client", "an HTTP client"),
@@ -356,7 +356,7 @@ fn a_peer_that_sends_only_errors_is_closed() {
 
 /// A reply and a request that waits are of one turn, and the reply cannot be written.
 #[test]
-fn a_client_that_leaves_with_a_reply_and_a_request_that_waits_harms_no_other() {
+fn a_client_that_leaves_amid_its_requests_harms_no_other() {
     let setup = Setup::new();
     let socket = setup.path("socket").display().to_string();
     let daemon = setup.option("--listen", format!("unix:{socket}")).option("--shards", "1").start();

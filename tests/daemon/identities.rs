@@ -261,7 +261,7 @@ fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
 
 /// Otherwise a client that closes before each reply would use up a source without using up its rate.
 #[test]
-fn ids_that_a_request_had_when_it_was_reset_count_towards_its_rate() {
+fn ids_of_a_request_that_was_reset_count_towards_its_rate() {
     let four_a_second = "[[sources]]\nname = \"scarce\"\nworker_ids = 1\n\
                          layout = \"time:31,worker:10,sequence:2;tick=1s;epoch=2025-01-01T00:00:00Z\"\n";
     let identities = identity("anonymous", "rate = 10");

@@ -20,7 +20,7 @@ const SECONDS: &str = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:
 const TENTHS: &str = "time:38,worker:10,sequence:4;tick=100ms;epoch=2025-01-01T00:00:00Z";
 
 #[test]
-fn a_body_that_does_not_fit_its_kind_is_malformed_and_the_connection_goes_on() {
+fn a_body_of_a_wrong_size_is_malformed_and_keeps_the_connection() {
     let daemon = Setup::new().start();
     let mut wire = daemon.connect();
     let mut malformed = vec![
@@ -42,7 +42,7 @@ fn a_body_that_does_not_fit_its_kind_is_malformed_and_the_connection_goes_on() {
 }
 
 #[test]
-fn flags_that_a_kind_does_not_define_are_malformed_and_the_connection_goes_on() {
+fn undefined_flags_are_malformed_and_keep_the_connection() {
     let daemon = Setup::new().start();
     let mut wire = daemon.connect();
     let next = |flags| Ask::of(1).tag(6).flags(flags).bytes();
@@ -313,7 +313,7 @@ fn the_time_of_a_frame_counts_from_its_own_first_byte() {
 
 /// More bytes than a turn reads, so turns end within a frame. All have arrived before the daemon reads them.
 #[test]
-fn an_arrived_request_is_not_late_while_other_connections_have_their_turn() {
+fn an_arrived_request_is_not_late_during_others_turns() {
     let daemon = Setup::configured("shards = 1\n[limits]\nstall_timeout = \"1ms\"").start();
     let mut wires: Vec<Wire> = (0..40).map(|_| daemon.connect()).collect();
     wires.iter_mut().for_each(Wire::assert_open);

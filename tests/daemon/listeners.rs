@@ -135,7 +135,7 @@ fn a_file_that_is_no_socket_is_never_removed() {
 }
 
 #[test]
-fn another_program_s_socket_at_the_same_path_is_not_removed_at_the_stop() {
+fn another_programs_socket_is_not_removed_at_the_stop() {
     let home = tempfile::tempdir().expect("a directory");
     let socket = home.path().join("snowbank.sock");
     let daemon = Setup::bare().args(["--listen", &format!("unix:{}", socket.display())]).start();

@@ -50,7 +50,7 @@ fn with_other_state(machine: &Machine) -> Setup {
 }
 
 #[test]
-fn a_lock_file_that_others_could_write_is_replaced_and_its_mark_ignored() {
+fn a_lock_file_that_others_could_write_is_replaced() {
     let machine = Machine::new();
     machine.start("").stop();
     let lock = lock_files(&machine).remove(0);
@@ -79,7 +79,7 @@ fn a_lock_file_that_others_could_write_is_replaced_and_its_mark_ignored() {
 }
 
 #[test]
-fn a_mark_too_far_ahead_of_the_clock_is_refused_and_never_stored() {
+fn a_mark_too_far_ahead_is_refused_and_never_stored() {
     let machine = Machine::new();
     machine.start("").stop();
     let lock = lock_files(&machine).remove(0);
@@ -236,7 +236,7 @@ fn directories_of_another_user_are_refused() {
 
 /// A container is made here by a PID namespace.
 #[test]
-fn a_daemon_in_a_container_warns_that_its_locks_are_not_the_machines() {
+fn a_daemon_in_a_container_warns_of_its_own_locks() {
     if !getuid().is_root() || !crate::support::has_program("unshare", "util-linux") {
         return crate::support::skip("only root can make a container");
     }

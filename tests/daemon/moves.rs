@@ -88,12 +88,12 @@ fn import_of_another_boot(booted_earlier_us: i64) {
 }
 
 #[test]
-fn an_import_from_a_machine_that_booted_a_day_later_shows_no_clock_step() {
+fn an_import_from_a_later_boot_shows_no_clock_step() {
     import_of_another_boot(DAY_US);
 }
 
 #[test]
-fn an_import_from_a_machine_that_booted_a_day_earlier_shows_no_clock_step() {
+fn an_import_from_an_earlier_boot_shows_no_clock_step() {
     import_of_another_boot(-DAY_US);
 }
 

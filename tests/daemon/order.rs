@@ -199,7 +199,7 @@ fn order_holds_where_every_tick_is_scarce() {
 }
 
 #[test]
-fn strict_order_survives_a_connection_that_dies_while_it_is_answered() {
+fn strict_order_survives_a_connection_that_dies_amid_a_reply() {
     let toml = "order = \"strict\"\nshards = 2\nburst_window = \"5s\"";
     let daemon = Setup::configured(toml).option("--listen", "unix:lives.sock").in_own_directory().start();
     let (mut one, mut other) = (daemon.connect(), daemon.connect());

@@ -93,7 +93,7 @@ fn malformed_ended_and_future_layouts_are_refused() {
 }
 
 #[test]
-fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
+fn a_worker_id_that_another_local_daemon_holds_is_refused() {
     let setup = Setup::new();
     let locks = setup.path("locks");
     let state = setup.path("state");
@@ -346,7 +346,7 @@ fn the_state_directory_is_made_for_the_daemon_s_user_alone() {
 }
 
 #[test]
-fn without_an_option_it_serves_twitter_ids_of_worker_0_on_its_port() {
+fn without_options_it_serves_twitter_ids_of_worker_0() {
     // If another daemon of this machine has the default port, the test ends here.
     if let Err(error) = TcpListener::bind("127.0.0.1:7660") {
         println!("127.0.0.1:7660 is taken ({error}): not tried");

@@ -206,7 +206,7 @@ fn ping_returns_its_body_and_auth_is_ok_if_it_is_not_required() {
 }
 
 #[test]
-fn a_thousand_requests_sent_at_once_are_answered_in_order_with_their_tags() {
+fn a_thousand_requests_at_once_are_answered_in_order_by_tag() {
     let daemon = Setup::new().start();
     let mut wire = daemon.connect();
     let request = |tag: u16| match tag % 7 {

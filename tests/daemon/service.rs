@@ -92,7 +92,7 @@ fn a_failed_start_has_its_reason_in_the_status() {
 }
 
 #[test]
-fn the_status_has_the_rate_under_load_and_is_not_repeated_when_idle() {
+fn the_status_has_the_rate_under_load_and_rests_when_idle() {
     let manager = Manager::new();
     let daemon = manager.over(Setup::new()).start();
     let ready = manager.until("readiness", is_ready);
@@ -149,7 +149,7 @@ fn a_manager_that_stands_still_delays_nothing() {
 }
 
 #[test]
-fn a_blocked_thread_stops_the_watchdog_messages_until_it_continues() {
+fn a_blocked_thread_stops_the_watchdog_messages() {
     let manager = Manager::new();
     let daemon = with_watchdog(manager.over(Setup::new().args(["--shards", "2"]))).start();
     for name in ["shard-0", "shard-1", "keeper"] {
@@ -197,7 +197,7 @@ fn a_slow_disk_delays_the_start_and_no_watchdog_message() {
 }
 
 #[test]
-fn a_start_with_a_ceiling_too_far_ahead_is_not_ready_until_the_clock_is_near() {
+fn a_start_below_a_far_ceiling_is_not_ready_before_its_time() {
     let Some(machine) = Machine::with_clock() else { return };
     // Less than a minute, so that the clock is believed when it is corrected, and more than max_ahead.
     machine.clock().set(40_000);

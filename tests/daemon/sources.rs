@@ -172,7 +172,7 @@ fn colliding_sources_are_not_served() {
 }
 
 #[test]
-fn layouts_with_epochs_years_apart_do_not_collide_even_over_restarts() {
+fn layouts_with_epochs_years_apart_do_not_collide() {
     let sources = ["twitter", "simple-2020", "discord"]
         .map(|layout| format!("[[sources]]\nname = \"{layout}\"\nlayout = \"{layout}\"\nworker_ids = 3\n"));
     let directory = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ fn draw(wire: &mut Wire, count: u32, ids: &mut BTreeSet<u64>) {
 
 /// After the tick of the last ID an older copy repeats none, however far `burst_window` reaches back.
 #[test]
-fn an_older_copy_repeats_nothing_once_the_clock_is_past_the_last_id() {
+fn an_older_copy_repeats_nothing_past_the_last_id() {
     const TOML: &str = "burst_window = \"5s\"";
     let machine = Machine::new();
     machine.start(TOML).stop();
@@ -86,7 +86,7 @@ fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
 /// An earlier process may hand out IDs until it frees its lock. Without a state it leaves no mark, and `burst_window`
 /// reaches back to those IDs.
 #[test]
-fn a_start_that_waits_for_a_lock_begins_after_the_process_that_had_it() {
+fn a_start_that_waits_for_a_lock_begins_after_its_holder() {
     for state in ["none", "fresh"] {
         let (_machine, released_ms, daemon) =
             poll("a start that meets a held lock and gets it", || start_behind_a_lock(state));
@@ -135,7 +135,7 @@ fn set_to_half_past(machine: &Machine) {
 }
 
 #[test]
-fn without_a_state_the_next_long_tick_is_awaited_and_the_daemon_is_not_ready() {
+fn without_a_state_the_next_long_tick_is_awaited() {
     const MINUTES: &str = "layout = \"time:32,worker:10,sequence:12;tick=60s\"";
     let Some(machine) = Machine::with_clock() else { return };
     set_to_half_past(&machine);
@@ -163,7 +163,7 @@ fn without_a_state_a_request_waits_for_the_first_tick() {
 }
 
 #[test]
-fn without_a_state_a_step_back_before_the_first_id_is_clock_behind() {
+fn without_a_state_an_early_step_back_is_clock_behind() {
     let Some(machine) = Machine::with_clock() else { return };
     for back_ms in [60_000, 3_600_000] {
         machine.clock().set(0);
@@ -210,7 +210,7 @@ fn put_right_after_two_hours_ahead(toml: &str) -> Option<(Machine, BTreeSet<u64>
 const HOUR_MS: i64 = 3_600_000;
 
 #[test]
-fn after_a_clock_that_was_ahead_an_unused_worker_id_starts_at_once() {
+fn an_unused_worker_id_starts_at_once_after_a_fast_clock() {
     let Some((machine, mut ids)) = put_right_after_two_hours_ahead("worker_ids = 1") else { return };
     let daemon = machine.setup("worker_ids = 1").admin().start();
     let message = assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);

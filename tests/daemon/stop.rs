@@ -152,7 +152,7 @@ fn a_request_that_has_half_arrived_at_the_stop_is_answered() {
 }
 
 #[test]
-fn a_half_request_whose_rest_never_comes_delays_a_stop_for_drain_timeout_only() {
+fn a_half_request_delays_a_stop_for_drain_timeout_only() {
     let mut daemon = Setup::configured("[limits]\ndrain_timeout = \"200ms\"\n").start();
     let mut half = daemon.connect();
     half.send(&[&wire::ping(1, b"")[..], &Ask::of(64).tag(2).bytes()[..5]].concat());

@@ -261,7 +261,7 @@ fn numbers_end_and_never_wrap() {
 }
 
 #[test]
-fn on_storage_that_fails_the_reserved_numbers_are_served_and_no_more() {
+fn on_failing_storage_only_the_reserved_numbers_are_served() {
     let machine = counted_from("0");
     let disk = FailingDisk::new(&machine.path("state"), machine.path("disk"));
     let daemon = disk.under(machine.setup(ORDERS)).start();

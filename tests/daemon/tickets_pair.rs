@@ -68,7 +68,7 @@ async fn draw(client: Client, size: u32, drawn: Arc<AtomicU64>, ends: Arc<Atomic
 }
 
 #[test]
-fn a_client_that_takes_turns_over_a_pair_under_kills_gets_distinct_rising_numbers() {
+fn a_client_of_a_pair_under_kills_gets_distinct_rising_numbers() {
     let machine = Arc::new(Machine::new());
     let halves = [1, 2].map(|offset| Half::new(&machine, offset));
     let mut daemons = [halves[0].start(), halves[1].start()];

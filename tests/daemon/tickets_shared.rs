@@ -149,7 +149,7 @@ fn many_counters_get_ranges_at_the_same_time() {
 
 /// Each request gets consecutive numbers, though other daemons take the ranges between.
 #[test]
-fn a_request_that_is_larger_than_a_range_gets_consecutive_numbers() {
+fn a_request_larger_than_a_range_gets_consecutive_numbers() {
     each(|at| {
         let toml = toml(at);
         set(&toml, "0");
@@ -190,7 +190,7 @@ fn kills_and_stops_skip_numbers_and_repeat_none() {
 }
 
 #[test]
-fn an_outage_stops_the_numbers_at_the_end_of_the_range_and_ends_by_itself() {
+fn an_outage_stops_the_numbers_at_the_end_of_the_range() {
     each(|at| {
         let toml = toml(at);
         set(&toml, "0");
@@ -212,7 +212,7 @@ fn an_outage_stops_the_numbers_at_the_end_of_the_range_and_ends_by_itself() {
 }
 
 #[test]
-fn a_daemon_starts_without_the_coordinator_and_waits_for_numbers() {
+fn a_daemon_without_the_coordinator_starts_and_waits() {
     each(|at| {
         let toml = toml(at);
         set(&toml, "0");
@@ -261,7 +261,7 @@ fn a_restored_backup_of_the_state_repeats_nothing_after_a_boot() {
 }
 
 #[test]
-fn a_coordinator_that_lost_its_data_ends_the_daemon_and_is_refused_until_the_counter_is_set() {
+fn a_coordinator_without_data_is_refused_until_a_value_is_set() {
     each(|at| {
         let toml = toml(at);
         set(&toml, "0");
@@ -329,7 +329,7 @@ fn endpoints_of_two_clusters_are_refused() {
 
 /// The other one was away at the start, so it was not compared.
 #[test]
-fn a_daemon_does_not_move_to_another_cluster_when_its_own_goes_away() {
+fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
     let (Some(mut one), Some(mut other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
     set(&toml(&one), "0");
     set(&toml(&other), "0");
@@ -364,7 +364,7 @@ fn after_a_jump_of_the_clock_numbers_come_from_another_range() {
 }
 
 #[test]
-fn a_counter_of_the_state_moves_to_the_coordinator_and_not_back_by_itself() {
+fn a_counter_moves_to_the_coordinator_and_not_back_by_itself() {
     let Some(at) = Etcd::start() else { return };
     let (shared, machine) = (toml(&at), Machine::new());
     let alone = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";

@@ -132,7 +132,7 @@ impl Seen {
 }
 
 #[test]
-fn the_generator_hands_the_kernels_log_over_on_virtual_machines_alone() {
+fn the_generator_hands_over_the_kernels_log_on_vms_alone() {
     let machine = || Seen {
         virtualization: "--vm",
         device: "character special file:1:b",

@@ -138,12 +138,12 @@ fn boot_with_a_slow_clock(seed: u64) {
 }
 
 #[test]
-fn a_clock_that_was_slow_at_boot_is_followed_as_soon_as_it_is_right() {
+fn a_clock_slow_at_boot_is_followed_once_it_is_right() {
     seeds::live(0..100, boot_with_a_slow_clock);
 }
 
 #[test]
-fn after_a_far_step_back_the_lead_shrinks_and_slow_raises_refuse_no_request() {
+fn the_lead_shrinks_after_a_far_step_back_and_nobody_is_refused() {
     seeds::live(0..40, lead::step_back_far);
 }
 

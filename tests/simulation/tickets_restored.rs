@@ -91,7 +91,7 @@ fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
 }
 
 #[test]
-fn a_clean_stop_of_a_restored_machine_leaves_the_counter_refused() {
+fn a_clean_stop_when_restored_leaves_the_counter_refused() {
     let _alone = alone_with_locks();
     let (machine, settings) = (Machine::new(), settings());
     set(&machine, "0");

@@ -117,7 +117,7 @@ fn await_log(daemon: &Daemon, text: &str) {
 
 /// Sends requests of which most are refused at once. None waits, so only the counts of refusals show them.
 #[test]
-fn a_daemon_that_refuses_shows_it_within_seconds_and_stays_ready() {
+fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
     let daemon = with_admin(TWO_SOURCES);
     let mut wire = daemon.connect();
     poll("it is found", || {
@@ -168,7 +168,7 @@ fn a_full_connection_limit_is_found_and_the_daemon_stays_ready() {
 
 /// The disk hangs while no request comes.
 #[test]
-fn hanging_storage_is_a_warning_while_ids_last_then_a_failure_even_without_requests() {
+fn hanging_storage_warns_while_ids_last_and_then_fails() {
     let setup = Setup::new();
     let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
     let setup = disk.under(setup).option("--layout", LONG_TICKS).config("max_ahead = \"2m\"");

@@ -5,7 +5,7 @@ use super::*;
 /// After a clean stop the clock must reach the last ID. A kill leaves a ceiling that may be a horizon ahead, with
 /// or without a step.
 #[test]
-fn on_step_back_wait_also_waits_for_a_clock_set_back_between_two_lives() {
+fn on_step_back_wait_waits_after_a_step_between_two_lives() {
     // Far enough back to see a refusal on busy machines.
     for (clean, back_ms, most_ahead_ms) in [(true, 8_000, 0.0), (false, 8_000, 3_003.0)] {
         let Some(machine) = Machine::with_clock() else { return };
@@ -30,7 +30,7 @@ fn on_step_back_wait_also_waits_for_a_clock_set_back_between_two_lives() {
 /// A crash leaves a ceiling ahead of a clock that never stepped. A start and a stop without a request do not change
 /// that.
 #[test]
-fn on_step_back_wait_answers_at_once_after_a_crash_and_a_stop_in_which_nothing_was_used() {
+fn on_step_back_wait_answers_at_once_after_an_unused_life() {
     let machine = Machine::new();
     let start = || machine.setup("on_step_back = \"wait\"").start();
     let mut daemon = start();
@@ -68,7 +68,7 @@ fn restart(
 }
 
 #[test]
-fn after_a_clock_set_back_between_two_lives_ids_catch_up_from_the_ceiling() {
+fn ids_catch_up_after_a_clock_set_back_between_two_lives() {
     const HORIZON_MS: f64 = 3_000.0;
     for (clean, by_ms) in [(true, -1_500), (false, -1_500), (false, -6_000)] {
         let Some(machine) = Machine::with_clock() else { return };
@@ -137,7 +137,7 @@ fn a_clock_set_back_by_an_hour_between_two_lives_is_waited_for() {
 }
 
 #[test]
-fn a_clock_that_was_slow_after_a_boot_is_believed_at_once_when_it_is_set_right() {
+fn a_clock_slow_after_a_boot_is_believed_once_it_is_right() {
     an_hour_back_between_two_lives_is_waited_for(true);
 }
 

@@ -58,7 +58,7 @@ fn a_start_that_gets_no_answer_waits_and_logs_why() {
 }
 
 #[test]
-fn a_coordinator_that_answers_slowly_delays_a_start_and_does_not_refuse_it() {
+fn a_slow_coordinator_delays_a_start_and_does_not_refuse_it() {
     each(|at| {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), LONG);
@@ -74,7 +74,7 @@ fn a_coordinator_that_answers_slowly_delays_a_start_and_does_not_refuse_it() {
 
 /// A daemon at each of three proxies, and each proxy becomes silent in its own way.
 #[test]
-fn a_coordinator_that_is_silent_stops_the_ids_at_the_ceiling_and_is_asked_rarely() {
+fn a_silent_coordinator_stops_ids_at_the_ceiling_asked_rarely() {
     each(|at| {
         init(&toml(at, Some(5), SHORT));
         let at = &*at;
@@ -253,7 +253,7 @@ fn a_bound_that_nobody_can_have_been_granted_is_refused() {
 }
 
 #[test]
-fn a_key_that_becomes_garbage_ends_its_daemon_and_is_lent_to_nobody() {
+fn a_key_that_becomes_garbage_ends_its_daemon_lent_to_nobody() {
     each(|at| {
         let (given, lent) = (toml(at, Some(0), LONG), toml(at, None, LONG));
         init(&given);
@@ -282,7 +282,7 @@ fn a_key_that_becomes_garbage_ends_its_daemon_and_is_lent_to_nobody() {
 
 /// ZooKeeper requires no password once a fleet is prepared without one.
 #[test]
-fn a_password_that_is_required_later_stops_the_ids_at_the_ceiling() {
+fn a_password_required_later_stops_the_ids_at_the_ceiling() {
     each(|at| {
         if at.name() == "zookeeper" {
             return;

@@ -36,7 +36,7 @@ fn start_beside_one_that_hangs(at: &dyn Coordinator, answers: u64) -> (Duration,
 
 /// The endpoint accepts the connection and sends no answer; or, except at etcd, one answer and no more.
 #[test]
-fn an_endpoint_that_hangs_delays_a_start_briefly_and_is_asked_once() {
+fn a_hanging_endpoint_delays_a_start_briefly_and_is_asked_once() {
     each(|at| {
         init(&toml(at, Some(5), LONG));
         for answers in [0, u64::from(at.name() != "etcd")] {
@@ -66,7 +66,7 @@ fn stays_at(at: &mut dyn Coordinator, other: &dyn Coordinator, daemon: &Daemon) 
 /// The other cluster was away at the start, so it was not compared. At ZooKeeper it even has the daemon's key, as if it
 /// had begun as a copy of the daemon's own cluster.
 #[test]
-fn a_daemon_does_not_move_to_another_cluster_when_its_own_goes_away() {
+fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
     each(|at| {
         let mut other = another(at);
         init(&toml(at, Some(5), LONG));

@@ -69,7 +69,7 @@ fn a_state_keeps_one_record_however_often_its_number_changes() {
 }
 
 #[test]
-fn a_number_comes_back_after_another_daemon_of_the_machine_had_it() {
+fn a_number_comes_back_after_another_local_daemon_had_it() {
     each(|at| {
         init(&lent(at, 0));
         let machine = Machine::new();
@@ -98,7 +98,7 @@ fn a_number_comes_back_after_another_daemon_of_the_machine_had_it() {
 }
 
 #[test]
-fn a_number_that_was_exported_is_lent_again_and_its_export_comes_back() {
+fn an_exported_number_is_lent_again_and_its_export_comes_back() {
     each(|at| {
         init(&lent(at, 0));
         let machine = Machine::new();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::*;
 
 #[test]
-fn a_key_that_is_deleted_or_released_by_an_operator_ends_its_daemon() {
+fn a_key_that_an_operator_deletes_or_releases_ends_its_daemon() {
     each(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
@@ -99,7 +99,7 @@ fn every_command_prints_json() {
 }
 
 #[test]
-fn a_number_that_does_not_exist_or_may_be_of_several_spaces_is_refused() {
+fn a_number_that_is_unknown_or_ambiguous_is_refused() {
     let Some(etcd) = Etcd::start() else { return };
     let source = |name: &str, layout: &str| {
         format!("[[sources]]\nname = \"{name}\"\nlayout = \"{layout}\"\nworker_ids = 5\n")
@@ -132,7 +132,7 @@ fn a_number_that_does_not_exist_or_may_be_of_several_spaces_is_refused() {
 }
 
 #[test]
-fn an_id_space_that_collides_is_added_once_no_number_of_the_other_is_held() {
+fn a_colliding_space_is_added_once_the_other_holds_no_number() {
     each(|at| {
         let before = toml(at, Some(5), LONG);
         init(&before);

@@ -29,7 +29,7 @@ fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
 
 /// No raise is due for minutes. Of two copies of a memory, one at least must connect again, and then the other one ends.
 #[test]
-fn a_daemon_that_connects_again_writes_its_key_and_keeps_its_ceiling() {
+fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     each(|at| {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), LONG);
@@ -52,7 +52,7 @@ fn a_daemon_that_connects_again_writes_its_key_and_keeps_its_ceiling() {
 /// Requests whose wait is shorter than one answer of the coordinator get their IDs while the ceiling is raised several
 /// times.
 #[test]
-fn a_coordinator_that_takes_two_seconds_for_each_answer_delays_no_request() {
+fn a_coordinator_with_answers_of_two_seconds_delays_no_request() {
     /// Half of this horizon is twice as long as the three answers that a raise waits for at ZooKeeper: that of a look
     /// under way, and those of its own read and write.
     const HORIZON: &str = "24s";
@@ -105,7 +105,7 @@ fn first_ids(daemon: &Daemon) -> Vec<Run> {
 
 /// The locks are lost, as at a boot of the machine. So nothing proves that the state is the newest.
 #[test]
-fn a_restart_without_proof_listens_and_waits_for_the_coordinator() {
+fn a_restart_without_proof_waits_for_the_coordinator() {
     each(|at| {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
@@ -275,7 +275,7 @@ fn a_daemon_that_waits_for_a_number_stops_when_it_is_asked_to() {
 /// The machine may have been restored from a snapshot, and another copy may have written meanwhile. The ceiling at the
 /// coordinator is minutes ahead.
 #[test]
-fn a_clock_step_in_an_outage_stops_the_ids_until_the_coordinator_answers() {
+fn a_clock_step_in_an_outage_stops_the_ids_until_an_answer() {
     let Some(machine) = Machine::with_clock() else { return };
     each(|at| {
         machine.clock().set(0);

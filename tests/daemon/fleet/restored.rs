@@ -54,7 +54,7 @@ fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
 
 /// The steps of docs/fleet.md for machines with worker IDs of their own.
 #[test]
-fn daemons_with_worker_ids_of_their_own_enter_a_fleet_one_by_one() {
+fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
     each(|at| {
         let given = |id: u64| format!("max_ahead = \"400ms\"\nworker_ids = {id}\n");
         let machines = [Machine::new(), Machine::new()];

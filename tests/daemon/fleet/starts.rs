@@ -28,7 +28,7 @@ fn assert_asked_nothing(daemon: &Daemon) {
 }
 
 #[test]
-fn after_a_kill_the_first_id_does_not_wait_for_a_coordinator_that_answers_nothing() {
+fn after_a_kill_the_first_id_waits_for_no_silent_coordinator() {
     each(|at| {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), LONG);
@@ -56,7 +56,7 @@ fn after_a_kill_the_first_id_does_not_wait_for_a_coordinator_that_answers_nothin
 }
 
 #[test]
-fn after_a_kill_the_first_id_does_not_wait_for_a_slow_coordinator() {
+fn after_a_kill_the_first_id_waits_for_no_slow_coordinator() {
     each(|at| {
         let proxy = at.proxy();
         // The number is lent.
@@ -81,7 +81,7 @@ fn after_a_kill_the_first_id_does_not_wait_for_a_slow_coordinator() {
 }
 
 #[test]
-fn a_daemon_that_went_on_ends_if_another_has_its_number_and_then_it_asks() {
+fn a_daemon_that_went_on_ends_if_another_has_its_number() {
     each(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
@@ -103,7 +103,7 @@ fn a_daemon_that_went_on_ends_if_another_has_its_number_and_then_it_asks() {
 }
 
 #[test]
-fn a_daemon_that_went_on_ends_if_the_marker_is_gone_and_does_not_start_again() {
+fn a_daemon_that_went_on_ends_for_good_if_the_marker_is_gone() {
     each(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
@@ -118,7 +118,7 @@ fn a_daemon_that_went_on_ends_if_the_marker_is_gone_and_does_not_start_again() {
 }
 
 #[test]
-fn a_start_asks_if_its_configuration_names_another_fleet_or_number() {
+fn a_start_asks_if_its_fleet_or_number_changed() {
     each(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
@@ -192,7 +192,7 @@ fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
 
 /// The stop releases nothing at a coordinator that does not answer.
 #[test]
-fn after_a_clean_stop_in_an_outage_a_daemon_goes_on_as_after_a_kill() {
+fn after_a_clean_stop_in_an_outage_a_start_goes_on_at_once() {
     each(|at| {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), LONG);
@@ -242,7 +242,7 @@ fn a_restart_without_the_coordinator_continues_or_waits_for_it() {
 }
 
 #[test]
-fn a_restart_without_the_coordinator_after_a_clock_step_waits_and_logs_it() {
+fn a_restart_in_an_outage_after_a_clock_step_waits_and_logs_it() {
     each(|at| {
         let Some(machine) = Machine::with_clock() else { return };
         let toml = toml(at, Some(5), SHORT);

@@ -28,7 +28,7 @@ fn copy(from: &Path, to: &Path) {
 
 /// The copy has all that the state directory has, and none of the machine's locks and marks.
 #[test]
-fn a_copy_of_a_state_on_another_machine_does_not_go_on_with_its_number() {
+fn a_copied_state_does_not_go_on_with_its_number_elsewhere() {
     each(|at| {
         let (given, lent) = (toml(at, Some(5), LONG), toml(at, None, LONG));
         init(&given);
@@ -58,7 +58,7 @@ fn a_copy_of_a_state_on_another_machine_does_not_go_on_with_its_number() {
 /// As in a container that starts again with the volume of a backup: the directory and the boot are the same, and the locks
 /// are lost.
 #[test]
-fn a_backup_that_is_put_back_in_place_does_not_go_on_once_the_locks_are_lost() {
+fn a_backup_put_back_does_not_go_on_once_the_locks_are_lost() {
     each(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
@@ -101,7 +101,7 @@ fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
 
 /// A service manager keeps the socket, and starts the daemon again after its end.
 #[test]
-fn clients_at_a_kept_socket_are_refused_nothing_while_a_number_is_replaced() {
+fn clients_at_a_kept_socket_notice_no_replaced_number() {
     each(|at| {
         let toml = toml(at, None, LONG);
         init(&toml);

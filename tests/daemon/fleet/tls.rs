@@ -91,7 +91,7 @@ fn a_certificate_that_does_not_fit_is_refused_with_one_line() {
 
 /// The coordinator trusts another authority than the one of the daemon's certificate.
 #[test]
-fn a_client_certificate_of_another_authority_is_refused_with_one_line() {
+fn a_client_certificate_of_another_authority_is_refused() {
     each(|at| {
         let directory = crate::support::directory();
         let authority = Authority::new(directory.path(), "ca");
@@ -139,7 +139,7 @@ fn etcds_refusal_of_a_common_name_names_the_cure() {
 }
 
 #[test]
-fn an_etcd_whose_certificate_is_for_servers_alone_is_named_with_the_cure() {
+fn an_etcd_with_a_servers_certificate_is_named_with_the_cure() {
     let Some(mut etcd) = Etcd::start() else { return };
     let directory = crate::support::directory();
     let authority = Authority::new(directory.path(), "ca");

@@ -59,7 +59,7 @@ fn a_flood_of_requests_keeps_no_other_client_from_its_ids() {
 }
 
 #[test]
-fn a_flood_of_malformed_frames_keeps_no_other_client_from_its_ids() {
+fn a_flood_of_malformed_frames_keeps_nobody_from_its_ids() {
     let requests: Vec<u8> = (0..400).flat_map(|tag| frame(1, 0xF0, tag, b"malformed")).collect();
     ask_beside_a_flood("200 connections that flood malformed frames", &requests);
 }

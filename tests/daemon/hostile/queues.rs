@@ -20,7 +20,7 @@ const DEAF: usize = 300;
 const STEP: f64 = 32.0 * 1_024.0;
 
 #[test]
-fn clients_that_never_read_share_a_budget_that_is_released_when_they_close() {
+fn clients_that_never_read_share_a_budget_until_they_close() {
     let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 4194304\nstall_timeout = \"1h\"\n";
     let daemon = Setup::configured(limits).admin().start();
     let mut served = daemon.connect();

@@ -184,7 +184,7 @@ fn most_served_before(flood: Door, (count, unanswered): (u32, usize), modest: Do
 }
 
 #[test]
-fn a_flood_over_http_delays_no_other_client_by_a_turn_of_each_connection() {
+fn others_have_their_turn_beside_a_flood_over_http() {
     for modest in [Door::Native, Door::Http] {
         let served = most_served_before(Door::Http, (1, 256), modest);
         assert!(served < 40 * PEERS, "{served} requests were served before");
@@ -192,7 +192,7 @@ fn a_flood_over_http_delays_no_other_client_by_a_turn_of_each_connection() {
 }
 
 #[test]
-fn a_native_flood_delays_no_client_over_http_by_a_turn_of_each_connection() {
+fn clients_over_http_have_their_turn_beside_a_native_flood() {
     let served = most_served_before(Door::Native, (1, 1_024), Door::Http);
     assert!(served < 200 * PEERS, "{served} requests were served before");
 }
@@ -242,7 +242,7 @@ fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<us
 }
 
 #[test]
-fn requests_behind_one_that_waited_delay_no_other_client_by_a_turn_of_each_connection() {
+fn others_have_their_turn_beside_requests_behind_a_waiting_one() {
     let setup = Setup::bare()
         .config("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\nlimits.stall_timeout = \"1h\"\n");
     let native = format!("unix:{}", setup.path("native").display());
@@ -253,7 +253,7 @@ fn requests_behind_one_that_waited_delay_no_other_client_by_a_turn_of_each_conne
 }
 
 #[test]
-fn a_flood_of_long_replies_delays_no_other_client_by_a_turn_of_each_connection() {
+fn others_have_their_turn_beside_a_flood_of_long_replies() {
     // The replies fit the socket's buffer.
     for (flood, count) in [(Door::Native, 4_000), (Door::Http, 1_200)] {
         for modest in [Door::Native, Door::Http] {

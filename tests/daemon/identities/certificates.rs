@@ -15,7 +15,7 @@ fn with_certificates(files: &std::path::Path, identities: &str) -> (Daemon, Stri
 }
 
 #[test]
-fn a_certificates_name_is_an_identity_until_a_reload_takes_it_away() {
+fn a_certificates_name_is_an_identity_until_a_reload() {
     let files = crate::support::directory();
     let billing = identity("billing", "certificate_names = [\"Billing.internal\"]\nsources = [\"fast\"]");
     let orders = identity("orders", "certificate_names = [\"spiffe://prod/orders\"]\nsources = [\"slow\"]");
@@ -49,7 +49,7 @@ fn a_certificates_name_is_an_identity_until_a_reload_takes_it_away() {
 }
 
 #[test]
-fn an_authority_that_a_reload_takes_away_closes_the_connections_of_its_certificates() {
+fn connections_close_when_a_reload_drops_their_authority() {
     let files = crate::support::directory();
     let (daemon, _, authority) = with_certificates(files.path(), "");
     let other = Authority::new(files.path(), "other");

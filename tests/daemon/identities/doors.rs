@@ -147,7 +147,7 @@ fn a_permission_removed_by_a_reload_is_gone_at_every_door() {
 }
 
 #[test]
-fn a_certificate_that_a_reload_takes_away_closes_its_connection_over_http() {
+fn an_http_connection_closes_when_its_certificate_is_dropped() {
     let files = crate::support::directory();
     let authority = Authority::new(files.path(), "authority");
     let client_ca = format!("client_ca = \"{}\"", authority.file.display());

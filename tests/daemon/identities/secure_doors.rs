@@ -168,7 +168,7 @@ fn draws(door: &Door, mut stream: Secured, token: &str) {
 }
 
 #[test]
-fn a_client_without_tls_at_a_door_with_it_and_the_other_way_round_is_closed_and_logged() {
+fn clients_with_or_without_tls_at_the_wrong_door_are_logged() {
     let files = crate::support::directory();
     let authority = Authority::new(files.path(), "authority");
     for door in &DOORS {

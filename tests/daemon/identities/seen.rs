@@ -42,7 +42,7 @@ fn clients_at_their_limits_are_found_until_they_leave() {
 }
 
 #[test]
-fn the_status_as_text_names_only_limits_that_an_identity_reached() {
+fn the_status_text_names_only_limits_that_were_reached() {
     let daemon =
         with_tokens(&(identity("billing", "sources = [\"fast\"]") + &identity("orders", "rate = 10")));
     let (mut billing, mut orders) = (shown(&daemon, BILLING), shown(&daemon, ORDERS));

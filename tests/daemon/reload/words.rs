@@ -14,7 +14,7 @@ fn reload_by_command(daemon: &Daemon) -> (Option<i32>, String) {
 }
 
 #[test]
-fn the_result_of_a_reload_is_an_exit_code_and_shows_in_status_metrics_and_configuration() {
+fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     let setup = Setup::configured("limits.max_count = 1000");
     std::fs::create_dir(setup.path("run")).expect("a runtime directory");
     let run = setup.path("run");

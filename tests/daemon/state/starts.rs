@@ -155,7 +155,7 @@ fn a_start_that_fails_later_gives_back_its_grant() {
 }
 
 #[test]
-fn records_of_unused_worker_ids_are_dropped_once_the_clock_is_past_them() {
+fn records_of_unused_worker_ids_are_dropped_once_they_are_past() {
     let machine = Machine::new();
     let workers = |expected: &[&str]| {
         let output = machine.command(&["show", "--json"]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn failing_syncs_stop_the_ids_at_the_ceiling_until_storage_works() {
+fn failing_syncs_stop_the_ids_until_storage_works() {
     let cases = [
         (format!("sync fail {EIO}"), "syncs fail"),
         (format!("sync lie {EIO}"), "syncs fail after they were done"),
@@ -188,7 +188,7 @@ fn a_failed_rename_is_retried() {
 /// The sync of the directory failed after the rename, so a power failure may bring the old file back. A repeated
 /// sync proves nothing. Only another new file helps, and there is no space for one.
 #[test]
-fn a_file_whose_name_may_not_be_durable_is_not_used_on_a_full_disk() {
+fn a_file_with_a_name_not_durable_is_unused_on_a_full_disk() {
     let machine = Machine::new();
     let disk = machine.disk();
     let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();

@@ -102,7 +102,7 @@ fn a_client_refuses_a_certificate_that_has_expired() {
 
 /// Certificates of the wrong kind: both sides log what it is and what to make instead.
 #[test]
-fn certificates_of_the_wrong_kind_are_named_with_what_to_make_instead() {
+fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
     let files = crate::support::directory();
     let authority = Authority::new(files.path(), "authority");
     let shown = |pair: &Pair, listener: &str| {
@@ -185,7 +185,7 @@ fn unusable_certificates_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn expiring_and_future_certificates_and_a_readable_key_are_warnings() {
+fn expiring_or_future_certificates_and_readable_keys_warn() {
     use std::os::unix::fs::PermissionsExt;
     let files = crate::support::directory();
     let authority = Authority::new(files.path(), "authority");

@@ -37,7 +37,7 @@ fn read_id(peer: &mut crate::secure::Secured) -> Option<u64> {
 
 /// The daemon stands still while the requests are sent, and hands out IDs in strict order: they show which requests came first.
 #[test]
-fn a_flood_of_key_changes_delays_no_other_client_by_all_that_was_sent() {
+fn others_have_their_turn_beside_a_flood_of_key_changes() {
     let files = crate::support::directory();
     let authority = Authority::new(files.path(), "authority");
     let tls = tls_section(&authority.issue_local("daemon"), "");

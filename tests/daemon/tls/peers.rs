@@ -91,7 +91,7 @@ fn the_last_reply_arrives_however_full_the_socket_was() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_closed_after_the_stall_timeout() {
+fn a_client_that_reads_nothing_is_closed_after_stall_timeout() {
     let house = House::configured(
         "worker_ids = \"0-15\"\n[limits]\nstall_timeout = \"4s\"\nidle_timeout = \"1h\"",
         "",
