@@ -27,27 +27,6 @@ fn redis_cli(daemon: &Daemon, request: &[&str]) -> Option<Command> {
 }
 
 #[test]
-fn one_connection_too_many_is_answered_in_the_doors_own_words() {
-    let daemon = with("limits.max_connections = 2").start();
-    let mut first = Client::of(&daemon);
-    first.asks("PING\r\n", "+PONG\r\n");
-    // The listeners accept independently, so the third connection must wait until the second is counted.
-    let mut native = daemon.connect();
-    native.assert_open();
-    let mut third = Client::of(&daemon);
-    third.expect("-ERR max number of clients reached\r\n");
-    third.is_closed();
-    drop(native);
-    // Its place is free once the daemon has noticed the close.
-    poll("a free place", || {
-        let mut client = Client::of(&daemon);
-        client.send("PING\r\n");
-        (client.line() == "+PONG").then_some(())
-    });
-    daemon.stop();
-}
-
-#[test]
 fn a_token_is_required_before_ids() {
     let setup = Setup::bare();
     std::fs::write(setup.path("tokens"), "secret\n").expect("written");

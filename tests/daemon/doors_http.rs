@@ -314,41 +314,6 @@ fn a_token_is_required_and_a_wrong_one_closes_the_connection() {
     daemon.stop();
 }
 
-#[test]
-fn one_connection_too_many_is_refused_in_http() {
-    let config = format!("limits.max_connections = 1\n{TWO_SOURCES}");
-    let daemon = Setup::configured(&config).door("http").start();
-    let mut first = client_of(&daemon);
-    assert_eq!(get(&mut first, "/id", "").status, 200);
-    let refused = Response::read(&mut client_of(&daemon), true);
-    assert_eq!(refused.status, 503);
-    assert!(refused.has("retry-after: 1") && refused.body.contains("too_busy"), "{}", refused.body);
-    daemon.stop();
-}
-
-#[test]
-fn clients_of_other_protocols_are_answered_and_logged() {
-    let daemon = two_sources();
-    for (bytes, found) in [
-        (
-            "*1\r\n$4\r\nPING\r\n",
-            "a Redis client on a listener for clients of HTTP; give it an address of [resp]",
-        ),
-        ("\x16\x03\x01\x02\0\x01\0\r\n\r\n", "a TLS client on a listener without TLS"),
-        ("get orders\r\n", "a memcached client on a listener for clients of HTTP"),
-        ("\x10\0\0\0\x01\0\r\n\r\n", "a client of Snowbank's own protocol on a listener for clients of HTTP"),
-        (
-            "GET / HTTP/1.1\r\nno header\r\n\r\n",
-            "bytes that are no request on a listener for clients of HTTP",
-        ),
-    ] {
-        let mut client = client_of(&daemon);
-        client.send(bytes);
-        assert!(String::from_utf8_lossy(&client.rest()).starts_with("HTTP/1.1 400"));
-        daemon.assert_logs(found);
-    }
-}
-
 /// As `printf … | nc -N` does.
 #[test]
 fn a_client_that_closes_its_sending_half_gets_its_answers() {

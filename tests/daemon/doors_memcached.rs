@@ -135,17 +135,6 @@ fn endless_lines_and_other_protocols_are_closed_with_a_reason() {
 }
 
 #[test]
-fn one_connection_too_many_is_refused_in_memcacheds_words() {
-    let config = format!("limits.max_connections = 1\n{TWO_SOURCES}");
-    let daemon = Setup::configured(&config).door("memcached").start();
-    let mut first = client_of(&daemon);
-    first.send("version\r\n");
-    assert!(first.line().starts_with("VERSION "));
-    assert!(client_of(&daemon).line().starts_with("SERVER_ERROR too_busy"));
-    daemon.stop();
-}
-
-#[test]
 fn with_tokens_this_door_is_refused_unless_it_is_exempt() {
     let tokens = |setup: Setup| {
         std::fs::write(setup.path("tokens"), "a-long-token-of-a-client\n").expect("written");

@@ -61,15 +61,6 @@ fn the_token_comes_first_if_the_daemon_requires_one() {
 }
 
 #[test]
-fn clients_of_other_protocols_are_closed_and_logged() {
-    let daemon = Setup::configured(TWO_SOURCES).door("noeqd").start();
-    let mut client = client_of(&daemon);
-    client.send("GET / HTTP/1.1\r\n\r\n");
-    assert_eq!(client.rest(), b"");
-    daemon.assert_logs("an HTTP client on a listener for clients of noeqd");
-}
-
-#[test]
 fn no_count_is_mistaken_for_another_protocol() {
     let daemon = Setup::configured(TWO_SOURCES).door("noeqd").start();
     for counts in [&[128_u8, 1, 1, 1][..], &[42, 50, 13, 10], &[22, 3, 1, 2], &[12, 4, 1, 1]] {

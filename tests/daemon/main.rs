@@ -22,6 +22,7 @@ mod fairness;
 mod fleet;
 mod fleet_churn;
 mod formats;
+mod front_ends;
 mod hostile;
 mod identities;
 mod idle;
