@@ -43,12 +43,14 @@ impl Restarted {
     }
 
     fn serve(home: &Path, (door, port): (&str, &Port), settings: &str) -> Daemon {
-        Setup::configured(&format!("{settings}\n{SOURCES}"))
+        let setup = Setup::configured(&format!("{settings}\n{SOURCES}"))
             .env("SNOWBANK_STATE_DIR", home.join("state"))
             .env("SNOWBANK_LOCK_DIR", home.join("locks"))
             .option(&format!("--{door}"), port.address().to_string())
-            .listeners(2)
-            .start()
+            .listeners(2);
+        let daemon = setup.start();
+        await_far_ceilings(&daemon);
+        daemon
     }
 
     /// Starts it again after a clean stop or a kill -9.
@@ -59,14 +61,11 @@ impl Restarted {
             self.daemon.kill();
         }
         let daemon = Self::serve(self.home.path(), (self.door, &self.port), self.settings);
-        if !is_clean {
-            await_far_ceilings(&daemon);
-        }
         Restarted { daemon, ..self }
     }
 }
 
-/// Draws from sources 0 and 1 for a second; then their ceilings are seconds ahead. After a kill the first ceilings
+/// Draws from sources 0 and 1 for a second; then their ceilings are seconds ahead. The first ceilings of a life
 /// are low, and a busy machine may raise them too late.
 fn await_far_ceilings(daemon: &Daemon) {
     let (mut wire, began) = (daemon.connect(), Instant::now());
