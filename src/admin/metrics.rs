@@ -115,6 +115,7 @@ const METRICS: &[Metric] = &[
     row("snowbank_protocol_connections", "connections open, by protocol: `native`, and each door", Protocol(|of| whole(of.connections))),
     row("snowbank_protocol_requests_total", "requests answered, those for IDs and others", Protocol(|of| whole(of.requests))),
     row("snowbank_protocol_errors_total", "requests answered with an error", Protocol(|of| whole(of.errors))),
+    row("snowbank_incr_connections_total", "connections that sent `INCR`, by the form of its first reply: `integer` or `string`", Families(&["form"], incr_connections)),
     row("snowbank_identity_connections", "connections that have an identity now", Identity(|of| whole(of.connections))),
     row("snowbank_identity_connected_total", "connections that had it so far", Identity(|of| whole(of.connected))),
     row("snowbank_identity_ids_total", "IDs that it drew from a source; a series once it has drawn one", Families(&["identity", "source"], identity_ids)),
@@ -157,6 +158,12 @@ fn findings(status: &Status) -> Vec<Sample> {
 fn errors(status: &Status) -> Vec<Sample> {
     let errors = status.errors.iter();
     errors.map(|(code, &count)| Sample { labels: vec![code.clone()], value: Value::Whole(count) }).collect()
+}
+
+fn incr_connections(status: &Status) -> Vec<Sample> {
+    let forms = [("integer", status.connections.incr_integers), ("string", status.connections.incr_strings)];
+    let forms = forms.into_iter();
+    forms.map(|(form, count)| Sample { labels: vec![form.to_owned()], value: Value::Whole(count) }).collect()
 }
 
 fn clock_steps(status: &Status) -> Vec<Sample> {

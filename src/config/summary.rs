@@ -184,7 +184,7 @@ impl Settings {
         let source = self.sources.iter().find(outgrows).filter(|_| is_asked)?;
         Some(format!(
             "IDs of source {:?} are above 2^53, where clients in JavaScript read integers inexactly, so that two IDs become \
-             one: for such clients set resp.replies = \"string\"",
+             one: for such clients set resp.replies = \"auto\" or \"string\"",
             source.name
         ))
     }

@@ -1,6 +1,6 @@
 //! The facts about the daemon that front-ends use.
 
-use super::{PROTOCOLS, Protocol, Replies, SourceNames};
+use super::{PROTOCOLS, Protocol, Replies, SourceNames, resp};
 use crate::access::Rules;
 use crate::config::{Settings, SourceKind, SourceSettings};
 use snowbank_client::layout::Layout;
@@ -10,13 +10,15 @@ use snowbank_client::layout::Layout;
 pub struct Facts {
     /// The JSON of an INFO reply.
     pub info_json: Vec<u8>,
+    /// The text of Redis' INFO.
+    pub redis_info: String,
     /// The most IDs per request.
     pub max_count: u32,
     /// The names of the sources, by their index.
     pub sources: Vec<String>,
     /// Decides who a client is.
     pub access: Rules,
-    /// The form of INCR's reply.
+    /// The form of INCR's replies.
     pub replies: Replies,
     /// By source: true for a ticket counter with increment 1, so that several IDs of a request are consecutive.
     consecutive: Vec<bool>,
@@ -56,7 +58,18 @@ impl Facts {
         };
         let layouts = settings.sources.iter().map(layout_of).collect();
         let (max_count, replies) = (settings.limits.max_count.get(), settings.front_ends.resp.replies);
-        Facts { info_json, max_count, sources, access, replies, consecutive, layouts, of_protocol }
+        let redis_info = resp::info(&info_json);
+        Facts {
+            info_json,
+            redis_info,
+            max_count,
+            sources,
+            access,
+            replies,
+            consecutive,
+            layouts,
+            of_protocol,
+        }
     }
 
     /// Returns the source of a request that names none.

@@ -1,8 +1,8 @@
 //! Fuzzing of front-ends: any bytes, in any pieces, from a client.
 
 use super::{
-    Ask, Conditions, Counts, Facts, FrontEnd, Http, Memcached, Native, Noeqd, Refused, Resp, Step, in_words,
-    noeqd,
+    Ask, Conditions, Counts, Facts, FrontEnd, Http, IncrConnections, Memcached, Native, Noeqd, Refused, Resp,
+    Step, in_words, noeqd,
 };
 use crate::access::{Rules, Session};
 use crate::config::{Replies, Settings, SourceSettings, Tokens};
@@ -58,8 +58,14 @@ fn serve<'a, F: FrontEnd>(
 ) -> (Vec<Ask>, Vec<u8>) {
     let mut session = Session::new((&facts.access, 0), None);
     let wall = UnixMicros(1_000_000);
-    let conditions =
-        &mut Conditions { facts, session: &mut session, draining, wall, counts: &Counts::default };
+    let conditions = &mut Conditions {
+        facts,
+        session: &mut session,
+        draining,
+        wall,
+        counts: &Counts::default,
+        incr_connections: &IncrConnections::default(),
+    };
     let (mut unread, mut asks, mut out) = (Vec::new(), Vec::new(), Vec::new());
     let mut has_token = facts.access.tokens.is_none();
     for piece in pieces {

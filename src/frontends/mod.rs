@@ -32,6 +32,7 @@ pub use facts::Facts;
 pub use native::Form;
 pub(crate) use registry::{About, WithFrontEnd};
 pub use resp::settings::Replies;
+pub use resp::{IdForm, IncrConnections};
 pub use words::{Reason, Refused, Words, in_words};
 
 use std::fmt::Debug;
@@ -105,6 +106,8 @@ pub struct Conditions<'f> {
     pub wall: UnixMicros,
     /// Counts the connections and requests of this protocol. Only statistics ask for it.
     pub counts: &'f dyn Fn() -> Counts,
+    /// Counts connections by the form of INCR's replies.
+    pub incr_connections: &'f IncrConnections,
 }
 
 /// The most bytes that the clock adds to the JSON of INFO.

@@ -1,7 +1,7 @@
 // node-redis as an application uses it. Prints each ID with its source, as redis_py.py does.
 const assert = require('node:assert');
 const readline = require('node:readline');
-const { createClient } = require(`${process.argv[3]}/redis`);
+const { createClient, createClientPool } = require(`${process.argv[3]}/redis`);
 
 const client = createClient({
     name: 'orders',
@@ -23,6 +23,9 @@ async function draw() {
         for (let i = 0; i < 100; i += 1) transaction = transaction.incr(source);
         show(source, await transaction.exec());
         show(source, await client.sendCommand(['SNOWBANK.NEXT', source, '1000']));
+        const pool = await createClientPool({ socket: { port: Number(process.argv[2]) } }).connect();
+        show(source, await Promise.all([pool.incr(source), pool.incrBy(source, 1)]));
+        await pool.close();
     }
 }
 

@@ -19,10 +19,10 @@ def draw(client):
     for source in SOURCES:
         for _ in range(20):
             show(source, client.get(source))
-        # Other keys draw from the first source.
-        keys = [source] + [f"key{number}" for number in range(99)]
-        for key, number in client.get_many(keys).items():
-            show(source if key == source else SOURCES[0], number)
+        # The result is a dictionary, so an ID needs a key of its own.
+        keys = [source] + [f"{source}:{number}" for number in range(99)]
+        for number in client.get_many(keys).values():
+            show(source, number)
 
 
 def meet_refusals(client):

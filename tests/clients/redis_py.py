@@ -28,6 +28,8 @@ def draw(client):
             pipeline.incr(source)
         show(source, pipeline.execute())
         show(source, client.execute_command("SNOWBANK.NEXT", source, 1000))
+    assert client.info()["snowbank_worker_ids_fast"] == 1
+    assert client.info()["snowbank_instance"]
 
 
 def meet_refusals(client):

@@ -196,6 +196,33 @@ fn metrics_and_status_show_each_protocol() {
 }
 
 #[test]
+fn incr_gives_strings_to_clients_that_announce_javascript() {
+    let daemon = with("").admin().start();
+    let (mut python, mut node) = (Client::of(&daemon), Client::of(&daemon));
+    python.asks("CLIENT SETINFO LIB-NAME redis-py\r\n", "+OK\r\n");
+    node.asks("CLIENT SETINFO LIB-VER 6.0.0\r\nclient setinfo lib-name ioredis\r\n", "+OK\r\n+OK\r\n");
+    for _ in 0..2 {
+        python.send("INCR fast\r\nINCRBY fast 1\r\n");
+        python.integer();
+        python.integer();
+        // Redis forgets the library's name by no RESET.
+        node.send("INCR fast\r\nINCRBY fast 1\r\nRESET\r\nMULTI\r\nINCR fast\r\nEXEC\r\n");
+        node.bulk();
+        node.bulk();
+        assert_eq!([(); 4].map(|()| node.line()), ["+RESET", "+OK", "+QUEUED", "*1"]);
+        node.bulk();
+    }
+    let samples = scrape(&daemon);
+    for form in ["integer", "string"] {
+        let name = format!("snowbank_incr_connections_total{{form=\"{form}\"}}");
+        assert_eq!(sample(&samples, &name), 1.0, "{form}");
+    }
+    logs(&daemon, "a client of ioredis draws by INCR and gets strings");
+    logs(&daemon, "a client that announced no library for JavaScript draws by INCR and gets integers");
+    daemon.stop();
+}
+
+#[test]
 fn clients_at_the_wrong_port_get_the_daemons_name() {
     let daemon = with("").start();
     let resp = daemon.addresses[1].to_string();

@@ -140,7 +140,12 @@ fn a_clients_first_commands_are_answered_as_by_redis() {
     }
     client.asks("CLIENT GETNAME\r\n", "$-1\r\n");
     client.send("INFO\r\n");
-    assert!(client.text().contains("\r\nloading:0\r\n"));
+    let info = client.text();
+    for line in ["loading:0", "snowbank_worker_ids_fast:1", "snowbank_worker_ids_slow:1"] {
+        assert!(info.contains(&format!("\r\n{line}\r\n")), "{info}");
+    }
+    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    assert!(info.contains(&format!("\r\nsnowbank_instance:{machine}-")), "{info}");
     client.asks("TIME\r\n", "*2\r\n$10\r\n");
     let (_seconds, _micros) = (client.line(), client.bulk());
     client.asks("QUIT\r\n", "+OK\r\n");
@@ -355,8 +360,10 @@ fn integers_that_javascript_cannot_read_are_warned_of() {
         daemon.stop();
         log.contains("IDs of source \"default\" are above 2^53")
     };
-    assert!(warned("") && !warned("resp.replies = \"string\""));
-    assert!(!warned("layout = \"time:31,worker:10,sequence:12;tick=1s;epoch=2025-01-01T00:00:00Z\""));
+    assert!(warned("resp.replies = \"integer\"") && !warned(""));
+    assert!(!warned(
+        "resp.replies = \"integer\"\nlayout = \"time:31,worker:10,sequence:12;tick=1s;epoch=2025-01-01T00:00:00Z\""
+    ));
 }
 
 /// Requests that are queued for EXEC keep memory in use, so a long transaction may not stand still.

@@ -78,6 +78,11 @@ pub(crate) struct Connections {
     /// The addresses of the last minute whose clients did not authorize themselves.
     #[serde(default)]
     pub(crate) unauthorized_addresses: u64,
+    /// Those of Redis' protocol that sent INCR, by the form of their first reply.
+    #[serde(default)]
+    pub(crate) incr_integers: u64,
+    #[serde(default)]
+    pub(crate) incr_strings: u64,
 }
 
 impl IdentityStatus {

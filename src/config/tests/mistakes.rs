@@ -383,7 +383,7 @@ fn all_mistakes_of_a_door_are_found_at_once() {
              key), or leave out tls:",
             "3: resp.source: found \"orders\", allowed: the name of a source: default",
             "4: resp.any_key: found \"Orders\", allowed: 1 to 64 of the characters a-z 0-9 . _ -, not all digits",
-            "5: resp.replies: found 1, allowed: \"integer\" or \"string\"",
+            "5: resp.replies: found 1, allowed: \"auto\" or \"integer\" or \"string\"",
         ]
     );
     assert_eq!(

@@ -57,7 +57,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         tls: TlsSettings::default(),
         unix_mode: FileMode(0o660),
         front_ends: FrontEndSettings {
-            resp: RespSettings { listen: Vec::new(), source: None, any_key: None, replies: Replies::Integer },
+            resp: RespSettings { listen: Vec::new(), source: None, any_key: None, replies: Replies::Auto },
             memcached: MemcachedSettings { listen: Vec::new(), source: None, any_key: None, tokens: true },
             noeqd: NoeqdSettings { listen: Vec::new(), source: None },
             http: HttpSettings { listen: Vec::new(), source: None, any_key: None },

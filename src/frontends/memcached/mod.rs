@@ -1,5 +1,5 @@
-//! memcached's protocol as katsubushi speaks it, as a front-end: `get orders` draws an ID from the source `orders`, and any
-//! other key from the door's source.
+//! memcached's protocol as katsubushi speaks it, as a front-end: `get orders` or `get orders:1` draws an ID from the source
+//! `orders`, and any other key from the door's source.
 //!
 //! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
 //! - `keys`: the keys of a `get` that are not answered yet.
@@ -70,10 +70,12 @@ impl Memcached {
     }
 }
 
-/// Returns the source that a key draws from.
+/// Returns the source that a key draws from: of its name, or of the name before a colon. A client that returns a
+/// dictionary needs different keys for the IDs of one source, and no source's name has a colon.
 fn source_of(key: &[u8], facts: &Facts) -> usize {
+    let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
     let door = Protocol::Memcached;
-    facts.source_of_key(door, key).unwrap_or_else(|| facts.default_source(door))
+    facts.source_of_key(door, name).unwrap_or_else(|| facts.default_source(door))
 }
 
 impl FrontEnd for Memcached {

@@ -7,7 +7,8 @@ settings! {
     /// The front end for clients of memcached.
     pub struct MemcachedSettings at (front_ends memcached) {
         /// The addresses where clients of memcached and katsubushi connect, as in listen: each key of a get draws an ID,
-        /// from the source of that name, or else from any_key's or memcached.source. Empty: none.
+        /// from the source of that name, or of the name before a colon, or else from any_key's or memcached.source.
+        /// Empty: none.
         listen: Vec<Address> = r#""""# in Table("memcached"), Restart(LISTENERS_OPENED), |value| value.door_addresses();
 
         /// The source of every key that is no source's name. Empty: the first.

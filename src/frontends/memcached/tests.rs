@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::config::{Settings, SourceSettings};
 use crate::frontends::words::Refused;
-use crate::frontends::{Counts, in_words};
+use crate::frontends::{Counts, IncrConnections, in_words};
 use crate::source::wait_queue::Refusal;
 use snowbank_client::layout::{Run, UnixMicros};
 use snowbank_client::protocol::ErrorCode;
@@ -21,8 +21,14 @@ type Served = (Vec<(usize, u64)>, String, bool);
 fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
     let facts = facts();
     let (session, wall) = (&mut Session::new((&facts.access, 0), None), UnixMicros(1_000_000));
-    let mut conditions =
-        Conditions { facts: &facts, session, draining: false, wall, counts: &Counts::default };
+    let mut conditions = Conditions {
+        facts: &facts,
+        session,
+        draining: false,
+        wall,
+        counts: &Counts::default,
+        incr_connections: &IncrConnections::default(),
+    };
     let (mut front, mut next) = (Memcached::default(), [100, 2_000_000_000_000_000_000]);
     let (mut at, mut asks, mut out) = (0, Vec::new(), Vec::new());
     let closed = loop {
@@ -66,6 +72,13 @@ fn each_key_gets_an_id_in_its_order() {
     let expected = "VALUE orders 0 3\r\n100\r\nEND\r\n\
         VALUE a 0 3\r\n101\r\nVALUE batches 0 19\r\n2000000000000000000\r\nVALUE orders 0 3\r\n102\r\nEND\r\n";
     assert_eq!(out, expected);
+}
+
+#[test]
+fn different_keys_draw_from_the_source_before_their_colon() {
+    let (asks, out, _) = serve(b"get batches:1 batches:2 batches:a:b nothing:1 :batches\r\n", None);
+    assert_eq!(asks, [(1, 3), (0, 2)]);
+    assert!(out.contains("VALUE batches:2 0 19\r\n2000000000000000001\r\n"), "{out}");
 }
 
 #[test]
@@ -166,8 +179,14 @@ fn packets_are_answered_with_their_opaque_bytes() {
             .concat();
     let facts = facts();
     let (session, wall) = (&mut Session::new((&facts.access, 0), None), UnixMicros(1_000_000));
-    let mut conditions =
-        Conditions { facts: &facts, session, draining: false, wall, counts: &Counts::default };
+    let mut conditions = Conditions {
+        facts: &facts,
+        session,
+        draining: false,
+        wall,
+        counts: &Counts::default,
+        incr_connections: &IncrConnections::default(),
+    };
     let (mut front, mut out, mut at) = (Memcached::default(), Vec::new(), 0);
     loop {
         match front.step(&stream[at..], &mut conditions, &mut out) {
@@ -211,6 +230,7 @@ fn packets_that_lie_are_refused() {
             draining: false,
             wall: UnixMicros(1_000_000),
             counts: &Counts::default,
+            incr_connections: &IncrConnections::default(),
         };
         let mut out = Vec::new();
         let step = Memcached::default().step(&bytes, &mut conditions, &mut out);

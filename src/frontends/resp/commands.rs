@@ -9,7 +9,7 @@ use super::{Reply, Resp, ids};
 use crate::access::Session;
 use crate::config::Protocol;
 use crate::frontends::{Conditions, foreign};
-use snowbank_client::protocol::ErrorCode;
+use snowbank_client::protocol::{ErrorCode, Info};
 
 /// The version of Redis whose answers these are. Clients read it to know which commands they may send.
 const REDIS_VERSION: &str = "7.0.0";
@@ -155,7 +155,9 @@ impl Resp {
                 return Reply::Last(None);
             }
             b"reset" => {
-                *self = Resp { id: self.id, ..<Resp as crate::frontends::FrontEnd>::new(conditions.facts) };
+                // Redis keeps the library's name, too.
+                let fresh = <Resp as crate::frontends::FrontEnd>::new(conditions.facts);
+                *self = Resp { id: self.id, announced: self.announced, ..fresh };
                 conditions.session.forget_token(&conditions.facts.access);
                 encode::simple(out, "RESET");
                 return Reply::Encoded(None);
@@ -167,9 +169,15 @@ impl Resp {
             b"incr" | b"incrby" | b"snowbank.next" if conditions.draining => {
                 return ids::refuse_stopping(out);
             }
-            name @ (b"incr" | b"incrby" | b"snowbank.next") => {
-                return ids::answer(name, operands, conditions.facts, out);
+            b"incr" => {
+                let form = self.id_form(conditions);
+                return ids::incr(operands[0], conditions.facts, form, out);
             }
+            b"incrby" => {
+                let form = self.id_form(conditions);
+                return ids::incrby(operands, conditions.facts, form, out);
+            }
+            b"snowbank.next" => return ids::snowbank_next(operands, conditions.facts, out),
             _ => {}
         }
         Reply::Encoded(self.answer_about_connection(name.get(), operands, conditions, out))
@@ -203,7 +211,7 @@ impl Resp {
                 encode::bulk_numbers(out, [micros / 1_000_000, micros % 1_000_000].into_iter());
             }
             // The only command that is left: INFO.
-            _ => encode::verbatim(out, self.version, &info()),
+            _ => encode::verbatim(out, self.version, &conditions.facts.redis_info),
         }
         None
     }
@@ -281,11 +289,23 @@ fn describe_command(out: &mut Vec<u8>, &(name, fewest, most): &(&str, usize, usi
     }
 }
 
-/// Returns the text of INFO. ioredis waits until `loading` is 0.
-fn info() -> String {
+/// Returns the text of INFO, from the JSON of Snowbank's own. ioredis waits until `loading` is 0.
+///
+/// Values have no `=`, because redis-py would read a list with one as a dictionary.
+pub(in crate::frontends) fn info(json: &[u8]) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    format!(
+    let mut text = format!(
         "# Server\r\nredis_version:{REDIS_VERSION}\r\nsnowbank_version:{version}\r\nredis_mode:standalone\r\n\r\n\
          # Persistence\r\nloading:0\r\n\r\n# Replication\r\nrole:master\r\n"
-    )
+    );
+    // The daemon has made the JSON. Tests have none.
+    if let Ok(info) = Info::from_json(json) {
+        let instance = info.instance.unwrap_or_default();
+        text += &format!("\r\n# Snowbank\r\nsnowbank_instance:{instance}\r\n");
+        for source in info.sources {
+            let ids: Vec<String> = source.worker_ids.unwrap_or_default().iter().map(u64::to_string).collect();
+            text += &format!("snowbank_worker_ids_{}:{}\r\n", source.name, ids.join(","));
+        }
+    }
+    text
 }

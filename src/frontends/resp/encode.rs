@@ -1,6 +1,6 @@
 //! The encoder of replies, in both versions of the protocol.
 
-use crate::config::Replies;
+use super::IdForm;
 use crate::frontends::decimal::Decimal;
 use snowbank_client::protocol::one_line;
 
@@ -44,8 +44,8 @@ pub(super) fn bulk_numbers(out: &mut Vec<u8>, ids: impl Iterator<Item = u64>) {
 
 /// Encodes a reply of INCR for each ID.
 #[inline]
-pub(super) fn replies(out: &mut Vec<u8>, replies: Replies, ids: impl Iterator<Item = u64>) {
-    if replies == Replies::String {
+pub(super) fn replies(out: &mut Vec<u8>, form: IdForm, ids: impl Iterator<Item = u64>) {
+    if form == IdForm::String {
         return bulk_numbers(out, ids);
     }
     let mut digits = Decimal::new(0);

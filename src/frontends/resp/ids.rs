@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Form, Reply, encode, parse};
+use super::{Form, IdForm, Reply, encode, parse};
 use crate::config::Protocol;
 use crate::frontends::words::{STOPPING, Words};
 use crate::frontends::{Ask, Facts};
@@ -13,25 +13,26 @@ const KEY_BYTES_SHOWN: usize = 64;
 
 /// INCR: one ID.
 #[inline]
-pub(super) fn incr(key: &[u8], facts: &Facts, out: &mut Vec<u8>) -> Reply {
+pub(super) fn incr(key: &[u8], facts: &Facts, form: IdForm, out: &mut Vec<u8>) -> Reply {
     match facts.source_of_key(Protocol::Resp, key) {
-        Some(source) => one(source, facts),
+        Some(source) => one(source, form),
         None => refuse_key(out, key, facts),
     }
 }
 
-fn one(source: usize, facts: &Facts) -> Reply {
-    Reply::Ids(Ask { source, count: 1, wait: None, partial: false }, Form::One(facts.replies))
+fn one(source: usize, form: IdForm) -> Reply {
+    Reply::Ids(Ask { source, count: 1, wait: None, partial: false }, Form::One(form))
 }
 
-/// Answers a request for IDs, without the name of the command.
-pub(super) fn answer(name: &[u8], operands: &[&[u8]], facts: &Facts, out: &mut Vec<u8>) -> Reply {
-    let asked = match (name, operands) {
-        (b"incr", &[key]) => return incr(key, facts, out),
-        (b"incrby", &[key, by]) => incrby(key, by, facts),
-        _ => next(operands, facts),
-    };
-    asked.unwrap_or_else(|(code, text)| refuse_with(out, code, &text))
+/// Answers INCRBY.
+pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm, out: &mut Vec<u8>) -> Reply {
+    let (key, by) = (operands[0], operands[1]);
+    increase(key, by, facts, form).unwrap_or_else(|(code, text)| refuse_with(out, code, &text))
+}
+
+/// Answers SNOWBANK.NEXT.
+pub(super) fn snowbank_next(operands: &[&[u8]], facts: &Facts, out: &mut Vec<u8>) -> Reply {
+    next(operands, facts).unwrap_or_else(|(code, text)| refuse_with(out, code, &text))
 }
 
 /// The reason why a request for IDs is refused: its code, and the error that the client gets.
@@ -39,14 +40,14 @@ type Refused = (ErrorCode, String);
 
 /// INCRBY: one ID if the number is 1. A ticket counter with increment 1 gives that many numbers, and the reply is the
 /// last of them. Other sources refuse any other number.
-fn incrby(key: &[u8], by: &[u8], facts: &Facts) -> Result<Reply, Refused> {
+fn increase(key: &[u8], by: &[u8], facts: &Facts, form: IdForm) -> Result<Reply, Refused> {
     let source = source_of(key, facts)?;
     match parse::number(by) {
-        Some(1) => Ok(one(source, facts)),
+        Some(1) => Ok(one(source, form)),
         Some(_) if facts.is_consecutive(source) => {
             // A counter claims the numbers of a request together.
             let ask = Ask { source, count: count_of(by, facts)?, wait: None, partial: false };
-            Ok(Reply::Ids(ask, Form::Last(facts.replies)))
+            Ok(Reply::Ids(ask, Form::Last(form)))
         }
         Some(_) => {
             let name = &facts.sources[source];

@@ -2,22 +2,26 @@
 //!
 //! - `parse`: requests. `encode`: replies.
 //! - `commands`: the commands that need no IDs. `ids`: those that ask for IDs.
-//! - `transaction`: the requests between MULTI and EXEC.
+//! - `form`: integers or strings. `transaction`: the requests between MULTI and EXEC.
 
 mod commands;
 mod encode;
+mod form;
 mod ids;
 mod parse;
 pub(super) mod settings;
 mod transaction;
 
+pub(super) use self::commands::info;
 use self::encode::Version;
+use self::form::Announced;
+pub use self::form::{IdForm, IncrConnections};
 use self::parse::{Arguments, Fault, Parsed};
 use self::transaction::{Executing, Transaction};
 use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
 use crate::access::Session;
-use crate::config::{Protocol, Replies};
+use crate::config::Protocol;
 use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
 /// The daemon's knowledge of the front end.
@@ -47,9 +51,9 @@ const LOOK_AHEAD_REQUESTS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A reply with one ID, of INCR.
-    One(Replies),
+    One(IdForm),
     /// The last ID, of INCRBY.
-    Last(Replies),
+    Last(IdForm),
     /// An array of them all.
     List,
 }
@@ -64,6 +68,8 @@ pub struct Resp {
     id: Option<u64>,
     /// The name that the client gave to the connection.
     name: Option<Box<[u8]>>,
+    /// The client's library, which decides the form of INCR's replies.
+    announced: Announced,
     /// The requests since MULTI.
     transaction: Option<Box<Transaction>>,
     /// The requests of an EXEC that are not answered yet.
@@ -94,7 +100,15 @@ impl FrontEnd for Resp {
     type Form = Form;
 
     fn new(_facts: &Facts) -> Self {
-        Resp { version: Version::Two, last_size: 0, id: None, name: None, transaction: None, executing: None }
+        Resp {
+            version: Version::Two,
+            last_size: 0,
+            id: None,
+            name: None,
+            announced: Announced::default(),
+            transaction: None,
+            executing: None,
+        }
     }
 
     #[inline]
@@ -172,8 +186,8 @@ impl FrontEnd for Resp {
     #[inline]
     fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
         match form {
-            Form::One(replies) => encode::replies(out, replies, ids.ids(rng)),
-            Form::Last(replies) => encode::replies(out, replies, ids.ids(rng).last().into_iter()),
+            Form::One(form) => encode::replies(out, form, ids.ids(rng)),
+            Form::Last(form) => encode::replies(out, form, ids.ids(rng).last().into_iter()),
             Form::List => {
                 if let Some(count) = ids.reply_count {
                     encode::array(out, count);
@@ -240,6 +254,12 @@ fn describe(fault: Fault, bytes: &[u8]) -> String {
 }
 
 impl Resp {
+    /// Returns the form of IDs in replies to INCR on this connection.
+    #[inline]
+    fn id_form(&mut self, conditions: &Conditions<'_>) -> IdForm {
+        self.announced.form(conditions.facts.replies, conditions.incr_connections)
+    }
+
     /// Answers a request, which is in no transaction.
     #[inline]
     fn answer(
@@ -254,7 +274,8 @@ impl Resp {
                     && name.eq_ignore_ascii_case(b"incr")
                     && !conditions.draining =>
             {
-                ids::incr(key, conditions.facts, out)
+                let form = self.id_form(conditions);
+                ids::incr(key, conditions.facts, form, out)
             }
             _ => self.answer_any(arguments, conditions, out),
         }

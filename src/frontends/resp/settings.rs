@@ -6,6 +6,8 @@ use snowbank_client::address::Address;
 /// The form of IDs in replies to INCR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replies {
+    /// Bulk strings for clients that announce themselves as a library for JavaScript, integers for all others.
+    Auto,
     /// RESP integers, as Redis' own.
     Integer,
     /// Bulk strings.
@@ -13,11 +15,12 @@ pub enum Replies {
 }
 
 impl Replies {
-    const ALL: [Replies; 2] = [Replies::Integer, Replies::String];
+    const ALL: [Replies; 3] = [Replies::Auto, Replies::Integer, Replies::String];
 
     /// Returns the name in a configuration.
     pub fn name(self) -> &'static str {
         match self {
+            Replies::Auto => "auto",
             Replies::Integer => "integer",
             Replies::String => "string",
         }
@@ -40,10 +43,13 @@ settings! {
         /// redis-benchmark.
         any_key: Option<String> = r#""""# in Table("resp"), Reload, |value| value.source();
 
-        /// The form of INCR's reply: "integer", as in Redis, or "string". SNOWBANK.NEXT always replies with strings.
+        /// The form of INCR's reply: "integer", as in Redis, "string", or "auto". SNOWBANK.NEXT always replies with
+        /// strings.
         ///
-        /// JavaScript's clients read integers above 2^53 inexactly, so that two IDs become one: choose "string" for them.
-        replies: Replies = r#""integer""# in Table("resp"), Reload,
+        /// JavaScript reads integers above 2^53 inexactly, so that two IDs become one. With "auto", clients that announce
+        /// themselves as ioredis or node-redis get strings, and all others integers. ioredis before 5.8 and node-redis
+        /// before 4.6.11 do not announce themselves: choose "string" for them.
+        replies: Replies = r#""auto""# in Table("resp"), Reload,
             |value| value.choice(&Replies::ALL.map(|choice| (choice.name(), choice)));
     }
 }

@@ -12,7 +12,7 @@ use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
-use crate::frontends::Counts;
+use crate::frontends::{Counts, IncrConnections};
 use crate::server::ceilings::last_seen::LastSeen;
 use snowbank_client::protocol::ErrorCode;
 
@@ -241,6 +241,8 @@ pub(crate) struct Metrics {
     pub(crate) open: Box<[Arc<AtomicUsize>]>,
     /// The protocols that have listeners, with their addresses.
     pub(crate) listeners: Vec<(Protocol, Vec<String>)>,
+    /// The connections of Redis' protocol that sent INCR.
+    pub(crate) incr_connections: IncrConnections,
     /// The number of open connections of each protocol.
     pub(crate) open_by_protocol: [Arc<AtomicUsize>; PROTOCOLS],
     pub(crate) acceptors: AcceptorCounters,
@@ -267,6 +269,7 @@ impl Metrics {
             shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new()))).collect(),
             open: (0..shards).map(|_| Arc::default()).collect(),
             listeners,
+            incr_connections: IncrConnections::default(),
             open_by_protocol: Default::default(),
             acceptors: AcceptorCounters::default(),
             queued_bytes: CachePadded::default(),

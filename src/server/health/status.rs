@@ -18,6 +18,7 @@ use crate::clock::{self, Now, Observed};
 use crate::config::{Limits, Protocol};
 use crate::counter::Counter;
 use crate::fleet::{Counted, rules};
+use crate::frontends::IdForm;
 use crate::numbering::{Numbering, TicketCounter};
 use crate::server::net::pending::Occupancy;
 use crate::server::net::rejections;
@@ -118,6 +119,8 @@ impl Common {
             unauthorized_refusals: metrics.shards.iter().map(|shard| shard.unauthorized_refusals.get()).sum(),
             unauthorized_timeouts: metrics.shards.iter().map(|shard| shard.unauthorized_timeouts.get()).sum(),
             unauthorized_addresses: rejections::unauthorized_addresses() as u64,
+            incr_integers: metrics.incr_connections.get(IdForm::Integer),
+            incr_strings: metrics.incr_connections.get(IdForm::String),
         }
     }
 

@@ -111,7 +111,12 @@ impl Resp {
                 }
                 encode::simple(out, "OK");
             }
-            (b"setinfo", [_, _]) => encode::simple(out, "OK"),
+            (b"setinfo", [attribute, value]) => {
+                if attribute.eq_ignore_ascii_case(b"lib-name") {
+                    self.announced.take_library(value);
+                }
+                encode::simple(out, "OK");
+            }
             (b"id" | b"getname" | b"setname" | b"setinfo", _) => {
                 let name = String::from_utf8_lossy(name.get()).into_owned();
                 return refuse(out, &format!("ERR wrong number of arguments for 'client|{name}' command"));

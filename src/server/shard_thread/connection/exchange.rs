@@ -55,12 +55,11 @@ impl<F: FrontEnd> Exchange<F> {
 
     /// Serves all requests in `bytes`, and keeps the rest of the bytes.
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, bytes: &[u8]) -> TurnEnd<F> {
-        let (thread, config) = (turn.thread, turn.config);
-        let counts = || thread.common.metrics.counts_of(F::PROTOCOL);
+        let metrics = &turn.thread.common.metrics;
+        let counts = || metrics.counts_of(F::PROTOCOL);
         let full_at = self.share.full_at(self.unwritten.len());
         // Requests of an EXEC were read in earlier turns. They cost as much as others.
-        let executed_before = self.front.executed_bytes();
-        let (mut at, mut executed) = (0, 0);
+        let (executed_before, mut executed, mut at) = (self.front.executed_bytes(), 0, 0);
         let end = loop {
             if let Some(end) = self.end_reply(turn, peer) {
                 break end;
@@ -72,11 +71,12 @@ impl<F: FrontEnd> Exchange<F> {
             }
             let answered = turn.state.output.len();
             let mut conditions = Conditions {
-                facts: &config.facts,
+                facts: &turn.config.facts,
                 session: turn.session,
                 draining: turn.is_draining,
                 wall: turn.now.wall,
                 counts: &counts,
+                incr_connections: &metrics.incr_connections,
             };
             match self.front.step(&bytes[at..], &mut conditions, &mut turn.state.output) {
                 Step::Incomplete => break TurnEnd::Done,
@@ -102,7 +102,7 @@ impl<F: FrontEnd> Exchange<F> {
                 }
                 Step::Close { error } => {
                     if error.is_some() || turn.state.output.len() > answered {
-                        thread.counters.note_other(F::PROTOCOL, error);
+                        turn.thread.counters.note_other(F::PROTOCOL, error);
                     }
                     let end = self.close(turn, peer, &bytes[at..], error);
                     at = bytes.len();

@@ -1,0 +1,124 @@
+//! The form of the IDs in INCR's replies, which a client's library decides.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::config::Replies;
+
+/// The libraries for JavaScript, by the name that they announce. They read integers above 2^53 inexactly.
+const JAVASCRIPT: [&str; 2] = ["ioredis", "node-redis"];
+
+/// The form of an ID in a reply to INCR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdForm {
+    /// An integer, as Redis' own.
+    Integer,
+    /// A bulk string.
+    String,
+}
+
+/// The library that a connection's client has announced.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Announced {
+    /// The library for JavaScript that the client announced.
+    library: Option<&'static str>,
+    /// The connection is in [`IncrConnections`].
+    is_counted: bool,
+}
+
+impl Announced {
+    /// Takes the name of the client's library: a name, or `name(suffix)`.
+    pub(super) fn take_library(&mut self, name: &[u8]) {
+        let name = name.split(|&byte| byte == b'(').next().unwrap_or_default();
+        self.library = JAVASCRIPT.into_iter().find(|known| name == known.as_bytes());
+    }
+
+    /// Returns the form of IDs for the client, and counts its connection once.
+    #[inline]
+    pub(super) fn form(&mut self, replies: Replies, connections: &IncrConnections) -> IdForm {
+        let form = match (replies, self.library) {
+            (Replies::String, _) | (Replies::Auto, Some(_)) => IdForm::String,
+            (Replies::Integer, _) | (Replies::Auto, None) => IdForm::Integer,
+        };
+        if !self.is_counted {
+            self.is_counted = true;
+            connections.count(form, (replies == Replies::Auto).then_some(self.library));
+        }
+        form
+    }
+}
+
+/// The connections that sent INCR, by the form of their first reply.
+#[derive(Debug, Default)]
+pub struct IncrConnections {
+    integers: AtomicU64,
+    strings: AtomicU64,
+}
+
+impl IncrConnections {
+    /// Returns the number of connections with this form.
+    pub fn get(&self, form: IdForm) -> u64 {
+        self.of(form).load(Ordering::Relaxed)
+    }
+
+    fn of(&self, form: IdForm) -> &AtomicU64 {
+        match form {
+            IdForm::Integer => &self.integers,
+            IdForm::String => &self.strings,
+        }
+    }
+
+    /// Counts a connection. Logs the first of each form if the library decided it.
+    #[cold]
+    fn count(&self, form: IdForm, decided_by: Option<Option<&str>>) {
+        let is_first = self.of(form).fetch_add(1, Ordering::Relaxed) == 0;
+        match decided_by.filter(|_| is_first) {
+            Some(Some(library)) => tracing::info!(
+                "a client of {library} draws by INCR and gets strings, because JavaScript reads integers above 2^53 \
+                 inexactly (resp.replies = \"auto\"); later ones are not logged"
+            ),
+            Some(None) => tracing::info!(
+                "a client that announced no library for JavaScript draws by INCR and gets integers \
+                 (resp.replies = \"auto\"); later ones are not logged"
+            ),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form_of(library: Option<&str>, replies: Replies) -> IdForm {
+        let mut announced = Announced::default();
+        if let Some(name) = library {
+            announced.take_library(name.as_bytes());
+        }
+        announced.form(replies, &IncrConnections::default())
+    }
+
+    #[test]
+    fn libraries_for_javascript_get_strings() {
+        for (library, form) in [
+            (None, IdForm::Integer),
+            (Some("redis-py"), IdForm::Integer),
+            (Some("ioredisson"), IdForm::Integer),
+            (Some("ioredis"), IdForm::String),
+            (Some("ioredis(bullmq)"), IdForm::String),
+            (Some("node-redis"), IdForm::String),
+        ] {
+            assert_eq!(form_of(library, Replies::Auto), form, "{library:?}");
+            assert_eq!(form_of(library, Replies::Integer), IdForm::Integer);
+            assert_eq!(form_of(library, Replies::String), IdForm::String);
+        }
+    }
+
+    #[test]
+    fn a_connection_is_counted_once() {
+        let (connections, mut announced) = (IncrConnections::default(), Announced::default());
+        announced.form(Replies::Auto, &connections);
+        announced.take_library(b"ioredis");
+        announced.form(Replies::Auto, &connections);
+        assert_eq!((connections.get(IdForm::Integer), connections.get(IdForm::String)), (1, 0));
+    }
+}
