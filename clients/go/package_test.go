@@ -57,13 +57,20 @@ func TestReadmeFromAPackedModule(t *testing.T) {
 	var output strings.Builder
 	orders.Stdout, orders.Stderr = &output, &output
 	must(t, orders.Start())
-	for _, d := range daemons {
-		time.Sleep(time.Second)
-		d.kill()
-		time.Sleep(500 * time.Millisecond)
-		d.start()
+	ended := make(chan error, 1)
+	go func() { ended <- orders.Wait() }()
+	// The table is there before the first row.
+	for {
+		if file, err := os.Stat(filepath.Join(directory, "orders.db")); err == nil && file.Size() > 0 || len(ended) > 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	if err := orders.Wait(); err != nil || output.String() != "rows: 500\n" {
+	daemons[0].kill()
+	if len(ended) > 0 {
+		t.Error("the daemon was killed after the last row")
+	}
+	if err := <-ended; err != nil || output.String() != "rows: 500\n" {
 		t.Errorf("%v\n%s", err, output.String())
 	}
 }

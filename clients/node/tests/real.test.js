@@ -58,12 +58,18 @@ test("a buffer goes on while a daemon is killed, and no ID comes twice", {
   assert.ok(seen.size > 1000);
 });
 
-/** Draws IDs for a thread or a process, in batches and one by one, and hands them out as strings. */
-async function drawIn(addresses) {
+/**
+ * Draws IDs for a thread or a process, in batches and one by one, and hands them out as strings. Calls `begun` after a
+ * quarter of them.
+ */
+async function drawIn(addresses, begun) {
   const client = new Client(addresses);
   const buffer = client.ids();
   const drawn = [];
   for (let round = 0; round < 40; round += 1) {
+    if (round === 10) {
+      begun?.();
+    }
     drawn.push(...(await client.batch(100)).toStrings());
     for (let count = 0; count < 100; count += 1) {
       drawn.push(await buffer.nextString());
@@ -93,14 +99,17 @@ test("4 threads with a client each draw no ID twice, over a kill", {
   const daemons = await twoDaemons(t);
   const env = { ...process.env, ADDRESSES: JSON.stringify(daemons.map(({ address }) => address)) };
   const source = program(
-    'require("node:worker_threads").parentPort.postMessage(await drawIn(addresses))',
+    `const { parentPort } = require("node:worker_threads");
+    const begun = () => parentPort.postMessage("begun");
+    parentPort.postMessage(await drawIn(addresses, begun));`,
   );
   const drawn = Array.from({ length: 4 }, async () => {
-    const [ids] = await once(new Worker(source, { eval: true, env }), "message");
+    const worker = new Worker(source, { eval: true, env });
+    await once(worker, "message");
+    daemons[0].signal("SIGKILL");
+    const [ids] = await once(worker, "message");
     return ids;
   });
-  await sleep(50);
-  daemons[0].signal("SIGKILL");
   expectDistinct(await Promise.all(drawn));
 });
 

@@ -6,7 +6,10 @@ import importlib.util
 import os
 import pathlib
 import re
+import signal
+import subprocess
 import tarfile
+import time
 import zipfile
 
 import pytest
@@ -45,8 +48,23 @@ def test_readmes_program_runs_where_nothing_else_is(
         assert f"127.0.0.1:{port}" in program
         program = program.replace(f"127.0.0.1:{port}", daemon.address)
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    printed = run(python, "-c", program, cwd=tmp_path, env=env)
-    assert printed.startswith("(100000, ")
+    rows = subprocess.Popen(
+        [python, "-c", program.replace("sleep(0.01)", "sleep(0.003)")],
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    database = tmp_path / "rows.sqlite3"
+    # The table is there before the first row.
+    while rows.poll() is None and not (database.exists() and database.stat().st_size):
+        time.sleep(0.01)
+    daemons[0].signal(signal.SIGKILL)
+    was_running = rows.poll() is None
+    printed, _ = rows.communicate(timeout=60)
+    assert was_running, f"the daemon was killed after the last row: {printed}"
+    assert "\n(1000, " in printed
 
 
 def test_readmes_other_programs_compile() -> None:
