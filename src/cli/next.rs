@@ -32,12 +32,13 @@ pub(super) struct Arguments {
     lines: LineOptions,
 }
 
-/// The daemon that a command talks to, and the timeout.
+/// The daemon that a command talks to, or several of which one is enough, and the timeout.
 #[derive(Debug, clap::Args)]
 pub(super) struct Daemon {
-    /// The daemon's address: host:port, [IPv6]:port, tls:host:port or unix:PATH.
-    #[arg(long, env = "SNOWBANK_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:7660", value_parser = Endpoint::parse_remote)]
-    pub(super) address: Endpoint,
+    /// The daemon's address: host:port, [IPv6]:port, tls:host:port or unix:PATH. Several, with commas: the next one is
+    /// asked if one fails.
+    #[arg(long, env = "SNOWBANK_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:7660", value_delimiter = ',', value_parser = Endpoint::parse_remote)]
+    pub(super) address: Vec<Endpoint>,
 
     /// A file with the token that the daemon asks for, or credential:NAME of systemd's; a newline at its end does not
     /// count.
@@ -53,17 +54,17 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Returns a client of that daemon. It fails at once if the daemon cannot be reached.
-    pub(super) fn client(&self) -> Result<Client, Failure> {
-        let mut options = ClientOptions::to([self.address.clone()])
-            .timeout(self.timeout)
-            .connect_timeout(self.timeout)
-            .answer_timeout(self.timeout)
-            .fail_fast(true);
+    /// Returns a client of these daemons. It fails at once if none of them can be reached.
+    pub(super) fn client(&self, addresses: &[Endpoint]) -> Result<Client, Failure> {
+        let mut options = ClientOptions::to(addresses.iter().cloned()).timeout(self.timeout).fail_fast(true);
+        // With several, a daemon that hangs leaves time for the others.
+        if addresses.len() == 1 {
+            options = options.connect_timeout(self.timeout).answer_timeout(self.timeout);
+        }
         if let Some(file) = &self.token_file {
             options = options.token(read_token(&locate(file)?)?);
         }
-        if let Some(files) = self.tls.files(&self.address)? {
+        if let Some(files) = self.tls.files(addresses)? {
             options = options.tls(files);
         }
         Client::new(options).map_err(Failure::usage)
@@ -128,7 +129,7 @@ pub(super) fn converse(talk: impl Future<Output = Outcome>) -> Outcome {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let mut out = BufWriter::new(out);
     converse(async {
-        let client = arguments.daemon.client()?;
+        let client = arguments.daemon.client(&arguments.daemon.address)?;
         let source = arguments.source.as_deref().map_or(SourceChoice::Index(0), choose);
         let info = match arguments.lines.need_info() {
             true => Some(client.info().await.map_err(explain)?),

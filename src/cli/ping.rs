@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::next::{Daemon, converse, explain};
-use snowbank_client::Client;
+use snowbank_client::{Client, Endpoint};
 
 /// The time between two pings.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     daemon: Daemon,
 
-    /// The number of pings, a second apart.
+    /// The number of pings to each address, a second apart.
     #[arg(short, long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
 
@@ -41,12 +41,15 @@ struct Report<'a> {
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     converse(async {
-        let client = arguments.daemon.client()?;
-        ping(&client, arguments, out).await
+        for address in &arguments.daemon.address {
+            let client = arguments.daemon.client(std::slice::from_ref(address))?;
+            ping(&client, address, arguments, out).await?;
+        }
+        Ok(())
     })
 }
 
-async fn ping(client: &Client, arguments: &Arguments, out: &mut impl Write) -> Outcome {
+async fn ping(client: &Client, address: &Endpoint, arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let info = client.info().await.map_err(explain)?;
     for number in 0..arguments.count {
         if number > 0 {
@@ -54,7 +57,7 @@ async fn ping(client: &Client, arguments: &Arguments, out: &mut impl Write) -> O
         }
         let round_trip = client.ping().await.map_err(explain)?;
         let report = Report {
-            address: arguments.daemon.address.to_string(),
+            address: address.to_string(),
             instance: info.instance.as_deref(),
             version: info.version.as_deref(),
             protocol: info.protocol,

@@ -49,7 +49,7 @@ pub(super) struct Arguments {
 /// Runs the command. Exit code 0: ready. 1: not ready. 2: the daemon cannot be asked.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let address = address(arguments).map_err(Failure::Usage)?;
-    let tls = arguments.tls.files(&address)?.unwrap_or_default();
+    let tls = arguments.tls.files(std::slice::from_ref(&address))?.unwrap_or_default();
     let target = Target { address, tls, timeout: arguments.timeout };
     let runtime = make_reactor()?;
     let outcome = runtime.block_on(async {

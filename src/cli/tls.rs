@@ -27,13 +27,13 @@ pub(super) struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// Returns the options for a connection to this address; `None` if none was given.
-    pub(super) fn files(&self, address: &Address) -> Result<Option<ClientFiles>, Failure> {
+    /// Returns the options for connections to these addresses; `None` if none was given.
+    pub(super) fn files(&self, addresses: &[Address]) -> Result<Option<ClientFiles>, Failure> {
         let TlsOptions { ca, client_cert, client_key, server_name } = self;
         if ca.is_none() && client_cert.is_none() && server_name.is_none() {
             return Ok(None);
         }
-        if !address.is_tls() {
+        if let Some(address) = addresses.iter().find(|address| !address.is_tls()) {
             return Err(Failure::usage(format!(
                 "found options of TLS (--ca, --client-cert, --server-name) and the address {address}, allowed: an address \
                  of TLS, as in tls:host:port"

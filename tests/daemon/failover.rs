@@ -1,6 +1,7 @@
 //! The client against real daemons that stop, are killed, and come back.
 
 use std::collections::HashSet;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::support::{Daemon, Port, Setup};
@@ -43,6 +44,27 @@ async fn ids_continue_while_daemons_die_and_come_back() {
     draw(1_000, &mut seen).await;
     assert_eq!(second.wait(), Some(0), "{}", second.log());
     assert_eq!(client.batch(10).await.expect("the one that came back").endpoint(), third.tcp().to_string());
+}
+
+#[test]
+fn next_asks_the_next_address_if_one_fails() {
+    let mut daemons = ["1", "2"].map(|worker| Setup::new().args(["--worker-id", worker]).start());
+    let addresses = daemons.each_ref().map(|daemon| daemon.tcp().to_string()).join(",");
+    let next = || {
+        let mut next = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        let output = next.args(["next", "-n", "2"]).env("SNOWBANK_ADDRESS", &addresses).output();
+        let output = output.expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned(), output.stderr)
+    };
+    let worker_id =
+        |ids: &str| ids.lines().next().and_then(|id| id.parse::<u64>().ok()).map(|id| id >> 12 & 31);
+    assert_eq!(worker_id(&next().1), Some(1), "the first address serves");
+    daemons[0].kill();
+    assert_eq!(worker_id(&next().1), Some(2), "the second address serves");
+    daemons[1].kill();
+    let (is_served, _, error) = next();
+    let error = String::from_utf8_lossy(&error);
+    assert!(!is_served && daemons.iter().all(|daemon| error.contains(&daemon.tcp().to_string())), "{error}");
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Setup, skip};
 
-/// The IDs that a recipe draws, and those after which its first daemon is killed.
+/// The IDs that a recipe draws, and those after which its first daemon is killed. A pipe holds 64 KiB, some 3,200 IDs, so the
+/// recipe still draws at the kill, however slowly the test reads.
 const DRAWN: usize = 6_000;
 const BEFORE_THE_KILL: usize = 1_500;
 
