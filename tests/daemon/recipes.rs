@@ -61,6 +61,23 @@ fn recipes_for_python() {
     }
 }
 
+/// The libraries are Debian's packages.
+#[test]
+fn recipes_for_php_and_ruby() {
+    for (program, check, script, name, package) in [
+        ("php", "exit(extension_loaded('redis') ? 0 : 1);", "recipe.php", "phpredis", "php-redis"),
+        ("ruby", "require 'redis'", "recipe.rb", "redis-rb", "ruby-redis"),
+    ] {
+        let option = if program == "php" { "-r" } else { "-e" };
+        let has_library = Command::new(program).args([option, check]).output();
+        if has_library.is_ok_and(|output| output.status.success()) {
+            numbers_rows("resp", Path::new(program), script, name, &[]);
+        } else {
+            skip(&format!("the library is missing: install Debian's {package}"));
+        }
+    }
+}
+
 #[test]
 fn recipes_for_node() {
     for (name, door, module) in
