@@ -303,7 +303,9 @@ pub(in crate::frontends) fn info(json: &[u8]) -> String {
         let instance = info.instance.unwrap_or_default();
         text += &format!("\r\n# Snowbank\r\nsnowbank_instance:{instance}\r\n");
         for source in info.sources {
-            let ids: Vec<String> = source.worker_ids.unwrap_or_default().iter().map(u64::to_string).collect();
+            // A ticket source has none.
+            let Some(ids) = source.worker_ids else { continue };
+            let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
             text += &format!("snowbank_worker_ids_{}:{}\r\n", source.name, ids.join(","));
         }
     }
