@@ -57,12 +57,11 @@ fn serve<'a, F: FrontEnd>(
     check: Check<F>,
 ) -> (Vec<Ask>, Vec<u8>) {
     let mut session = Session::new((&facts.access, 0), None);
-    let wall = UnixMicros(1_000_000);
     let conditions = &mut Conditions {
         facts,
         session: &mut session,
         draining,
-        wall,
+        wall: UnixMicros(1_000_000),
         counts: &Counts::default,
         incr_connections: &IncrConnections::default(),
     };
