@@ -5,7 +5,6 @@ use super::finding::{Effect, Finding, seconds};
 use super::kind::{KindStatus, SnowflakeStatus, TicketStatus};
 use super::status::{ClockState, Connections, LastReload, SourceStatus, Status};
 use crate::config::Grouped;
-use crate::numbering::LAST_ID;
 
 /// The share of a source's requests that are refused. A client that tries twice fails at one
 /// request in 10,000 at the first, which goes unnoticed, and at one in a hundred at the second.
@@ -416,10 +415,10 @@ fn find_numbers_end(ticket: &TicketStatus) -> Option<Finding> {
                        handed out";
         (Effect::CouldRepeat, message.to_owned())
     } else if ticket.left == 0 {
-        (Effect::Refuses, format!("the counter has ended at {LAST_ID}: {another}"))
+        (Effect::Refuses, format!("the counter has ended: {another}"))
     } else if ticket.left_share < NUMBERS_SHARE {
         let (left, percent) = (Grouped(ticket.left), 100.0 * ticket.left_share);
-        let found = format!("{left} numbers are left until {LAST_ID}, {percent:.2} % of all");
+        let found = format!("{left} numbers are left, {percent:.2} % of all");
         (Effect::Look, format!("{found}: plan to {another}"))
     } else {
         return None;

@@ -89,6 +89,9 @@ struct ReleaseArguments {
     /// Even if its daemon may still run: it notices within seconds, and ends
     #[arg(long)]
     force: bool,
+    /// Even if its key names IDs that no clock explains: no such IDs were handed out, by no daemon whose clock was ahead
+    #[arg(long)]
+    lower: bool,
 }
 
 impl From<OperatorError> for Failure {
@@ -340,7 +343,7 @@ struct Freed<'a> {
 }
 
 fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
-    let ReleaseArguments { common, number, source, force } = arguments;
+    let ReleaseArguments { common, number, source, force, lower } = arguments;
     let mut fleet = common.open(now)?;
     let (mut operator, sources) = fleet.operator();
     let layout = layout_of(sources, source.as_deref())?;
@@ -353,7 +356,7 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
     }
     let write = draw_identity();
     let max_ahead = sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
-    let freeing = Freeing { write: &write, now, max_ahead, is_forced: *force };
+    let freeing = Freeing { write: &write, now, max_ahead, is_forced: *force, is_lowering: *lower };
     let held = operator.release(layout, *number, freeing)?;
     if common.json {
         let freed = Freed { space, number: *number, holder: &held.holder };

@@ -78,7 +78,7 @@ fn start_and_serve(
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
     // A wait catches signals, and keeps those that come between its end and the start that follows.
     let mut stops = None;
-    let mut starting = Some(notifier.extend_start("starting: storage takes its time for the first ceilings"));
+    let mut starting = Some(notifier.extend_start(FIRST_CEILINGS));
     let mut announced = Announced::default();
     let (prepared, inherited) = match Prepared::new(&settings, secrets.fleet.clone(), state) {
         Err(reason) if reason.is_lack_of_numbers() => {
@@ -89,6 +89,7 @@ fn start_and_serve(
             let stops = stops.insert(Stops::catch()?);
             let end = wait(waiting, arguments, notifier, stops, (&mut announced, out))?;
             let WaitEnd::Taken(prepared, sockets) = end else { return Ok(()) };
+            starting = Some(notifier.extend_start(FIRST_CEILINGS));
             (*prepared, sockets)
         }
         prepared => (prepared?, inherited),
@@ -105,6 +106,9 @@ fn start_and_serve(
     let stops = stops.map_or_else(Stops::catch, Ok)?;
     serve(server, arguments, notifier, stops, reload_at_hangups(hangups, &reloads), (&mut announced, out))
 }
+
+/// The status while a start waits for its disk.
+const FIRST_CEILINGS: &str = "starting: storage takes its time for the first ceilings";
 
 /// The lines that were written already, by a daemon that waited for worker numbers.
 #[derive(Debug, Default)]

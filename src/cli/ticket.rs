@@ -20,7 +20,8 @@ first number of its increment and offset above VALUE. Stop the daemon that uses 
 is stored here already, it can only move up, unless --lower says that the stored number is wrong.
 
 With --config, the source must have numbers_from = \"coordinator\". VALUE is then stored at the fleet's coordinator, for all \
-daemons that share the counter. They may run. Those that took higher numbers end when it is lowered.
+daemons that share the counter. They may run, except with --lower: it makes a new counter, and those that run hand out \
+numbers of the old one until they look.
 
 Exit codes:
   0  stored

@@ -65,20 +65,31 @@ pub struct Freeing<'a> {
     pub max_ahead: Duration,
     /// True if the holder may still run.
     pub is_forced: bool,
+    /// True if a bound that no clock explains is wrong: no such IDs were handed out.
+    pub is_lowering: bool,
 }
 
 impl Freeing<'_> {
-    /// Returns the bound of a key. If nobody can have been granted that, returns one that is above all grants by clocks that are
-    /// right, as the floor after a coordinator has lost writes.
-    fn granted(&self, layout: &Layout, key: &NumberKey, marker: &Marker) -> u64 {
-        let Ok(numbering) = Numbering::new(layout.clone(), WorkerSet::single(0)) else { return key.id_bound };
-        let (horizon, max_ahead) = (marker.horizon(), self.max_ahead);
-        let reach = Reach { from: self.now.max(marker.floor()), horizon, max_ahead };
-        if rules::check_bound(&numbering, key, reach).is_ok() {
-            return key.id_bound;
+    /// Returns the bound at which the next holder starts: that of the key. `None` is a key that cannot be read: the bound is
+    /// then the furthest that daemons accept.
+    ///
+    /// # Errors
+    /// The key has a bound that no clock explains. A daemon whose clock was ahead may have been granted it.
+    fn granted(&self, layout: &Layout, key: Option<&NumberKey>, marker: &Marker) -> Result<u64, String> {
+        let numbering =
+            Numbering::new(layout.clone(), WorkerSet::single(0)).map_err(|error| error.to_string())?;
+        let (from, horizon, max_ahead) = (self.now.max(marker.floor()), marker.horizon(), self.max_ahead);
+        let Some(key) = key else {
+            return Ok(rules::bound_above(&numbering, rules::latest(from, horizon, max_ahead)));
+        };
+        match rules::check_bound(&numbering, key, Reach { from, horizon, max_ahead }) {
+            Ok(()) => Ok(key.id_bound),
+            Err(_) if self.is_lowering => {
+                let floor = rules::floor_after_loss(self.now, marker.floor(), horizon, max_ahead);
+                Ok(rules::bound_above(&numbering, floor))
+            }
+            Err(reason) => Err(reason),
         }
-        let floor = rules::floor_after_loss(self.now, marker.floor(), horizon, max_ahead);
-        rules::bound_above(&numbering, floor)
     }
 }
 
@@ -187,7 +198,8 @@ impl Operator<'_> {
                  --lower"
             )));
         }
-        let identity = found.as_ref().map_or(write, |found| &found.counter);
+        // Daemons that took numbers of another counter end when they look.
+        let identity = found.as_ref().filter(|_| !is_lowering).map_or(write, |found| &found.counter);
         let range = NumberRange { from: value + 1, to: value + 1 };
         let text = CounterKey::new(identity, range, write, writer).text();
         match self.coordinator.swap(&[Swap::write(key, before, text)])? {
@@ -207,7 +219,7 @@ impl Operator<'_> {
     /// Frees a number: its holder stops handing out IDs when it notices, and the next holder starts at its bound. `write`
     /// is the identity of this write. Without `is_forced`, a holder that may still run keeps the number.
     ///
-    /// A key that cannot be read, or whose bound nobody can have been granted, gets the furthest bound that somebody can have.
+    /// A key that cannot be read gets the furthest bound that daemons accept.
     ///
     /// # Errors
     /// The number is not held, its holder may run, or the coordinator did not answer.
@@ -223,10 +235,17 @@ impl Operator<'_> {
         let key = Paths::of(self.name).number(place, number);
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let stored = found.ok_or_else(|| refused(String::from("nobody holds it")))?;
-        let held = match NumberKey::parse(&stored) {
+        let parsed = NumberKey::parse(&stored);
+        let id_bound = match &parsed {
+            Ok(held) => freeing.granted(layout, Some(held), &marker),
+            Err(_) => freeing.granted(layout, None, &marker),
+        };
+        let held = match parsed {
             Ok(held) => held,
+            // The former holder finds another term that began at the bound, and not that the coordinator went back.
             Err(_) if freeing.is_forced => NumberKey {
                 id_bound: u64::MAX,
+                from: id_bound.clone().map_err(refused)?,
                 ..NumberKey::new("", "a value that cannot be read", "", freeing.now.0.div_euclid(1_000_000))
             },
             Err(error) => {
@@ -245,7 +264,7 @@ impl Operator<'_> {
                 until.rfc3339(0)
             )));
         }
-        let id_bound = freeing.granted(layout, &held, &marker);
+        let id_bound = id_bound.map_err(refused)?;
         let released =
             NumberKey { write: freeing.write.to_owned(), released: true, id_bound, ..held.clone() };
         let swaps = [

@@ -209,8 +209,9 @@ pub fn check_bound(numbering: &Numbering, key: &NumberKey, reach: Reach) -> Resu
         return Ok(());
     }
     Err(format!(
-        "found IDs until {} of {}, and by this clock none can have been granted after {}; set the clock right, or find out who \
-         wrote the key, and free the number with `snowbank fleet release NUMBER --force`",
+        "found IDs until {} of {}, and by this clock none can have been granted after {}; set the clock right. If \
+         somebody wrote the key by mistake, and no such IDs were handed out, free the number with `snowbank fleet release \
+         NUMBER --force --lower`",
         until.rfc3339(0),
         key.holder,
         latest.rfc3339(0)

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::access::TooFast;
-use crate::numbering::LAST_ID;
 use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::ErrorCode;
 
@@ -128,7 +127,7 @@ fn source_refusal(refusal: Refusal, source: &str, is_ticket: bool, wait_longer: 
             ErrorCode::Exhausted,
             None,
             format!(
-                "source {source} has not as many numbers left: its counter ends at {LAST_ID}; ask for fewer, or move its \
+                "source {source} has not as many numbers left: its counter ends; ask for fewer, or move its \
                  table to a source with a layout"
             ),
         ),

@@ -391,3 +391,18 @@ fn a_reachable_ticket_source_needs_no_worker_ids() {
     let daemon = machine.setup(ORDERS).option("--listen", "0.0.0.0:0").start();
     daemon.stop();
 }
+
+#[test]
+fn a_maximum_below_the_numbers_handed_out_is_refused() {
+    let machine = counted_from("0");
+    let mut daemon = machine.start(ORDERS);
+    assert_eq!(next(&daemon, 1_000).last(), Some(&1_000));
+    daemon.kill();
+    let before = fs::read(machine.path("state").join("ceilings")).expect("a state");
+    let lowered = format!("{ORDERS}maximum = 500\n");
+    machine.setup(&lowered).end().assert_refusal(&["found maximum 500", "allowed: from "]);
+    assert_eq!(fs::read(machine.path("state").join("ceilings")).expect("a state"), before);
+    let daemon = machine.start(ORDERS);
+    assert!(next(&daemon, 1)[0] > 1_000);
+    daemon.stop();
+}

@@ -268,6 +268,21 @@ impl Found {
         Moment { wall: now.wall, boot: self.boot().map(|boot| (boot, now.boot)) }
     }
 
+    /// Checks that a counter's maximum is not below numbers that may have been handed out: records and marks would forget them.
+    fn check_maximum(&self, claimant: &Claimant<'_>, locks: &WorkerLocks) -> Result<(), StartError> {
+        let Some(counter) = claimant.numbering.ticket() else { return Ok(()) };
+        let marked = locks.marks()?.iter().map(|mark| mark.id_bound).max().unwrap_or(0);
+        let bound = self.counter_floor(claimant.numbering).max(marked);
+        if bound <= counter.maximum() + 1 {
+            return Ok(());
+        }
+        let (name, maximum, highest) = (claimant.name, counter.maximum(), bound - 1);
+        Err(StartError::WrongSetting(format!(
+            "source {name:?}: found maximum {maximum}, allowed: from {highest} on, because numbers up to that may have been \
+             handed out"
+        )))
+    }
+
     /// Decides where every source starts.
     fn plan(
         &self,
@@ -299,6 +314,7 @@ impl Found {
         for (index, (((claimant, start), locks), settings)) in sources {
             let rule = rule_of(settings, claimant.numbering);
             let guard = guard(claimant.numbering, &self.records, now);
+            self.check_maximum(claimant, locks)?;
             let floor = fleet.taken(index).map_or(0, |taken| taken.floor);
             let floor = claimant.numbering.position_from(floor);
             let mut start = start.map_or(guard, |start| start.max(guard));

@@ -6,7 +6,7 @@ use snowbank_client::layout::Run;
 use snowbank_client::protocol::{Next, Wait, reply};
 use snowbank_client::{Client, ClientOptions, Error};
 
-use crate::fake_daemon::{FakeDaemon, INFO};
+use crate::fake_daemon::FakeDaemon;
 use crate::{client, ms, options};
 
 #[tokio::test]
