@@ -82,7 +82,7 @@ fn start_and_serve(
     let mut announced = Announced::default();
     let (prepared, inherited) = match Prepared::new(&settings, secrets.fleet.clone(), state) {
         Err(reason) if reason.is_lack_of_numbers() => {
-            starting = None;
+            drop(starting.take());
             let waiting = Waiting::start(&settings, &secrets, state, inherited, &reason)?;
             announced.choices(&settings, &place, now, &picked);
             tracing::warn!("waits for a worker number, and hands out nothing: {reason}");
