@@ -23,6 +23,8 @@ pub(crate) struct Head<'a> {
     pub(crate) takes_chunks: bool,
     /// The client uses the connection for a request after this one.
     pub(crate) keeps_connection: bool,
+    /// A `Connection: close` was read. It wins over `keep-alive`.
+    says_close: bool,
 }
 
 /// The outcome of parsing the head of a request.
@@ -62,11 +64,14 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
         has_body: false,
         takes_chunks: is_current,
         keeps_connection: is_current,
+        says_close: false,
     };
     for header in request.headers.iter() {
         head.read(header);
     }
     head.read_target(target);
+    // Empty lines behind a request belong to it: half a request would hold up a stop.
+    let size = size + bytes[size..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     Parsed::Head(head, size)
 }
 
@@ -79,14 +84,15 @@ impl<'a> Head<'a> {
             self.token = self.token.or_else(|| bearer_of(header.value));
         } else if is("content-length") {
             // A length that is no number is that of an unknown body.
-            self.has_body |= header.value.iter().any(|&byte| byte != b'0');
+            self.has_body |= header.value.is_empty() || header.value.iter().any(|&byte| byte != b'0');
         } else if is("transfer-encoding") {
             self.has_body = true;
         } else if is("connection") {
             for option in header.value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
                 if option.eq_ignore_ascii_case(b"close") {
-                    self.keeps_connection = false;
-                } else if option.eq_ignore_ascii_case(b"keep-alive") && !self.takes_chunks {
+                    (self.keeps_connection, self.says_close) = (false, true);
+                } else if option.eq_ignore_ascii_case(b"keep-alive") && !self.takes_chunks && !self.says_close
+                {
                     self.keeps_connection = true;
                 }
             }
@@ -148,6 +154,7 @@ mod tests {
             ("content-length: 0", false),
             ("content-length: 00", false),
             ("content-length: 3", true),
+            ("content-length:", true),
             ("content-length: +0", true),
             ("content-length: 0, 0", true),
             ("Transfer-Encoding: chunked", true),
@@ -163,6 +170,7 @@ mod tests {
             ("1.1", "connection: Keep-Alive, Close", false),
             ("1.0", "x: y", false),
             ("1.0", "connection: keep-alive", true),
+            ("1.0", "connection: close, keep-alive", false),
         ] {
             let text = format!("GET / HTTP/{version}\r\n{header}\r\n\r\n");
             assert_eq!(head(&text).keeps_connection, keeps, "{text}");

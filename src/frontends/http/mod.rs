@@ -139,10 +139,11 @@ impl Http {
             return Some(Reply::foreign_site(header, value));
         }
         let denial = show_token(head.token, conditions);
-        if head.path == route::OPENAPI_PATH {
+        let denial = denial?;
+        // The description is for everybody. A wrong token is refused with every path.
+        if head.path == route::OPENAPI_PATH && head.token.is_none() {
             return None;
         }
-        let denial = denial?;
         self.rejection = Some(denial.clone());
         Some(Reply::refusal(ErrorCode::Unauthorized, 401, &denial, None))
     }

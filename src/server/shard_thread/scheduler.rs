@@ -88,6 +88,7 @@ struct Queued {
     is_permitted: Rc<Cell<bool>>,
     /// The cost that its permit will reserve.
     reserved: usize,
+    is_handshake: bool,
     waker: Waker,
 }
 
@@ -105,6 +106,8 @@ pub(super) struct Scheduler {
     spent: Cell<u64>,
     /// The number of connections that have ever waited.
     queued: Cell<u64>,
+    /// The handshakes in the queue.
+    handshakes: Cell<u64>,
     queue: RefCell<BTreeMap<Key, Queued>>,
     /// Signalled when a connection waits for a permit.
     wanted: Notify,
@@ -121,12 +124,13 @@ pub(super) struct Account {
     /// The cost of the last turn, or of an earlier one halved with each turn since, if that is more.
     /// A connection that alternates long and short turns stays busy.
     recent_cost: usize,
+    is_handshake: bool,
 }
 
 impl Account {
     /// Returns the account of a handshake, each of whose steps needs a permit.
     pub(super) fn for_handshake() -> Self {
-        Account { recent_cost: HANDSHAKE_COST, ..Account::default() }
+        Account { recent_cost: HANDSHAKE_COST, is_handshake: true, ..Account::default() }
     }
 
     /// Returns true while the connection waits for a permit, or has not taken the one that is there.
@@ -154,6 +158,7 @@ impl Default for Scheduler {
             filled_at: Cell::new(POLLS.get()),
             spent: Cell::new(0),
             queued: Cell::new(0),
+            handshakes: Cell::new(0),
             queue: RefCell::default(),
             wanted: Notify::new(),
         }
@@ -183,9 +188,13 @@ impl Scheduler {
         let is_permitted = Rc::new(Cell::new(false));
         account.is_permitted = Some(Rc::clone(&is_permitted));
         self.queued.set(self.queued.get() + 1);
-        let key = (self.spent.get() + account.recent_cost as u64, self.queued.get());
-        let waker = cx.waker().clone();
-        self.queue.borrow_mut().insert(key, Queued { is_permitted, reserved, waker });
+        // Handshakes stand one behind the other, each with room for a turn of its cost before it. So
+        // a flood of them gets half of the thread, however many arrive at once.
+        let is_handshake = account.is_handshake;
+        let ahead = if is_handshake { self.handshakes.replace(self.handshakes.get() + 1) } else { 0 };
+        let place = self.spent.get() + account.recent_cost as u64 * (1 + 2 * ahead);
+        let (key, waker) = ((place, self.queued.get()), cx.waker().clone());
+        self.queue.borrow_mut().insert(key, Queued { is_permitted, reserved, is_handshake, waker });
         self.wanted.notify_one();
         Poll::Pending
     }
@@ -236,6 +245,9 @@ impl Scheduler {
         while self.left.get() > 0
             && let Some((_, next)) = queue.pop_first()
         {
+            if next.is_handshake {
+                self.handshakes.set(self.handshakes.get() - 1);
+            }
             // A connection that closed while it waited has dropped its end.
             if Rc::strong_count(&next.is_permitted) > 1 {
                 next.is_permitted.set(true);
@@ -305,6 +317,25 @@ mod tests {
             }
         }
         assert!((1..4).contains(&waited), "{waited}");
+    }
+
+    #[test]
+    fn a_flood_of_handshakes_leaves_a_busy_connection_its_turns() {
+        let (scheduler, mut busy, mut turns) = (Scheduler::default(), accounts(1), 0);
+        let mut handshakes: Vec<_> = (0..600).map(|_| Account::for_handshake()).collect();
+        for _ in 0..300 {
+            if polls(&scheduler, &mut busy)[0] {
+                turns += 1;
+                scheduler.end_turn(&mut busy[0], FULL_TURN_COST);
+            }
+            for account in &mut handshakes {
+                if polls(&scheduler, std::slice::from_mut(account))[0] {
+                    scheduler.end_handshake_step(account);
+                }
+            }
+            poll_sockets(&scheduler);
+        }
+        assert!(turns >= 75, "{turns} turns");
     }
 
     #[test]
