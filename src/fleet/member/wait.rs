@@ -102,7 +102,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             // An earlier try may have taken them, without an answer to its last write.
             self.sources.retain(|held| held.index != waiting.index);
             let one = self.take(waiting.want(clocks), &waiting.worker_ids);
-            taken.push((waiting.index, one.map_err(|error| waiting.after(error))?));
+            let mut one = one.map_err(|error| waiting.after(error))?;
+            // In an outage a coordinator may have been restored. Then its release may not be the last write of its number,
+            // so that it pauses too.
+            one.is_new |= !one.is_same_term;
+            if let Some(held) = self.sources.last_mut().filter(|_| one.is_new) {
+                held.is_unsettled = true;
+                let _ = self.note(self.sources.len() - 1);
+            }
+            taken.push((waiting.index, one));
         }
         if taken.iter().any(|(_, taken)| taken.is_new) {
             self.pause()?;

@@ -11,8 +11,8 @@ use std::{fs, thread};
 use super::*;
 
 /// The IDs of one request, and the requests of one turn: a quarter of a second of the layout's full rate.
-const BATCH: u32 = 100_000;
-const BATCHES: usize = 10;
+const BATCH: u32 = 10_000;
+const BATCHES: usize = 100;
 /// The longest that a turn waits for its IDs: longer than any floor of these schedules is ahead.
 const TURN: Duration = Duration::from_secs(60);
 
@@ -74,22 +74,28 @@ impl Tally {
     }
 }
 
+/// Sends all requests at once, so that a paused daemon finds them when it wakes up.
 fn draw_many(daemon: &Daemon) -> Vec<Run> {
-    let (mut runs, mut replies) = (Vec::new(), 0);
+    let (mut runs, mut missing) = (Vec::new(), BATCHES);
     let deadline = Instant::now() + TURN;
-    let Ok(mut wire) = Wire::try_connect(&daemon.addresses[0]) else { return runs };
-    while replies < BATCHES && Instant::now() < deadline {
-        if wire.try_send(&Ask::of(BATCH).wait_ms(500).bytes()).is_err() {
-            break;
+    while missing > 0 && Instant::now() < deadline {
+        // A daemon that waits for its number ends the connections of its wait.
+        let Ok(mut wire) = Wire::try_connect(&daemon.addresses[0]) else { break };
+        let asked = missing;
+        if wire.try_send(&Ask::of(BATCH).wait_ms(500).bytes().repeat(asked)).is_err() {
+            continue;
         }
-        match wire.try_reply() {
-            Ok(Some(Reply::Runs(_, more))) => {
-                runs.extend(more);
-                replies += 1;
+        for _ in 0..asked {
+            match wire.try_reply() {
+                Ok(Some(Reply::Runs(_, more))) => {
+                    runs.extend(more);
+                    missing -= 1;
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
             }
-            Ok(Some(_)) => thread::sleep(Duration::from_millis(20)),
-            Ok(None) | Err(_) => break,
         }
+        thread::sleep(Duration::from_millis(20));
     }
     runs
 }
@@ -104,11 +110,6 @@ fn config(at: &dyn Coordinator, url: &str, name: &str, (origin, horizon): (&str,
 }
 
 const LENT: &str = "worker_id_from = \"coordinator\"";
-
-/// Starts a daemon as a service manager does, until it has a number.
-fn start(machine: &Machine, toml: &str) -> Daemon {
-    start_once_released(|| machine.setup(toml))
-}
 
 fn copy(from: &std::path::Path, to: &std::path::Path) {
     let copied = Command::new("cp").arg("--archive").args([from, to]).status();
@@ -201,12 +202,14 @@ fn jump(at: &mut dyn Coordinator, (name, fail): (&str, fn(&Proxy)), tally: &mut 
         put_back(&machine);
     }
     proxy.pass();
-    let mut daemon = start(&machine, &toml);
+    let mut daemon = machine.start(&toml);
     tally.draw(&[("the first copy", &daemon)]);
     daemon.kill();
     put_back(&machine);
-    let ended = machine.setup(&toml).end();
-    tally.refuse(&ended.stderr, "this state or a copy of it holds worker number 5");
+    let daemon = machine.start(&toml);
+    poll("it waits", || daemon.log().contains("holds worker number 5").then_some(()));
+    tally.refuse(&daemon.log(), "this state or a copy of it holds worker number 5");
+    assert!(matches!(daemon.connect().next(Ask::of(10).wait_ms(0)), Reply::Error { code: NO_CEILING, .. }));
 }
 
 /// Item 1.3.
@@ -215,27 +218,28 @@ fn redis(_: &mut dyn Coordinator, tally: &mut Tally) {
     tally.refuse(&ended.stderr, "a Redis can lose what it has acknowledged");
 }
 
-/// Item 1.4: the daemon that notices a restore has a shorter horizon than the one that is paused, and the restored marker
+/// Item 1.4: the daemon that notices a restore has a shorter horizon than the one that is cut off, and the restored marker
 /// does not know that one.
 fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
-    let url = at.url();
-    let toml = |origin, horizon| config(at, &url, "horizons", (origin, horizon));
-    let (noticing, long, short) = (toml("worker_ids = 7", "8s"), toml(LENT, "32s"), toml(LENT, "8s"));
+    let (url, proxy) = (at.url(), at.proxy());
+    let toml = |url: &str, origin, horizon| config(at, url, "horizons", (origin, horizon));
+    let noticing = toml(&url, "worker_ids = 7", "8s");
+    let (long, short) = (toml(&proxy.url(), LENT, "32s"), toml(&url, LENT, "8s"));
     init(&noticing);
-    let [notices, paused, late] = [(); 3].map(|()| Machine::new());
+    let [notices, cut_off, late] = [(); 3].map(|()| Machine::new());
     let mut first = notices.start(&noticing);
     at.back_up();
-    let second = paused.start(&long);
-    tally.draw(&[("horizon 32s, paused", &second)]);
+    let second = cut_off.start(&long);
+    tally.draw(&[("horizon 32s, cut off", &second)]);
     // The first one raises its ceiling meanwhile, and sees the longer horizon.
     thread::sleep(Duration::from_secs(6));
-    second.signal(Signal::STOP);
+    proxy.cut();
     at.restore();
     assert_eq!(first.wait(), Some(3), "{}", first.log());
-    let third = start(&late, &short);
+    let third = late.start(&short);
+    // As long as a floor would be ahead that counts with the shorter horizon.
     thread::sleep(Duration::from_secs(10));
-    second.signal(Signal::CONT);
-    tally.draw(&[("horizon 32s, paused", &second), ("horizon 8s", &third)]);
+    tally.draw(&[("horizon 32s, cut off", &second), ("horizon 8s", &third)]);
 }
 
 /// Item 1.5: the clock of the daemon was 20 s ahead.
@@ -326,7 +330,7 @@ fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     at.restore();
     assert_eq!(second.wait(), Some(3), "{}", second.log());
     release_by_force(&given, "5");
-    let third = start(&taker, &given);
+    let third = taker.start(&given);
     first.signal(Signal::CONT);
     tally.draw(&[("paused", &first), ("the next holder", &third)]);
     assert_eq!(first.wait(), Some(3), "{}", first.log());
