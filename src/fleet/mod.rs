@@ -184,7 +184,7 @@ const _: () = assert!(2 * noticed_within(Duration::ZERO).as_millis() <= HORIZON_
 ///
 /// Its look is due [`LOOK_PERIOD`] after the one before. From then on it needs four answers: two for the job that is under way
 /// (a range, or a raise of two sources), the look's read, and the write of the floor. If answers are fast, it has time for a
-/// connection that hangs, too: that is given up after [`ANSWER_MIN`], and the answers on a new one have as long.
+/// connection that hangs, too: that is given up after `ANSWER_MIN`, and the answers on a new one have as long.
 pub const fn noticed_within(answer: Duration) -> Duration {
     let (answers, least) = (answer.saturating_mul(4), ANSWER_MIN.saturating_mul(2));
     LOOK_PERIOD.saturating_add(if answers.as_nanos() > least.as_nanos() { answers } else { least })
