@@ -9,16 +9,23 @@ mod tickets_restored;
 mod unused;
 mod worker_sets;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use mimalloc::MiMalloc;
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Waits until no other test of this program holds a machine's locks. A test that starts a process
-/// would pass them on to it until that process runs its program.
-fn alone_with_locks() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Held by tests of this program that take a machine's locks, and alone by those that start a process:
+/// it has the locks of this one open until it runs its program.
+static LOCKS: RwLock<()> = RwLock::new(());
+
+/// Waits until no test starts a process.
+fn with_locks() -> RwLockReadGuard<'static, ()> {
+    LOCKS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until no other test has locks.
+fn alone_with_locks() -> RwLockWriteGuard<'static, ()> {
+    LOCKS.write().unwrap_or_else(PoisonError::into_inner)
 }

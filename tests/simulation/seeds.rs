@@ -29,6 +29,7 @@ pub(crate) fn live(seeds: Range<u64>, life: impl Fn(u64) + Sync) {
                 break;
             }
             let _reporter = Reporter { seed, has_failed: &has_failed };
+            let _locks = crate::with_locks();
             life(seed);
         }
     };

@@ -9,7 +9,7 @@ use snowbank::config::{self, Overrides, SourceSettings};
 use snowbank::server::simulated::{Ceilings, Place};
 use snowbank_client::layout::UnixMicros;
 
-use crate::alone_with_locks;
+use crate::with_locks;
 
 const STEP_RULE: StepRule =
     StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
@@ -47,7 +47,7 @@ fn serve(home: &Path, sources: &[SourceSettings], now: Reading) -> Ceilings {
 /// that.
 #[test]
 fn an_unused_source_keeps_the_ceiling_of_a_crash() {
-    let _alone = alone_with_locks();
+    let _locks = with_locks();
     let home = tempfile::tempdir().unwrap();
     let sources = sources();
     drop(serve(home.path(), &sources, after(0)));

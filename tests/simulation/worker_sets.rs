@@ -14,7 +14,7 @@ use snowbank::server::simulated::{Ceilings, Place};
 use snowbank::source::Source;
 use snowbank_client::layout::{Position, Tick, UnixMicros};
 
-use crate::alone_with_locks;
+use crate::with_locks;
 
 const TICK_US: i64 = 3_600_000_000;
 const STEP_RULE: StepRule =
@@ -102,7 +102,7 @@ proptest! {
         layout in prop::sample::select(LAYOUTS.to_vec()),
         lives in prop::collection::vec(a_life(vec!["orders", "invoices"], prop::collection::vec(1_u64..300, 0..3)), 1..25),
     ) {
-        let (_alone, home) = (alone_with_locks(), tempfile::tempdir().unwrap());
+        let (_locks, home) = (with_locks(), tempfile::tempdir().unwrap());
         let (mut elapsed_s, mut seen) = (0, BTreeSet::new());
         for life in &lives {
             elapsed_s += life.pause_s;
@@ -120,7 +120,7 @@ proptest! {
         used in a_life(vec!["orders"], Just(vec![1])),
         unused in prop::collection::vec(a_life(vec!["orders", "invoices", "users"], Just(Vec::new())), 1..25),
     ) {
-        let (_alone, home) = (alone_with_locks(), tempfile::tempdir().unwrap());
+        let (_locks, home) = (with_locks(), tempfile::tempdir().unwrap());
         let mut highest = live(home.path(), layout, &used, after(0)).into_iter().max();
         let mut elapsed_s = 0;
         for life in &unused {
