@@ -249,7 +249,7 @@ fn numbers_end_and_never_wrap() {
     let refused = |reply: Reply| {
         let (code, retry_after_ms, message) = reply.error();
         assert_eq!((code, retry_after_ms), (EXHAUSTED, 0), "{message}");
-        assert!(message.contains("9223372036854775807"), "{message}");
+        assert!(message.contains("its counter ends"), "{message}");
     };
     refused(wire.next(Ask::of(4)));
     assert_eq!(wire.next(Ask::of(4).flags(2)).ids(), [last - 2, last - 1, last], "partial");

@@ -10,6 +10,9 @@ const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
 
 /// Answers requests that have arrived, on this shard and on the others, until `drained_by`.
 pub(super) async fn drain(thread: &ThreadState, drained_by: Instant) {
+    // Completes after the thread has polled its sockets: it then knows of all bytes that arrived before
+    // the stop. A connection that seemed silent would have its requests refused.
+    tokio::task::yield_now().await;
     thread.draining.set(true);
     thread.turn.borrow().wakers.wake_all();
     let mut drained = std::pin::pin!(all_drained(thread));
