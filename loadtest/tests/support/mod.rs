@@ -4,6 +4,7 @@
 pub(crate) mod browser;
 #[path = "../../../tests/support/port.rs"]
 pub(crate) mod port;
+pub(crate) mod room;
 pub(crate) mod scripted;
 pub(crate) mod served;
 pub(crate) mod target;
@@ -13,10 +14,13 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use room::Room;
+
 /// A load test under way.
 pub(crate) struct Running {
     child: Child,
     directory: TempDir,
+    _room: Room,
 }
 
 /// The results of a load test.
@@ -71,18 +75,20 @@ pub(crate) fn start(options: &[&str]) -> Running {
 /// Starts the load test by a command: the program itself, or one that takes the program as its last argument.
 pub(crate) fn start_by(mut command: Command, options: &[&str]) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
+    let room = Room::take();
     // The last value of an option counts, so options of the test replace the defaults.
     command.args(last_of_each(options)).arg("--json").arg(directory.path().join("run.json"));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the load test starts");
-    Running { child, directory }
+    Running { child, directory, _room: room }
 }
 
 /// Runs a subcommand, which has no `--json` of a run.
 pub(crate) fn command(arguments: &[&str]) -> Ran {
     let directory = tempfile::tempdir().expect("a directory");
+    let room = Room::take();
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
     let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    Running { child: child.expect("the load test starts"), directory }.wait()
+    Running { child: child.expect("the load test starts"), directory, _room: room }.wait()
 }
 
 /// Keeps the last value of each option.
