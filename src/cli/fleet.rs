@@ -230,6 +230,13 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
     }
     if let Some(floor) = floor {
         writeln!(out, "a daemon that takes a number which it does not hold starts above {floor}")?;
+        if prepared.is_new {
+            writeln!(
+                out,
+                "a daemon of an earlier fleet must not go on without asking: before it starts, remove the file \"fleet\" from \
+                 its state directory"
+            )?;
+        }
     }
     Ok(())
 }

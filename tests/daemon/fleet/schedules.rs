@@ -260,6 +260,7 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     tally.refuse(&text, "nothing shows which IDs were made before");
     let (code, text) = fleet(&toml, &["init", "--above", &highest.to_string()]);
     assert_eq!(code, Some(0), "{text}");
+    fs::remove_file(ahead.path("state/fleet")).expect("the notes of its writes");
     let right = Machine::new();
     let daemon = right.start(&toml);
     let again = ahead.start(&toml);

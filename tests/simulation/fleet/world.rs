@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use snowbank::clock::{BootMicros, Reading};
-use snowbank::fleet::{Marker, NumberKey, Paths, Swap};
+use snowbank::fleet::{Marker, Notes, NumberKey, Paths, Swap};
 use snowbank_client::layout::UnixMicros;
 
 use super::copies::Saved;
@@ -156,6 +156,8 @@ impl World {
     pub(crate) fn prepare_again(&mut self) {
         if self.link.server().keys.is_empty() && self.daemons.is_empty() {
             (self.saved, self.copied) = (None, None);
+            // The operator removes the files by which daemons go on without asking.
+            self.machines.iter_mut().for_each(|machine| machine.disk.notes = Notes::default());
             self.prepare();
         }
     }

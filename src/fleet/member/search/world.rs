@@ -255,8 +255,11 @@ impl World {
         }
     }
 
-    /// The operator knows the highest tick of all that were handed out.
+    /// The operator knows the highest tick of all that were handed out, and removes all notes.
     fn prepare(&mut self) {
+        for at in 0..self.machines.len() {
+            self.machine(at).notes = Notes::default();
+        }
         let used = self.used.iter().map(|used| u128::BITS - used.leading_zeros()).max().unwrap_or(0);
         let mut marker = Marker::new(&wire::draw(), vec![SPACE.clone()]);
         marker.raise_floor(NUMBERINGS[0].start_of(Tick(u64::from(used))));
