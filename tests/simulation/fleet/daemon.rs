@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use snowbank::ceiling::{CeilingRule, Grant, Left};
 use snowbank::clock::{Now, Remembered, StepRule, Wall};
-use snowbank::fleet::rules::{self, Proof};
-use snowbank::fleet::{Bound, JoinError, Member, NumberKey, Paths, Raised, Want};
+use snowbank::fleet::rules::Proof;
+use snowbank::fleet::{Bound, JoinError, Member, Raised, Want};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Position, Tick, WorkerSet};
@@ -205,15 +205,13 @@ impl World {
         }
     }
 
-    /// A daemon that has lost a write has noticed it. If it raised no floor then, none comes.
+    /// A daemon whose write the last restores have lost has noticed that. If it raised no floor then, none comes.
     fn note_loss(&mut self, ended: &Daemon) {
         let space = layout().space().to_string();
         let Some(note) = ended.member.notes().of("orders", &space) else { return };
         let mut server = self.link.server();
-        let text = server.keys.get(&Paths::of(FLEET).number(0, ended.worker));
-        let key = text.and_then(|text| NumberKey::parse(text).ok());
-        if key.is_none_or(|key| rules::is_older(Some(&key), &note.term, note.acknowledged)) {
-            server.lost_writes = false;
+        if server.lost_terms.contains(&note.term) {
+            server.find_losses();
         }
     }
 

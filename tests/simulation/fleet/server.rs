@@ -29,6 +29,8 @@ pub(crate) struct Server {
     pub(crate) writes: u64,
     /// True from a restore that lost a write until a daemon has raised the floor.
     pub(crate) lost_writes: bool,
+    /// The terms of the numbers whose writes restores have lost since then.
+    pub(crate) lost_terms: Vec<String>,
     /// The number of calls from now on that have no answer.
     cut_off: u32,
     /// The time that an answer takes.
@@ -50,6 +52,7 @@ impl Server {
             older: Keys::new(),
             writes: 0,
             lost_writes: false,
+            lost_terms: Vec::new(),
             cut_off: 0,
             late: Vec::new(),
             is_away: false,
@@ -73,11 +76,19 @@ impl Server {
                 let floor =
                     |text: &String| Marker::parse(text).map_or(UnixMicros(0), |marker| marker.floor());
                 let is_raised = self.keys.get(key).is_some_and(|before| floor(text) > floor(before));
-                self.lost_writes &= !is_raised;
+                if is_raised {
+                    self.find_losses();
+                }
                 self.keys.insert(key.clone(), text.clone());
             }
         }
         Swapped::Done
+    }
+
+    /// Notes that a daemon has noticed what a restore has lost.
+    pub(crate) fn find_losses(&mut self) {
+        self.lost_writes = false;
+        self.lost_terms.clear();
     }
 
     /// Changes the leader: each write under way is done or never done.

@@ -150,7 +150,9 @@ impl World {
         let mut server = self.link.server();
         server.keys.clear();
         server.older.clear();
-        (server.lost_writes, self.backup) = (false, None);
+        server.find_losses();
+        drop(server);
+        self.backup = None;
     }
 
     pub(crate) fn prepare_again(&mut self) {
@@ -165,14 +167,17 @@ impl World {
     /// Restores the coordinator to the saved keys.
     fn go_back(&mut self) {
         let Some(keys) = self.backup.take() else { return };
-        let bound = |keys: &Keys, key: &String| {
-            keys.get(key).and_then(|text| NumberKey::parse(text).ok()).map_or(0, |key| key.id_bound)
-        };
         let mut server = self.link.server();
-        let lost = server.keys.keys().any(|key| bound(&server.keys, key) > bound(&keys, key));
+        let number = |keys: &Keys, key: &String| keys.get(key).and_then(|text| NumberKey::parse(text).ok());
+        for key in server.keys.keys().cloned().collect::<Vec<_>>() {
+            let restored = number(&keys, &key).map_or(0, |key| key.id_bound);
+            if let Some(lost) = number(&server.keys, &key).filter(|lost| lost.id_bound > restored) {
+                server.lost_terms.push(lost.term);
+                server.lost_writes = true;
+            }
+        }
         server.late.clear();
         server.older.clone_from(&keys);
         server.keys = keys;
-        server.lost_writes |= lost;
     }
 }
