@@ -75,46 +75,20 @@ fn layout_of_choices(choices: &mut Choices<'_>) -> Option<Layout> {
 }
 
 #[cfg(test)]
+#[path = "../fuzz/replay.rs"]
+mod replay;
+
+#[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::{Path, PathBuf};
-
     use super::*;
-
-    fn files(directory: &Path) -> Vec<PathBuf> {
-        let entries =
-            fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
-        let mut files: Vec<_> = entries.map(|entry| entry.expect("a directory entry").path()).collect();
-        files.sort();
-        files
-    }
-
-    fn fuzz(directory: &str) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz").join(directory)
-    }
 
     #[test]
     fn every_kept_input_passes() {
-        for (name, body) in TARGETS {
-            let inputs = files(&fuzz("corpus").join(name));
-            assert!(!inputs.is_empty(), "no input is kept for {name}");
-            for input in inputs {
-                // Shown if the body panics.
-                eprintln!("{}", input.display());
-                body(&fs::read(&input).expect("a readable input"));
-            }
-        }
+        replay::run_kept_inputs(TARGETS);
     }
 
     #[test]
     fn every_target_has_its_shim() {
-        let is_ours = |shim: &PathBuf| {
-            fs::read_to_string(shim).expect("a readable shim").contains("snowbank::fuzzing::")
-        };
-        let mut shims = files(&fuzz("fuzz_targets"));
-        shims.retain(is_ours);
-        let shims: Vec<_> = shims.iter().map(|shim| shim.file_stem().expect("a name")).collect();
-        let targets: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
-        assert_eq!(shims, targets);
+        replay::assert_shims(TARGETS, "snowbank");
     }
 }

@@ -214,10 +214,12 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
     }
     let name = operator.name;
     let is_changed = !prepared.added.is_empty() || !prepared.replaced.is_empty() || prepared.is_floor_raised;
-    match prepared.is_new {
-        true => writeln!(out, "fleet {name:?} prepared: {}", spaces.join(", "))?,
-        false if is_changed => writeln!(out, "fleet {name:?} changed")?,
-        false => writeln!(out, "fleet {name:?} is prepared already: {}; nothing changed", spaces.join(", "))?,
+    if prepared.is_new {
+        writeln!(out, "fleet {name:?} prepared: {}", spaces.join(", "))?;
+    } else if is_changed {
+        writeln!(out, "fleet {name:?} changed")?;
+    } else {
+        writeln!(out, "fleet {name:?} is prepared already: {}; nothing changed", spaces.join(", "))?;
     }
     for space in prepared.added.iter().filter(|_| !prepared.is_new) {
         writeln!(out, "added {space}")?;

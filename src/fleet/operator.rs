@@ -236,10 +236,7 @@ impl Operator<'_> {
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let stored = found.ok_or_else(|| refused(String::from("nobody holds it")))?;
         let parsed = NumberKey::parse(&stored);
-        let id_bound = match &parsed {
-            Ok(held) => freeing.granted(layout, Some(held), &marker),
-            Err(_) => freeing.granted(layout, None, &marker),
-        };
+        let id_bound = freeing.granted(layout, parsed.as_ref().ok(), &marker);
         let held = match parsed {
             Ok(held) => held,
             // The former holder finds another term that began at the bound, and not that the coordinator went back.

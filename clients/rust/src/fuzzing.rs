@@ -6,47 +6,22 @@
 pub use crate::protocol::fuzzing::{info_json, reply_frames};
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 
+#[cfg(test)]
+mod tests {
     use super::*;
 
-    type Body = fn(&[u8]);
-
-    const TARGETS: &[(&str, Body)] = &[("info_json", info_json), ("reply_frames", reply_frames)];
-
-    fn fuzz() -> &'static Path {
-        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz"))
-    }
+    const TARGETS: &[replay::Target] = &[("info_json", info_json), ("reply_frames", reply_frames)];
 
     #[test]
     fn every_kept_input_passes() {
-        for (name, body) in TARGETS {
-            let inputs = fs::read_dir(fuzz().join("corpus").join(name)).expect("a corpus");
-            let mut count = 0;
-            for input in inputs {
-                let path = input.expect("a directory entry").path();
-                // Shown if the body panics.
-                eprintln!("{}", path.display());
-                body(&fs::read(&path).expect("a readable input"));
-                count += 1;
-            }
-            assert!(count > 0, "no input is kept for {name}");
-        }
+        replay::run_kept_inputs(TARGETS);
     }
 
     #[test]
     fn every_target_has_its_shim() {
-        let mut shims: Vec<String> = Vec::new();
-        for shim in fs::read_dir(fuzz().join("fuzz_targets")).expect("the shims") {
-            let path = shim.expect("a directory entry").path();
-            if fs::read_to_string(&path).expect("a readable shim").contains("snowbank_client::fuzzing::") {
-                shims.push(path.file_stem().expect("a name").to_string_lossy().into_owned());
-            }
-        }
-        shims.sort();
-        let targets: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
-        assert_eq!(shims, targets);
+        replay::assert_shims(TARGETS, "snowbank_client");
     }
 }

@@ -11,47 +11,22 @@ pub(crate) use self::choices::Choices;
 pub use crate::store::fuzzing::{state_file, state_import};
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 
+#[cfg(test)]
+mod tests {
     use super::*;
 
-    type Body = fn(&[u8]);
-
-    const TARGETS: &[(&str, Body)] = &[("state_file", state_file), ("state_import", state_import)];
-
-    fn fuzz() -> &'static Path {
-        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz"))
-    }
+    const TARGETS: &[replay::Target] = &[("state_file", state_file), ("state_import", state_import)];
 
     #[test]
     fn every_kept_input_passes() {
-        for (name, body) in TARGETS {
-            let inputs = fs::read_dir(fuzz().join("corpus").join(name)).expect("a corpus");
-            let mut count = 0;
-            for input in inputs {
-                let path = input.expect("a directory entry").path();
-                // Shown if the body panics.
-                eprintln!("{}", path.display());
-                body(&fs::read(&path).expect("a readable input"));
-                count += 1;
-            }
-            assert!(count > 0, "no input is kept for {name}");
-        }
+        replay::run_kept_inputs(TARGETS);
     }
 
     #[test]
     fn every_target_has_its_shim() {
-        let mut shims: Vec<String> = Vec::new();
-        for shim in fs::read_dir(fuzz().join("fuzz_targets")).expect("the shims") {
-            let path = shim.expect("a directory entry").path();
-            if fs::read_to_string(&path).expect("a readable shim").contains("snowbank_state::fuzzing::") {
-                shims.push(path.file_stem().expect("a name").to_string_lossy().into_owned());
-            }
-        }
-        shims.sort();
-        let targets: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
-        assert_eq!(shims, targets);
+        replay::assert_shims(TARGETS, "snowbank_state");
     }
 }
