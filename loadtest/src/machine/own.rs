@@ -120,7 +120,8 @@ fn children_of(process: u32) -> Vec<u32> {
         .collect()
 }
 
-fn used_by(process: u32) -> Option<u64> {
+/// Returns the processor time that a process has used, in nanoseconds: also that of threads that have ended.
+pub(crate) fn used_by(process: u32) -> Option<u64> {
     nanoseconds(clock_getcpuclockid(Pid::from_raw(i32::try_from(process).ok()?)).ok()?)
 }
 

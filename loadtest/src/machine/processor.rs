@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+
 /// A thread's use of the processors until now.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Use {
@@ -31,17 +32,6 @@ impl Use {
 /// Returns the time for which a thread waited for a core: the second number of its schedstat.
 fn waited_ns(schedstat: &str) -> Option<u64> {
     schedstat.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// Returns the processor time of all threads that a process has, if the kernel shows it.
-pub(crate) fn of_process(id: u32) -> Option<Duration> {
-    let mut sum_ns = 0;
-    for task in std::fs::read_dir(format!("/proc/{id}/task")).ok()? {
-        // A thread may end meanwhile.
-        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).unwrap_or_default();
-        sum_ns += text.split(' ').next().and_then(|ran_ns| ran_ns.parse::<u64>().ok()).unwrap_or_default();
-    }
-    Some(Duration::from_nanos(sum_ns))
 }
 
 /// Returns the resident memory of a process in bytes.

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::machine::owner::Owners;
-use crate::machine::processor;
+use crate::machine::{own, processor};
 use crate::measure::SecondFigures;
 use crate::target::{Metrics, Used};
 
@@ -76,7 +76,7 @@ impl Of {
             Self::Processes(owners) => {
                 let owners = owners.now();
                 let of = |process: Option<u32>| Used {
-                    cpu: process.and_then(processor::of_process),
+                    cpu: process.and_then(own::used_by).map(Duration::from_nanos),
                     memory: process.and_then(processor::memory_of_process),
                 };
                 (sum(owners.all.iter().map(|owner| of(owner.process()))), owners.changes)
