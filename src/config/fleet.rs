@@ -41,7 +41,7 @@ settings! {
     pub struct FleetSettings at (fleet) {
         /// The store that all daemons of the fleet share: "etcd" (3.4 or later), "zookeeper" (3.5 or later), or "none".
         /// Each worker ID then has a key there, with its holder and the bound of the IDs that the holder may hand out. A
-        /// daemon whose worker ID another one holds does not start. `snowbank fleet init` prepares the store.
+        /// daemon whose worker ID another one holds waits for it. `snowbank fleet init` prepares the store.
         /// docs/fleet.md compares the two.
         ///
         /// "none": two machines with the same worker ID hand out the same IDs. `peers` report it.
