@@ -167,8 +167,10 @@ fn after_a_kill_another_number_starts_at_the_clock() {
     });
 }
 
-/// Each start has another number. Then new states start beside these numbers. `SNOWBANK_LENT_STARTS=1000` prints the
-/// figures of docs/fleet.md.
+/// Each start has another number. Then new states start beside these numbers.
+///
+/// `SNOWBANK_LENT_STARTS=1000` prints figures. A debug build had a file of 32 KiB, as after ten
+/// starts, and a new state's first ID after 37 ms beside 1,000 numbers, 23 ms beside ten.
 #[test]
 fn many_numbers_leave_no_more_records_than_ten() {
     let starts: usize =
