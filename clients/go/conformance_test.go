@@ -67,6 +67,7 @@ type caseOptions struct {
 	CertFile         string  `json:"cert_file"`
 	KeyFile          string  `json:"key_file"`
 	TakeTurns        bool    `json:"take_turns"`
+	PreferFirst      bool    `json:"prefer_first"`
 	MaxAgeMS         int     `json:"max_age_ms"`
 	MaxBatch         int     `json:"max_batch"`
 }
@@ -196,6 +197,7 @@ func (p *player) options(endpoints []string, given caseOptions) Options {
 		ConnectTimeout: milliseconds(given.ConnectTimeoutMS),
 		AnswerTimeout:  milliseconds(given.AnswerTimeoutMS),
 		TakeTurns:      given.TakeTurns,
+		PreferFirst:    given.PreferFirst,
 		MaxAge:         milliseconds(given.MaxAgeMS),
 		MaxBatch:       given.MaxBatch,
 	}

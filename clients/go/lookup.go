@@ -51,8 +51,10 @@ func (p *pool) lookUp(ctx context.Context, endpoint *address) error {
 	if err != nil {
 		return &EndpointError{Endpoint: endpoint.text, Kind: ErrUnreachable, Reason: describe(err), cause: err}
 	}
-	// In random order, so that clients spread over the addresses.
-	p.dice.shuffle(ips)
+	if !p.options.PreferFirst {
+		// In random order, so that clients spread over the addresses.
+		p.dice.shuffle(ips)
+	}
 	gone := p.setAddresses(endpoint, ips)
 	for _, c := range gone {
 		c.retire()

@@ -29,7 +29,7 @@ func (Token) Format(state fmt.State, _ rune) { fmt.Fprint(state, "(secret)") }
 
 // Options are the options of a Client. The zero value of each but Endpoints is its default.
 type Options struct {
-	// Endpoints are the daemons, in order of preference: "host:port", "[IPv6]:port", "tls:host:port" or "unix:/path".
+	// Endpoints are the daemons, in the order in which they are tried: "host:port", "[IPv6]:port", "tls:host:port" or "unix:/path".
 	// A name may have several addresses. The client looks it up again when a connection fails, and takes the addresses
 	// of one name in random order, so that clients spread over them.
 	Endpoints []string
@@ -60,6 +60,11 @@ type Options struct {
 	// while that serves.
 	TakeTurns bool
 
+	// PreferFirst says that Endpoints are in order of preference for good, the nearest first. The client goes back to an
+	// earlier one that serves again, and takes the addresses of a name in the resolver's order. By default it stays with
+	// the daemon that serves it.
+	PreferFirst bool
+
 	// MaxBatch is the most IDs that Next fetches at once (10,000). Fetches start small and follow the demand.
 	MaxBatch int
 	// MaxAge is how long an ID may wait in the buffer of Next (1 s), also while the machine sleeps.
@@ -73,6 +78,9 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	if len(o.Endpoints) == 0 {
 		return o, optionError("Endpoints", "there is none; at least one is needed, such as 127.0.0.1:7660")
+	}
+	if o.TakeTurns && o.PreferFirst {
+		return o, optionError("PreferFirst", "TakeTurns is set too; set one of them")
 	}
 	durations := []struct {
 		name  string

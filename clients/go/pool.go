@@ -32,6 +32,8 @@ type target struct {
 // attempt is a connection under way.
 type attempt struct {
 	done chan struct{}
+	// isReturn is true if another target serves meanwhile. No call waits for it while there is one to try.
+	isReturn bool
 	// final is an error that would repeat for every call.
 	final error
 }
@@ -146,14 +148,37 @@ func (p *pool) choose() (*connection, *target) {
 		return p.chooseInTurn()
 	}
 	if c := p.targets[p.current].connection; c != nil {
+		if p.options.PreferFirst {
+			p.attemptEarlier()
+		}
 		return c, nil
 	}
 	for _, t := range p.targets {
-		if t.attempt != nil {
+		if t.attempt != nil && !t.attempt.isReturn {
 			return nil, t
 		}
 	}
 	return nil, p.soonest()
+}
+
+// attemptEarlier connects to the endpoints before the one that serves, in the background. The lock must be held.
+func (p *pool) attemptEarlier() {
+	now := time.Now()
+	for _, t := range p.earlierThan(p.targets[p.current]) {
+		if t.attempt == nil && !t.notBefore.After(now) && !t.exhaustedUntil.After(now) {
+			p.attempt(t).isReturn = true
+		}
+	}
+}
+
+// earlierThan returns the targets of the endpoints before that of t. The lock must be held.
+func (p *pool) earlierThan(t *target) []*target {
+	for at, other := range p.targets {
+		if other.endpoint == t.endpoint {
+			return p.targets[:at]
+		}
+	}
+	return nil
 }
 
 // chooseInTurn goes round the targets. A target that has failed is connected again in the background, so that calls do
@@ -179,19 +204,37 @@ func (p *pool) chooseInTurn() (*connection, *target) {
 	return t.connection, t
 }
 
-// soonest returns the target that may be tried soonest. Of several it prefers those that are not exhausted, and of these
-// the current one or the next in the circle. The lock must be held.
+// soonest returns the target that may be tried soonest. Of several it prefers those that are not exhausted, then those
+// that have not failed, and of these the current one or the next in the circle. With PreferFirst the circle begins with
+// the first. The lock must be held.
 func (p *pool) soonest() *target {
 	now := time.Now()
-	best := p.targets[p.current]
+	first := p.current
+	if p.options.PreferFirst {
+		first = 0
+	}
+	best := p.targets[first]
 	for step := 1; step < len(p.targets); step++ {
-		t := p.targets[(p.current+step)%len(p.targets)]
-		if isSooner(t.notBefore, best.notBefore, now) ||
-			!isSooner(best.notBefore, t.notBefore, now) && isSooner(t.exhaustedUntil, best.exhaustedUntil, now) {
+		if t := p.targets[(first+step)%len(p.targets)]; t.isBetter(best, now) {
 			best = t
 		}
 	}
 	return best
+}
+
+func (t *target) isBetter(other *target, now time.Time) bool {
+	switch {
+	case isSooner(t.notBefore, other.notBefore, now):
+		return true
+	case isSooner(other.notBefore, t.notBefore, now):
+		return false
+	case isSooner(t.exhaustedUntil, other.exhaustedUntil, now):
+		return true
+	case isSooner(other.exhaustedUntil, t.exhaustedUntil, now):
+		return false
+	default:
+		return t.failures == 0 && other.failures > 0
+	}
 }
 
 // isSooner compares two times, of which those that have passed are equal.
@@ -241,12 +284,29 @@ func (p *pool) serve(t *target, c *connection) {
 		return
 	}
 	t.connection, t.failure = c, nil
-	if !p.options.TakeTurns {
-		p.current = at
-	}
 	go c.read()
 	go c.write()
+	if !p.options.TakeTurns {
+		p.goOver(at)
+	}
 	p.startCheck()
+}
+
+// goOver lets the target at that index serve. The connection that it replaces answers its calls in flight. The lock must
+// be held.
+func (p *pool) goOver(at int) {
+	left := p.current
+	if left < at && p.targets[left].connection != nil {
+		// An earlier endpoint connected meanwhile.
+		left = at
+	} else {
+		p.current = at
+	}
+	if t := p.targets[left]; left != p.current && t.connection != nil {
+		// It takes the connection's lock, which comes before this one.
+		go t.connection.retire()
+		t.connection = nil
+	}
 }
 
 // finish ends an attempt. The lock must be held.

@@ -108,6 +108,31 @@ func TestClientsSpreadOverTheAddressesOfAName(t *testing.T) {
 	}
 }
 
+func TestPreferFirstKeepsTheOrderOfAName(t *testing.T) {
+	daemons, endpoint := startNamed(t)
+	names := &fakeNames{ips: []string{"127.0.0.2", "127.0.0.1"}}
+	for i := 0; i < 20; i++ {
+		client := newClient(t, Options{Endpoints: []string{endpoint}, PreferFirst: true, environment: names.environment()})
+		if id := single(t, client); !daemons[1].owns(id) {
+			t.Fatalf("client %d had the ID %d of the second address", i, id)
+		}
+	}
+}
+
+func TestPreferFirstLooksUpAnEarlierName(t *testing.T) {
+	daemons, endpoint := startNamed(t)
+	names := &fakeNames{err: errors.New("no answer")}
+	client := newClient(t, Options{Endpoints: []string{endpoint, daemons[1].address}, PreferFirst: true,
+		environment: names.environment()})
+	if id := single(t, client); !daemons[1].owns(id) {
+		t.Fatalf("the ID %d of a name without addresses", id)
+	}
+	names.mu.Lock()
+	names.ips, names.err = []string{"127.0.0.1"}, nil
+	names.mu.Unlock()
+	eventually(t, "the first endpoint serves", func() bool { return daemons[0].owns(single(t, client)) })
+}
+
 func TestNameIsLookedUpAgain(t *testing.T) {
 	daemons, endpoint := startNamed(t)
 	names := &fakeNames{ips: []string{"127.0.0.1"}}

@@ -22,6 +22,11 @@ export interface ClientOptions {
   answerTimeoutMs?: number | undefined;
   /** Makes calls take turns over all endpoints, each with a connection of its own (false). */
   takeTurns?: boolean | undefined;
+  /**
+   * Says that the addresses are in order of preference, the nearest daemon first. The client goes back
+   * to an earlier one that serves again. By default it stays where it is (false).
+   */
+  preferFirst?: boolean | undefined;
 }
 
 /** The most calls that wait at a time. A further one fails at once. */
@@ -41,6 +46,7 @@ export class Settings {
   readonly connectTimeoutMs: number;
   readonly answerTimeoutMs: number;
   readonly takeTurns: boolean;
+  readonly preferFirst: boolean;
   /** Private, so that no log of a client shows it. */
   readonly #token: Buffer | undefined;
   readonly #tokenFile: string | undefined;
@@ -57,6 +63,10 @@ export class Settings {
     this.connectTimeoutMs = checkMs("connectTimeoutMs", options.connectTimeoutMs ?? 2000);
     this.answerTimeoutMs = checkMs("answerTimeoutMs", options.answerTimeoutMs ?? 1000);
     this.takeTurns = options.takeTurns ?? false;
+    this.preferFirst = options.preferFirst ?? false;
+    if (this.takeTurns && this.preferFirst) {
+      throw badArgument("takeTurns and preferFirst are both given; give one of them");
+    }
     this.tls = { ...options.tls };
     if (this.endpoints.some((endpoint) => endpoint.kind === "tls")) {
       checkTls(this.tls);
@@ -107,6 +117,7 @@ const NAMES = [
   "connectTimeoutMs",
   "answerTimeoutMs",
   "takeTurns",
+  "preferFirst",
 ];
 
 /** Refuses an option that does not exist: its misspelt name would have no effect. */

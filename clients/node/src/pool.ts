@@ -101,6 +101,7 @@ export class Pool {
     }
     const target = this.#current;
     if (target.live !== undefined) {
+      this.#tryEarlier(target);
       resolve({ target, connection: target.live });
       return () => {};
     }
@@ -132,6 +133,30 @@ export class Pool {
     return ready.find((target) => target.exhaustedUntil <= now) ?? ready[0] ?? this.#current;
   }
 
+  /** Connects to the endpoints before that of the target that serves, if they are preferred. */
+  #tryEarlier(serving: Target): void {
+    if (!this.#settings.preferFirst) {
+      return;
+    }
+    const now = performance.now();
+    for (const target of this.#before(serving)) {
+      if (target.notBefore > now || target.exhaustedUntil > now) {
+        continue;
+      }
+      if (target.address !== undefined) {
+        this.#connect(target).catch(() => {});
+      } else if (this.#isLookupDue(target.endpoint, RELOOKUP_MS)) {
+        void this.lookUp(target.endpoint);
+      }
+    }
+  }
+
+  /** Returns the targets of the endpoints before that of this one. */
+  #before(target: Target): Target[] {
+    const first = this.#targets.findIndex(({ endpoint }) => endpoint === target.endpoint);
+    return this.#targets.slice(0, Math.max(0, first));
+  }
+
   /** Connects while calls wait for it. */
   async #drive(): Promise<void> {
     if (this.#isDriving) {
@@ -157,17 +182,19 @@ export class Pool {
     this.#isDriving = false;
   }
 
-  /** Returns the target that may be tried soonest, and of several the next in the circle. */
+  /**
+   * Returns the target that may be tried soonest. Of several it prefers those that have not failed,
+   * and of these the next in the circle, or the first if that is preferred.
+   */
   #pick(): Target {
     const now = performance.now();
     const key = (target: Target) => [
       Math.max(target.notBefore, now),
       Math.max(target.exhaustedUntil, now),
+      Math.min(target.failures, 1),
     ];
-    return this.#inOrder(0).reduce((best, target) => {
-      const [[a, b], [c, d]] = [key(best), key(target)] as [number[], number[]];
-      return c! < a! || (c === a && d! < b!) ? target : best;
-    });
+    const order = this.#settings.preferFirst ? this.#targets : this.#inOrder(0);
+    return order.reduce((best, target) => (isBelow(key(target), key(best)) ? target : best));
   }
 
   /** Returns the targets in their circle, from the current one on. */
@@ -195,17 +222,35 @@ export class Pool {
       }
       target.connection = connection;
       target.error = undefined;
-      if (!this.#settings.takeTurns) {
-        this.#current = target;
-      }
+      const served = this.#settings.takeTurns ? target : this.#goOver(target);
       this.#onGreeted();
-      this.#serveWaiting({ target, connection });
+      this.#serveWaiting({ target: served, connection: served.live ?? connection });
       return connection;
     } catch (error) {
       this.#rest(target, (error as SnowbankError).retryAfterMs);
       target.error = error as SnowbankError;
       throw error;
     }
+  }
+
+  /**
+   * Lets a target serve. The calls in flight on the one that it replaces are still answered.
+   * Returns the target that serves.
+   */
+  #goOver(target: Target): Target {
+    const current = this.#current;
+    // An earlier endpoint may have connected meanwhile.
+    const keepsCurrent = current.live !== undefined && this.#before(target).includes(current);
+    const left = keepsCurrent ? target : current;
+    if (!keepsCurrent) {
+      this.#current = target;
+    }
+    if (left !== this.#current && left.connection !== undefined) {
+      const { connection } = left;
+      left.connection = undefined;
+      connection.retire();
+    }
+    return this.#current;
   }
 
   #serveWaiting(served: Served): void {
@@ -351,7 +396,7 @@ export class Pool {
       const found = await within(limitMs, lookup(endpoint.host, { all: true, verbatim: true }));
       this.#setAddresses(
         endpoint,
-        spread(found).map(({ address }) => address),
+        (this.#settings.preferFirst ? found : spread(found)).map(({ address }) => address),
       );
     } catch (error) {
       const unresolved = this.#targets.find(
@@ -395,6 +440,12 @@ function spread<A extends { family: number }>(addresses: readonly A[]): A[] {
   const rank = ({ address, key }: { address: A; key: number }) =>
     (address.family === first ? 0 : 1) + key;
   return shuffled.sort((one, other) => rank(one) - rank(other)).map(({ address }) => address);
+}
+
+/** Compares two keys of equal length, member by member. */
+function isBelow(one: readonly number[], other: readonly number[]): boolean {
+  const at = one.findIndex((value, index) => value !== other[index]);
+  return at >= 0 && one[at]! < other[at]!;
 }
 
 /** Waits without keeping the process alive. */

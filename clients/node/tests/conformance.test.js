@@ -312,6 +312,7 @@ function clientOptions(options) {
     connectTimeoutMs: options.connect_timeout_ms,
     answerTimeoutMs: options.answer_timeout_ms,
     takeTurns: options.take_turns,
+    preferFirst: options.prefer_first,
   };
 }
 

@@ -95,6 +95,30 @@ test("clients of one name spread over its daemons", async () => {
   assert.equal(served.size, 3);
 });
 
+test("with preferFirst the addresses of a name keep their order", async () => {
+  const [one] = await startAll("127.0.0.1", "127.0.0.2", "127.0.0.3");
+  resolveTo(addresses("127.0.0.2", "127.0.0.1", "127.0.0.3"));
+  for (let count = 0; count < 20; count += 1) {
+    const client = connect(`ids.test:${one.port}`, { preferFirst: true });
+    assert.equal((await client.batch(1)).endpoint, `ids.test:${one.port} (127.0.0.2)`);
+  }
+});
+
+test("with preferFirst an earlier name is used once it can be looked up", async () => {
+  const [one, other] = await startAll("127.0.0.1", "127.0.0.2");
+  resolveTo(async () => {
+    throw Object.assign(new Error("getaddrinfo"), { code: "ENOTFOUND" });
+  });
+  const client = connect([`ids.test:${one.port}`, other.address], { preferFirst: true });
+  assert.equal((await client.batch(1)).endpoint, other.address);
+  resolveTo(addresses("127.0.0.1"));
+  const end = Date.now() + 20_000;
+  while ((await client.batch(1)).endpoint === other.address) {
+    assert.ok(Date.now() < end, "the first endpoint was never used");
+    await sleep(10);
+  }
+});
+
 test("calls take turns, pass a daemon that is down, and go back to it", async () => {
   const started = await startAll("127.0.0.1", "127.0.0.2");
   const [one, other] = started;

@@ -118,7 +118,7 @@ def client_options(options: dict[str, Any]) -> dict[str, Any]:
     for name in ("connect_timeout", "answer_timeout"):
         if f"{name}_ms" in options:
             found[name] = options[f"{name}_ms"] / 1000
-    for name in ("token", "ca_file", "cert_file", "key_file", "take_turns"):
+    for name in ("token", "ca_file", "cert_file", "key_file", "take_turns", "prefer_first"):
         if name in options:
             found[name] = options[name]
     return found

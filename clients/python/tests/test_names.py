@@ -148,6 +148,32 @@ def test_clients_of_a_name_spread_over_its_addresses() -> None:
     assert len({asyncio.run(first()) for _ in range(64)}) > 1
 
 
+def test_prefer_first_keeps_the_order_of_a_name() -> None:
+    found = tuple(SocketAddress(2, (f"10.0.0.{n}", 7660)) for n in (3, 1, 2))
+
+    async def order() -> list[object]:
+        options = Client("ids.example:7660", prefer_first=True)._state.options
+        pool = Pool(options, asyncio.get_running_loop())
+        pool._update(pool.targets[0].endpoint, found)
+        return [target.where for target in pool.targets]
+
+    for _ in range(20):
+        assert asyncio.run(order()) == list(found)
+
+
+def test_prefer_first_looks_an_earlier_name_up(
+    fleet: dict[str, Daemon], resolver: Resolver
+) -> None:
+    addresses = [address_of(fleet), fleet["127.0.0.2"].address]
+    with Client(addresses, prefer_first=True) as client:
+        assert client.batch(1).endpoint == addresses[1]
+        resolver.hosts = ["127.0.0.1"]
+        deadline = time.monotonic() + 20
+        while client.batch(1).endpoint != addresses[0]:
+            assert time.monotonic() < deadline, client.endpoint_errors()
+            time.sleep(0.01)
+
+
 def test_back_off_grows_to_its_limit_and_varies() -> None:
     state: _State = Client(["ids-1:7660"], backoff=(0.05, 5.0))._state
     pool = Pool(state.options, asyncio.new_event_loop())

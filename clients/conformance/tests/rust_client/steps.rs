@@ -62,8 +62,8 @@ fn connect(endpoints: &[String], options: &Value) -> Result<Client, Error> {
     if let (Some(certificate), Some(key)) = (options["cert_file"].as_str(), options["key_file"].as_str()) {
         files = files.certificate(certificate, key);
     }
-    let takes_turns = options["take_turns"] == true;
-    Client::new(made.tls(files).take_turns(takes_turns))
+    let (takes_turns, prefers_first) = (options["take_turns"] == true, options["prefer_first"] == true);
+    Client::new(made.tls(files).take_turns(takes_turns).prefer_first(prefers_first))
 }
 
 impl Player {

@@ -31,6 +31,7 @@ class Options:
     min_backoff: float = 0.05
     max_backoff: float = 5.0
     take_turns: bool = False
+    prefer_first: bool = False
 
     def read_token(self) -> bytes | None:
         """Returns the token. A file is read again for each connection, so that it can change."""
@@ -72,12 +73,15 @@ def make(
     answer_timeout: float,
     backoff: tuple[float, float],
     take_turns: bool,
+    prefer_first: bool,
 ) -> Options:
     """Checks the options of a client. Raises ValueError or TypeError for the first bad one."""
     if token is not None and token_file is not None:
         raise ValueError("both token and token_file are given; give one of them")
     if key_file is not None and cert_file is None:
         raise ValueError("key_file is given without cert_file; give both")
+    if take_turns and prefer_first:
+        raise ValueError("both take_turns and prefer_first are given; give one of them")
     texts = [addresses] if isinstance(addresses, str) else list(addresses)
     parsed = tuple(dict.fromkeys(_address.parse(text) for text in texts))
     if not parsed:
@@ -99,6 +103,7 @@ def make(
         min_backoff=min_backoff,
         max_backoff=max_backoff,
         take_turns=bool(take_turns),
+        prefer_first=bool(prefer_first),
     )
     # Each connection reads the files again. Reading them here shows a mistake at once.
     options.read_token()

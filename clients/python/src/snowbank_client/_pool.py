@@ -91,6 +91,8 @@ class Target:
         self.name = name
         self.connection: Connection | None = None
         self.dialing = False
+        #: Whether it is dialed while another target serves, so that no call waits for it.
+        self.in_background = False
         #: What the client waits for, if it dials.
         self.stage = "the client had no time to connect"
         #: The error since it last served.
@@ -236,7 +238,8 @@ class Pool:
             if connection is None:
                 break
             connection.send(self._waiting.popitem(last=False)[0])
-        if not self._is_closed and (self._waiting or self.options.take_turns):
+        is_eager = self.options.take_turns or self.options.prefer_first
+        if not self._is_closed and (self._waiting or is_eager):
             self._dial_some()
 
     def _usable(self) -> Connection | None:
@@ -263,12 +266,27 @@ class Pool:
                 if not target.dialing and (target.due_at() <= now or not is_served):
                     self._dial(target)
             self._look_up_again(now)
-        elif self._current.connection is None and not any(target.dialing for target in idle):
-            self._dial(self._pick(now))
+        elif self._current.connection is not None:
+            if self.options.prefer_first:
+                for target in self._before(self._current):
+                    if not target.dialing and target.due_at() <= now:
+                        self._dial(target, in_background=True)
+        elif self._waiting and not any(one.dialing and not one.in_background for one in idle):
+            target = self._pick(now)
+            # The end of a dial picks again.
+            if not target.dialing:
+                self._dial(target)
+
+    def _before(self, target: Target) -> list[Target]:
+        """Returns the targets of the endpoints before that of this one."""
+        endpoints = [one.endpoint for one in self.targets]
+        return self.targets[: endpoints.index(target.endpoint)]
 
     def _pick(self, now: float) -> Target:
         """Returns the target that may be tried soonest, in a circle from the current one."""
-        start = self.targets.index(self._current) if self._current in self.targets else 0
+        start = 0
+        if not self.options.prefer_first and self._current in self.targets:
+            start = self.targets.index(self._current)
         circle = self.targets[start:] + self.targets[:start]
         return min(
             circle,
@@ -280,8 +298,8 @@ class Pool:
             ),
         )
 
-    def _dial(self, target: Target) -> None:
-        target.dialing = True
+    def _dial(self, target: Target, *, in_background: bool = False) -> None:
+        target.dialing, target.in_background = True, in_background
         self.start(self._dial_one(target))
 
     async def _dial_one(self, target: Target) -> None:
@@ -291,6 +309,7 @@ class Pool:
             found = await self._find(target)
             if found is not target:
                 target.dialing, found.dialing = False, True
+                found.in_background = target.in_background
                 target = found
             connection = await self.connect(target)
         except SnowbankError as error:
@@ -381,8 +400,9 @@ class Pool:
             return text if len(found) == 1 else f"{text} ({where.ip})"
 
         new = [Target(endpoint, where, named(where)) for where in found if where not in known]
-        # Clients of one name spread over its addresses.
-        random.shuffle(new)
+        if not self.options.prefer_first:
+            # Clients of one name spread over its addresses.
+            random.shuffle(new)
         # A daemon that serves is kept, until a client that takes turns finds its address gone.
         serving = {one for one in known.values() if one.connection and not self.options.take_turns}
         kept = [one for where, one in known.items() if where in found or one in serving]
@@ -432,19 +452,36 @@ class Pool:
         target.error = None
         target.exhausted_until = 0.0
         connection.leaves_easily = len(self.targets) > 1
-        if not self.options.take_turns:
-            self._current = target
         if not connection.has_room:
             # It ended between the greeting and this line.
             self._ended(connection, LostError(target.name, "closed by the daemon"))
             return
+        if not self.options.take_turns:
+            self._go_over(target)
         log.info("connected to %s", target.name)
         self._check.start()
+
+    def _go_over(self, target: Target) -> None:
+        """Lets a target serve. Calls in flight on the one that it replaces are still answered."""
+        current = self._current
+        # An earlier endpoint may have connected meanwhile.
+        keeps_current = current.connection is not None and current in self._before(target)
+        if not keeps_current:
+            self._current = target
+        left = target if keeps_current else current
+        if left is self._current or left.connection is None:
+            return
+        connection, left.connection = left.connection, None
+        if connection.has_answered:
+            left.failures = 0
+        connection.finish()
 
     def _failed(self, target: Target, error: SnowbankError) -> None:
         """Notes a failed try, and fails the waiting calls if no further try can help them."""
         self._rest(target, error)
         log.warning("%s", error)
+        if target.in_background:
+            return
         is_final = isinstance(error, RefusedError) and not error.is_retried
         errors = [one.error for one in self.targets if one.error is not None]
         are_strangers = len(errors) == len(self.targets) and all(

@@ -39,6 +39,7 @@ class AsyncClient:
         answer_timeout: float = 1.0,
         backoff: tuple[float, float] = (0.05, 5.0),
         take_turns: bool = False,
+        prefer_first: bool = False,
     ) -> None:
         self._options = _options.make(
             addresses,
@@ -53,6 +54,7 @@ class AsyncClient:
             answer_timeout=answer_timeout,
             backoff=backoff,
             take_turns=take_turns,
+            prefer_first=prefer_first,
         )
         self._generation = _fork.generation
         self._pool: Pool | None = None

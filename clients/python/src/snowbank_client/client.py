@@ -162,6 +162,8 @@ class Client:
     - `backoff`: how long a failed endpoint is left alone: a random time up to the first number,
       which doubles with each failure up to the second.
     - `take_turns`: calls use each endpoint in turn. IDs of successive calls no longer increase.
+    - `prefer_first`: the addresses are in order of preference, the nearest daemon first. The client
+      goes back to an earlier one that serves again. By default it stays where it is.
 
     A client connects at its first call, and in a forked child again. Close it, or use `with`.
     """
@@ -181,6 +183,7 @@ class Client:
         answer_timeout: float = 1.0,
         backoff: tuple[float, float] = (0.05, 5.0),
         take_turns: bool = False,
+        prefer_first: bool = False,
     ) -> None:
         options = _options.make(
             addresses,
@@ -195,6 +198,7 @@ class Client:
             answer_timeout=answer_timeout,
             backoff=backoff,
             take_turns=take_turns,
+            prefer_first=prefer_first,
         )
         self._state = _State(options)
         weakref.finalize(self, self._state.abandon)

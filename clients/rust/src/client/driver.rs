@@ -1,5 +1,6 @@
 //! The task behind a client's handles. It chooses the daemon to connect to, and decides when to try the next.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,30 @@ struct Health {
     not_before: Instant,
     /// The time from which it may serve every call again. Until then another endpoint is tried first, if there is one.
     exhausted_until: Instant,
+}
+
+impl Health {
+    /// Leaves the endpoint alone for its back-off, plus the time that it asked for. That time counts up to
+    /// `max_backoff`, because a restart can bring the daemon back earlier.
+    fn rest(&mut self, shared: &Shared, asked: Option<Duration>) {
+        let asked = at_most_max_backoff(shared, asked);
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = Instant::now() + asked + shared.backoff(self.failures);
+    }
+
+    /// Takes note of the end of a connection.
+    fn served(&mut self, connection: &Connection) {
+        // Without this condition, the pause would not grow for a daemon that greets and then fails every call.
+        if connection.has_answered() {
+            self.failures = 0;
+        }
+    }
+}
+
+/// A connection after its greeting, and the index of its endpoint.
+struct Greeted {
+    index: usize,
+    connection: Connection,
 }
 
 /// The task's state. It connects when a call needs it, stays with a daemon that serves, and moves on after a
@@ -53,7 +78,8 @@ impl Driver {
         };
     }
 
-    /// Runs one connection, from the first call that needs it to its end. It waits until there is a call.
+    /// Connects for the first call that needs it, and serves until there is no connection. It waits until there is a
+    /// call.
     async fn step(&mut self) -> Result<(), Abandoned> {
         self.queue.wait_for_work().await?;
         let index = self.pick();
@@ -66,22 +92,37 @@ impl Driver {
             connection.greet().await?;
             Ok::<_, Error>(connection)
         };
-        let mut connection = match self.queue.meanwhile(attempt).await? {
+        let connection = match self.queue.meanwhile(attempt).await? {
             Ok(connection) => connection,
             Err(error) => {
                 self.failed_to_connect(index, error);
                 return Ok(());
             }
         };
+        let mut greeted = Greeted { index, connection };
+        while let Some(earlier) = self.serve(greeted).await? {
+            greeted = earlier;
+        }
+        Ok(())
+    }
+
+    /// Serves until the connection ends, or until an earlier endpoint is preferred. Returns the latter's connection.
+    async fn serve(&mut self, greeted: Greeted) -> Result<Option<Greeted>, Abandoned> {
+        let Greeted { index, mut connection } = greeted;
         self.shared.enter(Stage::Serving(index));
         self.check.start(&self.shared);
         self.failed_in_a_row = 0;
         self.current = index;
-        let end = connection.serve(&mut self.queue).await;
-        // Without this condition, the pause would not grow for a daemon that greets and then fails every call.
-        if connection.has_answered() {
-            self.health[index].failures = 0;
-        }
+        let prefers_first = self.shared.options.prefer_first;
+        let end = tokio::select! {
+            end = connection.serve(&mut self.queue) => end,
+            earlier = connect_to_any(&self.shared, &mut self.health[..index]), if prefers_first => {
+                self.health[index].served(&connection);
+                tokio::spawn(connection.finish());
+                return Ok(Some(earlier));
+            }
+        };
+        self.health[index].served(&connection);
         let error = match end {
             End::Abandoned => return Err(Abandoned),
             End::Failed(error) => {
@@ -99,30 +140,28 @@ impl Driver {
             }
         };
         self.shared.fail(index, error);
-        Ok(())
+        Ok(None)
     }
 
     /// Returns the endpoint that may be tried soonest. Of several such endpoints it prefers those that are not
-    /// exhausted, and of these the preferred one or the next in the circle.
+    /// exhausted, then those that have not failed, and of these the next in the circle. The circle begins with the
+    /// current one, or with the first if that is preferred.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();
+        let first = if self.shared.options.prefer_first { 0 } else { self.current };
         (0..count)
-            .map(|step| (self.current + step) % count)
+            .map(|step| (first + step) % count)
             .min_by_key(|index| {
                 let health = &self.health[*index];
-                (health.not_before.max(now), health.exhausted_until.max(now))
+                (health.not_before.max(now), health.exhausted_until.max(now), health.failures > 0)
             })
             .unwrap_or_default()
     }
 
-    /// Leaves an endpoint alone for its back-off, plus the time that it asked for. That time counts up to
-    /// `max_backoff`, because a restart can bring the daemon back earlier.
+    /// Leaves an endpoint alone, and lets the others come before it.
     fn rest(&mut self, index: usize, asked: Option<Duration>) {
-        let asked = self.at_most_max_backoff(asked);
-        let health = &mut self.health[index];
-        health.failures = health.failures.saturating_add(1);
-        health.not_before = Instant::now() + asked + self.shared.backoff(health.failures);
+        self.health[index].rest(&self.shared, asked);
         self.prefer_next(index);
     }
 
@@ -130,7 +169,7 @@ impl Driver {
     /// which can ask for another source or wait for longer: with no other endpoint left it is tried after a short pause.
     fn prefer_others(&mut self, index: usize, asked: Option<Duration>) {
         let now = Instant::now();
-        let (pause, asked) = (self.shared.backoff(1), self.at_most_max_backoff(asked));
+        let (pause, asked) = (self.shared.backoff(1), at_most_max_backoff(&self.shared, asked));
         let health = &mut self.health[index];
         (health.not_before, health.exhausted_until) = (now + pause, now + asked);
         self.prefer_next(index);
@@ -139,10 +178,6 @@ impl Driver {
     /// Lets the others come before an endpoint that failed: its random back-off may be as good as none.
     fn prefer_next(&mut self, failed: usize) {
         self.current = (failed + 1) % self.health.len();
-    }
-
-    fn at_most_max_backoff(&self, asked: Option<Duration>) -> Duration {
-        asked.unwrap_or_default().min(self.shared.options.max_backoff)
     }
 
     /// Notes a failed try, and fails the waiting calls if no further try can help them.
@@ -167,4 +202,33 @@ impl Driver {
         self.failed_in_a_row = 0;
         self.queue.fail_all(error);
     }
+}
+
+/// Waits until one of these endpoints, the first of the list, has connected and greeted. Each is tried once its
+/// back-off is over.
+async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted {
+    loop {
+        let due_at = |health: &Health| health.not_before.max(health.exhausted_until).max(Instant::now());
+        let Some(index) = (0..health.len()).min_by_key(|index| due_at(&health[*index])) else {
+            return pending().await;
+        };
+        sleep_until(due_at(&health[index])).await;
+        match greet(shared, index).await {
+            Ok(connection) => return Greeted { index, connection },
+            Err(error) => {
+                health[index].rest(shared, error.retry_after());
+                shared.fail_in_background(index, error);
+            }
+        }
+    }
+}
+
+async fn greet(shared: &Arc<Shared>, index: usize) -> Result<Connection, Error> {
+    let mut connection = Connection::connect(Arc::clone(shared), index).await?;
+    connection.greet().await?;
+    Ok(connection)
+}
+
+fn at_most_max_backoff(shared: &Shared, asked: Option<Duration>) -> Duration {
+    asked.unwrap_or_default().min(shared.options.max_backoff)
 }

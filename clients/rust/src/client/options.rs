@@ -23,6 +23,7 @@ pub struct ClientOptions {
     pub(super) max_queued: usize,
     pub(super) fail_fast: bool,
     pub(super) take_turns: bool,
+    pub(super) prefer_first: bool,
 }
 
 impl Default for ClientOptions {
@@ -37,7 +38,8 @@ impl ClientOptions {
     /// `unix:PATH`.
     ///
     /// The client uses the first one while it serves. When it fails, the client moves on to the next, and so
-    /// on in a circle. It stays with a daemon that serves it. To spread many clients over a fleet, give each
+    /// on in a circle. It stays with a daemon that serves it, unless
+    /// [`prefer_first`](Self::prefer_first) is set. To spread many clients over a fleet, give each
     /// client another order.
     ///
     /// # Errors
@@ -48,7 +50,7 @@ impl ClientOptions {
         Ok(Self::to(endpoints?))
     }
 
-    /// Creates options for the daemons at these endpoints, in order of preference.
+    /// Creates options for the daemons at these endpoints, in the order in which they are tried.
     #[must_use]
     pub fn to(endpoints: impl IntoIterator<Item = Endpoint>) -> Self {
         Self {
@@ -63,6 +65,7 @@ impl ClientOptions {
             max_queued: 1_024,
             fail_fast: false,
             take_turns: false,
+            prefer_first: false,
         }
     }
 
@@ -140,6 +143,16 @@ impl ClientOptions {
         self
     }
 
+    /// Says that the endpoints are in order of preference for good, the nearest first: the client goes back to
+    /// an earlier one that serves again.
+    ///
+    /// By default the client stays with the endpoint that serves it.
+    #[must_use]
+    pub fn prefer_first(mut self, prefer_first: bool) -> Self {
+        self.prefer_first = prefer_first;
+        self
+    }
+
     /// Returns the same options with the endpoints in the order that begins with this one.
     pub(super) fn beginning_with(&self, index: usize) -> Self {
         let mut options = self.clone();
@@ -179,6 +192,9 @@ impl ClientOptions {
                 "the token has a control character at byte {at}, such as the line's end of the file that it was read \
                  from; leave it out"
             ));
+        }
+        if self.take_turns && self.prefer_first {
+            return bad("take_turns and prefer_first are both set; set one of them".to_owned());
         }
         if !(1..=MAX_QUEUED).contains(&self.max_queued) {
             return bad(format!("max_queued is {}; 1 to {MAX_QUEUED} are allowed", self.max_queued));
@@ -254,6 +270,8 @@ mod tests {
         assert!(refused(ClientOptions::default().token([0; 513])).contains("513 bytes"));
         assert!(refused(ClientOptions::default().token("s3cret\n")).contains("control character at byte 6"));
         assert!(refused(ClientOptions::default().max_queued(0)).contains("max_queued is 0"));
+        let contrary = ClientOptions::default().take_turns(true).prefer_first(true);
+        assert!(refused(contrary).contains("take_turns and prefer_first are both set"));
         let second = Duration::from_secs(1);
         assert!(refused(ClientOptions::default().backoff(second * 2, second)).contains("2s to 1s"));
         assert_eq!(ClientOptions::default().token([b'x'; 512]).check(), Ok(()));

@@ -72,6 +72,11 @@ impl Shared {
         progress.failures[index] = Some(failure);
     }
 
+    /// Records that the endpoint of that index failed while another one serves.
+    pub(super) fn fail_in_background(&self, index: usize, failure: Error) {
+        self.progress().failures[index] = Some(failure);
+    }
+
     /// Returns the error of each endpoint that has failed since it last greeted.
     pub(super) fn failures(&self) -> Vec<Error> {
         self.progress().failures.iter().flatten().cloned().collect()

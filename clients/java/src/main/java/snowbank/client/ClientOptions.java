@@ -30,6 +30,7 @@ public final class ClientOptions {
     Duration maxBackoff = Duration.ofSeconds(5);
     int maxQueued = 1_024;
     boolean takeTurns;
+    boolean preferFirst;
     /** Tests replace these. */
     Clock clock = Clock.SYSTEM;
     Fleet.Resolver resolver = Fleet.Resolver.SYSTEM;
@@ -70,6 +71,7 @@ public final class ClientOptions {
         copy.maxBackoff = maxBackoff;
         copy.maxQueued = maxQueued;
         copy.takeTurns = takeTurns;
+        copy.preferFirst = preferFirst;
         copy.clock = clock;
         copy.resolver = resolver;
         return copy;
@@ -175,6 +177,16 @@ public final class ClientOptions {
      */
     public ClientOptions takeTurns(boolean takeTurns) {
         this.takeTurns = takeTurns;
+        return this;
+    }
+
+    /**
+     * Says that the addresses are in order of preference, the nearest daemon first. The client goes back to an earlier
+     * one that serves again, and takes the addresses of a name in the resolver's order. By default it stays with the
+     * daemon that serves it.
+     */
+    public ClientOptions preferFirst(boolean preferFirst) {
+        this.preferFirst = preferFirst;
         return this;
     }
 

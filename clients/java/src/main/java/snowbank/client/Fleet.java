@@ -55,6 +55,7 @@ final class Fleet {
     private final List<Address> endpoints;
     private final Resolver resolver;
     private final Executor background;
+    private final boolean keepsOrder;
     private final long seed = new Random().nextLong();
 
     private final ReentrantLock lock = new ReentrantLock();
@@ -67,6 +68,7 @@ final class Fleet {
         this.endpoints = options.endpoints;
         this.resolver = options.resolver;
         this.background = background;
+        this.keepsOrder = options.preferFirst;
     }
 
     /** Returns every known daemon, in the endpoints' order, and a target without address for an unknown name. */
@@ -140,12 +142,9 @@ final class Fleet {
         if (addresses.isEmpty()) {
             throw new UnknownHostException(endpoint.host());
         }
-        // Each client has an order of its own, the same at each look-up, so that clients spread over the daemons.
-        Class<?> first = addresses.get(0).getClass();
-        addresses.sort((one, other) -> one.getHostAddress().compareTo(other.getHostAddress()));
-        Collections.shuffle(addresses, new Random(seed));
-        addresses.sort((one, other) ->
-            Boolean.compare(one.getClass() != first, other.getClass() != first));
+        if (!keepsOrder) {
+            spread(addresses);
+        }
         List<Target> targets = new ArrayList<>();
         for (InetAddress address : addresses) {
             targets.add(new Target(endpoint, new InetSocketAddress(address, endpoint.port())));
@@ -157,6 +156,15 @@ final class Fleet {
             lock.unlock();
         }
         return targets;
+    }
+
+    /** Gives each client an order of its own, the same at each look-up, so that clients spread over the daemons. */
+    private void spread(List<InetAddress> addresses) {
+        Class<?> first = addresses.get(0).getClass();
+        addresses.sort((one, other) -> one.getHostAddress().compareTo(other.getHostAddress()));
+        Collections.shuffle(addresses, new Random(seed));
+        addresses.sort((one, other) ->
+            Boolean.compare(one.getClass() != first, other.getClass() != first));
     }
 
     private static SocketAddress socketOf(Address endpoint) {

@@ -1,6 +1,9 @@
 package snowbank.client;
 
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -36,7 +39,7 @@ final class Lane implements Session.Lead {
     private Target current;
     /** The daemon that failed last, until one serves: others come first, however short its back-off is. */
     private Target failed;
-    /** A connection to the home daemon, while another one serves. */
+    /** A connection to a daemon that this lane prefers, while another one serves. */
     private Homecoming homecoming;
     private volatile Connection connection;
     private volatile boolean isServing;
@@ -108,7 +111,7 @@ final class Lane implements Session.Lead {
 
     private void connectAndServe() throws InterruptedException {
         Target target = pick();
-        Health itsHealth = health.get(target);
+        Health itsHealth = healthOf(target);
         sleepUntil(itsHealth.notBefore);
         Info info;
         try {
@@ -141,7 +144,7 @@ final class Lane implements Session.Lead {
             isServing = false;
             // Without this condition, the pause would not grow for a daemon that greets and then fails every call.
             if (session.hasAnswered()) {
-                health.get(served).failures = 0;
+                healthOf(served).failures = 0;
             }
             switch (end.kind()) {
                 case FAILED, RESTING -> {
@@ -184,38 +187,65 @@ final class Lane implements Session.Lead {
 
     /**
      * Returns the daemon that may be tried soonest. Of several it prefers those that are not exhausted, and of these
-     * the next in the circle: after the one that failed, or from the lane's own or current one on.
+     * the next in the circle: after the one that failed, or from the lane's own or current one on. Where the first is
+     * preferred, the circle begins with it, and the one that failed comes last.
      */
     private Target pick() {
         shared.fleet.refresh();
         targets = shared.fleet.targets();
         shared.keepOnly(targets);
         health.keySet().retainAll(targets);
+        // One that is new is due from now on.
+        targets.forEach(this::healthOf);
         long now = System.nanoTime();
+        Comparator<Target> soonest = Comparator
+            .comparingLong((Target target) -> Math.max(0, healthOf(target).notBefore - now))
+            .thenComparingLong(target -> Math.max(0, healthOf(target).exhaustedUntil - now));
+        return Collections.min(circle(), soonest);
+    }
+
+    private List<Target> circle() {
+        List<Target> circle = new ArrayList<>(targets);
+        if (shared.options.preferFirst) {
+            if (circle.remove(failed)) {
+                circle.add(failed);
+            }
+            return circle;
+        }
         int first = home >= 0 ? home % targets.size() : Math.max(0, targets.indexOf(current));
         if (failed != null) {
             first = targets.indexOf(failed) + 1;
         }
-        Target best = null;
-        long bestRest = 0;
-        long bestExhausted = 0;
-        for (int step = 0; step < targets.size(); step++) {
-            Target target = targets.get((first + step) % targets.size());
-            Health itsHealth = health.computeIfAbsent(target, unknown -> new Health());
-            long rest = Math.max(0, itsHealth.notBefore - now);
-            long exhausted = Math.max(0, itsHealth.exhaustedUntil - now);
-            if (best == null || rest < bestRest || rest == bestRest && exhausted < bestExhausted) {
-                best = target;
-                bestRest = rest;
-                bestExhausted = exhausted;
-            }
+        Collections.rotate(circle, -first);
+        return circle;
+    }
+
+    /** Returns the daemons that this lane prefers to the one that serves. */
+    private List<Target> preferred() {
+        if (home >= 0) {
+            Target mine = targets.get(home % targets.size());
+            return mine.equals(current) ? List.of() : List.of(mine);
         }
-        return best;
+        if (!shared.options.preferFirst) {
+            return List.of();
+        }
+        return targets.stream().takeWhile(target -> !target.endpoint().equals(current.endpoint())).toList();
+    }
+
+    /** Returns how long a daemon must be left alone. */
+    private long restNanos(Target target) {
+        Health itsHealth = healthOf(target);
+        long now = System.nanoTime();
+        return Math.max(0, Math.max(itsHealth.notBefore - now, itsHealth.exhaustedUntil - now));
+    }
+
+    private Health healthOf(Target target) {
+        return health.computeIfAbsent(target, unknown -> new Health());
     }
 
     /** Leaves a daemon alone for its back-off, plus the time that it asked for, up to the longest back-off. */
     private void rest(Target target, Duration asked) {
-        Health itsHealth = health.get(target);
+        Health itsHealth = healthOf(target);
         itsHealth.failures++;
         failed = target;
         itsHealth.notBefore = System.nanoTime() + atMostMaxBackoff(asked) + backoffNanos(itsHealth.failures);
@@ -223,7 +253,7 @@ final class Lane implements Session.Lead {
 
     /** Tries the other daemons before one that has no IDs in time for one call. It may have some for the next. */
     private void preferOthers(Target target, Duration asked) {
-        Health itsHealth = health.get(target);
+        Health itsHealth = healthOf(target);
         itsHealth.notBefore = System.nanoTime() + backoffNanos(1);
         itsHealth.exhaustedUntil = System.nanoTime() + atMostMaxBackoff(asked);
     }
@@ -271,32 +301,38 @@ final class Lane implements Session.Lead {
         if (shared.isClosed()) {
             return true;
         }
-        if (home < 0 || targets.get(home % targets.size()).equals(current)) {
-            return false;
-        }
-        Target mine = targets.get(home % targets.size());
-        if (homecoming == null && health.get(mine).notBefore - System.nanoTime() <= 0) {
-            homecoming = new Homecoming(mine);
+        if (homecoming == null) {
+            preferred().stream().filter(target -> restNanos(target) == 0).findFirst().ifPresent(this::goHome);
         }
         if (homecoming == null || !homecoming.isDone) {
             return false;
         }
         if (homecoming.failure != null) {
-            rest(mine, homecoming.failure.retryAfterOrZero());
-            shared.noteFailure(mine, homecoming.failure);
+            rest(homecoming.target, homecoming.failure.retryAfterOrZero());
+            shared.noteFailure(homecoming.target, homecoming.failure);
             leaveHomecoming();
             return false;
         }
         return true;
     }
 
+    private void goHome(Target target) {
+        if (target.socket() != null) {
+            homecoming = new Homecoming(target);
+            return;
+        }
+        // Its name had no address yet.
+        rest(target, Duration.ZERO);
+        shared.fleet.refresh();
+        targets = shared.fleet.targets();
+    }
+
     @Override
     public long nextLookNanos() {
-        boolean isHome = home < 0 || targets.get(home % targets.size()).equals(current);
-        if (isHome || homecoming != null) {
+        if (homecoming != null) {
             return IDLE_NANOS;
         }
-        return Math.max(0, health.get(targets.get(home % targets.size())).notBefore - System.nanoTime());
+        return preferred().stream().mapToLong(this::restNanos).min().orElse(IDLE_NANOS);
     }
 
     @Override
@@ -311,8 +347,9 @@ final class Lane implements Session.Lead {
         }
     }
 
-    /** A try to get back to the daemon whose turn this lane has. */
+    /** A try to get back to a daemon that this lane prefers. */
     private final class Homecoming {
+        final Target target;
         final Connection connection;
         private Info info;
         private SnowbankException failure;
@@ -321,6 +358,7 @@ final class Lane implements Session.Lead {
 
         Homecoming(Target target) {
             Connection away = Lane.this.connection;
+            this.target = target;
             connection = new Connection(target, shared.options);
             shared.background.execute(() -> {
                 try {

@@ -55,10 +55,13 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
     /**
      * Creates a client with these options. The first call connects.
      *
-     * @throws IllegalArgumentException if a TLS file cannot be used
+     * @throws IllegalArgumentException if a TLS file cannot be used, or options exclude each other
      */
     public SnowbankClient(ClientOptions options) {
         ClientOptions own = options.copy();
+        if (own.takeTurns && own.preferFirst) {
+            throw new IllegalArgumentException("takeTurns and preferFirst are both set; set one of them");
+        }
         if (own.endpoints.stream().anyMatch(Address::isTls)) {
             // Each connection reads the files again. Reading them here shows a mistake at once.
             own.tls.context();

@@ -290,6 +290,7 @@ final class ConformancePlay implements AutoCloseable {
                 case "cert_file" ->
                     options.tlsCertificate(Path.of((String) value), Path.of((String) all.get("key_file")));
                 case "take_turns" -> options.takeTurns((Boolean) value);
+                case "prefer_first" -> options.preferFirst((Boolean) value);
                 case "key_file", "max_age_ms", "max_batch" -> { }
                 default -> throw new AssertionError("this test does not know the option " + name);
             }

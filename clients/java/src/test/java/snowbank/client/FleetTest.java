@@ -130,6 +130,37 @@ class FleetTest {
     }
 
     @Test
+    void preferFirstKeepsTheOrderOfAName() throws Exception {
+        addresses = List.of("127.0.0.3", "127.0.0.2");
+        try (FakeDaemon one = new FakeDaemon("127.0.0.2", 0, 1);
+                FakeDaemon two = new FakeDaemon("127.0.0.3", one.port(), 1_000_000)) {
+            for (int client = 0; client < 20; client++) {
+                try (SnowbankClient opened =
+                        new SnowbankClient(options("ids.example:" + one.port()).preferFirst(true))) {
+                    opened.batch(1);
+                }
+            }
+            assertEquals(0, one.requests.get());
+            assertEquals(20, two.requests.get());
+        }
+    }
+
+    @Test
+    void preferFirstUsesAnEarlierNameOnceItResolves() throws Exception {
+        try (FakeDaemon one = new FakeDaemon("127.0.0.2", 0, 1);
+                FakeDaemon two = new FakeDaemon("127.0.0.3", 0, 1_000_000);
+                SnowbankClient client = new SnowbankClient(
+                    options("ids.example:" + one.port(), two.endpoint()).preferFirst(true))) {
+            assertEquals(1_000_000, client.batch(1).last());
+            addresses = List.of("127.0.0.2");
+            await(() -> {
+                client.batch(1);
+                return one.requests.get() > 0;
+            });
+        }
+    }
+
+    @Test
     void backoffGrowsAndSpreads() {
         ClientOptions options = ClientOptions.to("ids-1:7660");
         for (int failures : new int[] {1, 2, 5, 1_000}) {
