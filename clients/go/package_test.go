@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	modulePath    = "packages.example.org/snowbank/clients/go"
 	moduleVersion = "v0.1.0"
 	// debianSQLite is where Debian's golang-github-mattn-go-sqlite3-dev puts a driver for database/sql.
 	debianSQLite = "/usr/share/gocode/src/github.com/mattn/go-sqlite3"
@@ -31,7 +30,7 @@ func TestReadmeFromAPackedModule(t *testing.T) {
 		program = strings.ReplaceAll(program, address, daemons[i].address)
 	}
 	directory := t.TempDir()
-	proxy := packModule(t)
+	modulePath, proxy := packModule(t)
 	must(t, os.WriteFile(filepath.Join(directory, "main.go"), []byte(program), 0o600))
 	run := func(arguments ...string) *exec.Cmd {
 		command := exec.Command("go", arguments...)
@@ -89,16 +88,15 @@ func readmeProgram(t *testing.T) string {
 }
 
 // packModule makes a directory that the go command takes for a module proxy, with this module as a zip file.
-func packModule(t *testing.T) (directory string) {
+func packModule(t *testing.T) (modulePath, directory string) {
 	t.Helper()
 	directory = t.TempDir()
-	versions := filepath.Join(directory, modulePath, "@v")
-	must(t, os.MkdirAll(versions, 0o700))
 	description, err := os.ReadFile("go.mod")
 	must(t, err)
-	if !strings.HasPrefix(string(description), "module "+modulePath+"\n") {
-		t.Fatalf("go.mod names another module: %s", description)
-	}
+	firstLine, _, _ := strings.Cut(string(description), "\n")
+	modulePath = strings.TrimPrefix(firstLine, "module ")
+	versions := filepath.Join(directory, modulePath, "@v")
+	must(t, os.MkdirAll(versions, 0o700))
 	for name, text := range map[string]string{
 		"list":                  moduleVersion + "\n",
 		moduleVersion + ".info": `{"Version":"` + moduleVersion + `"}`,
@@ -127,7 +125,7 @@ func packModule(t *testing.T) (directory string) {
 		return err
 	}))
 	must(t, archive.Close())
-	return directory
+	return modulePath, directory
 }
 
 // skipNestedModule leaves out directories with a go.mod of their own, as the go command does.
