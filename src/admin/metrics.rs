@@ -124,6 +124,7 @@ const METRICS: &[Metric] = &[
     row("snowbank_certificate_expiry_timestamp_seconds", "the end of the TLS listeners' certificate, in Unix time; absent without one", Daemon(|of| measure(of.certificate.as_ref()?.ends_unix_s))),
     row("snowbank_config_last_reload_successful", "0 if the last reload was refused", Daemon(|of| whole(of.last_reload.as_ref().is_none_or(|reload| reload.refused.is_none()).into()))),
     row("snowbank_config_last_reload_timestamp_seconds", "when it was, in Unix time; the start, if there was none", Daemon(|of| measure(of.last_reload.as_ref().map_or(of.started_unix_s, |reload| reload.at_unix_s)))),
+    row("snowbank_previous_run_crashed", "1 if the run before this one did not stop cleanly: it was killed, crashed, or lost power. Absent at a first start, and without a state", Daemon(|of| whole(of.previous_run_crashed?.into()))),
     row("snowbank_shards", "threads that serve connections", Daemon(|of| whole(of.shards as u64))),
     row("snowbank_build_info", "always 1", Families(&["version", "order"], build)),
     row("process_start_time_seconds", "when the daemon started, in Unix time", Daemon(|of| measure(of.started_unix_s))),

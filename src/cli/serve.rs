@@ -237,7 +237,7 @@ fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
 }
 
 fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
-    for line in settings.summary() {
+    for line in settings.summary_without_addresses() {
         tracing::info!("{line}");
     }
     for warning in settings.warnings(now).into_iter().chain(warnings_of_environment(settings)) {

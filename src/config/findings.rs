@@ -125,6 +125,8 @@ impl Findings {
         let origin = input.origin(&value.0.span());
         // A later value (an option) overrides an earlier one that was refused.
         self.refused.remove(&key);
+        let of_file = self.origins.place_of(row, source).1;
+        let before = (row.show)(settings, source.unwrap_or(0));
         if let Err(refusal) = (row.read)(settings, source.unwrap_or(0), value) {
             for problem in refusal.0 {
                 let origin = problem.span.map_or(origin.clone(), |span| input.origin(&span));
@@ -133,6 +135,13 @@ impl Findings {
             self.refused.insert(key.clone());
         } else if self.broken.contains(&origin) {
             self.refused.insert(key.clone());
+        }
+        let value = (row.show)(settings, source.unwrap_or(0));
+        if let (Origin::Override(name), Origin::Line(..)) = (&origin, &of_file)
+            && before != value
+        {
+            let line = format!("{of_file}: {key} = {before} is not in force: {name} sets it to {value}");
+            self.origins.note_overridden(line);
         }
         self.origins.set(key, origin);
     }

@@ -31,12 +31,20 @@ impl fmt::Display for Origin {
 /// The place of each setting that was given, by its full key: `listen`, `limits.max_wait`,
 /// `sources[1].layout`; and each source of the file, `sources[1]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origins(BTreeMap<String, Origin>);
+pub struct Origins {
+    by_key: BTreeMap<String, Origin>,
+    overridden: Vec<String>,
+}
 
 impl Origins {
     /// Returns the place where the setting was given; `None` if it has its default.
     pub fn of(&self, key: &str) -> Option<&Origin> {
-        self.0.get(key)
+        self.by_key.get(key)
+    }
+
+    /// Returns a line for each value of the file that an option or a variable hides.
+    pub fn overridden(&self) -> &[String] {
+        &self.overridden
     }
 
     /// Returns the full key and the place of a setting. A setting of a source is in its own entry or at the top of the
@@ -56,7 +64,11 @@ impl Origins {
     }
 
     pub(super) fn set(&mut self, key: String, origin: Origin) {
-        self.0.insert(key, origin);
+        self.by_key.insert(key, origin);
+    }
+
+    pub(super) fn note_overridden(&mut self, line: String) {
+        self.overridden.push(line);
     }
 }
 

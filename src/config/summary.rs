@@ -47,24 +47,7 @@ impl Settings {
     /// the state.
     pub fn summary(&self) -> Vec<String> {
         let listeners: Vec<_> = self.listen.iter().map(Address::to_string).collect();
-        let shards = if self.shards.get() == 1 { "shard" } else { "shards" };
-        let tokens = match &self.auth.token_file {
-            Some(file) => format!("tokens of {file}"),
-            None => "no token asked for".into(),
-        };
-        let mut lines = vec![format!(
-            "listens on {}; {} {shards}, order {}, {tokens}",
-            listeners.join(", "),
-            self.shards,
-            self.order.name()
-        )];
-        if let Some(certificate) = &self.tls.certificate {
-            let clients = match &self.tls.client_ca {
-                Some(file) => format!("clients need a certificate of {file}"),
-                None => String::from("clients need no certificate"),
-            };
-            lines.push(format!("TLS with the certificate {certificate}; {clients}"));
-        }
+        let mut lines = vec![format!("listens on {}; {}", listeners.join(", "), self.manner())];
         for (protocol, addresses) in self.listeners().into_iter().skip(1).filter(|(_, at)| !at.is_empty()) {
             let addresses: Vec<_> = addresses.iter().map(Address::to_string).collect();
             lines.push(format!("{} on {}", protocol.name(), addresses.join(", ")));
@@ -72,6 +55,36 @@ impl Settings {
         if !self.admin.listen.is_empty() {
             let admin: Vec<_> = self.admin.listen.iter().map(Address::to_string).collect();
             lines.push(format!("admin on {}", admin.join(", ")));
+        }
+        lines.extend(self.supplies());
+        lines
+    }
+
+    /// Describes the daemon as [`summary`](Self::summary) does, without addresses: `serve` writes those to standard output.
+    pub fn summary_without_addresses(&self) -> Vec<String> {
+        let mut lines = vec![format!("serves with {}", self.manner())];
+        lines.extend(self.supplies());
+        lines
+    }
+
+    fn manner(&self) -> String {
+        let shards = if self.shards.get() == 1 { "shard" } else { "shards" };
+        let tokens = match &self.auth.token_file {
+            Some(file) => format!("tokens of {file}"),
+            None => "no token asked for".into(),
+        };
+        format!("{} {shards}, order {}, {tokens}", self.shards, self.order.name())
+    }
+
+    /// Describes the certificate, the fleet and the sources.
+    fn supplies(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(certificate) = &self.tls.certificate {
+            let clients = match &self.tls.client_ca {
+                Some(file) => format!("clients need a certificate of {file}"),
+                None => String::from("clients need no certificate"),
+            };
+            lines.push(format!("TLS with the certificate {certificate}; {clients}"));
         }
         if let Some(kind) = self.fleet.coordinator {
             let endpoints: Vec<_> = self.fleet.members(kind).iter().map(Endpoint::to_string).collect();

@@ -9,6 +9,8 @@
 //!   find the same identity.
 //! - A key that is gone, was made again, or is below what this daemon had, is never begun again.
 //!
+//! A source whose maximum the key has reached gets an empty range, and nothing is written: its counter has ended.
+//!
 //! A value that no write of Snowbank can have left ([`CounterLoss::Leaps`]) is not counted on: one wrong write by hand would
 //! use up all numbers for good.
 
@@ -17,7 +19,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::key::{self, FORMAT, KeyError, id_bound};
-use crate::numbering::Numbering;
+use crate::numbering::{LAST_ID, Numbering};
 use snowbank_client::layout::Position;
 
 /// The most IDs from the first of a range to the end of it. Ranges have 10 million numbers at most, or a few requests' worth.
@@ -99,7 +101,7 @@ pub(super) enum CounterLoss {
     Replaced,
     /// The value cannot be read.
     Unreadable(KeyError),
-    /// No daemon takes a range as long as the last one, or this one's source ends before it.
+    /// No daemon takes a range as long as the last one.
     Leaps(Box<CounterKey>),
 }
 
@@ -132,8 +134,8 @@ impl fmt::Display for CounterLoss {
             ),
             CounterLoss::Leaps(key) => write!(
                 f,
-                "its counter at the coordinator went from {} to {} in one write of {}, allowed: numbers that one range and \
-                 the source's maximum can have; find out who wrote it, then run `snowbank ticket set NAME VALUE --lower \
+                "its counter at the coordinator went from {} to {} in one write of {}, allowed: numbers that one range can \
+                 have; find out who wrote it, then run `snowbank ticket set NAME VALUE --lower \
                  --config FILE`, with the highest number that any daemon handed out",
                 key.from, key.next, key.writer
             ),
@@ -144,7 +146,7 @@ impl fmt::Display for CounterLoss {
 /// The next step after an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The range is this daemon's.
+    /// The range is this daemon's. An empty one: no number is left for its source.
     Ours(NumberRange),
     /// Write this.
     Write(Claim),
@@ -155,7 +157,10 @@ pub(super) enum Step {
 /// A daemon's side of a shared counter.
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
+    /// Without the source's maximum: other daemons' sources may have a higher one.
     numbering: Numbering,
+    /// The number after the source's maximum.
+    end: u64,
     /// No range begins below this number: the end of this daemon's last range, or of what its state knows, if that is
     /// higher.
     floor: u64,
@@ -168,7 +173,10 @@ pub(super) struct Counter {
 impl Counter {
     /// A counter of which all numbers below `floor` may have been handed out.
     pub(super) fn new(numbering: Numbering, floor: u64) -> Self {
-        Counter { numbering, floor, identity: None, trying: None }
+        let end = numbering.id_bound(numbering.end());
+        let whole = numbering.ticket().and_then(|counter| counter.clone().up_to(LAST_ID).ok());
+        let numbering = whole.map_or(numbering, Numbering::from);
+        Counter { numbering, end, floor, identity: None, trying: None }
     }
 
     /// Decides how to take `count` numbers, where the key is as read. `generation` changes when the grant is lost. `draw` gives the identity of a write.
@@ -190,8 +198,11 @@ impl Counter {
             return Ok(Step::Ours(self.take(claim.range)));
         }
         let from = self.numbering.position_from(key.next);
+        if from >= self.numbering.position_from(self.end) {
+            return Ok(Step::Ours(NumberRange { from: key.next, to: key.next }));
+        }
         let to = Position(from.0.saturating_add(count)).min(self.furthest(key.next));
-        let range = NumberRange { from: key.next, to: self.numbering.id_bound(to).max(key.next) };
+        let range = NumberRange { from: key.next, to: self.numbering.id_bound(to).min(self.end) };
         let claim = Claim { expected, write: draw(), range };
         self.trying = Some((claim.clone(), generation));
         Ok(Step::Write(claim))

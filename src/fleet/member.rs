@@ -322,8 +322,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let Some(key) = text.and_then(|text| NumberKey::parse(text).ok()) else { return Ok(()) };
         let held = &self.sources[source];
         let floor = self.marker.as_ref().map_or(UnixMicros(0), |known| known.marker.floor());
-        let reach = Reach { from: clocks.wall.max(floor), horizon: held.horizon, max_ahead: held.max_ahead };
-        let (number, source) = (held.numbers[at].0, &held.source);
+        let (number, holding) = &held.numbers[at];
+        let own = rules::instant_of(&held.numbering, holding.acknowledged());
+        let from = clocks.wall.max(floor).max(own);
+        let (reach, source) =
+            (Reach { from, horizon: held.horizon, max_ahead: held.max_ahead }, &held.source);
         rules::check_bound(&held.numbering, &key, reach).map_err(|reason| {
             Stop::Unusable(format!("worker number {number} of source {source:?}: {reason}"))
         })

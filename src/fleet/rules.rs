@@ -187,10 +187,12 @@ pub fn latest(wall: UnixMicros, horizon: Duration, max_ahead: Duration) -> UnixM
     UnixMicros(wall.0.saturating_add(clock::micros(reach)))
 }
 
-/// The furthest that a daemon can have been granted: its clock, or the floor where that is ahead, and its settings.
+/// The furthest that a daemon can have been granted: its clock, or an instant that is known to be behind bounds that were
+/// granted, and its settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Reach {
-    /// The wall clock, or the fleet's floor.
+    /// The wall clock, or what is ahead of it: the fleet's floor, or a bound that was acknowledged to this daemon. Its own
+    /// keys stay credible after its clock was set back.
     pub from: UnixMicros,
     /// The horizon.
     pub horizon: Duration,

@@ -97,7 +97,7 @@ fn a_world_readable_token_file_is_warned_of() {
         std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("one's own file");
         let daemon = with_token_file(&path).start();
         let line = format!("the token file {} can be read by every user", path.display());
-        assert_says(&daemon, "listens on");
+        assert_says(&daemon, "serves with");
         if warned {
             assert_says(&daemon, &line);
         }

@@ -14,12 +14,14 @@ mod takeover;
 mod tls;
 
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use crate::support::coordinators::{Coordinator, Etcd, Proxy, each};
 use crate::support::http::get;
 use crate::support::ids::{assert_distinct, twitter_worker};
 use crate::support::machine::Machine;
-use crate::support::wire::{NO_CEILING, Run, Wire};
+use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run, Wire};
 use crate::support::{Ask, Daemon, Reply, Setup, poll};
 use rustix::process::Signal;
 
@@ -246,6 +248,39 @@ fn a_short_outage_is_not_noticed_and_a_long_one_ends_by_itself() {
         poll("ready again", || (get(&daemon, "/readyz").code == 200).then_some(()));
         assert_distinct(runs);
     });
+}
+
+/// Its own bounds at the coordinator are then further ahead than those of others may be.
+#[test]
+fn a_daemon_whose_clock_is_set_back_keeps_its_number() {
+    const AHEAD_MS: i64 = 2 * 3_600_000;
+    let (Some(etcd), Some(machine)) = (Etcd::start(), Machine::with_clock()) else { return };
+    let toml = toml(&etcd, Some(5), LONG);
+    init(&toml);
+    let await_refusal = |daemon: &Daemon| {
+        poll("clock_behind", || match daemon.connect().next(Ask::of(1).wait_ms(0)) {
+            Reply::Error { code: CLOCK_BEHIND, .. } => Some(()),
+            Reply::Error { .. } => None,
+            other => panic!("{other:?}"),
+        });
+    };
+    machine.clock().set(AHEAD_MS);
+    let mut daemon = machine.start(&toml);
+    let mut runs = draw(&daemon);
+    machine.clock().set(0);
+    await_refusal(&daemon);
+    // It reads its key each second.
+    thread::sleep(Duration::from_millis(2_500));
+    await_refusal(&daemon);
+    daemon.kill();
+    let daemon = machine.start(&toml);
+    await_refusal(&daemon);
+    machine.clock().set(AHEAD_MS);
+    runs.extend(poll("IDs", || match daemon.connect().next(Ask::of(10).wait_ms(500)) {
+        Reply::Runs(_, runs) => Some(runs),
+        _ => None,
+    }));
+    assert_distinct(runs);
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn an_unread_log_delays_nothing() {
         let mut log = String::new();
         for line in BufReader::new(reader).lines() {
             log.push_str(&line.expect("text"));
-            if log.contains("listens on") {
+            if log.contains("serves with") {
                 // The test waits for the first time only.
                 let _ = came.send(());
             }
@@ -91,7 +91,7 @@ fn an_unread_log_delays_nothing() {
     assert_eq!(daemon.wait(), Some(0));
     drop(daemon);
     let log = whole.join().expect("a reader");
-    assert!(log.contains("listens on") && log.contains("stopping"), "{log}");
+    assert!(log.contains("serves with") && log.contains("stopping"), "{log}");
 }
 
 #[test]

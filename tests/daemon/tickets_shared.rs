@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::support::coordinators::{Coordinator, Etcd, ZooKeeper};
 use crate::support::daemon::Ended;
-use crate::support::http::get;
+use crate::support::http::{get, sample, scrape};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
-use crate::support::wire::{NO_CEILING, Run};
+use crate::support::wire::{EXHAUSTED, NO_CEILING, Run};
 use crate::support::witness::{MIXED, SPARSE, Witness};
 use crate::support::{Ask, Daemon, Reply, poll};
 
@@ -439,11 +439,37 @@ fn a_counter_ends_at_its_maximum() {
     let (code, text) = run(&toml, &["ticket", "set", "orders", "1005"]);
     assert!(code == Some(2) && text.contains("up to 1004"), "{text}");
     let machines = [Machine::new(), Machine::new()];
-    let daemon = machines[0].start(&toml);
+    let daemon = machines[0].setup(&toml).admin().start();
     let runs = draw(&daemon, 5);
     assert_eq!((runs[0].first, runs[0].last()), (1_001, 1_005));
-    let other = machines[1].start(&toml);
+    let other = machines[1].setup(&toml).admin().start();
+    let last_write = etcd.get(KEY);
     for daemon in [&daemon, &other] {
-        assert!(matches!(daemon.connect().next(Ask::of(1).wait_ms(0)), Reply::Error { .. }));
+        daemon.assert_logs("finding numbers of orders: the counter has ended");
+        assert_eq!(get(daemon, "/readyz").code, 503);
+        let left = sample(&scrape(daemon), "snowbank_ticket_left_ratio{source=\"orders\"}");
+        assert!(left < f64::EPSILON, "{left}");
+        daemon.connect().next(Ask::of(1).wait_ms(9_000)).assert_error(0, EXHAUSTED);
     }
+    // Some looks later nothing was written, and logged once.
+    thread::sleep(Duration::from_millis(2_500));
+    assert_eq!(etcd.get(KEY), last_write);
+    assert_eq!(other.log().matches("finding ").count(), 1, "{}", other.log());
+    let lower = toml_at(&etcd, &etcd.url(), "maximum = 1004\n");
+    Machine::new().setup(&lower).end().assert_refusal(&["found maximum 1004, allowed: from 1005 on"]);
+}
+
+/// The daemon with the lower one goes on, and hands out nothing.
+#[test]
+fn a_counter_passes_the_lower_one_of_two_maxima() {
+    let Some(etcd) = Etcd::start() else { return };
+    let toml = |maximum| toml_at(&etcd, &etcd.url(), &format!("maximum = {maximum}\n"));
+    set(&toml(5_000), "1000");
+    let machines = [Machine::new(), Machine::new()];
+    let daemons = [machines[0].setup(&toml(2_000)).admin().start(), machines[1].start(&toml(5_000))];
+    let runs = [draw(&daemons[0], 1_000), draw(&daemons[1], 1_000), draw(&daemons[1], 1_000)].concat();
+    daemons[0].assert_logs("finding numbers of orders: the counter has ended");
+    thread::sleep(Duration::from_millis(1_500));
+    daemons[0].connect().next(Ask::of(1).wait_ms(0)).assert_error(0, EXHAUSTED);
+    assert_distinct(runs);
 }

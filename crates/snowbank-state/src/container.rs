@@ -10,7 +10,7 @@ const MACHINES_PROCESSES: &str = "pid:[4026531836]";
 pub fn lock_dir_is_a_containers(directory: &Path) -> Option<String> {
     let processes = fs::read_link("/proc/self/ns/pid").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let is_shared = is_mount_point(&mounts, directory);
+    let is_shared = is_mounted_from_outside(&mounts, directory);
     (processes != Path::new(MACHINES_PROCESSES) && !is_shared).then(|| {
         let directory = directory.display();
         format!(
@@ -21,21 +21,68 @@ pub fn lock_dir_is_a_containers(directory: &Path) -> Option<String> {
     })
 }
 
-/// Returns true if the directory itself is a mount point, by the fifth word of its line in `/proc/self/mountinfo`.
-fn is_mount_point(mounts: &str, directory: &Path) -> bool {
-    mounts.lines().any(|line| line.split(' ').nth(4).is_some_and(|point| Path::new(point) == directory))
+/// A mount of `/proc/self/mountinfo`.
+struct Mount<'a> {
+    device: &'a str,
+    /// The directory of the device that is mounted.
+    root: &'a Path,
+    /// The place where it is mounted.
+    point: &'a Path,
+}
+
+impl<'a> Mount<'a> {
+    /// Reads a line: its third to fifth words.
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut words = line.split(' ').skip(2);
+        let (device, root, point) = (words.next()?, words.next()?, words.next()?);
+        Some(Mount { device, root: Path::new(root), point: Path::new(point) })
+    }
+
+    /// Returns true if this mount shows at its point what another mount has there: a service manager mounts a directory
+    /// on itself, so that a unit may write there.
+    fn repeats(&self, below: &Mount<'_>) -> bool {
+        let inside = self.point.strip_prefix(below.point);
+        self.device == below.device && inside.is_ok_and(|inside| below.root.join(inside) == self.root)
+    }
+}
+
+/// Returns true if another directory than this namespace's own is mounted at the directory.
+fn is_mounted_from_outside(mounts: &str, directory: &Path) -> bool {
+    let mounts: Vec<Mount<'_>> = mounts.lines().filter_map(Mount::parse).collect();
+    let above = mounts.iter().filter(|mount| directory.starts_with(mount.point) && directory != mount.point);
+    // Of mounts at one point, the last covers the others.
+    let below = above.max_by_key(|mount| mount.point.components().count());
+    let mut at = mounts.iter().filter(|mount| directory == mount.point);
+    at.any(|mount| !below.is_some_and(|below| mount.repeats(below)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const RUN: &str = "22 27 0:20 / /run rw shared:5 - tmpfs tmpfs rw\n";
+
     #[test]
-    fn a_directory_that_is_mounted_is_shared() {
-        let mounts = "22 27 0:20 / /run rw shared:5 - tmpfs tmpfs rw\n\
-                      31 22 0:21 /snowbank /run/lock/snowbank rw - tmpfs tmpfs rw\n";
-        assert!(is_mount_point(mounts, Path::new("/run/lock/snowbank")));
-        assert!(is_mount_point(mounts, Path::new("/run/lock/snowbank/")));
-        assert!(!is_mount_point(mounts, Path::new("/run/lock")));
+    fn a_directory_that_is_mounted_from_outside_is_shared() {
+        let mounts = format!("{RUN}31 22 0:21 /snowbank /run/lock/snowbank rw - tmpfs tmpfs rw\n");
+        assert!(is_mounted_from_outside(&mounts, Path::new("/run/lock/snowbank")));
+        assert!(is_mounted_from_outside(&mounts, Path::new("/run/lock/snowbank/")));
+        assert!(!is_mounted_from_outside(&mounts, Path::new("/run/lock")));
+        let of_this_device = format!("{RUN}31 22 0:20 /elsewhere /run/lock/snowbank rw - tmpfs tmpfs rw\n");
+        assert!(is_mounted_from_outside(&of_this_device, Path::new("/run/lock/snowbank")));
+    }
+
+    /// As `ReadWritePaths=` of a unit does.
+    #[test]
+    fn a_directory_that_is_mounted_on_itself_comes_from_inside() {
+        let directory = Path::new("/run/lock/snowbank");
+        let of_unit = "41 22 0:20 /lock/snowbank /run/lock/snowbank rw - tmpfs tmpfs rw\n";
+        assert!(!is_mounted_from_outside(&format!("{RUN}{of_unit}"), directory));
+        let lock = "23 22 0:29 / /run/lock rw - tmpfs tmpfs rw\n";
+        let of_lock = "41 23 0:29 /snowbank /run/lock/snowbank rw - tmpfs tmpfs rw\n";
+        assert!(!is_mounted_from_outside(&format!("{RUN}{lock}{of_lock}"), directory));
+        let shared = "31 22 0:21 /snowbank /run/lock/snowbank rw - tmpfs tmpfs rw\n";
+        let of_both = format!("{RUN}{shared}{}", shared.replace("31 22", "41 31"));
+        assert!(is_mounted_from_outside(&of_both, directory), "the unit mounts what comes from outside");
     }
 }

@@ -5,7 +5,7 @@ const PERIOD_MS = 1000;
 const TIMEOUT_MS = 4000;
 // The spans of the charts to choose from. Prometheus is there for longer times.
 const SPANS = [
-  { name: "Last hour", shown_s: 3600 },
+  { name: "Up to 1 hour", shown_s: 3600 },
   { name: "Last 5 minutes", shown_s: 300 },
 ];
 // The distances of times on an axis, and the width of one.

@@ -56,6 +56,17 @@ fn overrides_take_the_place_of_the_file() {
 }
 
 #[test]
+fn a_value_of_the_file_that_is_hidden_is_named() {
+    let overrides = given(&[("log.level", &["warn"], "SNOWBANK_LOG_LEVEL"), ("shards", &["2"], "--shards")]);
+    let settings = load_text("shards = 2\nlog.level = \"debug\"\n", &overrides).unwrap();
+    let hidden = settings.origins.overridden();
+    assert!(hidden.len() == 1, "{hidden:?}");
+    let line = ":2: log.level = \"debug\" is not in force: SNOWBANK_LOG_LEVEL sets it to \"warn\"";
+    assert!(hidden[0].ends_with(line), "{hidden:?}");
+    assert_eq!(load_text("shards = 2\n", &overrides).unwrap().origins.overridden(), [""; 0]);
+}
+
+#[test]
 fn mistakes_of_overrides_go_by_their_names_after_the_file() {
     let overrides = given(&[
         ("worker_ids", &["1024"], "--worker-id"),

@@ -75,13 +75,10 @@ fn ranges_are_of_numbers_whatever_the_increments_are() {
 fn the_last_numbers_are_taken_and_none_beyond() {
     let end = 1 << 63;
     let mut counter = counter(0);
-    for (next, from) in [(end - 3, end - 3), (end, end)] {
-        let range = NumberRange { from, to: end };
-        let Ok(Step::Write(claim)) = step(&mut counter, &stored(next, "w0"), 0, "w1") else {
-            panic!("it is written")
-        };
-        assert_eq!(claim.range, range);
-    }
+    let taken = step(&mut counter, &stored(end - 3, "w0"), 0, "w1");
+    assert!(matches!(taken, Ok(Step::Write(claim)) if claim.range == NumberRange { from: end - 3, to: end }));
+    let none = Step::Ours(NumberRange { from: end, to: end });
+    assert_eq!(step(&mut counter, &stored(end, "w0"), 0, "w2"), Ok(none), "nothing is written");
 }
 
 /// All that this daemon had stays as it was, so the key can be put right.
@@ -110,11 +107,23 @@ fn a_counter_that_leaps_is_not_counted_on() {
 fn no_number_is_above_the_maximum() {
     let numbering = TicketCounter::new("orders", 1, 1).and_then(|counter| counter.up_to(105)).unwrap();
     let mut counter = Counter::new(numbering.into(), 0);
-    for (next, from) in [(101, 101), (106, 106)] {
-        let taken = step(&mut counter, &stored(next, "w0"), 0, "w1");
-        let range = NumberRange { from, to: 106 };
-        assert!(matches!(taken, Ok(Step::Write(claim)) if claim.range == range));
+    let taken = step(&mut counter, &stored(101, "w0"), 0, "w1");
+    assert!(matches!(taken, Ok(Step::Write(claim)) if claim.range == NumberRange { from: 101, to: 106 }));
+    // A source with a higher maximum may have counted on.
+    for next in [106, 107, 1 << 62] {
+        let none = Step::Ours(NumberRange { from: next, to: next });
+        assert_eq!(step(&mut counter, &stored(next, "w0"), 0, "w2"), Ok(none), "nothing is written");
     }
-    let beyond = step(&mut counter, &stored(107, "w0"), 0, "w1");
-    assert!(matches!(beyond, Err(CounterLoss::Leaps(_))), "{beyond:?}");
+    let leap = CounterKey::new("c", NumberRange { from: 101, to: 1 << 62 }, "w0", "nobody").text();
+    assert!(matches!(step(&mut counter, &leap, 0, "w2"), Err(CounterLoss::Leaps(_))));
+}
+
+#[test]
+fn a_counter_ends_where_its_increment_has_no_number_left() {
+    let numbering = TicketCounter::new("orders", 10, 3).and_then(|counter| counter.up_to(105)).unwrap();
+    let mut counter = Counter::new(numbering.into(), 0);
+    let taken = step(&mut counter, &stored(101, "w0"), 0, "w1");
+    assert!(matches!(taken, Ok(Step::Write(claim)) if claim.range == NumberRange { from: 101, to: 106 }));
+    let none = Step::Ours(NumberRange { from: 104, to: 104 });
+    assert_eq!(step(&mut counter, &stored(104, "w0"), 0, "w2"), Ok(none));
 }

@@ -223,6 +223,25 @@ fn a_raise_lowers_no_bound_that_was_acknowledged() {
     assert_eq!(NumberKey::parse(&key).unwrap().id_bound, taken.covered);
 }
 
+/// Its bounds were granted by a clock that was two hours ahead.
+#[test]
+fn own_keys_stay_credible_after_the_clock_was_set_back() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let corrected = UnixMicros(WALL.0 - 2 * 3_600_000_000);
+    let mut first = member(&store, Notes::default());
+    let taken = take(&mut first, want(&layout, WALL, false), &worker_ids);
+    assert_eq!(first.look(clocks(corrected)), Raised::Done);
+    let bound = Bound { source: 0, id_bound: taken.covered };
+    assert_eq!(first.raise(&[bound], 0, clocks(corrected)), Raised::Done);
+    let key = Paths::of("f").number(0, 5);
+    assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, taken.covered, "no bound sinks");
+    let again = member(&store, first.notes().clone()).take(want(&layout, corrected, true), &worker_ids);
+    assert!(again.is_ok_and(|again| again.covered >= taken.covered), "so does a start");
+    let by_another = member(&store, Notes::default()).take(want(&layout, corrected, false), &worker_ids);
+    assert!(matches!(by_another, Err(JoinError::Unreadable(_))), "{by_another:?}");
+}
+
 #[test]
 fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     let layout = Layout::resolve("twitter").unwrap();

@@ -92,7 +92,8 @@ impl Want<'_> {
         let wall = self.clocks.wall;
         let until = key.as_ref().map_or(wall, |key| rules::instant_of(numbering, key.id_bound));
         if let Some(key) = &key {
-            let reach = Reach { from: wall.max(own.floor), horizon: self.horizon, max_ahead: self.max_ahead };
+            let from = wall.max(own.floor).max(own.acknowledged_until(numbering, found.number));
+            let reach = Reach { from, horizon: self.horizon, max_ahead: self.max_ahead };
             rules::check_bound(numbering, key, reach).map_err(Busy::Unreadable)?;
         }
         let is_noted = |note: &&Note| self.proof == Proof::Held && note.numbers.contains(&found.number);
@@ -142,6 +143,14 @@ pub(super) struct Own {
     pub(super) note: Option<Note>,
     /// The fleet's floor, which may be ahead of all clocks.
     pub(super) floor: UnixMicros,
+}
+
+impl Own {
+    /// Returns the instant of the bound that was acknowledged to this state for a number.
+    fn acknowledged_until(&self, numbering: &Numbering, number: u64) -> UnixMicros {
+        let note = self.note.as_ref().filter(|note| note.numbers.contains(&number));
+        note.map_or(UnixMicros(0), |note| rules::instant_of(numbering, note.acknowledged))
+    }
 }
 
 /// Why a number is not free.

@@ -118,7 +118,10 @@ impl Joined {
             let floor = found.counter_floor(&numbering);
             self.member.add_counter((index, &source.name), &numbering, floor);
             match self.member.take_range(index, FIRST_RANGE, 0) {
-                Ranged::Taken(range) => self.ranges.push((index, range)),
+                Ranged::Taken(range) => {
+                    refuse_low_maximum(source, range)?;
+                    self.ranges.push((index, range));
+                }
                 Ranged::NoAnswer(answer) if answer.is_lasting => {
                     return Err(StartError::WrongSetting(answer.reason));
                 }
@@ -237,6 +240,19 @@ impl Joined {
         )));
         Ok(taken)
     }
+}
+
+/// Refuses a maximum below numbers that daemons of the fleet have taken. A counter that is at its maximum has ended: the
+/// daemon serves its other sources.
+fn refuse_low_maximum(source: &SourceSettings, range: NumberRange) -> Result<(), StartError> {
+    let (name, maximum, taken) = (&source.name, source.maximum, range.from.saturating_sub(1));
+    if taken <= maximum {
+        return Ok(());
+    }
+    Err(StartError::WrongSetting(format!(
+        "source {name:?}: found maximum {maximum}, allowed: from {taken} on, because daemons of the fleet took the numbers up to \
+         that; raise maximum to more than that"
+    )))
 }
 
 /// The most numbers of a pool that is counted. A larger one is never near its end.

@@ -133,6 +133,13 @@ impl Found {
         &self.owner.state
     }
 
+    /// Returns true if the run before this one did not stop cleanly. `None`: the state knows of none.
+    pub(crate) fn follows_a_crash(&self) -> Option<bool> {
+        let mut of_last_run = self.records.iter().filter(|record| !record.retired).peekable();
+        of_last_run.peek()?;
+        Some(of_last_run.any(|record| !record.clean))
+    }
+
     /// Returns the records of worker IDs that a source was lent before these.
     pub(super) fn lent_before<'a>(
         &'a self,

@@ -256,6 +256,8 @@ pub(crate) struct Metrics {
     pub(crate) draining: AtomicBool,
     pub(crate) instance: String,
     pub(crate) started: Reading,
+    /// True if the run before this one did not stop cleanly. `None`: the state knows of none.
+    pub(crate) previous_run_crashed: Option<bool>,
 }
 
 impl Metrics {
@@ -280,6 +282,7 @@ impl Metrics {
             draining: AtomicBool::new(false),
             instance,
             started,
+            previous_run_crashed: None,
         }
     }
 

@@ -99,6 +99,42 @@ impl Line {
     }
 }
 
+/// The units of times in messages.
+const UNITS: [&str; 6] = ["µs", "ms", "s", "min", "h", "days"];
+
+/// Returns the words of a message, without numbers and their units, which change with each look.
+fn words_of(message: &str) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    let mut follows_number = false;
+    for word in message.split_whitespace() {
+        let is_number = word.contains(|shown: char| shown.is_ascii_digit());
+        let is_unit = follows_number && UNITS.contains(&word.trim_end_matches([':', ';', ',']));
+        if !is_number && !is_unit {
+            words.push(word);
+        }
+        follows_number = is_number;
+    }
+    words.join(" ")
+}
+
+/// The logged cause of a finding: its message's words, and when they were logged.
+#[derive(Debug)]
+struct LoggedCause {
+    words: String,
+    at: Instant,
+}
+
+impl LoggedCause {
+    fn new(finding: &Finding, at: Instant) -> Self {
+        LoggedCause { words: words_of(&finding.message), at }
+    }
+
+    /// Returns true if the finding has another cause, and the last line about it is a minute old: causes may alternate.
+    fn is_outdated(&self, finding: &Finding, now: Instant) -> bool {
+        now.duration_since(self.at) >= LOG_PERIOD && self.words != words_of(&finding.message)
+    }
+}
+
 /// The logged level of one finding.
 #[derive(Debug)]
 struct Logged {
@@ -139,18 +175,20 @@ impl Logged {
 struct Changes {
     /// By the findings' full names. One that is not here was never found.
     findings: BTreeMap<String, Logged>,
+    /// The causes that were logged last, by the findings' full names.
+    causes: BTreeMap<String, LoggedCause>,
     /// [`Level::Fail`]: not ready.
     readiness: Logged,
 }
 
 impl Default for Changes {
     fn default() -> Self {
-        Changes { findings: BTreeMap::new(), readiness: Logged::OK }
+        Changes { findings: BTreeMap::new(), causes: BTreeMap::new(), readiness: Logged::OK }
     }
 }
 
 impl Changes {
-    /// Returns a line for each finding whose level has changed, and for a change of readiness. A stop has a line of its own,
+    /// Returns a line for each finding whose level or cause has changed, and for a change of readiness. A stop has a line of its own,
     /// and a start none before its first tick.
     fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
         if status.draining || begins_soon(status) {
@@ -160,10 +198,17 @@ impl Changes {
         for finding in status.findings.iter().filter(|finding| !finding.is_logged_elsewhere()) {
             // Clients can come and go every few seconds.
             let repeat_after = if finding.is_of_load() { LOG_PERIOD } else { Duration::ZERO };
-            let logged = self.findings.entry(finding.full_name()).or_insert(Logged::OK);
-            if !logged.should_log(Level::of(finding), now, repeat_after) {
+            let name = finding.full_name();
+            let logged = self.findings.entry(name.clone()).or_insert(Logged::OK);
+            let is_other_level = logged.should_log(Level::of(finding), now, repeat_after);
+            // Load has many causes, and its lines say little of them.
+            let is_other_cause = !finding.is_of_load()
+                && logged.level == Level::of(finding)
+                && self.causes.get(&name).is_some_and(|cause| cause.is_outdated(finding, now));
+            if !is_other_level && !is_other_cause {
                 continue;
             }
+            self.causes.insert(name, LoggedCause::new(finding, now));
             let alike = |group: &&mut Vec<&Finding>| {
                 group[0].name == finding.name && group[0].effect == finding.effect
             };

@@ -74,6 +74,7 @@ impl Common {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instance: metrics.instance.clone(),
             started_unix_s: started.wall.0 as f64 / 1e6,
+            previous_run_crashed: metrics.previous_run_crashed,
             uptime_s: now.boot.since(started.boot).as_secs_f64(),
             ready: false,
             headline: String::new(),
@@ -201,10 +202,7 @@ fn snowflake_status(source: &Source, numbering: &LayoutNumbering, now: Now) -> S
 }
 
 fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
-    let end = source.numbering().end();
-    // A sealed source hands out nothing more.
-    let cursor = source.cursor().unwrap_or(end);
-    let left = end.0.saturating_sub(cursor.0);
+    let left = source.left_of_counter();
     TicketStatus {
         increment: counter.increment(),
         offset: counter.offset(),
@@ -212,7 +210,7 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
         shared: source.kind().takes_ranges(),
         restored: source.grant().is_lost(),
         left,
-        left_share: left as f64 / end.0 as f64,
+        left_share: left as f64 / source.numbering().end().0 as f64,
     }
 }
 

@@ -33,6 +33,9 @@ use crate::server::shared::start_error::StartError;
 use crate::shard::Shard;
 use crate::tls;
 
+const AFTER_A_CRASH: &str =
+    "the run before this one did not stop cleanly: it was killed, crashed, or lost power";
+
 /// A daemon that listens. If it is dropped without [`run`](Server::run), it ends without having served.
 pub struct Server {
     pub(super) listeners: Vec<(Protocol, Listener)>,
@@ -97,10 +100,12 @@ impl Server {
         // asked.
         wall.note_seen(first);
         let now = wall.believe(reading);
+        let follows_a_crash = found.follows_a_crash();
         let from_fleet = fleet.as_ref().map(Joined::answers).unwrap_or_default();
         let Granted { durable, mut notes } =
             found.grant(&settings.sources, &numberings, locks, from_fleet, (now, &wall))?;
         notes.extend(silent_peers);
+        notes.extend((follows_a_crash == Some(true)).then(|| Note::Info(AFTER_A_CRASH.to_owned())));
         let (fleet, of_fleet) = fleet.map(Joined::into_parts).unzip();
         notes.extend(of_fleet.unwrap_or_default());
         let ceilings = Ceilings::grant(durable, fleet, &wall, reading)?;
@@ -117,7 +122,8 @@ impl Server {
         let facts = Facts::new(settings, info_json, access);
         let live_config = LiveConfig::new(0, settings, facts, supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
-        let metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
+        let mut metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
+        metrics.previous_run_crashed = follows_a_crash;
         metrics.keeper().fleet_ceilings = ceilings.fleet_ceilings();
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
         let fleet_files = secrets.fleet_files;

@@ -45,8 +45,11 @@ impl Ranges {
         self.reservation.look(Position(cursor.0.saturating_sub(source.skipped())), now);
     }
 
-    /// Returns how long the numbers that are there last.
+    /// Returns how long the numbers that are there last. A counter that has ended needs no coordinator.
     fn last(&self, source: &Source) -> Duration {
+        if has_ended(source) {
+            return self.reservation.lasts();
+        }
         self.reservation.time_for(source.left_in_range().saturating_add(source.in_next_range()))
     }
 
@@ -80,8 +83,12 @@ impl Ranges {
 
 /// Returns whether no range is ever asked for again: the counter has ended, or its grant is lost.
 fn needs_no_more(source: &Source) -> bool {
-    let grant = source.grant();
-    grant.is_lost() || source.cursor().is_none() || grant.ceiling() >= source.numbering().end()
+    source.grant().is_lost() || source.cursor().is_none() || has_ended(source)
+}
+
+/// Returns whether this daemon or another one has the counter's last numbers.
+fn has_ended(source: &Source) -> bool {
+    source.has_last_range() || source.grant().ceiling() >= source.numbering().end()
 }
 
 impl Keeper {
@@ -117,19 +124,19 @@ impl Keeper {
         let Some((source, ranges)) = asked else { return };
         (ranges.is_asked, ranges.due) = (false, None);
         match numbers {
-            Some(numbers) if add_range(source, numbers, generation) => {}
-            // No answer, or another daemon has the last numbers.
-            _ => ranges.due = Some(now.boot.after(PERIOD)),
+            Some(numbers) => add_range(source, numbers, generation),
+            None => ranges.due = Some(now.boot.after(PERIOD)),
         }
     }
 }
 
-/// Adds the numbers from the first up to the second, asked for in this generation. Returns whether there are any.
-pub fn add_range(source: &Arc<Source>, (from, to): (u64, u64), generation: u64) -> bool {
+/// Adds the numbers from the first up to the second, asked for in this generation. If there are none, the counter has ended.
+pub fn add_range(source: &Arc<Source>, (from, to): (u64, u64), generation: u64) {
     let numbering = source.numbering();
     let (from, to) = (numbering.position_from(from), numbering.position_from(to));
     if from < to {
         source.add_range(Range { from, to, generation });
+    } else {
+        source.end_ranges();
     }
-    from < to
 }

@@ -49,6 +49,11 @@ impl Reservation {
         Reservation { lasts: lasts.max(LASTS), ..self }
     }
 
+    /// Returns the time for which a whole one lasts.
+    pub(super) fn lasts(&self) -> Duration {
+        self.lasts
+    }
+
     /// Returns the time for which this many numbers last at the present rate, at most as long as a whole reservation.
     pub(super) fn time_for(&self, numbers: u64) -> Duration {
         if numbers == 0 {

@@ -7,7 +7,7 @@
 use super::{Kind, Source};
 use crate::clock::Now;
 use crate::grant::Grant;
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use snowbank_id::layout::Position;
 
 /// Positions that are this daemon's alone: from `from` up to `to`, without `to`.
@@ -35,6 +35,8 @@ pub(super) struct SharedCounter {
     next: Mutex<Option<Range>>,
     /// The positions between ranges, over which the cursor moved. They do not count as demand.
     skipped: AtomicU64,
+    /// True once the coordinator had no range left. The ranges that are there are the last.
+    has_ended: AtomicBool,
 }
 
 impl Source {
@@ -58,6 +60,28 @@ impl Source {
         let generation = self.grant.generation();
         let next = lock(&shared.next);
         next.filter(|next| next.generation == generation).map_or(0, |next| next.count())
+    }
+
+    /// Records that the coordinator has no range left for this source.
+    pub fn end_ranges(&self) {
+        if let Some(shared) = &self.shared_counter {
+            shared.has_ended.store(true, Ordering::Release);
+        }
+    }
+
+    /// Returns true if no range is left at the coordinator: the ranges that are there are the last.
+    pub fn has_last_range(&self) -> bool {
+        self.shared_counter.as_ref().is_some_and(|shared| shared.has_ended.load(Ordering::Acquire))
+    }
+
+    /// Returns the positions that are left of a ticket counter. Of a shared one, other daemons take their part.
+    pub fn left_of_counter(&self) -> u64 {
+        if self.has_last_range() {
+            return self.left_in_range().saturating_add(self.in_next_range());
+        }
+        let end = self.numbering.end();
+        // A sealed source hands out nothing more.
+        end.0.saturating_sub(self.cursor().unwrap_or(end).0)
     }
 
     /// Returns the positions over which the cursor moved from one range to another.

@@ -12,8 +12,8 @@ use crate::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
 use crate::fleet::{Coordinator, CounterKey, Member, NoAnswer, Notes, NumberRange, Ranged, Swap, Swapped};
 use crate::keeper::{Keeper, ManagedSource, Outcome, PERIOD, Reach, WantedRange, Write};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
-use crate::source::wait_queue::{Signals, WaitRequest};
-use crate::source::{Rules, Source};
+use crate::source::wait_queue::{Refusal, Signals, WaitRequest};
+use crate::source::{Bound, Rules, Source};
 use snowbank_client::layout::{Position, UnixMicros};
 
 const KEY: &str = "/snowbank/f/ticket-orders";
@@ -340,18 +340,34 @@ fn at_its_end_a_counter_is_looked_at_as_rarely_as_an_idle_one() {
     assert_eq!((looked.ranges, looked.next_in), (Vec::new(), PERIOD));
 }
 
-/// The numbers that it has stay, and it asks once a second.
+/// The numbers that it has stay.
 #[test]
-fn a_daemon_that_finds_no_number_left_keeps_its_own_and_asks_rarely() {
-    let mut daemon = Daemon::start(&Store::at(1), (1, 1), 0);
-    daemon.ask(START);
-    daemon.hear(START);
-    assert_eq!(daemon.serve(500, START).len(), 500);
-    daemon.ask(START);
-    daemon.answer = daemon.answer.map(|(wanted, _)| (wanted, Some((LAST_ID + 1, LAST_ID + 1))));
-    daemon.hear(START);
-    assert!(daemon.keeper.look(START).ranges.is_empty());
-    assert_eq!(daemon.serve(500, START).len(), 500);
+fn a_daemon_that_finds_no_number_left_keeps_its_own_and_never_asks_again() {
+    let store = Store::at(LAST_ID - 2_000);
+    let mut daemons = [(); 2].map(|()| Daemon::start(&store, (1, 1), 0));
+    for daemon in &mut daemons {
+        daemon.ask(START);
+        daemon.hear(START);
+        assert_eq!(daemon.serve(500, START).len(), 500);
+    }
+    // The last number.
+    daemons[0].ask(START);
+    daemons[0].hear(START);
+    let (writes, last) = (store.0.lock().unwrap().values.len(), &mut daemons[1]);
+    for second in 0..100_i64 {
+        let after_us = second * 1_000_000;
+        let reading =
+            Reading { wall: UnixMicros(START.wall.0 + after_us), boot: BootMicros(START.boot.0 + after_us) };
+        last.ask(reading);
+        assert_eq!(last.answer.is_some(), second == 0, "it asks once");
+        last.hear(reading);
+    }
+    assert_eq!(store.0.lock().unwrap().values.len(), writes, "nothing is written");
+    assert_eq!((last.source.left_of_counter(), last.serve(500, START).len()), (500, 500));
+    let window = last.source.window(last.wall.believe(START));
+    let request = WaitRequest { count: 1, due: START.boot, partial: false, shard: 0 };
+    assert_eq!((last.source.left_of_counter(), window.bound), (0, Bound::Ended));
+    assert_eq!(last.source.admit(&window, request).err(), Some(Refusal::CounterEnded));
 }
 
 #[test]

@@ -42,12 +42,38 @@ fn each_change_of_a_finding_and_of_readiness_is_one_line_with_its_reason_both_wa
     assert!(lines.len() == 1 && lines[0].contains("finding ceiling of orders: cannot be raised: disk full"));
     let lines = log.second(reached);
     assert_eq!(lines, ["not ready: /readyz answers 503, because of ceiling of orders"]);
+    log.quiet_seconds(58, reached);
+    let lines = log.second(reached);
+    assert!(
+        lines.len() == 1 && lines[0].contains("finding ceiling of orders: reached, and cannot"),
+        "{lines:?}"
+    );
     log.quiet_seconds(100, reached);
     log.quiet_seconds(5, |_| ());
     let lines = log.second(|_| ());
     assert_eq!(lines[0], "finding ceiling of orders has ended");
     assert!(lines[1].starts_with("ready again: /readyz answers 200"), "{lines:?}");
     log.quiet_seconds(100, |_| ());
+}
+
+#[test]
+fn another_cause_at_the_same_level_is_a_line_once_a_minute() {
+    let failing = |reason: &'static str, left_s: f64| {
+        move |status: &mut Status| {
+            status.ceilings.failing = Some(String::from(reason));
+            status.first_snowflake().headroom_s = left_s;
+        }
+    };
+    let mut log = Log::new();
+    assert_eq!(log.second(failing("disk full", 2.9)).len(), 1);
+    // The time that is left is no cause.
+    (0..100).for_each(|second| log.quiet_seconds(1, failing("disk full", 0.02 * f64::from(second + 1))));
+    let lines = log.second(failing("Input/output error", 1.0));
+    assert!(lines.len() == 1 && lines[0].contains("Input/output error"), "{lines:?}");
+    // They alternate.
+    log.quiet_seconds(1, failing("disk full", 1.0));
+    log.quiet_seconds(58, failing("Input/output error", 1.0));
+    assert_eq!(log.second(failing("disk full", 1.0)).len(), 1);
 }
 
 #[test]

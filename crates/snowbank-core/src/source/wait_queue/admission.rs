@@ -99,7 +99,7 @@ impl Source {
             return Ok(None);
         }
         if !self.kind.follows_the_clock() {
-            return self.promise_whole(window, request).map(|()| None);
+            return self.promise_whole(request).map(|()| None);
         }
         self.learn_limits(window, queue);
         let supply = self.supply(window, request.due);

@@ -50,11 +50,10 @@ impl Source {
     }
 
     /// Checks that the counter has numbers left for a request, after all admitted before.
-    pub(super) fn promise_whole(&self, window: &Window, request: &WaitRequest) -> Result<(), Refusal> {
+    pub(super) fn promise_whole(&self, request: &WaitRequest) -> Result<(), Refusal> {
         // The request itself is counted already.
         let admitted = self.wait_queue.admitted_ids() - request.count + request.promised();
-        let left = self.numbering.end().0.saturating_sub(self.next_free(window));
-        if admitted <= left { Ok(()) } else { Err(Refusal::CounterEnded) }
+        if admitted <= self.left_of_counter() { Ok(()) } else { Err(Refusal::CounterEnded) }
     }
 }
 
