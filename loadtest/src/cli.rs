@@ -3,7 +3,6 @@
 //! Without a subcommand: one run. `sweep`: many. `plan` and `compare` read the files of earlier runs.
 
 mod compare;
-mod events;
 mod load;
 mod plan;
 mod sweep;
@@ -18,15 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 
-use self::events::Events;
 use self::load::{Latencies, Load};
-use crate::judge::Objectives;
-use crate::judge::trial;
+use crate::daemon::Ending;
+use crate::judge::{Objectives, trial};
 use crate::origin;
-use crate::report::{csv, hdr, html, json, print, progress::Bar, table};
+use crate::report::{csv, html, json, print, progress::Bar, table};
 use crate::run::{CannotRun, Collected, Progress};
-use crate::scenario::{Drive, Length, Scenario};
-use crate::units::printable;
+use crate::scenario::{Drive, Outage, Scenario};
+use crate::units::{counted, printable};
 use crate::value::{Rate, Share, Time};
 
 #[cfg(test)]
@@ -51,19 +49,31 @@ struct Arguments {
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
     /// Length of the measurement, after the warm-up [default: 10s]
-    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
-    length: Option<Time>,
-    /// Measure until this many IDs were requested
-    #[arg(long, value_name = "IDS", conflicts_with = "length", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        default_value = "10s",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    length: Time,
     /// Closed loop: send as fast as answers come, instead of on a schedule
     #[arg(long, conflicts_with = "poisson")]
     closed: bool,
     /// Closed loop: requests in flight on each connection [default: 1]
     #[arg(long, value_name = "N", requires = "closed", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     depth: Option<u32>,
-    #[command(flatten)]
-    events: Events,
+    /// Stop the daemon cleanly at this time of the measurement and start it again; only for a daemon of the
+    /// run's own
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["address", "kill_daemon_at"], allow_hyphen_values = true)]
+    restart_daemon_at: Option<Time>,
+    /// Kill the daemon at this time of the measurement and start it again; only for a daemon of the run's own
+    #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
+    kill_daemon_at: Option<Time>,
+    /// With several addresses: the number of them that may go away during the run. Requests in flight there are
+    /// sent to the others, and count from when they were due
+    #[arg(long, value_name = "N", requires = "address", default_value = "0", hide_default_value = true)]
+    may_lose: usize,
     #[command(flatten)]
     latencies: Latencies,
     /// Largest share of requests that may be refused; without it, one is a failure
@@ -82,9 +92,6 @@ struct Arguments {
     /// Write the figures of each second as a table for spreadsheets
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write the distribution of response times as HdrHistogram's viewers read it
-    #[arg(long, value_name = "FILE")]
-    hgrm: Option<PathBuf>,
     /// Write each second's histogram of response times, as HdrHistogram's log viewers read it
     #[arg(long, value_name = "FILE")]
     hlog: Option<PathBuf>,
@@ -127,8 +134,8 @@ pub(crate) fn main() -> ExitCode {
 
 fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let (scenario, objectives) = (arguments.scenario()?, arguments.objectives());
-    let Arguments { json, html, csv, hgrm, hlog, .. } = arguments;
-    open_files(&[json, html, csv, hgrm, hlog])?;
+    let Arguments { json, html, csv, hlog, .. } = arguments;
+    open_files(&[json, html, csv, hlog])?;
     let origin = origin::of_this_process();
     let interrupt = on_interrupt()?;
     let bar = Bar::new();
@@ -139,7 +146,7 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let report = trial.report(&scenario, &objectives);
     let figures = json::Run::of(&report, &origin);
     print_beside(json.as_ref(), |out| table::write(&figures, out));
-    let written = arguments.write_files(&figures, &scenario, &trial.outcome.collected);
+    let written = arguments.write_files(&figures, &trial.outcome.collected);
     with_files(report.verdict.exit_code(), written)
 }
 
@@ -172,13 +179,36 @@ impl Arguments {
         } else {
             Drive::Open { rate: self.rate.unwrap_or(Rate::STANDARD), arrivals: self.load.arrivals() }
         };
-        let standard_length = std::time::Duration::from_secs(10);
-        let length = match self.count {
-            Some(ids) => Length::Ids(ids),
-            None => Length::For(self.length.map_or(standard_length, |length| length.0)),
+        let scenario = Scenario {
+            outage: self.outage()?,
+            may_lose: self.may_lose,
+            keeps_interval_log: self.hlog.is_some(),
+            ..self.load.scenario(drive, self.length.0)?
         };
-        let keeps_interval_log = self.hlog.is_some();
-        self.events.put_into(Scenario { keeps_interval_log, ..self.load.scenario(drive, length)? })
+        let targets = scenario.addresses.len();
+        if self.may_lose > 0 && self.may_lose >= targets {
+            let targets = counted(targets as u64, "target");
+            return Err(Failure::usage(format!(
+                "--may-lose {} leaves none of {targets} to ask",
+                self.may_lose
+            )));
+        }
+        Ok(scenario)
+    }
+
+    fn outage(&self) -> Result<Option<Outage>, Failure> {
+        let outage = match (self.restart_daemon_at, self.kill_daemon_at) {
+            (Some(at), _) => Outage { at: at.0, ending: Ending::Stop },
+            (None, Some(at)) => Outage { at: at.0, ending: Ending::Kill },
+            (None, None) => return Ok(None),
+        };
+        if outage.at >= self.length.0 {
+            let (at, length) = (Time(outage.at), self.length);
+            return Err(Failure::usage(format!(
+                "the outage at {at} is not within the measurement of {length}"
+            )));
+        }
+        Ok(Some(outage))
     }
 
     fn objectives(&self) -> Objectives {
@@ -187,20 +217,10 @@ impl Arguments {
         Objectives { rate: self.rate, latencies, errors }
     }
 
-    fn write_files(
-        &self,
-        figures: &json::Run,
-        scenario: &Scenario,
-        collected: &Collected,
-    ) -> Result<(), Failure> {
+    fn write_files(&self, figures: &json::Run, collected: &Collected) -> Result<(), Failure> {
         write_file(self.json.as_ref(), || json_text(figures))?;
         write_file(self.html.as_ref(), || html::run::render(figures).into_bytes())?;
         write_file(self.csv.as_ref(), || csv::seconds(&figures.seconds).into_bytes())?;
-        write_file(self.hgrm.as_ref(), || {
-            // Viewers skip lines that begin so.
-            let kind = format!("#[snowbank-loadtest: {}, response times in ms]\n", scenario.loop_words());
-            (kind + &hdr::percentile_distribution(&collected.counts.response)).into_bytes()
-        })?;
         write_file(self.hlog.as_ref(), || collected.interval_log.clone())
     }
 }

@@ -1,13 +1,13 @@
-//! Other protocols of a target: how a connection begins, how a request is written, and how a reply is read.
+//! The other protocols of a target: how a connection begins, how a request is written, and how a reply is read.
 //!
-//! | file | a request of Snowbank | of another server |
-//! |---|---|---|
-//! | [`resp`] | `INCR`, `SNOWBANK.NEXT` | Redis: `INCRBY` of a key of the run's own |
-//! | [`memcached`] | `get` of as many keys | katsubushi: the same; memcached: `incr` of such a key |
-//! | [`http`] | `GET /v1/ids` | katsubushi: `GET /ids?n=` |
-//! | [`noeqd`] | one byte | noeqd: the same |
+//! | file | a request |
+//! |---|---|
+//! | [`resp`] | `INCR`, `SNOWBANK.NEXT` |
+//! | [`memcached`] | `get` of as many keys |
+//! | [`http`] | `GET /v1/ids` |
+//! | [`noeqd`] | one byte |
 //!
-//! A door turns bytes into runs of IDs. All checks and figures are those of Snowbank's own protocol.
+//! Each turns bytes into runs of IDs. All checks and figures are those of Snowbank's own protocol.
 
 mod http;
 mod memcached;
@@ -45,8 +45,14 @@ pub(crate) enum Part<'a> {
     More,
     /// The end of the reply.
     End,
-    /// A refusal, in the target's words.
-    Refused { code: u16, words: Cow<'a, [u8]> },
+    Refused(Refusal<'a>),
+}
+
+/// A refusal: the error code, and the target's words.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal<'a> {
+    pub(crate) code: u16,
+    pub(crate) words: Cow<'a, [u8]>,
 }
 
 /// A part, and the bytes that it takes; `None` if it is not all there.
@@ -66,11 +72,6 @@ pub(crate) trait Door: fmt::Debug + Send + Sync {
     /// Returns the most IDs that one request can ask for.
     fn max_count(&self) -> u32 {
         u32::MAX
-    }
-
-    /// Returns the command that removes the counter that the run has made, if it has.
-    fn clean_up(&self) -> Option<String> {
-        None
     }
 }
 
@@ -143,24 +144,12 @@ fn unreadable(reason: &str) -> Fault {
     Fault::Unreadable(reason.to_owned())
 }
 
-/// Returns a name of a counter that no other client uses.
-fn key_of_our_own() -> String {
-    format!("snowbank-loadtest:{:016x}", fastrand::u64(..))
-}
-
 /// Appends an ID. If it continues the last run, it becomes part of it.
 fn push(runs: &mut Vec<Run>, id: u64) {
     match runs.last_mut() {
         Some(last) if last.first.checked_add(last.count.into()) == Some(id) => last.count += 1,
         _ => runs.push(Run { first: id, count: 1, stride: 1 }),
     }
-}
-
-/// Returns the `count` numbers that end at `last`, as a counter hands them out.
-fn counted_up_to(last: u64, count: u32) -> Result<Run, Fault> {
-    let before = last.checked_sub(count.into());
-    let first = before.ok_or_else(|| unreadable("a number below the count asked for"))? + 1;
-    Ok(Run { first, count, stride: 1 })
 }
 
 /// Returns the first line without its end, and its size with it.
@@ -176,9 +165,9 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Returns a refusal; its first word may be the name of an error code of Snowbank.
-fn refused(words: &[u8]) -> Part<'_> {
+fn refusal_in(words: &[u8]) -> Refusal<'_> {
     let first = words.split(|&byte| byte == b' ').next().unwrap_or_default();
-    Part::Refused { code: code_of(&String::from_utf8_lossy(first)), words: Cow::Borrowed(words) }
+    Refusal { code: code_of(&String::from_utf8_lossy(first)), words: Cow::Borrowed(words) }
 }
 
 /// Returns the number of an error code by its name, in any case.
@@ -187,8 +176,8 @@ fn code_of(name: &str) -> u16 {
         "NOAUTH" | "WRONGPASS" => "unauthorized",
         name => name,
     };
-    let all = (1..=u8::MAX.into()).map_while(ErrorCode::from_u16);
-    all.into_iter().find(|code| code.name().eq_ignore_ascii_case(name)).map_or(OTHER_ERROR, ErrorCode::to_u16)
+    let known = ErrorCode::ALL.into_iter().find(|code| code.name().eq_ignore_ascii_case(name));
+    known.map_or(OTHER_ERROR, ErrorCode::to_u16)
 }
 
 #[cfg(test)]

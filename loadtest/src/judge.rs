@@ -31,9 +31,6 @@ const MAX_BEHIND: Duration = Duration::from_millis(10);
 /// A closed loop is as fast as its own threads if one of them needs a core for more of the time than this.
 pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
-/// The share of new connections that must be opened. With fewer, the load was not the requested one.
-const MIN_OPENED_SHARE: f64 = 0.95;
-
 /// The share of the asked rate that an open loop must get.
 const MIN_RATE_SHARE: f64 = 0.98;
 
@@ -222,11 +219,6 @@ impl Evidence<'_> {
         let (judged, answered) = (counts.settling.certain.len(), counts.response.len());
         if judged != answered || judged < counts.answered {
             reasons.push(format!("{judged} times were judged of {} answers", counts.answered));
-        }
-        let (due, opened) = (counts.churn.due, counts.churn.times.len());
-        if (opened as f64) < due as f64 * MIN_OPENED_SHARE - 1.0 {
-            reasons
-                .push(words::by_generator(&format!("it opened {opened} of {due} connections that were due")));
         }
         reasons
     }

@@ -6,12 +6,10 @@
 //! an answer before it sends. Nearly all of its slip is the wait for a core that something else uses, so
 //! threads stand in for each other (`lanes`).
 
-mod churn;
 mod clocks;
 mod connection;
 mod lanes;
 mod meter;
-mod opener;
 mod outage;
 mod receive;
 mod window;
@@ -26,7 +24,7 @@ use crate::machine::stalls::Stalls;
 use crate::measure::{Counts, Fault, Second};
 use crate::promise::{Promise, Span};
 use crate::scenario::Scenario;
-use crate::target::{Access, Stream};
+use crate::target::Access;
 
 pub(crate) use clocks::Clock;
 pub(crate) use lanes::Lanes;
@@ -39,7 +37,7 @@ pub(crate) const MAX_IN_FLIGHT: usize = 1 << 16;
 /// The time limit of an answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest time to recover: from the start of an outage that has no window of its own.
+/// The longest time to recover, from the start of an outage.
 pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The work of one thread.
@@ -93,8 +91,6 @@ pub(crate) enum Message {
     Spans { thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64> },
     /// A second of the measurement is over on this thread.
     Second { thread: usize, number: u64, second: Box<Second> },
-    /// A new connection to a restarted target. To find its process would delay a thread with a load.
-    Reopened { peer: usize, socket: Stream },
     /// The thread is done, after a fault of the target or without.
     Done { thread: usize, counts: Box<Counts>, fault: Option<Fault> },
 }
@@ -109,7 +105,7 @@ struct Now {
 }
 
 impl Shared {
-    /// Notes that a target has gone away. Returns false if it may not.
+    /// Records that a target has gone away. Returns false if it may not.
     fn lose(&self, peer: usize, now: Now, may_lose: usize) -> bool {
         let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = gone.iter().any(|known| known.peer == peer);

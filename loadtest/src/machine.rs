@@ -27,6 +27,8 @@ use own::{OwnTime, Threads};
 use owner::Owners;
 use stalls::{MIN_STALL_NS, Stall, Stalls};
 
+use crate::target::Used;
+
 /// The sleep of a sleeper: short in comparison with any stall that matters. It costs half a per cent of a core.
 const NAP_NS: u64 = 1_000_000;
 
@@ -40,8 +42,9 @@ pub(crate) struct Watch {
     sleepers: Vec<JoinHandle<()>>,
 }
 
+/// The machine under watch.
 #[derive(Debug)]
-struct Watched {
+pub(crate) struct Watched {
     /// Instant 0 of the run.
     origin: Instant,
     stalls: Arc<Stalls>,
@@ -82,6 +85,11 @@ impl Watch {
         Self { watched, sleepers }
     }
 
+    /// Returns the machine under watch.
+    pub(crate) fn watched(&self) -> Arc<Watched> {
+        Arc::clone(&self.watched)
+    }
+
     /// Ends the sleepers.
     pub(crate) fn end(self) {
         self.watched.is_over.store(true, Ordering::Relaxed);
@@ -93,6 +101,11 @@ impl Watch {
 impl Watched {
     fn now_ns(&self) -> u64 {
         Instant::now().saturating_duration_since(self.origin).as_nanos() as u64
+    }
+
+    /// Returns what the target has used of this machine.
+    pub(crate) fn target_used(&self) -> Used {
+        self.lock_own().target_used()
     }
 
     fn own_ns(&self, is_stalled: bool) -> u64 {

@@ -137,19 +137,10 @@ pub(crate) enum Fault {
     TooManyInFlight { bound: usize },
     /// A socket took no more bytes: the target does not read.
     FullSocket,
-    /// After an announced outage connections were not back within that time.
+    /// After an outage connections were not back within that time.
     NotRecovered { waited: Duration },
-    /// A new connection was not opened. `is_ours` if this machine has no more files or ports.
+    /// A further run was not possible. `is_ours` if this machine has no more files or ports.
     NotOpened { reason: String, is_ours: bool },
-}
-
-/// New connections that replace older ones.
-#[derive(Debug, Default)]
-pub(crate) struct ChurnCounts {
-    /// Those that were due.
-    pub(crate) due: u64,
-    /// From the first packet until requests could be sent, of those that were opened.
-    pub(crate) times: TimeHistogram,
 }
 
 /// The counters of one thread, or of all.
@@ -171,14 +162,11 @@ pub(crate) struct Counts {
     pub(crate) warm_up_refused: RefusalsByCode,
     /// Requests without an answer at the end.
     pub(crate) unanswered: u64,
-    /// Requests that the announced outage took away: in flight on a connection that it ended, due while there was
-    /// none, or refused.
+    /// Requests that the outage took away: in flight on a connection that it ended, due while there was none, or
+    /// refused.
     pub(crate) lost: u64,
-    /// The announced outage, from its start until every connection was back and one answered; the longest of
-    /// all threads.
+    /// The outage, from its start until every connection was back and one answered; the longest of all threads.
     pub(crate) outage: Duration,
-    /// New connections of the measurement.
-    pub(crate) churn: ChurnCounts,
     /// The longest time between two answers of the measurement, as one thread saw it.
     pub(crate) longest_gap: Duration,
     /// From the intended instant to the receipt.
@@ -216,8 +204,6 @@ impl Counts {
         self.checked_ids += other.checked_ids;
         self.unanswered += other.unanswered;
         self.lost += other.lost;
-        self.churn.due += other.churn.due;
-        self.churn.times.merge(&other.churn.times);
         self.outage = self.outage.max(other.outage);
         self.longest_gap = self.longest_gap.max(other.longest_gap);
         merge_refusals(&mut self.refused, other.refused);

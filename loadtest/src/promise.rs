@@ -1,7 +1,5 @@
 //! The guarantees that a target's INFO gives for its IDs, and the position of each ID.
 
-use std::sync::OnceLock;
-
 use snowbank_client::layout::{
     self, Layout, LayoutError, Numbering, Position, Role, Run, Tick, UnixMicros, WorkerSet,
 };
@@ -43,10 +41,18 @@ pub(crate) struct Promise {
 enum Space {
     /// A layout and its worker IDs: an ID's position is the layout's; its random fields do not matter.
     Layout(Numbering),
-    /// A counter: its increment and the remainder that all its IDs leave, from INFO or learnt from the first.
-    Ticket(OnceLock<(u64, u64)>),
+    /// A counter.
+    Ticket(Tickets),
     /// Nothing: an ID is its own position.
     Unknown,
+}
+
+/// The numbers of a counter: those that leave this remainder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tickets {
+    /// Above 0.
+    increment: u64,
+    remainder: u64,
 }
 
 /// Consecutive positions, `start` included and `end` not.
@@ -120,32 +126,19 @@ impl Promise {
         })
     }
 
-    /// Returns the guarantees of a counter of another server: numbers, each once.
-    pub(crate) fn of_counter() -> Self {
+    /// Returns the guarantees of IDs of which nothing is known.
+    pub(crate) fn unknown(source: Option<&str>) -> Self {
         Self {
             source: 0,
-            source_name: "a counter".to_owned(),
+            source_name: printable(source.unwrap_or("its own choice")),
             max_count: u32::MAX,
             strict: false,
             per_second: None,
-            space: Space::Ticket(OnceLock::new()),
+            space: Space::Unknown,
             fleet: None,
             row_mask: None,
             burst_window_us: 0,
             max_ahead_us: 0,
-        }
-    }
-
-    /// Returns the guarantees of IDs of which nothing, or only their layout, is known.
-    pub(crate) fn of_ids(source: Option<&str>, numbering: Option<Numbering>) -> Self {
-        let space = numbering.map_or(Space::Unknown, Space::Layout);
-        Self {
-            source_name: printable(source.unwrap_or("its own choice")),
-            row_mask: space.row_mask(),
-            space,
-            burst_window_us: DEFAULT_BURST_WINDOW_US,
-            max_ahead_us: DEFAULT_MAX_AHEAD_US,
-            ..Self::of_counter()
         }
     }
 
@@ -159,8 +152,9 @@ impl Promise {
             return Ok(());
         }
         if let Some((one, other)) = self.tickets().zip(other.tickets()) {
-            let common = greatest_common_divisor(one.0, other.0);
-            return if one.1 % common == other.1 % common { Err(NotApart::SameTickets) } else { Ok(()) };
+            let common = greatest_common_divisor(one.increment, other.increment);
+            let is_same = one.remainder % common == other.remainder % common;
+            return if is_same { Err(NotApart::SameTickets) } else { Ok(()) };
         }
         let numberings = self.numbering().zip(other.numbering());
         let (one, other) = numberings.ok_or(NotApart::OtherSpaces)?;
@@ -186,14 +180,14 @@ impl Promise {
             && self.tickets() == other.tickets()
     }
 
-    /// Returns the increment of a counter, as far as it is known.
+    /// Returns the increment of a counter.
     pub(crate) fn increment(&self) -> Option<u64> {
-        Some(self.tickets()?.0)
+        Some(self.tickets()?.increment)
     }
 
-    fn tickets(&self) -> Option<(u64, u64)> {
+    fn tickets(&self) -> Option<Tickets> {
         match &self.space {
-            Space::Ticket(form) => form.get().copied(),
+            Space::Ticket(tickets) => Some(*tickets),
             Space::Layout(_) | Space::Unknown => None,
         }
     }
@@ -229,11 +223,7 @@ impl Promise {
     pub(crate) fn positions(&self, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
         match &self.space {
             Space::Layout(numbering) => place_in_layout(numbering, run, each),
-            Space::Ticket(form) => {
-                let &(increment, remainder) = form.get_or_init(|| {
-                    let increment = run.stride.max(1);
-                    (increment, run.first % increment)
-                });
+            &Space::Ticket(Tickets { increment, remainder }) => {
                 // A single ID's stride does not count: other protocols send none.
                 let is_apart = run.count > 1 && run.stride.max(1) != increment;
                 if is_apart || run.first % increment != remainder {
@@ -260,12 +250,6 @@ impl Promise {
         let numbering = self.numbering()?;
         let tick_us = i64::try_from(numbering.layout().tick_ms()).ok()?.saturating_mul(1_000);
         Some(sent_us.saturating_sub(self.burst_window_us).saturating_sub(tick_us).saturating_sub(offset_us))
-    }
-
-    /// Returns the window of an ID's time in microseconds: before its request was sent, the tick included, and
-    /// after its reply came. `None` where IDs have no time.
-    pub(crate) fn window_us(&self) -> Option<(i64, i64)> {
-        Some((self.earliest_us(0, 0)?.saturating_neg(), self.latest_us(0, 0)?))
     }
 
     /// Returns the latest instant that an ID received at `received_us` may be dated. `None` where IDs have no time.
@@ -309,9 +293,8 @@ impl Promise {
     pub(crate) fn id_at(&self, position: u64) -> u64 {
         match &self.space {
             Space::Layout(numbering) => numbering.id_at(Position(position)),
-            Space::Ticket(form) => {
-                let &(increment, remainder) = form.get().unwrap_or(&(1, 0));
-                position.saturating_mul(increment).saturating_add(remainder)
+            Space::Ticket(Tickets { increment, remainder }) => {
+                position.saturating_mul(*increment).saturating_add(*remainder)
             }
             Space::Unknown => position,
         }
@@ -350,12 +333,11 @@ impl Space {
 
     fn of(source: &Source) -> Result<Self, LayoutError> {
         if source.kind == Some(SourceKind::Ticket) {
-            let form = OnceLock::new();
-            if let Some(increment) = source.increment.filter(|&increment| increment > 0) {
-                // Cannot fail: nothing has set it.
-                let _ = form.set((increment, source.offset.unwrap_or_default() % increment));
-            }
-            return Ok(Self::Ticket(form));
+            let tickets = source.increment.filter(|&increment| increment > 0).map(|increment| Tickets {
+                increment,
+                remainder: source.offset.unwrap_or_default() % increment,
+            });
+            return Ok(tickets.map_or(Self::Unknown, Self::Ticket));
         }
         let (Some(layout), Some(workers)) = (&source.layout, &source.worker_ids) else {
             return Ok(Self::Unknown);

@@ -19,15 +19,15 @@ use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, NotStarted};
-use crate::load::{self, Clock, Gone, Lanes, Message, Peer, Shared, Task, Wire};
+use crate::load::{self, Clock, Gone, Lanes, Message, Peer, Shared, Task};
 use crate::machine::owner::{Owner, Owners};
 use crate::machine::stalls::{StallSum, Stalls};
-use crate::machine::{Watch, echo};
+use crate::machine::{Watch, Watched, echo};
 use crate::measure::SecondFigures;
 use crate::promise::{NoPromise, Promise};
-use crate::scenario::{Drive, Form, Length, Protocol, Scenario};
+use crate::scenario::{Drive, Form, Protocol, SEED, Scenario};
 use crate::schedule::{Schedule, Share};
-use crate::target::{Access, Conversation, GREETING_TIMEOUT, NoTarget};
+use crate::target::{Access, NoTarget};
 use samples::{Sampler, Samples};
 
 /// From the spawning of the threads to the start of the run: all of them are waiting by then.
@@ -142,8 +142,8 @@ impl CannotRun {
 pub(crate) struct Progress<'a> {
     /// Since its start, warm-up included.
     pub(crate) elapsed: Duration,
-    /// The length in all, if a time ends it.
-    pub(crate) total: Option<Duration>,
+    /// The length in all.
+    pub(crate) total: Duration,
     /// The last second that is complete.
     pub(crate) last_second: Option<&'a SecondFigures>,
     /// Open loop or closed loop.
@@ -164,13 +164,12 @@ pub(crate) fn of_echo(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Option<Outcome> {
     let address = echo::start(scenario.connections).ok()?;
-    let length = scenario.measured_for()?.min(LONGEST_ECHO);
     let scenario = Scenario {
         addresses: vec![Endpoint::Tcp { host: address.ip().to_string(), port: address.port() }],
         may_lose: 0,
         token: None,
         protocol: Protocol::Echo,
-        length: Length::For(length),
+        length: scenario.length.min(LONGEST_ECHO),
         ..scenario.without_events()
     };
     let outcome = run_against(&scenario, None, &mut Vec::new(), interrupt, progress).ok()?;
@@ -218,7 +217,7 @@ pub(crate) fn run_against(
     let shared = Arc::new(shared(scenario, targets, greeted, own_daemon));
     let watch = Watch::begin(shared.origin, Arc::clone(&shared.stalls), owners.clone());
     let (threads, from) = spawn(scenario, streams, &shared);
-    let sampler = sampler(scenario, owners.clone(), shared.origin);
+    let sampler = sampler(scenario, watch.watched(), shared.origin);
     let target = Target { daemon, owners };
     let mut collected = collector::collect(scenario, &shared, seen, &from, target, interrupt, progress);
     let samples = sampler.end();
@@ -230,33 +229,16 @@ pub(crate) fn run_against(
     let Some(shared) = Arc::into_inner(shared) else {
         unreachable!("every thread that had a part of it has been joined")
     };
-    remove_counters(&shared, seen);
     let outcome = Outcome::of(scenario, shared, collected).with_samples(&samples);
     Ok(Outcome { version, own_daemon, ..outcome })
 }
 
-fn sampler(scenario: &Scenario, owners: Owners, origin: Instant) -> Sampler {
+fn sampler(scenario: &Scenario, watched: Arc<Watched>, origin: Instant) -> Sampler {
     let of = match scenario.metrics.is_empty() {
-        true => samples::Of::Processes(owners),
+        true => samples::Of::Processes(watched),
         false => samples::Of::Metrics(scenario.metrics.clone()),
     };
-    Sampler::begin(of, origin + scenario.measured_from(), scenario.measured_for())
-}
-
-/// Removes the counters that the run has made. One that stays behind is untidy, and no more. The next run of a sweep
-/// has others, which begin at 1 again.
-fn remove_counters(shared: &Shared, seen: &mut [Distinct]) {
-    for (peer, seen) in shared.peers.iter().zip(seen) {
-        let Wire::Door(door) = &peer.wire else { continue };
-        let Some(command) = door.clean_up() else { continue };
-        *seen = Distinct::default();
-        let removed = Conversation::begin(&peer.access, GREETING_TIMEOUT).and_then(|mut conversation| {
-            conversation.send(|out| out.extend_from_slice(command.as_bytes()))?;
-            // Any answer: the server has read the command.
-            conversation.next(|bytes| Ok((!bytes.is_empty()).then_some(((), bytes.len()))))
-        });
-        drop(removed);
-    }
+    Sampler::begin(of, origin + scenario.warm_up, scenario.length)
 }
 
 fn shared(
@@ -278,8 +260,8 @@ fn shared(
         origin: Instant::now() + START_DELAY,
         lanes: lanes(scenario),
         stalls: Arc::new(Stalls::of_measurement(
-            scenario.measured_from().as_nanos() as u64,
-            scenario.ends_at().map_or(u64::MAX, |end| end.as_nanos() as u64),
+            scenario.warm_up.as_nanos() as u64,
+            scenario.ends_at().as_nanos() as u64,
         )),
         stop: AtomicBool::new(false),
     }
@@ -308,7 +290,7 @@ impl Outcome {
     fn of(scenario: &Scenario, shared: Shared, collected: Collected) -> Self {
         let Shared { peers, gone, origin, stalls, .. } = shared;
         let addresses: Vec<String> = peers.iter().map(|peer| peer.access.endpoint.to_string()).collect();
-        let begin = scenario.measured_from();
+        let begin = scenario.warm_up;
         let lost = |gone: Gone| {
             (addresses[gone.peer].clone(), Duration::from_nanos(gone.at_ns).saturating_sub(begin))
         };
@@ -367,7 +349,7 @@ fn lanes(scenario: &Scenario) -> Lanes {
     let schedule = |thread| match scenario.drive {
         Drive::Open { rate, arrivals } => {
             let requests_per_s = rate.per_s() / scenario.batch.mean();
-            Some(Schedule::new(requests_per_s, arrivals, Share { thread, threads }, scenario.seed))
+            Some(Schedule::new(requests_per_s, arrivals, Share { thread, threads }, SEED))
         }
         Drive::Closed { .. } => None,
     };

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use snowbank_client::Endpoint;
-use snowbank_client::layout::Numbering;
 use snowbank_client::tls::Connector;
 
 use crate::daemon::Ending;
 use crate::schedule::Arrivals;
 use crate::target::{Access, Metrics, Token};
 use crate::value::{Mix, Rate};
+
+/// The seed of random draws: every run has the same schedule.
+pub(crate) const SEED: u64 = 1;
 
 /// The options of a run.
 #[derive(Debug, Clone)]
@@ -39,15 +41,12 @@ pub(crate) struct Scenario {
     pub(crate) threads: usize,
     /// The time before the measurement at the offered rate: checked and not timed.
     pub(crate) warm_up: Duration,
-    pub(crate) length: Length,
-    /// The announced outage.
+    /// The length of the measurement.
+    pub(crate) length: Duration,
+    /// The outage of a daemon of the run's own.
     pub(crate) outage: Option<Outage>,
-    /// New connections a second, each of which replaces an older one.
-    pub(crate) churn: Option<f64>,
     /// True if each second's histogram is kept for a file.
     pub(crate) keeps_interval_log: bool,
-    /// The seed of random draws.
-    pub(crate) seed: u64,
 }
 
 /// The knowledge about the IDs of a target that speaks another protocol.
@@ -57,8 +56,6 @@ pub(crate) enum Form {
     AsTold,
     /// INFO at these addresses of the same daemons, in their order.
     Info(Vec<Endpoint>),
-    /// A layout, and the worker IDs that the target may use.
-    Layout(Numbering),
 }
 
 /// The protocol of a target.
@@ -78,21 +75,12 @@ pub(crate) enum Protocol {
     Echo,
 }
 
-/// An announced outage.
+/// An outage: the run ends a daemon of its own and starts it again. It is over when all is back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outage {
     /// From the start of the measurement.
     pub(crate) at: Duration,
-    pub(crate) cause: Cause,
-}
-
-/// The cause of an outage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// The run ends a daemon of its own in this way and starts it again. The outage is over when all is back.
-    Own(Ending),
-    /// The service is restarted by others in a window of this length.
-    Others { within: Duration },
+    pub(crate) ending: Ending,
 }
 
 /// When requests leave.
@@ -102,15 +90,6 @@ pub(crate) enum Drive {
     Open { rate: Rate, arrivals: Arrivals },
     /// A new request for each answer.
     Closed { depth: usize },
-}
-
-/// The length of a measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Length {
-    /// That long.
-    For(Duration),
-    /// Until this many IDs were requested.
-    Ids(u64),
 }
 
 impl Protocol {
@@ -135,7 +114,7 @@ impl Protocol {
 impl Scenario {
     /// Returns this load without events during a run, and without further recordings.
     pub(crate) fn without_events(&self) -> Self {
-        Self { outage: None, churn: None, metrics: Vec::new(), keeps_interval_log: false, ..self.clone() }
+        Self { outage: None, metrics: Vec::new(), keeps_interval_log: false, ..self.clone() }
     }
 
     /// Returns the way to open connections to one of its targets.
@@ -143,14 +122,14 @@ impl Scenario {
         Access { endpoint, protocol: self.protocol, tls: self.tls.clone(), token: self.token.clone() }
     }
 
-    /// Returns the time from the start of the run to the start of the measurement.
-    pub(crate) fn measured_from(&self) -> Duration {
-        self.warm_up
+    /// Returns the time from the start of the run to the start of the outage.
+    pub(crate) fn outage_at(&self) -> Option<Duration> {
+        Some(self.warm_up + self.outage?.at)
     }
 
-    /// Returns the time from the start of the run to the start of the announced outage.
-    pub(crate) fn outage_at(&self) -> Option<Duration> {
-        Some(self.measured_from() + self.outage?.at)
+    /// Returns the time from the start of the run to the last request.
+    pub(crate) fn ends_at(&self) -> Duration {
+        self.warm_up + self.length
     }
 
     /// Returns the loop in words, for every output.
@@ -158,48 +137,6 @@ impl Scenario {
         match self.drive {
             Drive::Open { .. } => "open loop",
             Drive::Closed { .. } => "closed loop",
-        }
-    }
-
-    /// Returns the length of the measurement, if a time ends it. On a schedule, a count is a time too.
-    pub(crate) fn measured_for(&self) -> Option<Duration> {
-        match (self.length, self.drive) {
-            (Length::For(length), _) => Some(length),
-            (Length::Ids(ids), Drive::Open { rate, .. }) => {
-                Some(Duration::from_secs_f64((ids as f64 / rate.per_s()).min(1e9)))
-            }
-            (Length::Ids(_), Drive::Closed { .. }) => None,
-        }
-    }
-
-    /// Returns the time from the start of the run to the last request, if a time ends it.
-    pub(crate) fn ends_at(&self) -> Option<Duration> {
-        Some(self.measured_from() + self.measured_for()?)
-    }
-
-    /// Returns the IDs that a thread may ask for, if a count ends the run and no schedule does.
-    pub(crate) fn ids_limit(&self, thread: usize) -> Option<u64> {
-        match (self.length, self.drive) {
-            (Length::Ids(ids), Drive::Closed { .. }) => Some(share_of(ids, thread, self.threads)),
-            _ => None,
-        }
-    }
-}
-
-/// Returns a thread's share: equal parts, the rest to the first threads.
-fn share_of(all: u64, thread: usize, threads: usize) -> u64 {
-    let (thread, threads) = (thread as u64, threads as u64);
-    all / threads + u64::from(thread < all % threads)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_add_up() {
-        for (all, threads) in [(10, 3), (0, 2), (7, 7), (1, 4)] {
-            assert_eq!((0..threads).map(|thread| share_of(all, thread, threads)).sum::<u64>(), all);
         }
     }
 }

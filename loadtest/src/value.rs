@@ -86,56 +86,6 @@ impl fmt::Display for Time {
     }
 }
 
-/// A length of time, and when it begins. Written `2s@3s`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimeAt {
-    pub(crate) length: Duration,
-    pub(crate) at: Duration,
-}
-
-impl FromStr for TimeAt {
-    type Err = BadValue;
-
-    fn from_str(text: &str) -> Result<Self, BadValue> {
-        let parts = text.split_once('@').and_then(|(length, at)| {
-            Some(Self { length: length.parse::<Time>().ok()?.0, at: at.parse::<Time>().ok()?.0 })
-        });
-        or_bad(parts, text, "a length and a start, each a time above 0, as in 2s@3s")
-    }
-}
-
-/// A number of things a second: above 0, at most [`MAX_PER_SECOND`]. Written `100/s`, `0.5/s`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct PerSecond(pub(crate) f64);
-
-/// Far above the connections that a machine can open in a second.
-const MAX_PER_SECOND: f64 = 1e6;
-
-impl FromStr for PerSecond {
-    type Err = BadValue;
-
-    fn from_str(text: &str) -> Result<Self, BadValue> {
-        let per_s = scaled(text.strip_suffix("/s").unwrap_or(text), &[("", 1.0), ("k", 1e3)]);
-        let per_s = per_s.filter(|&per_s| per_s > 0.0 && per_s <= MAX_PER_SECOND);
-        or_bad(per_s.map(Self), text, "a number a second above 0 and at most 1000k, as in 100/s or 0.5/s")
-    }
-}
-
-/// Bits per second of a network in each direction: above 0. Written `100Mbit`, `1Gbit`, `2.5Gbit`.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub(crate) struct Bandwidth(pub(crate) f64);
-
-impl FromStr for Bandwidth {
-    type Err = BadValue;
-
-    fn from_str(text: &str) -> Result<Self, BadValue> {
-        let bits =
-            scaled(text.strip_suffix("/s").unwrap_or(text), &[("kbit", 1e3), ("Mbit", 1e6), ("Gbit", 1e9)]);
-        let bits = bits.filter(|&bits| (1e3..=1e15).contains(&bits)).map(Self);
-        or_bad(bits, text, "a bandwidth from 1kbit to 1000000Gbit, as in 100Mbit or 2.5Gbit")
-    }
-}
-
 /// A share above 0 and below 1. Written `5%`, `12.5%`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) struct Share(pub(crate) f64);
@@ -251,38 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn times_at_a_time() {
-        let both = TimeAt { length: Duration::from_millis(500), at: Duration::from_secs(3) };
-        assert_eq!("500ms@3s".parse(), Ok(both));
-        for wrong in ["", "2s", "2s@", "@3s", "0s@3s", "2s@-3s", "2s@3s@4s", "2@3"] {
-            assert!(wrong.parse::<TimeAt>().is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn shares() {
         let share = |text: &str| text.parse::<Share>().map(|share| share.0);
         assert_eq!((share("5%"), share("12.5%")), (Ok(0.05), Ok(0.125)));
         for wrong in ["0%", "100%", "5", "-5%", "%", "", "1e1%", "NaN%"] {
             assert!(share(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn numbers_a_second() {
-        let per_s = |text: &str| text.parse::<PerSecond>().map(|number| number.0);
-        assert_eq!((per_s("100/s"), per_s("0.5"), per_s("2k/s")), (Ok(100.0), Ok(0.5), Ok(2_000.0)));
-        for wrong in ["0", "-1/s", "", "/s", "1001k/s", "5/m"] {
-            assert!(per_s(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn bandwidths() {
-        let bits = |text: &str| text.parse::<Bandwidth>().map(|bandwidth| bandwidth.0);
-        assert_eq!((bits("1Gbit"), bits("2.5Gbit/s"), bits("100Mbit")), (Ok(1e9), Ok(2.5e9), Ok(1e8)));
-        for wrong in ["1", "0Gbit", "1GB", "-1Gbit", "", "Gbit", "1gbit", "1e3Mbit"] {
-            assert!(bits(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use clap::Args;
 use snowbank_client::Endpoint;
-use snowbank_client::layout::{Layout, Numbering, WorkerSet};
 use snowbank_client::tls::{ClientFiles, Connector};
 
 use super::Failure;
 use crate::judge::Latency;
-use crate::scenario::{Drive, Form, Length, Protocol, Scenario};
+use crate::scenario::{Drive, Form, Protocol, Scenario};
 use crate::schedule::Arrivals;
 use crate::target::{Metrics, MetricsUrl, Token};
 use crate::units::counted;
@@ -56,9 +55,6 @@ pub(super) struct Load {
     /// Time at the offered rate before the measurement; its IDs are checked, but not timed
     #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true)]
     pub(super) warm_up: Time,
-    /// Seed of random draws; the same number gives the same schedule
-    #[arg(long, value_name = "NUMBER", default_value = "1")]
-    pub(super) seed: u64,
     /// The daemon's metrics, as http://host:9660/metrics: for the processor time and memory of a daemon on another machine;
     /// once for each --address
     #[arg(long, value_name = "URL", requires = "address")]
@@ -106,13 +102,6 @@ struct Doors {
     /// once for each --address, in their order
     #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse_remote, requires = "address", requires = "door")]
     info: Vec<Endpoint>,
-    /// The layout of the IDs of another protocol, where no --info says it: a name or a text as of
-    /// `snowbank layout`
-    #[arg(long, value_name = "LAYOUT", requires_all = ["worker_ids", "address", "door"], conflicts_with = "info")]
-    layout: Option<String>,
-    /// The worker IDs that the target may use, as in 3 or 0-3,8
-    #[arg(long, value_name = "IDS", requires = "layout")]
-    worker_ids: Option<WorkerSet>,
 }
 
 /// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2 ms.
@@ -140,7 +129,7 @@ pub(super) struct Latencies {
 
 impl Load {
     /// Returns the run of these options, of this length.
-    pub(super) fn scenario(&self, drive: Drive, length: Length) -> Result<Scenario, Failure> {
+    pub(super) fn scenario(&self, drive: Drive, length: Duration) -> Result<Scenario, Failure> {
         let usual = match drive {
             Drive::Open { .. } => OPEN_LOOP_THREADS,
             Drive::Closed { .. } => CLOSED_LOOP_THREADS,
@@ -176,9 +165,7 @@ impl Load {
             warm_up: self.warm_up.0,
             length,
             outage: None,
-            churn: None,
             keeps_interval_log: false,
-            seed: self.seed,
         })
     }
 
@@ -241,10 +228,6 @@ impl Doors {
     }
 
     fn form(&self, addresses: usize) -> Result<Form, Failure> {
-        if let Some((layout, worker_ids)) = self.layout.as_ref().zip(self.worker_ids.clone()) {
-            let layout = Layout::resolve(layout).map_err(Failure::usage)?;
-            return Ok(Form::Layout(Numbering::new(layout, worker_ids).map_err(Failure::usage)?));
-        }
         match self.info.len() {
             0 => Ok(Form::AsTold),
             given if given == addresses => Ok(Form::Info(self.info.clone())),

@@ -1,7 +1,6 @@
 //! `snowbank-loadtest plan`.
 
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use super::{Failure, json_text, open_files, print_beside, with_files, write_file};
 use crate::plan::basis::Basis;
@@ -35,9 +34,8 @@ impl From<NoPlan> for Failure {
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let sweep = read::<Sweep>(&arguments.from, KIND).map_err(Failure::usage)?;
-    let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let basis = Basis::of(&sweep, &arguments.wanted)?;
-    let plan = plan(&basis, &arguments.wanted, since_1970.as_micros() as i64)?;
+    let plan = plan(&basis, &arguments.wanted)?;
     open_files(&[&arguments.json])?;
     print_beside(arguments.json.as_ref(), |out| out.write_all(plan.page.as_bytes()));
     with_files(0, write_file(arguments.json.as_ref(), || json_text(&plan)))

@@ -8,7 +8,7 @@ use crate::judge::Objectives;
 use crate::origin;
 use crate::report::html;
 use crate::report::progress::Bar;
-use crate::scenario::{Drive, Length};
+use crate::scenario::Drive;
 use crate::sweep::progress::Live;
 use crate::sweep::{SearchOptions, Settings, sweep, table};
 use crate::value::Rate;
@@ -61,7 +61,7 @@ impl Arguments {
         let drive = Drive::Open { rate: Rate::STANDARD, arrivals: self.load.arrivals() };
         Ok(Settings {
             origin: origin::of_this_process(),
-            scenario: self.load.scenario(drive, Length::For(self.search.length.0))?,
+            scenario: self.load.scenario(drive, self.search.length.0)?,
             objectives: Objectives { rate: None, latencies: self.latencies.of_open_loop(), errors: 0.0 },
             search: self.search.clone(),
         })

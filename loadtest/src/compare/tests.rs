@@ -82,7 +82,7 @@ fn errors_on_one_side_alone_are_a_difference() {
 #[test]
 fn other_differences_between_the_runs_are_named() {
     let a = p50s(&[60.0, 61.0]);
-    let other = |unit, value: crate::report::figure::Value| -> Vec<Run> {
+    let other = |unit, value: serde_json::Value| -> Vec<Run> {
         let mut runs = p50s(&[60.0, 61.0]);
         for run in &mut runs {
             let mut figures = Figures::default();

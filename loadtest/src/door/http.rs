@@ -1,18 +1,22 @@
-//! HTTP 1.1: `GET /v1/ids` of Snowbank, `GET /ids?n=` of katsubushi.
+//! HTTP 1.1: `GET /v1/ids`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use httparse::Status;
 use snowbank_client::Endpoint;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::Info;
 
-use super::{At, Door, Met, Part, Read, code_of, line, number, push, unreadable};
-use crate::target::{Access, Conversation, NoTarget};
+use super::{At, Door, Met, Part, Read, Refusal, code_of, number, push, unreadable};
+use crate::target::{Access, Conversation, NoTarget, OTHER_ERROR};
 use crate::units::printable;
 
 /// The longest head of a reply.
 const MAX_HEAD_SIZE: usize = 16 * 1024;
+
+/// The most headers of a reply, those of a proxy included.
+const MAX_HEADERS: usize = 64;
 
 /// A request without its count: the bytes before it and behind it.
 #[derive(Debug)]
@@ -28,7 +32,7 @@ struct Reply<'a> {
     body: Cow<'a, [u8]>,
 }
 
-/// Reads the sources of Snowbank; of any other server, an ID of `/ids`.
+/// Reads the sources of Snowbank.
 pub(super) fn meet(
     conversation: &mut Conversation,
     access: &Access,
@@ -36,35 +40,18 @@ pub(super) fn meet(
 ) -> Result<Met, NoTarget> {
     let headers = headers(access);
     let (status, body) = get(conversation, "/v1/sources", &headers)?;
-    if status == 200
-        && let Ok(info) = Info::from_json(&body)
-    {
-        let source = source.map(str::to_owned).or_else(|| {
-            info.sources.iter().find(|source| source.index == 0).map(|source| source.name.clone())
-        });
-        let named = source.map(|name| format!("&source={}", in_query(&name))).unwrap_or_default();
-        let door = Http::of("GET /v1/ids?count=", &named, &headers);
-        let version = info.version.clone();
-        return Ok(Met { door: Arc::new(door), info: Some(info), version });
+    if matches!(status, 401 | 403 | 429 | 503) {
+        let refusal = refusal(status, &body);
+        return Err(conversation.refused(refusal.code, &refusal.words));
     }
-    check_status(conversation, status, &body)?;
-    let (status, body) = get(conversation, "/ids?n=1", &headers)?;
-    check_status(conversation, status, &body)?;
-    if status != 200 || number(body.trim_ascii_end()).is_none() {
-        return Err(conversation.not_that("HTTP with /v1/ids or /ids?n=", &body));
-    }
-    let door = Http::of("GET /ids?n=", "", &headers);
-    Ok(Met { door: Arc::new(door), info: None, version: None })
-}
-
-fn check_status(conversation: &Conversation, status: u64, body: &[u8]) -> Result<(), NoTarget> {
-    if !matches!(status, 401 | 403 | 429 | 503) {
-        return Ok(());
-    }
-    match refusal(&Reply { status, body: Cow::Borrowed(body) }) {
-        Part::Refused { code, words } => Err(conversation.refused(code, &words)),
-        Part::More | Part::End => Ok(()),
-    }
+    let info = Info::from_json(&body).ok().filter(|_| status == 200);
+    let Some(info) = info else { return Err(conversation.not_that("HTTP with /v1/sources", &body)) };
+    let named = source
+        .or_else(|| info.sources.iter().find(|source| source.index == 0).map(|source| source.name.as_str()));
+    let named = named.map(|name| format!("&source={}", in_query(name))).unwrap_or_default();
+    let door = Http::of("GET /v1/ids?count=", &named, &headers);
+    let version = info.version.clone();
+    Ok(Met { door: Arc::new(door), info: Some(info), version })
 }
 
 pub(super) fn get(
@@ -127,8 +114,7 @@ impl Door for Http {
             return Ok(None);
         };
         if reply.status != 200 {
-            let Part::Refused { code, words } = refusal(&reply) else { unreachable!("a refusal is refused") };
-            return Ok(Some((Part::Refused { code, words: Cow::Owned(words.into_owned()) }, size)));
+            return Ok(Some((Part::Refused(refusal(reply.status, &reply.body)), size)));
         }
         for id in reply.body.trim_ascii_end().split(|&byte| byte == b'\n') {
             push(runs, number(id).ok_or_else(|| unreadable("a line that is no ID"))?);
@@ -138,40 +124,39 @@ impl Door for Http {
 }
 
 /// Returns the refusal of a reply with another status than 200: Snowbank's are JSON.
-fn refusal<'a>(reply: &'a Reply<'_>) -> Part<'a> {
-    let json: Option<serde_json::Value> = serde_json::from_slice(&reply.body).ok();
-    let text = |key| json.as_ref().and_then(|json| json.get(key)?.as_str());
-    let Some((error, message)) = text("error").zip(text("message")) else {
-        let words = format!("status {}", reply.status).into_bytes();
-        let code = if reply.status == 401 { code_of("unauthorized") } else { crate::target::OTHER_ERROR };
-        return Part::Refused { code, words: Cow::Owned(words) };
+fn refusal(status: u64, body: &[u8]) -> Refusal<'static> {
+    let json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let (code, words) = match (json["error"].as_str(), json["message"].as_str()) {
+        (Some(error), Some(message)) => (code_of(error), message.to_owned()),
+        _ if status == 401 => (code_of("unauthorized"), "status 401".to_owned()),
+        _ => (OTHER_ERROR, format!("status {status}")),
     };
-    Part::Refused { code: code_of(error), words: Cow::Owned(message.as_bytes().to_vec()) }
+    Refusal { code, words: Cow::Owned(words.into_bytes()) }
 }
 
 /// Returns the first reply and its size; `None` if it is not all there.
 fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
-    // Another protocol may never send what ends a head.
-    if let Some((first, _)) = line(bytes).filter(|(first, _)| !first.starts_with(b"HTTP/1.")) {
-        return Err(format!("a reply that begins with {:?}", printable(&String::from_utf8_lossy(first))));
-    }
-    let Some(head_size) = bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|end| end + 4) else {
-        let is_endless = bytes.len() > MAX_HEAD_SIZE;
-        return if is_endless { Err("a head without an end".to_owned()) } else { Ok(None) };
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut head = httparse::Response::new(&mut headers);
+    let head_size = match head.parse(bytes) {
+        Ok(Status::Complete(size)) => size,
+        Ok(Status::Partial) if bytes.len() <= MAX_HEAD_SIZE => return Ok(None),
+        Ok(Status::Partial) => return Err("a head without an end".to_owned()),
+        Err(_) => {
+            let first = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+            return Err(format!("a reply that begins with {:?}", printable(&String::from_utf8_lossy(first))));
+        }
     };
-    let head = String::from_utf8_lossy(&bytes[..head_size]);
-    let first = head.lines().next().unwrap_or_default();
-    let status = first.strip_prefix("HTTP/1.").and_then(|rest| number(rest.get(2..5)?.as_bytes()));
-    let status = status.ok_or_else(|| format!("a reply that begins with {:?}", printable(first)))?;
+    let status = head.code.unwrap_or_default().into();
     let header = |wanted: &str| {
-        let mut pairs = head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        pairs.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim().to_owned())
+        let found = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(wanted));
+        found.map(|header| header.value.trim_ascii())
     };
-    if header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
+    if header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case(b"chunked")) {
         let body = chunks(&bytes[head_size..])?;
         return Ok(body.map(|(body, size)| (Reply { status, body: Cow::Owned(body) }, head_size + size)));
     }
-    let length = header("content-length").and_then(|value| usize::try_from(number(value.as_bytes())?).ok());
+    let length = header("content-length").and_then(number).and_then(|length| usize::try_from(length).ok());
     let length = length.ok_or("a reply without a length")?;
     let end = head_size.checked_add(length).ok_or("a reply without an end")?;
     let body = bytes.get(head_size..end).map(Cow::Borrowed);
@@ -184,13 +169,14 @@ fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
     let mut places = Vec::new();
     let mut at = 0;
     loop {
-        let Some((size_line, start)) = bytes.get(at..).and_then(line) else { return Ok(None) };
-        let digits =
-            String::from_utf8_lossy(size_line.split(|&byte| byte == b';').next().unwrap_or_default())
-                .trim()
-                .to_owned();
-        let length = usize::from_str_radix(&digits, 16).map_err(|_| format!("a chunk of size {digits:?}"))?;
+        let rest = bytes.get(at..).unwrap_or_default();
+        let (start, length) = match httparse::parse_chunk_size(rest) {
+            Ok(Status::Complete(chunk)) => chunk,
+            Ok(Status::Partial) => return Ok(None),
+            Err(_) => return Err("a chunk without a size".to_owned()),
+        };
         let begin = at + start;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
         let end = begin.checked_add(length).ok_or("a chunk without an end")?;
         if bytes.len() < end.saturating_add(2) {
             return Ok(None);

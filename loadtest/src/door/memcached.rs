@@ -1,12 +1,10 @@
-//! memcached's text protocol, by which katsubushi and Snowbank give each key of a `get` a new ID.
+//! memcached's text protocol, by which Snowbank and katsubushi give each key of a `get` a new ID.
 
 use std::sync::Arc;
 
 use snowbank_client::layout::Run;
 
-use super::{
-    At, Door, Met, Part, Read, counted_up_to, key_of_our_own, line, number, push, refused, unreadable,
-};
+use super::{At, Door, Met, Part, Read, Refusal, line, number, push, refusal_in, unreadable};
 use crate::measure::Fault;
 use crate::target::{Conversation, NoTarget};
 use crate::units::printable;
@@ -19,45 +17,29 @@ const ANY_KEY: &str = "id";
 
 const PROTOCOL: &str = "memcached's text protocol";
 
-/// A server that makes IDs, or a counter of memcached itself.
+/// The key that is asked for.
 #[derive(Debug)]
-pub(super) enum Memcached {
-    /// Each get of the key is a new ID.
-    Ids { key: String },
-    /// Numbers from a key.
-    Counter { key: String },
+pub(super) struct Memcached {
+    pub(super) key: String,
 }
 
-/// Finds out whether a key that was never set has a value. In memcached it has none, and then a key
-/// of our own is made a counter.
+/// Asks for an ID: a key that was never set has a value.
 pub(super) fn meet(conversation: &mut Conversation, source: Option<&str>) -> Result<Met, NoTarget> {
     let key = source.unwrap_or(ANY_KEY).to_owned();
-    let door = match ask(conversation, &format!("get {key}"))?.as_slice() {
-        b"END" => {
-            let key = key_of_our_own();
-            match ask(conversation, &format!("add {key} 0 0 1\r\n0"))?.as_slice() {
-                b"STORED" => Memcached::Counter { key },
-                other => return Err(conversation.not_that(PROTOCOL, other)),
-            }
-        }
-        value if value.starts_with(b"VALUE ") => {
-            // Its digits, and END.
-            conversation.next(|bytes| Ok(line(bytes).map(|(_, size)| ((), size))))?;
-            conversation.next(|bytes| Ok(line(bytes).map(|(_, size)| ((), size))))?;
-            Memcached::Ids { key }
-        }
-        other => match refusal(other) {
-            Some(Part::Refused { code, words }) => return Err(conversation.refused(code, &words)),
-            _ => return Err(conversation.not_that(PROTOCOL, other)),
-        },
-    };
+    let answer = ask(conversation, &format!("get {key}"))?;
+    if let Some(refusal) = refusal(&answer) {
+        return Err(conversation.refused(refusal.code, &refusal.words));
+    }
+    if !answer.starts_with(b"VALUE ") {
+        return Err(conversation.not_that(PROTOCOL, &answer));
+    }
+    // Its digits, and END.
+    for _ in 0..2 {
+        conversation.next(|bytes| Ok(line(bytes).map(|(_, size)| ((), size))))?;
+    }
     let version = ask(conversation, "version")?;
     let version = version.strip_prefix(b"VERSION ").map(|name| printable(&String::from_utf8_lossy(name)));
-    let version = match door {
-        Memcached::Ids { .. } => version,
-        Memcached::Counter { .. } => version.map(|version| format!("memcached {version}, incr")),
-    };
-    Ok(Met { door: Arc::new(door), info: None, version })
+    Ok(Met { door: Arc::new(Memcached { key }), info: None, version })
 }
 
 /// Sends a command and returns the first line of its answer.
@@ -67,60 +49,37 @@ fn ask(conversation: &mut Conversation, command: &str) -> Result<Vec<u8>, NoTarg
 }
 
 /// Returns the refusal in a line, if it is one.
-fn refusal(line: &[u8]) -> Option<Part<'_>> {
+fn refusal(line: &[u8]) -> Option<Refusal<'_>> {
     let words = line.strip_prefix(b"SERVER_ERROR ").or_else(|| line.strip_prefix(b"CLIENT_ERROR "));
-    words.or_else(|| matches!(line, b"ERROR" | b"NOT_FOUND").then_some(line)).map(refused)
+    words.or_else(|| (line == b"ERROR").then_some(line)).map(refusal_in)
 }
 
 impl Door for Memcached {
     fn ask(&self, out: &mut Vec<u8>, count: u32) {
-        match self {
-            Self::Counter { key } => out.extend_from_slice(format!("incr {key} {count}").as_bytes()),
-            Self::Ids { key } => {
-                out.extend_from_slice(b"get");
-                for _ in 0..count {
-                    out.push(b' ');
-                    out.extend_from_slice(key.as_bytes());
-                }
-            }
+        out.extend_from_slice(b"get");
+        for _ in 0..count {
+            out.push(b' ');
+            out.extend_from_slice(self.key.as_bytes());
         }
         out.extend_from_slice(b"\r\n");
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
-        let Some((first, size)) = line(bytes) else {
-            return Ok(None);
-        };
-        if let Some(refused) = refusal(first) {
-            return Ok(Some((refused, size)));
+    fn read<'a>(&self, bytes: &'a [u8], _at: At, runs: &mut Vec<Run>) -> Read<'a> {
+        let Some((first, size)) = line(bytes) else { return Ok(None) };
+        if let Some(refusal) = refusal(first) {
+            return Ok(Some((Part::Refused(refusal), size)));
         }
-        match self {
-            Self::Counter { .. } => {
-                let last = number(first).ok_or_else(|| unreadable("a reply that is no number"))?;
-                runs.push(counted_up_to(last, at.asked)?);
-                Ok(Some((Part::End, size)))
-            }
-            Self::Ids { .. } if first == b"END" => Ok(Some((Part::End, size))),
-            Self::Ids { key } => Ok(value(bytes, key)?.map(|(id, size)| {
-                push(runs, id);
-                (Part::More, size)
-            })),
+        if first == b"END" {
+            return Ok(Some((Part::End, size)));
         }
+        let Some((id, size)) = value(bytes, &self.key)? else { return Ok(None) };
+        push(runs, id);
+        Ok(Some((Part::More, size)))
     }
 
     fn max_count(&self) -> u32 {
-        match self {
-            // One blank before each key, the command and the end of the line.
-            Self::Ids { key } => ((MAX_GET_SIZE - "get\r\n".len()) / (key.len() + 1)) as u32,
-            Self::Counter { .. } => u32::MAX,
-        }
-    }
-
-    fn clean_up(&self) -> Option<String> {
-        match self {
-            Self::Counter { key } => Some(format!("delete {key}\r\n")),
-            Self::Ids { .. } => None,
-        }
+        // One blank before each key, the command and the end of the line.
+        ((MAX_GET_SIZE - "get\r\n".len()) / (self.key.len() + 1)) as u32
     }
 }
 

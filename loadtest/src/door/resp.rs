@@ -2,9 +2,7 @@
 
 use snowbank_client::layout::Run;
 
-use super::{
-    At, Door, Met, Part, Read, counted_up_to, key_of_our_own, line, number, push, refused, unreadable,
-};
+use super::{At, Door, Met, Part, Read, line, number, push, refusal_in, unreadable};
 use crate::check::Violation;
 use crate::measure::Fault;
 use crate::target::{Conversation, NoTarget, Token};
@@ -12,24 +10,21 @@ use crate::units::printable;
 
 use std::sync::Arc;
 
+const PROTOCOL: &str = "Snowbank's RESP";
+
 /// The longest line that is waited for; numbers and errors are far shorter.
 const MAX_LINE_SIZE: usize = 4_096;
 
-/// A source of Snowbank, or a counter of a Redis.
+/// The source that is asked; `None` is the front end's own choice.
 #[derive(Debug)]
-pub(super) enum Resp {
-    /// `None`: the door's own choice.
-    Source(Option<String>),
-    /// Numbers from a key.
-    Counter { key: String },
-}
+pub(super) struct Resp(pub(super) Option<String>);
 
 pub(super) fn authorize(conversation: &mut Conversation, token: &Token) -> Result<(), NoTarget> {
     conversation.send(|out| command(out, &[b"AUTH", token.bytes()]))?;
     expect_line(conversation, b"+OK")
 }
 
-/// Tells Snowbank from a Redis by its INFO.
+/// Knows Snowbank by its INFO.
 pub(super) fn meet(conversation: &mut Conversation, source: Option<&str>) -> Result<Met, NoTarget> {
     conversation.send(|out| command(out, &[b"INFO", b"server"]))?;
     let text = conversation.next(|bytes| match bytes.first() {
@@ -41,17 +36,11 @@ pub(super) fn meet(conversation: &mut Conversation, source: Option<&str>) -> Res
         return Err(refusal(conversation, words));
     }
     let text = String::from_utf8_lossy(&text).into_owned();
-    let value = |key: &str| {
-        text.lines().find_map(|line| Some(printable(line.strip_prefix(key)?.strip_prefix(':')?.trim())))
+    let Some(version) = text.lines().find_map(|line| line.strip_prefix("snowbank_version:")) else {
+        return Err(conversation.not_that(PROTOCOL, text.as_bytes()));
     };
-    let (door, version) = match (value("snowbank_version"), value("redis_version")) {
-        (Some(version), _) => (Resp::Source(source.map(str::to_owned)), version),
-        (None, Some(version)) => {
-            (Resp::Counter { key: key_of_our_own() }, format!("Redis {version}, INCRBY"))
-        }
-        (None, None) => return Err(conversation.not_that("RESP, the protocol of Redis", text.as_bytes())),
-    };
-    Ok(Met { door: Arc::new(door), info: None, version: Some(version) })
+    let version = Some(printable(version.trim()));
+    Ok(Met { door: Arc::new(Resp(source.map(str::to_owned))), info: None, version })
 }
 
 /// Waits for this line.
@@ -60,27 +49,22 @@ fn expect_line(conversation: &mut Conversation, expected: &[u8]) -> Result<(), N
     match found.strip_prefix(b"-") {
         _ if found == expected => Ok(()),
         Some(words) => Err(refusal(conversation, words)),
-        None => Err(conversation.not_that("RESP, the protocol of Redis", &found)),
+        None => Err(conversation.not_that(PROTOCOL, &found)),
     }
 }
 
 fn refusal(conversation: &Conversation, words: &[u8]) -> NoTarget {
-    match refused(words) {
-        Part::Refused { code, words } => conversation.refused(code, &words),
-        Part::More | Part::End => unreachable!("a refusal is refused"),
-    }
+    let refusal = refusal_in(words);
+    conversation.refused(refusal.code, &refusal.words)
 }
 
 impl Door for Resp {
     fn ask(&self, out: &mut Vec<u8>, count: u32) {
         let digits = count.to_string();
-        match self {
-            Self::Counter { key } => command(out, &[b"INCRBY", key.as_bytes(), digits.as_bytes()]),
-            Self::Source(Some(source)) if count == 1 => command(out, &[b"INCR", source.as_bytes()]),
-            Self::Source(Some(source)) => {
-                command(out, &[b"SNOWBANK.NEXT", source.as_bytes(), digits.as_bytes()]);
-            }
-            Self::Source(None) => command(out, &[b"SNOWBANK.NEXT", digits.as_bytes()]),
+        match &self.0 {
+            Some(source) if count == 1 => command(out, &[b"INCR", source.as_bytes()]),
+            Some(source) => command(out, &[b"SNOWBANK.NEXT", source.as_bytes(), digits.as_bytes()]),
+            None => command(out, &[b"SNOWBANK.NEXT", digits.as_bytes()]),
         }
     }
 
@@ -92,17 +76,13 @@ impl Door for Resp {
                 Ok(None)
             };
         };
-        match (first.split_first(), self) {
-            (Some((b'-', words)), _) if at.come == 0 => Ok(Some((refused(words), size))),
-            (Some((b':', digits)), Self::Counter { .. }) => {
-                runs.push(counted_up_to(id(digits)?, at.asked)?);
-                Ok(Some((Part::End, size)))
-            }
-            (Some((b':', digits)), Self::Source(_)) => {
+        match first.split_first() {
+            Some((b'-', words)) if at.come == 0 => Ok(Some((Part::Refused(refusal_in(words)), size))),
+            Some((b':', digits)) => {
                 push(runs, id(digits)?);
                 Ok(Some((Part::End, size)))
             }
-            (Some((b'*', digits)), Self::Source(_)) if at.come == 0 => {
+            Some((b'*', digits)) if at.come == 0 => {
                 let found = id(digits)?;
                 if found != u64::from(at.asked) {
                     return Err(Fault::Violation(Violation::Count { asked: at.asked, found }));
@@ -110,17 +90,8 @@ impl Door for Resp {
                 elements(bytes, size, at, runs)
             }
             // INCR with `replies = "string"`, and the further elements of an array.
-            (Some((b'$', _)), Self::Source(_)) if at.come > 0 || at.asked == 1 => {
-                elements(bytes, 0, at, runs)
-            }
+            Some((b'$', _)) if at.come > 0 || at.asked == 1 => elements(bytes, 0, at, runs),
             _ => Err(unreadable("a reply that is no number")),
-        }
-    }
-
-    fn clean_up(&self) -> Option<String> {
-        match self {
-            Self::Counter { key } => Some(format!("DEL {key}\r\n")),
-            Self::Source(_) => None,
         }
     }
 }

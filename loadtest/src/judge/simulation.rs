@@ -276,7 +276,7 @@ impl Run {
             stalls: self.stalls,
             elapsed,
             planned: Some(elapsed),
-            promise: &Promise::of_counter(),
+            promise: &Promise::unknown(None),
             ids_per_s: 5_000.0,
             interrupted: false,
             too_scattered: false,

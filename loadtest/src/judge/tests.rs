@@ -33,7 +33,7 @@ fn objectives() -> Objectives {
 }
 
 fn verdict(counts: &Counts, faults: &[Fault]) -> Verdict {
-    judge(&evidence(counts, faults, &Promise::of_counter()), &objectives())
+    judge(&evidence(counts, faults, &Promise::unknown(None)), &objectives())
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn late_sending_is_the_generators() {
     let mut late = counts(9_000, 100);
     late.slip.saturating_record_n(8_900_000, 1_000);
     let counts = &late;
-    let promise = Promise::of_counter();
+    let promise = Promise::unknown(None);
     let evidence = Evidence { stalls: StallSum::default(), ..evidence(counts, &[], &promise) };
     let verdict = judge(&evidence, &objectives());
     assert_eq!(verdict.exit_code(), 2);
@@ -94,7 +94,7 @@ fn an_answer_that_was_not_judged_leaves_no_verdict() {
 
 #[test]
 fn an_open_loop_must_get_its_rate() {
-    let (counts, promise) = (counts(100, 100), Promise::of_counter());
+    let (counts, promise) = (counts(100, 100), Promise::unknown(None));
     let code = |elapsed_ms, stalled_ms| {
         let stalls = StallSum { total: Duration::from_millis(stalled_ms), ..StallSum::default() };
         let elapsed = Duration::from_millis(elapsed_ms);
@@ -109,7 +109,7 @@ fn a_closed_loop_must_reach_its_rate_unless_it_lacked_cores() {
         let mut counts = counts(100, 100);
         counts.hungriest_thread = hungriest_thread;
         let stalls = StallSum { total: Duration::from_millis(stalled_ms), ..StallSum::default() };
-        let promise = Promise::of_counter();
+        let promise = Promise::unknown(None);
         let evidence = Evidence { planned: None, ids_per_s, stalls, ..evidence(&counts, &[], &promise) };
         judge(&evidence, &objectives()).exit_code()
     };

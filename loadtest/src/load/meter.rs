@@ -3,10 +3,11 @@
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use crate::door::Refusal;
 use crate::machine::processor::Use;
 use crate::machine::stalls::{MIN_STALL_NS, Stalls};
 use crate::measure::settling::Slow;
-use crate::measure::{Counts, Refusals, Second};
+use crate::measure::{Counts, Second};
 use crate::units::printable;
 
 use super::connection::InFlight;
@@ -78,39 +79,22 @@ impl Meter {
         (self.warm_ns..self.end_ns).contains(&intended_ns) && !in_outage
     }
 
-    /// Returns the announced outage while connections may go.
-    pub(super) fn open_window(&mut self, now: Now) -> Option<&mut Window> {
-        self.outage.as_mut().filter(|window| window.is_open(now))
+    /// Returns the time since the start of the outage while connections may go, or are not back.
+    pub(super) fn outage_lasting(&self, now: Now) -> Option<Duration> {
+        self.outage?.lasting(now)
     }
 
-    /// Returns the announced outage while connections may go, or are not back.
-    pub(super) fn unfinished_window(&self, now: Now) -> Option<Window> {
-        self.outage.filter(|window| window.is_open(now) || window.is_down())
-    }
-
-    /// Notes that all connections are back from the announced outage.
+    /// Records that all connections are back from the outage.
     pub(super) fn recovered(&mut self, now: Now) {
+        self.counts.outage = self.outage_lasting(now).unwrap_or_default();
         if let Some(window) = &mut self.outage {
-            self.counts.outage = window.back(now);
+            window.end(now);
         }
     }
 
-    /// Notes the distance of the clocks.
+    /// Records the distance of the clocks.
     pub(super) fn clock(&mut self, offset_us: Option<i64>) {
         self.second.clock_offset_us = offset_us.or(self.second.clock_offset_us);
-    }
-
-    /// Counts a new connection that is due.
-    pub(super) fn connection_due(&mut self, now: Now) {
-        self.counts.churn.due += u64::from(self.counts_at(now.ns));
-    }
-
-    /// Counts a new connection that is open, with the time that it took.
-    pub(super) fn connection_opened(&mut self, now: Now, took: Duration) {
-        let took_ns = took.as_nanos() as u64;
-        if self.counts_at(now.ns.saturating_sub(took_ns)) {
-            self.counts.churn.times.saturating_record(took_ns);
-        }
     }
 
     /// Begins a turn that was due at `due_ns`, if it was not woken before.
@@ -168,15 +152,17 @@ impl Meter {
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
     }
 
-    pub(super) fn refused(&mut self, request: &InFlight, now: Now, code: u16, message: &[u8]) {
+    pub(super) fn refused(&mut self, request: &InFlight, now: Now, refusal: &Refusal<'_>) {
         let in_warm_up = request.intended_ns < self.warm_ns;
         if !(in_warm_up || self.counts_at(request.intended_ns)) {
             return;
         }
-        let words = || printable(&String::from_utf8_lossy(message));
-        let fresh = || Refusals { count: 0, first_message: words() };
         let refused = if in_warm_up { &mut self.counts.warm_up_refused } else { &mut self.counts.refused };
-        refused.entry(code).or_insert_with(fresh).count += 1;
+        let known = refused.entry(refusal.code).or_default();
+        if known.count == 0 {
+            known.first_message = printable(&String::from_utf8_lossy(&refusal.words));
+        }
+        known.count += 1;
         if in_warm_up {
             return;
         }

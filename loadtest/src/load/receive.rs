@@ -1,5 +1,6 @@
 //! Parses the bytes of one connection: each ID is checked, each reply timed.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use snowbank_client::layout::Run;
@@ -12,7 +13,7 @@ use super::wire;
 use super::worker::{MAX_SPANS, Worker};
 use super::{Now, Wire};
 use crate::check::reply::Received;
-use crate::door::{self, At, Door, Part};
+use crate::door::{self, At, Door, Part, Refusal};
 use crate::measure::Fault;
 
 impl Worker<'_> {
@@ -79,7 +80,7 @@ impl Worker<'_> {
             match part {
                 Part::More => {}
                 Part::End => self.finish(index, &request, now)?,
-                Part::Refused { code, words } => self.refuse(index, &request, (code, &words), now)?,
+                Part::Refused(refusal) => self.refuse(index, &request, &refusal, now)?,
             }
         }
         Ok(taken)
@@ -90,20 +91,20 @@ impl Worker<'_> {
         &mut self,
         index: usize,
         request: &InFlight,
-        (code, words): (u16, &[u8]),
+        refusal: &Refusal<'_>,
         now: Now,
     ) -> Result<(), Fault> {
         if self.connections[index].check.come() > 0 {
             return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
         }
         self.connections[index].in_flight.pop_front();
-        if self.is_excused(code, now) {
+        if self.is_excused(refusal.code, now) {
             self.meter.lost(request, now);
-        } else if self.may_leave(index, code, now) {
+        } else if self.may_leave(index, refusal.code, now) {
             self.meter.lost(request, now);
             self.ask_another(request, now);
         } else {
-            self.meter.refused(request, now, code, words);
+            self.meter.refused(request, now, refusal);
         }
         Ok(())
     }
@@ -141,7 +142,10 @@ impl Worker<'_> {
                 ids.iter().try_for_each(|id| self.check(index, &request, single(id), now))?;
                 more
             }
-            Reply::Error(error) => return self.refuse(index, &request, (error.code, error.message), now),
+            Reply::Error(error) => {
+                let refusal = Refusal { code: error.code, words: Cow::Borrowed(error.message) };
+                return self.refuse(index, &request, &refusal, now);
+            }
             Reply::Info { .. } | Reply::Pong(_) | Reply::Ok => {
                 return Err(Fault::Unreadable("a frame that answers another kind of request".to_owned()));
             }
@@ -161,7 +165,7 @@ impl Worker<'_> {
             peer.highest.fetch_max(last, Ordering::SeqCst);
         }
         self.meter.answered(request, now);
-        self.note_recovery(now);
+        self.record_recovery(now);
         Ok(())
     }
 

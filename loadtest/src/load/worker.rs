@@ -9,18 +9,16 @@ use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 use snowbank_client::layout::Run;
 
-use super::churn::Churn;
 use super::clocks::ClockOffset;
 use super::connection::{Connection, Flushed};
 use super::meter::Meter;
-use super::opener::Opener;
 use super::outage::RETRY_NS;
 use super::window::Window;
 use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Peer, Shared, Task};
 use crate::machine::processor::RunDelay;
 use crate::measure::Fault;
 use crate::promise::Span;
-use crate::scenario::{Cause, Drive, Scenario};
+use crate::scenario::{Drive, SEED};
 use crate::target::Stream;
 use crate::value::Mix;
 
@@ -59,12 +57,8 @@ pub(super) struct Worker<'a> {
     pub(super) runs: Vec<Run>,
     next_connection: usize,
     housekeeping_ns: u64,
-    /// Counted IDs that a closed loop may still ask for.
-    ids_left: u64,
     /// When connections that are down are tried again.
     pub(super) retry_ns: u64,
-    pub(super) opener: Option<Opener>,
-    pub(super) churn: Option<Churn>,
     run_delay: RunDelay,
 }
 
@@ -99,25 +93,21 @@ impl<'a> Worker<'a> {
         let (thread, scenario) = (task.thread, &task.scenario);
         let ns = |time: Duration| time.as_nanos() as u64;
         let is_open_loop = matches!(scenario.drive, Drive::Open { .. });
-        let places = streams.len();
-        let (warm_ns, end_ns) = (ns(scenario.measured_from()), scenario.ends_at().map_or(u64::MAX, ns));
+        let (warm_ns, end_ns) = (ns(scenario.warm_up), ns(scenario.ends_at()));
         Ok(Self {
             shared,
             to,
             connections: streams.into_iter().map(|(peer, stream)| Connection::new(stream, peer)).collect(),
             epoll,
-            random: fastrand::Rng::with_seed(scenario.seed.wrapping_add(thread as u64)),
-            meter: Meter::new((thread, is_open_loop), warm_ns, end_ns, window_of(scenario)),
+            random: fastrand::Rng::with_seed(SEED.wrapping_add(thread as u64)),
+            meter: Meter::new((thread, is_open_loop), warm_ns, end_ns, scenario.outage_at().map(Window::new)),
             end_ns,
             spans: shared.peers.iter().map(|_| Vec::new()).collect(),
             clocks: shared.peers.iter().map(|peer| ClockOffset::new(peer.clock)).collect(),
             runs: Vec::new(),
             next_connection: 0,
             housekeeping_ns: 0,
-            ids_left: scenario.ids_limit(thread).unwrap_or(u64::MAX),
             retry_ns: 0,
-            opener: None,
-            churn: scenario.churn.map(|per_s| Churn::new(per_s, thread, scenario.threads, places)),
             run_delay: RunDelay::of_this_thread(),
             task,
         })
@@ -153,7 +143,6 @@ impl<'a> Worker<'a> {
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.meter.tick(turn, self.to);
             self.recover(turn)?;
-            self.churn(turn)?;
             let more = self.prepare(turn)?;
             let all_sent = self.flush()?;
             self.keep_house(turn)?;
@@ -198,7 +187,7 @@ impl<'a> Worker<'a> {
     fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
         for _ in 0..MAX_SENDS_PER_TURN {
             // Without requests the end of an outage would go unseen.
-            let end_ns = if self.meter.unfinished_window(now).is_none() { self.end_ns } else { u64::MAX };
+            let end_ns = if self.meter.outage_lasting(now).is_none() { self.end_ns } else { u64::MAX };
             let Some(due_ns) = self.shared.lanes.take(self.task.thread, now.ns, end_ns) else {
                 return Ok(self.shared.lanes.first_due_ns() < end_ns);
             };
@@ -218,40 +207,34 @@ impl<'a> Worker<'a> {
         Ok(true)
     }
 
-    /// Returns the next connection in turn. It skips those that are down. It takes one that is about to be
-    /// replaced only if there is no other.
+    /// Returns the next connection in turn that is not down. It takes one whose target stops only if there is no
+    /// other.
     pub(super) fn next_open(&mut self) -> Option<usize> {
-        let mut leaving = None;
+        let mut draining = None;
         for _ in 0..self.connections.len() {
             let index = self.next_connection;
             self.next_connection = (index + 1) % self.connections.len();
             if self.connections[index].is_down {
                 continue;
             }
-            if !self.is_leaving(index) && !self.connections[index].is_draining {
+            if !self.connections[index].is_draining {
                 return Some(index);
             }
-            leaving = Some(index);
+            draining = Some(index);
         }
-        leaving
+        draining
     }
 
     fn refill(&mut self, now: Now, depth: usize) -> bool {
-        if now.ns >= self.end_ns || self.ids_left == 0 {
+        if now.ns >= self.end_ns {
             return false;
         }
-        let counts = self.meter.counts_at(now.ns);
-        for index in 0..self.connections.len() {
-            let leaving = self.is_leaving(index);
-            let connection = &mut self.connections[index];
-            if connection.is_down || connection.is_full || connection.is_draining || leaving {
+        for connection in &mut self.connections {
+            if connection.is_down || connection.is_full || connection.is_draining {
                 continue;
             }
-            while connection.in_flight.len() < depth && self.ids_left > 0 {
+            while connection.in_flight.len() < depth {
                 let count = draw(&self.task.scenario.batch, &mut self.random);
-                if counts {
-                    self.ids_left = self.ids_left.saturating_sub(count.into());
-                }
                 connection.ask(&self.shared.peers[connection.peer], count, now.ns);
             }
         }
@@ -282,9 +265,8 @@ impl<'a> Worker<'a> {
     }
 
     fn until_due_ns(&self, now: Now, more: bool) -> u64 {
-        let down = self.meter.unfinished_window(now).is_some();
-        let longest_ns = if down { RETRY_NS } else { MAX_SLEEP_NS };
-        let longest_ns = longest_ns.min(self.next_of_churn_ns(now));
+        let is_down = self.meter.outage_lasting(now).is_some();
+        let longest_ns = if is_down { RETRY_NS } else { MAX_SLEEP_NS };
         if !(more && self.is_open_loop()) {
             return longest_ns;
         }
@@ -337,14 +319,6 @@ impl<'a> Worker<'a> {
         let spans = self.spans.iter_mut().map(std::mem::take).collect();
         let _ = self.to.send(Message::Spans { thread: self.task.thread, spans, low_us });
     }
-}
-
-fn window_of(scenario: &Scenario) -> Option<Window> {
-    let within = match scenario.outage?.cause {
-        Cause::Own(_) => None,
-        Cause::Others { within } => Some(within),
-    };
-    Some(Window::new(scenario.outage_at()?, within))
 }
 
 fn draw(mix: &Mix, random: &mut fastrand::Rng) -> u32 {

@@ -8,6 +8,8 @@ use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
 use super::owner::Owners;
+use super::processor;
+use crate::target::Used;
 
 /// New children are looked for at most this often.
 const REFRESH: Duration = Duration::from_millis(20);
@@ -43,13 +45,29 @@ impl OwnTime {
         if is_stalled && self.looked.elapsed() >= REFRESH {
             self.look();
         }
+        self.read();
+        self.target_ns + nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
+    }
+
+    /// Returns what the target's processes have used since they were first seen, if all can be seen.
+    pub(super) fn target_used(&mut self) -> Used {
+        self.look();
+        self.read();
+        let owners = self.owners.now();
+        if owners.is_empty() || owners.iter().any(|owner| owner.process().is_none()) {
+            return Used::default();
+        }
+        let memory = self.processes.keys().filter_map(|&process| processor::memory_of_process(process));
+        Used { cpu: Some(Duration::from_nanos(self.target_ns)), memory: Some(memory.sum()) }
+    }
+
+    fn read(&mut self) {
         for (&process, before_ns) in &mut self.processes {
             // One that has ended uses no more.
             if let Some(now_ns) = used_by(process) {
                 self.target_ns += now_ns.saturating_sub(std::mem::replace(before_ns, now_ns));
             }
         }
-        self.target_ns + nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
     }
 
     /// Returns the processor time of all threads of the target, so far as they ran on this core last.
@@ -68,7 +86,7 @@ impl OwnTime {
     /// Finds the target's processes. One that was not there before has used its time since.
     fn look(&mut self) {
         self.looked = Instant::now();
-        let mut found: Vec<u32> = self.owners.now().all.iter().filter_map(|owner| owner.process()).collect();
+        let mut found: Vec<u32> = self.owners.now().iter().filter_map(|owner| owner.process()).collect();
         let mut at = 0;
         while at < found.len().min(PROCESSES_MAX) {
             found.extend(children_of(found[at]));
@@ -121,7 +139,7 @@ fn children_of(process: u32) -> Vec<u32> {
 }
 
 /// Returns the processor time that a process has used, in nanoseconds: also that of threads that have ended.
-pub(crate) fn used_by(process: u32) -> Option<u64> {
+fn used_by(process: u32) -> Option<u64> {
     nanoseconds(clock_getcpuclockid(Pid::from_raw(i32::try_from(process).ok()?)).ok()?)
 }
 

@@ -49,39 +49,26 @@ impl Owner {
     }
 }
 
-/// The owners of all targets. A target that is restarted gets another one.
+/// The owners of all targets, in their order. A target that is restarted gets another one.
 #[derive(Debug, Clone)]
-pub(crate) struct Owners(Arc<Mutex<Known>>);
-
-/// Owners at one instant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
-    /// By target.
-    pub(crate) all: Vec<Owner>,
-    /// The number of times that one of them changed.
-    pub(crate) changes: u64,
-}
+pub(crate) struct Owners(Arc<Mutex<Vec<Owner>>>);
 
 impl Owners {
-    /// Takes the owners in the order of their targets.
     pub(crate) fn new(all: Vec<Owner>) -> Self {
-        Self(Arc::new(Mutex::new(Known { all, changes: 0 })))
+        Self(Arc::new(Mutex::new(all)))
     }
 
     /// Returns those of this instant.
-    pub(crate) fn now(&self) -> Known {
+    pub(crate) fn now(&self) -> Vec<Owner> {
         self.lock().clone()
     }
 
-    /// Notes the owner that a target has now.
+    /// Records the owner that a target has now.
     pub(crate) fn set(&self, target: usize, owner: Owner) {
-        let mut known = self.lock();
-        if std::mem::replace(&mut known.all[target], owner) != owner {
-            known.changes += 1;
-        }
+        self.lock()[target] = owner;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Owner>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -127,15 +114,6 @@ mod tests {
         assert_eq!(Owner::of_tcp(ours, theirs), Owner::Unknown, "nobody has accepted it");
         let _accepted = listener.accept().expect("a connection");
         assert_eq!(Owner::of_tcp(ours, theirs), Owner::Process(std::process::id()));
-    }
-
-    #[test]
-    fn an_owner_that_changes_is_counted() {
-        let owners = Owners::new(vec![Owner::Remote, Owner::Process(7)]);
-        owners.set(1, Owner::Process(7));
-        assert_eq!(owners.now().changes, 0);
-        owners.set(1, Owner::Unknown);
-        assert_eq!(owners.now().changes, 1);
     }
 
     #[test]

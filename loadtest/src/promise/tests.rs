@@ -66,7 +66,7 @@ fn ids_of_a_random_field_have_the_position_of_their_position() {
 
 #[test]
 fn tickets_keep_their_increment() {
-    let json = br#"{"protocol":1,"max_count":9,"sources":[{"index":3,"name":"t","kind":"ticket"}]}"#;
+    let json = br#"{"protocol":1,"max_count":9,"sources":[{"index":3,"name":"t","kind":"ticket","increment":2,"offset":1}]}"#;
     let info = Info::from_json(json).expect("sound JSON");
     let promise = Promise::from_info(&info, Some("t")).expect("a sound promise");
     assert_eq!(spans(&promise, Run { first: 11, count: 3, stride: 2 }), Ok(vec![Span { start: 5, end: 8 }]));

@@ -1,6 +1,7 @@
 //! A figure: its name, its unit and its value. Every output of the load test is made from one list of them.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::units::{grouped, percent, rate, time};
 
@@ -14,6 +15,7 @@ pub(crate) struct Figure {
     pub(crate) row: String,
     pub(crate) name: String,
     pub(crate) unit: Unit,
+    /// A number or words; null if it is not known.
     pub(crate) value: Value,
 }
 
@@ -36,69 +38,25 @@ pub(crate) enum Unit {
     Bytes,
 }
 
-/// The value of a figure.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Value {
-    /// Not known: null.
-    Unknown,
-    Number(f64),
-    Words(String),
-}
-
 /// The figures of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Figures(Vec<Figure>);
 
-impl From<f64> for Value {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl From<u64> for Value {
-    fn from(number: u64) -> Self {
-        Self::Number(number as f64)
-    }
-}
-
-impl From<usize> for Value {
-    fn from(number: usize) -> Self {
-        Self::Number(number as f64)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(words: &str) -> Self {
-        Self::Words(words.to_owned())
-    }
-}
-
-impl From<String> for Value {
-    fn from(words: String) -> Self {
-        Self::Words(words)
-    }
-}
-
-impl<T: Into<Self>> From<Option<T>> for Value {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Unknown, Into::into)
-    }
-}
-
 impl Figure {
     /// Returns its value with its unit, as a person reads it.
     pub(crate) fn text(&self) -> String {
-        match (&self.value, self.unit) {
-            (Value::Unknown, _) => UNKNOWN.to_owned(),
-            (Value::Words(words), _) => words.clone(),
-            (Value::Number(number), Unit::None) => grouped(*number),
-            (Value::Number(number), Unit::IdsPerS) => format!("{} IDs/s", rate(*number)),
-            (Value::Number(us), Unit::Us) => time(*us),
-            (Value::Number(s), Unit::S) => time(s * 1e6),
-            (Value::Number(share), Unit::Share) => percent(*share),
-            (Value::Number(bytes), Unit::Bytes) => format!("{} MiB", grouped(bytes / f64::from(1 << 20))),
+        if let Value::String(words) = &self.value {
+            return words.clone();
+        }
+        let Some(number) = self.value.as_f64() else { return UNKNOWN.to_owned() };
+        match self.unit {
+            Unit::None => grouped(number),
+            Unit::IdsPerS => format!("{} IDs/s", rate(number)),
+            Unit::Us => time(number),
+            Unit::S => time(number * 1e6),
+            Unit::Share => percent(number),
+            Unit::Bytes => format!("{} MiB", grouped(number / f64::from(1 << 20))),
         }
     }
 }
@@ -134,10 +92,7 @@ impl Figures {
 
     /// Returns the number of a figure, if it is known.
     pub(crate) fn number(&self, row: &str, name: &str) -> Option<f64> {
-        match self.get(row, name)?.value {
-            Value::Number(number) => Some(number),
-            Value::Unknown | Value::Words(_) => None,
-        }
+        self.get(row, name)?.value.as_f64()
     }
 
     /// Returns a figure's text, or a dash.
@@ -147,10 +102,7 @@ impl Figures {
 
     /// Returns the words of a figure, if it is known and has words.
     pub(crate) fn words(&self, row: &str, name: &str) -> Option<&str> {
-        match &self.get(row, name)?.value {
-            Value::Words(words) => Some(words),
-            Value::Unknown | Value::Number(_) => None,
-        }
+        self.get(row, name)?.value.as_str()
     }
 
     /// Returns a row of the report in words; `None` of a row without a figure.

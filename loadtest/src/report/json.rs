@@ -14,7 +14,7 @@ use crate::check::distinct::Gaps;
 use crate::judge::quantile_name;
 use crate::measure::{RefusalsByCode, SecondFigures, TimeHistogram, micros};
 use crate::run::Outcome;
-use crate::scenario::{Cause, Drive, Length, Scenario};
+use crate::scenario::{Drive, Scenario};
 use crate::target::code_name;
 
 /// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json describes
@@ -109,7 +109,10 @@ impl Run {
         if times.is_empty() {
             return;
         }
-        add_quantiles(&mut self.figures, row, times);
+        for quantile in QUANTILES {
+            let us = micros(times.value_at_quantile(quantile));
+            self.figures.add(row, &quantile_name(quantile), Unit::Us, us);
+        }
         let steps = times.iter_quantiles(CURVE_TICKS_PER_HALF);
         let points =
             steps.map(|step| (step.quantile_iterated_to(), micros(step.value_iterated_to()))).collect();
@@ -121,12 +124,6 @@ impl Run {
         // The measurement ends with the last receipt, a moment before or after the last second does.
         let lasted_s = self.figures.number(MACHINE, "measured for").unwrap_or_default() + 0.05;
         self.seconds.iter().filter(|second| second.second as f64 + 1.0 <= lasted_s).collect()
-    }
-}
-
-fn add_quantiles(figures: &mut Figures, row: &str, times: &Histogram<u64>) {
-    for quantile in QUANTILES {
-        figures.add(row, &quantile_name(quantile), Unit::Us, micros(times.value_at_quantile(quantile)));
     }
 }
 
@@ -189,22 +186,11 @@ fn add_effects(figures: &mut Figures, report: &Report<'_>) {
         figures.add("lost", &format!("{address} went away after"), Unit::S, at.as_secs_f64());
     }
     if let Some(outage) = scenario.outage {
-        let (ending, window) = match outage.cause {
-            Cause::Own(ending) => (format!("{ending:?}").to_lowercase(), None),
-            Cause::Others { within } => ("announced".to_owned(), Some(us(within))),
-        };
-        figures.add("outage", "cause", Unit::None, ending);
+        figures.add("outage", "cause", Unit::None, format!("{:?}", outage.ending).to_lowercase());
         figures.add("outage", "at", Unit::S, outage.at.as_secs_f64());
-        figures.add_if("outage", "window", Unit::Us, window);
         figures.add("outage", "until all was back", Unit::Us, us(counts.outage));
         figures.add("outage", "longest gap between answers", Unit::Us, us(counts.longest_gap));
         figures.add("outage", "requests lost", Unit::None, counts.lost);
-    }
-    if let Some(per_s) = scenario.churn {
-        figures.add("churn", "new connections a second", Unit::None, per_s);
-        figures.add("churn", "due", Unit::None, counts.churn.due);
-        figures.add("churn", "opened", Unit::None, counts.churn.times.len());
-        add_quantiles(figures, "churn", &counts.churn.times);
     }
     let apart_us = (!outcome.same_clock).then_some(counts.clock_offset_us as f64);
     figures.add_if("clocks", "furthest apart", Unit::Us, apart_us);
@@ -235,10 +221,6 @@ fn add_target(figures: &mut Figures, outcome: &Outcome, scenario: &Scenario) {
         Unit::IdsPerS,
         outcome.per_second.map(|rate| rate as f64),
     );
-    if let Some((before_us, after_us)) = promise.window_us() {
-        figures.add(TARGET, "an ID is older than its request by at most", Unit::Us, before_us as f64);
-        figures.add(TARGET, "newer than its reply by at most", Unit::Us, after_us as f64);
-    }
 }
 
 fn add_load(figures: &mut Figures, report: &Report<'_>) {
@@ -254,10 +236,7 @@ fn add_load(figures: &mut Figures, report: &Report<'_>) {
     figures.add(LOAD, "IDs per request", Unit::None, scenario.batch.to_string());
     figures.add(LOAD, "connections", Unit::None, scenario.connections);
     figures.add(LOAD, "threads", Unit::None, scenario.threads);
-    match scenario.length {
-        Length::For(length) => figures.add(LOAD, "length", Unit::S, length.as_secs_f64()),
-        Length::Ids(ids) => figures.add(LOAD, "IDs in all", Unit::None, ids),
-    }
+    figures.add(LOAD, "length", Unit::S, scenario.length.as_secs_f64());
     figures.add(LOAD, "runs", Unit::None, u64::from(report.outcome.rounds));
     figures.add(LOAD, "warm-up", Unit::S, scenario.warm_up.as_secs_f64());
     let errors = report.objectives.errors;

@@ -1,13 +1,11 @@
 //! The results of a run, for people and for programs.
 //!
 //! - [`figure`]: the list of figures that every output is made from. [`json`]: the file of a run.
-//! - [`table`]: the terminal. [`html`]: a page with charts. [`csv`]: seconds for spreadsheets. [`hdr`]: files for
-//!   HdrHistogram's viewers.
+//! - [`table`]: the terminal. [`html`]: a page with charts. [`csv`]: seconds for spreadsheets.
 //! - [`progress`]: the progress bar.
 
 pub(crate) mod csv;
 pub(crate) mod figure;
-pub(crate) mod hdr;
 pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod progress;
@@ -16,11 +14,12 @@ pub(crate) mod table;
 pub(crate) mod testing;
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use crate::judge::{Evidence, Found, Objectives, Verdict, judge};
 use crate::measure::TimeHistogram;
 use crate::run::Outcome;
-use crate::scenario::{Cause, Drive, Outage, Scenario};
+use crate::scenario::{Drive, Scenario};
 use crate::units::{limit, rate, short_ms, stood_still};
 
 /// The quantiles that every report shows; 1 is the maximum.
@@ -42,7 +41,7 @@ pub(crate) const LOAD: &str = "load";
 pub(crate) const ORIGIN: &str = "origin";
 
 /// The rows that the terminal shows below the quantiles, in this order. The page has the others, too.
-pub(crate) const ROWS: [&str; 7] = [IDS, PROCESSOR, NOTE, "lost", "outage", "churn", "clocks"];
+pub(crate) const ROWS: [&str; 6] = [IDS, PROCESSOR, NOTE, "lost", "outage", "clocks"];
 
 /// A run with its verdict.
 #[derive(Debug)]
@@ -72,7 +71,7 @@ impl<'a> Report<'a> {
     /// Returns the figures that the verdict depends on.
     pub(crate) fn evidence(&self) -> Evidence<'_> {
         let collected = &self.outcome.collected;
-        let planned = self.scenario.measured_for().filter(|_| self.is_open_loop());
+        let planned = self.is_open_loop().then_some(self.scenario.length);
         Evidence {
             counts: &collected.counts,
             faults: &collected.faults,
@@ -91,15 +90,12 @@ impl<'a> Report<'a> {
         matches!(self.scenario.drive, Drive::Open { .. })
     }
 
-    /// Returns the rate outside the announced outage; neither its IDs nor its time count.
+    /// Returns the rate outside the outage; neither its IDs nor its time count.
     pub(crate) fn ids_per_s(&self) -> f64 {
         let (elapsed, counts) = (self.outcome.elapsed, &self.outcome.collected.counts);
-        let length = |outage: Outage| match outage.cause {
-            // One that began shortly before the end lasted on after it.
-            Cause::Own(_) => counts.outage.min(elapsed.saturating_sub(outage.at)),
-            Cause::Others { within } => within,
-        };
-        let judged = elapsed.saturating_sub(self.scenario.outage.map(length).unwrap_or_default());
+        // An outage that began shortly before the end lasted on after it.
+        let after = self.scenario.outage.map_or(Duration::ZERO, |outage| elapsed.saturating_sub(outage.at));
+        let judged = elapsed - counts.outage.min(after);
         counts.ids as f64 / judged.as_secs_f64().max(1e-9)
     }
 

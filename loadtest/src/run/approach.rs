@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use snowbank_client::protocol::Info;
-
 use super::CannotRun;
 use crate::door;
 use crate::load::Wire;
@@ -82,7 +80,7 @@ pub(crate) fn greet(access: &Access, scenario: &Scenario, number: usize) -> Resu
         }
         // A thread of this process.
         Protocol::Echo => {
-            Greeted { wire: Wire::Echo, promise: Promise::of_counter(), version: None, owner: Owner::Remote }
+            Greeted { wire: Wire::Echo, promise: Promise::unknown(None), version: None, owner: Owner::Remote }
         }
         _ => greet_door(access, scenario, number)?,
     };
@@ -92,37 +90,23 @@ pub(crate) fn greet(access: &Access, scenario: &Scenario, number: usize) -> Resu
 
 /// Greets a target in another protocol. INFO of the same daemon comes first: it names the source to draw from.
 fn greet_door(access: &Access, scenario: &Scenario, number: usize) -> Result<Greeted, CannotRun> {
-    let described = match &scenario.form {
-        Form::Info(addresses) => {
-            let Some(endpoint) = addresses.get(number) else { unreachable!("one for each address") };
-            let native =
-                Access { endpoint: endpoint.clone(), protocol: Protocol::Snowbank, ..access.clone() };
-            Some(target::greet(&native)?.0)
-        }
-        Form::AsTold | Form::Layout(_) => None,
-    };
-    let promise_of = |info: &Info| Promise::from_info(info, scenario.source.as_deref());
-    let mut version = described.as_ref().and_then(|info| info.version.clone());
-    let mut promise = described.as_ref().map(promise_of).transpose()?;
-    let source =
-        promise.as_ref().map(|promise| promise.source_name.clone()).or_else(|| scenario.source.clone());
-    let mut conversation = Conversation::begin(access, GREETING_TIMEOUT)?;
-    let met = door::meet(&mut conversation, access, source.as_deref())?;
-    if promise.is_none() {
-        promise = met.info.as_ref().map(promise_of).transpose()?;
+    let source = scenario.source.as_deref();
+    let mut info = None;
+    if let Form::Info(addresses) = &scenario.form {
+        let Some(endpoint) = addresses.get(number) else { unreachable!("one for each address") };
+        let native = Access { endpoint: endpoint.clone(), protocol: Protocol::Snowbank, ..access.clone() };
+        info = Some(target::greet(&native)?.0);
     }
-    let numbering = match &scenario.form {
-        Form::Layout(numbering) => Some(numbering.clone()),
-        Form::AsTold | Form::Info(_) => None,
-    };
-    let is_counter = met.door.clean_up().is_some();
-    let mut promise = match promise {
-        _ if is_counter => Promise::of_counter(),
-        Some(found) => found,
-        None => Promise::of_ids(source.as_deref(), numbering),
-    };
-    version = met.version.or(version);
+    let mut promise = info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
+    let named = promise.as_ref().map(|promise| promise.source_name.clone());
+    let mut conversation = Conversation::begin(access, GREETING_TIMEOUT)?;
+    let met = door::meet(&mut conversation, access, named.as_deref().or(source))?;
+    if promise.is_none() {
+        promise = met.info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
+    }
+    let mut promise = promise.unwrap_or_else(|| Promise::unknown(source));
     promise.max_count = promise.max_count.min(met.door.max_count());
+    let version = met.version.or_else(|| info?.version);
     Ok(Greeted { wire: Wire::Door(met.door), promise, version, owner: conversation.owner() })
 }
 

@@ -15,7 +15,7 @@ use crate::load::{Message, Peer, Shared};
 use crate::machine::owner::Owner;
 use crate::measure::{Counts, Fault, Second, SecondFigures};
 use crate::promise::Span;
-use crate::scenario::{Cause, Outage, Scenario};
+use crate::scenario::Scenario;
 
 /// Often enough to look alive, and too rarely to disturb the run.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
@@ -101,7 +101,7 @@ fn keepers(peers: &[Peer]) -> Vec<usize> {
 /// Returns the longest wait for a message that does not miss an instant of the scenario.
 fn until_next(scenario: &Scenario, origin: Instant) -> Duration {
     let now = Instant::now();
-    let due = [Some(scenario.measured_from()), scenario.outage_at(), scenario.ends_at()];
+    let due = [Some(scenario.warm_up), scenario.outage_at(), Some(scenario.ends_at())];
     let ahead =
         due.into_iter().flatten().map(|due| origin + due).filter(|&at| at > now).map(|at| at - now).min();
     ahead.map_or(PROGRESS_INTERVAL, |ahead| ahead.min(PROGRESS_INTERVAL))
@@ -116,7 +116,7 @@ impl<'a> Collector<'a> {
     ) -> Self {
         let until_origin = shared.origin.saturating_duration_since(Instant::now());
         distinct.resize_with(shared.peers.len(), Distinct::default);
-        let begin = SystemTime::now() + until_origin + scenario.measured_from();
+        let begin = SystemTime::now() + until_origin + scenario.warm_up;
         Self {
             scenario,
             shared,
@@ -145,7 +145,6 @@ impl<'a> Collector<'a> {
                 self.reached[thread] = number + 1;
                 self.pending.entry(number).or_default().merge(&second);
             }
-            Message::Reopened { peer, socket } => self.target.owners.set(peer, socket.owner()),
             Message::Done { thread, counts, fault } => {
                 self.running -= 1;
                 self.reached[thread] = u64::MAX;
@@ -157,19 +156,15 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Brings about the announced outage of a daemon of our own when it is due.
+    /// Brings about the outage of a daemon of our own when it is due.
     fn end_daemon(&mut self, elapsed: Duration) {
-        let Some((Outage { cause: Cause::Own(ending), .. }, at)) =
-            self.scenario.outage.zip(self.scenario.outage_at())
-        else {
-            return;
-        };
-        if elapsed < at || self.is_outage_begun {
+        let Some(outage) = self.scenario.outage else { return };
+        if elapsed < self.scenario.warm_up + outage.at || self.is_outage_begun {
             return;
         }
         self.is_outage_begun = true;
         let Some(daemon) = &mut self.target.daemon else { return };
-        let restarted = daemon.restart(ending);
+        let restarted = daemon.restart(outage.ending);
         self.target.owners.set(0, Owner::Process(daemon.process()));
         if let Err(error) = restarted {
             self.collected.faults.push(Fault::Unreadable(error.to_string()));
@@ -282,12 +277,8 @@ impl Collected {
     /// Returns the length of the measurement: the scenario's, or less if the run was cut short; until the
     /// last answer if that came later.
     pub(super) fn elapsed(&self, scenario: &Scenario, origin: Instant) -> Duration {
-        let ran = Instant::now().saturating_duration_since(origin + scenario.measured_from());
-        let length = match scenario.measured_for() {
-            Some(length) if self.is_cut_short() => ran.min(length),
-            Some(length) => length,
-            None => Duration::ZERO,
-        };
+        let ran = Instant::now().saturating_duration_since(origin + scenario.warm_up);
+        let length = if self.is_cut_short() { ran.min(scenario.length) } else { scenario.length };
         length.max(self.counts.last_receipt)
     }
 }

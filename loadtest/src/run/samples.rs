@@ -1,11 +1,11 @@
 //! The target's processor time and memory, second by second, by a thread of its own.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::machine::owner::Owners;
-use crate::machine::{own, processor};
+use crate::machine::Watched;
 use crate::measure::SecondFigures;
 use crate::target::{Metrics, Used};
 
@@ -13,7 +13,7 @@ use crate::target::{Metrics, Used};
 #[derive(Debug)]
 pub(super) enum Of {
     /// Processes of this machine.
-    Processes(Owners),
+    Processes(Arc<Watched>),
     /// Metrics of daemons elsewhere.
     Metrics(Vec<Metrics>),
 }
@@ -23,8 +23,6 @@ pub(super) enum Of {
 struct Sample {
     at: Duration,
     used: Used,
-    /// The number of times that a target had got another process until then.
-    restarts: u64,
 }
 
 /// The figures of a measurement, in order.
@@ -40,18 +38,17 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Reads them at the start of the measurement, each second, and at its end.
-    pub(super) fn begin(of: Of, begin: Instant, length: Option<Duration>) -> Self {
+    pub(super) fn begin(of: Of, begin: Instant, length: Duration) -> Self {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let (mut samples, mut number, mut is_last) = (Vec::new(), 0, false);
             while !is_last {
-                let due = Duration::from_secs(number).min(length.unwrap_or(Duration::MAX));
+                let due = Duration::from_secs(number).min(length);
                 let wait = (begin + due).saturating_duration_since(Instant::now());
-                is_last = stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) || Some(due) == length;
+                is_last = stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) || due == length;
                 let now = Instant::now();
                 if now >= begin {
-                    let (used, restarts) = of.used();
-                    samples.push(Sample { at: now - begin, used, restarts });
+                    samples.push(Sample { at: now - begin, used: of.used() });
                 }
                 // A slow read leaves seconds out.
                 number = (begin.elapsed().as_secs() + 1).max(number + 1);
@@ -70,39 +67,28 @@ impl Sampler {
 }
 
 impl Of {
-    /// Returns the figures of this instant, and the number of restarts until then.
-    fn used(&self) -> (Used, u64) {
+    /// Returns the figures of this instant. One that a target lacks is missing.
+    fn used(&self) -> Used {
         match self {
-            Self::Processes(owners) => {
-                let owners = owners.now();
-                let of = |process: Option<u32>| Used {
-                    cpu: process.and_then(own::used_by).map(Duration::from_nanos),
-                    memory: process.and_then(processor::memory_of_process),
-                };
-                (sum(owners.all.iter().map(|owner| of(owner.process()))), owners.changes)
+            Self::Processes(watched) => watched.target_used(),
+            Self::Metrics(all) => {
+                let all: Vec<Used> = all.iter().map(|one| one.read().unwrap_or_default()).collect();
+                Used {
+                    cpu: all.iter().map(|used| used.cpu).sum(),
+                    memory: all.iter().map(|used| used.memory).sum(),
+                }
             }
-            Self::Metrics(all) => (sum(all.iter().map(|one| one.read().unwrap_or_default())), 0),
         }
     }
 }
 
-/// Adds up the targets; a figure that one of them lacks is missing.
-fn sum(all: impl Iterator<Item = Used>) -> Used {
-    let add = |a: Used, b: Used| Used {
-        cpu: a.cpu.zip(b.cpu).map(|(a, b)| a + b),
-        memory: a.memory.zip(b.memory).map(|(a, b)| a + b),
-    };
-    all.reduce(add).unwrap_or_default()
-}
-
 impl Samples {
-    /// Returns the processor time of a measurement of that length, if it was seen from begin to end and no process
-    /// was started meanwhile.
+    /// Returns the processor time of a measurement of that length, if it was seen from begin to end and no daemon
+    /// elsewhere began again meanwhile.
     pub(super) fn cpu(&self, elapsed: Duration) -> Option<Duration> {
         let (first, last) = (self.0.first()?, self.0.last()?);
         let seen: Vec<Duration> = self.0.iter().filter_map(|sample| sample.used.cpu).collect();
-        let is_one_process =
-            first.restarts == last.restarts && seen.windows(2).all(|pair| pair[0] <= pair[1]);
+        let is_one_process = seen.is_sorted();
         let (used, length) = (last.used.cpu?.checked_sub(first.used.cpu?)?, last.at.saturating_sub(first.at));
         (is_one_process && !length.is_zero())
             .then(|| used.mul_f64(elapsed.as_secs_f64() / length.as_secs_f64()))
@@ -121,9 +107,7 @@ impl Samples {
             let length_s = after.at.saturating_sub(before.at).as_secs_f64();
             let ran =
                 after.used.cpu.zip(before.used.cpu).and_then(|(after, before)| after.checked_sub(before));
-            let is_one_process = before.restarts == after.restarts;
-            second.target_cpu_share =
-                ran.filter(|_| length_s > 0.0 && is_one_process).map(|ran| ran.as_secs_f64() / length_s);
+            second.target_cpu_share = ran.filter(|_| length_s > 0.0).map(|ran| ran.as_secs_f64() / length_s);
             second.target_memory_bytes = after.used.memory;
         }
     }
@@ -138,7 +122,6 @@ mod tests {
         let sample = |&(at_ms, cpu_ms): &(u64, Option<u64>)| Sample {
             at: Duration::from_millis(at_ms),
             used: Used { cpu: cpu_ms.map(Duration::from_millis), memory: Some(at_ms) },
-            restarts: 0,
         };
         Samples(all.iter().map(sample).collect())
     }
@@ -164,13 +147,5 @@ mod tests {
         );
         assert_eq!(samples(&[(0, Some(900)), (1_000, None)]).cpu(Duration::from_secs(1)), None);
         assert_eq!(samples(&[]).cpu(Duration::from_secs(1)), None);
-        let mut restarted = samples(&[(0, Some(100)), (1_000, Some(200)), (2_000, Some(300))]);
-        restarted.0[1..].iter_mut().for_each(|sample| sample.restarts = 1);
-        assert_eq!(restarted.cpu(Duration::from_secs(2)), None, "the other process began at 0");
-        let mut seconds: Vec<_> =
-            (0..2).map(|number| SecondFigures::of(number, &Second::default())).collect();
-        restarted.put_into(&mut seconds);
-        let shares: Vec<_> = seconds.iter().map(|second| second.target_cpu_share).collect();
-        assert_eq!(shares, [None, Some(0.1)]);
     }
 }

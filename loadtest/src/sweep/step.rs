@@ -14,7 +14,7 @@ use crate::measure::{Counts, Fault};
 use crate::report::json::Run;
 use crate::report::{LOAD, Report};
 use crate::run::{self, CannotRun, Progress};
-use crate::scenario::{Drive, Length, Scenario};
+use crate::scenario::{Drive, Scenario};
 use crate::value::Rate;
 
 /// A rate this close to all that the source can hand out is the layout's limit, whether requests wait for the
@@ -69,7 +69,7 @@ pub(super) fn run(
             rate: Rate::new(attempt.rate).unwrap_or(Rate::STANDARD),
             arrivals: settings.arrivals(),
         },
-        length: Length::For(settings.length(attempt.phase)),
+        length: settings.length(attempt.phase),
         ..settings.scenario.clone()
     };
     // The rate is the load here and no objective.

@@ -64,18 +64,6 @@ impl Stream {
         }
     }
 
-    /// Returns another handle of its socket, without TLS.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(crate) fn socket(&self) -> io::Result<Self> {
-        match self {
-            Self::Unix(stream) => stream.try_clone().map(Self::Unix),
-            Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
-            Self::Tls(stream) => stream.sock.try_clone().map(Self::Tcp),
-        }
-    }
-
     /// Finds the process at the other end, if that is on this machine.
     pub(crate) fn owner(&self) -> Owner {
         let stream = match self {

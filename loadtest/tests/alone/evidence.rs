@@ -2,7 +2,7 @@
 //! itself, prints its figures, and fails if they are not as the page says. The page has the command.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::alone;
 use crate::machine::{Neighbours, Noise};
-use crate::support::port::Port;
 use crate::support::scripted::fake_daemon::FakeDaemon;
 use crate::support::scripted::{INFO, target};
+use crate::support::served::{directory, serve};
 use crate::support::{Ran, command, has_daemon, loadtest};
 
 #[test]
@@ -145,39 +145,25 @@ fn fifteen_per_cent_more_processor_time_is_found() {
 }
 
 #[test]
-#[ignore = "for a quiet machine: ten seconds, beside redis-server and redis-benchmark"]
+#[ignore = "for a quiet machine: ten seconds, beside redis-benchmark"]
 fn the_generator_costs_no_more_than_redis_benchmark() {
-    const REQUESTS: &str = "300000";
+    const REQUESTS: u64 = 300_000;
     let _alone = alone();
-    let (port, directory) = (Port::take(), tempfile::tempdir().expect("a directory"));
-    let number = port.address().port().to_string();
-    let mut server = Command::new("redis-server")
-        .args(["--port", &number, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-        .arg("--dir")
-        .arg(directory.path())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("redis-server is installed");
-    std::thread::sleep(Duration::from_secs(1));
+    let daemon = serve(directory("listen = [\"127.0.0.1:0\"]\n[resp]\nlisten = [\"127.0.0.1:0\"]\n"), 2);
+    let address = daemon.address("resp");
+    let port = address.rsplit(':').next().expect("a port");
     let line =
-        format!("TIMEFORMAT='%U %S'; time redis-benchmark -p {number} -t incr -n {REQUESTS} -c 8 -q >&2");
+        format!("TIMEFORMAT='%U %S'; time redis-benchmark -p {port} -n {REQUESTS} -c 8 -q INCR default >&2");
     let theirs = Command::new("bash").args(["-c", &line]).output().expect("it runs");
     let theirs = String::from_utf8_lossy(&theirs.stderr).into_owned();
-    let cpu_s: f64 = theirs
-        .lines()
-        .last()
-        .into_iter()
-        .flat_map(|line| line.split_whitespace().filter_map(|part| part.parse::<f64>().ok()))
-        .sum();
-    let theirs_us = cpu_s * 1e6 / REQUESTS.parse::<f64>().expect("a number");
-    let address = port.address().to_string();
-    let ran = loadtest(&["--resp", "--address", &address, "--closed", "--count", REQUESTS]);
+    let times = theirs.lines().last().unwrap_or_default().split_whitespace();
+    let cpu_s: f64 = times.filter_map(|part| part.parse::<f64>().ok()).sum();
+    let theirs_us = cpu_s * 1e6 / REQUESTS as f64;
+    let ran = loadtest(&["--resp", "--address", &address, "--closed", "--for", "3s"]);
     let of = |row: &str, name: &str| ran.figure(row, name).as_f64().expect("a figure");
     let ours_us =
         of("CPU, memory", "generator's CPU") * of("machine", "measured for") * 1e6 / of("IDs", "answered");
     let rate = of("IDs", "rate");
-    server.kill().expect("it runs");
-    server.wait().expect("it ends");
     eprintln!("redis-benchmark: {theirs_us:.2} µs a request; {}", theirs.lines().next().unwrap_or_default());
     eprintln!("this: {ours_us:.2} µs a request; {rate:.0} requests/s");
     assert!(ours_us < theirs_us, "{ran:?}");

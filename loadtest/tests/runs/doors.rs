@@ -2,12 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use crate::support::port::Port;
 use crate::support::{Ran, has_daemon, loadtest, until_judged};
 
 const LOAD: [&str; 8] = ["--rate", "2000", "--for", "1s", "--warm-up", "200ms", "--p99.9", "5s"];
@@ -83,12 +80,8 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(&str) -> Option<String>) {
 }
 
 /// The first ID of worker 3 in Twitter's layout, in this tick.
-fn id_now() -> u64 {
-    crate::support::scripted::first_of_tick(0)
-}
-
-/// Runs a katsubushi whose n-th ID is `id(n)`.
-fn katsubushi(id: impl Fn(u64) -> u64 + Send + Sync + 'static) -> String {
+/// Runs a server that gives each key of a `get` the next ID.
+fn memcached(id: impl Fn(u64) -> u64 + Send + Sync + 'static) -> String {
     let asked = AtomicU64::new(0);
     server(move |line| match line.split(' ').collect::<Vec<_>>().as_slice() {
         ["get", keys @ ..] => {
@@ -104,47 +97,15 @@ fn katsubushi(id: impl Fn(u64) -> u64 + Send + Sync + 'static) -> String {
 }
 
 #[test]
-fn another_server_is_checked_by_the_layout_that_is_given() {
-    let last = Arc::new(Mutex::new(0));
-    let sound = move |_| {
-        let mut last = last.lock().expect("no panic");
-        *last = id_now().max(*last + 1);
-        *last
-    };
+fn a_repeated_id_is_found_without_a_layout() {
     let one = ["--connections", "1", "--memcached", "--address"];
-    let ran = until_judged(|| load(&[&one[..], &[&katsubushi(sound.clone())]].concat()));
+    let ran = until_judged(|| load(&[&one[..], &[&memcached(|number| 1_000 + number)]].concat()));
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.figure("target", "version") == "1.8" && ran.figure("target", "layout") == "–", "{ran:?}");
-    // A repeated ID is found without a layout, too.
     let repeats = |number: u64| 1_000 + number - u64::from(number == 900);
-    let ran = load(&[&one[..], &[&katsubushi(repeats)]].concat());
+    let ran = load(&[&one[..], &[&memcached(repeats)]].concat());
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.result().contains("duplicate: 1899 "), "{ran:?}");
-    // With a layout, so are IDs of the past.
-    let old = |number: u64| (1_000 << 22) + (3 << 12) + (number << 22);
-    let layout = ["--layout", "twitter", "--worker-ids", "3"];
-    let ran = load(&[&one[..], &[&katsubushi(old)], &layout].concat());
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.result().contains("older than the promised window"), "{ran:?}");
-}
-
-#[test]
-fn a_katsubushi_is_asked_for_its_ids_by_http() {
-    let next = AtomicU64::new(1);
-    let address = server(move |line| {
-        let path = line.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
-        let Some(count) = path.strip_prefix("/ids?n=") else {
-            return Some("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned());
-        };
-        let count: u64 = count.parse().expect("a count");
-        let first = next.fetch_add(count, Ordering::SeqCst);
-        let body: String = (first..first + count).map(|id| format!("{id}\n")).collect();
-        Some(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
-    });
-    let options = ["--http", "--connections", "1", "--batch", "5", "--address", &address];
-    let ran = until_judged(|| load(&options));
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(checked(&ran) >= Some(2_000.0), "{ran:?}");
 }
 
 #[test]
@@ -182,49 +143,10 @@ fn a_target_of_another_protocol_is_named_in_one_line() {
             &["--http", "--address", "127.0.0.1:1", "--info=127.0.0.1:2", "--info=127.0.0.1:3"],
             "one --info for each",
         ),
-        (&["--http", "--address", "127.0.0.1:1", "--layout", "twitter", "--worker-ids", "9999"], "9999"),
         (&["--memcached", "--address", "127.0.0.1:1", "--token-file", "/dev/null"], "cannot be used with"),
     ] {
         let ran = load(options);
         assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{ran:?}");
         assert!(ran.stderr.contains(reason), "{ran:?}");
     }
-}
-
-/// Ends with the test, when this is dropped.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[test]
-fn a_memcached_can_be_loaded() {
-    let port = Port::take();
-    let address = port.address();
-    let mut command = Command::new("memcached");
-    command.args(["-u", "nobody", "-l", "127.0.0.1", "-p", &address.port().to_string()]);
-    let Ok(child) = command.stderr(Stdio::null()).spawn() else {
-        return crate::support::skip("memcached is not installed");
-    };
-    let _server = Server(child);
-    for _ in 0..3_000 {
-        if TcpStream::connect(address).is_ok() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let ran =
-        until_judged(|| load(&["--memcached", "--batch", "1:9,50:1", "--address", &address.to_string()]));
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(
-        ran.figure("target", "version")
-            .as_str()
-            .is_some_and(|it| it.starts_with("memcached ") && it.ends_with(", incr")),
-        "{ran:?}"
-    );
-    assert!(checked(&ran) > ran.figure("IDs", "requests").as_f64(), "{ran:?}");
 }

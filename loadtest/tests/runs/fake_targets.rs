@@ -291,3 +291,25 @@ fn a_server_of_another_protocol_is_no_target() {
         assert!(ran.stderr.contains(reason) && ran.stderr.lines().count() == 1, "{ran:?}");
     }
 }
+
+#[test]
+fn an_error_budget_allows_its_share_of_refusals_and_no_more() {
+    let load = |each: u64, budget: &[&str]| {
+        let target = target(INFO, move |number, ids, peer, next, tag| {
+            if number % each == each - 1 {
+                return peer.refuse(tag, ErrorCode::Exhausted, None, "none left");
+            }
+            peer.send_run(tag, ids.take(next.count), next.count)
+        });
+        let options = ["--rate=2000", "--for=2s", "--warm-up=200ms", "--p99.9=5s"];
+        loadtest(&[&["--address", &target.name()], &options[..], budget].concat())
+    };
+    let ran = until_judged(|| load(500, &["--errors", "1%"]));
+    assert_eq!((ran.code, ran.figure("load", "errors allowed")), (0, 0.01.into()), "{ran:?}");
+    assert!(ran.words().contains("exhausted 8"), "{ran:?}");
+    for (each, budget) in [(50, &["--errors", "1%"][..]), (500, &[])] {
+        let ran = until_judged(|| load(each, budget));
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.result().contains("exhausted x "), "{ran:?}");
+    }
+}

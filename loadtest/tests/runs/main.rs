@@ -3,7 +3,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod churn;
 mod doors;
 mod ends;
 mod fake_targets;
@@ -12,7 +11,6 @@ mod options;
 mod outage;
 mod pages;
 mod plan;
-mod redis;
 mod secured;
 mod shared_tickets;
 mod sweep;

@@ -113,7 +113,6 @@ fn the_lowest_limit_decides() {
         (&["--rate", "100000"], "CPU", 1),
         (&["--rate", "10M", "--batch", "100"], "layout", 5),
         (&["--rate", "10M", "--batch", "100", "--worker-ids", "8"], "CPU", 1),
-        (&["--rate", "1M", "--network", "100Mbit"], "network", 38),
     ] {
         let planned = plan(&sweep, options);
         let page = planned.page();
@@ -167,10 +166,6 @@ fn a_plan_names_what_the_sweep_does_not_show() {
     let null = Value::Null;
     for (sweep, options, reason) in [
         (&sweep, &["--batch", "100"][..], "the cost of a request is carried over, not that of an ID"),
-        (&sweep, &["--connections", "500"], "The sweep had 8 connections, the plan has 500"),
-        (&sweep, &["--connections", "20000"], "raise max_connections"),
-        (&sweep, &["--worker-ids", "2"], "held 1 worker ID, the plan's hold 2 each"),
-        (&sweep, &["--spare", "0"], "No spare"),
         (&sweep, &["--batch", "100000"], "24 ms of a daemon's full rate"),
         (&sweep, &["--batch", "100", "--headroom", "10%", "--rate", "3M"], "ID clock catches up"),
         (
@@ -181,7 +176,6 @@ fn a_plan_names_what_the_sweep_does_not_show() {
         (&with("at_least", json!(true)), &[], "The knee is at least"),
         (&with("limit", json!("layout")), &[], "The layout ended the sweep"),
         (&with_figure("origin", "build", &json!("debug")), &[], "debug build"),
-        (&with_figure("origin", "load test", &json!("0.0.1")), &[], "0.0.1"),
     ] {
         let rate = if options.contains(&"--rate") { &[][..] } else { &["--rate", "1M"] };
         let page = plan(sweep, &[rate, options].concat()).page();
@@ -214,7 +208,6 @@ fn a_plan_beyond_the_sweep_is_refused() {
         (sweep_file(), &["--batch", "2000000"], 2, "the daemon of the sweep allows 1000000"),
         (sweep_file(), &["--rate", "1000M"], 1, "the layout has 1024"),
         (sweep_file(), &["--headroom", "0%"], 2, "not a share"),
-        (sweep_file(), &["--network", "1GB"], 2, "not a bandwidth"),
     ] {
         let rate = if options.contains(&"--rate") { &[][..] } else { &["--rate", "1M"] };
         let planned = plan(&sweep, &[rate, options].concat());

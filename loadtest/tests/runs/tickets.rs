@@ -36,7 +36,6 @@ fn tickets_are_checked_without_a_clock_and_their_gaps_are_counted() {
         assert_eq!(ran.code, 0, "{ran:?}");
         assert_eq!(ran.figure("target", "layout"), "tickets, increment 2", "{ran:?}");
         assert!(ran.words().contains("gaps 0, numbers left out 0"), "{ran:?}");
-        assert!(ran.figure("target", "newer than its reply by at most").is_null(), "{ran:?}");
     }
 }
 

@@ -94,8 +94,8 @@ fn what_is_never_answered_lasted_at_least_until_the_end() {
 }
 
 #[test]
-fn what_was_due_in_the_announced_outage_does_not_count() {
-    let mut meter = meter(Some(Window::new(Duration::from_secs(1), None)));
+fn what_was_due_in_the_outage_does_not_count() {
+    let mut meter = meter(Some(Window::new(Duration::from_secs(1))));
     let (mut before, mut taken) = (request(999_000_000, 999_000_000), request(1_000_000_000, 1_100_000_000));
     meter.sent(&mut before);
     meter.lost(&before, at(1_100_000_000));
@@ -110,8 +110,8 @@ fn what_was_due_in_the_announced_outage_does_not_count() {
 }
 
 #[test]
-fn a_request_that_hung_before_the_announced_outage_took_at_least_until_its_begin() {
-    let window = Window::new(Duration::from_secs(3), Some(Duration::from_secs(1)));
+fn a_request_that_hung_before_the_outage_took_until_its_begin() {
+    let window = Window::new(Duration::from_secs(3));
     let mut meter = meter(Some(window));
     let mut hung = request(500_000_000, 500_000_000);
     meter.sent(&mut hung);
@@ -132,7 +132,8 @@ fn refusals_of_the_warm_up_are_a_share_of_all_requests() {
         let mut request = request(number * 400_000, number * 400_000);
         meter.sent(&mut request);
         if number < 2 {
-            meter.refused(&request, at(request.sent_ns), 6, b"");
+            let refusal = Refusal { code: 6, words: b"".into() };
+            meter.refused(&request, at(request.sent_ns), &refusal);
         } else {
             meter.answered(&request, at(request.sent_ns));
         }
