@@ -24,7 +24,7 @@ pub(crate) struct Basis {
     pub(super) numbering: Option<Numbering>,
     /// Each step that held, by its rate.
     costs: Vec<Cost>,
-    /// What a plan from this sweep assumes.
+    /// The assumptions of a plan from this sweep.
     pub(super) assumptions: Vec<String>,
 }
 
