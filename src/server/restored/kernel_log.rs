@@ -3,7 +3,7 @@
 //! A hardened service may not open the log. Its service manager then opens the log and hands it over as standard input.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,6 +15,8 @@ use rustix::io::Errno;
 const PATH: &str = "/dev/kmsg";
 /// The device's major and minor number, the same on every Linux.
 const DEVICE: (u32, u32) = (1, 11);
+/// The devices that the kernel knows, by bus.
+const BUSES: &str = "/sys/bus";
 const RESEEDED: &[u8] = b"random: crng reseeded due to virtual machine fork";
 
 /// The size of the read buffer. The kernel cuts records of its log at 8 KiB.
@@ -124,10 +126,36 @@ fn understand(record: Result<&[u8], Errno>) -> Heard {
         Ok(record) if says_reseeded(record) => Heard::NewGeneration,
         Ok(_) | Err(Errno::INTR) => Heard::Other,
         Err(Errno::AGAIN) => Heard::Nothing,
-        // Records were overwritten before they were read. One of them may have been the announcement.
-        Err(Errno::PIPE) => Heard::NewGeneration,
+        Err(Errno::PIPE) => missed(Path::new(BUSES)),
         Err(_) => Heard::End,
     }
+}
+
+/// Decides what records mean that were overwritten before they were read: one may have been the announcement. A kernel that
+/// finds no VM generation ID announces nothing, however many messages it logs.
+fn missed(buses: &Path) -> Heard {
+    match has_generation_id(buses) {
+        Ok(false) => Heard::Other,
+        Ok(true) | Err(_) => Heard::NewGeneration,
+    }
+}
+
+/// Returns whether the driver `vmgenid` has a device on one of these buses: `acpi`, or from Linux 6.10 on `platform`.
+fn has_generation_id(buses: &Path) -> io::Result<bool> {
+    for bus in fs::read_dir(buses)? {
+        let entries = match fs::read_dir(bus?.path().join("drivers/vmgenid")) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            // Beside its devices, a driver has files, and a link to its module.
+            if entry?.path().join("driver").exists() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Returns whether a record is the kernel's announcement. A record is a number (its level plus eight times its writer, where
@@ -168,7 +196,20 @@ pub(super) mod tests {
 
     #[test]
     fn what_was_overwritten_before_it_was_read_may_have_been_the_announcement() {
-        assert_eq!(understand(Err(Errno::PIPE)), Heard::NewGeneration);
+        let buses = tempfile::tempdir().unwrap();
+        let missed = || missed(buses.path());
+        assert_eq!(missed(), Heard::Other, "nothing is announced without a device");
+        let driver = buses.path().join("platform/drivers/vmgenid");
+        fs::create_dir_all(driver.join("module/drivers")).unwrap();
+        fs::create_dir_all(buses.path().join("pci/drivers/other/VMGENCTR:00/driver")).unwrap();
+        assert_eq!(missed(), Heard::Other, "the driver has no device");
+        fs::create_dir_all(driver.join("VMGENCTR:00/driver")).unwrap();
+        assert_eq!(missed(), Heard::NewGeneration);
+        assert_eq!(super::missed(Path::new("/nowhere")), Heard::NewGeneration, "nobody knows");
+    }
+
+    #[test]
+    fn a_log_that_fails_has_ended() {
         assert_eq!(understand(Err(Errno::AGAIN)), Heard::Nothing);
         assert_eq!(understand(Err(Errno::IO)), Heard::End);
         assert_eq!(understand(Ok(b"")), Heard::End);
