@@ -1,8 +1,8 @@
-// Runs a recipe for Node of docs/clients.md: recipe.js PAGE NAME PORT PORT NODE_MODULES.
+// Runs a recipe for Node of docs/clients.md: recipe.js PAGE NAME NODE_MODULES PORT PORT.
 // Prints each ID. The test kills a daemon meanwhile.
 const fs = require('node:fs');
 
-const [page, name, one, other, modules] = process.argv.slice(2);
+const [page, name, modules, one, other] = process.argv.slice(2);
 const text = fs.readFileSync(page, 'utf8');
 const code = ['js', `js ${name}`].map((fence) => text.split(`\`\`\`${fence}\n`)[1].split('```')[0]).join('');
 const load = new Function('require', `${code}\nreturn { Ids, connect };`);

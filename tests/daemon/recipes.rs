@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use tempfile::TempDir;
+
 use crate::support::{Setup, skip};
 
 /// The IDs that a recipe draws, and those after which its first daemon is killed. A pipe holds 64 KiB, some 3,200 IDs, so the
@@ -26,19 +28,41 @@ fn newest(part: &str) -> Option<PathBuf> {
     None
 }
 
-/// Runs a recipe against two daemons with this door: `program` takes the page, `name`, two ports, and then `rest`.
-fn numbers_rows(door: &str, program: &Path, script: &str, name: &str, rest: &[&str]) {
+/// Returns the command of a recipe whose script reads the page itself. The two ports follow.
+fn scripted(program: &Path, script: &str, name: &str) -> Command {
+    let mut command = Command::new(program);
+    command.arg(root().join("tests/clients").join(script)).arg(root().join("docs/clients.md")).arg(name);
+    command
+}
+
+/// Writes a recipe of the page and the program that runs it into a new folder.
+fn written(fence: &str, recipe: &str, program: &str) -> TempDir {
+    let page = std::fs::read_to_string(root().join("docs/clients.md")).expect("the page");
+    let (_, code) = page.split_once(&format!("```{fence}\n")).expect("the recipe");
+    let (code, _) = code.split_once("```").expect("its end");
+    let package = if recipe.ends_with(".go") { "package main\n\n" } else { "" };
+    let folder = TempDir::new().expect("a folder");
+    std::fs::write(folder.path().join(recipe), format!("{package}{code}")).expect("written");
+    std::fs::copy(root().join("tests/clients").join(program), folder.path().join(program)).expect("copied");
+    folder
+}
+
+fn compile(command: &mut Command) {
+    let output = command.output().expect("the compiler runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Runs a recipe against two daemons with this door: `command` takes their ports.
+fn numbers_rows(door: &str, name: &str, mut command: Command) {
     let start = |worker_id: u16| {
         let settings = format!("worker_ids = {worker_id}");
         Setup::configured(&settings).door(door).start()
     };
     let mut daemons = vec![start(1), start(2)];
-    let mut command = Command::new(program);
-    command.arg(root().join("tests/clients").join(script)).arg(root().join("docs/clients.md")).arg(name);
     for daemon in &daemons {
         command.arg(daemon.addresses[1].tcp().port().to_string());
     }
-    let mut recipe = command.args(rest).stdout(Stdio::piped()).spawn().expect("the recipe runs");
+    let mut recipe = command.stdout(Stdio::piped()).spawn().expect("the recipe runs");
     let mut ids = HashSet::new();
     let lines = BufReader::new(recipe.stdout.take().expect("piped")).lines().map_while(Result::ok);
     for line in lines {
@@ -56,7 +80,7 @@ fn numbers_rows(door: &str, program: &Path, script: &str, name: &str, rest: &[&s
 fn recipes_for_python() {
     for (name, door) in [("redis-py", "resp"), ("requests", "http"), ("pymemcache", "memcached")] {
         if let Some(python) = newest("venv/bin/python") {
-            numbers_rows(door, &python, "recipe.py", name, &[]);
+            numbers_rows(door, name, scripted(&python, "recipe.py", name));
         }
     }
 }
@@ -71,7 +95,7 @@ fn recipes_for_php_and_ruby() {
         let option = if program == "php" { "-r" } else { "-e" };
         let has_library = Command::new(program).args([option, check]).output();
         if has_library.is_ok_and(|output| output.status.success()) {
-            numbers_rows("resp", Path::new(program), script, name, &[]);
+            numbers_rows("resp", name, scripted(Path::new(program), script, name));
         } else {
             skip(&format!("the library is missing: install Debian's {package}"));
         }
@@ -85,7 +109,39 @@ fn recipes_for_node() {
     {
         if newest(&format!("node_modules/{module}")).is_some() {
             let modules = root().join("target/clients/node_modules");
-            numbers_rows(door, Path::new("node"), "recipe.js", name, &[modules.to_str().expect("UTF-8")]);
+            let mut command = scripted(Path::new("node"), "recipe.js", name);
+            command.arg(modules);
+            numbers_rows(door, name, command);
         }
     }
+}
+
+/// The library is Debian's package.
+#[test]
+fn recipe_for_go() {
+    let sources = Path::new("/usr/share/gocode");
+    if !sources.join("src/github.com/gomodule/redigo").exists() {
+        return skip("redigo is missing: install Debian's golang-github-gomodule-redigo-dev");
+    }
+    let folder = written("go redigo", "ids.go", "recipe.go");
+    let mut build = Command::new("go");
+    build.args(["build", "-o", "recipe", "."]).current_dir(folder.path());
+    compile(build.env("GO111MODULE", "off").env("GOPATH", sources));
+    numbers_rows("resp", "redigo", Command::new(folder.path().join("recipe")));
+}
+
+/// The library is Debian's package.
+#[test]
+fn recipe_for_java() {
+    let jar = Path::new("/usr/share/java/spymemcached.jar");
+    if !jar.exists() {
+        return skip("spymemcached is missing: install Debian's libspymemcached-java");
+    }
+    let folder = written("java spymemcached", "Ids.java", "Recipe.java");
+    let classes = format!("{}:.", jar.display());
+    let mut build = Command::new("javac");
+    compile(build.args(["-cp", &classes, "Ids.java", "Recipe.java"]).current_dir(folder.path()));
+    let mut command = Command::new("java");
+    command.args(["-cp", &classes, "Recipe"]).current_dir(folder.path());
+    numbers_rows("memcached", "spymemcached", command);
 }
