@@ -14,7 +14,7 @@ use super::stop::{Stops, catch};
 use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{Machine, Overrides, Protocol, Settings, SourceSettings, StatePlace};
-use crate::server::{self, Inherited, Note, Prepared, RunError, Server, StartError, State, WaitEnd, Waiting};
+use crate::server::{self, Inherited, Note, RunError, Server, StartError, State, Tries, WaitEnd, Waiting};
 use crate::service::{Logs, Notifier};
 use snowbank_client::layout::UnixMicros;
 
@@ -80,10 +80,11 @@ fn start_and_serve(
     let mut stops = None;
     let mut starting = Some(notifier.extend_start(FIRST_CEILINGS));
     let mut announced = Announced::default();
-    let (prepared, inherited) = match Prepared::new(&settings, secrets.fleet.clone(), state) {
+    let mut tries = Tries::new(&settings, secrets.fleet.clone(), state);
+    let (prepared, inherited) = match tries.prepare() {
         Err(reason) if reason.is_lack_of_numbers() => {
             drop(starting.take());
-            let waiting = Waiting::start(&settings, &secrets, state, inherited, &reason)?;
+            let waiting = Waiting::start(tries, &secrets, inherited, &reason)?;
             announced.choices(&settings, &place, now, &picked);
             tracing::warn!("waits for a worker number, and hands out nothing: {reason}");
             let stops = stops.insert(Stops::catch()?);

@@ -11,8 +11,8 @@ mod pool;
 mod resume;
 mod settle;
 mod take;
+mod tried;
 mod unused;
-mod wait;
 mod want;
 
 use std::time::Duration;
@@ -25,11 +25,11 @@ use counters::HeldCounter;
 use held::Held;
 use marker::{Granted, Known, Noticed};
 use snowbank_client::layout::UnixMicros;
-use wait::Waiting;
 
 pub use counters::Ranged;
 pub(super) use marker::instant_of;
 pub use pool::{Counted, Pool};
+pub use tried::Tried;
 pub use want::{JoinError, Taken, Want};
 
 /// The most tries of one write that is refused, because another write of ours came first or the marker has changed. Each such
@@ -49,12 +49,8 @@ pub struct Member<C> {
     /// Draws the identity of a write: never the same twice, not even in two copies of this process's memory.
     draw: fn() -> String,
     sources: Vec<Held>,
-    /// Sources that started without the coordinator, and hand out nothing until they have their numbers.
-    waiting: Vec<Waiting>,
-    /// The start bounds of sources that have their numbers now.
-    late_starts: Vec<Bound>,
-    /// The writes by which this process tried to take numbers.
-    first_writes: Vec<String>,
+    /// The tries of this process to take numbers.
+    tried: Tried,
     /// The shared counters.
     counters: Vec<HeldCounter>,
     /// True once the endpoints need no comparison: each new connection shows its cluster.
@@ -132,8 +128,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
-        let (sources, waiting, late_starts, first_writes, counters, are_compared, marker, longest_horizon) =
-            Default::default();
+        let (sources, tried, counters, are_compared, marker, longest_horizon) = Default::default();
         Member {
             coordinator,
             paths,
@@ -142,9 +137,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             notes,
             draw,
             sources,
-            waiting,
-            late_starts,
-            first_writes,
+            tried,
             counters,
             are_compared,
             marker,
@@ -295,9 +288,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         text: Option<&str>,
         clocks: Clocks,
     ) -> Result<NumberKey, Stop> {
-        self.check_bound(source, at, text, clocks)?;
+        let key = text.map(NumberKey::parse).transpose();
+        // A value that cannot be read is a loss, which its number's holding reports.
+        if let Ok(Some(key)) = &key {
+            self.check_bound(source, at, key, clocks)?;
+        }
         let held = &mut self.sources[source];
-        match held.numbers[at].1.see(text, &held.term) {
+        match held.numbers[at].1.see(text, &key, &held.term) {
             Seen::Ours(key) => Ok(*key),
             Seen::Lost(loss) => Err(held.lost(at, &loss, &self.state)),
             Seen::Older(loss) => {
@@ -317,9 +314,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks that a bound was granted to somebody, before anything of it is remembered.
-    fn check_bound(&self, source: usize, at: usize, text: Option<&str>, clocks: Clocks) -> Result<(), Stop> {
-        // A value that cannot be read is a loss, which its number's holding reports.
-        let Some(key) = text.and_then(|text| NumberKey::parse(text).ok()) else { return Ok(()) };
+    fn check_bound(&self, source: usize, at: usize, key: &NumberKey, clocks: Clocks) -> Result<(), Stop> {
         let held = &self.sources[source];
         let floor = self.marker.as_ref().map_or(UnixMicros(0), |known| known.marker.floor());
         let (number, holding) = &held.numbers[at];
@@ -327,7 +322,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let from = clocks.wall.max(floor).max(own);
         let (reach, source) =
             (Reach { from, horizon: held.horizon, max_ahead: held.max_ahead }, &held.source);
-        rules::check_bound(&held.numbering, &key, reach).map_err(|reason| {
+        rules::check_bound(&held.numbering, key, reach).map_err(|reason| {
             Stop::Unusable(format!("worker number {number} of source {source:?}: {reason}"))
         })
     }
@@ -362,7 +357,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ) -> Result<u64, Stop> {
         for _ in 0..TRIES_MAX {
             let marker = self.known_marker()?.text.clone();
-            let key = self.value(bound, is_release);
+            let held = &self.sources[bound.source];
+            let write = held.trying.clone().unwrap_or_default();
+            let key = NumberKey { write, ..self.value(held, bound.id_bound, is_release) };
             let text = key.text();
             let held = &mut self.sources[bound.source];
             let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker))];
@@ -405,18 +402,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(Stop::NoAnswer(NoAnswer::passing("the key changes with each answer")))
     }
 
-    /// Returns the value of a source's keys with a bound.
-    fn value(&self, bound: Bound, is_release: bool) -> NumberKey {
-        let held = &self.sources[bound.source];
-        let key = NumberKey::new(&self.state, &self.holder, &held.source, held.since_unix_s);
+    /// Returns the value of a source's keys with a bound, without the identity of its write.
+    fn value(&self, held: &Held, id_bound: u64, is_release: bool) -> NumberKey {
         NumberKey {
             term: held.term.clone(),
-            write: held.trying.clone().unwrap_or_default(),
-            id_bound: bound.id_bound,
+            id_bound,
             from: held.floor,
             horizon_ms: u64::try_from(held.horizon.as_millis()).unwrap_or(u64::MAX),
             released: is_release,
-            ..key
+            ..NumberKey::new(&self.state, &self.holder, &held.source, held.since_unix_s)
         }
     }
 

@@ -42,7 +42,7 @@ pub use endpoint::{Endpoint, WrongEndpoint};
 pub use key::{KeyError, Marker, NumberKey, Paths};
 pub use kind::CoordinatorKind;
 pub use line::{Access, User};
-pub use member::{Bound, Clocks, Counted, JoinError, Member, Pool, Raised, Ranged, Taken, Want};
+pub use member::{Bound, Clocks, Counted, JoinError, Member, Pool, Raised, Ranged, Taken, Tried, Want};
 pub use notes::{Note, Notes};
 pub use operator::{Begins, Entry, Freeing, Operator, OperatorError, Prepared, Preparing, above};
 

@@ -319,9 +319,9 @@ impl Holding {
         &self.writes
     }
 
-    /// Decides what an answer means, for a daemon in this term.
-    pub fn see(&mut self, text: Option<&str>, term: &str) -> Seen {
-        let key = match text.map(NumberKey::parse).transpose() {
+    /// Decides what an answer means, for a daemon in this term. `key` is its text, read.
+    pub fn see(&mut self, text: Option<&str>, key: &Result<Option<NumberKey>, KeyError>, term: &str) -> Seen {
+        let key = match key.clone() {
             Ok(key) => key,
             Err(error) => return Seen::Lost(Loss::Unreadable(error)),
         };

@@ -106,13 +106,6 @@ impl Keeper {
         fleets.flat_map(|writer| &writer.durable).map(|durable| durable.ceiling).collect()
     }
 
-    /// Moves the start of a source up to an ID bound, before its first grant.
-    pub fn start_above(&mut self, index: usize, id_bound: u64) {
-        if let Some(managed) = self.sources.get_mut(index) {
-            managed.start_above(id_bound);
-        }
-    }
-
     /// Returns why nothing is handed out any more.
     pub fn lost(&self) -> Option<&TakenOver> {
         self.lost.as_ref()

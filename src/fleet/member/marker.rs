@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::held::Held;
 use super::want::{JoinError, Want};
-use super::{Bound, Clocks, Member, NoAnswer, Stop};
+use super::{Bound, Clocks, Member, NoAnswer, Note, Stop};
 use crate::clock;
 use crate::fleet::rules;
 use crate::fleet::{Cluster, Coordinator, Marker, Swap, Swapped};
@@ -40,6 +40,12 @@ impl Granted {
     pub(super) fn of(held: &Held, at: usize) -> Granted {
         let until = rules::instant_of(&held.numbering, held.numbers[at].1.acknowledged());
         Granted { until, horizon: held.horizon, max_ahead: held.max_ahead }
+    }
+
+    /// Returns the grant that a start finds in its note.
+    pub(super) fn noted(note: &Note, want: Want<'_>) -> Granted {
+        let until = instant_of(want.layout, note.acknowledged);
+        Granted { until, horizon: want.horizon, max_ahead: want.max_ahead }
     }
 }
 

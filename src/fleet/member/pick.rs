@@ -73,7 +73,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let candidates: Vec<u64> = ids.clone().take(CANDIDATES_MAX).filter(is_wanted).collect();
         let unused = self.unused(want, place, &candidates, missing)?;
         if unused.len() == missing {
-            let found = |id| Found { number: want.layout.number_in_space(id), text: None };
+            let found = |id| Found::new(want.layout.number_in_space(id), None);
             free.extend(unused.into_iter().map(|id| (id, found(id))));
         } else {
             free.extend(self.listed(want, place, ids.filter(is_wanted), (missing, count))?);
@@ -112,12 +112,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let own = self.own_of(want);
         let found = |id: u64| {
             let number = want.layout.number_in_space(id);
-            Found { number, text: keys.get(&number).cloned() }
+            Found::new(number, keys.get(&number).cloned())
         };
         let judge = |id: u64| -> Result<Result<Taking, Busy>, JoinError> {
             Ok(want.judge(&want.numbering(&WorkerSet::single(id))?, &found(id), &own))
         };
-        let is_unused = |id: &u64| found(*id).text.is_none();
+        let is_unused = |id: &u64| !keys.contains_key(&want.layout.number_in_space(*id));
         let mut free: Vec<u64> = ids.clone().filter(is_unused).take(missing).collect();
         if free.len() < missing {
             let used: Vec<u64> = ids.filter(|id| !is_unused(id)).collect();
@@ -172,7 +172,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
         let mut found = Vec::new();
         for ((&id, &number), text) in ids.iter().zip(&numbers).zip(self.coordinator.as_mut().read(&keys)?) {
-            found.push((id, Found { number, text }));
+            found.push((id, Found::new(number, text)));
         }
         Ok(found)
     }

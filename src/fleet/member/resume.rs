@@ -54,7 +54,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if self.own(want).as_ref() != Some(worker_ids) || note.numbers != numbers {
             return None;
         }
-        let found: Vec<Found> = numbers.into_iter().map(|number| Found { number, text: None }).collect();
+        let found: Vec<Found> = numbers.into_iter().map(|number| Found::new(number, None)).collect();
         let own = Own { writes: note.writes.clone(), note: Some(note.clone()), floor: UnixMicros(0) };
         let numbering = want.numbering(worker_ids).ok()?;
         let mut held = self.held(want, note.place, &numbering, &found, &own);

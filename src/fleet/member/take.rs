@@ -1,6 +1,6 @@
 //! The taking of numbers at a start, by writes to their keys.
 
-use super::marker::{Granted, Noticed, instant_of};
+use super::marker::{Granted, Noticed};
 use super::want::{Busy, Found, JoinError, Own, Taken, Want};
 use super::{Held, Member, Note, SWAPS_MAX, Stop};
 use crate::clock;
@@ -11,9 +11,6 @@ use snowbank_client::layout::{UnixMicros, WorkerSet};
 
 /// The most tries to take free numbers, each after another daemon was faster.
 pub(super) const TRIES_MAX: usize = 100;
-
-/// The first writes that a process remembers. A start tries a few numbers; one that waits for an answer tries one each second.
-const FIRST_WRITES_MAX: usize = 100;
 
 /// The bounds of a source that takes numbers, by what was found at their keys.
 struct Bounds {
@@ -39,7 +36,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let place = self.place_for(want)?;
             let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
             let found = numbers.iter().zip(self.coordinator.as_mut().read(&keys)?);
-            let found: Vec<Found> = found.map(|(&number, text)| Found { number, text }).collect();
+            let found: Vec<Found> = found.map(|(&number, text)| Found::new(number, text)).collect();
             self.notice(want, place, &found)?;
             if let Some(taken) = self.try_take(want, place, &numbering, found)? {
                 return Ok(taken);
@@ -60,7 +57,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let floor = marker.map_or(UnixMicros(0), Marker::floor);
         let Some(note) = self.known(want) else { return Own { writes: Vec::new(), note: None, floor } };
         let mut writes = note.writes.clone();
-        writes.retain(|write| want.proof >= Proof::Newest || self.first_writes.contains(write));
+        writes.retain(|write| want.proof >= Proof::Newest || self.tried.has(write));
         let is_of_this_fleet = marker.is_some_and(|marker| marker.identity == note.identity);
         Own { writes, note: is_of_this_fleet.then(|| note.clone()), floor }
     }
@@ -70,17 +67,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), JoinError> {
         let note = self.own_of(want).note.filter(|_| want.proof == Proof::Held);
         let Some(note) = note else { return Ok(()) };
-        for Found { number, text } in found.iter().filter(|found| note.numbers.contains(&found.number)) {
-            let key = text.as_deref().map(NumberKey::parse).transpose();
+        for Found { number, text, key } in found.iter().filter(|found| note.numbers.contains(&found.number)) {
             // A value that cannot be read shows nothing. It is refused when the number is taken.
             let Ok(key) = key else { continue };
             if !rules::is_older(key.as_ref(), &note.term, note.acknowledged) {
                 continue;
             }
             let older = Swap::compare(self.paths.number(place, *number), text.clone());
-            let until = instant_of(want.layout, note.acknowledged);
-            let granted = Granted { until, horizon: want.horizon, max_ahead: want.max_ahead };
-            match self.raise_floor(older, &granted, want.clocks).map_err(not_taken)? {
+            match self.raise_floor(older, &Granted::noted(&note, want), want.clocks).map_err(not_taken)? {
                 Noticed::WentBack => return Ok(()),
                 Noticed::OldAnswer => {}
             }
@@ -109,22 +103,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         held.floor = floor.max(noted_floor);
         // The writes before the one that was found cannot be done any more.
         for ((_, holding), found) in held.numbers.iter_mut().zip(&found) {
-            let _ = holding.see(found.text.as_deref(), &held.term);
+            let _ = holding.see(found.text.as_deref(), &found.key, &held.term);
         }
         let write = held.trying.take().unwrap_or_default();
-        let is_new = is_new || found.iter().any(|found| self.is_first_write(found.text.as_deref()));
-        self.first_writes.push(write.clone());
+        // In an outage the coordinator may have been restored. Then a release of this state may not be the last write that its
+        // number had.
+        let may_be_newer = self.tried.has_waited && !is_same_term;
+        let is_new = is_new || may_be_newer || found.iter().any(|found| self.tried.wrote(found.readable()));
+        self.tried.add(&write);
         held.is_unsettled = is_new;
-        let spare = self.first_writes.len().saturating_sub(FIRST_WRITES_MAX);
-        self.first_writes.drain(..spare);
-        let key = NumberKey {
-            term: held.term.clone(),
-            write,
-            id_bound: covered,
-            from: held.floor,
-            horizon_ms: u64::try_from(held.horizon.as_millis()).unwrap_or(u64::MAX),
-            ..NumberKey::new(&self.state, &self.holder, want.source, held.since_unix_s)
-        };
+        let key = NumberKey { write, ..self.value(&held, covered, false) };
         self.notes.set(held.note());
         let _ = self.notes.save();
         if !self.swap_all(&mut held, &found, &key)? {
@@ -136,12 +124,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let _ = self.notes.save();
         self.sources.push(held);
         Ok(Some(Taken { worker_ids, floor, covered, is_new, is_same_term }))
-    }
-
-    /// Returns true if this process tried to take a number by the last write of a key.
-    fn is_first_write(&self, text: Option<&str>) -> bool {
-        let key = text.and_then(|text| NumberKey::parse(text).ok());
-        key.is_some_and(|key| self.first_writes.contains(&key.write))
     }
 
     /// Returns the bounds of a source that takes numbers whose keys are as found.
@@ -159,10 +141,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             match want.judge(numbering, found, own) {
                 Ok(Taking::Resume) => {
                     let acknowledged = own.note.as_ref().map_or(0, |note| note.acknowledged);
-                    let lowest = bound_of(found.text.as_deref()).max(acknowledged);
+                    let key = found.readable();
+                    let lowest = key.map_or(0, |key| key.id_bound).max(acknowledged);
                     bounds.lowest = bounds.lowest.max(lowest);
                     bounds.floor = bounds.floor.max(noted_floor);
-                    let is_released = is_released(found.text.as_deref());
+                    let is_released = key.is_some_and(|key| key.released);
                     let until = rules::instant_of(numbering, lowest);
                     let is_ahead =
                         until.0 >= want.clocks.wall.0.saturating_add(clock::micros(want.max_ahead));
@@ -197,7 +180,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let (marker, text) = (self.known_marker()?.text.clone(), key.text());
         for (chunk, numbers) in found.chunks(SWAPS_MAX).zip(held.numbers.chunks_mut(SWAPS_MAX)) {
             let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker.clone()))];
-            for Found { number, text: before } in chunk {
+            for Found { number, text: before, .. } in chunk {
                 let name = self.paths.number(held.place, *number);
                 swaps.push(Swap::write(name, before.clone(), text.clone()));
             }
@@ -268,7 +251,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         };
         let (holder, free_at) = (key.holder, free_at.rfc3339(0));
         if key.state == self.state {
-            return JoinError::Unproven(format!(
+            return JoinError::Held(format!(
                 "source {source:?}: this state or a copy of it holds worker number {number} in the fleet ({holder}), and \
                  no mark in lock_dir since this boot shows that this one is the newest; wait: the number is free from \
                  {free_at} on; or give this source another"
@@ -287,14 +270,4 @@ pub(super) fn not_taken(stop: Stop) -> JoinError {
         Stop::Lost(reason) => JoinError::Held(reason),
         Stop::Unusable(reason) => JoinError::Unreadable(reason),
     }
-}
-
-/// Returns whether a key's value says that its number was released.
-fn is_released(text: Option<&str>) -> bool {
-    text.and_then(|text| NumberKey::parse(text).ok()).is_some_and(|key| key.released)
-}
-
-/// Returns the bound in a key's value. A key that is missing or cannot be read has none.
-pub(super) fn bound_of(text: Option<&str>) -> u64 {
-    text.and_then(|text| NumberKey::parse(text).ok()).map_or(0, |key| key.id_bound)
 }

@@ -250,7 +250,7 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     take(&mut first, want(&layout, WALL, false), &worker_ids);
     let notes = first.notes().clone();
     let refused = member(&store, notes.clone()).take(want(&layout, WALL, false), &worker_ids).unwrap_err();
-    assert!(matches!(&refused, JoinError::Unproven(line) if line.contains("a copy of it")), "{refused}");
+    assert!(matches!(&refused, JoinError::Held(line) if line.contains("a copy of it")), "{refused}");
     let taken = member(&store, notes.clone()).pick(
         want(&layout, WALL, false),
         1,
@@ -314,33 +314,45 @@ fn a_record_is_held_once_all_its_numbers_have_its_bound() {
     assert!(now.holds(0, &asked).is_err());
 }
 
-/// A copy of a state starts in the same boot without marks, waits, and is killed. Its marks remain.
+/// It tries again and again, while the coordinator is away and after that.
 #[test]
-fn a_copy_that_waits_for_the_coordinator_does_not_become_the_newest() {
+fn a_copy_of_the_state_that_waits_starts_above_the_original() {
     let layout = Layout::resolve("twitter").unwrap();
     let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
     let mut original = member(&store, Notes::default());
     let covered = original.take(want(&layout, WALL, false), &worker_ids).unwrap().covered;
-    let copied = original.notes().clone();
+    let (mut notes, mut tried) = (original.notes().clone(), Tried::default());
+    let mut try_at = |wall| {
+        let mut copy = member(&store, notes.clone()).after(std::mem::take(&mut tried));
+        let taken = copy.take(want(&layout, wall, false), &worker_ids);
+        notes = copy.notes().clone();
+        tried = copy.into_tried();
+        taken
+    };
     store.set_away(true);
-    let mut waits = member(&store, copied);
-    let waiting = waits.wait_for(want(&layout, WALL, false), &worker_ids, false).unwrap();
-    assert_eq!(waiting.covered, 0, "it hands out nothing");
-    assert!(matches!(waits.take_waiting(clocks(WALL)), Raised::NoAnswer(_)));
-    let mut again = member(&store, waits.notes().clone());
-    assert_eq!(again.resume_unseen(want(&layout, WALL, true), &worker_ids), None);
-    again.wait_for(want(&layout, WALL, true), &worker_ids, false).unwrap();
+    assert!(matches!(try_at(WALL), Err(JoinError::NoAnswer(_))));
     store.set_away(false);
-    // The number is free when the clock is near the original's bound, and the copy starts above it.
-    assert!(
-        matches!(again.take_waiting(clocks(WALL)), Raised::NoAnswer(it) if it.reason.contains("a copy of it"))
-    );
-    assert_eq!(again.take_waiting(clocks(UnixMicros(WALL.0 + 400_000_000))), Raised::Done);
-    assert!(again.late_starts()[0].id_bound >= covered);
-    // A lent number gives way to another one at the next start.
-    let mut lent = member(&store, original.notes().clone());
-    lent.wait_for(want(&layout, WALL, false), &worker_ids, true).unwrap();
-    assert!(matches!(lent.take_waiting(clocks(WALL)), Raised::Lost(_)));
+    assert!(matches!(try_at(WALL), Err(JoinError::Held(line)) if line.contains("a copy of it")));
+    let taken = try_at(UnixMicros(WALL.0 + 400_000_000)).unwrap();
+    assert!(taken.floor >= covered && taken.is_new, "{taken:?}");
+}
+
+/// The coordinator may have lost what another holder wrote after the release.
+#[test]
+fn a_start_that_has_waited_pauses_also_under_a_number_that_its_state_released() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let mut first = member(&store, Notes::default());
+    let taken = take(&mut first, want(&layout, WALL, false), &worker_ids);
+    first.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
+    let again = || member(&store, first.notes().clone());
+    let waited = again().into_tried();
+    for (mut member, expected) in [(again(), false), (again().after(waited), true)] {
+        let before = store.text(&Paths::of("f").number(0, 5));
+        let taken = member.take(want(&layout, WALL, true), &worker_ids).unwrap();
+        assert_eq!(taken.is_new, expected);
+        store.put(&Paths::of("f").number(0, 5), &before);
+    }
 }
 
 /// The clock is past all bounds.

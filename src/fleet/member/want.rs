@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Clocks, Note};
 use crate::clock::{self, BootMicros, Now};
 use crate::fleet::rules::{self, Acknowledged, Proof, Reach, Taker, Taking};
-use crate::fleet::{NoAnswer, NumberKey};
+use crate::fleet::{KeyError, NoAnswer, NumberKey};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
 
@@ -52,15 +52,12 @@ pub enum JoinError {
     /// Only an operator can change it.
     #[error("{0}")]
     Refused(String),
-    /// Other daemons hold the numbers now.
+    /// Other daemons hold the numbers now, or this state or a copy of it, and nothing shows that this one is the newest.
     #[error("{0}")]
     Held(String),
     /// A value at the coordinator cannot be read, or cannot be true.
     #[error("{0}")]
     Unreadable(String),
-    /// This state or a copy of it holds the numbers, and nothing shows that this one is the newest.
-    #[error("{0}")]
-    Unproven(String),
 }
 
 impl From<NoAnswer> for JoinError {
@@ -87,11 +84,10 @@ impl Want<'_> {
 
     /// Decides whether a number may be taken whose key is as found.
     pub(super) fn judge(&self, numbering: &Numbering, found: &Found, own: &Own) -> Result<Taking, Busy> {
-        let key = found.text.as_deref().map(NumberKey::parse).transpose();
-        let key = key.map_err(|error| Busy::Unreadable(error.to_string()))?;
+        let key = found.key.as_ref().map_err(|error| Busy::Unreadable(error.to_string()))?;
         let wall = self.clocks.wall;
         let until = key.as_ref().map_or(wall, |key| rules::instant_of(numbering, key.id_bound));
-        if let Some(key) = &key {
+        if let Some(key) = key {
             let from = wall.max(own.floor).max(own.acknowledged_until(numbering, found.number));
             let reach = Reach { from, horizon: self.horizon, max_ahead: self.max_ahead };
             rules::check_bound(numbering, key, reach).map_err(Busy::Unreadable)?;
@@ -132,6 +128,20 @@ impl Want<'_> {
 pub(super) struct Found {
     pub(super) number: u64,
     pub(super) text: Option<String>,
+    /// The text, read. `None`: there is no key.
+    pub(super) key: Result<Option<NumberKey>, KeyError>,
+}
+
+impl Found {
+    pub(super) fn new(number: u64, text: Option<String>) -> Found {
+        let key = text.as_deref().map(NumberKey::parse).transpose();
+        Found { number, text, key }
+    }
+
+    /// Returns the key, if there is one that can be read.
+    pub(super) fn readable(&self) -> Option<&NumberKey> {
+        self.key.as_ref().ok()?.as_ref()
+    }
 }
 
 /// A state's own writes, and its note.

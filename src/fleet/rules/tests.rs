@@ -7,6 +7,17 @@ use snowbank_client::layout::{Layout, Position, WorkerSet};
 const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 const MAX_AHEAD: Duration = Duration::from_secs(10);
 
+/// Reads an answer, as a member does.
+trait Read {
+    fn read(&mut self, text: Option<&str>, term: &str) -> Seen;
+}
+
+impl Read for Holding {
+    fn read(&mut self, text: Option<&str>, term: &str) -> Seen {
+        self.see(text, &text.map(NumberKey::parse).transpose(), term)
+    }
+}
+
 fn numbering() -> Numbering {
     Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(5)).unwrap()
 }
@@ -91,7 +102,7 @@ fn another_holders_number_is_taken_when_its_bound_is_near_and_above_it() {
 /// Returns a number whose key has this write.
 fn held(write: &str) -> Holding {
     let mut holding = Holding::unseen(vec![write.to_owned()], 0);
-    assert_eq!(holding.see(Some(&text(write)), "t"), ours(write));
+    assert_eq!(holding.read(Some(&text(write)), "t"), ours(write));
     holding
 }
 
@@ -100,37 +111,40 @@ fn an_answer_that_was_lost_is_found_again() {
     let mut holding = held("w3");
     holding.try_write("w4");
     holding.try_write("w5");
-    assert_eq!(holding.see(Some(&text("w3")), "t"), ours("w3"), "not done yet");
-    assert_eq!(holding.see(Some(&text("w4")), "t"), ours("w4"));
+    assert_eq!(holding.read(Some(&text("w3")), "t"), ours("w3"), "not done yet");
+    assert_eq!(holding.read(Some(&text("w4")), "t"), ours("w4"));
     assert_eq!(holding.text(), Some(&text("w4")));
     assert_eq!(holding.writes(), ["w4", "w5"], "no later one is known to have failed");
 }
 
 #[test]
 fn a_number_is_lost_once_its_key_is_anothers() {
-    assert!(matches!(held("w3").see(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
-    assert!(matches!(held("w3").see(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
-    assert_eq!(Holding::unseen(vec![String::from("w3")], 0).see(None, "t"), Seen::Lost(Loss::Gone));
+    assert!(matches!(held("w3").read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
+    assert!(matches!(held("w3").read(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
+    assert_eq!(Holding::unseen(vec![String::from("w3")], 0).read(None, "t"), Seen::Lost(Loss::Gone));
     let mut unseen = Holding::unseen(vec![String::from("w1"), String::from("w2")], 0);
-    assert_eq!(unseen.see(Some(&text("w2")), "t"), ours("w2"));
+    assert_eq!(unseen.read(Some(&text("w2")), "t"), ours("w2"));
 }
 
 #[test]
 fn a_bound_below_an_acknowledged_one_shows_a_coordinator_that_went_back() {
-    assert_eq!(held("w3").see(None, "t"), Seen::Older(Loss::Gone));
+    assert_eq!(held("w3").read(None, "t"), Seen::Older(Loss::Gone));
     let lower = |write: &str| key(write, 8).text();
-    assert_eq!(held("w3").see(Some(&lower("w2")), "t"), Seen::Older(Loss::WentBack));
+    assert_eq!(held("w3").read(Some(&lower("w2")), "t"), Seen::Older(Loss::WentBack));
     assert_eq!(
-        held("w3").see(Some(&lower("x")), "t"),
+        held("w3").read(Some(&lower("x")), "t"),
         Seen::Older(Loss::WentBack),
         "another has taken it since"
     );
     let released = NumberKey { released: true, term: String::from("t"), ..key("x", 8) }.text();
-    assert!(matches!(held("w3").see(Some(&released), "t"), Seen::Lost(Loss::Taken(_))), "a release is newer");
-    assert_eq!(held("w3").see(Some(&released), "u"), Seen::Older(Loss::WentBack), "of an earlier term");
+    assert!(
+        matches!(held("w3").read(Some(&released), "t"), Seen::Lost(Loss::Taken(_))),
+        "a release is newer"
+    );
+    assert_eq!(held("w3").read(Some(&released), "u"), Seen::Older(Loss::WentBack), "of an earlier term");
     let mut released = held("w3");
     released.lower(8);
-    assert_eq!(released.see(Some(&lower("w3")), "t"), Seen::Ours(Box::new(key("w3", 8))), "its own release");
+    assert_eq!(released.read(Some(&lower("w3")), "t"), Seen::Ours(Box::new(key("w3", 8))), "its own release");
 }
 
 #[test]

@@ -28,7 +28,7 @@ const JOBS_MAX: usize = 3 + SOURCES_MAX;
 /// One thing to do.
 #[derive(Debug)]
 enum Job {
-    /// Take the numbers of sources that wait for them, then raise bounds.
+    /// Raise bounds.
     Raise(Raise),
     /// Take a range of a shared counter.
     Range(WantedRange),
@@ -55,8 +55,7 @@ pub(super) struct Raise {
 /// The end of a job.
 #[derive(Debug)]
 pub(super) enum Done {
-    /// With it, the start bounds of sources that had to wait for their numbers.
-    Raised(Outcome, Vec<Bound>),
+    Raised(Outcome),
     /// The range that was taken for this request.
     Ranged(WantedRange, Result<NumberRange, NoAnswer>),
     /// Ok if the keys are this daemon's. After an error nothing is known.
@@ -220,16 +219,12 @@ fn run(work: &mut Work, job: Job) -> Done {
             Raised::Lost(reason) => lost(reason),
         },
         Job::Raise(Raise { writer, number, bounds, generation, clocks }) => {
-            let raised = match member.take_waiting(clocks) {
-                Raised::Done => member.raise(&bounds, generation, clocks),
-                stopped => stopped,
-            };
-            let result = match raised {
+            let result = match member.raise(&bounds, generation, clocks) {
                 Raised::Done => Ok(()),
                 Raised::NoAnswer(answer) => Err(answer.reason),
                 Raised::Lost(reason) => return lost(reason),
             };
-            Done::Raised(Outcome { writer, number, result }, member.late_starts().to_vec())
+            Done::Raised(Outcome { writer, number, result })
         }
     }
 }

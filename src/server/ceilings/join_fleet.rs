@@ -12,7 +12,7 @@ use crate::clock::Reading;
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::fleet::rules::Proof;
 use crate::fleet::{
-    self, Access, Clocks, Coordinator, Member, Notes, NumberRange, Pool, Ranged, Taken, Want,
+    self, Access, Clocks, Coordinator, Member, Notes, NumberRange, Pool, Ranged, Taken, Tried, Want,
 };
 use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
@@ -45,7 +45,7 @@ pub(crate) struct Joined {
     ranges: Vec<(usize, NumberRange)>,
     /// The time for which the daemon can do without its coordinator.
     horizon: Duration,
-    /// True if the coordinator did not answer, and a source continues or waits without it.
+    /// True if the coordinator did not answer, and a source continues without it.
     is_silent: bool,
     /// The file of the daemon's certificate for the coordinator, if there is one.
     certificate: Option<PathBuf>,
@@ -56,7 +56,8 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Takes the numbers of all sources, and sets those that the coordinator lends.
+    /// Takes the numbers of all sources, and sets those that the coordinator lends. Goes on where the earlier tries of this
+    /// process ended, and adds this one to them.
     ///
     /// # Errors
     /// Another daemon holds one, or the coordinator cannot be asked and this state has none of its own.
@@ -64,6 +65,7 @@ impl Joined {
         settings: &mut Settings,
         access: Access,
         here: Here<'_>,
+        tried: &mut Tried,
     ) -> Result<Joined, StartError> {
         let found = here.found;
         let life = found.boot().map(|boot| here.kernel_log.life_of(boot));
@@ -75,12 +77,19 @@ impl Joined {
         let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
         let identity = (found.state_identity(), holder.as_str());
         let member = Member::new(coordinator, &settings.fleet.name, identity, notes, draw_identity);
+        let member = member.after(std::mem::take(tried));
         let (taken, held, ranges, notes) = Default::default();
         let horizon = settings.fleet.horizon;
         let is_silent = false;
         let mut joined =
             Joined { member, taken, held, ranges, horizon, is_silent, certificate, pools, notes };
-        let taken = joined.take_all(settings, here)?;
+        let taken = match joined.take_all(settings, here) {
+            Ok(taken) => taken,
+            Err(error) => {
+                *tried = joined.member.into_tried();
+                return Err(error);
+            }
+        };
         for (source, taken) in settings.sources.iter_mut().zip(&taken) {
             let Some(taken) = taken else { continue };
             if source.is_lent() {
@@ -207,34 +216,27 @@ impl Joined {
             self.member.take(want, &given.set).map_err(StartError::from)
         };
         let Err(StartError::CoordinatorSilent(reason)) = asked else { return asked };
-        // It may have tried to take others: a write without an answer may be done.
-        let tried = self.member.own(want).filter(fits);
-        let proof = if tried == own { proof } else { Proof::None };
-        match tried.or(own) {
-            Some(own) => self.start_unseen(Want { proof, ..want }, source.is_lent(), &own, reason),
-            None => Err(StartError::CoordinatorSilent(reason)),
-        }
+        self.resume_unseen(want, own.as_ref(), reason)
     }
 
-    /// Starts with the numbers that the state had, while the coordinator is silent. If nothing shows that they are still
-    /// its own, the source waits. It also waits if the clock has jumped: the machine may have been restored from a
-    /// snapshot, perhaps twice.
-    fn start_unseen(
+    /// Starts with the numbers that the state had, while the coordinator is silent.
+    ///
+    /// # Errors
+    /// Nothing shows that they are still its own, or the clock has jumped: the machine may have been restored from a snapshot,
+    /// perhaps twice.
+    fn resume_unseen(
         &mut self,
         want: Want<'_>,
-        is_lent: bool,
-        own: &WorkerSet,
+        own: Option<&WorkerSet>,
         reason: String,
     ) -> Result<Taken, StartError> {
-        self.is_silent = true;
         let reason = if self.member.has_jumped(want) { format!("{reason}; {AFTER_A_JUMP}") } else { reason };
-        let resumed = self.member.resume_unseen(want, own);
-        let effect = if resumed.is_some() { "goes on" } else { "waits, and hands out nothing," };
-        let Some(taken) = resumed.or_else(|| self.member.wait_for(want, own, is_lent)) else {
+        let Some(taken) = own.and_then(|own| self.member.resume_unseen(want, own)) else {
             return Err(StartError::CoordinatorSilent(reason));
         };
+        self.is_silent = true;
         self.notes.push(Note::Warning(format!(
-            "source {:?} {effect} with {} without its coordinator: {reason}",
+            "source {:?} goes on with {} without its coordinator: {reason}",
             want.source,
             taken.worker_ids.in_words()
         )));

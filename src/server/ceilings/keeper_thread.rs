@@ -199,12 +199,7 @@ impl Ceilings {
     fn take_from_fleet(&mut self, reading: Reading, metrics: &Metrics) {
         for done in self.fleet.as_mut().map(Fleet::done).unwrap_or_default() {
             match done {
-                fleet_thread::Done::Raised(outcome, late_starts) => {
-                    for Bound { source, id_bound } in late_starts {
-                        self.keeper.start_above(source, id_bound);
-                    }
-                    self.take_outcome(outcome, reading, metrics);
-                }
+                fleet_thread::Done::Raised(outcome) => self.take_outcome(outcome, reading, metrics),
                 fleet_thread::Done::Ranged(wanted, answer) => {
                     let now = self.keeper.believe(reading);
                     let numbers = answer.as_ref().ok().map(|range| (range.from, range.to));

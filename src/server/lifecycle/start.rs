@@ -15,7 +15,7 @@ use crate::access::Rules;
 use crate::ceiling::WorkerLocks;
 use crate::clock::{self, Now, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings, SourceSettings};
-use crate::fleet::Access;
+use crate::fleet::{Access, Tried};
 use crate::frontends::Facts;
 use crate::numbering::Numbering;
 use crate::server::ceilings::join_fleet::{Here, Joined};
@@ -59,18 +59,20 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Locks the state directory, and takes the worker numbers of a fleet.
-    ///
-    /// # Errors
-    /// One line with the reason why the daemon cannot start, or why it must wait for numbers.
-    pub fn new(settings: &Settings, fleet: Option<Access>, state: State<'_>) -> Result<Prepared, StartError> {
+    /// Locks the state directory, and takes the worker numbers of a fleet, after the earlier tries of this process.
+    pub(super) fn new(
+        settings: &Settings,
+        fleet: Option<Access>,
+        state: State<'_>,
+        tried: &mut Tried,
+    ) -> Result<Prepared, StartError> {
         // Opened first, because a ceiling that became durable before the machine was restored no longer counts.
         let kernel_log = KernelLog::open(fleet.is_some());
         let found = Found::open(state)?;
         let first = clock::os::read();
         let mut settings = settings.clone();
         let here = Here { found: &found, reading: first, kernel_log: &kernel_log };
-        let fleet = fleet.map(|access| Joined::join(&mut settings, access, here)).transpose()?;
+        let fleet = fleet.map(|access| Joined::join(&mut settings, access, here, tried)).transpose()?;
         Ok(Prepared { settings, found, fleet, kernel_log, first })
     }
 }

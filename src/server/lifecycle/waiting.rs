@@ -1,4 +1,6 @@
-//! A daemon that has no worker numbers of its fleet yet: it listens, is not ready, and refuses with `no_ceiling`.
+//! The wait of a daemon that has no worker numbers of its fleet: another daemon has its number, there is none left, or the
+//! coordinator does not answer and nothing shows that the state's own numbers are still its own. The daemon listens, is not
+//! ready, and refuses with `no_ceiling`.
 //!
 //! It has sources to which nothing is ever granted, and no ceilings. A thread of its own tries to take numbers, each time as a
 //! start does. Once it has them, this daemon ends, and the start goes on with its sockets. So clients can stay away, or
@@ -18,7 +20,7 @@ use super::start::{Opened, Prepared, Server, by_protocol};
 use crate::access::Rules;
 use crate::clock::{self, Remembered, Wall};
 use crate::config::{Purpose, Secrets, Settings};
-use crate::fleet::Access;
+use crate::fleet::{Access, Tried};
 use crate::frontends::Facts;
 use crate::server::ceilings::start_sources::{State, waiting_source};
 use crate::server::health::metrics::Metrics;
@@ -55,12 +57,13 @@ pub enum WaitEnd {
     Taken(Box<Prepared>, Inherited),
 }
 
-/// The tries to take numbers.
-struct Tries {
+/// The tries of a start to take its worker numbers: the first one, and those of the wait after it.
+pub struct Tries {
     settings: Settings,
     access: Option<Access>,
     directory: Option<PathBuf>,
     adopt: bool,
+    tried: Tried,
 }
 
 impl Waiting {
@@ -69,20 +72,13 @@ impl Waiting {
     /// # Errors
     /// One line with the reason why the daemon cannot start.
     pub fn start(
-        settings: &Settings,
+        mut tries: Tries,
         secrets: &Secrets,
-        state: State<'_>,
         inherited: Inherited,
         reason: &StartError,
     ) -> Result<Waiting, StartError> {
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
-        let tries = Tries {
-            settings: settings.clone(),
-            access: secrets.fleet.clone(),
-            directory: state.directory.map(PathBuf::from),
-            adopt: state.adopt,
-        };
-        let mut settings = settings.clone();
+        let mut settings = tries.settings.clone();
         for source in settings.sources.iter_mut() {
             source.worker_ids.are_awaited = true;
         }
@@ -155,16 +151,39 @@ impl Waiting {
 }
 
 impl Tries {
+    /// Returns the tries of a start with these settings. `access` leads to the fleet's coordinator, if there is a fleet.
+    pub fn new(settings: &Settings, access: Option<Access>, state: State<'_>) -> Tries {
+        Tries {
+            settings: settings.clone(),
+            access,
+            directory: state.directory.map(PathBuf::from),
+            adopt: state.adopt,
+            tried: Tried::default(),
+        }
+    }
+
+    /// Locks the state directory, and takes the worker numbers of a fleet.
+    ///
+    /// # Errors
+    /// One line with the reason why the daemon cannot start, or why it must wait for numbers.
+    pub fn prepare(&mut self) -> Result<Prepared, StartError> {
+        let state = State { directory: self.directory.as_deref(), adopt: self.adopt };
+        Prepared::new(&self.settings, self.access.clone(), state, &mut self.tried)
+    }
+
     /// Tries to take numbers until it has them, or cannot get them by waiting. Returns nothing if nobody waits any more.
-    fn run(&self, common: &Common, is_trying: &mpsc::Receiver<()>) -> Option<Result<Prepared, StartError>> {
+    fn run(
+        &mut self,
+        common: &Common,
+        is_trying: &mpsc::Receiver<()>,
+    ) -> Option<Result<Prepared, StartError>> {
         let mut pause = FIRST_PAUSE;
         loop {
             match is_trying.recv_timeout(pause) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return None,
             }
-            let state = State { directory: self.directory.as_deref(), adopt: self.adopt };
-            match Prepared::new(&self.settings, self.access.clone(), state) {
+            match self.prepare() {
                 Err(error) if error.is_lack_of_numbers() => {
                     note(&common.metrics, &error);
                 }

@@ -162,7 +162,7 @@ impl From<JoinError> for StartError {
         match error {
             JoinError::NoAnswer(answer) if !answer.is_lasting => StartError::CoordinatorSilent(reason),
             JoinError::NoAnswer(_) | JoinError::Refused(_) => StartError::WrongSetting(reason),
-            JoinError::Held(_) | JoinError::Unproven(_) => StartError::NumberHeld(reason),
+            JoinError::Held(_) => StartError::NumberHeld(reason),
             JoinError::Unreadable(_) => StartError::KeyUnreadable(reason),
         }
     }

@@ -115,13 +115,14 @@ fn a_restart_without_proof_waits_for_the_coordinator() {
         for _ in 0..2 {
             let mut daemon = machine.setup(&toml).admin().start();
             assert_eq!(get(&daemon, "/readyz").code, 503);
-            daemon.assert_logs("waits, and hands out nothing");
+            daemon.assert_logs("waits for a worker number, and hands out nothing");
             assert!(draw_until(&daemon, NO_CEILING).is_empty());
             daemon.kill();
         }
         let daemon = machine.setup(&toml).admin().start();
         assert!(draw_until(&daemon, NO_CEILING).is_empty());
         at.run();
+        let daemon = daemon.await_numbers();
         runs.extend(first_ids(&daemon));
         poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
         daemon.stop();
@@ -138,12 +139,10 @@ fn a_lent_number_that_is_not_free_gives_way_to_another() {
         init(&toml);
         let machine = Machine::new();
         let mut runs = killed_with(at, &machine, &toml);
-        let mut daemon = machine.start(&toml);
+        let daemon = machine.start(&toml);
         assert!(draw_until(&daemon, NO_CEILING).is_empty());
         at.run();
-        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-        daemon.assert_logs("holds worker number 0");
-        let after = draw(&machine.start(&toml));
+        let after = draw(&daemon.await_numbers());
         assert_eq!((worker_of(&runs), worker_of(&after)), (0, 1));
         runs.extend(after);
         assert_distinct(runs);
@@ -152,7 +151,7 @@ fn a_lent_number_that_is_not_free_gives_way_to_another() {
 
 /// Another state took the number while the daemon could not know.
 #[test]
-fn a_daemon_that_waited_for_a_number_of_another_ends() {
+fn a_daemon_that_waited_for_its_coordinator_waits_for_the_holder() {
     each(|at| {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
@@ -163,13 +162,15 @@ fn a_daemon_that_waited_for_a_number_of_another_ends() {
         let proxy = at.proxy();
         proxy.cut();
         std::fs::remove_dir_all(first.path("locks")).expect("no daemon has it");
-        let mut waiting = first.start(&toml_at(at, &proxy.url(), Some(5), SHORT));
+        let waiting = first.setup(&toml_at(at, &proxy.url(), Some(5), SHORT)).admin().start();
         let other = start_once_released(|| second.setup(&toml));
         runs.extend(draw(&other));
         proxy.pass();
-        assert_eq!(waiting.wait(), Some(3), "{}", waiting.log());
-        waiting.assert_logs("holds worker number 5");
+        let waits_for = || get(&waiting, "/readyz").body.contains("holds worker number 5");
+        poll("it waits for the holder", || waits_for().then_some(()));
         runs.extend(draw(&other));
+        other.stop();
+        runs.extend(draw(&waiting.await_numbers()));
         assert_distinct(runs);
     });
 }

@@ -34,6 +34,8 @@ impl World {
     pub(crate) fn start(&mut self, machine: usize) {
         let reading = self.reading(machine);
         let notes = self.machines[machine].read_notes();
+        // The process of the last try waits, or was killed.
+        let tried = self.machines[machine].tried.take().filter(|_| self.rng.u8(..4) > 0);
         let found = &self.machines[machine];
         let layout = layout();
         let clocks = clocks(reading);
@@ -41,7 +43,8 @@ impl World {
         self.lives += 1;
         let holder = format!("machine {machine} (process {})", self.lives);
         let identity = (found.disk.state.as_str(), holder.as_str());
-        let mut member = Member::new(self.link.clone(), FLEET, identity, notes, draw);
+        let member = Member::new(self.link.clone(), FLEET, identity, notes, draw);
+        let mut member = member.after(tried.unwrap_or_default());
         let given = found.given.map(WorkerSet::single);
         let own = given.clone().or_else(|| member.own(want));
         let proof = own.as_ref().map_or(Proof::None, |own| found.proof(own.highest()));
@@ -55,15 +58,7 @@ impl World {
             }
         };
         let taken = match taken {
-            Err(JoinError::NoAnswer(_)) => {
-                let tried = member.own(want);
-                let proof = if tried == own { proof } else { Proof::None };
-                let want = Want { proof, ..want };
-                tried.or(own).and_then(|own| {
-                    let resumed = member.resume_unseen(want, &own);
-                    resumed.or_else(|| member.wait_for(want, &own, given.is_none()))
-                })
-            }
+            Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
             Ok(taken) => {
                 let mut taken = [Some(taken)];
                 let settled = member.settle(&mut taken, clocks);
@@ -76,10 +71,14 @@ impl World {
         // coordinator has lost that, that one must have asked before.
         let lost_writes = self.link.server().lost_writes;
         let taken = taken.filter(|taken| taken.is_new || taken.is_same_term || !lost_writes);
-        let Some(taken) = taken.filter(|_| self.rng.u8(..8) > 0) else {
-            // It gets no number, or is killed before it has stored its start.
+        let Some(taken) = taken else {
+            self.machines[machine].tried = Some(member.into_tried());
             return;
         };
+        if self.rng.u8(..8) == 0 {
+            // It is killed before it has stored its start.
+            return;
+        }
         let worker = taken.worker_ids.highest();
         let numbering = numbering(worker);
         let next = numbering.first_of(Tick(numbering.tick_at(reading.wall).0 + 1));
@@ -171,15 +170,7 @@ impl World {
                     source,
                     id_bound: daemon.source.numbering().id_bound(ceiling),
                 });
-                let raised = match daemon.member.take_waiting(clocks) {
-                    Raised::Done => {
-                        daemon.member.raise(&bounds.collect::<Vec<_>>(), write.generation, clocks)
-                    }
-                    stopped => stopped,
-                };
-                for &Bound { source, id_bound } in daemon.member.late_starts() {
-                    daemon.keeper.start_above(source, id_bound);
-                }
+                let raised = daemon.member.raise(&bounds.collect::<Vec<_>>(), write.generation, clocks);
                 (raised, write.ceilings.first().map(|&(_, ceiling)| (write.number, ceiling)))
             }
             None => (daemon.member.look(clocks), None),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use snowbank::ceiling::{Fate, Mark};
 use snowbank::fleet::rules::{self, Proof};
-use snowbank::fleet::{Member, Notes};
+use snowbank::fleet::{Member, Notes, Tried};
 use snowbank_client::layout::Position;
 
 use super::numbering;
@@ -21,6 +21,8 @@ pub(crate) struct Machine {
     pub(crate) wall_offset_us: i64,
     /// `None` if the coordinator picks its number.
     pub(crate) given: Option<u64>,
+    /// The tries of a daemon that waits for a number.
+    pub(crate) tried: Option<Tried>,
 }
 
 /// A state directory.
@@ -84,6 +86,7 @@ impl Machine {
     /// Boots. `boot` is an identity that no machine had.
     pub(crate) fn boot(&mut self, boot: u64) {
         self.boot = boot;
+        self.tried = None;
         self.marks.clear();
     }
 

@@ -130,14 +130,6 @@ impl ManagedSource {
         ManagedSource { fleet, ..self }
     }
 
-    /// Moves the start up to an ID bound.
-    pub(super) fn start_above(&mut self, id_bound: u64) {
-        let start = self.source.numbering().position_from(id_bound);
-        if self.source.skip_to(start) {
-            (self.untouched, self.unclaimed, self.seen) = (start, id_bound, start);
-        }
-    }
-
     /// Ends all claims, and returns the bound to leave for this index. Nothing was claimed at or above that bound.
     pub(super) fn seal(&self, index: usize) -> Option<Left> {
         let cursor = self.source.seal()?;

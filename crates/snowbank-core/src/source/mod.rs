@@ -201,11 +201,6 @@ impl Source {
         Some(self.cursor.load(Ordering::Relaxed)).filter(|&cursor| cursor != SEALED).map(Position)
     }
 
-    /// Skips all positions below this one. Returns `false` if the cursor was there already.
-    pub fn skip_to(&self, position: Position) -> bool {
-        self.cursor.fetch_max(position.0, Ordering::Release) < position.0
-    }
-
     /// Ends all claims for ever and returns the first position that was never claimed. Returns `None` if the source was
     /// sealed before.
     ///

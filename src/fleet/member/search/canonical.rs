@@ -195,12 +195,10 @@ impl<'a> Form<'a> {
         // The machine has the same state and the same notes.
         let Member {
             sources,
-            waiting,
-            late_starts,
             counters,
             marker,
             longest_horizon,
-            first_writes: _,
+            tried: _,
             are_compared: _,
             coordinator: _,
             paths: _,
@@ -209,7 +207,6 @@ impl<'a> Form<'a> {
             notes: _,
             draw: _,
         } = member;
-        assert!(waiting.is_empty() && late_starts.is_empty(), "no start of the search waits");
         assert!(counters.is_empty(), "the search has no ticket source");
         self.words.push(sources.len() as u64);
         sources.iter().for_each(|held| self.held(held, generation));
