@@ -15,12 +15,13 @@ mod tried;
 mod unused;
 mod want;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
 use super::rules::{self, Reach, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Swap, Swapped};
+use crate::clock;
 use counters::HeldCounter;
 use held::Held;
 use marker::{Granted, Known, Noticed};
@@ -28,7 +29,7 @@ use snowbank_client::layout::UnixMicros;
 
 pub use counters::Ranged;
 pub(super) use marker::instant_of;
-pub use pool::{Counted, Pool};
+pub use pool::{Count, Counted, Pool};
 pub use tried::Tried;
 pub use want::{JoinError, Taken, Want};
 
@@ -59,6 +60,15 @@ pub struct Member<C> {
     marker: Option<Known>,
     /// The longest horizon that a marker had. One that was restored may have forgotten it.
     longest_horizon: Duration,
+    /// The end of the last poll that had an answer. `None`: there was none yet.
+    polled: Option<Polled>,
+}
+
+/// The end of a poll.
+#[derive(Clone, Copy, Debug)]
+struct Polled {
+    at: Instant,
+    clocks: Clocks,
 }
 
 /// The clocks at the moment of a call.
@@ -68,6 +78,13 @@ pub struct Clocks {
     pub wall: UnixMicros,
     /// The difference of the clocks as they were read, in microseconds.
     pub wall_minus_boot_us: i64,
+}
+
+impl Clocks {
+    /// Returns the clocks after this time, if they do not jump.
+    fn after(self, passed: Duration) -> Clocks {
+        Clocks { wall: UnixMicros(self.wall.0.saturating_add(clock::micros(passed))), ..self }
+    }
 }
 
 /// A bound to write for the source of this index.
@@ -94,6 +111,8 @@ pub enum Raised {
 enum Stop {
     NoAnswer(NoAnswer),
     Lost(String),
+    /// A number is lost because the coordinator went back. The floor was raised, unless that had no answer.
+    WentBack(String),
     /// A key has a value that Snowbank did not write.
     Unusable(String),
 }
@@ -113,7 +132,7 @@ impl From<Result<(), Stop>> for Raised {
         match result {
             Ok(()) => Raised::Done,
             Err(Stop::NoAnswer(answer)) => Raised::NoAnswer(answer),
-            Err(Stop::Lost(reason) | Stop::Unusable(reason)) => Raised::Lost(reason),
+            Err(Stop::Lost(reason) | Stop::WentBack(reason) | Stop::Unusable(reason)) => Raised::Lost(reason),
         }
     }
 }
@@ -128,7 +147,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         draw: fn() -> String,
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
-        let (sources, tried, counters, are_compared, marker, longest_horizon) = Default::default();
+        let (sources, tried, counters, are_compared, marker, longest_horizon, polled) = Default::default();
         Member {
             coordinator,
             paths,
@@ -142,6 +161,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             are_compared,
             marker,
             longest_horizon,
+            polled,
         }
     }
 
@@ -194,7 +214,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Returns the end of a call. A daemon that has lost a number ends, and the next start must ask.
     fn ended(&mut self, result: Result<(), Stop>) -> Raised {
-        if matches!(result, Err(Stop::Lost(_) | Stop::Unusable(_))) {
+        if matches!(result, Err(Stop::Lost(_) | Stop::WentBack(_) | Stop::Unusable(_))) {
             self.forget_ceilings();
         }
         Raised::from(result)
@@ -280,8 +300,26 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Takes an answer about a number's key, and returns its value.
+    /// Takes an answer about a number's key, and returns its value. If the number is lost, the other keys may show that the
+    /// coordinator went back, which must be noticed before the daemon ends.
     fn see(
+        &mut self,
+        source: usize,
+        at: usize,
+        text: Option<&str>,
+        clocks: Clocks,
+    ) -> Result<NumberKey, Stop> {
+        match self.see_one(source, at, text, clocks) {
+            Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => match self.poll(clocks) {
+                Err(Stop::WentBack(reason)) => Err(Stop::WentBack(reason)),
+                _ => Err(stop),
+            },
+            seen => seen,
+        }
+    }
+
+    /// Takes an answer about a number's key, and returns its value.
+    fn see_one(
         &mut self,
         source: usize,
         at: usize,
@@ -296,9 +334,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let held = &mut self.sources[source];
         match held.numbers[at].1.see(text, &key, &held.term) {
             Seen::Ours(key) => Ok(*key),
-            Seen::Lost(loss) => Err(held.lost(at, &loss, &self.state)),
+            Seen::Lost(loss) => Err(Stop::Lost(held.lost(at, &loss, &self.state))),
             Seen::Older(loss) => {
-                let lost = held.lost(at, &loss, &self.state);
+                let lost = Stop::WentBack(held.lost(at, &loss, &self.state));
                 let key = self.paths.number(held.place, held.numbers[at].0);
                 let older = Swap::compare(key, text.map(str::to_owned));
                 let granted = Granted::of(held, at);
@@ -356,6 +394,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         clocks: Clocks,
     ) -> Result<u64, Stop> {
         for _ in 0..TRIES_MAX {
+            if !is_release {
+                self.poll_if_due()?;
+            }
             let marker = self.known_marker()?.text.clone();
             let held = &self.sources[bound.source];
             let write = held.trying.clone().unwrap_or_default();
@@ -421,6 +462,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 }
 
+#[cfg(test)]
+mod noticed;
 #[cfg(test)]
 mod replaced;
 #[cfg(test)]

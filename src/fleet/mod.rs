@@ -12,6 +12,7 @@
 //! - `line`: the connection to a coordinator, and `endpoint`: the places of its members. `cluster`: the check that new
 //!   connections lead to the same cluster.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases them.
+//! - `notice`: how soon a daemon notices that its coordinator was restored, and how long others wait for that.
 //! - `operator`: an operator's commands.
 //! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
 //! - `notes`: the file in the state directory by which a daemon recognises its own writes after a restart.
@@ -25,6 +26,7 @@ mod kind;
 mod line;
 mod member;
 mod notes;
+mod notice;
 mod operator;
 pub mod peers;
 pub mod rules;
@@ -32,9 +34,7 @@ mod zookeeper;
 
 use std::fmt;
 use std::io;
-use std::time::Duration;
-
-use line::ANSWER_MIN;
+use std::time::{Duration, Instant};
 
 pub use cluster::Cluster;
 pub use counter::{CounterKey, NumberRange};
@@ -42,8 +42,11 @@ pub use endpoint::{Endpoint, WrongEndpoint};
 pub use key::{KeyError, Marker, NumberKey, Paths};
 pub use kind::CoordinatorKind;
 pub use line::{Access, User};
-pub use member::{Bound, Clocks, Counted, JoinError, Member, Pool, Raised, Ranged, Taken, Tried, Want};
+pub use member::{
+    Bound, Clocks, Count, Counted, JoinError, Member, Pool, Raised, Ranged, Taken, Tried, Want,
+};
 pub use notes::{Note, Notes};
+pub use notice::{HORIZON_MIN, LOOK_PERIOD, noticed_within};
 pub use operator::{Begins, Entry, Freeing, Operator, OperatorError, Prepared, Preparing, above};
 
 /// A key to compare, and perhaps to write. A swap is done only if all of its keys are as expected.
@@ -135,6 +138,11 @@ pub trait Coordinator: Send {
         std::thread::sleep(time);
     }
 
+    /// Returns the time, which passes in pauses and while answers are awaited.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
     /// Reads keys, in their order.
     ///
     /// # Errors
@@ -170,24 +178,6 @@ pub trait Coordinator: Send {
 /// The system has no reactor left.
 pub fn open(access: Access) -> io::Result<Box<dyn Coordinator>> {
     (access.kind.open)(access)
-}
-
-/// The longest time between two looks of a daemon at its keys. A job at the coordinator that is under way may delay a look.
-pub const LOOK_PERIOD: Duration = Duration::from_secs(1);
-
-/// The shortest horizon. The pause of a start takes at most half of it, so that the other half is left to raise the ceiling.
-pub const HORIZON_MIN: Duration = Duration::from_secs(4);
-const _: () = assert!(2 * noticed_within(Duration::ZERO).as_millis() <= HORIZON_MIN.as_millis());
-
-/// Returns the time within which a daemon whose connection is up sees that the coordinator went back, and raises the floor.
-/// `answer` is the time that an answer takes.
-///
-/// Its look is due [`LOOK_PERIOD`] after the one before. From then on it needs four answers: two for the job that is under way
-/// (a range, or a raise of two sources), the look's read, and the write of the floor. If answers are fast, it has time for a
-/// connection that hangs, too: that is given up after `ANSWER_MIN`, and the answers on a new one have as long.
-pub const fn noticed_within(answer: Duration) -> Duration {
-    let (answers, least) = (answer.saturating_mul(4), ANSWER_MIN.saturating_mul(2));
-    LOOK_PERIOD.saturating_add(if answers.as_nanos() > least.as_nanos() { answers } else { least })
 }
 
 /// The most keys of one swap, beside the marker: below the 128 operations that etcd takes in a transaction by default.

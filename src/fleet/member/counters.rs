@@ -40,17 +40,19 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Takes a range of `count` numbers for the source of this index. `generation` changes when its grant is lost.
     pub fn take_range(&mut self, index: usize, count: u64, generation: u64) -> Ranged {
-        match self.try_take_range(index, (count, generation)) {
+        let taken = self.try_take_range(index, (count, generation));
+        if matches!(taken, Err(Stop::Lost(_) | Stop::Unusable(_))) {
+            // If the coordinator went back, the numbers show it. That must be noticed before the daemon ends.
+            let _ = self.poll_again();
+        }
+        if !matches!(taken, Ok(_) | Err(Stop::NoAnswer(_))) {
+            self.forget_ceilings();
+        }
+        match taken {
             Ok(range) => Ranged::Taken(range),
             Err(Stop::NoAnswer(answer)) => Ranged::NoAnswer(answer),
-            Err(Stop::Lost(reason)) => {
-                self.forget_ceilings();
-                Ranged::Lost(reason)
-            }
-            Err(Stop::Unusable(reason)) => {
-                self.forget_ceilings();
-                Ranged::Unusable(reason)
-            }
+            Err(Stop::Lost(reason) | Stop::WentBack(reason)) => Ranged::Lost(reason),
+            Err(Stop::Unusable(reason)) => Ranged::Unusable(reason),
         }
     }
 
@@ -66,6 +68,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.stay_in(cluster);
         }
         for _ in 0..TRIES_MAX {
+            self.poll_if_due()?;
             let swap = match self.step(at, found.as_ref(), wanted)? {
                 Step::Ours(range) => return Ok(range),
                 Step::Verify => {

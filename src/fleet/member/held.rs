@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Note, Stop};
+use super::Note;
 use crate::fleet::rules::{Holding, Loss};
 use crate::numbering::Numbering;
 
@@ -55,19 +55,19 @@ pub(super) struct Held {
 
 impl Held {
     /// Returns the loss of a number in words, for a daemon with this state.
-    pub(super) fn lost(&self, at: usize, loss: &Loss, state: &str) -> Stop {
+    pub(super) fn lost(&self, at: usize, loss: &Loss, state: &str) -> String {
         let (number, source) = (self.numbers[at].0, &self.source);
         if let Loss::Taken(key) = loss
             && key.state == state
             && !key.released
         {
             let holder = &key.holder;
-            return Stop::Lost(format!(
+            return format!(
                 "worker number {number} of source {source:?}: another copy of this daemon or of its state has written its \
                  key ({holder})"
-            ));
+            );
         }
-        Stop::Lost(format!("worker number {number} of source {source:?}: {loss}"))
+        format!("worker number {number} of source {source:?}: {loss}")
     }
 
     /// Returns the writes that may be the last of one of its keys.

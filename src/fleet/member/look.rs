@@ -1,4 +1,5 @@
-//! A *look* checks a daemon's keys, and writes those that need it.
+//! A *look* checks a daemon's keys, and writes those that need it. Its first part, the *poll*, reads the keys. It is also made
+//! between the steps of other jobs whenever it is due, so that none of them delays it (`fleet::notice`).
 //!
 //! A look writes the keys of a source once after each new connection, under an identity that was drawn on it. Two copies of
 //! one memory cannot share a connection, so at least one connects again, also if nothing shows that the machine was restored.
@@ -10,20 +11,41 @@
 //! same identity, so the writes to recognise do not add up. A failure ends nothing, unless the key is another daemon's. All
 //! keys are read before one is written, so a failed write hides no loss.
 
-use super::{Bound, Clocks, Member, Raised, Stop};
-use crate::fleet::Coordinator;
+use std::time::Duration;
+
+use super::{Bound, Clocks, Member, Polled, Raised, Stop};
+use crate::fleet::{Coordinator, LOOK_PERIOD};
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that all keys are this daemon's, and writes those that need it.
     pub fn look(&mut self, clocks: Clocks) -> Raised {
         let looked = self
-            .read_all(clocks)
+            .poll(clocks)
             .and_then(|due| due.into_iter().try_for_each(|found| self.write_again(found, clocks)));
         self.ended(looked)
     }
 
+    /// Returns the time until a poll is due. The first one is the keeper's.
+    pub(super) fn poll_due_in(&mut self) -> Duration {
+        let now = self.coordinator.as_mut().now();
+        self.polled.map_or(LOOK_PERIOD, |last| LOOK_PERIOD.saturating_sub(now.duration_since(last.at)))
+    }
+
+    /// Polls if it is time. Called before each step of at most two answers.
+    pub(super) fn poll_if_due(&mut self) -> Result<(), Stop> {
+        if self.poll_due_in().is_zero() { self.poll_again() } else { Ok(()) }
+    }
+
+    /// Polls, unless the keeper's first look is still to come.
+    pub(super) fn poll_again(&mut self) -> Result<(), Stop> {
+        let Some(last) = self.polled else { return Ok(()) };
+        let passed = self.coordinator.as_mut().now().duration_since(last.at);
+        self.poll(last.clocks.after(passed)).map(drop)
+    }
+
     /// Reads all keys at once. Returns the sources whose keys must be written, each with the highest bound in them.
-    fn read_all(&mut self, clocks: Clocks) -> Result<Vec<Bound>, Stop> {
+    pub(super) fn poll(&mut self, clocks: Clocks) -> Result<Vec<Bound>, Stop> {
+        let began = self.coordinator.as_mut().now();
         for source in 0..self.sources.len() {
             self.check_marker(source, clocks)?;
         }
@@ -32,18 +54,27 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             keys.extend(held.numbers.iter().map(|(number, _)| self.paths.number(held.place, *number)));
         }
         let found = if keys.is_empty() { Vec::new() } else { self.coordinator.as_mut().read(&keys)? };
+        let at = self.coordinator.as_mut().now();
+        self.polled = Some(Polled { at, clocks: clocks.after(at.duration_since(began)) });
         let mut found = found.into_iter();
-        let mut due = Vec::new();
+        let (mut due, mut lost) = (Vec::new(), None);
         for source in 0..self.sources.len() {
             let mut id_bound = 0;
             for at in 0..self.sources[source].numbers.len() {
-                let key = self.see(source, at, found.next().flatten().as_deref(), clocks)?;
-                id_bound = key.id_bound.max(id_bound);
+                match self.see_one(source, at, found.next().flatten().as_deref(), clocks) {
+                    Ok(key) => id_bound = key.id_bound.max(id_bound),
+                    // The next keys may show that the coordinator went back.
+                    Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => lost = lost.or(Some(stop)),
+                    Err(stop) => return Err(stop),
+                }
             }
             let held = &self.sources[source];
             if !held.is_claimed || held.drawn_on != self.coordinator.as_mut().connections() {
                 due.push(Bound { source, id_bound });
             }
+        }
+        if let Some(stop) = lost {
+            return Err(stop);
         }
         self.look_at_counters()?;
         Ok(due)

@@ -5,10 +5,10 @@
 //! [`world`] has all that can happen, [`machine`] a machine, [`wire`] the coordinator, and [`canonical`] the sameness of states.
 //!
 //! The search leaves out several sources and ID spaces (`member/replaced.rs` tests replaced ones),
-//! members with several numbers, shared counters, and starts that wait for their coordinator, which
-//! the simulation has. Time does not pass within an event, so the pause of a start always lasts until
-//! a daemon that lost a write has asked; in the simulation it may be too short. The coordinator goes
-//! back only where the clocks agree.
+//! members with several numbers, shared counters, and starts that wait and try again, which the
+//! simulation has. Time does not pass within an event, so the pause of a start always lasts until a
+//! daemon that lost a write has asked; in the simulation it may be too short, and `member/noticed.rs`
+//! tests that daemons ask in time. The coordinator goes back only where the clocks agree.
 //!
 //! `SNOWBANK_SEARCH_DEPTH` and `SNOWBANK_SEARCH_FAULTS` set how far it looks.
 

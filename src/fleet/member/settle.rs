@@ -1,8 +1,8 @@
 //! The pause of a daemon that has taken a number which it did not hold.
 //!
 //! A coordinator that was restored to an older state shows numbers as free whose holders still run. Those that are connected
-//! look at their keys each second, so one of them soon sees that a write of its own is gone, and raises the floor
-//! ([`noticed_within`]). So a taker writes its key, waits that long, and reads the marker and its key again before it hands out
+//! poll their keys each second, so one of them soon sees that a write of its own is gone, and raises the floor. So a taker writes
+//! its key, waits until they have done that ([`noticed_within`]), and compares the marker and its key again before it hands out
 //! anything. A start that goes on with its own number does not wait.
 //!
 //! A daemon whose bound has passed, after a long pause or outage, raises it in the same way: others may have taken the number
@@ -10,6 +10,8 @@
 
 use super::take::not_taken;
 use super::want::JoinError;
+use std::time::Duration;
+
 use super::{Bound, Clocks, Member, NoAnswer, Stop, Taken};
 use crate::fleet::{Coordinator, SWAPS_MAX, Swap, Swapped, noticed_within, rules};
 
@@ -28,7 +30,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if !taken.iter().flatten().any(|taken| taken.is_new) {
             return Ok(());
         }
-        self.pause()?;
+        let pause = self.pause_time()?;
+        self.coordinator.as_mut().pause(pause);
         for (index, taken) in taken.iter_mut().enumerate() {
             if let Some(taken) = taken.as_mut().filter(|taken| taken.is_new) {
                 taken.floor = self.settled_floor(index, taken.floor, clocks)?;
@@ -37,11 +40,24 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Waits for other daemons to notice what they have lost. They need as long as this daemon for an answer.
+    /// Checks, before a start hands out anything, that the numbers which it took are still its own.
+    ///
+    /// # Errors
+    /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
+    pub fn check_taken(&mut self, clocks: Clocks) -> Result<(), JoinError> {
+        for source in 0..self.sources.len() {
+            if self.sources[source].is_claimed {
+                self.compare(source, clocks).map_err(not_taken)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the time in which other daemons notice what they have lost.
     ///
     /// # Errors
     /// The coordinator is too slow for the horizon.
-    pub(super) fn pause(&mut self) -> Result<(), NoAnswer> {
+    fn pause_time(&mut self) -> Result<Duration, NoAnswer> {
         let answer = self.coordinator.as_mut().answer_time();
         let pause = noticed_within(answer);
         let shortest = self.sources.iter().map(|held| held.horizon).min().unwrap_or_default();
@@ -51,7 +67,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                  fleet.horizon ({shortest:?}); find out why it is slow, or give all daemons a longer fleet.horizon"
             )));
         }
-        self.coordinator.as_mut().pause(pause);
+        Ok(pause)
+    }
+
+    /// Waits, and polls meanwhile: the daemon's other numbers are in use.
+    fn pause_and_poll(&mut self) -> Result<(), Stop> {
+        /// The shortest part of the pause, where polls take longer than their period.
+        const PART_MIN: Duration = Duration::from_millis(100);
+        let mut left = self.pause_time()?;
+        while !left.is_zero() {
+            self.poll_if_due()?;
+            let part = self.poll_due_in().max(PART_MIN).min(left);
+            self.coordinator.as_mut().pause(part);
+            left -= part;
+        }
         Ok(())
     }
 
@@ -60,8 +89,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if passed.is_empty() {
             return Ok(());
         }
-        self.pause()?;
+        self.pause_and_poll()?;
         for &bound in passed {
+            self.poll_if_due()?;
             self.compare(bound.source, clocks)?;
             self.check_floor(bound)?;
             self.sources[bound.source].is_unsettled = false;
@@ -71,12 +101,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns the bound at which a source starts, once its keys are still its own.
-    pub(super) fn settled_floor(
-        &mut self,
-        index: usize,
-        floor: u64,
-        clocks: Clocks,
-    ) -> Result<u64, JoinError> {
+    fn settled_floor(&mut self, index: usize, floor: u64, clocks: Clocks) -> Result<u64, JoinError> {
         let Some(at) = self.sources.iter().position(|held| held.index == index) else { return Ok(floor) };
         self.compare(at, clocks).map_err(not_taken)?;
         let fleets_floor = self.known_marker()?.marker.floor();

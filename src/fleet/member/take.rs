@@ -267,7 +267,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 pub(super) fn not_taken(stop: Stop) -> JoinError {
     match stop {
         Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
-        Stop::Lost(reason) => JoinError::Held(reason),
+        Stop::Lost(reason) | Stop::WentBack(reason) => JoinError::Held(reason),
         Stop::Unusable(reason) => JoinError::Unreadable(reason),
     }
 }

@@ -6,7 +6,7 @@ use crate::fleet::NumberKey;
 /// The most writes that are remembered. A try makes a few.
 const WRITES_MAX: usize = 100;
 
-/// What the tries of one process leave to the next one.
+/// The knowledge that the tries of a process leave to its next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
     /// The identities of the writes by which it tried to take numbers. One whose answer was lost may have been done. Nothing

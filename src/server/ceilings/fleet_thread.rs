@@ -10,7 +10,7 @@ use super::job_thread::JobThread;
 use crate::ceiling::TakenOver;
 use crate::config::SOURCES_MAX;
 use crate::fleet::{
-    Bound, Clocks, Coordinator, Counted, Member, NoAnswer, NumberRange, Pool, Raised, Ranged,
+    Bound, Clocks, Coordinator, Count, Counted, Member, NoAnswer, NumberRange, Pool, Raised, Ranged,
 };
 use crate::keeper::{Outcome, WantedRange};
 use snowbank_client::tls::files;
@@ -19,7 +19,7 @@ use snowbank_client::tls::files;
 /// storage.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time between two counts of the numbers that are left. A list of a thousand keys costs a coordinator 20 ms.
+/// The time between two counts of the numbers that are left.
 const COUNT_EVERY: Duration = Duration::from_secs(600);
 
 /// The most jobs at a time: a raise, a look, the last job of a stop, and a range for each shared counter.
@@ -91,20 +91,31 @@ pub(crate) struct InFleet {
 struct Work {
     in_fleet: InFleet,
     noticed: Noticed,
+    /// When the last count began.
     noticed_at: Option<Instant>,
+    /// The pool that is being counted, and its count. `None`: all are counted.
+    counting: Option<(usize, Count)>,
 }
 
 impl Work {
-    /// Counts the numbers that are left, and reads the certificate's end, if it is time.
+    /// Begins to count the numbers that are left, and reads the certificate's end, if it is time. Otherwise counts on, with at
+    /// most one read.
     fn notice(&mut self, clocks: Clocks) {
-        if self.noticed_at.is_some_and(|at| at.elapsed() < COUNT_EVERY) {
-            return;
+        if self.noticed_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) && self.counting.is_none() {
+            self.noticed_at = Some(Instant::now());
+            self.counting = Some((0, Count::default()));
+            self.noticed.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
         }
-        self.noticed_at = Some(Instant::now());
-        let InFleet { member, pools, certificate, .. } = &mut self.in_fleet;
-        let counted = pools.iter().filter_map(|pool| member.count(pool, clocks).ok().flatten());
-        self.noticed.pools = counted.collect();
-        self.noticed.certificate_ends_unix_s = certificate.as_deref().and_then(ends_unix_s);
+        let InFleet { member, pools, .. } = &mut self.in_fleet;
+        let Some((at, mut count)) = self.counting.take() else { return };
+        let Some(pool) = pools.get(at) else { return };
+        // Without an answer, the next look counts on.
+        let counted = member.count_on(pool, &mut count, clocks).ok().flatten();
+        self.counting = Some((at + usize::from(counted.is_some()), count));
+        if let Some(counted) = counted {
+            self.noticed.pools.retain(|pool| pool.source != counted.source);
+            self.noticed.pools.push(counted);
+        }
     }
 }
 
@@ -116,7 +127,11 @@ fn ends_unix_s(path: &Path) -> Option<i64> {
 
 /// The handle of the fleet thread. The thread ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Fleet(JobThread<Job, Done>);
+pub(crate) struct Fleet {
+    thread: JobThread<Job, Done>,
+    /// True while a look is not done.
+    is_looking: bool,
+}
 
 impl Fleet {
     /// Starts the thread.
@@ -125,38 +140,42 @@ impl Fleet {
     /// The system has no thread left.
     pub(super) fn start(mut in_fleet: InFleet) -> io::Result<Fleet> {
         in_fleet.member.hurry();
-        let work = Work { in_fleet, noticed: Noticed::default(), noticed_at: None };
-        JobThread::start("fleet", JOBS_MAX, work, run).map(Fleet)
+        let work = Work { in_fleet, noticed: Noticed::default(), noticed_at: None, counting: None };
+        let thread = JobThread::start("fleet", JOBS_MAX, work, run)?;
+        Ok(Fleet { thread, is_looking: false })
     }
 
     /// Wakes the calling thread whenever a job is done.
     pub(super) fn wake_this_thread(&self) {
-        self.0.wake_this_thread();
+        self.thread.wake_this_thread();
     }
 
-    /// Returns whether all jobs are done.
-    pub(super) fn is_idle(&self) -> bool {
-        self.0.is_idle()
+    /// Returns whether a look is not done.
+    pub(super) fn is_looking(&self) -> bool {
+        self.is_looking
     }
 
     /// Raises bounds.
     pub(super) fn raise(&mut self, raise: Raise) {
-        self.0.send(Job::Raise(raise));
+        self.thread.send(Job::Raise(raise));
     }
 
     /// Takes a range of a shared counter.
     pub(super) fn take_range(&mut self, wanted: WantedRange) {
-        self.0.send(Job::Range(wanted));
+        self.thread.send(Job::Range(wanted));
     }
 
     /// Looks whether the numbers are still this daemon's.
     pub(super) fn look(&mut self, clocks: Clocks) {
-        self.0.send(Job::Look(clocks));
+        self.is_looking = true;
+        self.thread.send(Job::Look(clocks));
     }
 
     /// Returns the jobs done since the last call.
     pub(super) fn done(&mut self) -> Vec<Done> {
-        self.0.take_done()
+        let done = self.thread.take_done();
+        self.is_looking &= !done.iter().any(|done| matches!(done, Done::Looked(..)));
+        done
     }
 
     /// Checks that the coordinator answers and the numbers are this daemon's. Only then a stop returns them.
@@ -164,7 +183,7 @@ impl Fleet {
     /// # Errors
     /// The state must be left as a kill would leave it.
     pub(super) fn confirm(&mut self, clocks: Clocks) -> Result<(), String> {
-        self.0.send(Job::Confirm(clocks));
+        self.thread.send(Job::Confirm(clocks));
         self.await_answer()
     }
 
@@ -173,7 +192,7 @@ impl Fleet {
     /// # Errors
     /// Other daemons may have the numbers when their bounds have passed, or at once. Only the coordinator knows.
     pub(super) fn release(mut self, bounds: Vec<Bound>, clocks: Clocks) -> Result<(), String> {
-        self.0.send(Job::Release(bounds, clocks));
+        self.thread.send(Job::Release(bounds, clocks));
         self.await_answer()
     }
 
@@ -181,7 +200,7 @@ impl Fleet {
     fn await_answer(&self) -> Result<(), String> {
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         loop {
-            match self.0.done.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match self.thread.done.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Done::Confirmed(result) | Done::Released(result)) => return result,
                 Ok(Done::Lost(TakenOver(reason))) => return Err(reason),
                 Ok(_) => {}

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::fleet_thread::InFleet;
 use super::start_sources::{Found, FromFleet, rule_of};
@@ -12,7 +12,8 @@ use crate::clock::Reading;
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::fleet::rules::Proof;
 use crate::fleet::{
-    self, Access, Clocks, Coordinator, Member, Notes, NumberRange, Pool, Ranged, Taken, Tried, Want,
+    self, Access, Clocks, Coordinator, LOOK_PERIOD, Member, Notes, NumberRange, Pool, Ranged, Taken, Tried,
+    Want,
 };
 use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
@@ -53,6 +54,8 @@ pub(crate) struct Joined {
     pools: Vec<Pool>,
     /// Lines for the operator, once the daemon has started.
     notes: Vec<Note>,
+    /// When it began to take numbers.
+    began: Instant,
 }
 
 impl Joined {
@@ -81,8 +84,9 @@ impl Joined {
         let (taken, held, ranges, notes) = Default::default();
         let horizon = settings.fleet.horizon;
         let is_silent = false;
+        let began = Instant::now();
         let mut joined =
-            Joined { member, taken, held, ranges, horizon, is_silent, certificate, pools, notes };
+            Joined { member, taken, held, ranges, horizon, is_silent, certificate, pools, notes, began };
         let taken = match joined.take_all(settings, here) {
             Ok(taken) => taken,
             Err(error) => {
@@ -103,6 +107,18 @@ impl Joined {
         joined.take_ranges(settings, found)?;
         joined.held = joined.held_records(settings, found).unwrap_or_default();
         Ok(joined)
+    }
+
+    /// Checks that the numbers are still the daemon's, right before it hands out anything, if its start took longer than the
+    /// time between two polls. It may have waited for peers, for storage, or for connections of its wait to end.
+    ///
+    /// # Errors
+    /// Another daemon holds one by now, or the coordinator does not answer.
+    pub(crate) fn check_taken(&mut self, clocks: Clocks) -> Result<(), StartError> {
+        if self.began.elapsed() >= LOOK_PERIOD {
+            self.member.check_taken(clocks)?;
+        }
+        Ok(())
     }
 
     /// Returns the daemon's place in the fleet, and the lines for the operator.
@@ -270,7 +286,7 @@ fn pools(sources: &[SourceSettings]) -> Vec<Pool> {
             continue;
         }
         let numbers = match worker_ids.are_given {
-            true => layout.numbers_in_space(&worker_ids.set).into_iter().collect(),
+            true => layout.numbers_in_space(&worker_ids.set),
             false => (0..layout.workers()).map(|id| layout.number_in_space(id)).collect(),
         };
         pools.push(Pool { source, numbers });

@@ -39,9 +39,8 @@ pub(crate) struct Ceilings {
     storage: Option<Storage>,
     /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
-    /// The time at which the last raise or look was sent. `None`: none was sent yet, so a look is sent at once, because
-    /// the start may have gone on without asking the coordinator.
-    fleet_asked_at: Option<BootMicros>,
+    /// The time at which the last look was sent. `None`: none was sent yet, so one is sent at once, before any raise.
+    fleet_looked_at: Option<BootMicros>,
     /// When the storage thread last had a job.
     stored_at: BootMicros,
     /// True once the ceilings are trimmed at a stop.
@@ -76,13 +75,13 @@ impl Ceilings {
         let fleet = fleet.map_err(|error| StartError::no_thread(&error))?;
         let storage = store.map(Storage::start).transpose().map_err(|error| StartError::no_thread(&error))?;
         let keeper = Keeper::new(sources, &writers, Arc::clone(wall), started);
-        let (stored_at, fleet_asked_at) = (started.boot, None);
+        let (stored_at, fleet_looked_at) = (started.boot, None);
         Ok(Ceilings {
             keeper,
             worker_ids,
             storage,
             fleet,
-            fleet_asked_at,
+            fleet_looked_at,
             stored_at,
             is_trimmed: Arc::default(),
         })
@@ -161,6 +160,7 @@ impl Ceilings {
         self.take_from_fleet(reading, metrics);
         let mut looked = self.keeper.look(reading);
         metrics.keeper().look(reading, &looked);
+        self.look_at_fleet(&mut looked, reading);
         for write in std::mem::take(&mut looked.writes) {
             self.write(write, reading, metrics);
         }
@@ -173,19 +173,24 @@ impl Ceilings {
             self.stored_at = reading.boot;
             storage.look();
         }
+        looked
+    }
+
+    /// Lets the fleet thread look, if it is time.
+    fn look_at_fleet(&mut self, looked: &mut Looked, reading: Reading) {
         if let Some(fleet) = &mut self.fleet
-            && fleet.is_idle()
+            && !fleet.is_looking()
             && self.keeper.lost().is_none()
         {
-            // The end of a job wakes this thread, so only an idle one needs the timer.
-            let look_in = look_in(self.fleet_asked_at, reading.boot);
-            looked.next_in = looked.next_in.min(look_in);
+            let look_in = look_in(self.fleet_looked_at, reading.boot);
             if look_in.is_zero() {
-                self.fleet_asked_at = Some(reading.boot);
+                // Its end wakes this thread.
+                self.fleet_looked_at = Some(reading.boot);
                 fleet.look(clocks(&self.keeper, reading));
+            } else {
+                looked.next_in = looked.next_in.min(look_in);
             }
         }
-        looked
     }
 
     /// Passes the wanted ranges of shared counters to the fleet thread.
@@ -222,7 +227,6 @@ impl Ceilings {
     /// Passes a raise of the fleet's ceilings to the fleet thread.
     fn write_to_fleet(&mut self, write: Write, reading: Reading) {
         let Some(fleet) = &mut self.fleet else { return };
-        self.fleet_asked_at = Some(reading.boot);
         let bounds = write.ceilings.iter();
         let bounds = bounds
             .map(|&(source, ceiling)| Bound { source, id_bound: self.keeper.id_bound(source, ceiling) })
@@ -327,9 +331,9 @@ pub(crate) fn idle(common: &Common, stopping: &AtomicBool) {
     observer.end(common);
 }
 
-/// Returns the time until the next look at the fleet's keys, by the time of the last look or raise.
-fn look_in(asked_at: Option<BootMicros>, now: BootMicros) -> Duration {
-    asked_at.map_or(Duration::ZERO, |asked_at| LOOK_PERIOD.saturating_sub(now.since(asked_at)))
+/// Returns the time until the next look at the fleet's keys, by the time of the last one.
+fn look_in(looked_at: Option<BootMicros>, now: BootMicros) -> Duration {
+    looked_at.map_or(Duration::ZERO, |looked_at| LOOK_PERIOD.saturating_sub(now.since(looked_at)))
 }
 
 /// Returns the clocks of a reading, for the fleet.

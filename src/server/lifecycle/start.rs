@@ -15,7 +15,7 @@ use crate::access::Rules;
 use crate::ceiling::WorkerLocks;
 use crate::clock::{self, Now, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings, SourceSettings};
-use crate::fleet::{Access, Tried};
+use crate::fleet::{Access, Clocks, Tried};
 use crate::frontends::Facts;
 use crate::numbering::Numbering;
 use crate::server::ceilings::join_fleet::{Here, Joined};
@@ -88,7 +88,7 @@ impl Server {
         inherited: Inherited,
     ) -> Result<(Server, Reloader), StartError> {
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
-        let Prepared { settings, found, fleet, kernel_log, first } = prepared;
+        let Prepared { settings, found, mut fleet, kernel_log, first } = prepared;
         let settings = &settings;
         let (numberings, locks) = number_and_lock(settings)?;
         let instance = instance();
@@ -108,6 +108,11 @@ impl Server {
             found.grant(&settings.sources, &numberings, locks, from_fleet, (now, &wall))?;
         notes.extend(silent_peers);
         notes.extend((follows_a_crash == Some(true)).then(|| Note::Info(AFTER_A_CRASH.to_owned())));
+        if let Some(joined) = &mut fleet {
+            let reading = clock::os::read();
+            let wall = wall.believe(reading).wall;
+            joined.check_taken(Clocks { wall, wall_minus_boot_us: reading.offset_us() })?;
+        }
         let (fleet, of_fleet) = fleet.map(Joined::into_parts).unzip();
         notes.extend(of_fleet.unwrap_or_default());
         let ceilings = Ceilings::grant(durable, fleet, &wall, reading)?;

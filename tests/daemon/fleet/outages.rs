@@ -273,6 +273,26 @@ fn a_daemon_that_waits_for_a_number_stops_when_it_is_asked_to() {
     });
 }
 
+#[test]
+fn a_wait_ends_where_waiting_does_not_help() {
+    each(|at| {
+        let proxy = at.proxy();
+        proxy.cut();
+        let toml = format!("{}name = \"unprepared\"\n", toml_at(at, &proxy.url(), Some(5), LONG));
+        let machine = Machine::new();
+        let mut waiting = machine.start(&toml);
+        waiting.assert_logs("the coordinator does not answer");
+        let plain = machine.start("worker_ids = 6\n");
+        assert_eq!(waiting.wait(), Some(3), "the state is in use: {}", waiting.log());
+        plain.stop();
+        let mut waiting = machine.start(&toml);
+        waiting.assert_logs("the coordinator does not answer");
+        proxy.pass();
+        assert_eq!(waiting.wait(), Some(2), "{}", waiting.log());
+        waiting.assert_logs("no fleet of this name");
+    });
+}
+
 /// The machine may have been restored from a snapshot, and another copy may have written meanwhile. The ceiling at the
 /// coordinator is minutes ahead.
 #[test]

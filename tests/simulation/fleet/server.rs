@@ -1,11 +1,11 @@
 //! The simulated coordinator, and the faults of its network.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use snowbank::fleet::{Coordinator, Marker, NoAnswer, Swap, Swapped};
 use snowbank_client::layout::UnixMicros;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The keys of a coordinator.
 pub(crate) type Keys = BTreeMap<String, String>;
@@ -140,18 +140,40 @@ impl Server {
     }
 }
 
-/// A daemon's way to the coordinator, and the connections that it has opened.
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// A daemon's way to the coordinator.
 #[derive(Clone)]
-pub(crate) struct Link(pub(crate) Arc<Mutex<Server>>, pub(crate) u64);
+pub(crate) struct Link {
+    server: Arc<Mutex<Server>>,
+    /// The connections that it has opened.
+    opened: u64,
+    /// The time that passed in its pauses and with its answers.
+    passed: Duration,
+    /// The time that passed since its last write.
+    since_write: Duration,
+}
 
 impl Link {
+    pub(crate) fn to(server: Server) -> Link {
+        let (opened, passed, since_write) = Default::default();
+        Link { server: Arc::new(Mutex::new(server)), opened, passed, since_write }
+    }
+
     pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
-        self.0.lock().expect("one thread")
+        self.server.lock().expect("one thread")
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.passed += time;
+        self.since_write += time;
     }
 
     /// Connects again after a call without an answer.
     fn after<T>(&mut self, answer: Result<T, NoAnswer>) -> Result<T, NoAnswer> {
-        self.1 += u64::from(answer.is_err());
+        self.opened += u64::from(answer.is_err());
+        let answer_time = self.server().answer_time;
+        self.pass(answer_time);
         answer
     }
 }
@@ -168,17 +190,23 @@ impl Coordinator for Link {
     }
 
     fn connections(&self) -> u64 {
-        self.1
+        self.opened
+    }
+
+    fn now(&self) -> Instant {
+        *BEGAN + self.passed
     }
 
     /// Lets a daemon that lost a write notice it, if the pause is as long as its look and the answers take. Or the one that
     /// waits is cut off.
     fn pause(&mut self, time: Duration) {
+        self.pass(time);
+        let since_write = self.since_write;
         let mut server = self.server();
-        // A range is being taken, and then the look reads the keys and writes the floor.
-        let noticed_within = Duration::from_secs(1) + (2 + 2) * server.answer_time;
+        // The last poll waits for its answer, a step is under way, and then the next poll reads the keys and writes the floor.
+        let noticed_within = Duration::from_secs(1) + (1 + 2 + 2) * server.answer_time;
         // As many calls as a daemon makes after the pause.
-        server.cut_off = if server.lost_writes && time >= noticed_within { 3 } else { 0 };
+        server.cut_off = if server.lost_writes && since_write >= noticed_within { 3 } else { 0 };
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
@@ -196,6 +224,8 @@ impl Coordinator for Link {
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let swapped = self.server().swap(swaps);
-        self.after(swapped)
+        let swapped = self.after(swapped);
+        self.since_write = Duration::ZERO;
+        swapped
     }
 }

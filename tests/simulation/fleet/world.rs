@@ -1,7 +1,6 @@
 //! The world of the daemons, and its events.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
 
 use snowbank::clock::{BootMicros, Reading};
 use snowbank::fleet::{Marker, Notes, NumberKey, Paths, Swap};
@@ -56,7 +55,7 @@ impl World {
         let mut world = World {
             seed,
             numbers,
-            link: Link(Arc::new(Mutex::new(server)), 0),
+            link: Link::to(server),
             true_us: 1_800_000_000 * SECOND,
             machines_max: machines + 6,
             machines: (0..machines).map(machine).collect(),

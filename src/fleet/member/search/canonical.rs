@@ -146,8 +146,9 @@ impl<'a> Form<'a> {
         }
         match starting {
             None => self.words.push(u64::MAX),
-            Some(Starting { member, taken, wall, is_revoked }) => {
-                self.words.extend([taken.floor, taken.covered, wall.0 as u64, u64::from(*is_revoked)]);
+            Some(Starting { member, taken, wall, is_revoked, is_settled }) => {
+                self.words.extend([taken.floor, taken.covered, wall.0 as u64]);
+                self.words.extend([u64::from(*is_revoked), u64::from(*is_settled)]);
                 self.member(member, 0);
             }
         }
@@ -199,6 +200,7 @@ impl<'a> Form<'a> {
             marker,
             longest_horizon,
             tried: _,
+            polled: _,
             are_compared: _,
             coordinator: _,
             paths: _,

@@ -59,6 +59,8 @@ pub(super) struct Starting {
     pub(super) wall: UnixMicros,
     /// True if the machine was restored meanwhile: its keeper takes the first grants away at once.
     pub(super) is_revoked: bool,
+    /// True once the pause is over, while the connections of a wait end, or storage is slow.
+    pub(super) is_settled: bool,
 }
 
 /// A daemon that runs.
@@ -158,7 +160,7 @@ impl Machine {
         self.notes = member.notes().clone();
         match taken {
             Some(taken) if taken.is_new => {
-                self.starting = Some(Starting { member, taken, wall, is_revoked: false })
+                self.starting = Some(Starting { member, taken, wall, is_revoked: false, is_settled: false })
             }
             // A number that this state had released starts at once, so that a clean restart needs no pause. If another
             // daemon has had it since, and the coordinator has lost that, that one must have asked before.
@@ -170,16 +172,31 @@ impl Machine {
 
     /// Ends the pause of a start.
     pub(super) fn settle(&mut self) {
-        let Some(Starting { mut member, taken, wall, is_revoked }) = self.starting.take() else { return };
+        let Some(Starting { mut member, taken, wall, is_revoked, .. }) = self.starting.take() else { return };
         let mut taken = [Some(taken)];
         let settled = member.settle(&mut taken, self.clocks(wall));
         self.notes = member.notes().clone();
         if let (Ok(()), [Some(taken)]) = (settled, taken) {
+            self.starting = Some(Starting { member, taken, wall, is_revoked, is_settled: true });
+        }
+    }
+
+    /// Begins to serve after a start. `is_late`: it checks its numbers once more.
+    pub(super) fn begin(&mut self, is_late: bool) {
+        let Some(Starting { mut member, taken, wall, is_revoked, .. }) = self.starting.take() else { return };
+        let checked = if is_late { member.check_taken(self.clocks(wall)) } else { Ok(()) };
+        self.notes = member.notes().clone();
+        if checked.is_ok() {
             self.daemon = self.serve(member, &taken, wall);
         }
         if let Some(daemon) = self.daemon.as_mut().filter(|_| is_revoked) {
             daemon.revoke();
         }
+    }
+
+    /// Returns whether its start is late. It asks nothing then, and so notices nothing.
+    pub(super) fn is_late(&self) -> bool {
+        self.starting.as_ref().is_some_and(|starting| starting.is_settled)
     }
 
     /// Makes the first local ceiling durable, by the rules of `start_sources`. Returns nothing if the state is an older copy.

@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use crate::fleet::{Coordinator, Marker, NoAnswer, Swap, Swapped};
 use snowbank_client::layout::UnixMicros;
@@ -137,6 +137,7 @@ pub(super) struct Scene {
     pub(super) made: Vec<(u8, u8)>,
 }
 
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 thread_local!(static SCENE: RefCell<Option<Scene>> = const { RefCell::new(None) });
 
 /// Plays an event on this coordinator with these choices. Returns the coordinator, and the choices that were made.
@@ -213,6 +214,11 @@ impl Coordinator for Wire {
 
     /// The end of the pause is an event of its own.
     fn pause(&mut self, _: Duration) {}
+
+    /// No time passes within an event, and looks are events of their own.
+    fn now(&self) -> Instant {
+        *BEGAN
+    }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let seen = with(Scene::seen)?;

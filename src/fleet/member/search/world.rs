@@ -39,8 +39,12 @@ enum Event {
     /// The same, after a raise.
     Raise(usize, UnixMicros),
     Look(usize, UnixMicros),
-    /// The pause of a start is over.
+    /// The pause of a start is over, and it hands out all that it may.
     Settle(usize),
+    /// The pause of a start is over, and the start takes longer.
+    SettleLate(usize),
+    /// A start that took longer hands out all that it may.
+    Begin(usize),
     Kill(usize),
     Stop(usize),
     Boot(usize),
@@ -135,9 +139,14 @@ impl World {
                         events.push(Event::Start(index, wall, Amount::All));
                     }
                 }
+                (Some(starting), _) if starting.is_settled => events.push(Event::Begin(index)),
                 // Meanwhile a daemon that has lost a write has noticed it.
                 (Some(_), _) if self.server.lost_writes => {}
-                (Some(_), _) => events.push(Event::Settle(index)),
+                (Some(_), _) => {
+                    events.push(Event::Settle(index));
+                    // Only a restore can come between.
+                    events.extend(left.has(Fault::GoBack).then_some(Event::SettleLate(index)));
+                }
                 (None, Some(daemon)) => events.extend(self.events_of(daemon, index)),
             }
             if left.has(Fault::Boot) {
@@ -224,6 +233,12 @@ impl World {
             Event::Look(at, wall) => self.machine(at).look(wall),
             Event::Settle(at) => {
                 self.machine(at).settle();
+                self.machine(at).begin(false);
+                self.use_up(at, Amount::All);
+            }
+            Event::SettleLate(at) => self.machine(at).settle(),
+            Event::Begin(at) => {
+                self.machine(at).begin(true);
                 self.use_up(at, Amount::All);
             }
             Event::Stop(at) => self.machine(at).stop(),
@@ -285,8 +300,8 @@ impl World {
             let text = keys.get(&Paths::of(FLEET).number(0, number as u64));
             text.and_then(|text| NumberKey::parse(text).ok()).map_or(0, |key| key.id_bound)
         };
-        let is_lost =
-            |number| self.machines.iter().any(|machine| machine.acknowledged(number) > restored(number));
+        let polling: Vec<_> = self.machines.iter().filter(|machine| !machine.is_late()).collect();
+        let is_lost = |number| polling.iter().any(|machine| machine.acknowledged(number) > restored(number));
         if (0..NUMBERS).any(is_lost) {
             wire::with_server(|server| server.lost_writes = true);
         }

@@ -1,0 +1,260 @@
+//! Tests: a holder notices a restore of its coordinator within the pause of a taker, whatever it does there. The restore comes at
+//! every moment of each job.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+use super::tests::{WALL, clocks, want};
+use super::*;
+use crate::fleet::{CounterKey, LOOK_PERIOD, Marker, NumberRange, noticed_within};
+use crate::numbering::{Numbering, TicketCounter};
+use snowbank_client::layout::{Layout, WorkerSet};
+
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// The number of a daemon's sources.
+const SOURCES: usize = 16;
+/// The time after which the bounds of all sources have passed.
+const OUTAGE: Duration = Duration::from_secs(400);
+const COUNTER: &str = "tickets";
+
+/// A coordinator whose answers take time.
+struct World {
+    keys: BTreeMap<String, String>,
+    now: Duration,
+    answer: Duration,
+    /// The moment of the restore, and the older keys.
+    restore: Option<(Duration, BTreeMap<String, String>)>,
+    floor: i64,
+    /// When the floor was raised.
+    noticed: Option<Duration>,
+    /// The writes of other daemons to the counter that come first.
+    rivals: u32,
+}
+
+impl World {
+    fn restore_if_due(&mut self) {
+        if let Some((_, keys)) = self.restore.take_if(|(at, _)| *at < self.now) {
+            self.keys = keys;
+        }
+    }
+
+    fn await_answer(&mut self) {
+        self.now += self.answer;
+    }
+
+    /// Takes a range for another daemon.
+    fn outrun(&mut self, key: &str) {
+        let Ok(counter) = CounterKey::parse(&self.keys[key]) else { return };
+        if self.rivals > 0 {
+            self.rivals -= 1;
+            let range = NumberRange { from: counter.next, to: counter.next + 1 };
+            let text = CounterKey::new(&counter.counter, range, &self.rivals.to_string(), "rival").text();
+            self.keys.insert(key.to_owned(), text);
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Slow(Arc<Mutex<World>>);
+
+impl AsMut<dyn Coordinator> for Slow {
+    fn as_mut(&mut self) -> &mut (dyn Coordinator + 'static) {
+        self
+    }
+}
+
+impl Coordinator for Slow {
+    fn answer_time(&self) -> Duration {
+        self.0.lock().unwrap().answer
+    }
+
+    fn connections(&self) -> u64 {
+        0
+    }
+
+    fn now(&self) -> Instant {
+        *BEGAN + self.0.lock().unwrap().now
+    }
+
+    fn pause(&mut self, time: Duration) {
+        self.0.lock().unwrap().now += time;
+    }
+
+    /// The keys are read at the beginning, which shows a restore as late as possible.
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
+        let mut world = self.0.lock().unwrap();
+        world.restore_if_due();
+        let read = keys.iter().map(|key| world.keys.get(key).cloned()).collect();
+        world.await_answer();
+        Ok(read)
+    }
+
+    fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
+        unreachable!("a list has as many keys as the fleet has numbers")
+    }
+
+    /// The keys are written at the end.
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        let mut world = self.0.lock().unwrap();
+        world.await_answer();
+        world.restore_if_due();
+        world.outrun(&swaps[0].key);
+        let found: Vec<_> = swaps.iter().map(|swap| world.keys.get(&swap.key).cloned()).collect();
+        if swaps.iter().zip(&found).any(|(swap, found)| swap.expected != *found) {
+            return Ok(Swapped::Refused(found));
+        }
+        for Swap { key, text, .. } in swaps {
+            let Some(text) = text else { continue };
+            let floor = Marker::parse(text).map_or(0, |marker| marker.floor().0);
+            if floor > world.floor {
+                let now = world.now;
+                world.noticed.get_or_insert(now);
+            }
+            world.keys.insert(key.clone(), text.clone());
+        }
+        Ok(Swapped::Done)
+    }
+}
+
+/// A daemon with many sources, whose last bounds a restore of the coordinator loses.
+struct Holder {
+    member: Member<Slow>,
+    world: Slow,
+    backup: BTreeMap<String, String>,
+    pool: Pool,
+    count: Count,
+    covered: u64,
+}
+
+impl Holder {
+    fn new(answer: Duration) -> Holder {
+        let layout = Layout::resolve("twitter").unwrap();
+        let paths = Paths::of("f");
+        let marker = Marker::new("1f", vec![layout.space().to_string()]).text();
+        let first = NumberRange { from: 1, to: 1 };
+        let counter = CounterKey::new("c", first, "first", "nobody").text();
+        let keys = BTreeMap::from([(paths.marker(), marker), (paths.counter(COUNTER), counter)]);
+        let (now, restore, floor, noticed, rivals) = Default::default();
+        let world = World { keys, now, answer, restore, floor, noticed, rivals };
+        let world = Slow(Arc::new(Mutex::new(world)));
+        let draw = || fastrand::u64(..).to_string();
+        let mut member = Member::new(world.clone(), "f", ("state", "holder"), Notes::default(), draw);
+        let names: Vec<String> = (0..SOURCES).map(|index| format!("source-{index}")).collect();
+        let mut taken = Vec::new();
+        for (index, source) in names.iter().enumerate() {
+            let want = Want { index, source, ..want(&layout, WALL, false) };
+            let number = WorkerSet::single((SOURCES - 1 - index) as u64);
+            taken.push(Some(member.take(want, &number).unwrap()));
+        }
+        member.settle(&mut taken, clocks(WALL)).unwrap();
+        // The lowest, so that the first raise is of the last source alone.
+        let covered = taken[SOURCES - 1].as_ref().unwrap().covered;
+        let numbering = Numbering::from(TicketCounter::new(COUNTER, 1, 1).unwrap());
+        member.add_counter((SOURCES, COUNTER), &numbering, 0);
+        let backup = world.0.lock().unwrap().keys.clone();
+        let pool = Pool { source: 0, numbers: (0..1_024).collect() };
+        let mut holder = Holder { member, world, backup, pool, count: Count::default(), covered };
+        assert_eq!(holder.raise(1, Duration::ZERO), Raised::Done);
+        holder
+    }
+
+    /// Raises the bounds of all sources.
+    fn raise(&mut self, by: u64, later: Duration) -> Raised {
+        let id_bound = self.covered + by;
+        let bounds: Vec<Bound> = (0..SOURCES).map(|source| Bound { source, id_bound }).collect();
+        self.member.raise(&bounds, 0, clocks(WALL).after(later))
+    }
+
+    fn look(&mut self, later: Duration) -> Raised {
+        let looked = self.member.look(clocks(WALL).after(later));
+        if looked == Raised::Done {
+            let _ = self.member.count_on(&self.pool, &mut self.count, clocks(WALL));
+        }
+        looked
+    }
+
+    fn now(&self) -> Duration {
+        self.world.0.lock().unwrap().now
+    }
+}
+
+/// A job of the fleet thread.
+#[derive(Clone, Copy, Debug)]
+enum Job {
+    Nothing,
+    /// Of many sources.
+    Raise,
+    /// The bounds have passed, so that it pauses.
+    RaiseAfterOutage,
+    /// Others take theirs first.
+    Range,
+}
+
+impl Job {
+    fn later(self) -> Duration {
+        if matches!(self, Job::RaiseAfterOutage) { OUTAGE } else { Duration::ZERO }
+    }
+
+    fn run(self, holder: &mut Holder) -> Raised {
+        match self {
+            Job::Nothing => Raised::Done,
+            Job::Raise | Job::RaiseAfterOutage => holder.raise(1 << 40, self.later()),
+            Job::Range => {
+                holder.world.0.lock().unwrap().rivals = 60;
+                match holder.member.take_range(SOURCES, 1_000, 0) {
+                    Ranged::Taken(_) => Raised::Done,
+                    Ranged::NoAnswer(answer) => Raised::NoAnswer(answer),
+                    Ranged::Lost(reason) | Ranged::Unusable(reason) => Raised::Lost(reason),
+                }
+            }
+        }
+    }
+}
+
+/// Restores the coordinator at a moment after the beginning of a look that is followed by a job. Returns the time until the floor
+/// is raised, and whether the job was done by the restore.
+fn notice(job: Job, answer: Duration, restored_after: Duration) -> (Duration, bool) {
+    let mut holder = Holder::new(answer);
+    let restored_at = holder.now() + restored_after;
+    let backup = holder.backup.clone();
+    holder.world.0.lock().unwrap().restore = Some((restored_at, backup));
+    let mut looked_at = holder.now();
+    let mut ended = holder.look(job.later());
+    let mut is_job_done = false;
+    while !matches!(ended, Raised::Lost(_)) {
+        if std::mem::replace(&mut is_job_done, true) {
+            let now = holder.now();
+            holder.member.coordinator.pause((looked_at + LOOK_PERIOD).saturating_sub(now));
+            looked_at = holder.now();
+            ended = holder.look(job.later());
+        } else {
+            // It begins right before the next poll is due.
+            holder.member.coordinator.pause(LOOK_PERIOD - 2 * answer - Duration::from_millis(1));
+            ended = job.run(&mut holder);
+        }
+        assert!(!matches!(ended, Raised::NoAnswer(_)), "{ended:?}");
+    }
+    let noticed = holder.world.0.lock().unwrap().noticed.expect("a floor");
+    (noticed - restored_at, looked_at >= restored_at)
+}
+
+#[test]
+fn a_restore_at_any_moment_is_noticed_within_a_takers_pause() {
+    for answer_ms in [10, 200] {
+        let answer = Duration::from_millis(answer_ms);
+        for job in [Job::Nothing, Job::Raise, Job::RaiseAfterOutage, Job::Range] {
+            let (mut slowest, mut after) = (Duration::ZERO, Duration::ZERO);
+            loop {
+                let (noticed, is_over) = notice(job, answer, after);
+                slowest = slowest.max(noticed);
+                assert!(noticed <= noticed_within(answer), "{job:?}, {answer:?}: {noticed:?}, at {after:?}");
+                if is_over && after > LOOK_PERIOD * 2 {
+                    break;
+                }
+                after += Duration::from_millis(100);
+            }
+            eprintln!("{job:?} with answers of {answer:?}: noticed within {slowest:?}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The time in which a daemon notices that its coordinator was restored to an older state, and the pause of a daemon that
+//! takes a number. One inequality keeps IDs unique after a restore:
+//!
+//! ```text
+//! notice of the holder ≤ LOOK_PERIOD + 5 × answer ≤ noticed_within(answer) = pause of the taker
+//! ```
+//!
+//! - *Notice*: from the restore until the fleet's floor is raised, by a holder that lost a write and whose polls are answered.
+//!   - One answer: its last poll may have read its keys just before the restore, and then waited for the answer.
+//!   - `LOOK_PERIOD`: the next poll is due this long after that answer.
+//!   - Two answers: whatever the holder does at the coordinator meanwhile, it asks before each step whether a poll is due
+//!     (`Member::poll_if_due`). A step has at most two answers. Raises of many sources, ranges that others take first, pauses and
+//!     counts of the pool all consist of such steps.
+//!   - One answer: the next poll reads the keys. One more: it raises the floor.
+//! - *Pause*: from the answer to the taker's write until it compares the marker and its keys. The write was done after the
+//!   restore. Otherwise the taker has lost a write itself, and that comparison shows it.
+//! - *Answer*: the slower of [`ANSWER_OF_ALL`] and what the taker's own answers took of late. A holder whose answers take longer
+//!   than both counts as cut off. It cannot be stopped for that: a coordinator that is slow would then stop the fleet, and one
+//!   that is away does not.
+//!
+//! A taker is a holder from its write on. So a start that took longer than `LOOK_PERIOD` compares its keys once more before it
+//! hands out anything (`Member::check_taken`), and its first poll follows at once.
+//!
+//! A poll of more than [`SWAPS_MAX`](super::SWAPS_MAX) keys takes an answer for each such part. The first poll of a daemon
+//! that went on without asking also reads the marker once for each source.
+
+use std::time::Duration;
+
+use super::line::ANSWER_MIN;
+
+/// The longest time from the end of a poll to the next one, apart from a step at the coordinator that is under way.
+pub const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Every holder whose answers take no longer than this notices a restore in time, however fast the taker's answers are. A
+/// healthy coordinator takes a hundredth of it.
+const ANSWER_OF_ALL: Duration = Duration::from_millis(200);
+
+/// The answers of a notice: those of the last poll, of a step that is under way, of the next poll, and of the floor.
+const ANSWERS: u32 = 1 + 2 + 1 + 1;
+
+// If answers are fast, the five of them leave time for a connection that hangs: it is given up after `ANSWER_MIN`, and those on a
+// new one have as long.
+const _: () = assert!(ANSWERS as u128 * ANSWER_OF_ALL.as_millis() >= 2 * ANSWER_MIN.as_millis());
+
+/// The shortest horizon. The pause of a start takes at most half of it, so that the other half is left to raise the ceiling.
+pub const HORIZON_MIN: Duration = Duration::from_secs(4);
+const _: () = assert!(2 * noticed_within(Duration::ZERO).as_millis() <= HORIZON_MIN.as_millis());
+
+/// Returns the time within which a holder notices a restore and raises the floor, if its answers take no longer than this, or than
+/// [`ANSWER_OF_ALL`].
+pub const fn noticed_within(answer: Duration) -> Duration {
+    let answer = if answer.as_nanos() > ANSWER_OF_ALL.as_nanos() { answer } else { ANSWER_OF_ALL };
+    LOOK_PERIOD.saturating_add(answer.saturating_mul(ANSWERS))
+}
