@@ -1,6 +1,7 @@
 //! `snowbank state`: shows, exports and imports the state that a daemon keeps over restarts.
 
 mod forget;
+mod lower;
 mod marks;
 mod show;
 
@@ -42,6 +43,9 @@ enum Command {
     /// Drop worker IDs that no source has any more, once the clock is past all IDs granted to them
     #[command(after_help = forget::HELP)]
     Forget(forget::Arguments),
+    /// Lower the ceilings of a source, because the stored ones are wrong and no ID above INSTANT was handed out
+    #[command(after_help = lower::HELP)]
+    Lower(lower::Arguments),
 }
 
 const EXPORT_HELP: &str = "\
@@ -108,6 +112,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         Command::Export(arguments) => export(arguments, out),
         Command::Import(arguments) => import(arguments, out),
         Command::Forget(arguments) => forget::run(arguments, out),
+        Command::Lower(arguments) => lower::run(arguments, out),
     }
 }
 

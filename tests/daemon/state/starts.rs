@@ -27,6 +27,33 @@ fn ids_are_refused_below_a_far_ceiling_and_it_is_kept() {
 }
 
 #[test]
+fn a_far_ceiling_is_lowered_on_purpose_with_its_mark() {
+    let (machine, last) = used();
+    let daemon = machine.start();
+    let busy = machine.command(&["lower", "default", "2099-01-01T00:00:00Z"]);
+    assert!(!busy.status.success(), "a daemon uses the state: {busy:?}");
+    daemon.stop();
+    ahead(&machine, 365 * 86_400_000);
+    let daemon = machine.start();
+    assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND);
+    daemon.assert_logs("snowbank state lower");
+    // Its mark is as far ahead as its ceiling.
+    daemon.stop();
+    let now = "2026-01-01T00:00:00Z";
+    for (name, instant) in [("orders", now), ("default", "2199-01-01T00:00:00Z")] {
+        let refused = machine.command(&["lower", name, instant]);
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(1) && text.contains("found no ceiling above"), "{text}");
+    }
+    let wrong = machine.command(&["lower", "default", "today"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    let lowered = machine.command(&["lower", "default", now]);
+    assert!(lowered.status.success(), "{lowered:?}");
+    let id = one(&mut machine.start().connect());
+    assert!(id > last && twitter_unix_ms(id) <= unix_ms() + 1_000, "{id}");
+}
+
+#[test]
 fn a_start_below_a_near_ceiling_catches_up() {
     let (machine, _) = used();
     ahead(&machine, 5_000);

@@ -1,0 +1,98 @@
+//! `snowbank state lower`: lowers the ceilings of a source on purpose, because the stored ones are wrong.
+
+use std::io::Write;
+
+use snowbank_client::layout::{Tick, UnixMicros};
+
+use super::super::{Failure, Outcome};
+use super::{Directory, LockDirectory, in_words, lock_existing, mark, no_state, refuse_foreign};
+use crate::ceiling::store::{self, Record};
+use crate::ceiling::{Fate, Mark, Owner, WorkerLocks, lock_records};
+
+pub(super) const HELP: &str = "\
+For a source that refuses with clock_behind for long, because a clock that was wrong, and is right now, led to ceilings far \
+ahead. INSTANT must not be before the time of any ID of the source that was handed out: those above it are repeated. `snowbank decode` \
+shows the time of the highest ID in your tables. A worker ID that was never used needs no such promise. Stop the daemon first.
+
+In a fleet, free the number with `snowbank fleet release NUMBER --force --lower` too. Worker IDs that a fleet lent, and ticket \
+counters (`snowbank ticket set --lower`), stay as they are.
+
+Exit codes:
+  0  lowered
+  1  no state, in use, nothing of the source above INSTANT, or a mark cannot be written
+  2  wrong use";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The source's name
+    name: String,
+    /// An instant (RFC 3339): no ID of a later time was handed out
+    instant: UnixMicros,
+    #[command(flatten)]
+    directory: Directory,
+    #[command(flatten)]
+    locks: LockDirectory,
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let Arguments { name, instant, directory, locks } = arguments;
+    let path = directory.path()?;
+    let directory = lock_existing(&path)?;
+    let mut records = directory.read().map_err(Failure::no)?;
+    if records.is_empty() {
+        return Err(no_state(&path));
+    }
+    refuse_foreign(&records, &path)?;
+    let is_of_source = |record: &Record| {
+        record.name == *name && !record.numbering.is_ticket() && !record.lent && !record.released
+    };
+    let of_source: Vec<Record> = records.extract_if(.., |record| is_of_source(record)).collect();
+    // Held until it is durable: no daemon of this machine has the worker IDs meanwhile.
+    let locks = lock_records(&locks.lock_dir, &of_source).map_err(Failure::no)?;
+    let owner = Owner::after(of_source.iter().chain(&records).map(|record| &record.owner));
+    let (mut lowered, mut of_lowered) = (Vec::new(), Vec::new());
+    for (record, locks) in of_source.into_iter().zip(locks) {
+        let lower = below(&record, *instant, &owner);
+        if highest(&record, &locks)? <= lower.id_bound {
+            records.push(record);
+            continue;
+        }
+        records.push(lower.clone());
+        lowered.push(lower);
+        of_lowered.push(locks);
+    }
+    if lowered.is_empty() {
+        return Err(Failure::no(format_args!(
+            "source {name:?}: found no ceiling above {} in {}; see `snowbank state show`",
+            instant.rfc3339(0),
+            path.display()
+        )));
+    }
+    store::write(&directory, &records).map_err(Failure::no)?;
+    mark(&lowered, &owner.state, &of_lowered, Fate::Granted).map_err(|error| {
+        Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; run the command again"))
+    })?;
+    for record in &lowered {
+        writeln!(out, "source {name:?}, {}: goes on from {}", in_words(record), instant.rfc3339(0))?;
+    }
+    Ok(())
+}
+
+/// Returns a record whose ceiling is the end of this instant's tick. It has no boot: a record of this boot would be taken for a daemon's
+/// belief of the clock.
+fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
+    let numbering = &record.numbering;
+    let after = numbering.first_of(Tick(numbering.tick_at(instant).0.saturating_add(1)));
+    let lower = record.at(after);
+    let lent_bound = record.lent_bound.map(|bound| bound.min(lower.id_bound));
+    let (owner, boot, id_minus_boot_us) = (owner.clone(), None, None);
+    Record { owner, boot, id_minus_boot_us, lent_bound, clean: true, untouched: true, ..lower }
+}
+
+/// Returns the highest bound of a record or of its worker IDs' marks. A mark may be above the record after this command was
+/// interrupted.
+fn highest(record: &Record, locks: &WorkerLocks) -> Result<u64, Failure> {
+    let marks = locks.own_marks().map_err(Failure::no)?;
+    let marked = marks.iter().map(|mark: &Mark| mark.id_bound).max().unwrap_or(0);
+    Ok(record.id_bound.max(marked))
+}
