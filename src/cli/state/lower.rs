@@ -10,12 +10,13 @@ use crate::ceiling::store::{self, Record};
 use crate::ceiling::{Fate, Mark, Owner, WorkerLocks, lock_records};
 
 pub(super) const HELP: &str = "\
-For a source that refuses with clock_behind for long, because a clock that was wrong, and is right now, led to ceilings far \
-ahead. INSTANT must not be before the time of any ID of the source that was handed out: those above it are repeated. `snowbank decode` \
-shows the time of the highest ID in your tables. A worker ID that was never used needs no such promise. Stop the daemon first.
+For a source that refuses with clock_behind for long, because a wrong clock, which was set right, led to ceilings far ahead. \
+Stop the daemon first. INSTANT must not be before the time of any ID of the source that was handed out: IDs above it are \
+repeated. `snowbank decode` shows the time of the highest ID in your tables. A worker ID that was never used needs no such \
+promise.
 
-In a fleet, free the number with `snowbank fleet release NUMBER --force --lower` too. Worker IDs that a fleet lent, and ticket \
-counters (`snowbank ticket set --lower`), stay as they are.
+In a fleet, free the number with `snowbank fleet release NUMBER --force --lower` too. Worker IDs that a fleet lent stay as \
+they are, and so do ticket counters: `snowbank ticket set --lower` is for them.
 
 Exit codes:
   0  lowered
@@ -78,8 +79,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// Returns a record whose ceiling is the end of this instant's tick. It has no boot: a record of this boot would be taken for a daemon's
-/// belief of the clock.
+/// Returns a record whose ceiling is the end of this instant's tick. It has no boot: a record of
+/// this boot would be taken for a daemon's belief of the clock.
 fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
     let numbering = &record.numbering;
     let after = numbering.first_of(Tick(numbering.tick_at(instant).0.saturating_add(1)));
@@ -89,8 +90,8 @@ fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
     Record { owner, boot, id_minus_boot_us, lent_bound, clean: true, untouched: true, ..lower }
 }
 
-/// Returns the highest bound of a record or of its worker IDs' marks. A mark may be above the record after this command was
-/// interrupted.
+/// Returns the highest bound of a record or of its worker IDs' marks. A mark may be above the
+/// record after this command was interrupted.
 fn highest(record: &Record, locks: &WorkerLocks) -> Result<u64, Failure> {
     let marks = locks.own_marks().map_err(Failure::no)?;
     let marked = marks.iter().map(|mark: &Mark| mark.id_bound).max().unwrap_or(0);
