@@ -1,7 +1,7 @@
 //! One cause, one exit code: 2 if an operator must change something, 3 if the cause may pass by itself.
 //!
-//! Each test belongs to a row of a table in "Exit codes" of docs/operations.md, or to the paragraph
-//! about reloads. Other effects of a cause are tested elsewhere: states in state.rs, marks in marks.rs,
+//! Each test belongs to a cause that "Exit codes" of docs/operations.md lists, or to a reload.
+//! Other effects of a cause are tested elsewhere: states in state.rs, marks in marks.rs,
 //! addresses in listeners.rs, settings in serve_cli.rs.
 
 use std::fs::{self, File};
