@@ -2,10 +2,11 @@
 //!
 //! A host that has other guests stops cores for milliseconds, and other programs take them. Both make answers
 //! late, and neither is the target's fault. So a [`Watch`] has a sleeper on each core. One that wakes late has
-//! found a stall, which is as wide as the lateness. What the target's processes and the generator themselves
-//! used of the cores meanwhile is no stall.
+//! found a stall, which is as wide as the lateness. A thread of the target that was due, and had to wait for a
+//! core, has found one too. What the target's processes and the generator themselves used of the cores meanwhile
+//! is no stall.
 //!
-//! - [`stalls`]: the record. [`own`]: the processor time of target and generator.
+//! - [`stalls`]: the record. [`own`]: the processor time of target and generator. [`waits`]: the target's waits.
 //! - [`owner`]: the process of a local target. [`processor`]: one thread's own time.
 //! - [`echo`]: the machine without a target.
 
@@ -14,6 +15,7 @@ pub(crate) mod own;
 pub(crate) mod owner;
 pub(crate) mod processor;
 pub(crate) mod stalls;
+mod waits;
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +28,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_t
 use own::{OwnTime, Threads};
 use owner::Owners;
 use stalls::{MIN_STALL_NS, Stall, Stalls};
+use waits::Waits;
 
 use crate::target::Used;
 
@@ -66,7 +69,7 @@ pub(crate) struct Nap {
 }
 
 impl Watch {
-    /// Starts one sleeper on each core that this process may use.
+    /// Starts one sleeper on each core that this process may use, and a thread that looks at the target's waits.
     pub(crate) fn begin(origin: Instant, stalls: Arc<Stalls>, owners: Owners) -> Self {
         let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
         let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
@@ -81,7 +84,9 @@ impl Watch {
             let watched = Arc::clone(&watched);
             std::thread::spawn(move || watched.sleep_on(core))
         };
-        let sleepers = cores.into_iter().map(sleeper).collect();
+        let mut sleepers: Vec<_> = cores.into_iter().map(sleeper).collect();
+        let of_target = Arc::clone(&watched);
+        sleepers.push(std::thread::spawn(move || of_target.watch_target()));
         Self { watched, sleepers }
     }
 
@@ -114,6 +119,22 @@ impl Watched {
 
     fn lock_own(&self) -> MutexGuard<'_, OwnTime> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the waits of the target's threads, again and again.
+    fn watch_target(&self) {
+        let mut waits = Waits::default();
+        for look in 0_u32.. {
+            if self.is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            if look.is_multiple_of(waits::LOOKS_PER_SEARCH) {
+                waits.set_threads(self.lock_own().threads());
+            }
+            let used_ns = self.lock_own().target_used_ns();
+            waits.look(self.now_ns(), used_ns).into_iter().for_each(|stall| self.stalls.add(stall));
+            std::thread::sleep(waits::LOOK_PERIOD);
+        }
     }
 
     /// Sleeps on one core, again and again.

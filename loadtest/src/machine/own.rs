@@ -1,7 +1,7 @@
 //! The processor time of the generator, of the target's processes and of their children.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
@@ -17,7 +17,7 @@ const REFRESH: Duration = Duration::from_millis(20);
 /// The most processes of one target that are read.
 const PROCESSES_MAX: usize = 256;
 
-/// The most threads of a target that are read at a stall; more would make the stall longer.
+/// The most threads of a target that are read; more would take too long.
 const THREADS_MAX: usize = 64;
 
 /// Sums up what generator and target used of the cores.
@@ -45,29 +45,38 @@ impl OwnTime {
         if is_stalled && self.looked.elapsed() >= REFRESH {
             self.look();
         }
-        self.read();
-        self.target_ns + nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
+        self.target_used_ns() + nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
     }
 
     /// Returns what the target's processes have used since they were first seen, if all can be seen.
     pub(super) fn target_used(&mut self) -> Used {
         self.look();
-        self.read();
+        let used_ns = self.target_used_ns();
         let owners = self.owners.now();
         if owners.is_empty() || owners.iter().any(|owner| owner.process().is_none()) {
             return Used::default();
         }
         let memory = self.processes.keys().filter_map(|&process| processor::memory_of_process(process));
-        Used { cpu: Some(Duration::from_nanos(self.target_ns)), memory: Some(memory.sum()) }
+        Used { cpu: Some(Duration::from_nanos(used_ns)), memory: Some(memory.sum()) }
     }
 
-    fn read(&mut self) {
+    /// Returns the processor time of the target's processes since they were first seen.
+    pub(super) fn target_used_ns(&mut self) -> u64 {
         for (&process, before_ns) in &mut self.processes {
             // One that has ended uses no more.
             if let Some(now_ns) = used_by(process) {
                 self.target_ns += now_ns.saturating_sub(std::mem::replace(before_ns, now_ns));
             }
         }
+        self.target_ns
+    }
+
+    /// Returns the directories of the target's threads in `/proc`.
+    pub(super) fn threads(&self) -> Vec<PathBuf> {
+        let threads = self.processes.keys().flat_map(|process| {
+            std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten()
+        });
+        threads.take(THREADS_MAX).map(|thread| thread.path()).collect()
     }
 
     /// Returns the processor time of all threads of the target, so far as they ran on this core last.

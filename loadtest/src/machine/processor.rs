@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -41,7 +42,7 @@ pub(crate) fn memory_of_process(id: u32) -> Option<u64> {
     kib.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// Measures how long its thread has waited for a core, from one call to the next.
+/// Measures how long a thread has waited for a core, from one call to the next.
 #[derive(Debug)]
 pub(crate) struct RunDelay {
     file: Option<File>,
@@ -50,7 +51,12 @@ pub(crate) struct RunDelay {
 
 impl RunDelay {
     pub(crate) fn of_this_thread() -> Self {
-        let mut delay = Self { file: File::open("/proc/thread-self/schedstat").ok(), seen_ns: 0 };
+        Self::of_thread(Path::new("/proc/thread-self"))
+    }
+
+    /// Takes the directory of a thread in `/proc`.
+    pub(super) fn of_thread(thread: &Path) -> Self {
+        let mut delay = Self { file: File::open(thread.join("schedstat")).ok(), seen_ns: 0 };
         delay.since_last_ns();
         delay
     }
