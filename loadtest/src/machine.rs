@@ -28,7 +28,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_t
 use own::{OwnTime, Threads};
 use owner::Owners;
 use stalls::{MIN_STALL_NS, Stall, Stalls};
-use waits::Waits;
+use waits::{Look, Waits};
 
 use crate::target::Used;
 
@@ -121,6 +121,12 @@ impl Watched {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn look(&self) -> Look {
+        let mut own = self.lock_own();
+        let own_ns = own.used_ns(false);
+        Look { at_ns: self.now_ns(), target_ns: own.target_used_ns(), own_ns }
+    }
+
     /// Looks at the waits of the target's threads, again and again.
     fn watch_target(&self) {
         let mut waits = Waits::default();
@@ -129,10 +135,11 @@ impl Watched {
                 break;
             }
             if look.is_multiple_of(waits::LOOKS_PER_SEARCH) {
-                waits.set_threads(self.lock_own().threads());
+                let processes = self.lock_own().processes();
+                waits.find_threads(&processes);
             }
-            let used_ns = self.lock_own().target_used_ns();
-            waits.look(self.now_ns(), used_ns).into_iter().for_each(|stall| self.stalls.add(stall));
+            let now = self.look();
+            waits.look(now, self.cores).into_iter().for_each(|stall| self.stalls.add(stall));
             std::thread::sleep(waits::LOOK_PERIOD);
         }
     }
@@ -158,8 +165,8 @@ impl Watched {
                     seen.replace(now.clone()).map_or(0, |before| now.used_since(&before, from_ns));
             }
             nap.stall(self.cores).into_iter().for_each(|stall| self.stalls.add(stall));
-            // To look at the target's threads takes a part of a millisecond, which is no stall.
-            (length_ns, from_ns) = (nap.next_ns(), if nap.is_late() { self.now_ns() } else { woke_ns });
+            // To look at the target takes a part of a millisecond, which is no stall.
+            (length_ns, from_ns) = (nap.next_ns(), self.now_ns());
         }
     }
 }

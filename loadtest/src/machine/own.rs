@@ -18,7 +18,7 @@ const REFRESH: Duration = Duration::from_millis(20);
 const PROCESSES_MAX: usize = 256;
 
 /// The most threads of a target that are read; more would take too long.
-const THREADS_MAX: usize = 64;
+pub(super) const THREADS_MAX: usize = 64;
 
 /// Sums up what generator and target used of the cores.
 #[derive(Debug)]
@@ -71,12 +71,9 @@ impl OwnTime {
         self.target_ns
     }
 
-    /// Returns the directories of the target's threads in `/proc`.
-    pub(super) fn threads(&self) -> Vec<PathBuf> {
-        let threads = self.processes.keys().flat_map(|process| {
-            std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten()
-        });
-        threads.take(THREADS_MAX).map(|thread| thread.path()).collect()
+    /// Returns the target's processes.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        self.processes.keys().copied().collect()
     }
 
     /// Returns the processor time of all threads of the target, so far as they ran on this core last.

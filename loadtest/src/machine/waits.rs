@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::own::THREADS_MAX;
 use super::processor::RunDelay;
 use super::stalls::{MIN_STALL_NS, Stall};
 
@@ -19,41 +20,57 @@ pub(super) const LOOKS_PER_SEARCH: u32 = 25;
 /// The looks that are remembered: a longer wait counts for a quarter of a second.
 const REMEMBERED: usize = 64;
 
+/// The processor time used until a look, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    pub(super) at_ns: u64,
+    /// By the target.
+    pub(super) target_ns: u64,
+    /// By target and generator.
+    pub(super) own_ns: u64,
+}
+
 /// The waits of the target's threads, told from look to look.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     threads: BTreeMap<PathBuf, RunDelay>,
-    /// The target's processor time at each look, by the time of the look.
-    used_ns: VecDeque<(u64, u64)>,
+    looks: VecDeque<Look>,
 }
 
 impl Waits {
-    /// Takes the threads that the target has now.
-    pub(super) fn set_threads(&mut self, found: Vec<PathBuf>) {
+    /// Takes the target's processes, and finds their threads.
+    pub(super) fn find_threads(&mut self, processes: &[u32]) {
+        let found = processes.iter().flat_map(|process| {
+            std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten()
+        });
+        let found: Vec<PathBuf> = found.take(THREADS_MAX).map(|thread| thread.path()).collect();
         self.threads.retain(|thread, _| found.contains(thread));
         for thread in found {
             self.threads.entry(thread).or_insert_with_key(|thread| RunDelay::of_thread(thread));
         }
     }
 
-    /// Returns the stall behind the longest wait that has ended since the last look.
-    pub(super) fn look(&mut self, now_ns: u64, used_ns: u64) -> Option<Stall> {
+    /// Returns the stall behind the waits since the last look, those of the thread that waited most.
+    pub(super) fn look(&mut self, now: Look, cores: u64) -> Option<Stall> {
         let waited_ns = self.threads.values_mut().map(RunDelay::since_last_ns).max().unwrap_or(0);
-        self.stall(now_ns, used_ns, waited_ns)
+        self.stall(now, cores, waited_ns)
     }
 
-    /// What the target itself ran meanwhile is not lost: one of its threads may have waited for another.
-    fn stall(&mut self, now_ns: u64, used_ns: u64, waited_ns: u64) -> Option<Stall> {
-        let &(first_ns, _) = self.used_ns.front().unwrap_or(&(now_ns, used_ns));
-        let from_ns = now_ns.saturating_sub(waited_ns).max(first_ns);
-        let before = self.used_ns.partition_point(|&(at_ns, _)| at_ns <= from_ns);
-        let own_ns = before.checked_sub(1).map_or(0, |look| used_ns.saturating_sub(self.used_ns[look].1));
-        self.used_ns.push_back((now_ns, used_ns));
-        if self.used_ns.len() > REMEMBERED {
-            self.used_ns.pop_front();
+    /// A wait ended after the last look, so it began its own length before that at the earliest. What the target ran
+    /// meanwhile is not lost: one of its threads may have waited for another. Nor is more lost than target and
+    /// generator left of all cores.
+    fn stall(&mut self, now: Look, cores: u64, waited_ns: u64) -> Option<Stall> {
+        self.looks.push_back(now);
+        if self.looks.len() > REMEMBERED {
+            self.looks.pop_front();
         }
-        let lost_ns = (now_ns - from_ns).saturating_sub(own_ns);
-        (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns, until_ns: now_ns, lost_ns })
+        let last_ns = self.looks.iter().rev().nth(1)?.at_ns;
+        let from_ns = last_ns.saturating_sub(waited_ns).max(self.looks[0].at_ns);
+        let before = self.looks[self.looks.partition_point(|look| look.at_ns <= from_ns) - 1];
+        let left_ns = (cores * (now.at_ns - from_ns)).saturating_sub(now.own_ns - before.own_ns);
+        let lost_ns = waited_ns.saturating_sub(now.target_ns - before.target_ns).min(left_ns);
+        let lost_ns = lost_ns.min(now.at_ns - from_ns);
+        (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns, until_ns: now.at_ns, lost_ns })
     }
 }
 
@@ -63,30 +80,44 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A target that has used so much at each look, 4 ms apart from 0 on.
-    fn waits(used_ms: &[u64]) -> Waits {
-        let used_ns = used_ms.iter().enumerate().map(|(look, used_ms)| (look as u64 * 4 * MS, used_ms * MS));
-        Waits { used_ns: used_ns.collect(), ..Waits::default() }
+    fn look(at_ms: u64, target_ms: u64, own_ms: u64) -> Look {
+        Look { at_ns: at_ms * MS, target_ns: target_ms * MS, own_ns: own_ms * MS }
+    }
+
+    /// Returns the stall of a wait of 7 ms that ended between 12 and 16 ms, on two cores. The target has used so much at
+    /// each look, 4 ms apart from 0 on, and the generator as much as is given.
+    fn stall(target_ms: [u64; 5], generator_ms: u64) -> Option<Stall> {
+        let mut waits = Waits::default();
+        let looks = (0..)
+            .zip(target_ms)
+            .map(|(number, target_ms)| look(number * 4, target_ms, target_ms + generator_ms * number / 4));
+        let (last, before): (Vec<_>, Vec<_>) = looks.partition(|look| look.at_ns == 16 * MS);
+        before.into_iter().for_each(|look| assert_eq!(waits.stall(look, 2, 0), None));
+        waits.stall(last[0], 2, 7 * MS)
     }
 
     #[test]
     fn a_wait_for_other_programs_is_a_stall() {
-        let stall = Stall { from_ns: 9 * MS, until_ns: 16 * MS, lost_ns: 7 * MS };
-        assert_eq!(waits(&[0, 1, 1, 1]).stall(16 * MS, MS, 7 * MS), Some(stall));
-        assert_eq!(waits(&[0, 1, 1, 1]).stall(16 * MS, MS, MIN_STALL_NS - 1), None);
+        let found = Stall { from_ns: 5 * MS, until_ns: 16 * MS, lost_ns: 7 * MS };
+        assert_eq!(stall([0; 5], 0), Some(found));
+        assert_eq!(stall([0, 0, 1, 1, 1], 4).map(|stall| stall.lost_ns), Some(6 * MS));
     }
 
     #[test]
     fn a_wait_for_threads_of_the_target_is_no_stall() {
-        assert_eq!(waits(&[0, 4, 8, 12]).stall(16 * MS, 16 * MS, 7 * MS), None);
-        let partly = waits(&[0, 1, 2, 3]).stall(16 * MS, 4 * MS, 8 * MS).expect("others ran, too");
-        assert_eq!(partly.lost_ns, 6 * MS);
+        assert_eq!(stall([0, 4, 8, 12, 16], 0), None);
+    }
+
+    #[test]
+    fn a_wait_while_the_generator_has_the_cores_is_no_stall() {
+        assert_eq!(stall([0; 5], 32), None);
     }
 
     #[test]
     fn a_wait_counts_from_the_first_look_on() {
-        let stall = Stall { from_ns: 0, until_ns: 8 * MS, lost_ns: 8 * MS };
-        assert_eq!(waits(&[0, 0]).stall(8 * MS, 0, 100 * MS), Some(stall));
-        assert_eq!(Waits::default().stall(8 * MS, 0, 100 * MS), None, "the first look");
+        let mut waits = Waits::default();
+        assert_eq!(waits.stall(look(4, 0, 0), 2, 100 * MS), None, "the first look");
+        let found = Stall { from_ns: 4 * MS, until_ns: 8 * MS, lost_ns: 4 * MS };
+        assert_eq!(waits.stall(look(8, 0, 0), 2, 100 * MS), Some(found));
     }
 }
