@@ -14,7 +14,7 @@ from support import Daemon, free_port
 
 from snowbank_client import Batch, Client, UnreachableError, _dial
 from snowbank_client._dial import SocketAddress
-from snowbank_client._pool import Pool
+from snowbank_client._pool import Deadline, Endpoint, Pool, Target
 from snowbank_client.client import _State
 
 NAME = "ids.example"
@@ -134,6 +134,40 @@ def test_turns_over_a_list(fleet: dict[str, Daemon]) -> None:
         until(client, 3)
         turns = [client.batch(1).endpoint for _ in range(9)]
         assert turns[:3] * 3 == turns
+
+
+def test_a_new_address_that_a_call_dials_is_not_dialed_twice(
+    resolver: Resolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call comes after the lookup, and before the dial that waits for it goes on."""
+    resolver.hosts = ["127.0.0.1"]
+    dialed: list[Target] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        pool = Pool(Client(f"{NAME}:7660")._state.options, loop)
+        update, is_dialed = pool._update, asyncio.Event()
+
+        def update_and_call(endpoint: Endpoint, found: tuple[SocketAddress, ...]) -> None:
+            update(endpoint, found)
+            loop.call_soon(pool.flush)
+
+        async def connect(target: Target) -> None:
+            dialed.append(target)
+            is_dialed.set()
+            await asyncio.sleep(60)
+
+        monkeypatch.setattr(pool, "_update", update_and_call)
+        monkeypatch.setattr(pool, "connect", connect)
+        call = loop.create_task(pool.info(Deadline(loop, 20)))
+        await asyncio.wait_for(is_dialed.wait(), 10)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert dialed == pool.targets
+        assert not call.done()
+        await pool.close()
+
+    asyncio.run(main())
 
 
 def test_clients_of_a_name_spread_over_its_addresses() -> None:

@@ -307,15 +307,13 @@ class Pool:
             await asyncio.sleep(max(0.0, target.not_before - self.loop.time()))
             target.stage = "its name service has not answered"
             found = await self._find(target)
-            if found is not target:
+            if found is not None:
                 target.dialing, found.dialing = False, True
                 found.in_background = target.in_background
                 target = found
-            connection = await self.connect(target)
+                self._opened(target, await self.connect(target))
         except SnowbankError as error:
             self._failed(target, error)
-        else:
-            self._opened(target, connection)
         finally:
             target.dialing = False
         self.flush()
@@ -367,8 +365,12 @@ class Pool:
 
     # Names.
 
-    async def _find(self, target: Target) -> Target:
-        """Looks the target's name up if that was not done just now. Returns a target to dial."""
+    async def _find(self, target: Target) -> Target | None:
+        """Looks the target's name up if that was not done just now. Returns a target to dial.
+
+        Returns None if the name has lost the target's address, and the others are connected or
+        being dialed: a call may have dialed them since the lookup ended.
+        """
         endpoint = target.endpoint
         age = self.loop.time() - (endpoint.looked_up_at or 0.0)
         is_fresh = age < _LOOKUP_AGE_S and target.failures == 0
@@ -388,7 +390,7 @@ class Pool:
         if target in siblings and target.where is not None:
             return target
         idle = [one for one in siblings if one.connection is None and not one.dialing]
-        return min(idle or siblings, key=Target.due_at)
+        return min(idle, key=Target.due_at, default=None)
 
     def _update(self, endpoint: Endpoint, found: tuple[SocketAddress, ...]) -> None:
         """Replaces the addresses of the earlier lookup. Those that remain keep their state."""
