@@ -143,10 +143,12 @@ export class Pool {
       if (target.notBefore > now || target.exhaustedUntil > now) {
         continue;
       }
+      // A daemon may come back at another address. This try does not wait for the look-up.
+      if (this.#isLookupDue(target.endpoint, RELOOKUP_MS)) {
+        void this.lookUp(target.endpoint);
+      }
       if (target.address !== undefined) {
         this.#connect(target).catch(() => {});
-      } else if (this.#isLookupDue(target.endpoint, RELOOKUP_MS)) {
-        void this.lookUp(target.endpoint);
       }
     }
   }

@@ -119,6 +119,22 @@ test("with preferFirst an earlier name is used once it can be looked up", async 
   }
 });
 
+test("with preferFirst an earlier name is used at its new address", async () => {
+  const [old, moved, other] = await startAll("127.0.0.1", "127.0.0.2", "127.0.0.3");
+  resolveTo(addresses(old.host));
+  const client = connect([`ids.test:${old.port}`, other.address], { preferFirst: true });
+  assert.deepEqual([...(await client.batch(1))], [1000n]);
+  await old.stop();
+  daemons = [moved, other];
+  assert.equal((await client.batch(1)).endpoint, other.address);
+  resolveTo(addresses(moved.host));
+  const end = Date.now() + 20_000;
+  while ((await client.batch(1)).endpoint === other.address) {
+    assert.ok(Date.now() < end, "the first endpoint was never used again");
+    await sleep(10);
+  }
+});
+
 test("calls take turns, pass a daemon that is down, and go back to it", async () => {
   const started = await startAll("127.0.0.1", "127.0.0.2");
   const [one, other] = started;

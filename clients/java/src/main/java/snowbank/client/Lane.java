@@ -191,10 +191,7 @@ final class Lane implements Session.Lead {
      * preferred, the circle begins with it, and the one that failed comes last.
      */
     private Target pick() {
-        shared.fleet.refresh();
-        targets = shared.fleet.targets();
-        shared.keepOnly(targets);
-        health.keySet().retainAll(targets);
+        refreshTargets();
         // One that is new is due from now on.
         targets.forEach(this::healthOf);
         long now = System.nanoTime();
@@ -202,6 +199,14 @@ final class Lane implements Session.Lead {
             .comparingLong((Target target) -> Math.max(0, healthOf(target).notBefore - now))
             .thenComparingLong(target -> Math.max(0, healthOf(target).exhaustedUntil - now));
         return Collections.min(circle(), soonest);
+    }
+
+    /** Takes over what the last look-ups found, and begins those that are due. */
+    private void refreshTargets() {
+        shared.fleet.refresh();
+        targets = shared.fleet.targets();
+        shared.keepOnly(targets);
+        health.keySet().retainAll(targets);
     }
 
     private List<Target> circle() {
@@ -311,6 +316,8 @@ final class Lane implements Session.Lead {
             rest(homecoming.target, homecoming.failure.retryAfterOrZero());
             shared.noteFailure(homecoming.target, homecoming.failure);
             leaveHomecoming();
+            // The daemon may have come back at another address.
+            refreshTargets();
             return false;
         }
         return true;
@@ -323,8 +330,7 @@ final class Lane implements Session.Lead {
         }
         // Its name had no address yet.
         rest(target, Duration.ZERO);
-        shared.fleet.refresh();
-        targets = shared.fleet.targets();
+        refreshTargets();
     }
 
     @Override

@@ -161,6 +161,25 @@ class FleetTest {
     }
 
     @Test
+    void preferFirstUsesAnEarlierNameAtItsNewAddress() throws Exception {
+        addresses = List.of("127.0.0.2");
+        try (FakeDaemon old = new FakeDaemon("127.0.0.2", 0, 1);
+                FakeDaemon moved = new FakeDaemon("127.0.0.3", old.port(), 1_000);
+                FakeDaemon other = new FakeDaemon("127.0.0.1", 0, 1_000_000);
+                SnowbankClient client = new SnowbankClient(
+                    options("ids.example:" + old.port(), other.endpoint()).preferFirst(true))) {
+            assertEquals(1, client.batch(1).last());
+            old.stop();
+            assertEquals(1_000_000, client.batch(1).last());
+            addresses = List.of("127.0.0.3");
+            await(() -> {
+                client.batch(1);
+                return moved.requests.get() > 0;
+            });
+        }
+    }
+
+    @Test
     void backoffGrowsAndSpreads() {
         ClientOptions options = ClientOptions.to("ids-1:7660");
         for (int failures : new int[] {1, 2, 5, 1_000}) {
