@@ -1,7 +1,7 @@
 //! The processor time of the generator, of the target's processes and of their children.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
