@@ -375,6 +375,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {
             id_bound = id_bound.min(self.write_chunk(bound, from, is_release, clocks)?);
         }
+        let is_all = self.sources.len() == 1 && self.sources[0].numbers.len() <= SWAPS_MAX;
+        if let Some(last) = self.polled.filter(|_| is_all) {
+            // A write that is done has compared all keys of the daemon, as a poll does.
+            let at = self.coordinator.as_mut().now();
+            self.polled = Some(Polled { at, clocks: last.clocks.after(at.duration_since(last.at)) });
+        }
         let held = &mut self.sources[bound.source];
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);
         held.covered = if is_release { 0 } else { id_bound };
