@@ -27,7 +27,6 @@ fn each_door_of_a_daemon_is_loaded_and_its_ids_are_checked() {
         assert_eq!(ran.code, 0, "{door}: {ran:?}");
         assert_eq!(ran.figure("target", "protocol"), door.trim_start_matches('-'));
         assert!(checked(&ran) > ran.figure("IDs", "requests").as_f64(), "{door}: {ran:?}");
-        assert!(ran.figure("target", "newer than its reply by at most").is_number(), "{door}: {ran:?}");
     }
 }
 
