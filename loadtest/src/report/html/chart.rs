@@ -33,6 +33,9 @@ const GRID: RGBColor = RGBColor(0xE2, 0xE6, 0xEA);
 const SIZE: (u32, u32) = (1_000, 340);
 const LETTERS: u32 = 15;
 
+/// A logarithmic axis goes up to this many times a limit, so that the name above its line has room.
+const NAME_ROOM: f64 = 2.0;
+
 /// Up to this many points of a line, each gets a dot.
 const FEW_POINTS: usize = 60;
 
@@ -166,12 +169,17 @@ impl Chart {
         svg.replacen(&sized, r#"<svg aria-hidden="true" "#, 1)
     }
 
+    fn y_range(&self) -> (f64, f64) {
+        let points = self.series.iter().flat_map(|series| &series.points).map(|(_, y)| *y);
+        let room = if self.y.is_log { NAME_ROOM } else { 1.0 };
+        self.y.range(points.chain(self.limits.iter().map(|(y, _)| y * room)))
+    }
+
     fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), ()> {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let marks = self.mark.iter().map(|(x, _)| *x);
-        let limits = self.limits.iter().map(|(y, _)| *y);
         let x = self.x.range(points().map(|(x, _)| *x).chain(marks));
-        let y = self.y.range(points().map(|(_, y)| *y).chain(limits));
+        let y = self.y_range();
         let mut plane = ChartBuilder::on(area)
             .margin(LETTERS)
             .set_label_area_size(LabelAreaPosition::Left, LETTERS * 5)
@@ -256,5 +264,8 @@ mod tests {
             mark: Some((3.0, "mark".to_owned())),
         };
         assert!(chart.markup().into_string().contains("</svg>"));
+        // The line of a limit that ends a power of ten has room for its name.
+        let high = |limit| Chart { limits: vec![(limit, String::new())], ..chart.clone() }.y_range().1;
+        assert_eq!([2_000.0, 10_000.0].map(high), [4.0, 5.0]);
     }
 }
