@@ -58,7 +58,7 @@ settings! {
         /// fleet name share their worker IDs, and have the same layouts.
         name: String = r#""default""# in Table("fleet"), Restart(HELD), |value| value.name();
 
-        /// The longest time that a daemon serves while the coordinator is out of reach, 4s to 24h, and at least four times
+        /// The longest time that a daemon serves while the coordinator is out of reach, 4s to 24h, and at least six times
         /// max_ahead. After this time at most, another daemon may take the worker ID of one that was killed. The daemon
         /// raises its ceiling there when half of this time is used up, so at least half is left when an outage begins.
         ///

@@ -243,13 +243,13 @@ fn check_shared_counters(settings: &Settings, findings: &mut Findings) {
 fn check_horizon(settings: &Settings, findings: &mut Findings) {
     let (horizon, sources) = (settings.fleet.horizon, settings.sources.iter().enumerate());
     let longest = sources.map(|(index, source)| (source.max_ahead, index)).max();
-    let short = longest.filter(|&(max_ahead, _)| settings.fleet.is_used() && horizon < 4 * max_ahead);
+    let short = longest.filter(|&(max_ahead, _)| settings.fleet.is_used() && horizon < 6 * max_ahead);
     let Some((max_ahead, index)) = short.filter(|_| !findings.is_refused("fleet.horizon")) else { return };
-    let can_be_longer = 4 * max_ahead <= HORIZON_MAX;
-    let (found, least) = (Plain(horizon), Plain(4 * max_ahead));
+    let can_be_longer = 6 * max_ahead <= HORIZON_MAX;
+    let (found, least) = (Plain(horizon), Plain(6 * max_ahead));
     if can_be_longer && findings.origins.of("fleet.horizon").is_some() {
         let text = format!(
-            "found \"{found}\", allowed: at least four times the longest max_ahead, \"{least}\", so that a daemon that \
+            "found \"{found}\", allowed: at least six times the longest max_ahead, \"{least}\", so that a daemon that \
              lives keeps its worker IDs"
         );
         return findings.mistake_of("fleet.horizon", text);
@@ -259,10 +259,10 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
         false => (HORIZON_MAX, String::new()),
     };
     let text = format!(
-        "found a max_ahead of \"{}\", allowed with a fleet.horizon of \"{}\": at most a quarter of it, \"{}\"{or}",
+        "found a max_ahead of \"{}\", allowed with a fleet.horizon of \"{}\": at most a sixth of it, \"{}\"{or}",
         Plain(max_ahead),
         Plain(longest),
-        Plain(longest / 4)
+        Plain(longest / 6)
     );
     let mut place = Place { index, findings };
     // A default that is too long is four ticks of the layout.

@@ -195,7 +195,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
                     // A snapshot may have been restored: another copy may continue under the same ceiling.
-                    (held.covered, held.acknowledged) = (0, 0);
+                    held.covered = 0;
                 }
                 held.generation = generation;
                 self.draw_write(bound.source);
@@ -478,3 +478,5 @@ mod resumed;
 mod search;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod went_back;

@@ -114,8 +114,8 @@ pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Pro
 
 /// Decides whether a number may be taken. `until` is the instant of the key's bound.
 ///
-/// A number whose bound has passed is nobody's: others may have taken it in a history that the coordinator has lost. So
-/// a state has its own number [`Again`](Taking::Again) only while the bound that was acknowledged is ahead.
+/// Others may have taken a number in a history that the coordinator has lost. So a state has its own number
+/// [`Again`](Taking::Again) only while nobody [may have](may_be_abandoned) taken it.
 ///
 /// # Errors
 /// Another daemon holds the number, and the clock has not come near its bound.
@@ -129,10 +129,10 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
     let is_older = |own: &Acknowledged<'_>| key.is_none_or(|key| key.term == own.term && !key.released);
     let lost = taker.acknowledged.filter(|own| own.id_bound > found && is_older(own));
     if let Some(own) = lost {
-        return Ok(if own.until >= free_from {
-            Taking::Again(own.id_bound)
-        } else {
+        return Ok(if may_be_abandoned(own.until, taker.wall, taker.max_ahead) {
             Taking::Above(own.id_bound)
+        } else {
+            Taking::Again(own.id_bound)
         });
     }
     let Some(key) = key else { return Ok(Taking::New) };
@@ -142,6 +142,12 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
     }
     let free_at = UnixMicros(until.0.saturating_sub(clock::micros(taker.max_ahead)));
     Err(Held { key: Box::new(key.clone()), free_at })
+}
+
+/// Returns whether others may have taken a number with this bound. They may take it from `max_ahead` before the bound on, and
+/// their clocks may be ahead by `max_ahead`.
+pub fn may_be_abandoned(until: UnixMicros, wall: UnixMicros, max_ahead: Duration) -> bool {
+    until.0 < wall.0.saturating_add(clock::micros(max_ahead.saturating_mul(2)))
 }
 
 /// Returns the instant at which the clock is past all IDs below a bound.
@@ -158,8 +164,9 @@ pub fn bound_above(numbering: &Numbering, floor: UnixMicros) -> u64 {
     numbering.id_bound(numbering.first_of(Tick(tick.0.saturating_add(1))))
 }
 
-/// Returns the floor after the coordinator has lost writes: no clock that is known, with the longest horizon of the fleet,
-/// can have been granted more. `acknowledged` is the instant of the highest bound that the caller was granted.
+/// Returns the floor after the coordinator has lost writes: nobody can have been granted more with the longest horizon of the
+/// fleet, whose clock is ahead by `max_ahead`, and whose IDs are ahead of that clock by as much. `acknowledged` is the instant
+/// of the highest bound that the caller was granted.
 pub fn floor_after_loss(
     wall: UnixMicros,
     acknowledged: UnixMicros,
@@ -167,7 +174,7 @@ pub fn floor_after_loss(
     max_ahead: Duration,
 ) -> UnixMicros {
     let by_others = UnixMicros(wall.0.saturating_add(clock::micros(longest_horizon)));
-    UnixMicros(by_others.max(acknowledged).0.saturating_add(clock::micros(max_ahead)))
+    UnixMicros(by_others.max(acknowledged).0.saturating_add(clock::micros(max_ahead.saturating_mul(2))))
 }
 
 /// Returns whether a key shows that the coordinator has lost a bound that it had acknowledged in a term. 0: it had acknowledged

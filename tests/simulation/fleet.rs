@@ -33,7 +33,7 @@ mod server;
 mod world;
 
 const SECOND: i64 = 1_000_000;
-const HORIZON: Duration = Duration::from_secs(20);
+const HORIZON: Duration = Duration::from_secs(24);
 const MAX_AHEAD: Duration = Duration::from_secs(4);
 const LAYOUT: &str = "time:33,worker:10,sequence:6;tick=1s;epoch=2020-01-01T00:00:00Z";
 const FLEET: &str = "simulated";

@@ -23,13 +23,13 @@ fn a_mistake_between_two_settings_has_the_place_of_one_that_was_given() {
         ),
         (
             "max_ahead = \"2m\"\n[fleet]\ncoordinator = \"etcd\"",
-            "1: max_ahead: found a max_ahead of \"2m\", allowed with a fleet.horizon of \"5m\": at most a quarter of it, \
-             \"1m 15s\"; or set fleet.horizon to at least \"8m\"",
+            "1: max_ahead: found a max_ahead of \"2m\", allowed with a fleet.horizon of \"5m\": at most a sixth of it, \
+             \"50s\"; or set fleet.horizon to at least \"12m\"",
         ),
         (
             "[fleet]\ncoordinator = \"etcd\"\n[[sources]]\nname = \"a\"\nlayout = \"time:20,worker:4,sequence:8;tick=60s;epoch=2026-06-01\"",
             "5: sources[0].layout: found a max_ahead of \"4m\", allowed with a fleet.horizon of \"5m\": at most a \
-             quarter of it, \"1m 15s\"; or set fleet.horizon to at least \"16m\"",
+             sixth of it, \"50s\"; or set fleet.horizon to at least \"24m\"",
         ),
     ] {
         assert_eq!(mistake(text), expected);
@@ -41,10 +41,10 @@ fn a_max_ahead_that_no_horizon_outlasts_is_what_is_refused() {
     let fleet = "[fleet]\ncoordinator = \"etcd\"\nhorizon = \"24h\"";
     assert_eq!(
         mistake(&format!("max_ahead = \"96h\"\n{fleet}")),
-        "1: max_ahead: found a max_ahead of \"96h\", allowed with a fleet.horizon of \"24h\": at most a quarter of it, \
-         \"6h\""
+        "1: max_ahead: found a max_ahead of \"96h\", allowed with a fleet.horizon of \"24h\": at most a sixth of it, \
+         \"4h\""
     );
-    settings(&format!("max_ahead = \"6h\"\n{fleet}"));
+    settings(&format!("max_ahead = \"4h\"\n{fleet}"));
     assert!(
         mistake(&format!("max_ahead = \"5m\"\n{}", fleet.replace("24h", "30h"))).contains("found \"30h\"")
     );

@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::held::Held;
 use super::want::{JoinError, Want};
 use super::{Bound, Clocks, Member, NoAnswer, Note, Stop};
-use crate::clock;
 use crate::fleet::rules;
 use crate::fleet::{Cluster, Coordinator, Marker, Swap, Swapped};
 use crate::numbering::Numbering;
@@ -177,8 +176,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn passed(&self, clocks: Clocks) -> Vec<Bound> {
         let mut passed = Vec::new();
         for (source, held) in self.sources.iter().enumerate() {
-            let reach = clocks.wall.0.saturating_add(clock::micros(held.max_ahead));
-            let have_passed = (0..held.numbers.len()).any(|at| Granted::of(held, at).until.0 < reach);
+            let have_passed = (0..held.numbers.len())
+                .any(|at| rules::may_be_abandoned(Granted::of(held, at).until, clocks.wall, held.max_ahead));
             if held.is_unsettled || have_passed {
                 passed.push(Bound { source, id_bound: held.lowest_acknowledged() });
             }

@@ -208,7 +208,7 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
         taken.map_err(|error| error.to_string())
     };
     // A daemon whose clock was ahead may have been granted the first: only an operator knows.
-    let rows = [(number_key(u64::MAX, false), 310), (String::from("garbage"), 310 + 3_600)];
+    let rows = [(number_key(u64::MAX, false), 320), (String::from("garbage"), 310 + 3_600)];
     for (wrong, freed_at_s) in rows {
         store.put(&key, &wrong);
         let refused = take(0).unwrap_err();

@@ -3,7 +3,6 @@
 use super::marker::{Granted, Noticed};
 use super::want::{Busy, Found, JoinError, Own, Taken, Want};
 use super::{Held, Member, Note, SWAPS_MAX, Stop};
-use crate::clock;
 use crate::fleet::rules::{self, Holding, Proof, Taking};
 use crate::fleet::{Coordinator, Marker, NumberKey, Swap, Swapped};
 use crate::numbering::Numbering;
@@ -147,8 +146,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     bounds.floor = bounds.floor.max(noted_floor);
                     let is_released = key.is_some_and(|key| key.released);
                     let until = rules::instant_of(numbering, lowest);
-                    let is_ahead =
-                        until.0 >= want.clocks.wall.0.saturating_add(clock::micros(want.max_ahead));
+                    let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, want.max_ahead);
                     let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
                     if is_released || !is_ahead || !is_held {
                         bounds.floor = bounds.floor.max(fleets_floor);

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ceiling::Fate;
+use crate::clock::{BootMicros, Now};
 use snowbank_client::layout::{Layout, Position, WorkerSet};
 
 const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
@@ -157,7 +158,7 @@ fn a_state_has_its_number_again_while_the_lost_bound_is_ahead() {
     let (ours, anothers) = (in_term("t"), in_term("u"));
     assert_eq!(take(Some(&ours), after(60), 88), Ok(Taking::Again(88)));
     assert_eq!(take(None, after(60), 88), Ok(Taking::Again(88)), "the number is newer than the backup");
-    assert_eq!(take(Some(&ours), after(9), 88), Ok(Taking::Above(88)), "others may have had it since");
+    assert_eq!(take(Some(&ours), after(19), 88), Ok(Taking::Above(88)), "others may have had it since");
     assert_eq!(take(Some(&anothers), after(60), 88), Ok(Taking::Above(77)));
     assert_eq!(take(Some(&ours), after(60), 77), Ok(Taking::Above(77)), "nothing was lost");
     let released = NumberKey { released: true, ..in_term("t") };
@@ -165,13 +166,31 @@ fn a_state_has_its_number_again_while_the_lost_bound_is_ahead() {
 }
 
 #[test]
-fn the_floor_after_a_loss_is_above_every_grant_by_clocks_that_agree() {
+fn the_floor_after_a_loss_is_above_every_grant() {
     let floor = floor_after_loss(after(0), after(-5), Duration::from_secs(300), MAX_AHEAD);
-    assert_eq!(floor, after(310));
-    assert_eq!(floor_after_loss(after(0), after(305), Duration::from_secs(300), MAX_AHEAD), after(315));
+    assert_eq!(floor, after(320));
+    assert_eq!(floor_after_loss(after(0), after(305), Duration::from_secs(300), MAX_AHEAD), after(325));
     let numbering = numbering();
     let above = numbering.position_from(bound_above(&numbering, floor));
     assert!(numbering.start_of(numbering.tick_of(above)) > floor);
+    // Another clock is ahead, and so are its IDs.
+    let wall = after(10);
+    let now = Now { wall, boot: BootMicros(0), jumped: false };
+    let ceiling = ceiling(&numbering, now, now.after(MAX_AHEAD).wall, Duration::from_secs(300));
+    assert!(above >= ceiling, "{above:?} is below {ceiling:?}");
+}
+
+/// The holder may be the one whose clock is behind.
+#[test]
+fn what_another_clock_lets_others_take_may_be_abandoned() {
+    let other = key("w", 77);
+    for (bound_s, ahead_s) in (-5..40).flat_map(|bound_s| (0..=10).map(move |ahead_s| (bound_s, ahead_s))) {
+        let taker = Taker { wall: after(ahead_s), ..taker(&[]) };
+        let is_taken = take(Some(&other), after(bound_s), taker).is_ok();
+        let may_be = may_be_abandoned(after(bound_s), WALL, MAX_AHEAD);
+        assert!(may_be || !is_taken, "bound {bound_s} s, clock {ahead_s} s ahead");
+    }
+    assert!(!may_be_abandoned(after(20), WALL, MAX_AHEAD), "no clock lets others take it");
 }
 
 proptest! {

@@ -60,7 +60,7 @@ fn a_coordinator_with_answers_of_two_seconds_delays_no_request() {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), HORIZON);
         // The local ceiling is seconds ahead, so that storage of a busy machine delays no request either.
-        let toml = toml.replace("max_ahead = \"400ms\"", "max_ahead = \"6s\"");
+        let toml = toml.replace("max_ahead = \"400ms\"", "max_ahead = \"3s\"");
         init(&toml);
         let machine = Machine::new();
         let daemon = machine.setup(&toml).start();

@@ -10,7 +10,7 @@ use super::copies::Saved;
 use super::daemon::Daemon;
 use super::machine::{Disk, Machine};
 use super::server::{Keys, Kind, Link, Server};
-use super::{FLEET, SECOND, draw, layout};
+use super::{FLEET, MAX_AHEAD, SECOND, draw, layout};
 
 /// All machines, the coordinator, and the IDs that were handed out.
 pub(crate) struct World {
@@ -30,7 +30,7 @@ pub(crate) struct World {
     pub(crate) copied: Option<(usize, Disk)>,
     pub(crate) boots: u64,
     pub(crate) handed_out: HashSet<u64>,
-    /// The keys of the coordinator as they were saved, where it may be restored: clocks agree then.
+    /// The keys of the coordinator as they were saved, where it may be restored: clocks differ by at most `max_ahead` then.
     pub(crate) backup: Option<Keys>,
     pub(crate) may_go_back: bool,
 }
@@ -112,8 +112,9 @@ impl World {
             86 if is_there && (self.saved.is_none() || self.rng.bool()) => self.save(at),
             87 if machines < self.machines_max => self.resume(),
             88 => {
-                let furthest = if self.may_go_back { 1 } else { 90 };
-                self.machines[machine].wall_offset_us = self.rng.i64(-furthest..furthest) * SECOND;
+                let furthest_us =
+                    if self.may_go_back { MAX_AHEAD.as_micros() as i64 / 2 } else { 90 * SECOND };
+                self.machines[machine].wall_offset_us = self.rng.i64(-furthest_us..=furthest_us);
             }
             event if self.rng.usize(..machines) < 4 => self.happen(event, machine),
             _ => {}

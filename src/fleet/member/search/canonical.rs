@@ -22,7 +22,7 @@ fn hash_in_order(world: &World, order: [usize; 3]) -> u128 {
     order.into_iter().for_each(|at| form.machine(&world.machines[at]));
     form.server(&world.server);
     form.words.extend(world.used.iter().flat_map(|used| [*used as u64, (*used >> 64) as u64]));
-    form.words.push(world.time.map_or(u64::MAX, |time| time.0 as u64));
+    form.words.push(world.time.0 as u64);
     let half = |salt: u64| {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(salt);

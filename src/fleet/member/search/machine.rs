@@ -20,6 +20,10 @@ pub(super) const HORIZONS: [Duration; 3] =
 pub(super) const MAX_AHEAD: Duration = Duration::from_secs(2);
 /// The instants that clocks read, in any order. At the second one the ceilings of the first are past.
 pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
+/// The instants that clocks read which differ by `MAX_AHEAD`. By the third one a ceiling of the first is near, and by the
+/// second it is not.
+pub(super) const SKEWED_WALLS: [UnixMicros; 3] =
+    [UnixMicros(0), UnixMicros(8_000_000), UnixMicros(10_000_000)];
 /// The number that each machine is given. `None`: the coordinator picks one.
 pub(super) const GIVEN: [Option<u64>; 3] = [Some(0), Some(0), None];
 

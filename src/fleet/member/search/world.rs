@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::machine::{Daemon, FLEET, GIVEN, HORIZONS, Machine, NUMBERINGS, NUMBERS, SPACE, WALLS, lose};
+use super::machine::{
+    Daemon, FLEET, GIVEN, HORIZONS, MAX_AHEAD, Machine, NUMBERINGS, NUMBERS, SKEWED_WALLS, SPACE, WALLS, lose,
+};
 use super::wire::{self, Fault, Keys, Left, Server};
 use crate::fleet::{Marker, Notes, NumberKey, Paths, Swap};
 use snowbank_client::layout::{Tick, UnixMicros};
@@ -15,10 +17,22 @@ pub(super) struct World {
     pub(super) machines: [Arc<Machine>; GIVEN.len()],
     /// By number, the ticks whose IDs were handed out.
     pub(super) used: [u128; NUMBERS],
-    /// The highest time that a clock has read, where clocks agree. `None`: each reads any time at any moment.
-    pub(super) time: Option<UnixMicros>,
+    pub(super) clocks: AllClocks,
+    /// The highest time that a clock has read.
+    pub(super) time: UnixMicros,
     pub(super) boots: u64,
     past: Option<Arc<Past>>,
+}
+
+/// The clocks of the machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AllClocks {
+    /// Each reads any time at any moment.
+    Differ,
+    /// None reads an earlier time than another one has read.
+    Agree,
+    /// They differ by up to `MAX_AHEAD`.
+    AreSkewed,
 }
 
 /// The events that led to a state, the last first.
@@ -73,10 +87,10 @@ enum Amount {
 
 impl World {
     /// A fleet that is prepared, and this many faults ahead: at most two of each kind. The coordinator may be restored to an
-    /// older state only where clocks agree: the floor that is then raised is above all grants by clocks that do.
-    pub(super) fn new(faults: u8, do_clocks_agree: bool) -> World {
+    /// older state only where clocks differ by at most `MAX_AHEAD`: the floor that is then raised is above all their grants.
+    pub(super) fn new(faults: u8, clocks: AllClocks) -> World {
         let left = Left::new(2, faults);
-        let left = if do_clocks_agree { left } else { left.without(Fault::GoBack) };
+        let left = if clocks == AllClocks::Differ { left.without(Fault::GoBack) } else { left };
         let text = Marker::new("1f", vec![SPACE.clone()]).text();
         let keys = Arc::new(Keys::from([(Paths::of(FLEET).marker(), text)]));
         let server = Server {
@@ -101,13 +115,27 @@ impl World {
             horizon: HORIZONS[index],
         };
         let machines = [0, 1, 2].map(|index| Arc::new(machine(index)));
-        let time = do_clocks_agree.then_some(WALLS[0]);
-        World { server, machines, used: [0; NUMBERS], time, boots: GIVEN.len() as u64, past: None }
+        let (used, time, boots) = ([0; NUMBERS], WALLS[0], GIVEN.len() as u64);
+        World { server, machines, used, clocks, time, boots, past: None }
+    }
+
+    /// Returns the same with a daemon on the first machine, which has handed out all that it may.
+    pub(super) fn with_a_daemon(self) -> World {
+        let (started, _) = self.after(Event::Start(0, WALLS[0], Amount::All), &[]);
+        let (settled, _) = started.after(Event::Settle(0), &[]);
+        settled
     }
 
     /// Returns the times that clocks may read now.
     fn walls(&self) -> Vec<UnixMicros> {
-        WALLS.into_iter().filter(|wall| self.time.is_none_or(|time| *wall >= time)).collect()
+        let max_ahead = MAX_AHEAD.as_micros() as i64;
+        match self.clocks {
+            AllClocks::Differ => WALLS.to_vec(),
+            AllClocks::Agree => WALLS.into_iter().filter(|wall| *wall >= self.time).collect(),
+            AllClocks::AreSkewed => {
+                SKEWED_WALLS.into_iter().filter(|wall| wall.0 + max_ahead >= self.time.0).collect()
+            }
+        }
     }
 
     /// Calls `visit` with each state that one event leads to.
@@ -215,10 +243,10 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
-        if let (Some(time), Event::Start(_, wall, _) | Event::Raise(_, wall) | Event::Look(_, wall)) =
-            (&mut self.time, event)
+        if let Event::Start(_, wall, _) | Event::Raise(_, wall) | Event::Look(_, wall) = event
+            && self.clocks != AllClocks::Differ
         {
-            *time = wall.max(*time);
+            self.time = wall.max(self.time);
         }
         match event {
             Event::Start(at, wall, amount) => {

@@ -1,0 +1,112 @@
+//! A coordinator that was restored to an older state, and daemons whose clocks differ by less than `max_ahead`.
+
+use super::tests::{HORIZON, Store, WALL, clocks, member, store, take, want};
+use super::*;
+use crate::clock::{BootMicros, Now};
+use crate::fleet::Marker;
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
+
+fn twitter() -> Layout {
+    Layout::resolve("twitter").unwrap()
+}
+
+fn five() -> WorkerSet {
+    WorkerSet::single(5)
+}
+
+fn numbering() -> Numbering {
+    Numbering::new(twitter(), five()).unwrap()
+}
+
+fn key_five() -> String {
+    Paths::of("f").number(0, 5)
+}
+
+fn floor(store: &Store) -> UnixMicros {
+    Marker::parse(&store.text(&Paths::of("f").marker())).unwrap().floor()
+}
+
+fn at(wall: UnixMicros, seconds: i64) -> UnixMicros {
+    UnixMicros(wall.0 + seconds * 1_000_000)
+}
+
+/// Returns the bound that the keeper asks for: a horizon above its clock.
+fn keepers_bound(wall: UnixMicros) -> Bound {
+    let now = Now { wall, boot: BootMicros(0), jumped: false };
+    let ceiling = rules::ceiling(&numbering(), now, wall, HORIZON);
+    Bound { source: 0, id_bound: numbering().id_bound(ceiling) }
+}
+
+fn other(store: &Store) -> Member<Store> {
+    let draw = || fastrand::u64(..).to_string();
+    Member::new(store.clone(), "f", ("other", "other"), Notes::default(), draw)
+}
+
+/// The first try has no answer, and its grant is lost before the second one.
+#[test]
+fn no_later_try_of_a_raise_lowers_a_bound() {
+    for generation in [0, 1] {
+        let layout = twitter();
+        let store = store(&layout);
+        let covered =
+            take(&mut member(&store, Notes::default()), want(&layout, WALL, false), &five()).covered;
+        let until = rules::instant_of(&numbering(), covered);
+        // It starts at the bound of the daemon before, so its first bound is further ahead than a keeper's.
+        let now = at(until, -9);
+        let mut daemon = other(&store);
+        take(&mut daemon, want(&layout, now, false), &five());
+        store.set_read_only(true);
+        let raised = daemon.raise(&[keepers_bound(now)], generation, clocks(now));
+        assert!(matches!(raised, Raised::NoAnswer(_)), "{raised:?}");
+        store.set_read_only(false);
+        let next = at(now, 1);
+        assert_eq!(daemon.raise(&[keepers_bound(next)], generation, clocks(next)), Raised::Done);
+        assert_eq!(daemon.look(clocks(next)), Raised::Done, "generation {generation}");
+        assert_eq!(floor(&store), UnixMicros(0), "nothing went back");
+    }
+}
+
+/// X was killed or cut off, and Y took its number once the bound had passed by Y's clock. Then the coordinator goes back to
+/// before that, and Y notices it.
+struct TakenByAnotherClock {
+    store: Store,
+    x: Member<Store>,
+    x_now: UnixMicros,
+    y_had: Taken,
+}
+
+fn taken_by_another_clock() -> TakenByAnotherClock {
+    let layout = twitter();
+    let store = store(&layout);
+    let mut x = member(&store, Notes::default());
+    let covered = take(&mut x, want(&layout, WALL, false), &five()).covered;
+    let until = rules::instant_of(&numbering(), covered);
+    let backup = store.text(&key_five());
+    let x_now = at(until, -14);
+    let y_now = at(x_now, 5);
+    let mut y = other(&store);
+    let y_had = take(&mut y, want(&layout, y_now, false), &five());
+    assert_eq!(y_had.floor, covered, "Y hands out IDs from X's bound on, 9 s ahead of its clock");
+    store.put(&key_five(), &backup);
+    assert!(matches!(y.look(clocks(at(y_now, 2))), Raised::Lost(_)));
+    assert!(floor(&store) > until, "Y has noticed it");
+    TakenByAnotherClock { store, x, x_now: at(x_now, 3), y_had }
+}
+
+#[test]
+fn a_start_repeats_nothing_that_another_clock_let_others_have() {
+    let layout = twitter();
+    let TakenByAnotherClock { store, x, x_now, y_had } = taken_by_another_clock();
+    let mut again = member(&store, x.notes().clone());
+    let ours = take(&mut again, want(&layout, x_now, true), &five());
+    let is_apart = ours.covered <= y_had.floor || ours.floor >= y_had.covered;
+    assert!(is_apart, "X: {} to {}, Y: {} to {}", ours.floor, ours.covered, y_had.floor, y_had.covered);
+}
+
+#[test]
+fn a_raise_repeats_nothing_that_another_clock_let_others_have() {
+    let TakenByAnotherClock { mut x, x_now, y_had, .. } = taken_by_another_clock();
+    let raised = x.raise(&[keepers_bound(x_now)], 0, clocks(x_now));
+    assert!(matches!(raised, Raised::Lost(_)), "{raised:?}: Y had IDs from {} on", y_had.floor);
+}
