@@ -71,6 +71,9 @@ struct InitArguments {
     /// all IDs that were handed out
     #[arg(long, value_name = "INSTANT|ID", conflicts_with = "new")]
     above: Option<String>,
+    /// Even if the fleet's floor is higher: no later IDs were handed out, by no daemon whose clock was ahead
+    #[arg(long, requires = "above")]
+    lower: bool,
     /// Add this configuration's ID spaces, and replace those that can make the same IDs
     #[arg(long)]
     add: bool,
@@ -198,7 +201,10 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         ));
     }
     let begins = match &arguments.above {
-        Some(text) => Some(Begins::Above(above(text, sources, &layouts, now)?)),
+        Some(text) => {
+            let floor = above(text, sources, &layouts, now)?;
+            Some(if arguments.lower { Begins::Lowered(floor) } else { Begins::Above(floor) })
+        }
         None => arguments.new.then_some(Begins::New),
     };
     let preparing = Preparing { begins, is_growing: arguments.add, horizon, now };
@@ -213,7 +219,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         return write_json(&json, out).map_err(Failure::from);
     }
     let name = operator.name;
-    let is_changed = !prepared.added.is_empty() || !prepared.replaced.is_empty() || prepared.is_floor_raised;
+    let is_changed = !prepared.added.is_empty() || !prepared.replaced.is_empty() || prepared.is_floor_changed;
     if prepared.is_new {
         writeln!(out, "fleet {name:?} prepared: {}", spaces.join(", "))?;
     } else if is_changed {

@@ -156,10 +156,15 @@ impl Marker {
         UnixMicros(self.floor_unix_ms.saturating_mul(1_000))
     }
 
-    /// Raises the floor to an instant. It never sinks.
+    /// Raises the floor to an instant. Only an operator's command lets it sink.
     pub fn raise_floor(&mut self, floor: UnixMicros) {
         let floor_ms = floor.0.div_euclid(1_000).saturating_add(i64::from(floor.0.rem_euclid(1_000) > 0));
         self.floor_unix_ms = self.floor_unix_ms.max(floor_ms);
+    }
+
+    /// Forgets the floor, for an operator who knows that it is wrong.
+    pub(super) fn forget_floor(&mut self) {
+        self.floor_unix_ms = 0;
     }
 
     /// Returns the longest horizon that a daemon of the fleet had.

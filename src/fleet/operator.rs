@@ -202,8 +202,10 @@ impl Operator<'_> {
         let identity = found.as_ref().filter(|_| !is_lowering).map_or(write, |found| &found.counter);
         let range = NumberRange { from: value + 1, to: value + 1 };
         let text = CounterKey::new(identity, range, write, writer).text();
-        match self.coordinator.swap(&[Swap::write(key, before, text)])? {
+        match self.coordinator.swap(&[Swap::write(key, before, text.clone())])? {
             Swapped::Done => Ok(()),
+            // Its answer was lost, and it was tried again.
+            Swapped::Refused(found) if found.first() == Some(&Some(text)) => Ok(()),
             Swapped::Refused(_) => Err(refused(String::from(
                 "a daemon took numbers at the same time; try again with a higher value",
             ))),

@@ -126,7 +126,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if marker.floor() > latest {
             return Err(JoinError::Unreadable(format!(
                 "the fleet's floor (key {}) is {}, and by this clock no ID can have been granted after {}; set the clock \
-                 right, or find out who wrote the key",
+                 right; or, if the clock of another daemon was wrong and no later IDs were handed out, run `snowbank fleet \
+                 init --above INSTANT --lower`, with an instant that no ID has reached",
                 self.paths.marker(),
                 marker.floor().rfc3339(0),
                 latest.rfc3339(0)

@@ -108,9 +108,9 @@ fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
     assert_eq!((prepared.is_new, prepared.floor), (true, None));
     let later = UnixMicros(WALL.0 + 5_000_000);
     let raised = init(&store, &layout, preparing(Some(Begins::Above(later)))).unwrap();
-    assert_eq!((raised.is_new, raised.is_floor_raised, raised.floor), (false, true, Some(later)));
+    assert_eq!((raised.is_new, raised.is_floor_changed, raised.floor), (false, true, Some(later)));
     let again = init(&store, &layout, preparing(Some(Begins::Above(WALL)))).unwrap();
-    assert_eq!((again.is_floor_raised, again.floor), (false, Some(later)), "it never sinks");
+    assert_eq!((again.is_floor_changed, again.floor), (false, Some(later)), "it never sinks");
     assert_eq!(init(&store, &layout, preparing(None)).unwrap().floor, Some(later));
 }
 
@@ -245,6 +245,18 @@ fn a_bound_that_nobody_was_granted_ends_a_daemon_and_leaves_its_notes() {
     assert!(matches!(&looked, Raised::Lost(line) if line.contains("worker number 5")), "{looked:?}");
     let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
     assert_eq!(note.acknowledged, taken.covered);
+}
+
+/// The first answer was lost with its connection, and the second try is refused.
+#[test]
+fn a_counter_that_was_set_by_a_lost_write_is_set() {
+    let store = store(&before());
+    store.0.lock().unwrap().repeats = true;
+    let mut coordinator = store.clone();
+    let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
+    assert_eq!(operator.set_counter("tickets", 100, ("w1", "operator"), false), Ok(()));
+    let key = operator.counter("tickets").unwrap();
+    assert_eq!((key.next, key.write.as_str()), (101, "w1"));
 }
 
 /// The daemon with the longer horizon may be paused, and its record of it is lost.

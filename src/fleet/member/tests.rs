@@ -24,7 +24,7 @@ pub(super) struct Keys {
     /// True if it answers reads alone, and does no writes.
     is_read_only: bool,
     /// True if the next write is sent twice: the first answer is lost with its connection, and the second try is refused.
-    repeats: bool,
+    pub(super) repeats: bool,
     pub(super) reads: usize,
     pub(super) lists: usize,
     /// The answer to the next read of any key.

@@ -3,7 +3,7 @@
 use super::tests::{HORIZON, Store, WALL, clocks, member, store, take, want};
 use super::*;
 use crate::clock::{BootMicros, Now};
-use crate::fleet::Marker;
+use crate::fleet::{Begins, Marker, Operator, Preparing};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
@@ -109,4 +109,35 @@ fn a_raise_repeats_nothing_that_another_clock_let_others_have() {
     let TakenByAnotherClock { mut x, x_now, y_had, .. } = taken_by_another_clock();
     let raised = x.raise(&[keepers_bound(x_now)], 0, clocks(x_now));
     assert!(matches!(raised, Raised::Lost(_)), "{raised:?}: Y had IDs from {} on", y_had.floor);
+}
+
+/// The daemon that notices has a clock that is three days ahead. Only an operator knows whether it handed out such IDs.
+#[test]
+fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
+    let layout = twitter();
+    let store = store(&layout);
+    let ahead = at(WALL, 3 * 86_400);
+    let mut wrong = member(&store, Notes::default());
+    take(&mut wrong, want(&layout, ahead, false), &five());
+    let backup = store.text(&key_five());
+    let later = at(ahead, 200);
+    assert_eq!(wrong.raise(&[keepers_bound(later)], 0, clocks(later)), Raised::Done);
+    store.put(&key_five(), &backup);
+    assert!(matches!(wrong.look(clocks(later)), Raised::Lost(_)));
+    let six = WorkerSet::single(6);
+    let now = at(WALL, 300);
+    let refused = other(&store).take(want(&layout, now, false), &six);
+    let lowers = |line: &String| line.contains("fleet init --above INSTANT --lower");
+    assert!(matches!(&refused, Err(JoinError::Unreadable(line)) if lowers(line)), "{refused:?}");
+    let init = |begins| {
+        let mut coordinator = store.clone();
+        let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
+        let preparing = Preparing { begins: Some(begins), is_growing: false, horizon: HORIZON, now };
+        operator.init(&[&layout], preparing, || fastrand::u64(..).to_string()).unwrap()
+    };
+    assert!(!init(Begins::Above(now)).is_floor_changed, "it sinks only where that is asked for");
+    let lowered = init(Begins::Lowered(now));
+    assert_eq!((lowered.is_floor_changed, lowered.floor), (true, Some(now)));
+    let taken = other(&store).take(want(&layout, now, false), &six).unwrap();
+    assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
 }

@@ -14,6 +14,8 @@ pub enum Begins {
     New,
     /// All IDs that were made are of ticks before this instant.
     Above(UnixMicros),
+    /// The same, and a floor that is higher is wrong.
+    Lowered(UnixMicros),
 }
 
 /// An operator's request.
@@ -38,10 +40,10 @@ pub struct Prepared {
     pub added: Vec<String>,
     /// The ID spaces that were replaced, because they can make the same IDs as the added ones.
     pub replaced: Vec<String>,
-    /// The floor, where there is one, and whether it has risen.
+    /// The floor, where there is one.
     pub floor: Option<UnixMicros>,
-    /// True if the floor has risen.
-    pub is_floor_raised: bool,
+    /// True if the floor was another before.
+    pub is_floor_changed: bool,
 }
 
 /// The indices of the ID spaces that can make the same IDs as a layout's.
@@ -84,8 +86,13 @@ impl Operator<'_> {
             return Err(OperatorError::Refused(self.other_spaces(&marker, layouts)));
         }
         let floor_before = marker.floor();
-        if let Some(Begins::Above(floor)) = begins {
-            raise_floor(&mut marker, floor, now)?;
+        match begins {
+            Some(Begins::Above(floor)) => raise_floor(&mut marker, floor, now)?,
+            Some(Begins::Lowered(floor)) => {
+                marker.forget_floor();
+                raise_floor(&mut marker, floor, now)?;
+            }
+            Some(Begins::New) | None => {}
         }
         let mut replaced = Vec::new();
         if !missing.is_empty() || has_rivals {
@@ -96,13 +103,13 @@ impl Operator<'_> {
             }
             missing.iter().for_each(|space| marker.put(space));
         }
-        let is_floor_raised = marker.floor() > floor_before;
+        let is_floor_changed = marker.floor() != floor_before;
         let is_longer = marker.lengthen_horizon(horizon);
-        if is_longer || is_new || !missing.is_empty() || !replaced.is_empty() || is_floor_raised {
+        if is_longer || is_new || !missing.is_empty() || !replaced.is_empty() || is_floor_changed {
             self.write_marker(&mut marker, &mut before, draw)?;
         }
         let floor = Some(marker.floor()).filter(|floor| floor.0 > 0);
-        Ok(Prepared { is_new, added: missing, replaced, floor, is_floor_raised })
+        Ok(Prepared { is_new, added: missing, replaced, floor, is_floor_changed })
     }
 
     fn unknown_beginning(&self) -> String {
