@@ -3,8 +3,9 @@
 use super::tests::{HORIZON, Store, WALL, clocks, member, store, take, want};
 use super::*;
 use crate::clock::{BootMicros, Now};
-use crate::fleet::{Begins, Marker, Operator, Preparing};
-use crate::numbering::Numbering;
+use crate::fleet::counter::CounterKey;
+use crate::fleet::{Begins, Marker, NumberRange, Operator, Preparing};
+use crate::numbering::{Numbering, TicketCounter};
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
 fn twitter() -> Layout {
@@ -65,6 +66,30 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
         assert_eq!(daemon.look(clocks(next)), Raised::Done, "generation {generation}");
         assert_eq!(floor(&store), UnixMicros(0), "nothing went back");
     }
+}
+
+#[test]
+fn a_daemon_that_ends_at_a_counter_has_raised_the_floor() {
+    let layout = twitter();
+    let store = store(&layout);
+    let counter_key = Paths::of("f").counter("tickets");
+    let range = NumberRange { from: 1, to: 1 };
+    store.put(&counter_key, &CounterKey::new("c", range, "w0", "operator").text());
+    let mut daemon = member(&store, Notes::default());
+    take(&mut daemon, want(&layout, WALL, false), &five());
+    let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
+    daemon.add_counter((1, "tickets"), &tickets, 0);
+    assert_eq!(daemon.look(clocks(WALL)), Raised::Done);
+    let backup = [key_five(), counter_key].map(|key| (store.text(&key), key));
+    let later = at(WALL, 200);
+    assert_eq!(daemon.raise(&[keepers_bound(later)], 0, clocks(later)), Raised::Done);
+    assert!(matches!(daemon.take_range(1, 1_000, 0), Ranged::Taken(_)));
+    for (text, key) in backup {
+        store.put(&key, &text);
+    }
+    let taken = daemon.take_range(1, 1_000, 0);
+    assert!(matches!(&taken, Ranged::Lost(reason) if reason.contains("tickets")), "{taken:?}");
+    assert!(floor(&store) > later);
 }
 
 /// X was killed or cut off, and Y took its number once the bound had passed by Y's clock. Then the coordinator goes back to
