@@ -281,6 +281,21 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
+    /// Releases numbers that were just taken, and under which nothing was handed out since. One that goes on in its term is
+    /// kept, because only this state can use it before its bound.
+    ///
+    /// # Errors
+    /// This state keeps the numbers until their bounds have passed.
+    pub fn give_back(&mut self, taken: &[Option<Taken>], clocks: Clocks) -> Result<(), String> {
+        let mut bounds = Vec::new();
+        for (source, taken) in taken.iter().enumerate() {
+            if let Some(taken) = taken.as_ref().filter(|taken| !taken.is_same_term) {
+                bounds.push(Bound { source, id_bound: taken.unused_from });
+            }
+        }
+        self.release(&bounds, clocks)
+    }
+
     /// Reads the keys of a source that were not read yet.
     fn read_unread(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
         self.check_marker(source, clocks)?;

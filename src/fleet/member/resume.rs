@@ -64,8 +64,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // Nothing was tried yet. The first write is drawn when the coordinator can be asked.
         held.trying = None;
         self.sources.push(held);
-        let (floor, covered) = (note.floor, note.covered);
-        Some(Taken { worker_ids: worker_ids.clone(), floor, covered, is_new: false, is_same_term: true })
+        let (worker_ids, floor, covered) = (worker_ids.clone(), note.floor, note.covered);
+        Some(Taken { worker_ids, floor, unused_from: covered, covered, is_new: false, is_same_term: true })
     }
 
     /// Returns whether the clocks have jumped against each other since the noted ceiling was asked for. The machine may have

@@ -122,7 +122,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.notes.set(held.note());
         let _ = self.notes.save();
         self.sources.push(held);
-        Ok(Some(Taken { worker_ids, floor, covered, is_new, is_same_term }))
+        let unused_from = lowest.max(floor);
+        Ok(Some(Taken { worker_ids, floor, unused_from, covered, is_new, is_same_term }))
     }
 
     /// Returns the bounds of a source that takes numbers whose keys are as found.

@@ -304,6 +304,37 @@ fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
     assert_eq!(resumed.floor, theirs.covered);
 }
 
+/// A daemon that waited is stopped as it gets its number.
+#[test]
+fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let of_state = |state: &str, notes: Notes| {
+        Member::new(store.clone(), "f", (state, state), notes, || fastrand::u64(..).to_string())
+    };
+    let give_back = |state: &str, notes: Notes| {
+        let mut member = of_state(state, notes);
+        let taken = take(&mut member, want(&layout, WALL, true), &worker_ids);
+        member.give_back(&[Some(taken)], clocks(WALL)).unwrap();
+        member.notes().clone()
+    };
+    give_back("first", Notes::default());
+    let mut used = of_state("used", Notes::default());
+    let taken = take(&mut used, want(&layout, WALL, false), &worker_ids);
+    assert_eq!(taken.floor, 0, "nothing was handed out before");
+    let notes = give_back("used", used.notes().clone());
+    let key = NumberKey::parse(&store.text(&Paths::of("f").number(0, 5))).unwrap();
+    assert!(!key.released, "it goes on with its own number");
+    let mut again = of_state("used", notes);
+    take(&mut again, want(&layout, WALL, true), &worker_ids);
+    again.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
+    // By its own note it starts lower than another one may.
+    give_back("used", again.notes().clone());
+    give_back("third", Notes::default());
+    let last = take(&mut of_state("last", Notes::default()), want(&layout, WALL, false), &worker_ids);
+    assert_eq!(last.floor, taken.covered);
+}
+
 #[test]
 fn a_record_is_held_once_all_its_numbers_have_its_bound() {
     let layout = Layout::resolve("twitter").unwrap();

@@ -35,6 +35,8 @@ pub struct Taken {
     pub worker_ids: WorkerSet,
     /// The lowest ID bound at which the source may start. 0: it starts at its own ceiling.
     pub floor: u64,
+    /// The bound of all IDs that were handed out before under the numbers.
+    pub unused_from: u64,
     /// The fleet's ceiling, as an ID bound. 0: none is known, and nothing may be handed out before a raise.
     pub covered: u64,
     /// True if the source did not hold them before: see [`Member::settle`](super::Member::settle).

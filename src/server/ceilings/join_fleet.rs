@@ -121,6 +121,13 @@ impl Joined {
         Ok(())
     }
 
+    /// Gives back the numbers that the start took, because it goes no further.
+    pub(crate) fn give_back(mut self, clocks: Clocks) {
+        self.member.hurry();
+        // Without an answer, they are free when their bounds have passed, as after a kill.
+        let _ = self.member.give_back(&self.taken, clocks);
+    }
+
     /// Returns the daemon's place in the fleet, and the lines for the operator.
     pub(crate) fn into_parts(self) -> (InFleet, Vec<Note>) {
         let Joined { member, horizon, pools, certificate, notes, .. } = self;

@@ -75,6 +75,13 @@ impl Prepared {
         let fleet = fleet.map(|access| Joined::join(&mut settings, access, here, tried)).transpose()?;
         Ok(Prepared { settings, found, fleet, kernel_log, first })
     }
+
+    /// Gives back the worker numbers of a fleet, because the daemon is stopped. The state stays locked meanwhile.
+    pub(super) fn give_back(self) {
+        let reading = clock::os::read();
+        let clocks = Clocks { wall: reading.wall, wall_minus_boot_us: reading.offset_us() };
+        self.fleet.into_iter().for_each(|fleet| fleet.give_back(clocks));
+    }
 }
 
 impl Server {

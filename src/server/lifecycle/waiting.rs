@@ -35,6 +35,9 @@ use crate::tls;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between tries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The longest that a stop waits for the end of a try, which gives back what it took. Most of it is the pause after taking a
+/// number.
+const TRY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A daemon that waits.
 pub struct Waiting {
@@ -44,7 +47,9 @@ pub struct Waiting {
     /// Receives the end of the tries.
     ended: oneshot::Receiver<Result<Prepared, StartError>>,
     /// The tries end when this is dropped.
-    _trying: SyncSender<()>,
+    trying: SyncSender<()>,
+    /// Closed once the tries have ended.
+    over: mpsc::Receiver<()>,
     /// Shards adopt configurations as long as this lives.
     _live_config: watch::Sender<Arc<LiveConfig>>,
 }
@@ -104,10 +109,14 @@ impl Waiting {
         let (trying, is_trying) = mpsc::sync_channel(0);
         let (send_end, ended) = oneshot::channel();
         let seen = Arc::clone(&common);
+        let (is_over, over) = mpsc::sync_channel(0);
         let run = move || {
-            if let Some(end) = tries.run(&seen, &is_trying) {
-                let _ = send_end.send(end);
+            if let Some(end) = tries.run(&seen, &is_trying)
+                && let Err(Ok(prepared)) = send_end.send(end)
+            {
+                prepared.give_back();
             }
+            drop(is_over);
         };
         let spawned = thread::Builder::new().name(String::from("numbers")).spawn(run);
         spawned.map_err(|error| StartError::no_thread(&error))?;
@@ -121,7 +130,7 @@ impl Waiting {
             kernel_log: None,
             notes: Vec::new(),
         };
-        Ok(Waiting { server, sockets, ended, _trying: trying, _live_config: live_config })
+        Ok(Waiting { server, sockets, ended, trying, over, _live_config: live_config })
     }
 
     /// Returns the server, for its addresses and its health.
@@ -134,7 +143,7 @@ impl Waiting {
     /// # Errors
     /// The daemon cannot start, whatever becomes of the numbers, or a thread failed.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<WaitEnd, RunError> {
-        let Waiting { server, sockets, mut ended, .. } = self;
+        let Waiting { server, sockets, mut ended, trying, over, .. } = self;
         let mut taken = None;
         let until = async {
             tokio::select! {
@@ -145,7 +154,16 @@ impl Waiting {
         server.run(until)?;
         match taken {
             Some(prepared) => Ok(WaitEnd::Taken(Box::new(prepared?), sockets)),
-            None => Ok(WaitEnd::Stopped),
+            None => {
+                drop(trying);
+                ended.close();
+                // Nobody takes what a try has got by now.
+                if let Ok(Ok(prepared)) = ended.try_recv() {
+                    prepared.give_back();
+                }
+                let _ = over.recv_timeout(TRY_TIMEOUT);
+                Ok(WaitEnd::Stopped)
+            }
         }
     }
 }
