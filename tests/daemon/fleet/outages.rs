@@ -53,14 +53,14 @@ fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
 /// times.
 #[test]
 fn a_coordinator_with_answers_of_two_seconds_delays_no_request() {
-    /// Half of this horizon is twice as long as the three answers that a raise waits for at ZooKeeper: that of a look
-    /// under way, and those of its own read and write.
-    const HORIZON: &str = "24s";
+    /// Half of this horizon is over twice as long as the four answers that a raise may wait for: those of a poll and
+    /// of its own read and write, and of the job before it.
+    const HORIZON: &str = "36s";
     each(|at| {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), HORIZON);
         // The local ceiling is seconds ahead, so that storage of a busy machine delays no request either.
-        let toml = toml.replace("max_ahead = \"400ms\"", "max_ahead = \"3s\"");
+        let toml = toml.replace("max_ahead = \"400ms\"", "max_ahead = \"6s\"");
         init(&toml);
         let machine = Machine::new();
         let daemon = machine.setup(&toml).start();

@@ -21,7 +21,7 @@ fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
 #[test]
 fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
     each(|at| {
-        let toml = toml(at, None, "8s");
+        let toml = toml(at, None, "16s");
         init(&toml);
         at.back_up();
         let [notices, paused, late] = [(); 3].map(|()| Machine::new());
