@@ -143,8 +143,8 @@ fn is_same_place(left: &Address, right: &Address) -> bool {
 /// Checks that a door whose protocol cannot carry a token is closed if tokens are required, unless the
 /// operator allows it.
 fn check_tokens(settings: &Settings, findings: &mut Findings) {
-    if let Some(text) = without_place_for_a_token(settings) {
-        findings.mistake_of("memcached.listen", text);
+    for (key, text) in without_place_for_a_token(settings) {
+        findings.mistake_of(key, text);
     }
 }
 
@@ -294,13 +294,23 @@ fn check_names(sources: &[SourceSettings], findings: &mut Findings) {
     }
 }
 
-fn without_place_for_a_token(settings: &Settings) -> Option<String> {
-    let door = &settings.front_ends.memcached;
-    let file = settings.auth.token_file.as_ref().filter(|_| door.tokens && !door.listen.is_empty())?;
-    Some(format!(
-        "found addresses beside auth.token_file = {file}, allowed: none, because the protocol has no place for a token; \
-         or memcached.tokens = false, so that everyone who can connect draws IDs"
-    ))
+/// Returns the listeners that would be open although tokens are required, by their key, each with the mistake.
+fn without_place_for_a_token(settings: &Settings) -> Vec<(&'static str, String)> {
+    let mut open = Vec::new();
+    let Some(file) = &settings.auth.token_file else { return open };
+    for (protocol, addresses) in settings.listeners() {
+        let Some(exemption) = &protocol.about().token_exemption else { continue };
+        if addresses.is_empty() || (exemption.is_set)(&settings.front_ends) {
+            continue;
+        }
+        let text = format!(
+            "found addresses beside auth.token_file = {file}, allowed: none, because the protocol has no place for a \
+             token; or {}, so that everyone who can connect draws IDs",
+            exemption.line
+        );
+        open.push((protocol.listen_key(), text));
+    }
+    open
 }
 
 fn without_certificate(address: &Address) -> String {
@@ -354,7 +364,8 @@ impl Settings {
         let has_certificate = self.tls.certificate.is_some();
         let bare = all_addresses(self).find(|(_, address)| address.is_tls() && !has_certificate);
         let refused = exposed.next().or_else(|| bare.map(|(_, address)| without_certificate(address)));
-        let untold = || without_place_for_a_token(self).map(|text| format!("memcached.listen: {text}"));
-        refused.or_else(untold).map_or(Ok(()), Err)
+        let mut untold =
+            without_place_for_a_token(self).into_iter().map(|(key, text)| format!("{key}: {text}"));
+        refused.or_else(|| untold.next()).map_or(Ok(()), Err)
     }
 }

@@ -120,10 +120,29 @@ impl Settings {
         let mut warnings: Vec<String> =
             self.sources.iter().filter_map(|source| ends_soon(source, now)).collect();
         warnings.extend(self.open_to_everyone());
+        warnings.extend(self.exempt_from_tokens());
         warnings.extend(self.inexact_in_javascript());
         warnings.extend(self.other_lock_dir());
         warnings.extend(self.too_wide_subnets());
         warnings.extend(self.repeated_later());
+        warnings
+    }
+
+    /// Warns of listeners that ask for no token although others do.
+    fn exempt_from_tokens(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let lets_anybody_in = |address: &&Address| !address.is_tls() || self.tls.client_ca.is_none();
+        for (protocol, addresses) in self.listeners() {
+            if self.auth.token_file.is_some()
+                && let Some(exemption) = &protocol.about().token_exemption
+                && let Some(address) = addresses.iter().find(lets_anybody_in)
+            {
+                warnings.push(format!(
+                    "{address} asks for no token ({}): everyone who can connect to it draws IDs",
+                    exemption.line
+                ));
+            }
+        }
         warnings
     }
 

@@ -62,7 +62,7 @@ fn serve<'a, F: FrontEnd>(
         session: &mut session,
         draining,
         wall: UnixMicros(1_000_000),
-        counts: &Counts::default,
+        counts: &|_| Counts::default(),
         incr_connections: &IncrConnections::default(),
     };
     let (mut unread, mut asks, mut out) = (Vec::new(), Vec::new(), Vec::new());

@@ -30,7 +30,7 @@ mod words;
 
 pub use facts::Facts;
 pub use native::Form;
-pub(crate) use registry::{About, WithFrontEnd};
+pub(crate) use registry::{About, TokenExemption, WithFrontEnd};
 pub use resp::settings::Replies;
 pub use resp::{IdForm, IncrConnections};
 pub use words::{Reason, Refused, Words, in_words};
@@ -104,8 +104,8 @@ pub struct Conditions<'f> {
     pub draining: bool,
     /// The wall clock's reading of this turn.
     pub wall: UnixMicros,
-    /// Counts the connections and requests of this protocol. Only statistics ask for it.
-    pub counts: &'f dyn Fn() -> Counts,
+    /// Counts connections and requests. Only statistics ask for it.
+    pub counts: &'f dyn CountsOf,
     /// Counts connections by the form of INCR's replies.
     pub incr_connections: &'f IncrConnections,
 }
@@ -122,6 +122,18 @@ impl Conditions<'_> {
         json.pop();
         json.extend_from_slice(format!(",\"clock_unix_ms\":{}}}", self.wall.0.div_euclid(1_000)).as_bytes());
         json
+    }
+}
+
+/// Knows the counts of each protocol.
+pub trait CountsOf {
+    /// Returns the counts of a protocol, for its clients that ask for statistics.
+    fn counts_of(&self, protocol: Protocol) -> Counts;
+}
+
+impl<F: Fn(Protocol) -> Counts> CountsOf for F {
+    fn counts_of(&self, protocol: Protocol) -> Counts {
+        self(protocol)
     }
 }
 
@@ -173,12 +185,11 @@ pub trait FrontEnd {
     /// The protocol.
     const PROTOCOL: Protocol;
 
-    /// True if the protocol has a place for a token. Clients of a protocol without one need no token, whatever the daemon
-    /// requires.
-    const HAS_TOKENS: bool = true;
-
     /// The most bytes of a message with a token. A pending connection keeps no more.
     const TOKEN_MESSAGE_BYTES_MAX: usize = MAX_REQUEST_SIZE;
+
+    /// The bytes of requests that cost as much as one byte of small requests of Snowbank's own protocol.
+    const BYTES_OF_COST: usize = 1;
 
     /// The details of a request that the front end needs to encode its reply.
     type Form: Copy + Debug;
@@ -194,6 +205,9 @@ pub trait FrontEnd {
         self
     }
 
+    /// Makes it aware that the daemon stops: the reply to a request with nothing behind it is the connection's last.
+    fn expect_stop(&mut self) {}
+
     /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`. A message without an end in
     /// [`MESSAGE_BYTES_MAX`] bytes is refused, never incomplete.
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Self::Form>;
@@ -208,8 +222,9 @@ pub trait FrontEnd {
         false
     }
 
-    /// Returns the bytes of the kept requests that were answered so far, a repeated one each time. 0 if there are none.
-    fn executed_bytes(&self) -> usize {
+    /// Returns the cost of all requests of the connection beside that of their bytes, in bytes of small requests of Snowbank's
+    /// own protocol. It never falls.
+    fn extra_cost_bytes(&self) -> usize {
         0
     }
 
@@ -254,7 +269,8 @@ pub fn too_busy(protocol: Protocol, message: &str) -> Vec<u8> {
     out
 }
 
-/// The most that one frame holds.
+/// The most that one frame holds. A full frame of any front end has at most
+/// [`MAX_REPLY_SIZE`](snowbank_client::protocol::MAX_REPLY_SIZE) bytes, which bounds the queue of a slow reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimit {
     /// The most runs.
@@ -263,7 +279,16 @@ pub struct FrameLimit {
     pub ids: u64,
 }
 
+/// The part of a full frame, as a divisor, that a small one holds.
+const SMALL_FRAME_PART: usize = 16;
+
 impl FrameLimit {
+    /// Returns the limit of a small frame: about four KiB.
+    #[cold]
+    pub fn small(self) -> FrameLimit {
+        FrameLimit { runs: self.runs / SMALL_FRAME_PART, ids: self.ids / SMALL_FRAME_PART as u64 }
+    }
+
     /// Returns whether all runs fit into one frame.
     #[inline]
     pub fn fits(&self, runs: &[Run]) -> bool {

@@ -1,7 +1,7 @@
 //! The registry of front ends: all that the rest of the daemon knows of a protocol follows from its
 //! row in `frontends/mod.rs`.
 
-use super::{FrontEnd, Protocol};
+use super::{FrontEnd, FrontEndSettings, Protocol};
 
 /// The parts of a front end that the daemon's log, its options and its acceptor use.
 pub(crate) struct About {
@@ -13,11 +13,22 @@ pub(crate) struct About {
     pub(crate) address: &'static str,
     /// The help of the option with its addresses. `None` for Snowbank's own, which is `--listen`.
     pub(crate) option_help: Option<&'static str>,
+    /// The exemption from tokens of a protocol that has no place for one. Without it, listeners are refused where tokens
+    /// are required. `None`: clients of the protocol show tokens.
+    pub(crate) token_exemption: Option<TokenExemption>,
     /// Returns true for the first bytes of its clients, at the listener of another protocol.
     pub(crate) recognises: fn(&[u8], Protocol) -> bool,
     /// Encodes the refusal of a connection: the daemon has all that it may have. Nothing if the
     /// protocol has no words for it.
     pub(crate) refuse_connection: fn(&mut Vec<u8>, &str),
+}
+
+/// The setting by which clients of a protocol need no token although others do.
+pub(crate) struct TokenExemption {
+    /// The setting, as an operator writes it.
+    pub(crate) line: &'static str,
+    /// Returns true if it is set.
+    pub(crate) is_set: fn(&FrontEndSettings) -> bool,
 }
 
 /// Work that is done with the type of a front end.
@@ -63,6 +74,11 @@ macro_rules! front_ends {
                     Protocol::Native => "listen",
                     $(Protocol::$protocol => concat!(stringify!($section), ".listen"),)*
                 }
+            }
+
+            /// Returns true if its clients can show a token. Those of other protocols need none.
+            pub(crate) fn has_tokens(self) -> bool {
+                self.about().token_exemption.is_none()
             }
 
             /// Returns what the daemon knows of its front end.

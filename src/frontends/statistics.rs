@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Conditions, Counts};
+use super::{Conditions, Counts, Protocol};
 
 /// The value of a statistic.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -24,8 +24,8 @@ impl fmt::Display for Statistic {
 }
 
 /// Returns the statistics of one protocol, each with its name.
-pub(super) fn all(conditions: &Conditions<'_>) -> [(&'static str, Statistic); 9] {
-    let Counts { uptime, open, accepted, id_requests, errors } = (conditions.counts)();
+pub(super) fn all(conditions: &Conditions<'_>, protocol: Protocol) -> [(&'static str, Statistic); 9] {
+    let Counts { uptime, open, accepted, id_requests, errors } = conditions.counts.counts_of(protocol);
     let time_s = (conditions.wall.0 / 1_000_000).max(0).unsigned_abs();
     let version = Statistic::Text(env!("CARGO_PKG_VERSION"));
     [

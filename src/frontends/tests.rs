@@ -1,6 +1,9 @@
 use super::*;
+use crate::access::Rules;
+use crate::config::SourceSettings;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, Position, WorkerSet};
+use snowbank_client::protocol::{MAX_REPLY_SIZE, Next, Wait, request};
 
 #[test]
 fn random_fields_never_carry_into_the_sequence() {
@@ -15,4 +18,56 @@ fn random_fields_never_carry_into_the_sequence() {
             assert_eq!(numbering.position_of(id), numbering.position_of(bare), "{id} of {bare}");
         }
     }
+}
+
+/// The longest frames of a front end: its full and its small ones, with the largest IDs in runs of one ID each. `request`
+/// asks for as many IDs as fit, in the longest form.
+fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
+    let mut settings = Settings { sources: vec![SourceSettings::default()], ..Settings::default() };
+    settings.sources[0].name = "n".repeat(60);
+    let facts = Facts::new(&settings, b"{}".to_vec(), Rules::default());
+    for is_small in [false, true] {
+        let mut front = F::new(&facts);
+        let mut session = Session::new((&facts.access, 0), None);
+        let mut conditions = Conditions {
+            facts: &facts,
+            session: &mut session,
+            draining: false,
+            wall: UnixMicros(1),
+            counts: &|_| Counts::default(),
+            incr_connections: &IncrConnections::default(),
+        };
+        let Step::Ids { ask, form, .. } = front.step(request, &mut conditions, &mut Vec::new()) else {
+            panic!("{:?} is no request for IDs", F::PROTOCOL);
+        };
+        let full = front.frame_limit(form, needs_list);
+        let limit = if is_small { full.small() } else { full };
+        let count = ask.count.min(limit.ids).min(limit.runs as u64);
+        let largest = i64::MAX as u64;
+        let run = |first| Run { first, count: 1, stride: 1 };
+        let runs: Vec<Run> = (largest - count + 1..=largest).map(run).collect();
+        let frame_ids =
+            FrameIds { runs: &runs, random: &[], needs_list, reply_count: Some(ask.count), more: true };
+        let mut out = Vec::new();
+        front.encode_ids(&mut out, form, &frame_ids, &mut fastrand::Rng::with_seed(1));
+        let bytes_max = if is_small { 5 * 1_024 } else { MAX_REPLY_SIZE };
+        assert!(out.len() <= bytes_max, "{:?}: {} bytes for {count} IDs", F::PROTOCOL, out.len());
+    }
+}
+
+#[test]
+fn frames_of_all_front_ends_fit_the_queues() {
+    for explicit in [false, true] {
+        let next = Next { count: 1_000_000, source: 0, wait: Wait::DEFAULT, explicit, partial: false };
+        let mut bytes = Vec::new();
+        request::encode_next(&mut bytes, 1, &next);
+        assert_frames_fit::<Native>(&bytes, explicit);
+    }
+    assert_frames_fit::<Resp>(b"SNOWBANK.NEXT 1000000\r\n", false);
+    let keys = format!("get{}\r\n", format!(" {}", "k".repeat(250)).repeat(260));
+    assert_frames_fit::<Memcached>(keys.as_bytes(), false);
+    assert_frames_fit::<Noeqd>(b"\xff", false);
+    // Both characters are escaped in JSON.
+    let list = "GET /v1/ids?count=1000000&format=dictionary:%22%5C HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_frames_fit::<Http>(list.as_bytes(), false);
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::support::door::DoorClient;
-use crate::support::{Daemon, Setup, TWO_SOURCES};
+use crate::support::{Daemon, Setup, TWO_SOURCES, poll};
 
 fn client_of(daemon: &Daemon) -> DoorClient {
     DoorClient::connect(daemon.addresses[1].tcp())
@@ -229,6 +229,7 @@ fn shapes_that_smuggle_requests_are_refused_and_closed() {
         "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nbad header\r\n\r\n",
         "GET /v1/ids HTTP/1.1\r\n\r\n",
         "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n",
+        "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n",
         &format!("GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(70_000)),
     ] {
         let mut client = client_of(&daemon);
@@ -346,6 +347,38 @@ fn a_request_that_has_half_arrived_at_a_stop_is_answered() {
     client.send("alhost\r\n\r\n");
     assert_eq!(Response::read(&mut client, true).status, 200);
     assert_eq!(client.rest(), b"");
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
+fn the_last_answer_before_a_stop_says_that_it_is_the_last() {
+    let mut daemon = Setup::configured(&format!("shards = 1\nlimits.drain_timeout = \"60s\"\n{TWO_SOURCES}"))
+        .door("http")
+        .start();
+    const ONE: &str = "GET /id HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let waits = "GET /v1/ids?source=slow&count=64&wait=9s HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let half_of = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: loc");
+    // What stands behind a request is read together with it.
+    let [waiting, mut half, mut two] = [waits, &half_of("/v1/sources"), &half_of("/id")].map(|behind| {
+        let mut client = client_of(&daemon);
+        client.send(format!("{ONE}{behind}"));
+        assert!(!Response::read(&mut client, true).has("connection: close"));
+        client
+    });
+    let mut idle = client_of(&daemon);
+    daemon.signal(rustix::process::Signal::TERM);
+    poll("an answer that ends the connection", || {
+        get(&mut idle, "/id", "").has("connection: close").then_some(())
+    });
+    half.send("alhost\r\n\r\n");
+    two.send(format!("alhost\r\n\r\n{ONE}"));
+    assert!(!Response::read(&mut two, true).has("connection: close"), "another answer follows");
+    for mut client in [waiting, half, two] {
+        let last = Response::read(&mut client, true);
+        assert_eq!(last.status, 200, "{}", last.body);
+        assert!(last.has("connection: close"), "{}", last.head);
+        assert_eq!(client.rest(), b"");
+    }
     assert_eq!(daemon.wait(), Some(0));
 }
 

@@ -155,6 +155,7 @@ fn with_tokens_this_door_is_refused_unless_it_is_exempt() {
     ]);
     let setup = tokens(Setup::new()).config(&config("memcached.tokens = false\n"));
     let daemon = setup.listeners(2).start();
+    daemon.assert_logs("asks for no token (memcached.tokens = false)");
     let mut client = client_of(&daemon);
     client.send("get fast\r\n");
     assert_eq!(values(&mut client).len(), 1);

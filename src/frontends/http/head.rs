@@ -17,12 +17,16 @@ pub(crate) struct Head<'a> {
     pub(crate) site: SiteHeaders<'a>,
     /// The token of `Authorization: Bearer`.
     pub(crate) token: Option<&'a [u8]>,
+    /// The number of Authorization headers.
+    authorizations: usize,
     /// The request has a body.
     pub(crate) has_body: bool,
     /// The client reads bodies in chunks.
     pub(crate) takes_chunks: bool,
     /// The client uses the connection for a request after this one.
     pub(crate) keeps_connection: bool,
+    /// More was read behind the request.
+    pub(crate) has_next: bool,
     /// A `Connection: close` was read. It wins over `keep-alive`.
     says_close: bool,
 }
@@ -61,9 +65,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
         accept: "",
         site: SiteHeaders::default(),
         token: None,
+        authorizations: 0,
         has_body: false,
         takes_chunks: is_current,
         keeps_connection: is_current,
+        has_next: false,
         says_close: false,
     };
     for header in request.headers.iter() {
@@ -72,6 +78,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
     head.read_target(target);
     // Empty lines behind a request belong to it: half a request would hold up a stop.
     let size = size + bytes[size..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    head.has_next = bytes.len() > size;
     Parsed::Head(head, size)
 }
 
@@ -81,7 +88,8 @@ impl<'a> Head<'a> {
         if is("accept") {
             self.accept = std::str::from_utf8(header.value).unwrap_or_default();
         } else if is("authorization") {
-            self.token = self.token.or_else(|| bearer_of(header.value));
+            self.token = bearer_of(header.value);
+            self.authorizations += 1;
         } else if is("content-length") {
             // A length that is no number is that of an unknown body.
             self.has_body |= header.value.is_empty() || header.value.iter().any(|&byte| byte != b'0');
@@ -99,6 +107,15 @@ impl<'a> Head<'a> {
         } else {
             self.site.read(header.name, header.value);
         }
+    }
+
+    /// Checks that there is at most one Authorization header. A proxy may read another one of several than the daemon.
+    ///
+    /// # Errors
+    /// There are several: the request must be refused with 400.
+    pub(crate) fn check_authorization(&self) -> Result<(), String> {
+        let count = self.authorizations;
+        if count <= 1 { Ok(()) } else { Err(format!("found {count} Authorization headers, allowed: 1")) }
     }
 
     /// Splits the target of the request. A proxy's target begins with the host.

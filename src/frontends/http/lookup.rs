@@ -8,6 +8,7 @@ use super::Head;
 use super::query::{Query, malformed};
 use super::reply::{JSON, Reply};
 use super::route::{codec_of, source_of};
+use crate::config::Protocol;
 use crate::frontends::statistics::{self, Statistic};
 use crate::frontends::{Conditions, Facts};
 use snowbank_client::layout::{Layout, UnixMicros};
@@ -105,7 +106,7 @@ pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
             serializer.collect_map(self.0)
         }
     }
-    Reply::json(&Body(statistics::all(conditions)))
+    Reply::json(&Body(statistics::all(conditions, Protocol::Http)))
 }
 
 /// Leaf's /decodeSnowflakeId, of the door's source.

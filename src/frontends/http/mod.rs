@@ -32,7 +32,7 @@ use crate::access::Session;
 use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX, is_local_name};
 use crate::config::Protocol;
 use snowbank_client::layout::UnixMicros;
-use snowbank_client::protocol::ErrorCode;
+use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
 /// The daemon's knowledge of the front end.
 pub(super) const ABOUT: About = About {
@@ -40,6 +40,7 @@ pub(super) const ABOUT: About = About {
     listener: "a listener for clients of HTTP",
     address: "an address of [http] or [admin], or of the server that it looks for",
     option_help: Some("Listen for clients of HTTP, as for those of Redis; by default nowhere"),
+    token_exemption: None,
     recognises: is_http,
     refuse_connection,
 };
@@ -54,8 +55,16 @@ fn is_http(bytes: &[u8], listener: Protocol) -> bool {
         && (listener != Protocol::Resp || line.windows(6).any(|word| word == b" HTTP/"))
 }
 
-/// The IDs of one chunk of a body: some 30 KB, which a socket takes at once.
-const CHUNK: FrameLimit = FrameLimit { runs: usize::MAX, ids: 1_000 };
+/// The most bytes of one ID in a body: 63 digits of a dictionary with two characters, both of which JSON escapes, two
+/// quotes and a comma.
+const ID_BYTES_MAX: usize = 2 * 63 + 3;
+
+/// The most bytes of a response's head, and of what a body has around its IDs.
+const HEAD_AND_ENDS_BYTES_MAX: usize = 512;
+
+/// The IDs of one chunk of a body.
+const CHUNK: FrameLimit =
+    FrameLimit { runs: usize::MAX, ids: ((MAX_REPLY_SIZE - HEAD_AND_ENDS_BYTES_MAX) / ID_BYTES_MAX) as u64 };
 
 /// The answer to a client that has sent no token.
 const NO_TOKEN: &str = "this daemon asks for a token; send it as Authorization: Bearer TOKEN";
@@ -73,6 +82,8 @@ enum Answer {
 pub struct Form {
     takes_chunks: bool,
     keeps_connection: bool,
+    /// More was read behind the request.
+    has_next: bool,
     /// The wall clock's reading of the turn in which it was read.
     date: Option<UnixMicros>,
 }
@@ -80,17 +91,25 @@ pub struct Form {
 /// The protocol on one connection.
 #[derive(Debug, Default)]
 pub struct Http {
+    /// The number of requests so far.
+    requests: usize,
     /// Only this machine can reach the listener, without TLS: see [`is_local_name`].
     is_loopback: bool,
     /// The body of the IDs that the last request asked for.
     listing: Option<Box<Listing>>,
     /// The last response says that the connection closes.
     is_over: bool,
+    /// The daemon stops.
+    is_stopping: bool,
     /// The reason for the log why the last request is rejected.
     rejection: Option<String>,
 }
 
 impl Http {
+    /// The cost of a request beside that of its bytes. Measured: 0.4 µs, and 0.6 to 0.9 ns for each byte of its head. A byte
+    /// of Snowbank's own small requests counts as 12 ns.
+    pub(crate) const REQUEST_COST_BYTES: usize = 40;
+
     fn request(
         &mut self,
         head: &Head<'_>,
@@ -98,9 +117,11 @@ impl Http {
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Step<Form> {
+        self.requests += 1;
         let form = Form {
             takes_chunks: head.takes_chunks,
             keeps_connection: head.keeps_connection && !head.has_body,
+            has_next: head.has_next,
             date: Some(conditions.wall),
         };
         let answer = match self.refusal(head, conditions) {
@@ -129,7 +150,8 @@ impl Http {
 
     /// Returns the refusal of a request by its client, whatever it asks for.
     fn refusal(&mut self, head: &Head<'_>, conditions: &mut Conditions<'_>) -> Option<Reply> {
-        if let Err(text) = head.site.check_host(!head.takes_chunks) {
+        if let Err(text) = head.site.check_host(!head.takes_chunks).and_then(|()| head.check_authorization())
+        {
             return Some(Reply::refusal(ErrorCode::Malformed, 400, &text, None));
         }
         if self.is_loopback && !head.site.host.is_none_or(is_local_name) {
@@ -148,6 +170,12 @@ impl Http {
         Some(Reply::refusal(ErrorCode::Unauthorized, 401, &denial, None))
     }
 
+    /// Returns true if another request may follow the response. The last one before a stop says that none may, so that the
+    /// client opens another connection.
+    fn keeps_connection(&self, form: Form) -> bool {
+        form.keeps_connection && (form.has_next || !self.is_stopping)
+    }
+
     /// Encodes a complete reply.
     fn reply(&mut self, out: &mut Vec<u8>, reply: &Reply, method: &str, form: Form) {
         let body = if method == "HEAD" {
@@ -155,7 +183,7 @@ impl Http {
         } else {
             Body::Whole(reply.body.as_bytes())
         };
-        let keeps_connection = form.keeps_connection && !reply.closes();
+        let keeps_connection = self.keeps_connection(form) && !reply.closes();
         let response = Response::from_reply(reply, body);
         response.encode(out, Form { keeps_connection, ..form });
         self.is_over = !keeps_connection;
@@ -194,6 +222,8 @@ impl FrontEnd for Http {
 
     const TOKEN_MESSAGE_BYTES_MAX: usize = HEAD_BYTES_MAX;
 
+    const BYTES_OF_COST: usize = 16;
+
     type Form = Form;
 
     fn new(_facts: &Facts) -> Self {
@@ -202,6 +232,10 @@ impl FrontEnd for Http {
 
     fn at_loopback(self) -> Self {
         Http { is_loopback: true, ..self }
+    }
+
+    fn expect_stop(&mut self) {
+        self.is_stopping = true;
     }
 
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
@@ -224,6 +258,10 @@ impl FrontEnd for Http {
         self.is_over
     }
 
+    fn extra_cost_bytes(&self) -> usize {
+        self.requests * Http::REQUEST_COST_BYTES
+    }
+
     fn rejection(&self, _bytes: &[u8], _session: &Session) -> Option<String> {
         self.rejection.clone()
     }
@@ -242,7 +280,7 @@ impl FrontEnd for Http {
         let mut body = Vec::new();
         listing.write(ids.ids(rng), !ids.more, &mut body);
         let is_whole = ids.reply_count.is_some() && !ids.more;
-        let keeps_connection = form.keeps_connection && (is_whole || form.takes_chunks);
+        let keeps_connection = self.keeps_connection(form) && (is_whole || form.takes_chunks);
         if ids.reply_count.is_some() {
             let body = if is_whole { Body::Whole(&body) } else { Body::InPieces };
             Response::new(200, listing.content_type(), body).encode(out, Form { keeps_connection, ..form });
@@ -269,7 +307,7 @@ impl FrontEnd for Http {
 /// Encodes the refusal of a connection, because the daemon has all that it may have.
 fn refuse_connection(out: &mut Vec<u8>, message: &str) {
     let refusal = Reply::refusal(ErrorCode::TooBusy, 503, message, Some(Duration::from_secs(1)));
-    let form = Form { takes_chunks: true, keeps_connection: false, date: None };
+    let form = Form { takes_chunks: true, keeps_connection: false, has_next: false, date: None };
     Response::from_reply(&refusal, Body::Whole(refusal.body.as_bytes())).encode(out, form);
 }
 

@@ -1,6 +1,7 @@
 //! The binary protocol: packets of a 24-byte header and a body. Numbers are big-endian.
 
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
+use crate::config::Protocol;
 use crate::frontends::decimal::Decimal;
 use crate::frontends::words::{STOPPING, Words};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, statistics};
@@ -115,7 +116,7 @@ fn answer(header: &Header, consumed: usize, conditions: &Conditions<'_>, out: &m
         NOOP => reply(out, echo, DONE, b"", b"", b""),
         VERSION => reply(out, echo, DONE, b"", b"", MEMCACHED_VERSION.as_bytes()),
         STAT => {
-            for (name, value) in statistics::all(conditions) {
+            for (name, value) in statistics::all(conditions, Protocol::Memcached) {
                 reply(out, echo, DONE, b"", name.as_bytes(), value.to_string().as_bytes());
             }
             // A packet without a name ends the list.

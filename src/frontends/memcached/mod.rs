@@ -16,7 +16,7 @@ mod text;
 
 use self::keys::Keys;
 use super::words::Words;
-use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step};
+use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, TokenExemption};
 use crate::access::Session;
 use crate::config::Protocol;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
@@ -29,6 +29,10 @@ pub(super) const ABOUT: About = About {
     option_help: Some(
         "Listen for clients of memcached and katsubushi, as for those of Redis; by default nowhere",
     ),
+    token_exemption: Some(TokenExemption {
+        line: "memcached.tokens = false",
+        is_set: |settings| !settings.memcached.tokens,
+    }),
     recognises: |bytes, _| matches!(bytes, [b'g', b'e', b't', b' ' | b's', ..] | [binary::REQUEST, ..]),
     refuse_connection,
 };
@@ -80,8 +84,6 @@ fn source_of(key: &[u8], facts: &Facts) -> usize {
 
 impl FrontEnd for Memcached {
     const PROTOCOL: Protocol = Protocol::Memcached;
-
-    const HAS_TOKENS: bool = false;
 
     type Form = Form;
 

@@ -26,7 +26,7 @@ fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
         session,
         draining: false,
         wall,
-        counts: &Counts::default,
+        counts: &|_| Counts::default(),
         incr_connections: &IncrConnections::default(),
     };
     let (mut front, mut next) = (Memcached::default(), [100, 2_000_000_000_000_000_000]);
@@ -184,7 +184,7 @@ fn packets_are_answered_with_their_opaque_bytes() {
         session,
         draining: false,
         wall,
-        counts: &Counts::default,
+        counts: &|_| Counts::default(),
         incr_connections: &IncrConnections::default(),
     };
     let (mut front, mut out, mut at) = (Memcached::default(), Vec::new(), 0);
@@ -229,7 +229,7 @@ fn packets_that_lie_are_refused() {
             session: &mut Session::new((&facts.access, 0), None),
             draining: false,
             wall: UnixMicros(1_000_000),
-            counts: &Counts::default,
+            counts: &|_| Counts::default(),
             incr_connections: &IncrConnections::default(),
         };
         let mut out = Vec::new();

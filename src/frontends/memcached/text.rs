@@ -116,7 +116,7 @@ fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mu
     if command.eq_ignore_ascii_case(b"version") {
         line(out, "VERSION ", MEMCACHED_VERSION);
     } else if command.eq_ignore_ascii_case(b"stats") {
-        for (name, value) in statistics::all(conditions) {
+        for (name, value) in statistics::all(conditions, Protocol::Memcached) {
             line(out, "STAT ", &format!("{name} {value}"));
         }
         end(out);

@@ -16,6 +16,7 @@ pub(super) const ABOUT: About = About {
     listener: "a listener of Snowbank's own protocol",
     address: "an address of the setting listen",
     option_help: None,
+    token_exemption: None,
     // A frame's length, of which three bytes are 0 or, for the longest requests, two.
     recognises: |bytes, _| matches!(bytes, [_, 0..=4, 0, 0, ..]),
     refuse_connection,

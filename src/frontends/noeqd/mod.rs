@@ -16,6 +16,7 @@ pub(super) const ABOUT: About = About {
     listener: "a listener for clients of noeqd",
     address: "an address of [noeqd]",
     option_help: Some("Listen for clients of noeqd, as for those of Redis; by default nowhere"),
+    token_exemption: None,
     // Any byte may be a count.
     recognises: |_, _| false,
     // The protocol has no words for it.

@@ -157,7 +157,8 @@ impl Resp {
             b"reset" => {
                 // Redis keeps the library's name, too.
                 let fresh = <Resp as crate::frontends::FrontEnd>::new(conditions.facts);
-                *self = Resp { id: self.id, announced: self.announced, ..fresh };
+                let Resp { id, announced, executed_bytes, .. } = *self;
+                *self = Resp { id, announced, executed_bytes, ..fresh };
                 conditions.session.forget_token(&conditions.facts.access);
                 encode::simple(out, "RESET");
                 return Reply::Encoded(None);

@@ -32,6 +32,7 @@ pub(super) const ABOUT: About = About {
     option_help: Some(
         "Listen for clients of Redis on HOST:PORT, tls:HOST:PORT or unix:PATH (repeatable); by default nowhere",
     ),
+    token_exemption: None,
     recognises: |bytes, _| matches!(bytes, [b'*', b'0'..=b'9', ..]),
     refuse_connection,
 };
@@ -74,6 +75,8 @@ pub struct Resp {
     transaction: Option<Box<Transaction>>,
     /// The requests of an EXEC that are not answered yet.
     executing: Option<Box<Executing>>,
+    /// The bytes of all requests of EXECs so far, a repeated one each time.
+    executed_bytes: usize,
 }
 
 /// The outcome of one request.
@@ -108,6 +111,7 @@ impl FrontEnd for Resp {
             announced: Announced::default(),
             transaction: None,
             executing: None,
+            executed_bytes: 0,
         }
     }
 
@@ -147,8 +151,9 @@ impl FrontEnd for Resp {
         self.executing.is_some()
     }
 
-    fn executed_bytes(&self) -> usize {
-        self.executing.as_ref().map_or(0, |executing| executing.executed_bytes())
+    /// Requests of an EXEC were read in earlier turns. They cost as much as others.
+    fn extra_cost_bytes(&self) -> usize {
+        self.executed_bytes
     }
 
     fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {

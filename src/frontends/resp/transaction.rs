@@ -58,8 +58,6 @@ pub(super) struct Executing {
     at: usize,
     /// The index of the next request in `repeats`.
     index: usize,
-    /// The bytes of the requests that were returned, repeated ones each time.
-    executed_bytes: usize,
 }
 
 impl Executing {
@@ -68,16 +66,10 @@ impl Executing {
         self.transaction.kept_bytes()
     }
 
-    /// Returns the bytes of the requests that it has returned.
-    pub(super) fn executed_bytes(&self) -> usize {
-        self.executed_bytes
-    }
-
     /// Returns the next request. `None` after the last.
     fn next(&mut self) -> Option<&[u8]> {
         let (size, times) = self.transaction.repeats.get_mut(self.index)?;
         let request = self.at..self.at + *size as usize;
-        self.executed_bytes += request.len();
         *times -= 1;
         if *times == 0 {
             (self.at, self.index) = (request.end, self.index + 1);
@@ -97,7 +89,10 @@ impl Resp {
         let Some(mut executing) = self.executing.take() else { return Step::Incomplete };
         let mut arguments = Arguments::NONE;
         let reply = match executing.next().map(|request| parse::parse(request, &mut arguments)) {
-            Some(Parsed::Request(_)) => self.answer(&arguments, conditions, out),
+            Some(Parsed::Request(size)) => {
+                self.executed_bytes += size;
+                self.answer(&arguments, conditions, out)
+            }
             _ => unreachable!("only whole requests are queued, and the last one ends the execution"),
         };
         let reply = match reply {
@@ -175,8 +170,7 @@ impl Resp {
         let count = transaction.count();
         encode::array(out, count);
         if count > 0 {
-            self.executing =
-                Some(Box::new(Executing { transaction: *transaction, at: 0, index: 0, executed_bytes: 0 }));
+            self.executing = Some(Box::new(Executing { transaction: *transaction, at: 0, index: 0 }));
         }
         None
     }
@@ -195,15 +189,18 @@ impl Resp {
 mod tests {
     use super::*;
 
-    /// Equal requests in a row are kept once.
     #[test]
-    fn a_request_of_an_exec_counts_each_time_it_is_answered() {
+    fn equal_requests_are_kept_once_and_executed_each_time() {
         let mut transaction = Transaction::default();
         for request in [&b"CLIENT ID\r\n"[..], b"CLIENT ID\r\n", b"PING\r\n"] {
             assert!(transaction.push(request));
         }
-        let mut executing = Executing { transaction, at: 0, index: 0, executed_bytes: 0 };
-        while executing.next().is_some() {}
-        assert_eq!(executing.executed_bytes(), 28);
+        assert_eq!(transaction.bytes.len(), 17);
+        let mut executing = Executing { transaction, at: 0, index: 0 };
+        let mut executed_bytes = 0;
+        while let Some(request) = executing.next() {
+            executed_bytes += request.len();
+        }
+        assert_eq!(executed_bytes, 28);
     }
 }

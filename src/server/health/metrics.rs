@@ -12,7 +12,7 @@ use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
-use crate::frontends::{Counts, IncrConnections};
+use crate::frontends::{Counts, CountsOf, IncrConnections};
 use crate::server::ceilings::last_seen::LastSeen;
 use snowbank_client::protocol::ErrorCode;
 
@@ -286,21 +286,6 @@ impl Metrics {
         }
     }
 
-    /// Returns the counts of a protocol, for its clients that ask for statistics.
-    pub(crate) fn counts_of(&self, protocol: Protocol) -> Counts {
-        let sum = |of: fn(&ProtocolCounters) -> &Counter| {
-            self.shards.iter().map(|shard| of(&shard.protocols[protocol as usize]).get()).sum::<u64>()
-        };
-        let requests = sum(|counters| &counters.requests);
-        Counts {
-            uptime: clock::os::boot().since(self.started.boot),
-            open: self.open_by_protocol[protocol as usize].load(Ordering::Relaxed) as u64,
-            accepted: self.acceptors.accepted[protocol as usize].get(),
-            id_requests: requests.saturating_sub(sum(|counters| &counters.other)),
-            errors: sum(|counters| &counters.errors),
-        }
-    }
-
     /// Returns the keeper's last observations. Not for a request's path: it takes a lock, which is held for moments.
     pub(crate) fn keeper(&self) -> MutexGuard<'_, LastSeen> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
@@ -319,6 +304,22 @@ impl Metrics {
     /// Returns the samples of the last minute. As with [`keeper`](Self::keeper), the lock is held for moments.
     pub(crate) fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CountsOf for Metrics {
+    fn counts_of(&self, protocol: Protocol) -> Counts {
+        let sum = |of: fn(&ProtocolCounters) -> &Counter| {
+            self.shards.iter().map(|shard| of(&shard.protocols[protocol as usize]).get()).sum::<u64>()
+        };
+        let requests = sum(|counters| &counters.requests);
+        Counts {
+            uptime: clock::os::boot().since(self.started.boot),
+            open: self.open_by_protocol[protocol as usize].load(Ordering::Relaxed) as u64,
+            accepted: self.acceptors.accepted[protocol as usize].get(),
+            id_requests: requests.saturating_sub(sum(|counters| &counters.other)),
+            errors: sum(|counters| &counters.errors),
+        }
     }
 }
 

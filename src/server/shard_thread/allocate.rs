@@ -52,7 +52,7 @@ impl Turn<'_> {
         ahead: impl FnOnce() -> u64,
     ) -> Result<(), NotYet<F>> {
         self.state.runs.clear();
-        if !self.session.is_unlimited() {
+        if !self.conditions.session.is_unlimited() {
             return self.allocate_limited(request);
         }
         match self.claim(&request.ask, ahead) {
@@ -65,7 +65,11 @@ impl Turn<'_> {
     /// claim; 0 for a client with limits, whose requests are checked one by one.
     #[inline]
     pub(super) fn at_hand(&mut self, source: usize) -> usize {
-        if self.session.is_unlimited() { self.state.shard.lane(source).0.at_hand() as usize } else { 0 }
+        if self.conditions.session.is_unlimited() {
+            self.state.shard.lane(source).0.at_hand() as usize
+        } else {
+            0
+        }
     }
 
     /// Adds IDs for up to `most` requests of one ID each, of those that are
@@ -83,7 +87,8 @@ impl Turn<'_> {
     #[cold]
     fn allocate_limited<F: Copy>(&mut self, request: &Request<F>) -> Result<(), NotYet<F>> {
         let due = request.read_at.after(self.wait_of(&request.ask));
-        let permitted = limits::permit(self.config, self.session, &request.ask, request.read_at, due);
+        let permitted =
+            limits::permit(self.config, self.conditions.session, &request.ask, request.read_at, due);
         let (held, ask, at) = permitted.map_err(NotYet::Refused)?;
         let request = Request { ask, ..*request };
         if at > request.read_at {
@@ -122,7 +127,7 @@ impl Turn<'_> {
         let counters = &self.thread.counters.sources[source];
         counters.requests.add(requests);
         counters.ids.add(ids);
-        if let Some(identity) = self.session.identity() {
+        if let Some(identity) = self.conditions.session.identity() {
             identity.usage.note_ids(self.thread.index, source, ids);
         }
     }
@@ -205,7 +210,7 @@ impl Turn<'_> {
         let helps = self.wait_of(ask) < most && least <= source.most_within(most);
         let words = in_words(Refused {
             reason,
-            identity: self.session.name(),
+            identity: self.conditions.session.name(),
             source: source.name(),
             is_ticket: source.numbering().is_ticket(),
             longer_wait: helps.then_some(most),

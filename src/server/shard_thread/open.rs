@@ -65,7 +65,7 @@ impl WithFrontEnd for Accepted {
         let Accepted { stream, is_loopback, pending, member, open } = self;
         let (front, session) = {
             let config = member.thread.live_config.borrow();
-            let session = authorization::begin(&stream, &config, F::HAS_TOKENS);
+            let session = authorization::begin(&stream, &config, F::PROTOCOL.has_tokens());
             (F::new(&config.facts), session)
         };
         let front = if is_loopback { front.at_loopback() } else { front };

@@ -28,7 +28,8 @@ use crate::server::net::counted_socket::TlsRead;
 /// The cost of a turn apart from its requests and replies: that of two system calls.
 pub(super) const TURN_COST: usize = 1_024;
 
-/// The cost of each byte of requests, with the claim and the small reply that it leads to.
+/// The cost of each byte of small requests of Snowbank's own protocol, with the claim and the small reply that it leads to.
+/// Requests of other front ends count as so many of them.
 const REQUEST_BYTE_COST: usize = 3;
 
 /// The bytes of replies that add 1 to the cost. IDs of a long reply cost 0.5 ns per byte; small
@@ -261,6 +262,7 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frontends::{FrontEnd, Http};
 
     fn polls(scheduler: &Scheduler, accounts: &mut [Account]) -> Vec<bool> {
         let cx = Context::from_waker(Waker::noop());
@@ -439,6 +441,16 @@ mod tests {
         }
         let permitted = polls(&scheduler, &mut accounts).into_iter().filter(|is_permitted| *is_permitted);
         assert_eq!(permitted.count(), 2, "whatever the turns before cost");
+    }
+
+    #[test]
+    fn a_browsers_request_over_http_is_no_flood() {
+        let cost = |requests: usize, head_bytes: usize| {
+            let cost_bytes = Http::REQUEST_COST_BYTES + head_bytes / Http::BYTES_OF_COST;
+            turn_cost(requests * cost_bytes, requests * 250)
+        };
+        assert!(cost(1, 3_000) < BUSY_TURN_COST && cost(3, 500) < BUSY_TURN_COST);
+        assert!(cost(5, 40) >= BUSY_TURN_COST);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::thread_state::ThreadState;
 use super::wakers::Wakers;
 use crate::access::Session;
 use crate::clock::{BootMicros, Now};
-use crate::frontends::{Ask, MESSAGE_BYTES_MAX};
+use crate::frontends::{Ask, Conditions, MESSAGE_BYTES_MAX};
 use crate::server::health::metrics::Timing;
 use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Shard;
@@ -35,10 +35,9 @@ pub(super) struct Turn<'t> {
     pub(super) thread: &'t Rc<ThreadState>,
     pub(super) config: &'t LiveConfig,
     pub(super) state: &'t mut TurnState,
-    pub(super) session: &'t mut Session,
+    /// The client's session, and the facts that front ends answer by.
+    pub(super) conditions: Conditions<'t>,
     pub(super) now: Now,
-    /// The turn's requests arrived after the stop was noticed, and are refused.
-    pub(super) is_draining: bool,
 }
 
 /// A request on its way from bytes to IDs.
@@ -64,7 +63,16 @@ impl<'t> Turn<'t> {
     ) -> Self {
         let now = thread.now();
         state.shard.wake(now);
-        Turn { thread, config, state, session, now, is_draining: false }
+        let metrics = &thread.common.metrics;
+        let conditions = Conditions {
+            facts: &config.facts,
+            session,
+            draining: false,
+            wall: now.wall,
+            counts: metrics,
+            incr_connections: &metrics.incr_connections,
+        };
+        Turn { thread, config, state, conditions, now }
     }
 }
 

@@ -10,7 +10,7 @@ use super::queue::Share;
 use super::{NEVER_READ, TurnEnd};
 use crate::access::NO_TOKEN;
 use crate::clock::BootMicros;
-use crate::frontends::{Conditions, FrameIds, FrontEnd, Reason, Step, Words};
+use crate::frontends::{FrameIds, FrontEnd, Reason, Step, Words};
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use snowbank_client::protocol::ErrorCode;
@@ -55,35 +55,24 @@ impl<F: FrontEnd> Exchange<F> {
 
     /// Serves all requests in `bytes`, and keeps the rest of the bytes.
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, bytes: &[u8]) -> TurnEnd<F> {
-        let metrics = &turn.thread.common.metrics;
-        let counts = || metrics.counts_of(F::PROTOCOL);
+        self.expect_stop(turn);
         let full_at = self.share.full_at(self.unwritten.len());
-        // Requests of an EXEC were read in earlier turns. They cost as much as others.
-        let (executed_before, mut executed, mut at) = (self.front.executed_bytes(), 0, 0);
+        let (extra_before, mut at) = (self.front.extra_cost_bytes(), 0);
         let end = loop {
             if let Some(end) = self.end_reply(turn, peer) {
                 break end;
             }
-            executed = self.front.executed_bytes().saturating_sub(executed_before).max(executed);
-            let is_full = turn.state.output.len() >= full_at || executed >= READ_BYTES_MAX;
+            let is_costly = self.front.extra_cost_bytes() - extra_before >= READ_BYTES_MAX;
+            let is_full = turn.state.output.len() >= full_at || is_costly;
             if is_full && (at < bytes.len() || self.front.has_kept_requests()) {
                 break TurnEnd::Again;
             }
             let answered = turn.state.output.len();
-            let mut conditions = Conditions {
-                facts: &turn.config.facts,
-                session: turn.session,
-                draining: turn.is_draining,
-                wall: turn.now.wall,
-                counts: &counts,
-                incr_connections: &metrics.incr_connections,
-            };
-            match self.front.step(&bytes[at..], &mut conditions, &mut turn.state.output) {
+            match self.front.step(&bytes[at..], &mut turn.conditions, &mut turn.state.output) {
                 Step::Incomplete => break TurnEnd::Done,
                 Step::Answered { consumed, error } => {
                     at += consumed;
-                    self.note_answer(turn, peer, error);
-                    if self.has_only_errors(peer, error) {
+                    if self.record_answer(turn, peer, error) {
                         at = bytes.len();
                         break TurnEnd::Close;
                     }
@@ -111,8 +100,17 @@ impl<F: FrontEnd> Exchange<F> {
             }
         };
         self.keep(&bytes[at..]);
-        self.turn_cost = turn_cost(at + executed, turn.state.output.len()) + scan_cost(bytes.len() - at);
+        let cost_bytes = at / F::BYTES_OF_COST + self.front.extra_cost_bytes() - extra_before;
+        self.turn_cost = turn_cost(cost_bytes, turn.state.output.len()) + scan_cost(bytes.len() - at);
         end
+    }
+
+    /// Makes the front end aware of a stop that has begun.
+    #[inline]
+    fn expect_stop(&mut self, turn: &Turn<'_>) {
+        if turn.thread.draining.get() {
+            self.front.expect_stop();
+        }
     }
 
     /// Keeps `rest` for the next turn. An idle connection owns no buffer.
@@ -133,7 +131,7 @@ impl<F: FrontEnd> Exchange<F> {
         if self.backlog.is_some() && !self.encode_backlog(turn) {
             return Some(TurnEnd::Again);
         }
-        let is_revoked = turn.session.revoked().is_some() && !self.is_amid_reply();
+        let is_revoked = turn.conditions.session.revoked().is_some() && !self.is_amid_reply();
         if is_revoked { self.close_revoked(turn, peer) } else { None }
     }
 
@@ -182,6 +180,7 @@ impl<F: FrontEnd> Exchange<F> {
     /// Encodes the reply to a request that was parked. Returns the request if it waits again.
     #[cold]
     pub(super) fn resume(&mut self, turn: &mut Turn<'_>, parked: Parked<F::Form>) -> Option<Parked<F::Form>> {
+        self.expect_stop(turn);
         let (request, timed_from) = (parked.request(), parked.timed_from());
         match parked.resume(turn) {
             Ok(()) => self.encode_ids(turn, &request),
@@ -265,7 +264,7 @@ impl<F: FrontEnd> Exchange<F> {
     #[cold]
     pub(super) fn renew(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         let rules = (&turn.config.facts.access, turn.config.version);
-        turn.session.renew(rules, peer.shown()).err()?;
+        turn.conditions.session.renew(rules, peer.shown()).err()?;
         // A reply that has begun is ended first. If it answers several requests, those that have no
         // IDs yet are refused in it.
         if self.is_amid_reply() { None } else { self.close_revoked(turn, peer) }
@@ -275,7 +274,7 @@ impl<F: FrontEnd> Exchange<F> {
     /// or `None` for any other.
     #[cold]
     fn close_revoked(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
-        let denial = turn.session.revoked()?;
+        let denial = turn.conditions.session.revoked()?;
         authorization::log_revoked(&peer.peer(), denial);
         let words = Words { code: ErrorCode::Unauthorized, retry_after: None, message: denial.to_string() };
         self.front.farewell(&mut turn.state.output, &words);
@@ -283,26 +282,21 @@ impl<F: FrontEnd> Exchange<F> {
         Some(TurnEnd::Close)
     }
 
-    /// Counts an answer. Returns true if so many requests in a row failed that the connection must
-    /// close.
+    /// Counts an answer without IDs. Logs it if it refuses a client that has shown no token; the
+    /// connection stays open. Returns true if so many requests in a row failed that it must close.
     #[cold]
-    fn has_only_errors(&mut self, peer: &SocketStream, error: Option<ErrorCode>) -> bool {
+    fn record_answer(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) -> bool {
+        turn.thread.counters.note_other(F::PROTOCOL, error);
+        if error == Some(ErrorCode::Unauthorized) {
+            turn.thread.counters.unauthorized_refusals.add(1);
+            rejections::log_refused(peer.peer(), &peer.origin(), NO_TOKEN);
+        }
         self.errors_in_row = if error.is_some() { self.errors_in_row + 1 } else { 0 };
         let is_one_too_many = self.errors_in_row == ERRORS_IN_ROW_MAX;
         if is_one_too_many {
             rejections::log(peer.peer(), "a thousand requests in a row that are errors");
         }
         is_one_too_many
-    }
-
-    /// Counts an answer without IDs. Logs it if it refuses a client that has shown no token; the
-    /// connection stays open.
-    fn note_answer(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) {
-        turn.thread.counters.note_other(F::PROTOCOL, error);
-        if error == Some(ErrorCode::Unauthorized) {
-            turn.thread.counters.unauthorized_refusals.add(1);
-            rejections::log_refused(peer.peer(), &peer.origin(), NO_TOKEN);
-        }
     }
 
     /// Logs the message at the start of `bytes`, which closes the connection, if it is an error of
@@ -316,7 +310,7 @@ impl<F: FrontEnd> Exchange<F> {
         error: Option<ErrorCode>,
     ) -> TurnEnd<F> {
         let is_unauthorized = error == Some(ErrorCode::Unauthorized);
-        match self.front.rejection(bytes, turn.session) {
+        match self.front.rejection(bytes, turn.conditions.session) {
             Some(reason) if is_unauthorized => {
                 rejections::log_unauthorized(peer.peer(), &peer.origin(), &reason);
             }

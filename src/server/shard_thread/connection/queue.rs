@@ -23,7 +23,7 @@ use snowbank_client::protocol::MAX_REPLY_SIZE;
 
 /// The part of the free budget, as a divisor, that one connection may keep. So 64 connections that
 /// never read fill half of the budget, and ten thousand cannot exceed it by more than
-/// [`KEPT_FREELY`] each.
+/// [`KEPT_FREELY`] and a small frame each.
 const SHARE: usize = 64;
 
 /// Bytes that a connection may always keep, so that each makes progress: a few requests.
@@ -44,9 +44,6 @@ const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
 
 /// The bytes of replies above which a turn without a permit encodes no further one.
 const SHORT_REPLY_BYTES_MAX: usize = 8 * 1024;
-
-/// The most of one frame while the budget is nearly used up: about four KiB.
-const SMALL_FRAME: FrameLimit = FrameLimit { runs: 256, ids: 512 };
 
 /// The time after which a connection that keeps too much looks again at the budget.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -72,12 +69,7 @@ impl Share {
     /// Returns the most that one frame may hold, within the protocol's limit.
     #[inline]
     pub(super) fn frame_limit(self, limit: FrameLimit) -> FrameLimit {
-        if self.replies_max >= MAX_REPLY_SIZE {
-            return limit;
-        }
-        // Runs are small however many IDs they have.
-        let ids = if limit.ids == u64::MAX { u64::MAX } else { limit.ids.min(SMALL_FRAME.ids) };
-        FrameLimit { runs: limit.runs.min(SMALL_FRAME.runs), ids }
+        if self.replies_max >= MAX_REPLY_SIZE { limit } else { limit.small() }
     }
 
     /// Returns the number of bytes of replies from which on the turn encodes no further frame: one

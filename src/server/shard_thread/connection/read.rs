@@ -110,7 +110,7 @@ impl<F: FrontEnd> Connection<F> {
         }
         self.exchange.share = self.share(thread, &config.limits);
         let mut turn = Turn::begin(thread, config, state, &mut self.session);
-        turn.is_draining = self.member.is_refused();
+        turn.conditions.draining = self.member.is_refused();
         let now = turn.now;
         let half_began = std::mem::replace(&mut self.exchange.read_at, now.boot);
         let ended = self.exchange.serve(&mut turn, &self.stream, &input[..end]);
@@ -170,7 +170,7 @@ impl<F: FrontEnd> Connection<F> {
         self.exchange.share = self.share(&thread, &config.limits);
         let is_outdated = !self.session.is_of(config.version);
         let mut turn = Turn::begin(&thread, config, state, &mut self.session);
-        turn.is_draining = self.member.is_refused();
+        turn.conditions.draining = self.member.is_refused();
         let now = turn.now;
         let last = if is_outdated { self.exchange.renew(&mut turn, &self.stream) } else { None };
         let ended = last.unwrap_or_else(|| self.exchange.serve(&mut turn, &self.stream, &unread));
