@@ -206,7 +206,7 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
     TicketStatus {
         increment: counter.increment(),
         offset: counter.offset(),
-        reserved: source.left_in_range().saturating_add(source.in_next_range()),
+        reserved: source.in_ranges().total(),
         shared: source.kind().takes_ranges(),
         restored: source.grant().is_lost(),
         left,

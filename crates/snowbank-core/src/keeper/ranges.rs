@@ -50,7 +50,7 @@ impl Ranges {
         if has_ended(source) {
             return self.reservation.lasts();
         }
-        self.reservation.time_for(source.left_in_range().saturating_add(source.in_next_range()))
+        self.reservation.time_for(source.in_ranges().total())
     }
 
     /// Returns the count of numbers to ask for, if the source needs a range.
@@ -59,13 +59,13 @@ impl Ranges {
         if needs_no_more(source) || self.is_asked || self.due.is_some_and(|due| now.boot < due) {
             return None;
         }
-        let (rest, next) = (source.left_in_range(), source.in_next_range());
+        let there = source.in_ranges();
         let (size, waiting) = (self.reservation.size(), source.wait_queue().admitted_ids());
         // A request that found no room for its numbers in either range has left, and the next one must find more.
-        let is_met = waiting == 0 && grant.is_wanted() && next < RESERVATION_MAX;
-        let is_low = rest.saturating_add(next) <= self.reservation.begins_with();
-        let larger = if is_met { (next + size / 2).min(RESERVATION_MAX) } else { 0 };
-        (is_low || is_met || waiting > rest.max(next)).then_some(size.max(waiting).max(larger))
+        let is_met = waiting == 0 && grant.is_wanted() && there.next < RESERVATION_MAX;
+        let is_low = there.total() <= self.reservation.begins_with();
+        let larger = if is_met { (there.next + size / 2).min(RESERVATION_MAX) } else { 0 };
+        (is_low || is_met || waiting > there.largest()).then_some(size.max(waiting).max(larger))
     }
 
     /// Returns the pause until the next look.
@@ -74,7 +74,7 @@ impl Ranges {
             _ if self.is_asked || needs_no_more(source) => PERIOD,
             Some(due) if due > now.boot => due.since(now.boot),
             _ => {
-                let there = source.left_in_range().saturating_add(source.in_next_range());
+                let there = source.in_ranges().total();
                 self.reservation.half_used_in(Position(0), Position(there)).clamp(SHORTEST_PERIOD, PERIOD)
             }
         }

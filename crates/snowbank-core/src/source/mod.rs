@@ -17,7 +17,7 @@ mod rules;
 mod window;
 
 pub use kind::Kind;
-pub use ranges::Range;
+pub use ranges::{InRanges, Range};
 pub use rules::{OnStepBack, Rules, SequenceStart};
 pub use window::{Bound, Window};
 

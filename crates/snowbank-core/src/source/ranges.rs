@@ -28,6 +28,27 @@ impl Range {
     }
 }
 
+/// The numbers of a source's ranges, read at one moment. A request gets consecutive numbers, so it must fit into one range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InRanges {
+    /// The numbers that are left in the present range.
+    pub rest: u64,
+    /// The numbers of the range after it.
+    pub next: u64,
+}
+
+impl InRanges {
+    /// The numbers of both.
+    pub fn total(self) -> u64 {
+        self.rest.saturating_add(self.next)
+    }
+
+    /// The numbers of the larger one: no larger request is served before another range comes.
+    pub fn largest(self) -> u64 {
+        self.rest.max(self.next)
+    }
+}
+
 /// The part of a source that counts at a fleet's coordinator.
 #[derive(Debug, Default)]
 pub(super) struct SharedCounter {
@@ -47,19 +68,39 @@ impl Source {
         self
     }
 
-    /// Returns the numbers that are left in the present range.
-    pub fn left_in_range(&self) -> u64 {
+    /// Returns the numbers that are left in the present range. Only a caller that holds the lock of the next range knows
+    /// that it stays the present one.
+    fn left_in_range(&self) -> u64 {
         // A sealed source has none.
         let cursor = self.cursor().map_or(u64::MAX, |cursor| cursor.0);
         self.grant.ceiling().0.saturating_sub(cursor)
     }
 
-    /// Returns the numbers of the range after the present one.
-    pub fn in_next_range(&self) -> u64 {
-        let Some(shared) = &self.shared_counter else { return 0 };
-        let generation = self.grant.generation();
+    /// Returns the numbers of the present range and of the next one. A source without a shared counter has no next one.
+    pub fn in_ranges(&self) -> InRanges {
+        let Some(shared) = &self.shared_counter else {
+            return InRanges { rest: self.left_in_range(), next: 0 };
+        };
+        // Under the lock the source does not go on with its next range.
         let next = lock(&shared.next);
+        InRanges { rest: self.left_in_range(), next: self.count_of(*next) }
+    }
+
+    /// Returns the numbers of the next range, which counts only under the grant that it was asked for.
+    fn count_of(&self, next: Option<Range>) -> u64 {
+        let generation = self.grant.generation();
         next.filter(|next| next.generation == generation).map_or(0, |next| next.count())
+    }
+
+    /// Returns true if this ceiling is the end of the last range: no wait helps.
+    pub(super) fn ends_at(&self, ceiling: Position) -> bool {
+        let Some(shared) = &self.shared_counter else { return false };
+        if !self.has_last_range() {
+            return false;
+        }
+        // If the source went on with its next range since this ceiling was read, the ceiling is a higher one now.
+        let next = lock(&shared.next);
+        self.count_of(*next) == 0 && self.grant.ceiling() == ceiling && !self.grant.is_lost()
     }
 
     /// Records that the coordinator has no range left for this source.
@@ -77,7 +118,7 @@ impl Source {
     /// Returns the positions that are left of a ticket counter. Of a shared one, other daemons take their part.
     pub fn left_of_counter(&self) -> u64 {
         if self.has_last_range() {
-            return self.left_in_range().saturating_add(self.in_next_range());
+            return self.in_ranges().total();
         }
         let end = self.numbering.end();
         // A sealed source hands out nothing more.

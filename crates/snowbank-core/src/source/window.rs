@@ -117,9 +117,7 @@ impl Source {
         let floor = self.numbering.first_of(self.numbering.tick_at(oldest));
         let ceiling = self.grant.ceiling();
         let bound = if ceiling < by_clock {
-            // After the last range no wait helps.
-            let has_ended = self.has_last_range() && self.in_next_range() == 0 && !self.grant.is_lost();
-            if has_ended { Bound::Ended } else { Bound::Ceiling }
+            if self.ends_at(ceiling) { Bound::Ended } else { Bound::Ceiling }
         } else if by_clock == self.numbering.end() {
             Bound::Ended
         } else {

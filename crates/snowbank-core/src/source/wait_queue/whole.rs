@@ -8,10 +8,19 @@ use crate::source::Bound;
 
 impl Source {
     /// Claims for the waiting requests that fit below the ceiling, in the order of their deadlines. If none of those that are
-    /// left fits, a shared counter goes on with its next range. Returns the last window.
+    /// left fits, a shared counter goes on with its next range. After its last range, what fits nowhere is refused. Returns
+    /// the last window.
     ///
     /// All claims of one call are of one generation, because a range of another is never used.
     pub(super) fn feed_whole(&self, window: Window, queue: &mut Queue, rng: &mut fastrand::Rng) -> Window {
+        let window = self.feed_ranges(window, queue, rng);
+        if self.has_last_range() {
+            self.refuse_what_fits_nowhere(queue);
+        }
+        window
+    }
+
+    fn feed_ranges(&self, window: Window, queue: &mut Queue, rng: &mut fastrand::Rng) -> Window {
         self.feed_in_range(&window, queue, rng);
         let least = queue.waiting.iter().map(|entry| entry.request.count).min();
         if window.bound != Bound::Ceiling || !least.is_some_and(|least| self.use_next_range(least)) {
@@ -39,6 +48,16 @@ impl Source {
         self.let_pass(queue.waiting.len(), 0);
     }
 
+    /// Refuses the requests that fit into neither of the last ranges.
+    fn refuse_what_fits_nowhere(&self, queue: &mut Queue) {
+        let largest = self.in_ranges().largest();
+        let refused = queue.waiting.extract_if(.., |entry| entry.request.promised() > largest);
+        queue.finished.extend(refused.map(|entry| {
+            self.wait_queue.uncount(entry.request.count);
+            entry.finish(Some(Refusal::CounterEnded))
+        }));
+    }
+
     /// Claims the rest of the reservation for a partial request of a ticket counter whose wait is over.
     pub(super) fn take_the_rest(&self, window: &Window, entry: &mut Entry, rng: &mut fastrand::Rng) {
         if !self.kind.follows_the_clock()
@@ -49,11 +68,16 @@ impl Source {
         }
     }
 
-    /// Checks that the counter has numbers left for a request, after all admitted before.
+    /// Checks that the counter has numbers left for a request: after all admitted before, or in one of its last ranges.
     pub(super) fn promise_whole(&self, request: &WaitRequest) -> Result<(), Refusal> {
-        // The request itself is counted already.
-        let admitted = self.wait_queue.admitted_ids() - request.count + request.promised();
-        if admitted <= self.left_of_counter() { Ok(()) } else { Err(Refusal::CounterEnded) }
+        let has_numbers = if self.has_last_range() {
+            request.promised() <= self.in_ranges().largest()
+        } else {
+            // The request itself is counted already.
+            let admitted = self.wait_queue.admitted_ids() - request.count + request.promised();
+            admitted <= self.left_of_counter()
+        };
+        if has_numbers { Ok(()) } else { Err(Refusal::CounterEnded) }
     }
 }
 
@@ -65,9 +89,9 @@ mod tests {
 
     use super::*;
     use crate::grant::Grant;
-    use crate::source::Rules;
     use crate::source::tests::{Heard, START};
     use crate::source::wait_queue::Finished;
+    use crate::source::{Range, Rules};
     use snowbank_id::layout::Position;
     use snowbank_id::numbering::TicketCounter;
 
@@ -114,6 +138,44 @@ mod tests {
         assert_eq!(ended[0].refusal, Some(Refusal::NoCeiling));
         assert_eq!((ended[1].refusal, ended[1].spans[0].count), (None, 10));
         assert_eq!(source.wait_queue().admitted_ids(), 0);
+    }
+
+    /// Five numbers are left in the range, and six in the next one. Other daemons have those between.
+    fn counter_in_its_last_ranges() -> Source {
+        let source = counter(0).with_shared_counter();
+        for (from, to) in [(10, 15), (20, 26)] {
+            source.add_range(Range { from: Position(from), to: Position(to), generation: 0 });
+        }
+        source
+    }
+
+    #[test]
+    fn after_the_last_range_a_request_that_fits_into_neither_is_refused() {
+        let source = counter_in_its_last_ranges();
+        let admit =
+            |count| source.admit(&source.window(START), request(count, Duration::from_secs(1), false));
+        let early = admit(8).unwrap();
+        assert!(after(&source, Duration::ZERO).is_empty(), "another range may come");
+        source.end_ranges();
+        assert_eq!(source.left_of_counter(), 11);
+        assert_eq!(admit(8), Err(Refusal::CounterEnded));
+        let late = admit(6).unwrap();
+        let finished = after(&source, Duration::ZERO);
+        let outcomes: Vec<_> = finished.iter().map(|it| (it.id, it.refusal, it.spans.len())).collect();
+        assert_eq!(outcomes, [(late, None, 1), (early, Some(Refusal::CounterEnded), 0)]);
+        assert_eq!(finished[0].spans[0].from, Position(20));
+        assert_eq!((source.wait_queue().admitted_ids(), source.window(START).bound), (0, Bound::Ended));
+    }
+
+    /// Another thread may read the ceiling just before the source goes on with its next range.
+    #[test]
+    fn a_ceiling_read_before_the_last_range_was_begun_is_not_the_end() {
+        let source = counter_in_its_last_ranges();
+        source.end_ranges();
+        let ceiling = source.grant().ceiling();
+        assert!(source.use_next_range(6));
+        assert!(!source.ends_at(ceiling));
+        assert!(source.ends_at(source.grant().ceiling()));
     }
 
     proptest! {
