@@ -454,7 +454,7 @@ fn a_counter_ends_at_its_maximum() {
     // Some looks later nothing was written, and logged once.
     thread::sleep(Duration::from_millis(2_500));
     assert_eq!(etcd.get(KEY), last_write);
-    assert_eq!(other.log().matches("finding ").count(), 1, "{}", other.log());
+    assert_eq!(other.log().matches("finding numbers of orders").count(), 1, "{}", other.log());
     let lower = toml_at(&etcd, &etcd.url(), "maximum = 1004\n");
     Machine::new().setup(&lower).end().assert_refusal(&["found maximum 1004, allowed: from 1005 on"]);
 }

@@ -54,7 +54,7 @@ pub(crate) fn healthy() -> Status {
         version: String::from("0.1.0"),
         instance: String::from("host-1"),
         started_unix_s: 1_800_000_000.0,
-        previous_run_crashed: Some(false),
+        previous_run_unclean: Some(false),
         uptime_s: 60.0,
         ready: false,
         headline: String::new(),

@@ -257,7 +257,7 @@ pub(crate) struct Metrics {
     pub(crate) instance: String,
     pub(crate) started: Reading,
     /// True if the run before this one did not stop cleanly. `None`: the state knows of none.
-    pub(crate) previous_run_crashed: Option<bool>,
+    pub(crate) previous_run_unclean: Option<bool>,
 }
 
 impl Metrics {
@@ -282,7 +282,7 @@ impl Metrics {
             draining: AtomicBool::new(false),
             instance,
             started,
-            previous_run_crashed: None,
+            previous_run_unclean: None,
         }
     }
 

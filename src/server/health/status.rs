@@ -74,7 +74,7 @@ impl Common {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instance: metrics.instance.clone(),
             started_unix_s: started.wall.0 as f64 / 1e6,
-            previous_run_crashed: metrics.previous_run_crashed,
+            previous_run_unclean: metrics.previous_run_unclean,
             uptime_s: now.boot.since(started.boot).as_secs_f64(),
             ready: false,
             headline: String::new(),

@@ -33,8 +33,8 @@ use crate::server::shared::start_error::StartError;
 use crate::shard::Shard;
 use crate::tls;
 
-const AFTER_A_CRASH: &str =
-    "the run before this one did not stop cleanly: it was killed, crashed, or lost power";
+const AFTER_A_CRASH: &str = "the run before did not end its record: it was killed, crashed, lost power or \
+      its worker ID, or its disk hung";
 
 /// A daemon that listens. If it is dropped without [`run`](Server::run), it ends without having served.
 pub struct Server {
@@ -137,7 +137,7 @@ impl Server {
         let live_config = LiveConfig::new(0, settings, facts, supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let mut metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
-        metrics.previous_run_crashed = follows_a_crash;
+        metrics.previous_run_unclean = follows_a_crash;
         metrics.keeper().fleet_ceilings = ceilings.fleet_ceilings();
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
         let fleet_files = secrets.fleet_files;
