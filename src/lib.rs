@@ -25,7 +25,7 @@
 //! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
 //! - [`ceiling`]: the state file and lock files that keep ceilings durable, from the crate `snowbank-state`
 //!   (crates/snowbank-state).
-//! - [`fleet`]: worker numbers and ceilings that daemons on many machines share through a coordinator.
+//! - [`fleet`]: worker IDs and ceilings that daemons on many machines share through a coordinator.
 //!
 //! Serving them:
 //!

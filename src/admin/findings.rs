@@ -207,7 +207,7 @@ impl Status {
     fn find_fleet(&self) -> Option<Finding> {
         let fleet = self.fleet.as_ref()?;
         if let Some(reason) = &fleet.waits_for {
-            let message = format!("waits for a worker number, and hands out nothing: {reason}");
+            let message = format!("waits for a worker ID, and hands out nothing: {reason}");
             return Some(Finding::new("fleet", Effect::Refuses, message));
         }
         let (is_reached, left) = (fleet.left_s <= 0.0, seconds(fleet.left_s));

@@ -96,7 +96,7 @@ const METRICS: &[Metric] = &[
     row("snowbank_fleet_headroom_seconds", "how long IDs can be handed out without the fleet's coordinator, at the present rate for a shared counter; absent without a fleet, as are all `snowbank_fleet_` metrics", Source(|of| measure(of.fleet_headroom_s?))),
     row("snowbank_fleet_coordinator_up", "1 if the coordinator gave an answer when it was last asked, else 0", Daemon(|of| whole(of.fleet.as_ref()?.silent.is_none().into()))),
     row("snowbank_fleet_raises_total", "raises of ceilings at the coordinator that became durable, and ranges that were taken", Daemon(|of| whole(of.fleet.as_ref()?.raises))),
-    row("snowbank_fleet_numbers", "the worker numbers that a source with `worker_id_from = \"coordinator\"` could have; absent above 65,536", Families(&["source"], |of| pools(of, |pool| pool.numbers))),
+    row("snowbank_fleet_numbers", "the worker IDs that a source with `worker_id_from = \"coordinator\"` could have; absent above 65,536", Families(&["source"], |of| pools(of, |pool| pool.numbers))),
     row("snowbank_fleet_numbers_held", "those of them that daemons hold, counted over some minutes", Families(&["source"], |of| pools(of, |pool| pool.held))),
     row("snowbank_fleet_certificate_expiry_timestamp_seconds", "the end of `fleet.certificate`, in Unix time; absent without one", Daemon(|of| measure(of.fleet.as_ref()?.certificate_ends_unix_s? as f64))),
     row("snowbank_connections", "connections open", Daemon(|of| whole(of.connections.open))),
@@ -196,7 +196,7 @@ fn identity_ids(status: &Status) -> Vec<Sample> {
     samples
 }
 
-/// The fleet's worker numbers for each source.
+/// The fleet's worker IDs for each source.
 fn pools(status: &Status, count: fn(&PoolStatus) -> u64) -> Vec<Sample> {
     let pools = status.fleet.iter().flat_map(|fleet| &fleet.pools);
     pools.map(|pool| Sample { labels: vec![pool.source.clone()], value: Value::Whole(count(pool)) }).collect()

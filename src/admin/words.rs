@@ -128,7 +128,7 @@ fn ceilings_in_words(ceilings: &CeilingsStatus) -> String {
 
 fn fleet_in_words(fleet: &FleetStatus) -> String {
     if let Some(reason) = &fleet.waits_for {
-        return format!("no worker number yet: {reason}");
+        return format!("no worker ID yet: {reason}");
     }
     let answers = match &fleet.silent {
         Some(reason) => format!("does not answer: {reason}"),

@@ -1,4 +1,4 @@
-//! `snowbank fleet`: prepares a fleet at its coordinator, shows who holds which worker number, and frees one.
+//! `snowbank fleet`: prepares a fleet at its coordinator, shows who holds which worker ID, and frees one.
 
 mod counters;
 
@@ -40,7 +40,7 @@ pub(super) struct Arguments {
 enum Command {
     /// Prepare the coordinator for a fleet, before its first daemon, or after the coordinator lost its data
     Init(InitArguments),
-    /// List the worker numbers that were ever used: who holds which, until when
+    /// List the worker IDs that were ever used: who holds which, until when
     List(Common),
     /// Check that the coordinator answers, and that it has this configuration's ID spaces
     Check(Common),
@@ -83,7 +83,7 @@ struct InitArguments {
 struct ReleaseArguments {
     #[command(flatten)]
     common: Common,
-    /// The worker number, as `snowbank fleet list` shows it
+    /// The worker ID, as `snowbank fleet list` shows it
     #[arg(value_name = "NUMBER")]
     number: u64,
     /// The source whose layout the number is of, where the configuration has several
@@ -196,7 +196,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
     let layouts = layouts(sources);
     if layouts.is_empty() {
         return Err(Failure::usage(
-            "no source has worker numbers; `snowbank ticket set NAME VALUE --config FILE` prepares the counter of a ticket \
+            "no source has worker IDs; `snowbank ticket set NAME VALUE --config FILE` prepares the counter of a ticket \
              source",
         ));
     }
@@ -285,7 +285,7 @@ fn list(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
         return write_json(&counters::listed(lists.concat(), counters), out).map_err(Failure::from);
     }
     if lists.iter().all(Vec::is_empty) && counters.is_empty() {
-        writeln!(out, "no worker number was ever used")?;
+        writeln!(out, "no worker ID was ever used")?;
     }
     for (layout, entries) in layouts.iter().zip(&lists) {
         if lists.len() > 1 && !entries.is_empty() {
@@ -337,7 +337,7 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
         write_json(&counters::listed(all.clone(), counters), out)?;
     } else {
         for Counts { space, workers, held, free, .. } in &all {
-            writeln!(out, "{space}: {held} of {workers} worker numbers held, {free} free")?;
+            writeln!(out, "{space}: {held} of {workers} worker IDs held, {free} free")?;
         }
         counters.iter().try_for_each(|counter| counter.write(out))?;
     }
@@ -365,7 +365,7 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
     let (space, numbers) = (layout.space().to_string(), layout.space().numbers());
     if *number >= numbers {
         return Err(Failure::usage(format_args!(
-            "found worker number {number}, allowed: 0 to {} in ID space {space}",
+            "found worker ID {number}, allowed: 0 to {} in ID space {space}",
             numbers - 1
         )));
     }
@@ -377,7 +377,7 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
         let freed = Freed { space, number: *number, holder: &held.holder };
         return write_json(&freed, out).map_err(Failure::from);
     }
-    writeln!(out, "worker number {number} is free; it was held by {}", held.holder)?;
+    writeln!(out, "worker ID {number} is free; it was held by {}", held.holder)?;
     Ok(())
 }
 

@@ -70,7 +70,7 @@ enum Command {
     Status(status::Arguments),
     /// Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit.
     Reload(ask_reload::Arguments),
-    /// Show who holds which worker number in a fleet, and prepare its coordinator.
+    /// Show who holds which worker ID in a fleet, and prepare its coordinator.
     Fleet(fleet::Arguments),
     /// Show the state that a daemon keeps over restarts, or move it to another machine.
     State(state::Arguments),

@@ -86,7 +86,7 @@ fn start_and_serve(
             drop(starting.take());
             let waiting = Waiting::start(tries, &secrets, inherited, &reason)?;
             announced.choices(&settings, &place, now, &picked);
-            tracing::warn!("waits for a worker number, and hands out nothing: {reason}");
+            tracing::warn!("waits for a worker ID, and hands out nothing: {reason}");
             let stops = stops.insert(Stops::catch()?);
             let end = wait(waiting, arguments, notifier, stops, (&mut announced, out))?;
             let WaitEnd::Taken(prepared, sockets) = end else { return Ok(()) };
@@ -111,7 +111,7 @@ fn start_and_serve(
 /// The status while a start waits for its disk.
 const FIRST_CEILINGS: &str = "starting: storage takes its time for the first ceilings";
 
-/// The lines that were written already, by a daemon that waited for worker numbers.
+/// The lines that were written already, by a daemon that waited for worker IDs.
 #[derive(Debug, Default)]
 struct Announced {
     are_choices_logged: bool,
@@ -139,7 +139,7 @@ impl Announced {
     }
 }
 
-/// Serves a daemon that waits for worker numbers, until it has them or is stopped.
+/// Serves a daemon that waits for worker IDs, until it has them or is stopped.
 fn wait(
     waiting: Waiting,
     arguments: &Arguments,
@@ -154,7 +154,7 @@ fn wait(
     };
     let end = waiting.run(stop).map_err(failure)?;
     if matches!(end, WaitEnd::Taken(..)) {
-        tracing::info!("has worker numbers now, and starts");
+        tracing::info!("has worker IDs now, and starts");
     }
     Ok(end)
 }
@@ -178,7 +178,7 @@ fn serve(
     server.run(stop).map_err(failure)?;
     match health.lost() {
         Some(reason) => Err(Failure::Start(StartError::NumberHeld(format!(
-            "stopped, because a worker number is lost, or a counter, or the state: {reason}; the next start finds out whose \
+            "stopped, because a worker ID is lost, or a counter, or the state: {reason}; the next start finds out whose \
              it is"
         )))),
         None => Ok(()),

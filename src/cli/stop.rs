@@ -31,7 +31,7 @@ impl Stops {
         Ok(Stops { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
     }
 
-    /// Completes when a daemon that waits for worker numbers is stopped.
+    /// Completes when a daemon that waits for worker IDs is stopped.
     pub(super) async fn run_waiting(&mut self, notifier: &Notifier, health: &Health, ends_with_stdin: bool) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -40,7 +40,7 @@ impl Stops {
             () = parent::standard_input_ended(), if ends_with_stdin => {}
         }
         notifier.stopping(health.announce_stop().longest);
-        tracing::info!("stopping: has no worker number, and nothing to answer");
+        tracing::info!("stopping: has no worker ID, and nothing to answer");
     }
 
     /// Completes when the listeners are to close. Reports to the service manager, and runs `beside`, until the stop begins.

@@ -10,7 +10,7 @@ use crate::fleet::{CoordinatorKind, Endpoint, HORIZON_MIN};
 use snowbank_client::address::Address;
 
 /// The reason why a reload cannot change the settings of the coordinator.
-const HELD: &str = "the worker numbers are held there";
+const HELD: &str = "the worker IDs are held there";
 const PEERS: &str = "peers are asked at the start";
 
 /// The word for no coordinator: this machine's locks and state alone keep worker IDs apart.

@@ -74,7 +74,7 @@ impl Machine {
         if number >= numbers {
             let most = numbers - 1;
             return Err(lasting(format!(
-                "found {number} ({place}), allowed: 0 to {most}, the worker numbers of the layout"
+                "found {number} ({place}), allowed: 0 to {most}, the worker IDs of the layout"
             )));
         }
         Ok((number, place))

@@ -71,7 +71,7 @@ impl<'s> OpenFields<'s> {
         }
         if matches!(from, WorkerIdFrom::Ipv4(_)) && !values.is_power_of_two() {
             let text = format!(
-                "found \"{from}\" and {values} worker numbers in the layout, allowed: a power of two, because they are \
+                "found \"{from}\" and {values} worker IDs in the layout, allowed: a power of two, because they are \
                  low bits of an address"
             );
             return Err(("worker_id_from", text));

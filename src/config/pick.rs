@@ -82,7 +82,7 @@ impl Settings {
         Unpicked::NoNumber { reason: one_line(&reason), may_pass: none.may_pass }
     }
 
-    /// Returns a warning for each source whose subnet has more addresses than worker numbers.
+    /// Returns a warning for each source whose subnet has more addresses than worker IDs.
     pub(super) fn too_wide_subnets(&self) -> impl Iterator<Item = String> {
         let sources = self.sources.iter().filter(|source| source.is_of_machine());
         sources.filter_map(|source| {

@@ -1,4 +1,4 @@
-//! The values at the coordinator: the marker of a fleet, and the key of each worker number.
+//! The values at the coordinator: the marker of a fleet, and the key of each worker ID.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const TEXT_BYTES_MAX: usize = 1 << 16;
 /// The prefix, in a marker, of an ID space that a colliding one has replaced.
 const REPLACED: &str = "replaced ";
 
-/// The value at a worker number's key.
+/// The value at a worker ID's key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberKey {
     pub(super) format: u64,

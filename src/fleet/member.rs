@@ -375,16 +375,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let from = clocks.wall.max(floor).max(own);
         let (reach, source) =
             (Reach { from, horizon: held.horizon, max_ahead: held.max_ahead }, &held.source);
-        rules::check_bound(&held.numbering, key, reach).map_err(|reason| {
-            Stop::Unusable(format!("worker number {number} of source {source:?}: {reason}"))
-        })
+        rules::check_bound(&held.numbering, key, reach)
+            .map_err(|reason| Stop::Unusable(format!("worker ID {number} of source {source:?}: {reason}")))
     }
 
     /// Writes a bound to all keys of a source.
     fn write(&mut self, bound: Bound, is_release: bool, clocks: Clocks) -> Result<(), Stop> {
         self.read_unread(bound.source, clocks)?;
         let Some(held) = self.sources.get(bound.source) else {
-            return Err(Stop::NoAnswer(NoAnswer::passing("the source has no worker number in the fleet")));
+            return Err(Stop::NoAnswer(NoAnswer::passing("the source has no worker ID in the fleet")));
         };
         let mut id_bound = u64::MAX;
         for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {

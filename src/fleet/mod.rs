@@ -1,6 +1,6 @@
-//! A fleet: daemons on many machines that share worker numbers through a coordinator.
+//! A fleet: daemons on many machines that share worker IDs through a coordinator.
 //!
-//! Each worker number has a key at the coordinator. Its value names the daemon that holds the number, and the bound below
+//! Each worker ID has a key at the coordinator. Its value names the daemon that holds the number, and the bound below
 //! which that daemon may hand out IDs: the fleet's ceiling. A daemon moves the bound only by compare-and-swap, and claims
 //! nothing above it. There are no leases: a daemon that wakes up late still has only the IDs below its ceiling, and the
 //! next holder starts at that ceiling.

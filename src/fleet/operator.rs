@@ -33,7 +33,7 @@ impl From<NoAnswer> for OperatorError {
     }
 }
 
-/// A worker number at the coordinator.
+/// A worker ID at the coordinator.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
     /// The ID space.
@@ -233,7 +233,7 @@ impl Operator<'_> {
     ) -> Result<NumberKey, OperatorError> {
         let (marker, before) = self.marker()?;
         let (place, _) = self.place(&marker, layout, Marker::index_of)?;
-        let refused = |text: String| OperatorError::Refused(format!("worker number {number}: {text}"));
+        let refused = |text: String| OperatorError::Refused(format!("worker ID {number}: {text}"));
         let key = Paths::of(self.name).number(place, number);
         let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
         let stored = found.ok_or_else(|| refused(String::from("nobody holds it")))?;

@@ -70,7 +70,7 @@ fn a_caller_chooses_the_table_suffix() {
 fn an_invalid_choice_is_refused_and_hands_out_nothing() {
     let daemon = Setup::configured(SOURCES).admin().start();
     for (source, set, part) in [
-        ("trades", "machine=1", "machine is a part of the worker number, which keeps IDs distinct"),
+        ("trades", "machine=1", "machine is a part of the worker ID, which keeps IDs distinct"),
         ("trades", "sequence=1", "sequence is the sequence"),
         ("trades", "time=1", "time is the time"),
         ("trades", "tabel=1", "no field \"tabel\"; the fields that may be chosen: table"),

@@ -1,4 +1,4 @@
-//! Daemons of one fleet on real coordinators, with the same tests on each: who gets which worker number, outages,
+//! Daemons of one fleet on real coordinators, with the same tests on each: who gets which worker ID, outages,
 //! and takeovers.
 
 mod bad_input;
@@ -28,7 +28,7 @@ use rustix::process::Signal;
 /// A short horizon: a number is free seconds after its daemon was killed. On a busy machine an answer may take a while, and
 /// half of this is enough for the pause of a start.
 const SHORT: &str = "8s";
-/// The key of worker number 5.
+/// The key of worker ID 5.
 const KEY: &str = "/snowbank/default/space-0/5";
 /// Longer than any test.
 const LONG: &str = "10m";
@@ -147,7 +147,7 @@ fn a_number_is_one_daemons_and_free_at_once_after_a_clean_stop() {
         let mut runs = Vec::new();
         let daemon = first.start(&toml);
         runs.extend(draw(&daemon));
-        second.setup(&toml).assert_waits(&["holds worker number 5", "free from"]);
+        second.setup(&toml).assert_waits(&["holds worker ID 5", "free from"]);
         daemon.stop();
         let daemon = start_once_released(|| second.setup(&toml));
         let after = draw(&daemon);
@@ -169,7 +169,7 @@ fn after_a_kill_the_same_state_continues_at_once_and_no_other() {
             runs.extend(draw(&daemon));
             daemon.kill();
         }
-        Machine::new().setup(&toml).assert_waits(&["holds worker number 5"]);
+        Machine::new().setup(&toml).assert_waits(&["holds worker ID 5"]);
         assert_distinct(runs);
     });
 }
@@ -222,7 +222,7 @@ fn a_paused_daemon_whose_number_was_taken_ends_without_an_id() {
             runs.extend(more);
         }
         assert_eq!(paused.wait(), Some(3), "{}", paused.log());
-        paused.assert_logs("a worker number is lost");
+        paused.assert_logs("a worker ID is lost");
         runs.extend(draw(&taker));
         assert_distinct(runs);
     });

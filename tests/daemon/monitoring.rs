@@ -116,7 +116,7 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
 /// minute, so that no window works only because two samples lie exactly at its ends.
 const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
 
-/// The scrape at which the worker number changes.
+/// The scrape at which the worker ID changes.
 const NUMBER_CHANGED: u32 = 32;
 
 /// Metrics that only a daemon of a fleet has. The daemon of these tests is in none.

@@ -198,11 +198,11 @@ impl Setup {
         Ok(daemon)
     }
 
-    /// Starts a daemon that must wait for a worker number, with all of `parts` in its log, and kills it.
+    /// Starts a daemon that must wait for a worker ID, with all of `parts` in its log, and kills it.
     #[track_caller]
     pub(crate) fn assert_waits(self, parts: &[&str]) {
         let mut daemon = self.start();
-        daemon.assert_logs("waits for a worker number");
+        daemon.assert_logs("waits for a worker ID");
         for part in parts {
             daemon.assert_logs(part);
         }
@@ -301,7 +301,7 @@ impl Daemon {
         poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
     }
 
-    /// Waits until it has its worker numbers: one that waits for them listens too.
+    /// Waits until it has its worker IDs: one that waits for them listens too.
     pub(crate) fn await_numbers(self) -> Daemon {
         // Not logged before.
         self.assert_logs("the kernel's log");

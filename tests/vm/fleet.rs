@@ -2,7 +2,7 @@
 //! fleet with IDs and a shared counter, which a shell starts again whenever it ends.
 //!
 //! From a copy's notice on, no ID and no ticket may be one that was handed out before the save, or that the other copy hands
-//! out. One copy keeps its worker number. The other one's daemon ends, and its next start takes another number. Without a
+//! out. One copy keeps its worker ID. The other one's daemon ends, and its next start takes another number. Without a
 //! notice this holds from that end on.
 
 mod life;

@@ -184,7 +184,7 @@ fn a_coordinators_outage_is_urgent_near_the_ceiling() {
 
 #[test]
 fn a_daemon_without_a_worker_number_refuses() {
-    finds("fleet", Refuses, "waits for a worker number, and hands out nothing: all are held", |status| {
+    finds("fleet", Refuses, "waits for a worker ID, and hands out nothing: all are held", |status| {
         let waits_for = Some(String::from("all are held"));
         status.fleet = Some(FleetStatus { waits_for, ..FleetStatus::default() });
     });

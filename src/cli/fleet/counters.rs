@@ -33,7 +33,7 @@ pub(super) enum Listed<N> {
     Counter(CounterEntry),
 }
 
-/// Returns a list of worker numbers and counters.
+/// Returns a list of worker IDs and counters.
 pub(super) fn listed<N>(numbers: Vec<N>, counters: Vec<CounterEntry>) -> Vec<Listed<N>> {
     let counters = counters.into_iter().map(Listed::Counter);
     numbers.into_iter().map(Listed::Number).chain(counters).collect()

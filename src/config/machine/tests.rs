@@ -1,6 +1,6 @@
 use super::*;
 
-/// The worker numbers of the layout `kubernetes`.
+/// The worker IDs of the layout `kubernetes`.
 const NODES: u64 = 1 << 24;
 
 fn machine(interfaces: &[(&str, [u8; 4])]) -> Machine {

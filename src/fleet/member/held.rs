@@ -63,11 +63,11 @@ impl Held {
         {
             let holder = &key.holder;
             return format!(
-                "worker number {number} of source {source:?}: another copy of this daemon or of its state has written its \
+                "worker ID {number} of source {source:?}: another copy of this daemon or of its state has written its \
                  key ({holder})"
             );
         }
-        format!("worker number {number} of source {source:?}: {loss}")
+        format!("worker ID {number} of source {source:?}: {loss}")
     }
 
     /// Returns the writes that may be the last of one of its keys.

@@ -228,7 +228,7 @@ fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> JoinError {
         holders => format!("held are {holders}{more}{first}"),
     };
     JoinError::Held(format!(
-        "source {:?}: the fleet has fewer than {count} free worker numbers; {held}",
+        "source {:?}: the fleet has fewer than {count} free worker IDs; {held}",
         want.source
     ))
 }

@@ -1,4 +1,4 @@
-//! The worker numbers that are left, for the operator. They are counted in steps of one read, so that a count delays no poll.
+//! The worker IDs that are left, for the operator. They are counted in steps of one read, so that a count delays no poll.
 
 use super::{Clocks, Member, NoAnswer};
 use crate::clock;

@@ -212,7 +212,7 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
     for (wrong, freed_at_s) in rows {
         store.put(&key, &wrong);
         let refused = take(0).unwrap_err();
-        assert!(refused.contains("worker number 5"), "{refused}");
+        assert!(refused.contains("worker ID 5"), "{refused}");
         assert!(release(&store, 5, false).is_err());
         if wrong != "garbage" {
             assert!(release(&store, 5, true).unwrap_err().contains("--lower"));
@@ -242,7 +242,7 @@ fn a_bound_that_nobody_was_granted_ends_a_daemon_and_leaves_its_notes() {
     let wrong = NumberKey { id_bound: u64::MAX, ..NumberKey::parse(&right).unwrap() };
     store.put(&key, &wrong.text());
     let looked = member.look(super::tests::clocks(WALL));
-    assert!(matches!(&looked, Raised::Lost(line) if line.contains("worker number 5")), "{looked:?}");
+    assert!(matches!(&looked, Raised::Lost(line) if line.contains("worker ID 5")), "{looked:?}");
     let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
     assert_eq!(note.acknowledged, taken.covered);
 }

@@ -244,20 +244,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             Busy::Held(held) => held,
             Busy::Unreadable(reason) => {
                 return JoinError::Unreadable(format!(
-                    "source {source:?}: the key of worker number {number}: {reason}"
+                    "source {source:?}: the key of worker ID {number}: {reason}"
                 ));
             }
         };
         let (holder, free_at) = (key.holder, free_at.rfc3339(0));
         if key.state == self.state {
             return JoinError::Held(format!(
-                "source {source:?}: this state or a copy of it holds worker number {number} in the fleet ({holder}), and \
+                "source {source:?}: this state or a copy of it holds worker ID {number} in the fleet ({holder}), and \
                  no mark in lock_dir since this boot shows that this one is the newest; wait: the number is free from \
                  {free_at} on; or give this source another"
             ));
         }
         JoinError::Held(format!(
-            "source {source:?}: {holder} holds worker number {number} in the fleet; give this source another, stop \
+            "source {source:?}: {holder} holds worker ID {number} in the fleet; give this source another, stop \
              that daemon, or wait: if it no longer runs, the number is free from {free_at} on"
         ))
     }

@@ -63,7 +63,7 @@ pub(super) enum Done {
     /// Ok if the coordinator answers and the numbers are this daemon's.
     Confirmed(Result<(), String>),
     Released(Result<(), String>),
-    /// A worker number or a shared counter is lost.
+    /// A worker ID or a shared counter is lost.
     Lost(TakenOver),
 }
 

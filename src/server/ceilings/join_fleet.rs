@@ -1,4 +1,4 @@
-//! The start of a daemon in a fleet: takes its worker numbers from the coordinator before anything is handed out.
+//! The start of a daemon in a fleet: takes its worker IDs from the coordinator before anything is handed out.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -297,7 +297,7 @@ impl Ceilings {
             && let Err(reason) = fleet.release(bounds, at_seal)
         {
             tracing::warn!(
-                "the coordinator did not confirm the release of the worker numbers, so the next start asks whose they \
+                "the coordinator did not confirm the release of the worker IDs, so the next start asks whose they \
                  are: {reason}"
             );
         }
@@ -311,7 +311,7 @@ impl Ceilings {
             Ok(()) => Some(fleet),
             Err(reason) => {
                 tracing::warn!(
-                    "the worker numbers stay this daemon's, as after a crash, and its next start goes on with them: {reason}"
+                    "the worker IDs stay this daemon's, as after a crash, and its next start goes on with them: {reason}"
                 );
                 None
             }

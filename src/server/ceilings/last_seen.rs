@@ -41,7 +41,7 @@ pub(crate) struct LastSeen {
     pub(crate) fleet_raises: u64,
     /// The facts that the fleet thread has noticed for the operator.
     pub(crate) noticed: Noticed,
-    /// Why the daemon has no worker number of its fleet, while it waits for one.
+    /// Why the daemon has no worker ID of its fleet, while it waits for one.
     pub(crate) waits_for: Option<String>,
     /// By source, the fleet's ceilings. Empty without a fleet.
     pub(crate) fleet_ceilings: Vec<Position>,

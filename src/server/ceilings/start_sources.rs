@@ -383,7 +383,7 @@ fn manage(
     ManagedSource::new(Arc::new(source), rule, position, now).following(start.id_bound, start.is_clean)
 }
 
-/// Creates a source of a daemon that waits for its worker numbers. Nothing is ever granted to it.
+/// Creates a source of a daemon that waits for its worker IDs. Nothing is ever granted to it.
 pub(crate) fn waiting_source(settings: &SourceSettings, now: Now) -> Result<Arc<Source>, StartError> {
     let numbering = settings.numbering().map_err(StartError::WrongSetting)?;
     let position =

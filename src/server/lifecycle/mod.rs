@@ -1,7 +1,7 @@
 //! The daemon's life: start, run, reload, stop.
 //!
 //! - `start`: from settings to a daemon that listens under durable ceilings.
-//! - `waiting`: a daemon that waits for worker numbers of its fleet.
+//! - `waiting`: a daemon that waits for worker IDs of its fleet.
 //! - `run`: serves until the stop, and stops in order. `threads`: starts and stops the threads.
 //! - `reload`: replaces the configuration of a running daemon.
 //! - `peers`: compares the daemon with others, at the start.

@@ -42,14 +42,14 @@ pub struct Server {
     pub(super) admin: Vec<Listener>,
     pub(super) common: Arc<Common>,
     pub(super) shards: Vec<(Shard, Runtime)>,
-    /// `None`: it waits for worker numbers, and has none to keep.
+    /// `None`: it waits for worker IDs, and has none to keep.
     pub(super) ceilings: Option<Ceilings>,
     pub(super) adopted: mpsc::Sender<u64>,
     pub(super) kernel_log: Option<KernelLog>,
     pub(super) notes: Vec<Note>,
 }
 
-/// A start that has its worker numbers: those of the configuration, or those that the fleet gave.
+/// A start that has its worker IDs: those of the configuration, or those that the fleet gave.
 pub struct Prepared {
     settings: Settings,
     found: Found,
@@ -59,7 +59,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Locks the state directory, and takes the worker numbers of a fleet, after the earlier tries of this process.
+    /// Locks the state directory, and takes the worker IDs of a fleet, after the earlier tries of this process.
     pub(super) fn new(
         settings: &Settings,
         fleet: Option<Access>,
@@ -76,7 +76,7 @@ impl Prepared {
         Ok(Prepared { settings, found, fleet, kernel_log, first })
     }
 
-    /// Gives back the worker numbers of a fleet, because the daemon is stopped. The state stays locked meanwhile.
+    /// Gives back the worker IDs of a fleet, because the daemon is stopped. The state stays locked meanwhile.
     pub(super) fn give_back(self) {
         let reading = clock::os::read();
         let clocks = Clocks { wall: reading.wall, wall_minus_boot_us: reading.offset_us() };

@@ -125,7 +125,7 @@ impl KeeperThread {
             }
             // The thread ends with the process, as by kill -9: durable ceilings stay durable.
             Err(RecvTimeoutError::Timeout) if self.is_trimmed.load(Ordering::Acquire) => tracing::warn!(
-                "the coordinator did not answer in time; the worker numbers of the fleet may stay taken until their ceilings have passed"
+                "the coordinator did not answer in time; the worker IDs of the fleet may stay taken until their ceilings have passed"
             ),
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
                 "storage did not answer in time; the ceilings are not trimmed, and the next start goes on above them"

@@ -1,4 +1,4 @@
-//! The wait of a daemon that has no worker numbers of its fleet: another daemon has its number, there is none left, or the
+//! The wait of a daemon that has no worker IDs of its fleet: another daemon has its number, there is none left, or the
 //! coordinator does not answer and nothing shows that the state's own numbers are still its own. The daemon listens, is not
 //! ready, and refuses with `no_ceiling`.
 //!
@@ -58,11 +58,11 @@ pub struct Waiting {
 pub enum WaitEnd {
     /// The daemon was stopped.
     Stopped,
-    /// It has its worker numbers. The start goes on with them, and with the sockets.
+    /// It has its worker IDs. The start goes on with them, and with the sockets.
     Taken(Box<Prepared>, Inherited),
 }
 
-/// The tries of a start to take its worker numbers: the first one, and those of the wait after it.
+/// The tries of a start to take its worker IDs: the first one, and those of the wait after it.
 pub struct Tries {
     settings: Settings,
     access: Option<Access>,
@@ -180,7 +180,7 @@ impl Tries {
         }
     }
 
-    /// Locks the state directory, and takes the worker numbers of a fleet.
+    /// Locks the state directory, and takes the worker IDs of a fleet.
     ///
     /// # Errors
     /// One line with the reason why the daemon cannot start, or why it must wait for numbers.

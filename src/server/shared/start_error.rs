@@ -51,7 +51,7 @@ pub enum StartError {
     /// The fleet's coordinator does not answer.
     #[error("{0}")]
     CoordinatorSilent(String),
-    /// Another daemon of the fleet holds a worker number, or took it while this one ran.
+    /// Another daemon of the fleet holds a worker ID, or took it while this one ran.
     #[error("{0}")]
     NumberHeld(String),
     /// A value at the coordinator cannot be read, or cannot be true.
@@ -86,7 +86,7 @@ impl StartError {
         }
     }
 
-    /// Returns true if the daemon only lacks a worker number of its fleet. It waits for one.
+    /// Returns true if the daemon only lacks a worker ID of its fleet. It waits for one.
     pub fn is_lack_of_numbers(&self) -> bool {
         matches!(self, StartError::CoordinatorSilent(_) | StartError::NumberHeld(_))
     }

@@ -183,7 +183,7 @@ fn keys_that_cannot_be_read_are_refused() {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         at.put(KEY, "garbage");
-        Machine::new().setup(&toml).end().assert_refusal_for_now(&["worker number 5", "did not write"]);
+        Machine::new().setup(&toml).end().assert_refusal_for_now(&["worker ID 5", "did not write"]);
         at.put(KEY, "{\"format\":2}");
         Machine::new().setup(&toml).end().assert_refusal_for_now(&["format 2", "later release"]);
         at.delete(KEY);
@@ -243,7 +243,7 @@ fn a_bound_that_nobody_can_have_been_granted_is_refused() {
         at.put(KEY, &key(u64::MAX));
         let machine = Machine::new();
         machine.setup(&toml).end().assert_refusal_for_now(&[
-            "worker number 5",
+            "worker ID 5",
             "mallory",
             "none can have been granted",
         ]);
@@ -263,13 +263,13 @@ fn a_key_that_becomes_garbage_ends_its_daemon_lent_to_nobody() {
         at.put("/snowbank/default/space-0/0", "garbage");
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         daemon.assert_logs("did not write");
-        machine.setup(&given).end().assert_refusal_for_now(&["worker number 0", "did not write"]);
+        machine.setup(&given).end().assert_refusal_for_now(&["worker ID 0", "did not write"]);
         let other = draw(&Machine::new().start(&lent));
         assert_eq!(worker_of(&other), 1, "0 may be anyone's");
         runs.extend(other);
         assert_distinct(runs);
         let full = format!("worker_ids = 0\n{lent}");
-        Machine::new().setup(&full).assert_waits(&["fewer than 1 free worker numbers", "did not write"]);
+        Machine::new().setup(&full).assert_waits(&["fewer than 1 free worker IDs", "did not write"]);
         let (code, text) = fleet(&lent, &["check"]);
         assert!(code == Some(1) && text.contains("1 key cannot be read"), "{text}");
         let (code, text) = fleet(&lent, &["list"]);

@@ -1,4 +1,4 @@
-//! Worker numbers that change under one state, and the records that the state keeps.
+//! Worker IDs that change under one state, and the records that the state keeps.
 
 use std::time::{Duration, Instant};
 

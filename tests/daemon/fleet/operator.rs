@@ -119,8 +119,8 @@ fn a_number_that_is_unknown_or_ambiguous_is_refused() {
     };
     refused(&["5"], 2, &["2 ID spaces", "--source", "\"orders\", \"bills\""]);
     refused(&["5", "--source", "order"], 2, &["--source: found \"order\"", "\"orders\", \"bills\""]);
-    refused(&["5000", "--source", "orders"], 2, &["found worker number 5000", "0 to 1023", "node:=1024"]);
-    refused(&["5", "--source", "orders"], 1, &["worker number 5: nobody holds it"]);
+    refused(&["5000", "--source", "orders"], 2, &["found worker ID 5000", "0 to 1023", "node:=1024"]);
+    refused(&["5", "--source", "orders"], 1, &["worker ID 5: nobody holds it"]);
     let machine = Machine::new();
     let daemon = machine.start(&several);
     drop(daemon.connect());

@@ -115,7 +115,7 @@ fn a_restart_without_proof_waits_for_the_coordinator() {
         for _ in 0..2 {
             let mut daemon = machine.setup(&toml).admin().start();
             assert_eq!(get(&daemon, "/readyz").code, 503);
-            daemon.assert_logs("waits for a worker number, and hands out nothing");
+            daemon.assert_logs("waits for a worker ID, and hands out nothing");
             assert!(draw_until(&daemon, NO_CEILING).is_empty());
             daemon.kill();
         }
@@ -166,7 +166,7 @@ fn a_daemon_that_waited_for_its_coordinator_waits_for_the_holder() {
         let other = start_once_released(|| second.setup(&toml));
         runs.extend(draw(&other));
         proxy.pass();
-        let waits_for = || get(&waiting, "/readyz").body.contains("holds worker number 5");
+        let waits_for = || get(&waiting, "/readyz").body.contains("holds worker ID 5");
         poll("it waits for the holder", || waits_for().then_some(()));
         runs.extend(draw(&other));
         other.stop();
@@ -197,7 +197,7 @@ fn clocks_minutes_apart_repeat_nothing() {
         runs.extend(draw(&lent_one));
         daemon.kill();
         lent_one.stop();
-        slow.setup(&given).assert_waits(&["holds worker number 5", "free from"]);
+        slow.setup(&given).assert_waits(&["holds worker ID 5", "free from"]);
         // Between equal clocks, it is free seconds later.
         let taker = also_fast.start(&given).await_numbers();
         runs.extend(draw(&taker));
@@ -217,7 +217,7 @@ fn a_fleet_without_a_free_number_names_the_holders() {
         init(&toml);
         let machines = [Machine::new(), Machine::new()];
         let _daemons = machines.each_ref().map(|machine| machine.start(&toml));
-        let parts = ["fewer than 1 free worker numbers; held are 0 by ", ", 1 by ", "is free from"];
+        let parts = ["fewer than 1 free worker IDs; held are 0 by ", ", 1 by ", "is free from"];
         Machine::new().setup(&toml).assert_waits(&parts);
     });
 }
@@ -233,7 +233,7 @@ fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
         let mut runs = draw(&first);
         let machine = Machine::new();
         let waiting = machine.setup(&toml).admin().start();
-        waiting.assert_logs("waits for a worker number");
+        waiting.assert_logs("waits for a worker ID");
         waiting.assert_logs(&format!("fleet \"default\" at {}, horizon 600s", at.url()));
         assert!(!waiting.log().contains("locks of worker IDs are in"), "{}", waiting.log());
         let ready = get(&waiting, "/readyz");
@@ -261,7 +261,7 @@ fn a_daemon_that_waits_for_a_number_stops_when_it_is_asked_to() {
         let _daemon = holder.start(&toml);
         let machine = Machine::new();
         let waiting = machine.start(&toml);
-        waiting.assert_logs("holds worker number 5");
+        waiting.assert_logs("holds worker ID 5");
         waiting.stop();
         let proxy = at.proxy();
         let away = toml_at(at, &proxy.url(), Some(6), LONG);

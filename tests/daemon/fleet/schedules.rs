@@ -207,8 +207,8 @@ fn jump(at: &mut dyn Coordinator, (name, fail): (&str, fn(&Proxy)), tally: &mut 
     daemon.kill();
     put_back(&machine);
     let daemon = machine.start(&toml);
-    poll("it waits", || daemon.log().contains("holds worker number 5").then_some(()));
-    tally.refuse(&daemon.log(), "this state or a copy of it holds worker number 5");
+    poll("it waits", || daemon.log().contains("holds worker ID 5").then_some(()));
+    tally.refuse(&daemon.log(), "this state or a copy of it holds worker ID 5");
     assert!(matches!(daemon.connect().next(Ask::of(10).wait_ms(0)), Reply::Error { code: NO_CEILING, .. }));
 }
 

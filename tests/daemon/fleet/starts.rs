@@ -93,8 +93,8 @@ fn a_daemon_that_went_on_ends_if_another_has_its_number() {
         assert!(draw_until(&taker, CLOCK_BEHIND).is_empty());
         let mut again = first.start(&toml);
         assert_eq!(again.wait(), Some(3), "{}", again.log());
-        again.assert_logs("a worker number is lost");
-        first.setup(&toml).assert_waits(&["holds worker number 5", "free from"]);
+        again.assert_logs("a worker ID is lost");
+        first.setup(&toml).assert_waits(&["holds worker ID 5", "free from"]);
         taker.stop();
         let mut waits = start_once_released(|| first.setup(&toml));
         assert!(draw_until(&waits, CLOCK_BEHIND).is_empty());
@@ -184,7 +184,7 @@ fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
         for name in ["state", "locks"] {
             copy_all(&machine.path(name), &copy.path(name));
         }
-        copy.setup(&toml).assert_waits(&["or a copy of it holds worker number 5"]);
+        copy.setup(&toml).assert_waits(&["or a copy of it holds worker ID 5"]);
         runs.extend(draw(&machine.start(&toml)));
         assert_distinct(runs);
     });

@@ -16,7 +16,7 @@ fn a_daemon_without_requests_keeps_its_number() {
             let before = at.get(KEY);
             poll("a raise without a request", || (at.get(KEY) != before).then_some(()));
         }
-        Machine::new().setup(&toml).assert_waits(&["holds worker number 5"]);
+        Machine::new().setup(&toml).assert_waits(&["holds worker ID 5"]);
         drop(daemon);
     });
 }
@@ -38,7 +38,7 @@ fn a_copied_state_does_not_go_on_with_its_number_elsewhere() {
         daemon.kill();
         let other = Machine::new();
         copy(&machine.path("state"), &other.path("state"));
-        let part = "this state or a copy of it holds worker number 5";
+        let part = "this state or a copy of it holds worker ID 5";
         other.setup(&given).assert_waits(&[part, "free from"]);
         runs.extend(draw(&machine.start(&given)));
 
@@ -72,7 +72,7 @@ fn a_backup_put_back_does_not_go_on_once_the_locks_are_lost() {
         }
         copy(&machine.path("backup/."), &state);
         std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
-        let part = "this state or a copy of it holds worker number 5";
+        let part = "this state or a copy of it holds worker ID 5";
         machine.setup(&toml).assert_waits(&[part, "free from"]);
     });
 }
@@ -92,7 +92,7 @@ fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
         let taker = start_once_released(|| other.setup(&toml));
         runs.extend(draw(&taker));
         copy(&machine.path("backup/."), &state);
-        machine.setup(&toml).assert_waits(&["holds worker number 5", "free from"]);
+        machine.setup(&toml).assert_waits(&["holds worker ID 5", "free from"]);
         taker.stop();
         runs.extend(draw(&start_once_released(|| machine.setup(&toml))));
         assert_distinct(runs);

@@ -59,7 +59,7 @@ impl Life {
                 }
                 (Some(&"STEPPED"), Some(to), ..) => life.noticed_us = Some(to * 1_000_000),
                 (Some(&"ENDED"), Some(code), ..) => life.ends.push(code as i32),
-                _ if line.contains("a worker number is lost") => life.reason = Some(line.to_owned()),
+                _ if line.contains("a worker ID is lost") => life.reason = Some(line.to_owned()),
                 (Some(time), ..) if line.contains("was, or may have been, restored from a snapshot") => {
                     life.noticed_us = time.parse::<jiff::Timestamp>().ok().map(|time| time.as_microsecond());
                 }
@@ -79,7 +79,7 @@ impl Life {
         [IDS, TICKETS].iter().all(|&source| self.drawn(source, since_us).count() >= ENOUGH)
     }
 
-    /// Returns when it asked for the first ID that has another worker number than the IDs before.
+    /// Returns when it asked for the first ID that has another worker ID than the IDs before.
     pub(super) fn moved_us(&self) -> i64 {
         let worker = |draw: &Draw| twitter_worker(draw.first);
         let first = self.drawn(IDS, 0).map(|draw| worker(&draw)).next();

@@ -60,7 +60,7 @@ fn meaning(role: Role) -> &'static str {
     match role {
         Role::Time => "the time",
         Role::Sequence => "the sequence",
-        Role::Node => "a part of the worker number",
+        Role::Node => "a part of the worker ID",
         Role::Constant(_) => "a constant",
         Role::Random => "random",
     }
@@ -93,7 +93,7 @@ mod tests {
         for (name, part) in [
             ("time", "time is the time"),
             ("sequence", "sequence is the sequence"),
-            ("machine", "machine is a part of the worker number"),
+            ("machine", "machine is a part of the worker ID"),
             ("region", "region is a constant"),
         ] {
             let refusal = refusal(name, 1);

@@ -12,7 +12,7 @@ pub struct Decoded<'a> {
     pub tick: Tick,
     /// The start of that tick.
     pub instant: UnixMicros,
-    /// The worker number: all node fields together, most significant first. 0 without node fields.
+    /// The worker ID: all node fields together, most significant first. 0 without node fields.
     pub worker: u64,
     /// The number within the tick and worker.
     pub sequence: u64,

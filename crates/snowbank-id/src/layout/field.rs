@@ -47,7 +47,7 @@ pub enum Role {
     Time,
     /// The number of an ID within its tick and worker. This is exactly one field, named `sequence`.
     Sequence,
-    /// A part of the worker number. Several node fields hold it together, most significant first.
+    /// A part of the worker ID. Several node fields hold it together, most significant first.
     Node,
     /// A constant with this value.
     Constant(u64),

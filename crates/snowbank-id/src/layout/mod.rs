@@ -118,7 +118,7 @@ impl Layout {
         u64::try_from(per_second).unwrap_or(u64::MAX)
     }
 
-    /// Returns the number of worker numbers, which start at 0. It is 1 without a node field.
+    /// Returns the number of worker IDs, which start at 0. It is 1 without a node field.
     pub fn workers(&self) -> u64 {
         self.workers
     }

@@ -54,7 +54,7 @@ struct Tables {
 /// The workers that agree in the node fields above the sequence.
 #[derive(Debug)]
 struct Group {
-    /// The worker number's part above the sequence.
+    /// The worker ID's part above the sequence.
     upper: u64,
     /// The first index within the tick. `last` is the last one.
     start: u64,
@@ -72,7 +72,7 @@ struct Group {
 /// A worker within its group.
 #[derive(Debug)]
 struct Column {
-    /// The worker number's part below the sequence.
+    /// The worker ID's part below the sequence.
     lower: u64,
     /// The part of an ID that the lower part makes.
     offset: u64,
@@ -296,7 +296,7 @@ fn arrange(layout: &Layout, workers: &WorkerSet) -> (Box<[Group]>, Box<[Column]>
     let row_weight = row_weight(layout);
     let nodes = || layout.fields().iter().filter(|field| field.role() == Role::Node);
     let lower_size: u64 = nodes().filter(|node| node.weight() < row_weight).map(Field::values).product();
-    // The part of an ID that a worker number makes. Its least significant digit belongs to the lowest node
+    // The part of an ID that a worker ID makes. Its least significant digit belongs to the lowest node
     // field.
     let offset_of = |worker: u64| {
         let mut rest = worker;

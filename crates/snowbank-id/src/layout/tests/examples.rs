@@ -41,7 +41,7 @@ fn the_second_series_of_the_simplified_form() {
 
 #[test]
 fn twitter() {
-    // The protocol's vector, and its worker number: datacenter 11, worker 26.
+    // The protocol's vector, and its worker ID: datacenter 11, worker 26.
     decodes("twitter", 1541815603606036480, "2022-06-28T16:07:40.105Z", "datacenter=11 worker=26 sequence=0");
     let layout = layout("twitter");
     assert_eq!(layout.decode(1541815603606036480).unwrap().worker, 11 * 32 + 26);
