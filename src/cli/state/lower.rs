@@ -20,7 +20,7 @@ they are, and so do ticket counters: `snowbank ticket set --lower` is for them.
 
 Exit codes:
   0  lowered
-  1  no state, in use, nothing of the source above INSTANT, or a mark cannot be written
+  1  no state, in use, nothing above INSTANT, or a mark cannot be written
   2  wrong use";
 
 #[derive(Debug, clap::Args)]
