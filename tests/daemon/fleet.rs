@@ -14,11 +14,9 @@ mod takeover;
 mod tls;
 
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
 use crate::support::coordinators::{Coordinator, Etcd, Proxy, each};
-use crate::support::http::get;
+use crate::support::http::{get, sample, scrape};
 use crate::support::ids::{assert_distinct, twitter_worker};
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run, Wire};
@@ -254,7 +252,7 @@ fn a_short_outage_is_not_noticed_and_a_long_one_ends_by_itself() {
 #[test]
 fn a_daemon_whose_clock_is_set_back_keeps_its_number() {
     const AHEAD_MS: i64 = 2 * 3_600_000;
-    let (Some(etcd), Some(machine)) = (Etcd::start(), Machine::with_clock()) else { return };
+    let (Some(mut etcd), Some(machine)) = (Etcd::start(), Machine::with_clock()) else { return };
     let toml = toml(&etcd, Some(5), LONG);
     init(&toml);
     let await_refusal = |daemon: &Daemon| {
@@ -264,13 +262,22 @@ fn a_daemon_whose_clock_is_set_back_keeps_its_number() {
             other => panic!("{other:?}"),
         });
     };
+    let await_coordinator = |daemon: &Daemon, up: f64| {
+        poll("the coordinator", || {
+            let found = sample(&scrape(daemon), "snowbank_fleet_coordinator_up");
+            ((found - up).abs() < f64::EPSILON).then_some(())
+        });
+    };
     machine.clock().set(AHEAD_MS);
-    let mut daemon = machine.start(&toml);
+    let mut daemon = machine.setup(&toml).admin().start();
     let mut runs = draw(&daemon);
     machine.clock().set(0);
     await_refusal(&daemon);
-    // It reads its key each second.
-    thread::sleep(Duration::from_millis(2_500));
+    // The coordinator is up again once the daemon has read its key with the clock set back.
+    etcd.kill();
+    await_coordinator(&daemon, 0.0);
+    etcd.run();
+    await_coordinator(&daemon, 1.0);
     await_refusal(&daemon);
     daemon.kill();
     let daemon = machine.start(&toml);
