@@ -359,12 +359,14 @@ fn the_last_answer_before_a_stop_says_that_it_is_the_last() {
     let waits = "GET /v1/ids?source=slow&count=64&wait=9s HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let half_of = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: loc");
     // What stands behind a request is read together with it.
-    let [waiting, mut half, mut two] = [waits, &half_of("/v1/sources"), &half_of("/id")].map(|behind| {
+    let [mut waiting, mut half, mut two] = [waits, &half_of("/v1/sources"), &half_of("/id")].map(|behind| {
         let mut client = client_of(&daemon);
         client.send(format!("{ONE}{behind}"));
         assert!(!Response::read(&mut client, true).has("connection: close"));
         client
     });
+    // Nobody reads it until the one before it has its IDs.
+    waiting.send(ONE);
     let mut idle = client_of(&daemon);
     daemon.signal(rustix::process::Signal::TERM);
     poll("an answer that ends the connection", || {
@@ -372,7 +374,9 @@ fn the_last_answer_before_a_stop_says_that_it_is_the_last() {
     });
     half.send("alhost\r\n\r\n");
     two.send(format!("alhost\r\n\r\n{ONE}"));
-    assert!(!Response::read(&mut two, true).has("connection: close"), "another answer follows");
+    for client in [&mut waiting, &mut two] {
+        assert!(!Response::read(client, true).has("connection: close"), "another answer follows");
+    }
     for mut client in [waiting, half, two] {
         let last = Response::read(&mut client, true);
         assert_eq!(last.status, 200, "{}", last.body);

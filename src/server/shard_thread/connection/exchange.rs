@@ -177,10 +177,10 @@ impl<F: FrontEnd> Exchange<F> {
         }
     }
 
-    /// Encodes the reply to a request that was parked. Returns the request if it waits again.
+    /// Encodes the reply to a request that was parked. Returns the request if it waits again. More requests may have
+    /// arrived meanwhile, so the reply never says that it is the last one before a stop.
     #[cold]
     pub(super) fn resume(&mut self, turn: &mut Turn<'_>, parked: Parked<F::Form>) -> Option<Parked<F::Form>> {
-        self.expect_stop(turn);
         let (request, timed_from) = (parked.request(), parked.timed_from());
         match parked.resume(turn) {
             Ok(()) => self.encode_ids(turn, &request),
