@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use serde::Serialize;
@@ -21,11 +22,14 @@ use self::load::{Latencies, Load};
 use crate::daemon::Ending;
 use crate::judge::{Objectives, trial};
 use crate::origin;
-use crate::report::{csv, html, json, print, progress::Bar, table};
+use crate::report::{csv, hdr, html, json, print, progress::Bar, table};
 use crate::run::{CannotRun, Collected, Progress};
 use crate::scenario::{Drive, Outage, Scenario};
 use crate::units::{counted, printable};
 use crate::value::{Rate, Share, Time};
+
+/// The end of a count that is not reached.
+const LONGEST_COUNT: Duration = Duration::from_secs(24 * 3_600);
 
 #[cfg(test)]
 pub(crate) use self::sweep::settings as sweep_settings;
@@ -57,6 +61,10 @@ struct Arguments {
         allow_hyphen_values = true
     )]
     length: Time,
+    /// Closed loop: measure this many requests, in at most 24 hours, instead of a time
+    #[arg(long, value_name = "N", requires = "closed", value_parser = clap::value_parser!(u64).range(1..),
+        conflicts_with_all = ["length", "restart_daemon_at", "kill_daemon_at"])]
+    count: Option<u64>,
     /// Closed loop: send as fast as answers come, instead of on a schedule
     #[arg(long, conflicts_with = "poisson")]
     closed: bool,
@@ -92,6 +100,9 @@ struct Arguments {
     /// Write the figures of each second as a table for spreadsheets
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write the percentiles of all response times, as HdrHistogram's viewers read them
+    #[arg(long, value_name = "FILE")]
+    hgrm: Option<PathBuf>,
     /// Write each second's histogram of response times, as HdrHistogram's log viewers read it
     #[arg(long, value_name = "FILE")]
     hlog: Option<PathBuf>,
@@ -134,8 +145,8 @@ pub(crate) fn main() -> ExitCode {
 
 fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let (scenario, objectives) = (arguments.scenario()?, arguments.objectives());
-    let Arguments { json, html, csv, hlog, .. } = arguments;
-    open_files(&[json, html, csv, hlog])?;
+    let Arguments { json, html, csv, hgrm, hlog, .. } = arguments;
+    open_files(&[json, html, csv, hgrm, hlog])?;
     let origin = origin::of_this_process();
     let interrupt = on_interrupt()?;
     let bar = Bar::new();
@@ -146,7 +157,7 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let report = trial.report(&scenario, &objectives);
     let figures = json::Run::of(&report, &origin);
     print_beside(json.as_ref(), |out| table::write(&figures, out));
-    let written = arguments.write_files(&figures, &trial.outcome.collected);
+    let written = arguments.write_files(&figures, &scenario, &trial.outcome.collected);
     with_files(report.verdict.exit_code(), written)
 }
 
@@ -179,11 +190,13 @@ impl Arguments {
         } else {
             Drive::Open { rate: self.rate.unwrap_or(Rate::STANDARD), arrivals: self.load.arrivals() }
         };
+        let length = if self.count.is_some() { LONGEST_COUNT } else { self.length.0 };
         let scenario = Scenario {
+            requests: self.count,
             outage: self.outage()?,
             may_lose: self.may_lose,
             keeps_interval_log: self.hlog.is_some(),
-            ..self.load.scenario(drive, self.length.0)?
+            ..self.load.scenario(drive, length)?
         };
         let targets = scenario.addresses.len();
         if self.may_lose > 0 && self.may_lose >= targets {
@@ -217,10 +230,20 @@ impl Arguments {
         Objectives { rate: self.rate, latencies, errors }
     }
 
-    fn write_files(&self, figures: &json::Run, collected: &Collected) -> Result<(), Failure> {
+    fn write_files(
+        &self,
+        figures: &json::Run,
+        scenario: &Scenario,
+        collected: &Collected,
+    ) -> Result<(), Failure> {
         write_file(self.json.as_ref(), || json_text(figures))?;
         write_file(self.html.as_ref(), || html::run::render(figures).into_bytes())?;
         write_file(self.csv.as_ref(), || csv::seconds(&figures.seconds).into_bytes())?;
+        write_file(self.hgrm.as_ref(), || {
+            // Viewers skip lines that begin so.
+            let kind = format!("#[snowbank-loadtest: {}, response times in ms]\n", scenario.loop_words());
+            (kind + &hdr::percentile_distribution(&collected.counts.response)).into_bytes()
+        })?;
         write_file(self.hlog.as_ref(), || collected.interval_log.clone())
     }
 }

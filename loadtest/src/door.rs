@@ -2,7 +2,7 @@
 //!
 //! | file | a request |
 //! |---|---|
-//! | [`resp`] | `INCR`, `SNOWBANK.NEXT` |
+//! | [`resp`] | `INCR`, `SNOWBANK.NEXT`; of a Redis: `INCR`, `INCRBY` of a key of the run's own |
 //! | [`memcached`] | `get` of as many keys |
 //! | [`http`] | `GET /v1/ids` |
 //! | [`noeqd`] | one byte |
@@ -72,6 +72,11 @@ pub(crate) trait Door: fmt::Debug + Send + Sync {
     /// Returns the most IDs that one request can ask for.
     fn max_count(&self) -> u32 {
         u32::MAX
+    }
+
+    /// Returns true if the numbers are those of a plain counter, which the run has to itself.
+    fn is_counter(&self) -> bool {
+        false
     }
 }
 

@@ -142,6 +142,12 @@ impl Promise {
         }
     }
 
+    /// Returns the guarantees of a counter of another server: every number, each once.
+    pub(crate) fn of_counter() -> Self {
+        let space = Space::Ticket(Tickets { increment: 1, remainder: 0 });
+        Self { space, ..Self::unknown(Some("a counter")) }
+    }
+
     /// Checks that two sources cannot hand out the same ID.
     ///
     /// # Errors

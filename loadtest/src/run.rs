@@ -142,8 +142,8 @@ impl CannotRun {
 pub(crate) struct Progress<'a> {
     /// Since its start, warm-up included.
     pub(crate) elapsed: Duration,
-    /// The length in all.
-    pub(crate) total: Duration,
+    /// The length in all, if a time ends it.
+    pub(crate) total: Option<Duration>,
     /// The last second that is complete.
     pub(crate) last_second: Option<&'a SecondFigures>,
     /// Open loop or closed loop.

@@ -41,8 +41,10 @@ pub(crate) struct Scenario {
     pub(crate) threads: usize,
     /// The time before the measurement at the offered rate: checked and not timed.
     pub(crate) warm_up: Duration,
-    /// The length of the measurement.
+    /// The length of the measurement; with a number of requests, the longest.
     pub(crate) length: Duration,
+    /// The requests of the measurement of a closed loop, if they end it.
+    pub(crate) requests: Option<u64>,
     /// The outage of a daemon of the run's own.
     pub(crate) outage: Option<Outage>,
     /// True if each second's histogram is kept for a file.
@@ -130,6 +132,12 @@ impl Scenario {
     /// Returns the time from the start of the run to the last request.
     pub(crate) fn ends_at(&self) -> Duration {
         self.warm_up + self.length
+    }
+
+    /// Returns the requests that a thread may measure: equal parts, the rest to the first threads.
+    pub(crate) fn requests_of(&self, thread: usize) -> Option<u64> {
+        let (thread, threads) = (thread as u64, self.threads as u64);
+        self.requests.map(|all| all / threads + u64::from(thread < all % threads))
     }
 
     /// Returns the loop in words, for every output.

@@ -164,6 +164,7 @@ impl Load {
             threads,
             warm_up: self.warm_up.0,
             length,
+            requests: None,
             outage: None,
             keeps_interval_log: false,
         })

@@ -8,23 +8,34 @@ use crate::measure::Fault;
 use crate::target::{Conversation, NoTarget, Token};
 use crate::units::printable;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-const PROTOCOL: &str = "Snowbank's RESP";
+const PROTOCOL: &str = "the RESP of Snowbank or Redis";
+
+/// The key of a Redis that this process counts with, in all its runs. No other client uses it.
+static KEY: LazyLock<String> = LazyLock::new(|| format!("snowbank-loadtest:{:016x}", fastrand::u64(..)));
+
+/// The key goes this long after the last run began: longer than a run may take.
+const KEY_SECONDS: &[u8] = b"604800";
 
 /// The longest line that is waited for; numbers and errors are far shorter.
 const MAX_LINE_SIZE: usize = 4_096;
 
-/// The source that is asked; `None` is the front end's own choice.
+/// A source of Snowbank, or a counter of a Redis.
 #[derive(Debug)]
-pub(super) struct Resp(pub(super) Option<String>);
+pub(super) enum Resp {
+    /// `None` is the front end's own choice.
+    Source(Option<String>),
+    /// Numbers from this key.
+    Counter(&'static str),
+}
 
 pub(super) fn authorize(conversation: &mut Conversation, token: &Token) -> Result<(), NoTarget> {
     conversation.send(|out| command(out, &[b"AUTH", token.bytes()]))?;
     expect_line(conversation, b"+OK")
 }
 
-/// Knows Snowbank by its INFO.
+/// Knows Snowbank and Redis by their INFO.
 pub(super) fn meet(conversation: &mut Conversation, source: Option<&str>) -> Result<Met, NoTarget> {
     conversation.send(|out| command(out, &[b"INFO", b"server"]))?;
     let text = conversation.next(|bytes| match bytes.first() {
@@ -36,21 +47,41 @@ pub(super) fn meet(conversation: &mut Conversation, source: Option<&str>) -> Res
         return Err(refusal(conversation, words));
     }
     let text = String::from_utf8_lossy(&text).into_owned();
-    let Some(version) = text.lines().find_map(|line| line.strip_prefix("snowbank_version:")) else {
-        return Err(conversation.not_that(PROTOCOL, text.as_bytes()));
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let (door, version) = match (value("snowbank_version:"), value("redis_version:")) {
+        (Some(version), _) => (Resp::Source(source.map(str::to_owned)), printable(version)),
+        (None, Some(version)) => (make_counter(conversation)?, format!("Redis {}, INCR", printable(version))),
+        (None, None) => return Err(conversation.not_that(PROTOCOL, text.as_bytes())),
     };
-    let version = Some(printable(version.trim()));
-    Ok(Met { door: Arc::new(Resp(source.map(str::to_owned))), info: None, version })
+    Ok(Met { door: Arc::new(door), info: None, version: Some(version) })
+}
+
+/// Makes the key, or keeps its number, and has Redis remove it later.
+fn make_counter(conversation: &mut Conversation) -> Result<Resp, NoTarget> {
+    conversation.send(|out| command(out, &[b"SET", KEY.as_bytes(), b"0", b"NX"]))?;
+    // Null if it was there.
+    let made = answer(conversation)?;
+    if let Some(words) = made.strip_prefix(b"-") {
+        return Err(refusal(conversation, words));
+    }
+    conversation.send(|out| command(out, &[b"EXPIRE", KEY.as_bytes(), KEY_SECONDS]))?;
+    expect_line(conversation, b":1")?;
+    Ok(Resp::Counter(KEY.as_str()))
 }
 
 /// Waits for this line.
 fn expect_line(conversation: &mut Conversation, expected: &[u8]) -> Result<(), NoTarget> {
-    let found = conversation.next(|bytes| Ok(line(bytes).map(|(line, size)| (line.to_vec(), size))))?;
+    let found = answer(conversation)?;
     match found.strip_prefix(b"-") {
         _ if found == expected => Ok(()),
         Some(words) => Err(refusal(conversation, words)),
         None => Err(conversation.not_that(PROTOCOL, &found)),
     }
+}
+
+/// Returns the next line.
+fn answer(conversation: &mut Conversation) -> Result<Vec<u8>, NoTarget> {
+    conversation.next(|bytes| Ok(line(bytes).map(|(line, size)| (line.to_vec(), size))))
 }
 
 fn refusal(conversation: &Conversation, words: &[u8]) -> NoTarget {
@@ -61,10 +92,14 @@ fn refusal(conversation: &Conversation, words: &[u8]) -> NoTarget {
 impl Door for Resp {
     fn ask(&self, out: &mut Vec<u8>, count: u32) {
         let digits = count.to_string();
-        match &self.0 {
-            Some(source) if count == 1 => command(out, &[b"INCR", source.as_bytes()]),
-            Some(source) => command(out, &[b"SNOWBANK.NEXT", source.as_bytes(), digits.as_bytes()]),
-            None => command(out, &[b"SNOWBANK.NEXT", digits.as_bytes()]),
+        match self {
+            Self::Counter(key) if count == 1 => command(out, &[b"INCR", key.as_bytes()]),
+            Self::Counter(key) => command(out, &[b"INCRBY", key.as_bytes(), digits.as_bytes()]),
+            Self::Source(Some(source)) if count == 1 => command(out, &[b"INCR", source.as_bytes()]),
+            Self::Source(Some(source)) => {
+                command(out, &[b"SNOWBANK.NEXT", source.as_bytes(), digits.as_bytes()]);
+            }
+            Self::Source(None) => command(out, &[b"SNOWBANK.NEXT", digits.as_bytes()]),
         }
     }
 
@@ -78,6 +113,10 @@ impl Door for Resp {
         };
         match first.split_first() {
             Some((b'-', words)) if at.come == 0 => Ok(Some((Part::Refused(refusal_in(words)), size))),
+            Some((b':', digits)) if self.is_counter() => {
+                runs.push(counted_up_to(id(digits)?, at.asked)?);
+                Ok(Some((Part::End, size)))
+            }
             Some((b':', digits)) => {
                 push(runs, id(digits)?);
                 Ok(Some((Part::End, size)))
@@ -94,6 +133,17 @@ impl Door for Resp {
             _ => Err(unreadable("a reply that is no number")),
         }
     }
+
+    fn is_counter(&self) -> bool {
+        matches!(self, Self::Counter(_))
+    }
+}
+
+/// Returns the `count` numbers that end at `last`, as a counter hands them out.
+fn counted_up_to(last: u64, count: u32) -> Result<Run, Fault> {
+    let before = last.checked_sub(count.into());
+    let first = before.ok_or_else(|| unreadable("a number below the count asked for"))? + 1;
+    Ok(Run { first, count, stride: 1 })
 }
 
 /// Reads the elements of an array from `start` on, as far as they have come.

@@ -7,7 +7,7 @@ use super::*;
 use crate::check::Violation;
 
 fn source() -> Resp {
-    Resp(Some("a".to_owned()))
+    Resp::Source(Some("a".to_owned()))
 }
 
 fn asked(door: &dyn Door, count: u32) -> String {
@@ -61,7 +61,9 @@ fn memcached() -> Memcached {
 fn requests_are_those_of_the_protocols() {
     assert_eq!(asked(&source(), 1), "*2\r\n$4\r\nINCR\r\n$1\r\na\r\n");
     assert_eq!(asked(&source(), 20), "*3\r\n$13\r\nSNOWBANK.NEXT\r\n$1\r\na\r\n$2\r\n20\r\n");
-    assert_eq!(asked(&Resp(None), 1), "*2\r\n$13\r\nSNOWBANK.NEXT\r\n$1\r\n1\r\n");
+    assert_eq!(asked(&Resp::Source(None), 1), "*2\r\n$13\r\nSNOWBANK.NEXT\r\n$1\r\n1\r\n");
+    assert_eq!(asked(&Resp::Counter("k"), 1), "*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n");
+    assert_eq!(asked(&Resp::Counter("k"), 100), "*3\r\n$6\r\nINCRBY\r\n$1\r\nk\r\n$3\r\n100\r\n");
     assert_eq!(asked(&memcached(), 3), "get a a a\r\n");
     assert_eq!(asked(&http(), 7), "GET /ids?n=7 HTTP/1.1\r\n\r\n");
     assert_eq!(asked(&Noeqd, 7), "\u{7}");
@@ -92,6 +94,13 @@ proptest! {
             prop_assert_eq!(read, Ok((vec![7, 9], "end".to_owned())));
         }
     }
+}
+
+#[test]
+fn a_counter_gives_the_last_of_its_numbers() {
+    let of = |ids: [u64; 3]| Ok((ids.to_vec(), "end".to_owned()));
+    assert_eq!(whole(&Resp::Counter("k"), 3, b":42\r\n"), of([40, 41, 42]));
+    assert!(whole(&Resp::Counter("k"), 3, b":2\r\n").is_err());
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub(super) struct Worker<'a> {
     pub(super) runs: Vec<Run>,
     next_connection: usize,
     housekeeping_ns: u64,
+    /// Requests that a closed loop may still measure.
+    requests_left: u64,
     /// When connections that are down are tried again.
     pub(super) retry_ns: u64,
     run_delay: RunDelay,
@@ -107,6 +109,7 @@ impl<'a> Worker<'a> {
             runs: Vec::new(),
             next_connection: 0,
             housekeeping_ns: 0,
+            requests_left: scenario.requests_of(thread).unwrap_or(u64::MAX),
             retry_ns: 0,
             run_delay: RunDelay::of_this_thread(),
             task,
@@ -226,14 +229,16 @@ impl<'a> Worker<'a> {
     }
 
     fn refill(&mut self, now: Now, depth: usize) -> bool {
-        if now.ns >= self.end_ns {
+        if now.ns >= self.end_ns || self.requests_left == 0 {
             return false;
         }
+        let counts = self.meter.counts_at(now.ns);
         for connection in &mut self.connections {
             if connection.is_down || connection.is_full || connection.is_draining {
                 continue;
             }
-            while connection.in_flight.len() < depth {
+            while connection.in_flight.len() < depth && self.requests_left > 0 {
+                self.requests_left -= u64::from(counts);
                 let count = draw(&self.task.scenario.batch, &mut self.random);
                 connection.ask(&self.shared.peers[connection.peer], count, now.ns);
             }

@@ -236,7 +236,10 @@ fn add_load(figures: &mut Figures, report: &Report<'_>) {
     figures.add(LOAD, "IDs per request", Unit::None, scenario.batch.to_string());
     figures.add(LOAD, "connections", Unit::None, scenario.connections);
     figures.add(LOAD, "threads", Unit::None, scenario.threads);
-    figures.add(LOAD, "length", Unit::S, scenario.length.as_secs_f64());
+    match scenario.requests {
+        Some(requests) => figures.add(LOAD, "requests in all", Unit::None, requests),
+        None => figures.add(LOAD, "length", Unit::S, scenario.length.as_secs_f64()),
+    }
     figures.add(LOAD, "runs", Unit::None, u64::from(report.outcome.rounds));
     figures.add(LOAD, "warm-up", Unit::S, scenario.warm_up.as_secs_f64());
     let errors = report.objectives.errors;

@@ -2,10 +2,12 @@
 //!
 //! - [`figure`]: the list of figures that every output is made from. [`json`]: the file of a run.
 //! - [`table`]: the terminal. [`html`]: a page with charts. [`csv`]: seconds for spreadsheets.
+//!   [`hdr`]: percentiles for HdrHistogram's viewers.
 //! - [`progress`]: the progress bar.
 
 pub(crate) mod csv;
 pub(crate) mod figure;
+pub(crate) mod hdr;
 pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod progress;

@@ -18,8 +18,10 @@ impl Bar {
 
     /// Shows the progress of a run behind `name`.
     pub(crate) fn show(&self, name: &str, progress: Progress<'_>) {
-        self.0.set_length(progress.total.as_millis() as u64);
-        self.0.set_position(progress.elapsed.min(progress.total).as_millis() as u64);
+        if let Some(total) = progress.total {
+            self.0.set_length(total.as_millis() as u64);
+            self.0.set_position(progress.elapsed.min(total).as_millis() as u64);
+        }
         let figures = match progress.last_second {
             None => "warming up".to_owned(),
             Some(second) => format!("{} IDs/s, p99 {:.3} ms", count(second.ids), second.p99_us / 1e3),

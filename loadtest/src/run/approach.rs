@@ -104,7 +104,11 @@ fn greet_door(access: &Access, scenario: &Scenario, number: usize) -> Result<Gre
     if promise.is_none() {
         promise = met.info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
     }
-    let mut promise = promise.unwrap_or_else(|| Promise::unknown(source));
+    let mut promise = match promise {
+        _ if met.door.is_counter() => Promise::of_counter(),
+        Some(promise) => promise,
+        None => Promise::unknown(source),
+    };
     promise.max_count = promise.max_count.min(met.door.max_count());
     let version = met.version.or_else(|| info?.version);
     Ok(Greeted { wire: Wire::Door(met.door), promise, version, owner: conversation.owner() })

@@ -86,7 +86,8 @@ pub(super) fn collect(
             shown = Instant::now();
             let last_second = collector.collected.seconds.last();
             let loop_words = scenario.loop_words();
-            progress(Progress { elapsed, total: scenario.ends_at(), last_second, loop_words });
+            let total = scenario.requests.is_none().then(|| scenario.ends_at());
+            progress(Progress { elapsed, total, last_second, loop_words });
         }
     }
     collector.finish()
@@ -278,7 +279,11 @@ impl Collected {
     /// last answer if that came later.
     pub(super) fn elapsed(&self, scenario: &Scenario, origin: Instant) -> Duration {
         let ran = Instant::now().saturating_duration_since(origin + scenario.warm_up);
-        let length = if self.is_cut_short() { ran.min(scenario.length) } else { scenario.length };
+        let length = match scenario.requests {
+            Some(_) => Duration::ZERO,
+            None if self.is_cut_short() => ran.min(scenario.length),
+            None => scenario.length,
+        };
         length.max(self.counts.last_receipt)
     }
 }

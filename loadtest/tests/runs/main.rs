@@ -11,6 +11,7 @@ mod options;
 mod outage;
 mod pages;
 mod plan;
+mod redis;
 mod secured;
 mod shared_tickets;
 mod sweep;

@@ -47,6 +47,8 @@ fn bad_input_is_refused_in_one_line() {
         // Options that contradict each other.
         (&["--depth", "4"], "--closed"),
         (&["--closed", "--poisson"], "cannot be used with"),
+        (&["--count", "5"], "--closed"),
+        (&["--closed", "--count", "5", "--for", "1s"], "cannot be used with"),
         (&["--threads", "9"], "each thread needs a connection"),
         (&["--resp", "--http"], "cannot be used with"),
         (&["--kill-daemon-at", "1s", "--address", &sound], "cannot be used with"),
@@ -64,6 +66,7 @@ fn bad_input_is_refused_in_one_line() {
         // Files that cannot be written: before the run.
         (&["--address", &sound, "--html", nowhere], "cannot write /nonexistent/file"),
         (&["--address", &sound, "--csv", nowhere], "cannot write /nonexistent/file"),
+        (&["--address", &sound, "--hgrm", nowhere], "cannot write /nonexistent/file"),
         (&["--address", &sound, "--hlog", nowhere], "cannot write /nonexistent/file"),
         (&["sweep", "--address", &sound, "--html", nowhere], "cannot write /nonexistent/file"),
     ] {
@@ -86,6 +89,17 @@ fn figures_go_to_standard_output_on_demand() {
     assert_eq!(run["kind"], "run");
     let table = String::from_utf8_lossy(&output.stderr);
     assert!(table.contains("requests 250, answered 250"), "{table}");
+}
+
+#[test]
+fn a_closed_loop_measures_a_number_of_requests() {
+    let target = sound_target();
+    let load = ["--closed", "--count", "1001", "--batch", "3", "--threads", "2", "--warm-up", "100ms"];
+    let ran = loadtest(&[&load[..], &["--address", &target.name()]].concat());
+    assert_ne!(ran.code, 1, "{ran:?}");
+    assert_eq!(ran.figure("load", "requests in all"), 1001.0, "{ran:?}");
+    assert_eq!(ran.figure("IDs", "requests"), 1001.0, "{ran:?}");
+    assert_eq!(ran.figure("IDs", "answered"), 1001.0, "{ran:?}");
 }
 
 #[test]

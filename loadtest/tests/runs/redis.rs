@@ -1,0 +1,49 @@
+//! The same load on a Redis, if one is installed.
+
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::support::port::Port;
+use crate::support::{loadtest, until_judged};
+
+/// Ends with the test, when this is dropped.
+struct Redis(Child);
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_redis_is_loaded_and_checked_like_a_daemon() {
+    let (port, directory) = (Port::take(), tempfile::tempdir().expect("a directory"));
+    let address = port.address();
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
+    command.args(["--save", "", "--appendonly", "no"]);
+    let Ok(child) = command.arg("--dir").arg(directory.path()).stdout(Stdio::null()).spawn() else {
+        return crate::support::skip("redis-server is not installed");
+    };
+    let _redis = Redis(child);
+    for _ in 0..6_000 {
+        if TcpStream::connect(address).is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let address = address.to_string();
+    for load in [&["--rate", "1000", "--for", "1s", "--p99.9", "5s"][..], &["--closed", "--count", "1000"]] {
+        let target = ["--resp", "--address", &address, "--batch", "1:9,50:1"];
+        let ran = until_judged(|| loadtest(&[&target[..], load].concat()));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let of = |name: &str| ran.figure("IDs", name).as_f64();
+        assert!(of("IDs checked") > of("requests"), "{ran:?}");
+        assert!(
+            ran.figure("target", "version").as_str().is_some_and(|it| it.starts_with("Redis ")),
+            "{ran:?}"
+        );
+    }
+}
