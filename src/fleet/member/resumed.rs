@@ -166,6 +166,22 @@ fn a_start_after_a_loss_asks() {
     }
 }
 
+/// The state has its first ceiling before the numbers are checked once more.
+#[test]
+fn a_start_after_a_number_was_lost_during_the_start_asks() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (mut first, covered) = taken(&store);
+    let newest = want(&layout, WALL, true);
+    store.set_away(true);
+    assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::NoAnswer(_))));
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
+    store.set_away(false);
+    store.remove(&Paths::of("f").number(0, 5));
+    assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::Held(_))));
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), None);
+}
+
 /// Each try writes, and its answer is lost.
 #[test]
 fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {

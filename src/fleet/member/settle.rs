@@ -47,7 +47,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn check_taken(&mut self, clocks: Clocks) -> Result<(), JoinError> {
         for source in 0..self.sources.len() {
             if self.sources[source].is_claimed {
-                self.compare(source, clocks).map_err(not_taken)?;
+                let compared = self.compare(source, clocks);
+                if !matches!(compared, Ok(()) | Err(Stop::NoAnswer(_))) {
+                    // The state may have a ceiling by now, so that the next start would go on below it.
+                    self.forget_ceilings();
+                }
+                compared.map_err(not_taken)?;
             }
         }
         Ok(())

@@ -115,14 +115,16 @@ impl Server {
             found.grant(&settings.sources, &numberings, locks, from_fleet, (now, &wall))?;
         notes.extend(silent_peers);
         notes.extend((follows_a_crash == Some(true)).then(|| Note::Info(AFTER_A_CRASH.to_owned())));
+        let mut checked = Ok(());
         if let Some(joined) = &mut fleet {
             let reading = clock::os::read();
             let wall = wall.believe(reading).wall;
-            joined.check_taken(Clocks { wall, wall_minus_boot_us: reading.offset_us() })?;
+            checked = joined.check_taken(Clocks { wall, wall_minus_boot_us: reading.offset_us() });
         }
         let (fleet, of_fleet) = fleet.map(Joined::into_parts).unzip();
         notes.extend(of_fleet.unwrap_or_default());
         let ceilings = Ceilings::grant(durable, fleet, &wall, reading)?;
+        let ((), ceilings) = ceilings.or_trim(checked)?;
         let count = settings.shards.get();
         let supplies: Vec<Supply> =
             ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();

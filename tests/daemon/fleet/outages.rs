@@ -1,5 +1,7 @@
 //! Connections that hang, slow coordinators, and clocks that differ.
 
+use std::net::TcpListener;
+use std::thread;
 use std::time::Duration;
 
 use super::*;
@@ -146,6 +148,33 @@ fn a_lent_number_that_is_not_free_gives_way_to_another() {
         assert_eq!((worker_of(&runs), worker_of(&after)), (0, 1));
         runs.extend(after);
         assert_distinct(runs);
+    });
+}
+
+/// The coordinator goes away between the pause after the number was taken and the first ID, while the start waits for a peer.
+#[test]
+fn a_start_that_cannot_check_its_number_again_is_no_crash() {
+    each(|at| {
+        let proxy = at.proxy();
+        let toml = toml_at(at, &proxy.url(), Some(5), LONG);
+        init(&toml);
+        let peer = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        peer.set_nonblocking(true).expect("it is a socket");
+        let with_peer = format!("{toml}peers = [\"{}\"]\n", peer.local_addr().expect("it is bound"));
+        let machine = Machine::new();
+        let ended = thread::scope(|scope| {
+            scope.spawn(|| {
+                let asked = poll("a question to the peer", || peer.accept().ok());
+                proxy.cut();
+                drop(asked);
+            });
+            machine.setup(&with_peer).end()
+        });
+        assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+        proxy.pass();
+        let daemon = machine.start(&toml).await_numbers();
+        draw(&daemon);
+        assert!(!daemon.log().contains("did not stop cleanly"), "{}", daemon.log());
     });
 }
 
