@@ -60,15 +60,16 @@ pub struct Member<C> {
     marker: Option<Known>,
     /// The longest horizon that a marker had. One that was restored may have forgotten it.
     longest_horizon: Duration,
-    /// The end of the last poll that had an answer. `None`: there was none yet.
+    /// The last poll that had an answer, or the first ones that had none. `None`: none was tried yet.
     polled: Option<Polled>,
 }
 
-/// The end of a poll.
+/// The end of a poll, or the beginning of one that has no answer.
 #[derive(Clone, Copy, Debug)]
 struct Polled {
     at: Instant,
     clocks: Clocks,
+    is_answered: bool,
 }
 
 /// The clocks at the moment of a call.
@@ -393,7 +394,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if let Some(last) = self.polled.filter(|_| is_all) {
             // A write that is done has compared all keys of the daemon, as a poll does.
             let at = self.coordinator.as_mut().now();
-            self.polled = Some(Polled { at, clocks: last.clocks.after(at.duration_since(last.at)) });
+            self.polled =
+                Some(Polled { at, clocks: last.clocks.after(at.duration_since(last.at)), is_answered: true });
         }
         let held = &mut self.sources[bound.source];
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);

@@ -22,7 +22,7 @@
 //! hands out anything (`Member::check_taken`), and its first poll follows at once.
 //!
 //! A poll of more than [`SWAPS_MAX`](super::SWAPS_MAX) keys takes an answer for each such part. The first poll of a daemon
-//! that went on without asking also reads the marker once for each source.
+//! that went on without asking also reads the marker. While that poll has no answer, another one is due before each step.
 
 use std::time::Duration;
 

@@ -25,10 +25,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.ended(looked)
     }
 
-    /// Returns the time until a poll is due. The first one is the keeper's.
+    /// Returns the time until a poll is due. The keeper's first look makes the first one. If that has no answer, a poll is due
+    /// at once, because nobody knows how old the coordinator is that answers next.
     pub(super) fn poll_due_in(&mut self) -> Duration {
         let now = self.coordinator.as_mut().now();
-        self.polled.map_or(LOOK_PERIOD, |last| LOOK_PERIOD.saturating_sub(now.duration_since(last.at)))
+        match self.polled {
+            None => LOOK_PERIOD,
+            Some(Polled { is_answered: false, .. }) => Duration::ZERO,
+            Some(last) => LOOK_PERIOD.saturating_sub(now.duration_since(last.at)),
+        }
     }
 
     /// Polls if it is time. Called before each step of at most two answers.
@@ -46,6 +51,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Reads all keys at once. Returns the sources whose keys must be written, each with the highest bound in them.
     pub(super) fn poll(&mut self, clocks: Clocks) -> Result<Vec<Bound>, Stop> {
         let began = self.coordinator.as_mut().now();
+        if self.polled.is_none_or(|last| !last.is_answered) {
+            self.polled = Some(Polled { at: began, clocks, is_answered: false });
+        }
         for source in 0..self.sources.len() {
             self.check_marker(source, clocks)?;
         }
@@ -55,7 +63,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         let found = if keys.is_empty() { Vec::new() } else { self.coordinator.as_mut().read(&keys)? };
         let at = self.coordinator.as_mut().now();
-        self.polled = Some(Polled { at, clocks: clocks.after(at.duration_since(began)) });
+        self.polled = Some(Polled { at, clocks: clocks.after(at.duration_since(began)), is_answered: true });
         let mut found = found.into_iter();
         let (mut due, mut lost) = (Vec::new(), None);
         for source in 0..self.sources.len() {

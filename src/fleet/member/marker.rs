@@ -98,7 +98,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks that the known marker has an ID space that daemons may use. Returns its place.
-    fn check_space(&self, space: &str) -> Result<usize, JoinError> {
+    pub(super) fn check_space(&self, space: &str) -> Result<usize, JoinError> {
         let key = self.paths.marker();
         let Known { marker, .. } = self.known_marker()?;
         let Some(place) = marker.place_of(space) else {

@@ -30,6 +30,7 @@ struct World {
     noticed: Option<Duration>,
     /// The writes of other daemons to the counter that come first.
     rivals: u32,
+    is_away: bool,
 }
 
 impl World {
@@ -39,8 +40,9 @@ impl World {
         }
     }
 
-    fn await_answer(&mut self) {
+    fn await_answer(&mut self) -> Result<(), NoAnswer> {
         self.now += self.answer;
+        if self.is_away { Err(NoAnswer::passing("away")) } else { Ok(()) }
     }
 
     /// Takes a range for another daemon.
@@ -86,7 +88,7 @@ impl Coordinator for Slow {
         let mut world = self.0.lock().unwrap();
         world.restore_if_due();
         let read = keys.iter().map(|key| world.keys.get(key).cloned()).collect();
-        world.await_answer();
+        world.await_answer()?;
         Ok(read)
     }
 
@@ -97,7 +99,7 @@ impl Coordinator for Slow {
     /// The keys are written at the end.
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut world = self.0.lock().unwrap();
-        world.await_answer();
+        world.await_answer()?;
         world.restore_if_due();
         world.outrun(&swaps[0].key);
         let found: Vec<_> = swaps.iter().map(|swap| world.keys.get(&swap.key).cloned()).collect();
@@ -115,6 +117,22 @@ impl Coordinator for Slow {
         }
         Ok(Swapped::Done)
     }
+}
+
+/// Returns a member that holds nothing yet.
+fn member(world: &Slow, notes: Notes) -> Member<Slow> {
+    Member::new(world.clone(), "f", ("state", "holder"), notes, || fastrand::u64(..).to_string())
+}
+
+/// Returns the names of the sources, and their worker IDs. The last source has the lowest, so that the first raise is of that one
+/// alone.
+fn sources() -> impl Iterator<Item = (String, WorkerSet)> {
+    (0..SOURCES).map(|index| (format!("source-{index}"), WorkerSet::single((SOURCES - 1 - index) as u64)))
+}
+
+fn add_counter(member: &mut Member<Slow>) {
+    let numbering = Numbering::from(TicketCounter::new(COUNTER, 1, 1).unwrap());
+    member.add_counter((SOURCES, COUNTER), &numbering, 0);
 }
 
 /// A daemon with many sources, whose last bounds a restore of the coordinator loses.
@@ -135,28 +153,41 @@ impl Holder {
         let first = NumberRange { from: 1, to: 1 };
         let counter = CounterKey::new("c", first, "first", "nobody").text();
         let keys = BTreeMap::from([(paths.marker(), marker), (paths.counter(COUNTER), counter)]);
-        let (now, restore, floor, noticed, rivals) = Default::default();
-        let world = World { keys, now, answer, restore, floor, noticed, rivals };
+        let (now, restore, floor, noticed, rivals, is_away) = Default::default();
+        let world = World { keys, now, answer, restore, floor, noticed, rivals, is_away };
         let world = Slow(Arc::new(Mutex::new(world)));
-        let draw = || fastrand::u64(..).to_string();
-        let mut member = Member::new(world.clone(), "f", ("state", "holder"), Notes::default(), draw);
-        let names: Vec<String> = (0..SOURCES).map(|index| format!("source-{index}")).collect();
+        let mut member = member(&world, Notes::default());
         let mut taken = Vec::new();
-        for (index, source) in names.iter().enumerate() {
-            let want = Want { index, source, ..want(&layout, WALL, false) };
-            let number = WorkerSet::single((SOURCES - 1 - index) as u64);
-            taken.push(Some(member.take(want, &number).unwrap()));
+        for (index, (source, worker_id)) in sources().enumerate() {
+            let want = Want { index, source: &source, ..want(&layout, WALL, false) };
+            taken.push(Some(member.take(want, &worker_id).unwrap()));
         }
         member.settle(&mut taken, clocks(WALL)).unwrap();
-        // The lowest, so that the first raise is of the last source alone.
         let covered = taken[SOURCES - 1].as_ref().unwrap().covered;
-        let numbering = Numbering::from(TicketCounter::new(COUNTER, 1, 1).unwrap());
-        member.add_counter((SOURCES, COUNTER), &numbering, 0);
+        add_counter(&mut member);
         let backup = world.0.lock().unwrap().keys.clone();
         let pool = Pool { source: 0, numbers: (0..1_024).collect() };
         let mut holder = Holder { member, world, backup, pool, count: Count::default(), covered };
         assert_eq!(holder.raise(1, Duration::ZERO), Raised::Done);
         holder
+    }
+
+    /// Kills the daemon, and starts it in an outage. It goes on without asking, and its first look has no answer.
+    /// The restore loses a write of the last source alone.
+    fn start_in_outage(&mut self, later: Duration) {
+        self.backup = self.world.0.lock().unwrap().keys.clone();
+        let last = Bound { source: SOURCES - 1, id_bound: self.covered + 2 };
+        assert_eq!(self.member.raise(&[last], 0, clocks(WALL)), Raised::Done);
+        self.member = member(&self.world, self.member.notes().clone());
+        let layout = Layout::resolve("twitter").unwrap();
+        for (index, (source, worker_id)) in sources().enumerate() {
+            let want = Want { index, source: &source, ..want(&layout, WALL, true) };
+            self.member.resume_at_once(want, &worker_id).unwrap();
+        }
+        add_counter(&mut self.member);
+        self.world.0.lock().unwrap().is_away = true;
+        assert!(matches!(self.look(later), Raised::NoAnswer(_)));
+        self.world.0.lock().unwrap().is_away = false;
     }
 
     /// Raises the bounds of all sources.
@@ -177,6 +208,14 @@ impl Holder {
     fn now(&self) -> Duration {
         self.world.0.lock().unwrap().now
     }
+}
+
+/// The daemon's look before a job.
+#[derive(Clone, Copy, Debug)]
+enum Before {
+    Look,
+    /// The first one, without an answer.
+    UnansweredLook,
 }
 
 /// A job of the fleet thread.
@@ -212,15 +251,21 @@ impl Job {
     }
 }
 
-/// Restores the coordinator at a moment after the beginning of a look that is followed by a job. Returns the time until the floor
+/// Restores the coordinator at a moment after the beginning of a look, or after the end of an outage. A job follows. Returns the time until the floor
 /// is raised, and whether the job was done by the restore.
-fn notice(job: Job, answer: Duration, restored_after: Duration) -> (Duration, bool) {
+fn notice(before: Before, job: Job, answer: Duration, restored_after: Duration) -> (Duration, bool) {
     let mut holder = Holder::new(answer);
+    if matches!(before, Before::UnansweredLook) {
+        holder.start_in_outage(job.later());
+    }
     let restored_at = holder.now() + restored_after;
     let backup = holder.backup.clone();
     holder.world.0.lock().unwrap().restore = Some((restored_at, backup));
     let mut looked_at = holder.now();
-    let mut ended = holder.look(job.later());
+    let mut ended = match before {
+        Before::Look => holder.look(job.later()),
+        Before::UnansweredLook => Raised::Done,
+    };
     let mut is_job_done = false;
     while !matches!(ended, Raised::Lost(_)) {
         if std::mem::replace(&mut is_job_done, true) {
@@ -241,20 +286,26 @@ fn notice(job: Job, answer: Duration, restored_after: Duration) -> (Duration, bo
 
 #[test]
 fn a_restore_at_any_moment_is_noticed_within_a_takers_pause() {
-    for answer_ms in [10, 200] {
-        let answer = Duration::from_millis(answer_ms);
+    for before in [Before::Look, Before::UnansweredLook] {
         for job in [Job::Nothing, Job::Raise, Job::RaiseAfterOutage, Job::Range] {
-            let (mut slowest, mut after) = (Duration::ZERO, Duration::ZERO);
-            loop {
-                let (noticed, is_over) = notice(job, answer, after);
-                slowest = slowest.max(noticed);
-                assert!(noticed <= noticed_within(answer), "{job:?}, {answer:?}: {noticed:?}, at {after:?}");
-                if is_over && after > LOOK_PERIOD * 2 {
-                    break;
-                }
-                after += Duration::from_millis(100);
+            for answer in [10, 200].map(Duration::from_millis) {
+                let slowest = slowest(before, job, answer);
+                eprintln!("{before:?}, {job:?} with answers of {answer:?}: noticed within {slowest:?}");
+                assert!(slowest <= noticed_within(answer));
             }
-            eprintln!("{job:?} with answers of {answer:?}: noticed within {slowest:?}");
         }
+    }
+}
+
+/// Returns the longest time until a restore is noticed, whenever it comes.
+fn slowest(before: Before, job: Job, answer: Duration) -> Duration {
+    let (mut slowest, mut after) = (Duration::ZERO, Duration::ZERO);
+    loop {
+        let (noticed, is_over) = notice(before, job, answer, after);
+        slowest = slowest.max(noticed);
+        if is_over && after > LOOK_PERIOD * 2 {
+            return slowest;
+        }
+        after += Duration::from_millis(100);
     }
 }

@@ -75,11 +75,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         note.is_some_and(|note| clock::has_jumped(want.clocks.wall_minus_boot_us, note.wall_minus_boot_us))
     }
 
-    /// Checks the marker for a source that went on without asking, as other starts do before they take a number.
+    /// Checks the marker for a source that went on without asking, as other starts do before they take a number. It is read
+    /// once: each write compares it.
     pub(super) fn check_marker(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
         let (space, noted, identity) = (held.space.clone(), held.place, held.identity.clone());
-        match self.place_of(&space) {
+        let place = if self.marker.is_some() { self.check_space(&space) } else { self.place_of(&space) };
+        match place {
             Ok(place) if place == noted && self.known_marker()?.marker.identity == identity => {
                 self.check_passed(source, clocks)
             }

@@ -200,7 +200,7 @@ impl<'a> Form<'a> {
             marker,
             longest_horizon,
             tried: _,
-            polled: _,
+            polled,
             are_compared: _,
             coordinator: _,
             paths: _,
@@ -214,6 +214,8 @@ impl<'a> Form<'a> {
         sources.iter().for_each(|held| self.held(held, generation));
         self.text(marker.as_ref().map_or("", |known| &known.text));
         self.words.push(longest_horizon.as_millis() as u64);
+        // No time passes, so only a poll without an answer is due again.
+        self.words.push(u64::from(polled.is_some_and(|last| !last.is_answered)));
     }
 
     /// `numbers` has the worker ID, `since_unix_s` is for people, and no connection is made again.
