@@ -47,7 +47,7 @@ pub const HORIZON_MIN: Duration = Duration::from_secs(4);
 const _: () = assert!(2 * noticed_within(Duration::ZERO).as_millis() <= HORIZON_MIN.as_millis());
 
 /// Returns the time within which a holder notices a restore and raises the floor, if its answers take no longer than this, or than
-/// [`ANSWER_OF_ALL`].
+/// 0.2 s.
 pub const fn noticed_within(answer: Duration) -> Duration {
     let answer = if answer.as_nanos() > ANSWER_OF_ALL.as_nanos() { answer } else { ANSWER_OF_ALL };
     LOOK_PERIOD.saturating_add(answer.saturating_mul(ANSWERS))
