@@ -165,10 +165,8 @@ impl Watched {
                     seen.replace(now.clone()).map_or(0, |before| now.used_since(&before, from_ns));
             }
             nap.stall(self.cores).into_iter().for_each(|stall| self.stalls.add(stall));
-            // To look at the target takes a part of a millisecond, which is no stall. More than that is one.
-            let looked_ns = self.now_ns();
-            (length_ns, from_ns) =
-                (nap.next_ns(), if looked_ns < woke_ns + NAP_NS { looked_ns } else { woke_ns });
+            // What the look at the target took, which may have hundreds of threads, is no stall.
+            (length_ns, from_ns) = (nap.next_ns(), self.now_ns());
         }
     }
 }
