@@ -70,7 +70,7 @@ type buffer struct {
 	isClosed        bool
 }
 
-// fetch is a fetch under way.
+// fetch is a fetch in flight.
 type fetch struct {
 	done chan struct{}
 	err  error
@@ -183,7 +183,7 @@ func (b *buffer) refill(s *stock) {
 	b.startFetch()
 }
 
-// startFetch starts a fetch unless one is under way. The lock must be held.
+// startFetch starts a fetch unless one is in flight. The lock must be held.
 func (b *buffer) startFetch() {
 	if b.fetch != nil {
 		return

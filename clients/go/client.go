@@ -76,7 +76,7 @@ func (c *Client) EndpointErrors() []error {
 	return c.pool.failures()
 }
 
-// Close ends the client. IDs left in buffers are skipped. Calls under way and later ones return ErrClosed.
+// Close ends the client. IDs left in buffers are skipped. Calls in flight and later ones return ErrClosed.
 func (c *Client) Close() error {
 	c.pool.close()
 	for _, source := range c.allSources() {

@@ -157,7 +157,7 @@ func TestCloseEndsEveryCall(t *testing.T) {
 		select {
 		case err := <-errs:
 			if !errors.Is(err, ErrClosed) {
-				t.Errorf("a call under way: %v", err)
+				t.Errorf("a call in flight: %v", err)
 			}
 		case <-time.After(20 * time.Second):
 			t.Fatal("a call did not end")

@@ -15,7 +15,7 @@ const (
 	checkPause = 60 * time.Second
 )
 
-// startCheck compares the daemons' worker IDs in the background, unless that is under way. Two daemons with the same ones
+// startCheck compares the daemons' worker IDs in the background, unless that is in progress. Two daemons with the same ones
 // hand out the same IDs. A daemon refuses a worker ID that another one of its machine has. Containers and machines do not
 // see each other's locks, but a client sees all of its endpoints. The lock must be held.
 func (p *pool) startCheck() {

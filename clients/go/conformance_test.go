@@ -120,7 +120,7 @@ type backgroundCall struct {
 	done   chan outcome
 }
 
-// player is one case under way.
+// player is one running case.
 type player struct {
 	t       *testing.T
 	played  conformanceCase

@@ -23,13 +23,13 @@ type target struct {
 	exhaustedUntil time.Time
 	// failure is the error of the last try.
 	failure error
-	// stage says what a connection under way waits for.
+	// stage says what a connection being made waits for.
 	stage      string
 	connection *connection
 	attempt    *attempt
 }
 
-// attempt is a connection under way.
+// attempt is a connection being made.
 type attempt struct {
 	done chan struct{}
 	// isReturn is true if another target serves meanwhile. No call waits for it while there is one to try.
@@ -242,7 +242,7 @@ func isSooner(one, other, now time.Time) bool {
 	return other.After(now) && one.Before(other)
 }
 
-// attempt connects to a target in the background, unless that is under way. The lock must be held.
+// attempt connects to a target in the background, unless that is in progress. The lock must be held.
 func (p *pool) attempt(t *target) *attempt {
 	if t.attempt == nil {
 		t.attempt = &attempt{done: make(chan struct{})}

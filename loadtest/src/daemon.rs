@@ -29,7 +29,7 @@ pub(crate) struct Daemon {
     child: Child,
     pub(crate) native: Endpoint,
     /// The address of the other protocol that the load is for.
-    pub(crate) door: Option<Endpoint>,
+    pub(crate) front_end: Option<Endpoint>,
     protocol: Protocol,
     binary: PathBuf,
     /// Removed after the process has ended.
@@ -72,9 +72,9 @@ impl Daemon {
         let binary = binary()?;
         let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
         let any = "127.0.0.1:0".to_owned();
-        let door = protocol.is_door().then(|| any.clone());
-        let (child, native, door) = spawn(&binary, directory.path(), protocol, (any, door))?;
-        Ok(Self { child, native, door, protocol, binary, directory })
+        let front_end = protocol.is_front_end().then(|| any.clone());
+        let (child, native, front_end) = spawn(&binary, directory.path(), protocol, (any, front_end))?;
+        Ok(Self { child, native, front_end, protocol, binary, directory })
     }
 
     /// Ends the daemon and starts it again on the same address and state.
@@ -89,7 +89,7 @@ impl Daemon {
                 self.child.wait()?;
             }
         }
-        let listen = (self.native.to_string(), self.door.as_ref().map(ToString::to_string));
+        let listen = (self.native.to_string(), self.front_end.as_ref().map(ToString::to_string));
         (self.child, ..) = spawn(&self.binary, self.directory.path(), self.protocol, listen)?;
         Ok(())
     }
@@ -126,7 +126,7 @@ fn spawn(
     binary: &Path,
     directory: &Path,
     protocol: Protocol,
-    (listen, door): (String, Option<String>),
+    (listen, front_end): (String, Option<String>),
 ) -> Result<Listening, NotStarted> {
     // A file, because a full pipe would block the daemon.
     let stderr = directory.join("stderr");
@@ -138,8 +138,8 @@ fn spawn(
     }
     command.args(["serve", "--listen", &listen, "--layout", "twitter", "--worker-id"]);
     command.arg(WORKER_ID.to_string()).arg("--state-dir").arg(directory.join("state"));
-    if let Some(door) = &door {
-        command.arg(format!("--{}", protocol.name())).arg(door);
+    if let Some(front_end) = &front_end {
+        command.arg(format!("--{}", protocol.name())).arg(front_end);
     }
     // Not every user may use the machine's locks.
     command.arg("--lock-dir").arg(directory.join("locks"));
@@ -151,13 +151,13 @@ fn spawn(
     command.process_group(0);
     command.stdout(Stdio::piped()).stderr(File::create(&stderr)?);
     let mut child = command.spawn()?;
-    let lines = child.stdout.take().map(|stdout| first_lines(stdout, 1 + usize::from(door.is_some())));
+    let lines = child.stdout.take().map(|stdout| first_lines(stdout, 1 + usize::from(front_end.is_some())));
     let on = |name: &str| {
         let found = lines.iter().flatten().find_map(|line| line.strip_prefix(name)?.strip_prefix(" on "));
         found.and_then(|address| address.trim().parse().ok())
     };
     if let Some(native) = on("listening") {
-        return Ok((child, native, door.and_then(|_| on(protocol.name()))));
+        return Ok((child, native, front_end.and_then(|_| on(protocol.name()))));
     }
     let _ = child.kill();
     child.wait()?;

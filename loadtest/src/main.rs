@@ -12,7 +12,7 @@
 //! - [`scenario`]: the options of a run. [`run`]: one run: it starts the threads and collects their messages.
 //! - [`schedule`]: when each request is due. [`load`]: the threads that send requests and read replies.
 //! - [`target`], [`daemon`]: connections to a target, and a daemon that the load test starts itself.
-//!   [`door`]: the protocols of Redis, memcached, HTTP and noeqd.
+//!   [`frontend`]: the protocols of Redis, memcached, HTTP and noeqd.
 //! - [`promise`]: the guarantees in a target's INFO. [`check`]: every ID is checked against them; duplicates are
 //!   found in bounded memory.
 //! - [`machine`]: stalls of this machine, which are not the target's fault. [`measure`]: histograms and counters.
@@ -32,7 +32,7 @@ mod check;
 mod cli;
 mod compare;
 mod daemon;
-mod door;
+mod frontend;
 mod judge;
 mod load;
 mod machine;

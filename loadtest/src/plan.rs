@@ -116,7 +116,7 @@ struct Division<'a> {
 pub(crate) fn plan(basis: &Basis, wanted: &Wanted) -> Result<Plan, NoPlan> {
     let limits = limits(basis);
     let Some(lowest) = limits.iter().min_by(|a, b| a.ids_per_s.total_cmp(&b.ids_per_s)).cloned() else {
-        unreachable!("the sweep's knee is always a limit");
+        unreachable!("the sweep's saturation point is always a limit");
     };
     // Rounding must not add one, as in 34,600 ÷ (173,000 × 0.2).
     let exact = wanted.rate.per_s() / (lowest.ids_per_s * (1.0 - wanted.headroom.0)) - 1e-9;
@@ -156,11 +156,11 @@ fn limits(basis: &Basis) -> Vec<Limit> {
         let formula = format!("{} × {}", counted(basis.worker_ids, "worker ID"), ids_per_s(per_s));
         limits.push(Limit { name: "layout", ids_per_s: per_s * basis.worker_ids as f64, formula });
     }
-    let (requests, ids) = (grouped(basis.knee_requests_per_s), grouped(batch));
+    let (requests, ids) = (grouped(basis.saturation_requests_per_s), grouped(batch));
     limits.push(Limit {
         name: "CPU",
-        ids_per_s: basis.knee_requests_per_s * batch,
-        formula: format!("{requests} requests/s at the knee × {ids} IDs a request"),
+        ids_per_s: basis.saturation_requests_per_s * batch,
+        formula: format!("{requests} requests/s at the saturation point × {ids} IDs a request"),
     });
     limits
 }

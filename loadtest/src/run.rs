@@ -188,8 +188,8 @@ pub(crate) fn start_daemon(scenario: &Scenario, interrupt: &AtomicBool) -> Resul
 
 /// Returns the scenario with the addresses of a daemon of our own.
 pub(crate) fn aimed(scenario: &Scenario, daemon: Option<&Daemon>) -> Scenario {
-    let Some(Daemon { native, door, .. }) = daemon else { return scenario.clone() };
-    let target = door.as_ref().unwrap_or(native).clone();
+    let Some(Daemon { native, front_end, .. }) = daemon else { return scenario.clone() };
+    let target = front_end.as_ref().unwrap_or(native).clone();
     Scenario { addresses: vec![target], form: Form::Info(vec![native.clone()]), ..scenario.clone() }
 }
 

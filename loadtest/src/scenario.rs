@@ -95,8 +95,8 @@ pub(crate) enum Drive {
 }
 
 impl Protocol {
-    /// Returns true for a protocol that is one of Snowbank's doors.
-    pub(crate) fn is_door(self) -> bool {
+    /// Returns true for a protocol that is one of Snowbank's front ends.
+    pub(crate) fn is_front_end(self) -> bool {
         !matches!(self, Self::Snowbank | Self::Echo)
     }
 

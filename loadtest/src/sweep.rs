@@ -1,4 +1,4 @@
-//! The knee: the highest rate at which the objective holds, step by step and confirmed by a second run.
+//! The saturation point: the highest rate at which the objective holds, step by step and confirmed by a second run.
 //!
 //! ```text
 //!  search (pure) ── a rate ──▶ step: one run ([`crate::run`]) ──▶ an answer ──▶ search
@@ -70,7 +70,7 @@ pub(crate) struct SearchOptions {
     /// Each step multiplies the rate by this, until one misses
     #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = factor, allow_hyphen_values = true)]
     pub(crate) factor: f64,
-    /// Largest distance from the knee to the next rate that misses: two runs on a quiet machine differ by
+    /// Largest distance from the saturation point to the next rate that misses: two runs on a quiet machine differ by
     /// about 5%
     #[arg(long, value_name = "SHARE", default_value = "5%", allow_hyphen_values = true)]
     pub(crate) resolution: Share,
@@ -130,14 +130,14 @@ pub(crate) struct Sweep {
     pub(crate) summary: String,
     pub(crate) ended: Ended,
     /// The highest rate at which the objective held; null where it held at none.
-    pub(crate) knee: Option<f64>,
-    /// True if a second run at the knee held.
+    pub(crate) saturation: Option<f64>,
+    /// True if a second run at the saturation point held.
     pub(crate) confirmed: bool,
     /// True if the target may be able to do more: the machine or `--limit` ended the climb.
     pub(crate) at_least: bool,
-    /// The lowest rate above the knee that missed.
+    /// The lowest rate above the saturation point that missed.
     pub(crate) missed: Option<f64>,
-    /// The reason why the knee is not higher; null where every rate held and the source could do more.
+    /// The reason why the saturation point is not higher; null where every rate held and the source could do more.
     pub(crate) limit: Option<Limit>,
     pub(crate) search: Bounds,
     /// All runs in order.
@@ -276,15 +276,16 @@ impl Sweep {
         ended: Ended,
         steps: Vec<Step>,
     ) -> Self {
-        let Finding { knee, confirmed, missed } = search.so_far();
-        let at_full_rate = full_rate.zip(knee).is_some_and(|(full_rate, knee)| knee >= full_rate as f64);
+        let Finding { saturation, confirmed, missed } = search.so_far();
+        let at_full_rate =
+            full_rate.zip(saturation).is_some_and(|(full_rate, saturation)| saturation >= full_rate as f64);
         let limit = missed.map(|(_, limit)| limit).or(at_full_rate.then_some(Limit::Layout));
         let mut sweep = Self {
             format: FORMAT,
             kind: KIND.to_owned(),
             summary: String::new(),
             ended,
-            knee,
+            saturation,
             confirmed,
             at_least: matches!(limit, None | Some(Limit::Machine)),
             missed: missed.map(|(rate, _)| rate),
@@ -296,7 +297,7 @@ impl Sweep {
         sweep
     }
 
-    /// Returns 0 with a confirmed knee; 1 if the target is at fault; 2 if the sweep has no answer.
+    /// Returns 0 with a confirmed saturation point; 1 if the target is at fault; 2 if the sweep has no answer.
     pub(crate) fn exit_code(&self) -> u8 {
         match self.ended {
             Ended::Broken(_) | Ended::Gone(_) => 1,
@@ -306,12 +307,12 @@ impl Sweep {
         }
     }
 
-    /// Returns the run that stands for the knee: the last that held at it.
-    pub(crate) fn at_knee(&self) -> Option<&Step> {
-        self.steps.iter().rev().find(|step| Some(step.rate()) == self.knee && step.holds)
+    /// Returns the run that stands for the saturation point: the last that held at it.
+    pub(crate) fn at_saturation(&self) -> Option<&Step> {
+        self.steps.iter().rev().find(|step| Some(step.rate()) == self.saturation && step.holds)
     }
 
-    /// Returns the last run that missed at the rate next above the knee.
+    /// Returns the last run that missed at the rate next above the saturation point.
     pub(crate) fn at_miss(&self) -> Option<&Step> {
         self.steps.iter().rev().find(|step| Some(step.rate()) == self.missed && !step.holds)
     }

@@ -267,7 +267,7 @@ impl Status {
             return None;
         }
         let (is_reached, left) = (source.is_ceiling_reached(), source.left());
-        let (took_s, usual_s) = (ceilings.under_way_s, ceilings.usual_raise_s);
+        let (took_s, usual_s) = (ceilings.in_flight_s, ceilings.usual_raise_s);
         let (took, usual) = (seconds(took_s), seconds(usual_s));
         let (horizon_s, slowest_s) = (ceilings.horizon_s, ceilings.slowest_raise_s);
         let (effect, found) = match &ceilings.failing {

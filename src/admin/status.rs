@@ -100,9 +100,9 @@ pub(crate) struct CeilingsStatus {
     pub(crate) raising_s: f64,
     /// The time since the last raise became durable. `None`: none since the start.
     pub(crate) last_raise_ago_s: Option<f64>,
-    /// The time that the write under way has taken so far. 0 without one.
-    pub(crate) under_way_s: f64,
-    /// The longest raise of the last minute, the one under way included.
+    /// The time that the write in flight has taken so far. 0 without one.
+    pub(crate) in_flight_s: f64,
+    /// The longest raise of the last minute, the one in flight included.
     pub(crate) slowest_raise_s: f64,
     /// The shorter of the last two raises, if they were in the last minute: what a raise usually
     /// takes.

@@ -225,7 +225,7 @@ async fn reload_at_hangups(mut hangups: Signal, reloads: &Requests) {
 fn where_it_listens(server: &Server) -> Vec<String> {
     let clients = server.addresses().map(|(protocol, address)| match protocol {
         Protocol::Native => format!("listening on {address}"),
-        door => format!("{} on {address}", door.name()),
+        front_end => format!("{} on {address}", front_end.name()),
     });
     clients.chain(server.admin_addresses().map(|address| format!("admin on {address}"))).collect()
 }

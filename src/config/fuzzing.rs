@@ -68,7 +68,7 @@ fn check_settings(settings: &Settings) {
         assert!(source.burst_window <= source.max_ahead && source.horizon() < source.max_ahead);
         for other in &settings.sources[..index] {
             assert_ne!(source.name, other.name);
-            if [source, other].into_iter().any(|it| it.is_lent() || it.is_unpicked()) {
+            if [source, other].into_iter().any(|it| it.is_assigned() || it.is_unpicked()) {
                 continue;
             }
             let ids = (&source.layout, &source.worker_ids.set);

@@ -140,7 +140,7 @@ fn is_same_place(left: &Address, right: &Address) -> bool {
     }
 }
 
-/// Checks that a door whose protocol cannot carry a token is closed if tokens are required, unless the
+/// Checks that a front end whose protocol cannot carry a token is closed if tokens are required, unless the
 /// operator allows it.
 fn check_tokens(settings: &Settings, findings: &mut Findings) {
     for (key, text) in without_place_for_a_token(settings) {
@@ -200,7 +200,7 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
 
 /// Checks that no source and no setting of `[fleet]` needs a coordinator where none is named.
 fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
-    if let Some(index) = settings.sources.iter().position(SourceSettings::is_lent) {
+    if let Some(index) = settings.sources.iter().position(SourceSettings::is_assigned) {
         let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
         return Place { index, findings }.mistake("worker_id_from", String::from(text));
     }

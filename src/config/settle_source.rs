@@ -152,16 +152,16 @@ impl Place<'_> {
             }
             return self.of("worker_ids").is_some() && self.of("worker_id_from").is_some();
         }
-        if !source.is_lent() && source.worker_count != 1 {
+        if !source.is_assigned() && source.worker_count != 1 {
             let text = format!(
-                "found {}, allowed: 1 unless a coordinator lends the worker IDs (worker_id_from = \"coordinator\"); name \
+                "found {}, allowed: 1 unless a coordinator assigns the worker IDs (worker_id_from = \"coordinator\"); name \
                  several in worker_ids, as in \"0-3\"",
                 source.worker_count
             );
             self.mistake("worker_count", text);
             return false;
         }
-        if source.is_lent() && source.worker_ids.by_field.is_some() {
+        if source.is_assigned() && source.worker_ids.by_field.is_some() {
             let all = OpenFields::of(&source.layout, &source.worker_ids).with_all();
             source.worker_ids.by_field = Some(all);
         }
@@ -235,7 +235,7 @@ pub(super) fn check_open_overlaps(
 
 /// Returns true if other machines with this configuration may get any worker ID of the source's layout.
 fn is_picked(source: &SourceSettings) -> bool {
-    source.is_lent() || source.is_of_machine() && source.worker_ids.by_field.is_none()
+    source.is_assigned() || source.is_of_machine() && source.worker_ids.by_field.is_none()
 }
 
 /// Describes two sources that can make the same ID with these worker IDs.

@@ -157,7 +157,7 @@ impl SourceSettings {
     }
 
     /// Returns true if the coordinator picks the worker IDs. Those in `worker_ids` are then the ones to pick from.
-    pub fn is_lent(&self) -> bool {
+    pub fn is_assigned(&self) -> bool {
         self.worker_id_from == WorkerIdFrom::Coordinator && !self.is_ticket()
     }
 
@@ -175,14 +175,14 @@ impl SourceSettings {
         let is_of_machine = self.is_unpicked()
             && self.worker_id_from == running.worker_id_from
             && self.worker_ids.by_field == running.worker_ids.by_field;
-        if is_of_machine || (self.is_lent() && running.is_lent()) {
+        if is_of_machine || (self.is_assigned() && running.is_assigned()) {
             self.worker_ids.clone_from(&running.worker_ids);
         }
     }
 
     /// Returns true if its worker IDs are known: none is picked later.
     pub(super) fn has_worker_ids(&self) -> bool {
-        !self.is_ticket() && !self.is_lent() && !self.is_unpicked()
+        !self.is_ticket() && !self.is_assigned() && !self.is_unpicked()
     }
 
     /// Returns true if the worker IDs come from the machine, and were not picked yet.

@@ -30,7 +30,7 @@ impl SourceSettings {
                 "source {index} {name:?}: ticket counter, increment {increment}, offset {offset}{shared}"
             );
         }
-        if self.is_lent() || self.is_unpicked() {
+        if self.is_assigned() || self.is_unpicked() {
             return format!(
                 "source {index} {name:?}: {layout}; worker picked at the start ({worker_id_from})"
             );

@@ -226,7 +226,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads [`addresses`](Self::addresses); an empty text is none.
-    pub(crate) fn door_addresses(self) -> Reading<Vec<Address>> {
+    pub(crate) fn front_end_addresses(self) -> Reading<Vec<Address>> {
         if self.is_word("") { Ok(Vec::new()).into() } else { self.addresses() }
     }
 

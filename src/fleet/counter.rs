@@ -4,7 +4,7 @@
 //! The key has the next free number. A daemon takes a range of numbers by writing a higher one, if the key still has the
 //! value that it read. So each number is in one daemon's range:
 //! - Of two writes that expect one value, the coordinator does one.
-//! - A write without an answer counts only if the key then has its identity. Otherwise its range is given up, done or not.
+//! - A write without an answer counts only if the key then has its identity. Otherwise its range is abandoned, done or not.
 //! - After a loss of the grant (a restored snapshot) a write from before does not count: another copy of this process may
 //!   find the same identity.
 //! - A key that is gone, was made again, or is below what this daemon had, is never begun again.

@@ -28,17 +28,17 @@ use std::time::Duration;
 
 use super::line::ANSWER_MIN;
 
-/// The longest time from the end of a poll to the next one, apart from a step at the coordinator that is under way.
+/// The longest time from the end of a poll to the next one, apart from a step at the coordinator that is in flight.
 pub const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Every holder whose answers take no longer than this notices a restore in time, however fast the taker's answers are. A
 /// healthy coordinator takes a hundredth of it.
 const ANSWER_OF_ALL: Duration = Duration::from_millis(200);
 
-/// The answers of a notice: those of the last poll, of a step that is under way, of the next poll, and of the floor.
+/// The answers of a notice: those of the last poll, of a step that is in flight, of the next poll, and of the floor.
 const ANSWERS: u32 = 1 + 2 + 1 + 1;
 
-// If answers are fast, the five of them leave time for a connection that hangs: it is given up after `ANSWER_MIN`, and those on a
+// If answers are fast, the five of them leave time for a connection that hangs: it is abandoned after `ANSWER_MIN`, and those on a
 // new one have as long.
 const _: () = assert!(ANSWERS as u128 * ANSWER_OF_ALL.as_millis() >= 2 * ANSWER_MIN.as_millis());
 

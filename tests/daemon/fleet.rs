@@ -31,7 +31,7 @@ const KEY: &str = "/snowbank/default/space-0/5";
 /// Longer than any test.
 const LONG: &str = "10m";
 
-/// Returns the configuration of a daemon with this number, or with one that the fleet lends.
+/// Returns the configuration of a daemon with this number, or with one that the fleet assigns.
 fn toml(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> String {
     toml_at(at, &at.url(), worker, horizon)
 }

@@ -73,7 +73,7 @@ struct Site {
 }
 
 impl Site {
-    /// Four sites share two fixed numbers; each of sixteen is lent one of fourteen.
+    /// Four sites share two fixed numbers; each of sixteen is assigned one of fourteen.
     fn new(at: &dyn Coordinator, index: usize) -> Site {
         let worker_ids = match index {
             0..4 => format!("worker_ids = {}\n", index % 2),

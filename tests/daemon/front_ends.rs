@@ -63,7 +63,7 @@ fn read_to_end(mut stream: TcpStream) -> String {
 fn one_connection_too_many_is_refused_in_each_protocols_words() {
     let config = format!("limits.max_connections = 1\n{TWO_SOURCES}");
     each_case(&FRONT_ENDS, |front_end| {
-        let daemon = Setup::configured(&config).door(front_end.protocol).start();
+        let daemon = Setup::configured(&config).front_end(front_end.protocol).start();
         let address = daemon.addresses[1].tcp();
         let first = front_end.ask(address).expect("an ID");
         let refusal = read_to_end(connect(address)).to_lowercase();
@@ -134,7 +134,7 @@ const FOREIGN: [Foreign; 7] = [
 #[test]
 fn clients_of_other_protocols_are_answered_closed_and_logged() {
     let daemons: Vec<(&str, Daemon)> = ["http", "memcached", "noeqd"]
-        .map(|protocol| (protocol, Setup::configured(TWO_SOURCES).door(protocol).start()))
+        .map(|protocol| (protocol, Setup::configured(TWO_SOURCES).front_end(protocol).start()))
         .into();
     for Foreign { at, sends, reply, log } in &FOREIGN {
         let daemon = &daemons.iter().find(|(protocol, _)| protocol == at).expect("it was started").1;

@@ -1,11 +1,11 @@
 //! Clients with a name, by token or certificate, and what a reload changes for them.
 //!
-//! [`certificates`]: names in certificates. [`doors`]: the same for clients of other protocols. [`secure_doors`]:
+//! [`certificates`]: names in certificates. [`frontends`]: the same for clients of other protocols. [`secure_frontends`]:
 //! those over TLS. [`seen`]: the operator's view.
 
 mod certificates;
-mod doors;
-mod secure_doors;
+mod frontends;
+mod secure_frontends;
 mod seen;
 
 use std::sync::Arc;

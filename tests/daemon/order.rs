@@ -89,7 +89,7 @@ fn reply_to(wire: &mut Wire, ask: Ask) -> (u64, u64) {
     (runs[0].first, runs[runs.len() - 1].last())
 }
 
-/// Requests of all sizes and waits, with many under way on each connection, and far more than the full rate.
+/// Requests of all sizes and waits, with many in flight on each connection, and far more than the full rate.
 /// Most wait, some are refused, and on each connection IDs increase.
 #[test]
 fn ids_of_each_connection_increase_across_waits_too() {

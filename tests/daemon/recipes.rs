@@ -52,11 +52,11 @@ fn compile(command: &mut Command) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs a recipe against two daemons with this door: `command` takes their ports.
-fn numbers_rows(door: &str, name: &str, mut command: Command) {
+/// Runs a recipe against two daemons with this front end: `command` takes their ports.
+fn numbers_rows(front_end: &str, name: &str, mut command: Command) {
     let start = |worker_id: u16| {
         let settings = format!("worker_ids = {worker_id}");
-        Setup::configured(&settings).door(door).start()
+        Setup::configured(&settings).front_end(front_end).start()
     };
     let mut daemons = vec![start(1), start(2)];
     for daemon in &daemons {
@@ -78,9 +78,9 @@ fn numbers_rows(door: &str, name: &str, mut command: Command) {
 
 #[test]
 fn recipes_for_python() {
-    for (name, door) in [("redis-py", "resp"), ("requests", "http"), ("pymemcache", "memcached")] {
+    for (name, front_end) in [("redis-py", "resp"), ("requests", "http"), ("pymemcache", "memcached")] {
         if let Some(python) = newest("venv/bin/python") {
-            numbers_rows(door, name, scripted(&python, "recipe.py", name));
+            numbers_rows(front_end, name, scripted(&python, "recipe.py", name));
         }
     }
 }
@@ -104,14 +104,14 @@ fn recipes_for_php_and_ruby() {
 
 #[test]
 fn recipes_for_node() {
-    for (name, door, module) in
+    for (name, front_end, module) in
         [("ioredis", "resp", "ioredis"), ("node-redis", "resp", "redis"), ("fetch", "http", "redis")]
     {
         if newest(&format!("node_modules/{module}")).is_some() {
             let modules = root().join("target/clients/node_modules");
             let mut command = scripted(Path::new("node"), "recipe.js", name);
             command.arg(modules);
-            numbers_rows(door, name, command);
+            numbers_rows(front_end, name, command);
         }
     }
 }

@@ -78,7 +78,7 @@ fn live_in(mut world: World, steps: usize) -> World {
     world
 }
 
-/// Both copies have a write under way, and neither knows its outcome.
+/// Both copies have a write in flight, and neither knows its outcome.
 #[test]
 fn of_two_copies_of_a_memory_exactly_one_continues() {
     let world = World::new(1);

@@ -1,7 +1,7 @@
 //! A deterministic simulation of one daemon's life: the shipped source, shards, wait queue, keeper and ID clock.
 //! Its clocks step, drift, freeze, stay wrong and are read late. Ticks last from 1 ms to a day, and one layout ends
 //! its life. One or two writers make ceilings durable. Their writes take time, overtake each other, hang, fail, and
-//! end after they were given up. The shipped code for state files writes and reads them on a disk in memory. A
+//! end after they were abandoned. The shipped code for state files writes and reads them on a disk in memory. A
 //! crash cuts a write off at any call. A power failure loses sectors that were not synced, and may damage one of
 //! the two copies. Crashes and stops come at any point, requests pause for minutes or hours, and a second daemon
 //! tries to start. Older copies replace the state, which the marks in the machine's locks reveal within a boot.

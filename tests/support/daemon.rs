@@ -127,11 +127,11 @@ impl Setup {
 
     /// Adds a listener for clients of Redis on a free loopback port. Its address is the second one.
     pub(crate) fn resp(self) -> Setup {
-        self.door("resp")
+        self.front_end("resp")
     }
 
     /// Adds a listener for clients of this protocol on a free loopback port. Its address is the second one.
-    pub(crate) fn door(self, protocol: &str) -> Setup {
+    pub(crate) fn front_end(self, protocol: &str) -> Setup {
         let listeners = self.listeners + 1;
         self.option(&format!("--{protocol}"), "127.0.0.1:0").listeners(listeners)
     }

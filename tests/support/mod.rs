@@ -6,10 +6,10 @@
 
 pub(crate) mod coordinators;
 pub(crate) mod daemon;
-pub(crate) mod door;
 pub(crate) mod failing_disk;
 pub(crate) mod faketime;
 pub(crate) mod file_system;
+pub(crate) mod frontend;
 pub(crate) mod frozen;
 pub(crate) mod http;
 pub(crate) mod ids;

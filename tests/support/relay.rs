@@ -1,4 +1,4 @@
-//! The IDs that clients of the doors draw. For a client that prints none, a relay between it and the daemon keeps
+//! The IDs that clients of the front ends draw. For a client that prints none, a relay between it and the daemon keeps
 //! the replies of each connection.
 
 use std::collections::{HashMap, HashSet};

@@ -4,10 +4,10 @@ use std::io::Read;
 use std::net::SocketAddr;
 
 use super::Daemon;
-use super::door::DoorClient;
+use super::frontend::FrontEndClient;
 
 /// A connection of bytes.
-pub(crate) struct Client(DoorClient);
+pub(crate) struct Client(FrontEndClient);
 
 impl Client {
     /// Connects to a daemon's second listener.
@@ -16,7 +16,7 @@ impl Client {
     }
 
     pub(crate) fn to(address: SocketAddr) -> Client {
-        Client(DoorClient::connect(address))
+        Client(FrontEndClient::connect(address))
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {

@@ -40,7 +40,7 @@ pub(crate) enum Attack {
     Malformed,
     /// Replies of 32 KB.
     LongReplies,
-    /// Requests at the HTTP door.
+    /// Requests at the HTTP front end.
     Http,
     Handshakes,
     /// This many ask for a million IDs again and again.

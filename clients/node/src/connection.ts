@@ -2,7 +2,7 @@
  * One connection: greeting, pipelining, and matching replies to calls.
  *
  * Replies come in the order of the requests, so the calls in flight form a queue. The tag only
- * proves that both sides count alike. A call that was given up leaves its entry in the queue: its
+ * proves that both sides count alike. A call that was abandoned leaves its entry in the queue: its
  * reply is read and dropped, so that later replies still match.
  */
 

@@ -239,7 +239,7 @@ export class Ids {
     return Math.max(1, Math.min(wanted, most));
   }
 
-  /** Starts a fetch for the calls that wait, unless one is under way. */
+  /** Starts a fetch for the calls that wait, unless one is in flight. */
   #fetchMore(): void {
     if (!this.#isFetching) {
       this.#fetchCount = Math.min(Math.max(this.#fetchCount, this.#waiting.size), this.#maxBatch);

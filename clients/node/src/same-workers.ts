@@ -38,7 +38,7 @@ export class WorkerCheck {
     this.#pool = pool;
   }
 
-  /** Starts a check in the background, unless one is under way. */
+  /** Starts a check in the background, unless one is running. */
   start(): void {
     if (this.#isUnderWay) {
       return;

@@ -2,17 +2,17 @@
 //! for nothing and writes nothing.
 //!
 //! Clock readings and the outcomes of writes go in, writes to make come out. A *writer* makes ceilings durable: the state
-//! directory, and the coordinator of a fleet. Each has at most one write under way, which may take any time. A source's
+//! directory, and the coordinator of a fleet. Each has at most one write in flight, which may take any time. A source's
 //! grant rises to the lowest ceiling that all writers have made durable. The coordinator's ceiling reaches minutes ahead
 //! and rises for idle sources too, so that neither requests nor the other writer wait for it.
 //!
 //! ```text
-//!  look(reading) ──▶ writes to hand out ──▶ writers, each with one write under way
+//!  look(reading) ──▶ writes to hand out ──▶ writers, each with one write in flight
 //!  written(outcome) ◀──────────────────────────┘   all durable: mark the worker IDs' locks, then raise the grant
 //! ```
 //!
 //! Two rules keep a late outcome from granting too much:
-//! - An outcome counts only if the write under way has its number. A write that was given up may still be answered.
+//! - An outcome counts only if the write in flight has its number. A write that was abandoned may still be answered.
 //! - A ceiling counts only while the source's grant has the generation from before its write was handed out. A thread
 //!   that takes a grant away starts another generation, so that grants come back only from writes handed out later.
 
@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::managed_source::Durable;
-use self::writer::{UnderWay, Writer};
+use self::writer::{InFlight, Writer};
 use crate::clock::{BootMicros, Now, Reading, StepWatch, Wall};
 use crate::grant::{Left, TakenOver};
 use crate::source::Source;
@@ -67,7 +67,7 @@ impl Keeper {
             durable: sources.iter().map(|managed| managed.first(reach)).collect(),
             wall_minus_boot_us: wall.carried_us(),
             writes: 0,
-            under_way: None,
+            in_flight: None,
             due: None,
             failure: None,
         };
@@ -135,10 +135,10 @@ impl Keeper {
             writers.filter(move |writer| (writer.reach == Reach::Local) == is_local)
         };
         let is_renewed = std::mem::replace(&mut self.was_revoked, is_revoked) && !is_revoked;
-        // An outcome wakes the keeper: a writer that has a write under way needs no timer.
-        let may_write = |writer: &&Writer| writer.under_way.is_none() && self.lost.is_none();
+        // An outcome wakes the keeper: a writer that has a write in flight needs no timer.
+        let may_write = |writer: &&Writer| writer.in_flight.is_none() && self.lost.is_none();
         let due = self.writers.iter().filter(may_write).filter_map(|writer| writer.due);
-        let under_way = of(true).filter_map(|writer| writer.under_way.as_ref());
+        let in_flight = of(true).filter_map(|writer| writer.in_flight.as_ref());
         Looked {
             clock,
             failure: of(true).find_map(|writer| writer.failure.clone()),
@@ -149,7 +149,7 @@ impl Keeper {
             some_wait: self.sources.iter().any(|managed| managed.source().wait_queue().admitted_ids() > 0),
             is_in_use: self.sources.iter().any(|managed| managed.is_in_use(now)),
             writes,
-            under_way_since: under_way.map(|write| write.began).min(),
+            in_flight_since: in_flight.map(|write| write.began).min(),
             horizon: self.sources.iter().map(ManagedSource::horizon).min().unwrap_or(Duration::MAX),
             next_in: due.map(|due| due.since(now.boot)).min().unwrap_or(PERIOD).min(next_range_in),
             ranges,
@@ -157,26 +157,26 @@ impl Keeper {
         }
     }
 
-    /// Returns a writer's next write, if one is due and none is under way.
+    /// Returns a writer's next write, if one is due and none is in flight.
     fn next_write(&mut self, index: usize, now: Now) -> Option<Write> {
         let writer = &self.writers[index];
-        if self.lost.is_some() || writer.under_way.is_some() {
+        if self.lost.is_some() || writer.in_flight.is_some() {
             return None;
         }
         let ceilings = self.next_ceilings(index, now)?;
         let handed_out = |&(index, ceiling): &(usize, Position)| {
             (index, Durable { ceiling, generation: self.sources[index].source().grant().generation() })
         };
-        let under_way: Vec<_> = ceilings.iter().map(handed_out).collect();
-        let generation = under_way.iter().map(|(_, durable)| durable.generation).sum();
+        let in_flight: Vec<_> = ceilings.iter().map(handed_out).collect();
+        let generation = in_flight.iter().map(|(_, durable)| durable.generation).sum();
         let restored = self.restored();
         let wall_minus_boot_us = self.wall.carried_us();
         let id_minus_boot_us = id_minus_boot_us(&self.sources, wall_minus_boot_us, now);
         let writer = &mut self.writers[index];
         writer.writes += 1;
         let number = writer.writes;
-        writer.under_way =
-            Some(UnderWay { number, began: now.boot, ceilings: under_way, wall_minus_boot_us });
+        writer.in_flight =
+            Some(InFlight { number, began: now.boot, ceilings: in_flight, wall_minus_boot_us });
         Some(Write {
             writer: index,
             number,
@@ -258,7 +258,7 @@ impl Keeper {
 
     /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings durable. `mark` is called
     /// before a grant rises, with the source's index and the bound of its IDs: with a lower mark, the next start could take
-    /// an older copy of the state for the newest. Returns `None` if no write with this number is under way.
+    /// an older copy of the state for the newest. Returns `None` if no write with this number is in flight.
     pub fn written(
         &mut self,
         outcome: Outcome,
@@ -266,8 +266,8 @@ impl Keeper {
         mut mark: impl FnMut(usize, u64),
     ) -> Option<Written> {
         let writer = self.writers.get_mut(outcome.writer)?;
-        let UnderWay { began, ceilings, wall_minus_boot_us, .. } =
-            writer.under_way.take_if(|write| write.number == outcome.number)?;
+        let InFlight { began, ceilings, wall_minus_boot_us, .. } =
+            writer.in_flight.take_if(|write| write.number == outcome.number)?;
         let is_durable = outcome.result.is_ok();
         let written = Written { reach: writer.reach, began, is_durable };
         writer.failure = outcome.result.err();

@@ -35,7 +35,7 @@ pub(super) struct Load {
     #[arg(long, value_name = "NAME")]
     pub(super) source: Option<String>,
     #[command(flatten)]
-    doors: Doors,
+    front_ends: FrontEnds,
     #[command(flatten)]
     tls: TlsOptions,
     /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1
@@ -84,23 +84,23 @@ struct TlsOptions {
 /// The protocol of the target, and where it is another than Snowbank's own, the form of its IDs.
 #[derive(Debug, Args)]
 #[group(multiple = true)]
-struct Doors {
+struct FrontEnds {
     /// By the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis is asked for INCRBY of a key of the run's own
-    #[arg(long, group = "door")]
+    #[arg(long, group = "front_end")]
     resp: bool,
     /// By memcached's text protocol: a get of as many keys as IDs. A memcached is asked for incr of a key of the
     /// run's own
-    #[arg(long, group = "door")]
+    #[arg(long, group = "front_end")]
     memcached: bool,
     /// By HTTP: GET /v1/ids, or /ids?n= where there is none
-    #[arg(long, group = "door")]
+    #[arg(long, group = "front_end")]
     http: bool,
     /// By noeqd's protocol: a byte for up to 255 IDs
-    #[arg(long, group = "door")]
+    #[arg(long, group = "front_end")]
     noeqd: bool,
     /// Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked;
     /// once for each --address, in their order
-    #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse_remote, requires = "address", requires = "door")]
+    #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse_remote, requires = "address", requires = "front_end")]
     info: Vec<Endpoint>,
 }
 
@@ -155,9 +155,9 @@ impl Load {
             may_lose: 0,
             token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
             source: self.source.clone(),
-            protocol: self.doors.protocol(),
+            protocol: self.front_ends.protocol(),
             tls,
-            form: self.doors.form(self.address.len())?,
+            form: self.front_ends.form(self.address.len())?,
             drive,
             batch: self.batch.clone(),
             connections: self.connections as usize,
@@ -180,7 +180,7 @@ impl Load {
             )));
         }
         let endpoints = self.metrics.iter().map(|url| &url.endpoint);
-        let tls = self.tls.connector(self.address.iter().chain(&self.doors.info).chain(endpoints))?;
+        let tls = self.tls.connector(self.address.iter().chain(&self.front_ends.info).chain(endpoints))?;
         let metrics = self.metrics.iter().map(|url| Metrics::new(url, tls.clone())).collect();
         Ok((tls, metrics))
     }
@@ -217,7 +217,7 @@ impl TlsOptions {
     }
 }
 
-impl Doors {
+impl FrontEnds {
     fn protocol(&self) -> Protocol {
         let given = [
             (self.resp, Protocol::Resp),

@@ -13,12 +13,12 @@ use crate::sweep::progress::Live;
 use crate::sweep::{SearchOptions, Settings, sweep, table};
 use crate::value::Rate;
 
-/// Find the knee: the highest rate at which the objective holds
+/// Find the saturation point: the highest rate at which the objective holds
 ///
 /// Raises the rate until the objective is missed, closes in on the highest rate at which it holds, and
 /// confirms that by a second run, twice as long. Every ID is checked; none may come twice in any two steps.
 ///
-/// Exit codes: 0 a knee was found and confirmed; 1 the objective does not hold even at the first step, or the
+/// Exit codes: 0 a saturation point was found and confirmed; 1 the objective does not hold even at the first step, or the
 /// target broke a promise; 2 wrong use, no target that speaks the protocol, interrupted, or the generator was
 /// the bottleneck already at the first step.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
 impl Arguments {
     fn settings(&self) -> Result<Settings, Failure> {
         if self.load.address.len() > 1 {
-            return Err(Failure::usage("a sweep has one --address: the knee is that of one daemon"));
+            return Err(Failure::usage(
+                "a sweep has one --address: the saturation point is that of one daemon",
+            ));
         }
         // The rate of each step takes its place.
         let drive = Drive::Open { rate: Rate::STANDARD, arrivals: self.load.arrivals() };

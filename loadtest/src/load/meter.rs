@@ -3,7 +3,7 @@
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use crate::door::Refusal;
+use crate::frontend::Refusal;
 use crate::machine::processor::Use;
 use crate::machine::stalls::{MIN_STALL_NS, Stalls};
 use crate::measure::settling::Slow;

@@ -13,7 +13,7 @@ use super::wire;
 use super::worker::{MAX_SPANS, Worker};
 use super::{Now, Wire};
 use crate::check::reply::Received;
-use crate::door::{self, At, Door, Part, Refusal};
+use crate::frontend::{self, At, FrontEnd, Part, Refusal};
 use crate::measure::Fault;
 
 impl Worker<'_> {
@@ -44,7 +44,7 @@ impl Worker<'_> {
         let shared = self.shared;
         match &shared.peers[self.connections[index].peer].wire {
             Wire::Native => self.frames(index, bytes, now),
-            Wire::Door(door) => self.parts(index, bytes, now, &**door),
+            Wire::FrontEnd(front_end) => self.parts(index, bytes, now, &**front_end),
             Wire::Echo => self.echoes(index, bytes, now),
         }
     }
@@ -60,7 +60,13 @@ impl Worker<'_> {
     }
 
     /// Takes the parts of replies in another protocol, and returns their size.
-    fn parts(&mut self, index: usize, bytes: &[u8], now: Now, door: &dyn Door) -> Result<usize, Fault> {
+    fn parts(
+        &mut self,
+        index: usize,
+        bytes: &[u8],
+        now: Now,
+        front_end: &dyn FrontEnd,
+    ) -> Result<usize, Fault> {
         let mut taken = 0;
         while taken < bytes.len() {
             let connection = &self.connections[index];
@@ -69,11 +75,11 @@ impl Worker<'_> {
             };
             let at = At { asked: request.asked.count, come: connection.check.come() };
             let mut runs = std::mem::take(&mut self.runs);
-            let read = door.read(&bytes[taken..], at, &mut runs);
+            let read = front_end.read(&bytes[taken..], at, &mut runs);
             runs.drain(..).try_for_each(|run| self.check(index, &request, run, now))?;
             self.runs = runs;
             let Some((part, size)) = read? else {
-                door::check_size(bytes.len() - taken, at)?;
+                frontend::check_size(bytes.len() - taken, at)?;
                 break;
             };
             taken += size;

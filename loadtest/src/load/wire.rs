@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use snowbank_client::protocol::request::{self, Next, Wait};
 
-use crate::door::Door;
+use crate::frontend::FrontEnd;
 
 /// The protocol of a target.
 #[derive(Debug, Clone)]
@@ -12,7 +12,7 @@ pub(crate) enum Wire {
     /// Snowbank's own protocol.
     Native,
     /// Another one.
-    Door(Arc<dyn Door>),
+    FrontEnd(Arc<dyn FrontEnd>),
     /// The same bytes as Snowbank's; each comes back.
     Echo,
 }
@@ -28,7 +28,7 @@ impl Wire {
                 let next = Next { count, source, wait: Wait::DEFAULT, explicit: false, partial: false };
                 request::encode_next(out, tag, &next);
             }
-            Self::Door(door) => door.ask(out, count),
+            Self::FrontEnd(front_end) => front_end.ask(out, count),
         }
     }
 }

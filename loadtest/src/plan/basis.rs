@@ -13,12 +13,12 @@ use crate::value::Mix;
 /// The figures of a sweep, with what the plan wants otherwise.
 #[derive(Debug)]
 pub(crate) struct Basis {
-    pub(super) knee_requests_per_s: f64,
+    pub(super) saturation_requests_per_s: f64,
     /// IDs per request.
     pub(super) batch: Mix,
     /// Worker IDs of each daemon.
     pub(super) worker_ids: u64,
-    /// The run at the knee.
+    /// The run at the saturation point.
     pub(super) run: Run,
     /// `None` of counters, and of a source whose layout is not known.
     pub(super) numbering: Option<Numbering>,
@@ -44,11 +44,12 @@ impl Basis {
         let unsupported = |reason: &str| {
             NoPlan::Unsupported(format!("the sweep cannot support a plan: {reason} ({})", sweep.summary))
         };
-        let knee = sweep.knee.ok_or_else(|| unsupported("it found no knee"))?;
+        let saturation = sweep.saturation.ok_or_else(|| unsupported("it found no saturation point"))?;
         if !sweep.confirmed {
-            return Err(unsupported("its knee is not confirmed by a second run"));
+            return Err(unsupported("its saturation point is not confirmed by a second run"));
         }
-        let run = &sweep.at_knee().ok_or_else(|| unsupported("it has no run at its knee"))?.run;
+        let run =
+            &sweep.at_saturation().ok_or_else(|| unsupported("it has no run at its saturation point"))?.run;
         if run.figures.words(TARGET, "protocol") != Some("snowbank") {
             return Err(unsupported("a plan is for Snowbank's own protocol, and the sweep used another"));
         }
@@ -74,7 +75,7 @@ impl Basis {
         }
         let costs = costs(sweep, &swept);
         Ok(Self {
-            knee_requests_per_s: knee / swept.mean(),
+            saturation_requests_per_s: saturation / swept.mean(),
             assumptions: assumptions(sweep, run, &batch, &swept),
             run: run.clone(),
             costs,
@@ -125,7 +126,7 @@ fn assumptions(sweep: &Sweep, run: &Run, batch: &Mix, swept: &Mix) -> Vec<String
             Some(Limit::Machine) => "the machine of the sweep gave no verdict above it",
             _ => "the sweep went no further",
         };
-        all.push(format!("The knee is at least the figure used here: {reason}."));
+        all.push(format!("The saturation point is at least the figure used here: {reason}."));
     }
     if sweep.limit == Some(Limit::Layout) {
         all.push(

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::CannotRun;
-use crate::door;
+use crate::frontend;
 use crate::load::Wire;
 use crate::machine::owner::Owner;
 use crate::promise::{NotApart, Promise};
@@ -82,14 +82,14 @@ pub(crate) fn greet(access: &Access, scenario: &Scenario, number: usize) -> Resu
         Protocol::Echo => {
             Greeted { wire: Wire::Echo, promise: Promise::unknown(None), version: None, owner: Owner::Remote }
         }
-        _ => greet_door(access, scenario, number)?,
+        _ => greet_front_end(access, scenario, number)?,
     };
     check_batch(scenario, &greeted.promise)?;
     Ok(greeted)
 }
 
 /// Greets a target in another protocol. INFO of the same daemon comes first: it names the source to draw from.
-fn greet_door(access: &Access, scenario: &Scenario, number: usize) -> Result<Greeted, CannotRun> {
+fn greet_front_end(access: &Access, scenario: &Scenario, number: usize) -> Result<Greeted, CannotRun> {
     let source = scenario.source.as_deref();
     let mut info = None;
     if let Form::Info(addresses) = &scenario.form {
@@ -100,18 +100,18 @@ fn greet_door(access: &Access, scenario: &Scenario, number: usize) -> Result<Gre
     let mut promise = info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
     let named = promise.as_ref().map(|promise| promise.source_name.clone());
     let mut conversation = Conversation::begin(access, GREETING_TIMEOUT)?;
-    let met = door::meet(&mut conversation, access, named.as_deref().or(source))?;
+    let met = frontend::meet(&mut conversation, access, named.as_deref().or(source))?;
     if promise.is_none() {
         promise = met.info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
     }
     let mut promise = match promise {
-        _ if met.door.is_counter() => Promise::of_counter(),
+        _ if met.front_end.is_counter() => Promise::of_counter(),
         Some(promise) => promise,
         None => Promise::unknown(source),
     };
-    promise.max_count = promise.max_count.min(met.door.max_count());
+    promise.max_count = promise.max_count.min(met.front_end.max_count());
     let version = met.version.or_else(|| info?.version);
-    Ok(Greeted { wire: Wire::Door(met.door), promise, version, owner: conversation.owner() })
+    Ok(Greeted { wire: Wire::FrontEnd(met.front_end), promise, version, owner: conversation.owner() })
 }
 
 /// Opens one list of connections for each thread, to each target in turn.

@@ -1,4 +1,4 @@
-//! Shows a sweep under way: a bar for the current step, and the row of each step that has ended.
+//! Shows a running sweep: a bar for the current step, and the row of each step that has ended.
 
 use std::io::{self, Write};
 

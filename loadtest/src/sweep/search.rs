@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A rate that holds does not prove that lower ones do, and the climb ends at the first rate that misses, even if a
-//! higher one would hold: an operator needs every rate up to the knee. A rate without a verdict misses too. A knee
+//! higher one would hold: an operator needs every rate up to the saturation point. A rate without a verdict misses too. A saturation point
 //! counts when a run of its own confirms it.
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub(crate) struct Bounds {
     pub(crate) limit: f64,
     /// The climb multiplies the rate by this; above 1.
     pub(crate) factor: f64,
-    /// The distance from the knee to the next rate that misses, as a share of the knee; above 0.
+    /// The distance from the saturation point to the next rate that misses, as a share of the saturation point; above 0.
     pub(crate) resolution: f64,
 }
 
@@ -98,14 +98,14 @@ pub(crate) enum Next {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Finding {
     /// The highest rate at which the objective held.
-    pub(crate) knee: Option<f64>,
+    pub(crate) saturation: Option<f64>,
     /// True if a second run at that rate held, too.
     pub(crate) confirmed: bool,
     /// The lowest rate above it that missed, and why; none where every rate up to the limit held.
     pub(crate) missed: Option<(f64, Limit)>,
 }
 
-/// A search under way.
+/// A running search.
 #[derive(Debug, Clone)]
 pub(crate) struct Search {
     bounds: Bounds,
@@ -151,7 +151,8 @@ impl Search {
 
     /// Returns the result if the search ended here.
     pub(crate) fn so_far(&self) -> Finding {
-        let unconfirmed = Finding { knee: self.held.last().copied(), confirmed: false, missed: self.missed };
+        let unconfirmed =
+            Finding { saturation: self.held.last().copied(), confirmed: false, missed: self.missed };
         self.over.unwrap_or(unconfirmed)
     }
 
@@ -225,7 +226,7 @@ impl Search {
         self.hold();
         self.holds_needed = self.holds_needed.saturating_sub(1);
         if self.holds_needed == 0 {
-            self.over = Some(Finding { knee: Some(self.rate), confirmed: true, missed: self.missed });
+            self.over = Some(Finding { saturation: Some(self.rate), confirmed: true, missed: self.missed });
         }
     }
 

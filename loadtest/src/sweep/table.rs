@@ -103,32 +103,35 @@ pub(crate) fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     if let Some(step) = sweep.at_miss() {
         line("missed", &format!("at {} IDs/s: {}", rate(step.rate()), step.run.reasons.join("; ")), out)?;
     }
-    let Some(step) = sweep.at_knee().or(sweep.steps.last()) else { return Ok(()) };
+    let Some(step) = sweep.at_saturation().or(sweep.steps.last()) else { return Ok(()) };
     for row in [PROCESSOR, NOTE, TARGET, LOAD, ORIGIN] {
         line(row, &step.run.figures.row_text(row).unwrap_or_else(|| UNKNOWN.to_owned()), out)?;
     }
     Ok(())
 }
 
-/// Returns the line of the result: the knee, or why there is none.
+/// Returns the line of the result: the saturation point, or why there is none.
 pub(super) fn summary(sweep: &Sweep, objective: &str) -> String {
-    let so_far = match sweep.knee {
-        Some(knee) => format!("held up to {} IDs/s, not confirmed", rate(knee)),
+    let so_far = match sweep.saturation {
+        Some(saturation) => format!("held up to {} IDs/s, not confirmed", rate(saturation)),
         None => "held at no rate".to_owned(),
     };
-    match (&sweep.ended, sweep.knee) {
+    match (&sweep.ended, sweep.saturation) {
         (Ended::Broken(reason), _) => format!("fail: {reason}"),
         (Ended::Gone(reason), _) => {
             format!("fail: the target took no further run: {reason}; {objective} {so_far}")
         }
-        (Ended::Hindered(reason), _) => format!("no knee: {reason}; {objective} {so_far}"),
-        (Ended::Interrupted, _) => format!("no knee: interrupted; {objective} {so_far}"),
-        (Ended::Searched, Some(knee)) if sweep.confirmed => {
+        (Ended::Hindered(reason), _) => format!("no saturation point: {reason}; {objective} {so_far}"),
+        (Ended::Interrupted, _) => format!("no saturation point: interrupted; {objective} {so_far}"),
+        (Ended::Searched, Some(saturation)) if sweep.confirmed => {
             let bound = if sweep.at_least { "at least " } else { "" };
             let limit = sweep.limit.map_or("none up to --limit", Limit::name);
-            format!("knee: {bound}{} IDs/s with {objective}, confirmed; limit: {limit}", rate(knee))
+            format!(
+                "saturation point: {bound}{} IDs/s with {objective}, confirmed; limit: {limit}",
+                rate(saturation)
+            )
         }
-        (Ended::Searched, _) => format!("no knee: {}", why_none(sweep, objective)),
+        (Ended::Searched, _) => format!("no saturation point: {}", why_none(sweep, objective)),
     }
 }
 

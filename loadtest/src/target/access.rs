@@ -11,7 +11,7 @@ use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE, Parsed, request};
 use snowbank_client::tls::Connector;
 
 use super::{NoTarget, Stream, code_name};
-use crate::door;
+use crate::frontend;
 use crate::machine::owner::Owner;
 use crate::scenario::Protocol;
 use crate::units::printable;
@@ -120,7 +120,7 @@ impl Conversation {
         let has_token = access.token.is_some();
         let mut conversation = Self { stream, address, has_token, deadline, input: Vec::new() };
         if let Some(token) = &access.token {
-            door::authorize(access.protocol, &mut conversation, token)?;
+            frontend::authorize(access.protocol, &mut conversation, token)?;
         }
         Ok(conversation)
     }

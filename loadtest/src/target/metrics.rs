@@ -8,7 +8,7 @@ use snowbank_client::Endpoint;
 use snowbank_client::tls::Connector;
 
 use super::{Access, Conversation, NoTarget};
-use crate::door;
+use crate::frontend;
 use crate::scenario::Protocol;
 
 /// The path if the URL has none.
@@ -86,7 +86,7 @@ impl Metrics {
     /// [`NoTarget`] if they cannot be read, or do not have the processor time.
     pub(crate) fn read(&self) -> Result<Used, NoTarget> {
         let mut conversation = Conversation::begin(&self.access, TIMEOUT)?;
-        let (status, body) = door::get(&mut conversation, &self.access, &self.path)?;
+        let (status, body) = frontend::get(&mut conversation, &self.access, &self.path)?;
         if status != 200 {
             return Err(conversation.cannot(&format!("GET {} was answered with status {status}", self.path)));
         }

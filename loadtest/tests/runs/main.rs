@@ -3,9 +3,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod doors;
 mod ends;
 mod fake_targets;
+mod frontends;
 mod metrics;
 mod options;
 mod outage;

@@ -37,13 +37,13 @@ fn run(ids_per_s: f64, us_per_request: f64) -> Value {
     })
 }
 
-/// A sweep's file as `sweep` writes it, except for the parts that the tests change. The knee is 200,000 requests/s
+/// A sweep's file as `sweep` writes it, except for the parts that the tests change. The saturation point is 200,000 requests/s
 /// with one ID each.
 fn sweep_file() -> Value {
     let step = |ids_per_s: f64, us_per_request: f64| json!({"phase": "climb", "holds": true, "limit": null, "run": run(ids_per_s, us_per_request)});
     json!({
-        "format": 3, "kind": "sweep", "summary": "knee: 200000 IDs/s", "ended": "searched",
-        "knee": 200_000.0, "confirmed": true, "at_least": false, "missed": 210_000.0, "limit": "latency",
+        "format": 3, "kind": "sweep", "summary": "saturation point: 200000 IDs/s", "ended": "searched",
+        "saturation": 200_000.0, "confirmed": true, "at_least": false, "missed": 210_000.0, "limit": "latency",
         "search": {"start": 2000.0, "limit": 4_096_000.0, "factor": 2.0, "resolution": 0.05},
         "steps": [step(2_000.0, 20.0), step(100_000.0, 5.0), step(200_000.0, 4.0)],
     })
@@ -151,7 +151,7 @@ fn the_number_of_daemons_is_the_smallest_that_is_enough() {
 #[test]
 fn a_requests_cost_is_taken_from_the_next_lower_step() {
     let planned = plan(&sweep_file(), &["--rate", "1M"]);
-    // 100,000 requests/s for each daemon: half a core by the sweep's step of that rate. At the knee a request cost
+    // 100,000 requests/s for each daemon: half a core by the sweep's step of that rate. At the saturation point a request cost
     // fewer us.
     let each = |name: &str| figure(&planned.json, "each daemon", name).as_f64();
     let found = ["CPU per request", "cores busy", "cores"].map(each);
@@ -173,7 +173,7 @@ fn a_plan_names_what_the_sweep_does_not_show() {
             &[],
             "a machine like that of the sweep's daemon",
         ),
-        (&with("at_least", json!(true)), &[], "The knee is at least"),
+        (&with("at_least", json!(true)), &[], "The saturation point is at least"),
         (&with("limit", json!("layout")), &[], "The layout ended the sweep"),
         (&with_figure("origin", "build", &json!("debug")), &[], "debug build"),
     ] {
@@ -188,7 +188,7 @@ fn a_plan_beyond_the_sweep_is_refused() {
     let random = "time:41,worker:10,sequence:8,tail:4:random;tick=1ms;epoch=2020-01-01";
     for (sweep, options, code, reason) in [
         (with("confirmed", json!(false)), &[][..], 2, "not confirmed by a second run"),
-        (with("knee", json!(null)), &[], 2, "it found no knee"),
+        (with("saturation", json!(null)), &[], 2, "it found no saturation point"),
         (with_figure("target", "protocol", &json!("http")), &[], 2, "the sweep used another"),
         (
             with("kind", json!("run")),
@@ -238,9 +238,9 @@ fn a_daemon_at_the_planned_rate_passes() {
     }
     assert_eq!(swept.code, 0, "{swept:?}");
     let planned = plan(&swept.json(), &["--rate", "10k/s"]);
-    let knee = swept.json()["knee"].as_f64().expect("a knee");
+    let saturation = swept.json()["saturation"].as_f64().expect("a saturation point");
     let daemons = figure(&planned.json, "fleet", "daemons").as_f64();
-    assert_eq!(daemons, Some((10_000.0 / (knee / 2.0)).ceil()), "{}", planned.page());
+    assert_eq!(daemons, Some((10_000.0 / (saturation / 2.0)).ceil()), "{}", planned.page());
 
     let page = planned.page();
     let command =
@@ -256,7 +256,7 @@ fn a_daemon_at_the_planned_rate_passes() {
 #[test]
 fn a_rounding_error_adds_no_daemon_and_the_json_matches_its_schema() {
     let mut sweep = sweep_file();
-    sweep["knee"] = json!(173_000.0);
+    sweep["saturation"] = json!(173_000.0);
     sweep["steps"][2]["run"] = run(173_000.0, 4.0);
     let planned =
         plan(&sweep, &["--rate", "34600/s", "--headroom", "80%", "--spare", "0", "--batch", "1000"]);

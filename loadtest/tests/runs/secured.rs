@@ -54,12 +54,12 @@ fn targets_are_loaded_over_tls_with_certificates_and_tokens() {
     if !has_daemon() {
         return;
     }
-    for (door, words) in [(None, "listening"), (Some("--http"), "http"), (Some("--resp"), "resp")] {
+    for (front_end, words) in [(None, "listening"), (Some("--http"), "http"), (Some("--resp"), "resp")] {
         let ran = until_judged(|| {
             let daemon = secured();
             let mut options = credentials(&daemon);
             options.push(format!("--address={}", daemon.address(words)));
-            options.extend(door.map(str::to_owned));
+            options.extend(front_end.map(str::to_owned));
             if words == "resp" {
                 options.push(format!("--info={}", daemon.address("listening")));
             }

@@ -1,6 +1,6 @@
 //! A sweep finds the rate that its target can hold, names the limit, and never accepts wrong IDs. The scripted
 //! targets have limits that do not depend on the machine, and a slow machine only lowers the result. So these tests
-//! assert the highest possible knee and the kind of limit. If the machine starved the generator, the sweep reports
+//! assert the highest possible saturation point and the kind of limit. If the machine starved the generator, the sweep reports
 //! that and is run again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,22 +98,25 @@ fn await_requests(asked: &AtomicU64, count: u64) {
 }
 
 #[test]
-fn the_knee_of_a_slow_target_is_below_its_capacity() {
+fn the_saturation_point_of_a_slow_target_is_below_its_capacity() {
     let ran = until_the_target_limits(|| sweep(&slow_target().name(), &[]));
     assert_eq!(ran.code, 0, "{ran:?}");
     let file = ran.json();
     assert_eq!((&file["kind"], &file["limit"]), (&"sweep".into(), &"latency".into()), "{ran:?}");
     // At 1,150 requests/s the last request of a confirmation's 1.2 s is later than the objective.
-    let knee = file["knee"].as_f64().expect("a knee");
-    assert!((100.0..=1_150.0).contains(&knee), "{ran:?}");
-    assert!(file["missed"].as_f64() > Some(knee) && file["confirmed"] == true, "{ran:?}");
+    let saturation = file["saturation"].as_f64().expect("a saturation point");
+    assert!((100.0..=1_150.0).contains(&saturation), "{ran:?}");
+    assert!(file["missed"].as_f64() > Some(saturation) && file["confirmed"] == true, "{ran:?}");
     let steps = file["steps"].as_array().expect("steps");
-    let held = steps.iter().filter(|step| offered(step) == Some(knee) && step["holds"] == true);
+    let held = steps.iter().filter(|step| offered(step) == Some(saturation) && step["holds"] == true);
     assert!(held.count() >= 2, "{ran:?}");
     let last = steps.last().expect("a step");
     assert_eq!((&last["phase"], &last["holds"]), (&"confirm".into(), &true.into()), "{ran:?}");
     assert!(figure(&last["run"], "response time", "p99.9").as_f64() > Some(0.0), "{ran:?}");
-    assert!(ran.result().starts_with(&format!("knee: {knee} IDs/s with p99.9 within 100ms, confirmed")));
+    assert!(
+        ran.result()
+            .starts_with(&format!("saturation point: {saturation} IDs/s with p99.9 within 100ms, confirmed"))
+    );
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert!(lines.len() > steps.len(), "{ran:?}");
     for line in &lines {
@@ -132,9 +135,13 @@ fn an_objective_that_does_not_hold_at_first_is_a_failure() {
     let options = ["--start", "20", "--p99.9", "10ms", "--for", "1s"];
     let ran = until_the_target_limits(|| sweep(&late().name(), &options));
     assert_eq!(ran.code, 1, "{ran:?}");
-    let reason = "no knee: p99.9 within 10ms does not hold at the first step, 20 IDs/s: p99.9 was";
+    let reason =
+        "no saturation point: p99.9 within 10ms does not hold at the first step, 20 IDs/s: p99.9 was";
     assert!(ran.result().starts_with(reason), "{ran:?}");
-    assert_eq!((&ran.json()["knee"], &ran.json()["confirmed"]), (&serde_json::Value::Null, &false.into()));
+    assert_eq!(
+        (&ran.json()["saturation"], &ran.json()["confirmed"]),
+        (&serde_json::Value::Null, &false.into())
+    );
 }
 
 #[test]
@@ -156,7 +163,7 @@ fn refusals_for_lack_of_ids_are_reported_as_the_layouts_limit() {
     // With this bound, a pause of the machine does not make latency the limit.
     let ran = until_the_target_limits(|| sweep(&scarce().name(), &["--p99.9", "5s"]));
     assert_eq!((ran.code, &ran.json()["limit"]), (0, &"layout".into()), "{ran:?}");
-    assert!(ran.json()["knee"].as_f64() <= Some(1_150.0), "{ran:?}");
+    assert!(ran.json()["saturation"].as_f64() <= Some(1_150.0), "{ran:?}");
     let steps = ran.json()["steps"].to_string();
     assert!(steps.contains("exhausted x "), "{steps}");
 }
@@ -215,7 +222,7 @@ fn an_interrupted_sweep_reports_what_was_measured() {
     sweep.signal(Signal::INT);
     let ran = sweep.wait();
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.result().starts_with("no knee: interrupted; p99.9 within 100ms "), "{ran:?}");
+    assert!(ran.result().starts_with("no saturation point: interrupted; p99.9 within 100ms "), "{ran:?}");
     let file = ran.json();
     assert_eq!((&file["ended"], &file["confirmed"]), (&"interrupted".into(), &false.into()), "{ran:?}");
     assert!(file["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{ran:?}");
@@ -230,7 +237,7 @@ fn a_real_daemon_is_swept() {
     let ran = until_the_target_limits(|| loadtest(&[&QUICK[..], &options].concat()));
     assert_eq!(ran.code, 0, "{ran:?}");
     let file = ran.json();
-    assert_eq!((&file["knee"], &file["at_least"]), (&5_000.0.into(), &true.into()), "{ran:?}");
+    assert_eq!((&file["saturation"], &file["at_least"]), (&5_000.0.into(), &true.into()), "{ran:?}");
     let steps = file["steps"].as_array().expect("steps");
     let rates: Vec<_> = steps.iter().map(offered).collect();
     assert_eq!(rates.last(), Some(&Some(5_000.0)), "{ran:?}");

@@ -24,11 +24,11 @@ fn tickets_are_checked_without_a_clock_and_their_gaps_are_counted() {
     if !has_daemon() {
         return;
     }
-    for door in [false, true] {
+    for front_end in [false, true] {
         let ran = until_judged(|| {
             let daemon = counter("1");
             let (native, resp) = (daemon.address("listening"), daemon.address("resp"));
-            match door {
+            match front_end {
                 true => load(&["--resp", "--address", &resp, "--info", &native]),
                 false => load(&["--address", &native]),
             }

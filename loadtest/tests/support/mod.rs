@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use room::Room;
 
-/// A load test under way.
+/// A running load test.
 pub(crate) struct Running {
     child: Child,
     directory: TempDir,
@@ -159,8 +159,8 @@ impl Ran {
             "NO VERDICT",
             "fail: ",
             "no verdict: ",
-            "knee: ",
-            "no knee: ",
+            "saturation point: ",
+            "no saturation point: ",
             "equal: ",
             "slower: ",
             "faster: ",

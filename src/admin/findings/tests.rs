@@ -49,7 +49,7 @@ fn what_refuses_requests_makes_it_unready() {
         status.first_snowflake().headroom_s = 0.0;
     });
     finds("ceiling", Refuses, "storage has taken 5.0 s", |status| {
-        status.ceilings.under_way_s = 5.0;
+        status.ceilings.in_flight_s = 5.0;
         status.first_snowflake().headroom_s = 0.0;
     });
     finds("layout", Refuses, "ended", |status| status.first_snowflake().layout_years_left = 0.0);
@@ -68,7 +68,7 @@ fn what_is_served_anyway_is_found_too() {
     finds("ceiling", RefusesSoon, "last for another 2.5 s", |status| {
         status.ceilings.failing = Some(String::from("disk full"));
     });
-    finds("ceiling", Look, "taken 1.6 s so far", |status| status.ceilings.under_way_s = 1.6);
+    finds("ceiling", Look, "taken 1.6 s so far", |status| status.ceilings.in_flight_s = 1.6);
     finds("refusals", Look, "exhausted", |status| {
         status.first_snowflake().wait_queue_s = 0.9;
         status.sources[0].waiting_ids = 3_000_000;
@@ -183,7 +183,7 @@ fn a_coordinators_outage_is_urgent_near_the_ceiling() {
 }
 
 #[test]
-fn a_daemon_without_a_worker_number_refuses() {
+fn a_daemon_without_a_worker_id_refuses() {
     finds("fleet", Refuses, "waits for a worker ID, and hands out nothing: all are held", |status| {
         let waits_for = Some(String::from("all are held"));
         status.fleet = Some(FleetStatus { waits_for, ..FleetStatus::default() });
@@ -211,7 +211,7 @@ fn a_ceiling_that_rests_or_is_being_raised_is_as_it_should_be() {
     finds_nothing(|status| {
         status.first_snowflake().headroom_s = 0.0;
         status.sources[0].ceiling_wanted = true;
-        status.ceilings.under_way_s = 0.01;
+        status.ceilings.in_flight_s = 0.01;
     });
     // Catching up after a crash.
     finds_nothing(|status| status.first_snowflake().ahead_s = 2.0);

@@ -333,7 +333,7 @@ function drawTiles(moment) {
     ["Requests per second", known ? rate(moment.requests) : "–", waiting > 0 ? `${count(waiting)} ${waiting === 1 ? "waits" : "wait"} now` : "no request waits"],
     ["Refused, last minute", asked > 0 ? `${+((100 * refusedLately) / asked).toPrecision(2)} %` : "–", asked > 0 ? `${count(refusedLately)} of ${some(asked, "request")}` : "no request"],
     ["99 % answered within", duration(moment.latency[1]), "of the last 5 s"],
-    ["Connections", count(open), `of ${count(max)}${refused > 0 ? `; ${count(refused)} refused` : ""}${doors(status)}`],
+    ["Connections", count(open), `of ${count(max)}${refused > 0 ? `; ${count(refused)} refused` : ""}${frontEnds(status)}`],
   ];
   byId("tiles").replaceChildren(
     ...tiles.map(([name, value, more]) => make("div", {}, make("dt", {}, name), make("dd", {}, value, make("small", {}, more)))),
@@ -341,7 +341,7 @@ function drawTiles(moment) {
 }
 
 // The connections of each protocol that has any, if clients can speak several.
-function doors({ protocols = [] }) {
+function frontEnds({ protocols = [] }) {
   const used = protocols.filter(({ connections }) => connections > 0);
   return protocols.length > 1 && used.length > 0 ? `; ${used.map(({ name, connections }) => `${name} ${count(connections)}`).join(", ")}` : "";
 }

@@ -69,7 +69,7 @@ pub(crate) fn healthy() -> Status {
             failures: 0,
             raising_s: 0.002,
             last_raise_ago_s: Some(0.5),
-            under_way_s: 0.0,
+            in_flight_s: 0.0,
             slowest_raise_s: 0.002,
             usual_raise_s: 0.002,
             slow_raise_s: 1.0,

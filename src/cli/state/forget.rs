@@ -13,7 +13,7 @@ use snowbank_client::layout::UnixMicros;
 pub(super) const HELP: &str = "\
 Stop the daemon first. A worker ID is dropped if no source of the last daemon had it, and the clock is past all IDs that were \
 granted to it. From then on a source that gets it starts as for the first time, at the clock. Worker IDs in use stay, and so do ticket counters, \
-and what `snowbank state export` moved away. Worker IDs that a fleet lent need no command.
+and what `snowbank state export` moved away. Worker IDs that a fleet assigned need no command.
 
 Exit codes:
   0  forgotten, or there was nothing to forget

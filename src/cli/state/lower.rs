@@ -15,7 +15,7 @@ Stop the daemon first. INSTANT must not be before the time of any ID of the sour
 repeated. `snowbank decode` shows the time of the highest ID in your tables. A worker ID that was never used needs no such \
 promise.
 
-In a fleet, free the number with `snowbank fleet release NUMBER --force --lower` too. Worker IDs that a fleet lent stay as \
+In a fleet, free the number with `snowbank fleet release NUMBER --force --lower` too. Worker IDs that a fleet assigned stay as \
 they are, and so do ticket counters: `snowbank ticket set --lower` is for them.
 
 Exit codes:
@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     }
     refuse_foreign(&records, &path)?;
     let is_of_source = |record: &Record| {
-        record.name == *name && !record.numbering.is_ticket() && !record.lent && !record.released
+        record.name == *name && !record.numbering.is_ticket() && !record.assigned && !record.released
     };
     let of_source: Vec<Record> = records.extract_if(.., |record| is_of_source(record)).collect();
     // Held until it is durable: no daemon of this machine has the worker IDs meanwhile.
@@ -85,9 +85,9 @@ fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
     let numbering = &record.numbering;
     let after = numbering.first_of(Tick(numbering.tick_at(instant).0.saturating_add(1)));
     let lower = record.at(after);
-    let lent_bound = record.lent_bound.map(|bound| bound.min(lower.id_bound));
+    let assigned_bound = record.assigned_bound.map(|bound| bound.min(lower.id_bound));
     let (owner, boot, id_minus_boot_us) = (owner.clone(), None, None);
-    Record { owner, boot, id_minus_boot_us, lent_bound, clean: true, untouched: true, ..lower }
+    Record { owner, boot, id_minus_boot_us, assigned_bound, clean: true, untouched: true, ..lower }
 }
 
 /// Returns the highest bound of a record or of its worker IDs' marks. A mark may be above the

@@ -129,8 +129,8 @@ fn next_start(
         Marked::Below if is_beyond => NextStart::AboveMark,
         Marked::Below => NextStart::AtCeiling,
         Marked::ByAnother(_) => NextStart::AboveMark,
-        // The fleet knows the bounds of what it lends.
-        Marked::SinceThisCopy(_) if record.lent => NextStart::AboveMark,
+        // The fleet knows the bounds of what it assigns.
+        Marked::SinceThisCopy(_) if record.assigned => NextStart::AboveMark,
         Marked::SinceThisCopy(_) => NextStart::RefusedOlderCopy,
         Marked::Released => NextStart::RefusedReleased,
     }

@@ -53,7 +53,7 @@ Stop the daemon first. The sources are durably marked as released before the exp
 their worker IDs is refused here, until they are imported again. Exporting again writes the same. Import the file on one \
 machine only: Snowbank cannot notice a second import, and both machines would hand out the same IDs.
 
-Worker IDs that a fleet lent stay the fleet's: it lends them to any daemon, here too. For these, the export only says above which IDs \
+Worker IDs that a fleet assigned stay the fleet's: it assigns them to any daemon, here too. For these, the export only says above which IDs \
 their source goes on.
 
 Exit codes:
@@ -175,10 +175,10 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// Returns the records of worker IDs that no fleet lent: an export moves only these, so only their locks are taken and
-/// marked here. Another daemon may have those that were lent, and the fleet's coordinator knows their bounds.
+/// Returns the records of worker IDs that no fleet assigned: an export moves only these, so only their locks are taken and
+/// marked here. Another daemon may have those that were assigned, and the fleet's coordinator knows their bounds.
 fn given(records: &[Record]) -> Vec<Record> {
-    records.iter().filter(|record| !record.lent).cloned().collect()
+    records.iter().filter(|record| !record.assigned).cloned().collect()
 }
 
 /// Creates a new file that only its user can read: a copy of an export is enough to use its worker IDs.

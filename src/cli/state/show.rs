@@ -124,8 +124,8 @@ struct Shown<'a> {
     untouched: bool,
     released: bool,
     restored: bool,
-    /// True if a fleet lent the worker IDs.
-    lent: bool,
+    /// True if a fleet assigned the worker IDs.
+    assigned: bool,
     /// True if no source has them any more.
     retired: bool,
     /// The marks of its worker IDs. Equal ones are one entry.
@@ -206,7 +206,7 @@ impl<'a> Shown<'a> {
             untouched: record.untouched,
             released: record.released,
             restored: record.restored,
-            lent: record.lent,
+            assigned: record.assigned,
             retired: record.retired,
             marks: marks::of(record, seen, records, now),
         }
@@ -228,9 +228,9 @@ impl<'a> Shown<'a> {
                 "restored from a snapshot, or shared in a fleet: a source that counts alone is refused until `snowbank ticket set`"
             }
             _ if self.is_set() => "set by `snowbank ticket set`, or imported: no daemon has counted since",
-            (true, _) if self.lent => "exported: the fleet lends its worker IDs, here too",
+            (true, _) if self.assigned => "exported: the fleet assigns its worker IDs, here too",
             (true, _) => "released: its worker IDs were moved away, and are not used here",
-            _ if self.retired && self.lent => {
+            _ if self.retired && self.assigned => {
                 "retired: it is dropped once the fleet's coordinator holds its ceiling"
             }
             _ if self.retired => {
@@ -245,8 +245,8 @@ impl<'a> Shown<'a> {
         };
         writeln!(out, "source {:?}", self.name)?;
         self.made_of.write(&self.ceiling_position, &self.ceiling_id, out)?;
-        if self.lent {
-            writeln!(out, "  lent        by a fleet's coordinator")?;
+        if self.assigned {
+            writeln!(out, "  assigned        by a fleet's coordinator")?;
         }
         writeln!(
             out,

@@ -372,7 +372,7 @@ fn every_mistake_of_identities_is_found_at_once() {
 }
 
 #[test]
-fn all_mistakes_of_a_door_are_found_at_once() {
+fn all_mistakes_of_a_front_end_are_found_at_once() {
     let text =
         "[resp]\nlisten = \"tls:127.0.0.1:7660\"\nsource = \"orders\"\nany_key = \"Orders\"\nreplies = 1";
     assert_eq!(

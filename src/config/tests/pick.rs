@@ -56,7 +56,7 @@ fn what_gives_one_number_gives_no_more() {
 #[test]
 fn only_a_coordinator_lends_several_numbers() {
     let found = mistake("worker_ids = \"0-3\"\nworker_count = 4");
-    assert!(found.contains("worker_count: found 4, allowed: 1 unless a coordinator lends"), "{found}");
+    assert!(found.contains("worker_count: found 4, allowed: 1 unless a coordinator assigns"), "{found}");
     let found = mistake("[[sources]]\nname = \"a\"\nkind = \"ticket\"\nworker_count = 2");
     assert!(found.contains("sources[0].worker_count"), "{found}");
 }

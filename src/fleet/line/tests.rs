@@ -46,7 +46,7 @@ fn line(hosts: &[&str]) -> Line<Named> {
 }
 
 #[test]
-fn a_connection_that_hangs_is_given_up_soon_and_a_slow_coordinator_is_waited_for() {
+fn a_connection_that_hangs_is_abandoned_soon_and_a_slow_coordinator_is_waited_for() {
     let mut patience = Patience::long();
     assert_eq!(patience.answer(), ANSWER_TIMEOUT, "a start waits");
     patience.hurry();

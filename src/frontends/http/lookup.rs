@@ -109,7 +109,7 @@ pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
     Reply::json(&Body(statistics::all(conditions, Protocol::Http)))
 }
 
-/// Leaf's /decodeSnowflakeId, of the door's source.
+/// Leaf's /decodeSnowflakeId, of the front end's source.
 pub(super) fn leaf_decode(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
     let query = Query::parse(head.query, &["snowflakeId"])?;
     let layout = layout_of(source_of(None, facts)?, facts)?;

@@ -82,7 +82,7 @@ fn methods(head: &Head<'_>, allowed: &[&str], listed: &'static str) -> Result<()
     Err(Reply { allow: Some(listed), ..refusal })
 }
 
-/// Returns the source of a name, or the door's source without a name. An unknown name is a mistake, even with `any_key`.
+/// Returns the source of a name, or the front end's source without a name. An unknown name is a mistake, even with `any_key`.
 pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Reply> {
     let Some(name) = name else { return Ok(facts.default_source(Protocol::Http)) };
     known(facts.sources.iter().position(|source| source == name), name, facts)

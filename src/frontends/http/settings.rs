@@ -8,7 +8,7 @@ settings! {
     pub struct HttpSettings at (front_ends http) {
         /// The addresses where clients of HTTP draw IDs, as in listen: GET /v1/ids, and the paths of katsubushi and Leaf.
         /// Empty: none.
-        listen: Vec<Address> = r#""""# in Table("http"), Restart(LISTENERS_OPENED), |value| value.door_addresses();
+        listen: Vec<Address> = r#""""# in Table("http"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
 
         /// The source of requests that name none. Empty: the first.
         source: Option<String> = r#""""# in Table("http"), Reload, |value| value.source();

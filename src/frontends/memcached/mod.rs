@@ -1,11 +1,11 @@
 //! memcached's protocol as katsubushi speaks it, as a front-end: `get orders` or `get orders:1` draws an ID from the source
-//! `orders`, and any other key from the door's source.
+//! `orders`, and any other key from the front end's source.
 //!
 //! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
 //! - `keys`: the keys of a `get` that are not answered yet.
 //!
-//! The protocol has no field for a token. So a configuration that requires tokens is refused with this door, unless the
-//! door is exempt.
+//! The protocol has no field for a token. So a configuration that requires tokens is refused with this front end, unless the
+//! front end is exempt.
 
 mod binary;
 mod keys;
@@ -78,8 +78,8 @@ impl Memcached {
 /// dictionary needs different keys for the IDs of one source, and no source's name has a colon.
 fn source_of(key: &[u8], facts: &Facts) -> usize {
     let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
-    let door = Protocol::Memcached;
-    facts.source_of_key(door, name).unwrap_or_else(|| facts.default_source(door))
+    let front_end = Protocol::Memcached;
+    facts.source_of_key(front_end, name).unwrap_or_else(|| facts.default_source(front_end))
 }
 
 impl FrontEnd for Memcached {

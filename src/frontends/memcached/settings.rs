@@ -9,17 +9,17 @@ settings! {
         /// The addresses where clients of memcached and katsubushi connect, as in listen: each key of a get draws an ID,
         /// from the source of that name, or of the name before a colon, or else from any_key's or memcached.source.
         /// Empty: none.
-        listen: Vec<Address> = r#""""# in Table("memcached"), Restart(LISTENERS_OPENED), |value| value.door_addresses();
+        listen: Vec<Address> = r#""""# in Table("memcached"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
 
         /// The source of every key that is no source's name. Empty: the first.
         source: Option<String> = r#""""# in Table("memcached"), Reload, |value| value.source();
 
-        /// The same as memcached.source, under the name that the other doors have for it. It applies if both are
+        /// The same as memcached.source, under the name that the other front ends have for it. It applies if both are
         /// set. Empty: memcached.source, because clients of katsubushi send any key.
         any_key: Option<String> = r#""""# in Table("memcached"), Reload, |value| value.source();
 
         /// Requires tokens here too if auth.token_file is set. The protocol cannot carry a token, so the daemon then
-        /// refuses to start with this door. With false it starts, and everyone who can connect draws IDs.
+        /// refuses to start with this front end. With false it starts, and everyone who can connect draws IDs.
         tokens: bool = "true" in Table("memcached"), Reload, |value| value.boolean();
     }
 }

@@ -8,7 +8,7 @@ settings! {
     pub struct NoeqdSettings at (front_ends noeqd) {
         /// The addresses where clients of noeqd connect, as in listen. A request is one byte, the number of IDs.
         /// Empty: none.
-        listen: Vec<Address> = r#""""# in Table("noeqd"), Restart(LISTENERS_OPENED), |value| value.door_addresses();
+        listen: Vec<Address> = r#""""# in Table("noeqd"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
 
         /// The source of all requests. Empty: the first.
         source: Option<String> = r#""""# in Table("noeqd"), Reload, |value| value.source();

@@ -32,7 +32,7 @@ settings! {
     pub struct RespSettings at (front_ends resp) {
         /// The addresses where clients of Redis connect, as in listen: INCR with a source's name as key draws an ID. The
         /// rules for worker_ids, TLS, tokens and limits apply here too. Empty: none.
-        listen: Vec<Address> = r#""""# in Table("resp"), Restart(LISTENERS_OPENED), |value| value.door_addresses();
+        listen: Vec<Address> = r#""""# in Table("resp"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
 
         /// The source that SNOWBANK.NEXT draws from if it names none. Empty: the first.
         source: Option<String> = r#""""# in Table("resp"), Reload, |value| value.source();

@@ -14,11 +14,11 @@ pub(super) struct JobThread<J, D> {
     /// The thread to wake when a job is done, once there is one.
     waker: Arc<OnceLock<Thread>>,
     /// The number of jobs that are not done.
-    under_way: usize,
+    in_flight: usize,
 }
 
 impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
-    /// Starts the thread, which works on `subject` with `run`. At most `jobs_max` jobs are under way at a time.
+    /// Starts the thread, which works on `subject` with `run`. At most `jobs_max` jobs are in flight at a time.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -45,7 +45,7 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
             drop(send_done);
         };
         thread::Builder::new().name(name.to_owned()).spawn(work)?;
-        Ok(JobThread { jobs, done, waker, under_way: 0 })
+        Ok(JobThread { jobs, done, waker, in_flight: 0 })
     }
 
     /// Wakes the calling thread whenever a job is done.
@@ -55,7 +55,7 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
 
     /// Returns whether all jobs are done.
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way == 0
+        self.in_flight == 0
     }
 
     /// Hands a job to the thread.
@@ -68,14 +68,14 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
         // Sending fails only after the thread has panicked. Then no job is ever done, and the daemon refuses requests at
         // its ceilings.
         if sent.is_ok() {
-            self.under_way += 1;
+            self.in_flight += 1;
         }
     }
 
     /// Returns the jobs done since the last call.
     pub(super) fn take_done(&mut self) -> Vec<D> {
         let done: Vec<D> = self.done.try_iter().collect();
-        self.under_way -= done.len();
+        self.in_flight -= done.len();
         done
     }
 

@@ -50,7 +50,7 @@ pub(crate) struct Joined {
     is_silent: bool,
     /// The file of the daemon's certificate for the coordinator, if there is one.
     certificate: Option<PathBuf>,
-    /// The numbers that the sources with lent ones may have.
+    /// The numbers that the sources with assigned ones may have.
     pools: Vec<Pool>,
     /// Lines for the operator, once the daemon has started.
     notes: Vec<Note>,
@@ -59,7 +59,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Takes the numbers of all sources, and sets those that the coordinator lends. Goes on where the earlier tries of this
+    /// Takes the numbers of all sources, and sets those that the coordinator assigns. Goes on where the earlier tries of this
     /// process ended, and adds this one to them.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Joined {
         };
         for (source, taken) in settings.sources.iter_mut().zip(&taken) {
             let Some(taken) = taken else { continue };
-            if source.is_lent() {
+            if source.is_assigned() {
                 let (name, numbers) = (&source.name, taken.worker_ids.in_words());
                 joined.notes.push(Note::Info(format!("source {name:?} has {numbers}, picked by the fleet")));
             }
@@ -168,16 +168,16 @@ impl Joined {
         Ok(())
     }
 
-    /// Returns the keys of the records of worker IDs that this state was lent before, and whose bounds the coordinator holds.
+    /// Returns the keys of the records of worker IDs that this state was assigned before, and whose bounds the coordinator holds.
     /// `None`: it did not answer, and the next start asks again.
     fn held_records(&mut self, settings: &Settings, found: &Found) -> Option<Vec<String>> {
         if self.is_silent {
             return None;
         }
         let mut held = Vec::new();
-        for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| it.is_lent()) {
+        for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| it.is_assigned()) {
             let numbering = source.numbering().ok()?;
-            let earlier: Vec<_> = found.lent_before(&source.name, &numbering).collect();
+            let earlier: Vec<_> = found.assigned_before(&source.name, &numbering).collect();
             let stretch = |record: &&Record| (record.numbering.numbers_in_space(), record.id_bound);
             let stretches: Vec<_> = earlier.iter().map(stretch).collect();
             if stretches.is_empty() {
@@ -196,9 +196,9 @@ impl Joined {
         let wall = here.found.believed(settings.clock.step_rule(), here.reading);
         let clocks = Clocks { wall, wall_minus_boot_us: here.reading.offset_us() };
         let mut taken: Vec<Option<Taken>> = vec![None; settings.sources.len()];
-        for is_lent in [false, true] {
+        for is_assigned in [false, true] {
             // A counter has no worker ID.
-            let takes = |it: &SourceSettings| it.is_lent() == is_lent && !it.is_ticket();
+            let takes = |it: &SourceSettings| it.is_assigned() == is_assigned && !it.is_ticket();
             for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| takes(it)) {
                 let want = want(settings, (index, source), clocks);
                 taken[index] = Some(self.take(settings, want, &taken, here.found)?);
@@ -226,13 +226,13 @@ impl Joined {
         let fits = |own: &WorkerSet| own.len() == source.worker_count && own.iter().all(allowed);
         // A state that had worker IDs of its own, before it belonged to a fleet, asks for those first.
         let had = || self.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
-        let own = if source.is_lent() { had().filter(fits) } else { Some(given.set.clone()) };
+        let own = if source.is_assigned() { had().filter(fits) } else { Some(given.set.clone()) };
         let proof = own.as_ref().map_or(Ok(Proof::None), |own| proof(settings, source, own, found))?;
         let want = Want { proof, ..want };
         if let Some(resumed) = own.as_ref().and_then(|own| self.member.resume_at_once(want, own)) {
             return Ok(resumed);
         }
-        let asked = if source.is_lent() {
+        let asked = if source.is_assigned() {
             let lock = |numbering: &Numbering| is_free_here((settings, source), numbering, want.clocks.wall);
             self.member.pick(want, source.worker_count, own.as_ref(), allowed, lock)
         } else {
@@ -283,10 +283,10 @@ fn refuse_low_maximum(source: &SourceSettings, range: NumberRange) -> Result<(),
 /// The most numbers of a pool that is counted. A larger one is never near its end.
 const POOL_MAX: u64 = 65_536;
 
-/// Returns the numbers that the sources with lent ones may have.
+/// Returns the numbers that the sources with assigned ones may have.
 fn pools(sources: &[SourceSettings]) -> Vec<Pool> {
     let mut pools = Vec::new();
-    for (source, settings) in sources.iter().enumerate().filter(|(_, settings)| settings.is_lent()) {
+    for (source, settings) in sources.iter().enumerate().filter(|(_, settings)| settings.is_assigned()) {
         let SourceSettings { layout, worker_ids, .. } = settings;
         let count = if worker_ids.are_given { worker_ids.set.len() as u64 } else { layout.workers() };
         if count > POOL_MAX {
@@ -328,7 +328,7 @@ fn want<'a>(settings: &Settings, (index, source): (usize, &'a SourceSettings), c
     }
 }
 
-/// Returns the proof that the state may continue with these worker IDs. Those that are lent may be in use here.
+/// Returns the proof that the state may continue with these worker IDs. Those that are assigned may be in use here.
 fn proof(
     settings: &Settings,
     source: &SourceSettings,
@@ -341,7 +341,7 @@ fn proof(
     match lock_workers(&settings.lock_dir, &numbering) {
         // The start locks them again. Meanwhile only a daemon outside the fleet could take them. Then the start fails.
         Ok(locks) => Ok(found.proof(&numbering, &locks)?),
-        Err(error) if source.is_lent() && is_held(&error) => Ok(Proof::None),
+        Err(error) if source.is_assigned() && is_held(&error) => Ok(Proof::None),
         Err(error) => Err(error.into()),
     }
 }

@@ -51,8 +51,8 @@ pub(crate) struct LastSeen {
     pub(crate) lost: Option<String>,
     /// The lengths of the raises of the last minute.
     pub(crate) raise_lengths: RaiseLengths,
-    /// Since when a write is under way.
-    pub(crate) write_under_way_since: Option<BootMicros>,
+    /// Since when a write is in flight.
+    pub(crate) write_in_flight_since: Option<BootMicros>,
     /// The time that IDs last with each raise.
     pub(crate) horizon: Duration,
     /// When a step was last looked for, and wall − boot then.
@@ -119,7 +119,7 @@ impl LastSeen {
             fleet_ceilings: Vec::new(),
             ranges_last: Vec::new(),
             lost: None,
-            write_under_way_since: None,
+            write_in_flight_since: None,
             raise_lengths: RaiseLengths::default(),
             horizon: Duration::MAX,
             compared_at: started.boot,
@@ -138,7 +138,7 @@ impl LastSeen {
         self.fleet_failing = looked.fleet_failure.clone();
         self.fleet_ceilings.clone_from(&looked.fleet_ceilings);
         self.ranges_last.clone_from(&looked.ranges_last);
-        self.write_under_way_since = looked.under_way_since;
+        self.write_in_flight_since = looked.in_flight_since;
         self.horizon = looked.horizon;
     }
 
@@ -165,7 +165,7 @@ impl LastSeen {
             self.fleet_raises += u64::from(written.is_durable);
             return;
         }
-        self.write_under_way_since = None;
+        self.write_in_flight_since = None;
         if !written.is_durable {
             self.failures += 1;
             return;
@@ -199,7 +199,7 @@ mod tests {
             some_wait: false,
             is_in_use: true,
             writes: Vec::new(),
-            under_way_since: None,
+            in_flight_since: None,
             horizon: Duration::from_secs(3),
             next_in: Duration::from_secs(1),
         }
@@ -254,12 +254,12 @@ mod tests {
     #[test]
     fn raises_and_failures_are_counted_and_a_failure_stands_until_it_is_over() {
         let mut seen = LastSeen::new(reading(0, 0));
-        let under_way = Looked { under_way_since: Some(BootMicros(0)), ..looked(None) };
-        seen.look(reading(0, 0), &under_way);
-        assert_eq!(seen.write_under_way_since, Some(BootMicros(0)));
+        let in_flight = Looked { in_flight_since: Some(BootMicros(0)), ..looked(None) };
+        seen.look(reading(0, 0), &in_flight);
+        assert_eq!(seen.write_in_flight_since, Some(BootMicros(0)));
         seen.written(&written(0, true), BootMicros(2_000));
         assert_eq!((seen.raises, seen.raising), (1, Duration::from_millis(2)));
-        assert_eq!(seen.write_under_way_since, None);
+        assert_eq!(seen.write_in_flight_since, None);
         for began_ms in [3, 4] {
             seen.written(&written(began_ms, false), BootMicros(5_000));
             seen.look(reading(5, 5), &looked(Some("disk full")));

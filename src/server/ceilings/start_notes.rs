@@ -10,8 +10,8 @@ use crate::server::shared::note::Note;
 
 /// Returns the note of a source of which nothing is stored.
 pub(super) fn first_time(source: &SourceSettings) -> Note {
-    // A fleet knows the bounds of the worker IDs that it lends.
-    let advice = match source.is_lent() {
+    // A fleet knows the bounds of the worker IDs that it assigns.
+    let advice = match source.is_assigned() {
         true => "",
         false => {
             "; if its worker IDs were in use before, on another machine or with another state directory, move that state here \
@@ -35,14 +35,14 @@ pub(super) fn sorts_below((passed_over, source): (&Option<Record>, &SourceSettin
     )))
 }
 
-/// Returns a note on worker IDs that a fleet lent and that a source has now without the fleet.
+/// Returns a note on worker IDs that a fleet assigned and that a source has now without the fleet.
 pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<Note> {
-    let shares = |record: &&Record| record.lent && record.numbering.shares_ids_with(claimant.numbering);
+    let shares = |record: &&Record| record.assigned && record.numbering.shares_ids_with(claimant.numbering);
     let (_, worker_ids) = records.iter().find(shares)?.numbering.snowflake()?;
     let (name, worker_ids) = (claimant.name, worker_ids.in_words());
     Some(Note::Warning(format!(
-        "source {name:?} goes on outside its fleet, which lent this state {worker_ids}: if a daemon of the fleet gets them, \
-         both hand out the same IDs; keep them from the fleet, or use worker IDs that it does not lend"
+        "source {name:?} goes on outside its fleet, which assigned {worker_ids} to this state: if a daemon of the fleet gets them, \
+         both hand out the same IDs; keep them from the fleet, or use worker IDs that it does not assign"
     )))
 }
 

@@ -140,14 +140,14 @@ impl Found {
         Some(of_last_run.any(|record| !record.clean))
     }
 
-    /// Returns the records of worker IDs that a source was lent before these.
-    pub(super) fn lent_before<'a>(
+    /// Returns the records of worker IDs that a source was assigned before these.
+    pub(super) fn assigned_before<'a>(
         &'a self,
         name: &'a str,
         numbering: &'a Numbering,
     ) -> impl Iterator<Item = &'a Record> {
         let is_earlier = move |record: &&Record| {
-            let (of_record, is_of_source) = (&record.numbering, record.lent && record.name == name);
+            let (of_record, is_of_source) = (&record.numbering, record.assigned && record.name == name);
             is_of_source && of_record.is_of_space(numbering) && !of_record.is_part_of(numbering)
         };
         self.records.iter().filter(is_earlier)
@@ -161,7 +161,7 @@ impl Found {
 
     /// Returns the numberings that `snowbank state export` moved away from this state for good: a fleet knows nothing of them.
     pub(super) fn moved_away(&self) -> impl Iterator<Item = &Numbering> {
-        let moved = self.records.iter().filter(|record| record.released && !record.lent);
+        let moved = self.records.iter().filter(|record| record.released && !record.assigned);
         moved.map(|record| &record.numbering)
     }
 
@@ -326,8 +326,8 @@ impl Found {
             let floor = claimant.numbering.position_from(floor);
             let mut start = start.map_or(guard, |start| start.max(guard));
             start = start.max(floor);
-            let is_lent = settings.is_lent();
-            notes.extend(self.start_above_marks((claimant, &rule, is_lent), &mut start, locks, now)?);
+            let is_assigned = settings.is_assigned();
+            notes.extend(self.start_above_marks((claimant, &rule, is_assigned), &mut start, locks, now)?);
             positions.push(FirstPosition::of(start, claimant.numbering, &self.records, &locks.marks()?));
         }
         retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));

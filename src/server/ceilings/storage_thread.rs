@@ -163,7 +163,8 @@ mod tests {
         let state = StateDir::lock(directory.path()).unwrap();
         let numbering = Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap();
         let (name, start) = ("orders", Position(5));
-        let starts = [FirstRecord { name, numbering: &numbering, start, is_lent: false, lent_bound: None }];
+        let starts =
+            [FirstRecord { name, numbering: &numbering, start, is_assigned: false, assigned_bound: None }];
         let store = DiskStore::new(state, starts, Vec::new(), &Owner::new(), &HostIdentity::default());
         (directory, store)
     }

@@ -265,17 +265,17 @@ fn clock_status(metrics: &Metrics) -> ClockStatus {
 
 fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
     let seen = metrics.keeper();
-    let under_way = seen.write_under_way_since.map_or(Duration::ZERO, |since| now.boot.since(since));
+    let in_flight = seen.write_in_flight_since.map_or(Duration::ZERO, |since| now.boot.since(since));
     CeilingsStatus {
         raises: seen.raises,
         failures: seen.failures,
         raising_s: seen.raising.as_secs_f64(),
         last_raise_ago_s: seen.raised_at.map(|at| now.boot.since(at).as_secs_f64()),
-        slowest_raise_s: seen.raise_lengths.slowest(now.boot).max(under_way).as_secs_f64(),
+        slowest_raise_s: seen.raise_lengths.slowest(now.boot).max(in_flight).as_secs_f64(),
         usual_raise_s: seen.raise_lengths.usual(now.boot).as_secs_f64(),
         slow_raise_s: seen.horizon.as_secs_f64() / 3.0,
         horizon_s: seen.horizon.as_secs_f64(),
-        under_way_s: under_way.as_secs_f64(),
+        in_flight_s: in_flight.as_secs_f64(),
         failing: seen.failing.clone(),
         lost: seen.lost.clone(),
     }

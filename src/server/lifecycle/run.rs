@@ -13,7 +13,7 @@ use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::{Beats, Site};
 use crate::config::{Address, Protocol};
 use crate::server::health::handle::Health;
-use crate::server::net::accept::{self, Door, Inbox, Registered};
+use crate::server::net::accept::{self, Inbox, ListenerInfo, Registered};
 use crate::server::net::admin_accept;
 use crate::server::net::listen::Listener;
 use crate::server::restored;
@@ -108,8 +108,8 @@ async fn accept_until(
     let (stop_acceptors, stopped) = watch::channel(false);
     let accept = |(protocol, listener): (Protocol, Registered)| {
         let is_loopback = matches!(listener.address, Address::Tcp { .. }) && listener.address.is_local();
-        let door = Door { protocol, tls: tls_of(&listener, common), is_loopback };
-        accept::accept(listener, door, Arc::clone(&inboxes), Arc::clone(common), stopped.clone())
+        let info = ListenerInfo { protocol, tls: tls_of(&listener, common), is_loopback };
+        accept::accept(listener, info, Arc::clone(&inboxes), Arc::clone(common), stopped.clone())
     };
     let mut acceptors: JoinSet<()> = listeners.into_iter().map(accept).collect();
     stop.await;

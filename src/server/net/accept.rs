@@ -39,7 +39,7 @@ pub(crate) struct Inbox {
 
 /// The way in which the connections of a listener are served.
 #[derive(Clone, Debug)]
-pub(crate) struct Door {
+pub(crate) struct ListenerInfo {
     pub(crate) protocol: Protocol,
     /// The certificate to shake hands with; `None` without TLS.
     pub(crate) tls: Option<tls::Acceptor>,
@@ -51,7 +51,7 @@ pub(crate) struct Door {
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) socket: Socket,
-    pub(crate) door: Door,
+    pub(crate) info: ListenerInfo,
     /// Its place among the pending connections, unless it needs neither a handshake nor a token.
     pub(crate) pending: Option<Pending>,
     pub(crate) open: OpenConnection,
@@ -155,7 +155,7 @@ fn is_of_the_peer(error: &io::Error) -> bool {
 /// also holds the listener: then they wait in it.
 pub(crate) async fn accept(
     mut listener: Registered,
-    door: Door,
+    info: ListenerInfo,
     inboxes: Arc<[Inbox]>,
     common: Arc<Common>,
     mut stop: watch::Receiver<bool>,
@@ -169,16 +169,16 @@ pub(crate) async fn accept(
         };
         let max_connections = common.live_config.borrow().limits.max_connections;
         if has_room(&inboxes, &common.pending, max_connections).await {
-            let pending = enter_pending(&common, door.tls.is_some(), max_connections).await;
-            common.metrics.acceptors.accepted[door.protocol as usize].add(1);
-            hand_over(socket, &door, pending, &inboxes, &common).await;
+            let pending = enter_pending(&common, info.tls.is_some(), max_connections).await;
+            common.metrics.acceptors.accepted[info.protocol as usize].add(1);
+            hand_over(socket, &info, pending, &inboxes, &common).await;
             continue;
         }
         common.metrics.acceptors.refused.add(1);
         // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
-        if door.tls.is_none() {
+        if info.tls.is_none() {
             let all = format!("the daemon has all its {max_connections} connections; ask another, or later");
-            turn_away(&socket, &frontends::too_busy(door.protocol, &all));
+            turn_away(&socket, &frontends::too_busy(info.protocol, &all));
         }
         if let Some(count) = turned_away.count(Instant::now()) {
             tracing::warn!(
@@ -224,7 +224,7 @@ async fn enter_pending(common: &Common, has_tls: bool, max_connections: usize) -
 /// Hands a connection to the shard with the fewest.
 async fn hand_over(
     socket: Socket,
-    door: &Door,
+    info: &ListenerInfo,
     pending: Option<Pending>,
     inboxes: &[Inbox],
     common: &Common,
@@ -232,10 +232,10 @@ async fn hand_over(
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
         return;
     };
-    let open_of_protocol = &common.metrics.open_by_protocol[door.protocol as usize];
+    let open_of_protocol = &common.metrics.open_by_protocol[info.protocol as usize];
     let open = OpenConnection::enter([&inbox.connections, open_of_protocol]);
     // Fails only when the daemon stops, because a shard's thread ends with the daemon.
-    let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), pending, open }).await;
+    let _ = inbox.sockets.send(Admitted { socket, info: info.clone(), pending, open }).await;
 }
 
 /// Sends a refusal and closes the connection.

@@ -186,10 +186,10 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_sends_many_records_without_a_byte_is_given_up() {
+    fn a_peer_that_sends_many_records_without_a_byte_is_abandoned() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
         // The library alone allows both.
-        for (changes, is_given_up) in [(12, false), (24, true)] {
+        for (changes, is_abandoned) in [(12, false), (24, true)] {
             runtime.block_on(async {
                 let (mut client, mut server) = connect().await;
                 let (socket, session) = client.get_mut();
@@ -203,7 +203,7 @@ mod tests {
                 socket.write_all(&records).await.expect("they leave");
                 let mut byte = [0; 1];
                 let read = poll_fn(|cx| server.poll_read(cx, &mut ReadBuf::new(&mut byte))).await;
-                assert_eq!((read.is_err(), byte), (is_given_up, if is_given_up { [0] } else { *b"x" }));
+                assert_eq!((read.is_err(), byte), (is_abandoned, if is_abandoned { [0] } else { *b"x" }));
                 assert!(server.take_read().records > 12);
             });
         }

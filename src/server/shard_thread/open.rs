@@ -13,7 +13,7 @@ use super::member::Member;
 use super::scheduler::Account;
 use super::thread_state::ThreadState;
 use crate::frontends::{FrontEnd, WithFrontEnd};
-use crate::server::net::accept::{Admitted, Door, OpenConnection};
+use crate::server::net::accept::{Admitted, ListenerInfo, OpenConnection};
 use crate::server::net::handshake;
 use crate::server::net::pending::Pending;
 use crate::server::net::rejections;
@@ -23,31 +23,37 @@ use crate::tls::HandshakeFailure;
 
 /// Spawns the task that shakes hands on a connection, or the one that serves it.
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
-    let Admitted { socket, door, pending, open } = admitted;
+    let Admitted { socket, info, pending, open } = admitted;
     // Fails when the peer is gone or no descriptor is free. Then there is no peer to notify.
     let Ok(stream) = SocketStream::register(socket) else {
         return;
     };
     let mut member = Member::new(Rc::clone(thread));
-    match (stream, &door.tls, pending) {
+    match (stream, &info.tls, pending) {
         (SocketStream::Tcp(socket), Some(acceptor), Some(pending)) => {
             let acceptor = acceptor.clone();
             // A task of its own, so that the handshake's memory is freed before the connection is served.
             tokio::task::spawn_local(async move {
                 if let Some(stream) = shake_hands(&mut member, socket, &acceptor, pending).await {
-                    serve(stream, &door, None, member, open);
+                    serve(stream, &info, None, member, open);
                 }
             });
         }
-        (stream, _, pending) => serve(stream, &door, pending, member, open),
+        (stream, _, pending) => serve(stream, &info, pending, member, open),
     }
 }
 
 /// Spawns the task that serves a connection. Each front end has a task type of its own, so an idle
 /// connection takes only what its protocol needs.
-fn serve(stream: SocketStream, door: &Door, pending: Option<Pending>, member: Member, open: OpenConnection) {
-    let is_loopback = door.is_loopback;
-    door.protocol.with(Accepted { stream, is_loopback, pending, member, open });
+fn serve(
+    stream: SocketStream,
+    info: &ListenerInfo,
+    pending: Option<Pending>,
+    member: Member,
+    open: OpenConnection,
+) {
+    let is_loopback = info.is_loopback;
+    info.protocol.with(Accepted { stream, is_loopback, pending, member, open });
 }
 
 /// A connection that is ready to be served.

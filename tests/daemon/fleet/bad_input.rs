@@ -253,9 +253,9 @@ fn a_bound_that_nobody_can_have_been_granted_is_refused() {
 }
 
 #[test]
-fn a_key_that_becomes_garbage_ends_its_daemon_lent_to_nobody() {
+fn a_key_that_becomes_garbage_ends_its_daemon_assigned_to_nobody() {
     each(|at| {
-        let (given, lent) = (toml(at, Some(0), LONG), toml(at, None, LONG));
+        let (given, assigned) = (toml(at, Some(0), LONG), toml(at, None, LONG));
         init(&given);
         let machine = Machine::new();
         let mut daemon = machine.start(&given);
@@ -264,15 +264,15 @@ fn a_key_that_becomes_garbage_ends_its_daemon_lent_to_nobody() {
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         daemon.assert_logs("did not write");
         machine.setup(&given).end().assert_refusal_for_now(&["worker ID 0", "did not write"]);
-        let other = draw(&Machine::new().start(&lent));
+        let other = draw(&Machine::new().start(&assigned));
         assert_eq!(worker_of(&other), 1, "0 may be anyone's");
         runs.extend(other);
         assert_distinct(runs);
-        let full = format!("worker_ids = 0\n{lent}");
+        let full = format!("worker_ids = 0\n{assigned}");
         Machine::new().setup(&full).assert_waits(&["fewer than 1 free worker IDs", "did not write"]);
-        let (code, text) = fleet(&lent, &["check"]);
+        let (code, text) = fleet(&assigned, &["check"]);
         assert!(code == Some(1) && text.contains("1 key cannot be read"), "{text}");
-        let (code, text) = fleet(&lent, &["list"]);
+        let (code, text) = fleet(&assigned, &["list"]);
         assert!(
             code == Some(0) && text.starts_with("0: found a value that Snowbank did not write"),
             "{text}"

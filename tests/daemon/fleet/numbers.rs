@@ -11,19 +11,19 @@ use crate::support::machine::Machine;
 use crate::support::wire::{Ask, Run};
 use crate::support::{Daemon, Setup};
 
-/// Returns the configuration of a daemon that may be lent this number alone.
-fn lent(at: &dyn Coordinator, number: u64) -> String {
+/// Returns the configuration of a daemon that may be assigned this number alone.
+fn assigned(at: &dyn Coordinator, number: u64) -> String {
     format!("worker_ids = {number}\n{}", toml(at, None, LONG))
 }
 
-/// Returns the worker IDs of each record by `state show`, and whether they were lent.
+/// Returns the worker IDs of each record by `state show`, and whether they were assigned.
 fn shown(machine: &Machine) -> Vec<(String, bool)> {
     let (code, out, errors) = machine.run(&["state", "show", "--json"]);
     assert_eq!(code, Some(0), "{errors}");
     let answer: Value = serde_json::from_str(&out).expect("JSON");
     let sources = answer["sources"].as_array().expect("a list");
     let text = |source: &Value| source["worker_ids"].as_str().expect("worker IDs").to_owned();
-    sources.iter().map(|source| (text(source), source["lent"] == true)).collect()
+    sources.iter().map(|source| (text(source), source["assigned"] == true)).collect()
 }
 
 fn one(number: u64) -> Vec<(String, bool)> {
@@ -48,11 +48,11 @@ fn beside(machine: &Machine, toml: &str) -> Setup {
 #[test]
 fn a_state_keeps_one_record_however_often_its_number_changes() {
     each(|at| {
-        init(&lent(at, 0));
+        init(&assigned(at, 0));
         let machine = Machine::new();
         let mut runs = Vec::new();
         for number in [9, 3, 12, 0, 7] {
-            let mut daemon = machine.start(&lent(at, number));
+            let mut daemon = machine.start(&assigned(at, number));
             draw_above(&daemon, number, &mut runs);
             assert_eq!(shown(&machine), one(number), "while it runs");
             if number % 2 == 0 {
@@ -63,7 +63,7 @@ fn a_state_keeps_one_record_however_often_its_number_changes() {
             assert_eq!(shown(&machine), one(number));
         }
         // A number that it had and released.
-        draw_above(&machine.start(&lent(at, 12)), 12, &mut runs);
+        draw_above(&machine.start(&assigned(at, 12)), 12, &mut runs);
         assert_distinct(runs);
     });
 }
@@ -71,15 +71,15 @@ fn a_state_keeps_one_record_however_often_its_number_changes() {
 #[test]
 fn a_number_comes_back_after_another_local_daemon_had_it() {
     each(|at| {
-        init(&lent(at, 0));
+        init(&assigned(at, 0));
         let machine = Machine::new();
         let mut runs = Vec::new();
         for number in [5, 6] {
-            let daemon = machine.start(&lent(at, number));
+            let daemon = machine.start(&assigned(at, number));
             draw_above(&daemon, number, &mut runs);
             daemon.stop();
         }
-        let daemon = start_once_released(|| beside(&machine, &lent(at, 5)));
+        let daemon = start_once_released(|| beside(&machine, &assigned(at, 5)));
         runs.extend(draw(&daemon));
         let (code, export, errors) = machine.run(&["state", "export"]);
         assert_eq!(code, Some(0), "{errors}");
@@ -88,39 +88,39 @@ fn a_number_comes_back_after_another_local_daemon_had_it() {
         let exported: Vec<_> = records.iter().map(|record| &record["worker_ids"]).collect();
         assert_eq!(exported, ["6"], "the number that it has");
         daemon.stop();
-        let daemon = start_once_released(|| machine.setup(&lent(at, 5)));
+        let daemon = start_once_released(|| machine.setup(&assigned(at, 5)));
         draw_above(&daemon, 5, &mut runs);
         daemon.stop();
-        let daemon = start_once_released(|| beside(&machine, &lent(at, 6)));
+        let daemon = start_once_released(|| beside(&machine, &assigned(at, 6)));
         runs.extend(draw(&daemon));
         assert_distinct(runs);
     });
 }
 
 #[test]
-fn an_exported_number_is_lent_again_and_its_export_comes_back() {
+fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
     each(|at| {
-        init(&lent(at, 0));
+        init(&assigned(at, 0));
         let machine = Machine::new();
         let mut runs = Vec::new();
         let export = machine.path("export").display().to_string();
-        let daemon = machine.start(&lent(at, 5));
+        let daemon = machine.start(&assigned(at, 5));
         draw_above(&daemon, 5, &mut runs);
         daemon.stop();
         assert_eq!(machine.run(&["state", "export", "--output", &export]).0, Some(0));
         // Another daemon of the machine gets it, and is not refused either.
-        let daemon = start_once_released(|| beside(&machine, &lent(at, 5)));
+        let daemon = start_once_released(|| beside(&machine, &assigned(at, 5)));
         runs.extend(draw(&daemon));
         assert_eq!(machine.run(&["state", "export"]).0, Some(0), "again");
         daemon.stop();
         let without_fleet = "worker_ids = 5\nmax_ahead = \"400ms\"\n";
         machine.setup(without_fleet).end().assert_refusal(&["moved worker ID 5", "away"]);
-        let daemon = start_once_released(|| machine.setup(&lent(at, 5)));
+        let daemon = start_once_released(|| machine.setup(&assigned(at, 5)));
         draw_above(&daemon, 5, &mut runs);
         daemon.stop();
         let (code, out, errors) = machine.run(&["state", "import", &export]);
         assert!(code == Some(0) && out.contains("worker ID 5"), "{out}{errors}");
-        draw_above(&machine.start(&lent(at, 5)), 5, &mut runs);
+        draw_above(&machine.start(&assigned(at, 5)), 5, &mut runs);
         assert_eq!(shown(&machine), one(5));
         assert_distinct(runs);
     });
@@ -129,21 +129,21 @@ fn an_exported_number_is_lent_again_and_its_export_comes_back() {
 #[test]
 fn a_record_stays_until_the_coordinator_holds_its_bound() {
     each(|at| {
-        init(&lent(at, 0));
+        init(&assigned(at, 0));
         let machine = Machine::new();
         let mut runs = Vec::new();
-        let mut daemon = machine.start(&lent(at, 5));
+        let mut daemon = machine.start(&assigned(at, 5));
         draw_above(&daemon, 5, &mut runs);
         daemon.kill();
         at.delete("/snowbank/default/space-0/5");
-        let daemon = machine.start(&lent(at, 6));
+        let daemon = machine.start(&assigned(at, 6));
         draw_above(&daemon, 6, &mut runs);
         daemon.stop();
         let both = [("5".to_owned(), true), ("6".to_owned(), true)];
         assert_eq!(shown(&machine), both, "nobody else knows of 5");
         let other = Machine::new();
-        let _holder = other.start(&lent(at, 5));
-        draw_above(&machine.start(&lent(at, 7)), 7, &mut runs);
+        let _holder = other.start(&assigned(at, 5));
+        draw_above(&machine.start(&assigned(at, 7)), 7, &mut runs);
         assert_eq!(shown(&machine), one(7));
     });
 }
@@ -151,11 +151,11 @@ fn a_record_stays_until_the_coordinator_holds_its_bound() {
 #[test]
 fn after_a_kill_another_number_starts_at_the_clock() {
     each(|at| {
-        init(&lent(at, 0));
+        init(&assigned(at, 0));
         let machine = Machine::new();
         let mut runs = Vec::new();
         for number in [9, 3, 12, 7, 5] {
-            let mut daemon = machine.start(&lent(at, number));
+            let mut daemon = machine.start(&assigned(at, number));
             draw_above(&daemon, number, &mut runs);
             let ahead_ms =
                 twitter_unix_ms(runs.iter().map(Run::last).max().expect("runs")) as i64 - unix_ms() as i64;
@@ -169,19 +169,19 @@ fn after_a_kill_another_number_starts_at_the_clock() {
 
 /// Each start has another number. Then new states start beside these numbers.
 ///
-/// `SNOWBANK_LENT_STARTS=1000` prints figures. A debug build had a file of 32 KiB, as after ten
+/// `SNOWBANK_ASSIGNED_STARTS=1000` prints figures. A debug build had a file of 32 KiB, as after ten
 /// starts, and a new state's first ID after 37 ms beside 1,000 numbers, 23 ms beside ten.
 #[test]
 fn many_numbers_leave_no_more_records_than_ten() {
     let starts: usize =
-        std::env::var("SNOWBANK_LENT_STARTS").map_or(11, |text| text.parse().expect("a number"));
+        std::env::var("SNOWBANK_ASSIGNED_STARTS").map_or(11, |text| text.parse().expect("a number"));
     let Some(etcd) = Etcd::start() else { return };
-    init(&lent(&etcd, 0));
+    init(&assigned(&etcd, 0));
     let machine = Machine::new();
     let (mut left, mut took) = (Vec::new(), Vec::new());
     for number in 0..starts {
         let began = Instant::now();
-        let mut daemon = machine.start(&lent(&etcd, number as u64));
+        let mut daemon = machine.start(&assigned(&etcd, number as u64));
         draw(&daemon);
         let first_id = began.elapsed();
         let began = Instant::now();

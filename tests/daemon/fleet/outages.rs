@@ -135,7 +135,7 @@ fn a_restart_without_proof_waits_for_the_coordinator() {
 
 /// The number's ceiling is minutes ahead, and another number is free.
 #[test]
-fn a_lent_number_that_is_not_free_gives_way_to_another() {
+fn a_assigned_number_that_is_not_free_gives_way_to_another() {
     each(|at| {
         let toml = toml(at, None, LONG);
         init(&toml);
@@ -217,15 +217,15 @@ fn clocks_minutes_apart_repeat_nothing() {
         fast.clock().set(FIVE_MINUTES_MS);
         also_fast.clock().set(FIVE_MINUTES_MS);
         slow.clock().set(-FIVE_MINUTES_MS);
-        let (given, lent) = (toml(at, Some(5), SHORT), toml(at, None, SHORT));
+        let (given, assigned) = (toml(at, Some(5), SHORT), toml(at, None, SHORT));
         init(&given);
         let mut runs = Vec::new();
         let mut daemon = fast.start(&given);
         runs.extend(draw(&daemon));
-        let lent_one = slow.start(&lent);
-        runs.extend(draw(&lent_one));
+        let assigned_one = slow.start(&assigned);
+        runs.extend(draw(&assigned_one));
         daemon.kill();
-        lent_one.stop();
+        assigned_one.stop();
         slow.setup(&given).assert_waits(&["holds worker ID 5", "free from"]);
         // Between equal clocks, it is free seconds later.
         let taker = also_fast.start(&given).await_numbers();
@@ -234,7 +234,7 @@ fn clocks_minutes_apart_repeat_nothing() {
         // It was released at a bound that the slow clock reaches in ten minutes.
         let waits = start_once_released(|| slow.setup(&given));
         assert!(draw_until(&waits, CLOCK_BEHIND).is_empty());
-        runs.extend(draw(&also_fast.start(&lent)));
+        runs.extend(draw(&also_fast.start(&assigned)));
         assert_distinct(runs);
     });
 }

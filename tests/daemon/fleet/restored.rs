@@ -76,7 +76,7 @@ fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
             runs.extend(draw(&daemon));
             daemons.push(daemon);
         }
-        // Then the fleet lends them, to those that had them first.
+        // Then the fleet assigns them, to those that had them first.
         for ((machine, id), daemon) in machines.iter().zip([3, 5]).zip(daemons) {
             daemon.stop();
             let daemon = machine.start(&toml(at, None, LONG));

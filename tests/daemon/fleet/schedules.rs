@@ -109,7 +109,7 @@ fn config(at: &dyn Coordinator, url: &str, name: &str, (origin, horizon): (&str,
     )
 }
 
-const LENT: &str = "worker_id_from = \"coordinator\"";
+const ASSIGNED: &str = "worker_id_from = \"coordinator\"";
 
 fn copy(from: &std::path::Path, to: &std::path::Path) {
     let copied = Command::new("cp").arg("--archive").args([from, to]).status();
@@ -143,11 +143,11 @@ fn two_spaces(at: &mut dyn Coordinator, tally: &mut Tally) {
     let source = |name: &str, layout: &str, origin: &str| {
         format!("[[sources]]\nname = \"{name}\"\nlayout = \"{layout}\"\n{origin}\n")
     };
-    let a = source("a", "time:41,kind:1:constant(0),worker:9,sequence:12", LENT);
-    let b = source("b", "time:41,kind:1:constant(1),worker:8,sequence:13", LENT);
+    let a = source("a", "time:41,kind:1:constant(0),worker:9,sequence:12", ASSIGNED);
+    let b = source("b", "time:41,kind:1:constant(1),worker:8,sequence:13", ASSIGNED);
     let c = source("c", "time:41,worker:10,sequence:12", "worker_ids = \"512-515\"");
     let wide = source("a", "time:32,worker:18,sequence:13;tick=1s", "worker_id_from = \"ipv4\"");
-    let narrow = source("b", "time:32,kind:2:constant(3),worker:15,sequence:14;tick=1s", LENT);
+    let narrow = source("b", "time:32,kind:2:constant(3),worker:15,sequence:14;tick=1s", ASSIGNED);
     let machine = Machine::new();
     for both in [format!("{a}{b}"), format!("{wide}{narrow}")] {
         let ended = machine.setup(&fleet_of(&both)).env("SNOWBANK_IPV4", "10.0.0.5").end();
@@ -224,7 +224,7 @@ fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
     let (url, proxy) = (at.url(), at.proxy());
     let toml = |url: &str, origin, horizon| config(at, url, "horizons", (origin, horizon));
     let noticing = toml(&url, "worker_ids = 7", "8s");
-    let (long, short) = (toml(&proxy.url(), LENT, "32s"), toml(&url, LENT, "8s"));
+    let (long, short) = (toml(&proxy.url(), ASSIGNED, "32s"), toml(&url, ASSIGNED, "8s"));
     init(&noticing);
     let [notices, cut_off, late] = [(); 3].map(|()| Machine::new());
     let mut first = notices.start(&noticing);
@@ -246,7 +246,7 @@ fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
 fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     let Some(ahead) = Machine::with_clock() else { return };
     ahead.clock().set(20_000);
-    let toml = config(at, &at.url(), "lost", (LENT, "8s"));
+    let toml = config(at, &at.url(), "lost", (ASSIGNED, "8s"));
     init(&toml);
     let mut daemon = ahead.start(&toml);
     tally.draw(&[("20 s ahead", &daemon)]);
@@ -269,7 +269,7 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
 
 /// Item 1.6: each daemon gets the origin "coordinator" at once, while the others still run outside the fleet.
 fn entering(at: &mut dyn Coordinator, tally: &mut Tally) {
-    let toml = config(at, &at.url(), "entering", (LENT, "5m"));
+    let toml = config(at, &at.url(), "entering", (ASSIGNED, "5m"));
     let machines = [(); 3].map(|()| Machine::new());
     let names = ["0", "1", "2"];
     let mut daemons: Vec<Daemon> = Vec::new();

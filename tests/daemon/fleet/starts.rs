@@ -59,7 +59,7 @@ fn after_a_kill_the_first_id_waits_for_no_silent_coordinator() {
 fn after_a_kill_the_first_id_waits_for_no_slow_coordinator() {
     each(|at| {
         let proxy = at.proxy();
-        // The number is lent.
+        // The number is assigned.
         let toml = toml_at(at, &proxy.url(), None, LONG);
         init(&toml);
         let machine = Machine::new();

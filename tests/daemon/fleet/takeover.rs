@@ -30,7 +30,7 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn a_copied_state_does_not_go_on_with_its_number_elsewhere() {
     each(|at| {
-        let (given, lent) = (toml(at, Some(5), LONG), toml(at, None, LONG));
+        let (given, assigned) = (toml(at, Some(5), LONG), toml(at, None, LONG));
         init(&given);
         let machine = Machine::new();
         let mut daemon = machine.start(&given);
@@ -43,10 +43,10 @@ fn a_copied_state_does_not_go_on_with_its_number_elsewhere() {
         runs.extend(draw(&machine.start(&given)));
 
         let (machine, other) = (Machine::new(), Machine::new());
-        let daemon = machine.start(&lent);
+        let daemon = machine.start(&assigned);
         runs.extend(draw(&daemon));
         copy(&machine.path("state"), &other.path("state"));
-        let copied = other.start(&lent);
+        let copied = other.start(&assigned);
         let drawn = draw(&copied);
         assert_eq!(worker_of(&drawn), 1, "the original has 0");
         runs.extend(drawn);

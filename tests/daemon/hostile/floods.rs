@@ -13,7 +13,7 @@ fn flood(daemon: &Daemon, connections: usize, requests: &[u8], stop: &AtomicBool
             let mut writer = wire.writer();
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) && writer.try_send(requests).is_ok() {}
-                // Requests under way would take long to answer.
+                // Requests in flight would take long to answer.
                 let _ = writer.tcp().shutdown(Shutdown::Both);
             });
             scope.spawn(move || {

@@ -122,8 +122,8 @@ fn before_a_token_at_most_a_few_replies_are_queued() {
 
 #[test]
 fn silent_http_connections_are_counted_too() {
-    let daemon = with_tokens(100, "").admin().door("http").start();
-    let _silent = TcpStream::connect(daemon.addresses[1].tcp()).expect("the door is open");
+    let daemon = with_tokens(100, "").admin().front_end("http").start();
+    let _silent = TcpStream::connect(daemon.addresses[1].tcp()).expect("the front end is open");
     poll("the end of a connection without a token", || {
         (sample(&scrape(&daemon), "snowbank_unauthorized_timeouts_total") == 1.0).then_some(())
     });

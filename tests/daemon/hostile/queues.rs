@@ -98,15 +98,15 @@ fn the_memory_of_closed_connections_goes_back_to_the_system() {
 #[test]
 fn clients_over_http_that_never_read_share_the_budget_too() {
     let limits = "worker_ids = \"0-255\"\nlimits.max_queued_bytes = 4194304\nlimits.stall_timeout = \"1h\"\n";
-    let daemon = Setup::configured(limits).door("http").admin().start();
+    let daemon = Setup::configured(limits).front_end("http").admin().start();
     let queued = || sample(&scrape(&daemon), "snowbank_queued_bytes");
-    let door = daemon.addresses[1].tcp();
+    let front_end = daemon.addresses[1].tcp();
     let request = |format: &str| {
         format!("GET /v1/ids?count=100000&wait=9s{format} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()
     };
     // The longest IDs: digits of base two, and JSON escapes both.
     let longest = request("&format=dictionary:%22%5C");
-    let deaf: Vec<TcpStream> = (0..DEAF).map(|_| connect_deaf(door, &longest)).collect();
+    let deaf: Vec<TcpStream> = (0..DEAF).map(|_| connect_deaf(front_end, &longest)).collect();
     let mut highest = 0.0_f64;
     poll("the budget to be used up", || {
         highest = highest.max(queued());
@@ -117,7 +117,7 @@ fn clients_over_http_that_never_read_share_the_budget_too() {
     }
     assert!(highest <= BUDGET + DEAF as f64 * STEP, "{highest} bytes queued");
     // A client that reads gets its whole reply meanwhile.
-    let mut reads = TcpStream::connect(door).expect("the door is open");
+    let mut reads = TcpStream::connect(front_end).expect("the front end is open");
     reads.write_all(&request("")).expect("it leaves");
     let mut found = vec![0; 2_000_000];
     std::io::Read::read_exact(&mut reads, &mut found).expect("100,000 IDs are longer");
@@ -129,11 +129,11 @@ fn clients_over_http_that_never_read_share_the_budget_too() {
 #[test]
 fn a_client_over_http_that_never_reads_is_not_read() {
     const SENT_MAX: usize = 2 * 1_024 * 1_024;
-    let daemon = Setup::configured("limits.stall_timeout = \"1h\"\n").door("http").admin().start();
+    let daemon = Setup::configured("limits.stall_timeout = \"1h\"\n").front_end("http").admin().start();
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(4 * 1_024).expect("it can be set");
     socket.set_send_buffer_size(4 * 1_024).expect("it can be set");
-    socket.connect(&daemon.addresses[1].tcp().into()).expect("the door is open");
+    socket.connect(&daemon.addresses[1].tcp().into()).expect("the front end is open");
     socket.set_write_timeout(Some(Duration::from_secs(2))).expect("it can be set");
     let mut deaf = TcpStream::from(socket);
     let requests = "HEAD /v1/sources HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(1_000);
@@ -172,7 +172,7 @@ fn the_kernel_takes_little_for_a_client_that_never_reads() {
 #[test]
 fn a_client_over_http_that_never_reads_is_reset() {
     let config = "worker_ids = \"0-255\"\nlimits.stall_timeout = \"2s\"\n";
-    let daemon = Setup::configured(config).door("http").admin().start();
+    let daemon = Setup::configured(config).front_end("http").admin().start();
     let request = b"GET /v1/ids?count=100000 HTTP/1.1\r\nhost: localhost\r\n\r\n";
     assert_reset_once_closed(&daemon, connect_deaf(daemon.addresses[1].tcp(), request));
 }

@@ -24,21 +24,21 @@ const ROUNDS: usize = 5;
 
 /// A protocol of the flood or of the client beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Door {
+enum FrontEnd {
     Native,
     Http,
 }
 
-impl Door {
+impl FrontEnd {
     fn path(self, daemon: &Daemon) -> PathBuf {
-        daemon.path(if self == Door::Native { "native" } else { "http" })
+        daemon.path(if self == FrontEnd::Native { "native" } else { "http" })
     }
 
     /// Returns a request for this many IDs.
     fn request(self, count: u32) -> Vec<u8> {
         match self {
-            Door::Native => Ask::of(count).wait_ms(10_000).flags(EXPLICIT).bytes(),
-            Door::Http => {
+            FrontEnd::Native => Ask::of(count).wait_ms(10_000).flags(EXPLICIT).bytes(),
+            FrontEnd::Http => {
                 format!("GET /v1/ids?count={count}&wait=9s HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()
             }
         }
@@ -49,8 +49,8 @@ impl Door {
     fn take_answers(self, bytes: &mut Vec<u8>) -> Vec<u64> {
         std::iter::from_fn(|| {
             let (first, size) = match self {
-                Door::Native => first_of_frame(bytes),
-                Door::Http => first_of_response(bytes),
+                FrontEnd::Native => first_of_frame(bytes),
+                FrontEnd::Http => first_of_response(bytes),
             }?;
             bytes.drain(..size);
             Some(first)
@@ -86,24 +86,24 @@ fn first_of_response(bytes: &[u8]) -> Option<(u64, usize)> {
 
 /// A connection, and the bytes of an answer that is not whole.
 struct Peer {
-    door: Door,
+    front_end: FrontEnd,
     stream: UnixStream,
     unread: Vec<u8>,
     unanswered: usize,
 }
 
 impl Peer {
-    fn connect(door: Door, daemon: &Daemon) -> Peer {
-        let stream = UnixStream::connect(door.path(daemon)).expect("the daemon listens");
+    fn connect(front_end: FrontEnd, daemon: &Daemon) -> Peer {
+        let stream = UnixStream::connect(front_end.path(daemon)).expect("the daemon listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         stream.set_write_timeout(Some(DEADLINE)).expect("a timeout");
-        Peer { door, stream, unread: Vec::new(), unanswered: 0 }
+        Peer { front_end, stream, unread: Vec::new(), unanswered: 0 }
     }
 
     /// Sends requests until so many are unanswered.
     fn ask(&mut self, count: u32, unanswered: usize) {
         let more = unanswered - self.unanswered;
-        self.stream.write_all(&self.door.request(count).repeat(more)).expect("they leave");
+        self.stream.write_all(&self.front_end.request(count).repeat(more)).expect("they leave");
         self.unanswered = unanswered;
     }
 
@@ -112,7 +112,7 @@ impl Peer {
         let size = self.stream.read(&mut piece)?;
         assert!(size > 0, "the daemon closed");
         self.unread.extend_from_slice(&piece[..size]);
-        let answers = self.door.take_answers(&mut self.unread);
+        let answers = self.front_end.take_answers(&mut self.unread);
         self.unanswered -= answers.len();
         Ok(answers)
     }
@@ -148,7 +148,7 @@ impl Peer {
 
 /// Stops the daemon several times. Each time a request of another client arrives during the stop. Returns the most requests
 /// of the flood that were served between a stop and that request.
-fn most_served_before(flood: Door, (count, unanswered): (u32, usize), modest: Door) -> usize {
+fn most_served_before(flood: FrontEnd, (count, unanswered): (u32, usize), modest: FrontEnd) -> usize {
     let setup = Setup::bare()
         .config("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\nlimits.stall_timeout = \"1h\"\n");
     let unix = |name| format!("unix:{}", setup.path(name).display());
@@ -179,21 +179,21 @@ fn most_served_before(flood: Door, (count, unanswered): (u32, usize), modest: Do
         .iter()
         .map(|&(before, modest)| served.iter().filter(|&&id| before < id && id < modest).count());
     let between: Vec<usize> = between.collect();
-    println!("{flood:?} flood of {count} IDs each, {:?} beside it: {between:?}", modest.door);
+    println!("{flood:?} flood of {count} IDs each, {:?} beside it: {between:?}", modest.front_end);
     between.into_iter().max().unwrap_or(0)
 }
 
 #[test]
 fn others_have_their_turn_beside_a_flood_over_http() {
-    for modest in [Door::Native, Door::Http] {
-        let served = most_served_before(Door::Http, (1, 256), modest);
+    for modest in [FrontEnd::Native, FrontEnd::Http] {
+        let served = most_served_before(FrontEnd::Http, (1, 256), modest);
         assert!(served < 40 * PEERS, "{served} requests were served before");
     }
 }
 
 #[test]
 fn clients_over_http_have_their_turn_beside_a_native_flood() {
-    let served = most_served_before(Door::Native, (1, 1_024), Door::Http);
+    let served = most_served_before(FrontEnd::Native, (1, 1_024), FrontEnd::Http);
     assert!(served < 200 * PEERS, "{served} requests were served before");
 }
 
@@ -205,8 +205,8 @@ fn clients_over_http_have_their_turn_beside_a_native_flood() {
 fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<usize> {
     const FLOOD: usize = 1_024;
     let waiting = || sample(&scrape(daemon), "snowbank_waiting_requests{source=\"default\"}");
-    let [mut probe, mut modest] = [(); 2].map(|()| Peer::connect(Door::Native, daemon));
-    let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(Door::Native, daemon)).collect();
+    let [mut probe, mut modest] = [(); 2].map(|()| Peer::connect(FrontEnd::Native, daemon));
+    let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(FrontEnd::Native, daemon)).collect();
     // So that they are busy, and need a permit for long turns.
     for _ in 0..2 {
         peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
@@ -220,7 +220,7 @@ fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<us
         last_before = if is_reached { last_before } else { probe.last_answer() };
         is_reached.then_some(())
     });
-    // Only the sync under way is slow: from the second copy of the ceilings on, the disk is fast again.
+    // Only the sync in flight is slow: from the second copy of the ceilings on, the disk is fast again.
     disk.works();
     peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
     let begun = Instant::now();
@@ -255,8 +255,8 @@ fn others_have_their_turn_beside_requests_behind_a_waiting_one() {
 #[test]
 fn others_have_their_turn_beside_a_flood_of_long_replies() {
     // The replies fit the socket's buffer.
-    for (flood, count) in [(Door::Native, 4_000), (Door::Http, 1_200)] {
-        for modest in [Door::Native, Door::Http] {
+    for (flood, count) in [(FrontEnd::Native, 4_000), (FrontEnd::Http, 1_200)] {
+        for modest in [FrontEnd::Native, FrontEnd::Http] {
             let served = most_served_before(flood, (count, 4), modest);
             assert!(served < 2 * PEERS, "{served} requests were served before");
         }

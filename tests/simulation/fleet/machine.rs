@@ -64,7 +64,7 @@ impl Machine {
         self.disk.ceilings.insert(worker, id_bound);
     }
 
-    /// Drops the records of numbers that it was lent earlier, once the coordinator holds their bounds.
+    /// Drops the records of numbers that it was assigned earlier, once the coordinator holds their bounds.
     pub(crate) fn let_go(&mut self, worker: u64, member: &mut Member<Link>) {
         let earlier =
             self.disk.ceilings.iter().filter(|(number, _)| self.given.is_none() && **number != worker);

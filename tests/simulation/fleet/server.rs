@@ -91,7 +91,7 @@ impl Server {
         self.lost_terms.clear();
     }
 
-    /// Changes the leader: each write under way is done or never done.
+    /// Changes the leader: each write in flight is done or never done.
     pub(crate) fn change_leader(&mut self) {
         let mut late = std::mem::take(&mut self.late);
         self.rng.shuffle(&mut late);
@@ -203,7 +203,7 @@ impl Coordinator for Link {
         self.pass(time);
         let since_write = self.since_write;
         let mut server = self.server();
-        // The last poll waits for its answer, a step is under way, and then the next poll reads the keys and writes the floor.
+        // The last poll waits for its answer, a step is in flight, and then the next poll reads the keys and writes the floor.
         let noticed_within = Duration::from_secs(1) + (1 + 2 + 2) * server.answer_time;
         // As many calls as a daemon makes after the pause.
         server.cut_off = if server.lost_writes && since_write >= noticed_within { 3 } else { 0 };

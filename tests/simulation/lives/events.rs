@@ -10,7 +10,7 @@ use super::daemon::Daemon;
 use super::world::World;
 use super::{MS, SECOND, STEP_RULE};
 
-/// The time after the last use from which nothing may be written: ten minutes, and a write that is under way then.
+/// The time after the last use from which nothing may be written: ten minutes, and a write that is in flight then.
 const WRITTEN_AFTER_USE: Duration = Duration::from_secs(605);
 
 impl World {
@@ -89,7 +89,7 @@ impl World {
         let is_granted = |daemon: &Daemon| daemon.source.grant().ceiling() > Position(0);
         let nobody_waits = |daemon: &Daemon| daemon.waiting.iter().all(Option::is_none);
         (self.storage.fails_one_in, self.storage.is_slow_one_in) == (0, 0)
-            && self.storage.under_way.is_empty()
+            && self.storage.in_flight.is_empty()
             && self.daemon.as_ref().is_some_and(|daemon| is_granted(daemon) && nobody_waits(daemon))
     }
 

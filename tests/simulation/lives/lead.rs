@@ -61,7 +61,7 @@ pub(crate) fn step_back_far(seed: u64) {
     let uptime_us = 8 * SECOND + watched.world.rng.i64(0..20 * SECOND);
     watched.ask_for(uptime_us);
     if watched.world.rng.bool() {
-        // A catch-up that is under way would be further ahead than `max_ahead` after the next step.
+        // A catch-up that is in progress would be further ahead than `max_ahead` after the next step.
         watched.world.machine.wall_offset_us = -watched.world.max_ahead_us() / 2;
         watched.ask_for(SECOND);
     }

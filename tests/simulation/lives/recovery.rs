@@ -54,7 +54,7 @@ impl World {
     pub(crate) fn mend_storage(&mut self) {
         (self.storage.fails_one_in, self.storage.is_slow_one_in) = (0, 0);
         let now_us = self.machine.true_us;
-        self.storage.under_way.iter_mut().for_each(|under_way| under_way.ends_us = now_us);
+        self.storage.in_flight.iter_mut().for_each(|in_flight| in_flight.ends_us = now_us);
     }
 
     /// Sets the wall clock to the highest time that it ever showed, and lets it run.

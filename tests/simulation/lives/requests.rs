@@ -32,7 +32,7 @@ impl World {
         daemon.renewal.note(daemon.source.grant().generation());
         for write in looked.writes {
             daemon.renewal.last[write.writer] = write.number;
-            let mut others = self.storage.under_way.iter().filter(|other| !other.is_given_up);
+            let mut others = self.storage.in_flight.iter().filter(|other| !other.is_abandoned);
             let is_free = others.all(|other| other.write.writer != write.writer);
             assert!(is_free, "seed {}: two writes of one writer at once", self.seed);
             self.storage.begin(write, now_us, &mut self.rng);

@@ -42,7 +42,7 @@ pub(crate) struct Process {
     ceilings: Ceilings,
     shards: Vec<Shard>,
     pub(crate) settings: Settings,
-    under_way: Option<(i64, Write)>,
+    in_flight: Option<(i64, Write)>,
 }
 
 pub(crate) struct Site {
@@ -178,7 +178,7 @@ impl Site {
                 assert!(!is_held, "seed {seed}: two daemons have a worker ID: {:?}", settings.sources);
                 place.known.started = Some(settings.clone());
                 place.newest = None;
-                let mut process = Process { ceilings, shards: Vec::new(), settings, under_way: None };
+                let mut process = Process { ceilings, shards: Vec::new(), settings, in_flight: None };
                 process.open_lanes(seed, &self.machine);
                 place.process = Some(process);
                 place.forget_renamed();
@@ -237,7 +237,7 @@ impl Site {
         let (reading, now_us, seed) = (self.machine.read(), self.machine.true_us, self.seed);
         let fails = self.fails_one_in > 0 && self.rng.u32(..self.fails_one_in) == 0;
         let Some(process) = &mut self.places[index].process else { return };
-        if let Some((_, write)) = process.under_way.take_if(|(ends_us, _)| *ends_us <= now_us) {
+        if let Some((_, write)) = process.in_flight.take_if(|(ends_us, _)| *ends_us <= now_us) {
             // A failed write may be durable.
             let is_made = !fails || self.rng.bool();
             let made = is_made.then(|| process.ceilings.write(&write));
@@ -252,7 +252,7 @@ impl Site {
         let mut writes = process.ceilings.keeper.look(reading).writes;
         if let Some(write) = writes.pop() {
             let takes_us = [2 * MS, 500 * MS, 4 * SECOND][self.rng.usize(..20).saturating_sub(17)];
-            process.under_way = Some((now_us + self.rng.i64(0..takes_us), write));
+            process.in_flight = Some((now_us + self.rng.i64(0..takes_us), write));
         }
     }
 
@@ -295,7 +295,7 @@ impl Site {
     /// Ends the process: cleanly, or within a write that takes effect or not.
     pub(crate) fn end(&mut self, index: usize, is_clean: bool) {
         let Some(mut process) = self.places[index].process.take() else { return };
-        let write = process.under_way.take().filter(|_| is_clean || self.rng.bool());
+        let write = process.in_flight.take().filter(|_| is_clean || self.rng.bool());
         if let Some((_, write)) = write {
             process.ceilings.write(&write);
         }

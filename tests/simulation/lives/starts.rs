@@ -187,7 +187,7 @@ impl World {
         let trims = daemon.keeper.seal();
         assert_eq!(daemon.source.cursor(), None, "nothing may be claimed once a trim is tried");
         // Writers first end their writes. A stop does not wait for one that hangs, and that one trims nothing.
-        let hangs = !self.storage.under_way.is_empty() && self.rng.bool();
+        let hangs = !self.storage.in_flight.is_empty() && self.rng.bool();
         self.storage.cut_short(&mut self.rng);
         for Left { id_bound, .. } in trims {
             let cursor = daemon.source.numbering().position_from(id_bound);
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// The kernel reports a restore from a snapshot: the grant is taken away, whatever is under way.
+    /// The kernel reports a restore from a snapshot: the grant is taken away, whatever is in flight.
     pub(crate) fn restore(&mut self) {
         if self.numbering.is_ticket() {
             return self.restore_counter();

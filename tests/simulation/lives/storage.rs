@@ -1,4 +1,4 @@
-//! Storage: what survives a process, and the writes under way.
+//! Storage: what survives a process, and the writes in flight.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ impl State {
     }
 }
 
-/// Storage: what survives the process, its present reliability, and the writes under way.
+/// Storage: what survives the process, its present reliability, and the writes in flight.
 #[derive(Debug)]
 pub(crate) struct Storage {
     pub(crate) state: State,
@@ -44,22 +44,22 @@ pub(crate) struct Storage {
     pub(crate) is_slow_one_in: u32,
     /// The time that a write takes otherwise.
     pub(crate) usual_us: Range<i64>,
-    pub(crate) under_way: Vec<UnderWay>,
+    pub(crate) in_flight: Vec<InFlight>,
 }
 
-/// A write under way.
+/// A write in flight.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct InFlight {
     pub(crate) write: Write,
     /// When it ends; hours away where it hangs.
     pub(crate) ends_us: i64,
     /// The time when its writer reports it as failed. It continues, and is reported again at its end.
-    pub(crate) given_up_us: Option<i64>,
-    pub(crate) is_given_up: bool,
+    pub(crate) abandoned_us: Option<i64>,
+    pub(crate) is_abandoned: bool,
     pub(crate) failure: Option<Failure>,
 }
 
-impl UnderWay {
+impl InFlight {
     pub(crate) fn outcome(&self, fails: bool) -> Outcome {
         let Write { writer, number, .. } = self.write;
         let result = if fails { Err(String::from("the disk failed")) } else { Ok(()) };
@@ -131,46 +131,46 @@ impl Storage {
             1..4 => rng.i64(0..6 * SECOND),
             _ => rng.i64(0..500 * MS),
         };
-        let given_up_us = (is_slow && rng.bool()).then(|| now_us + rng.i64(0..3 * SECOND));
-        let (ends_us, is_given_up) = (now_us + takes_us, false);
-        self.under_way.push(UnderWay { write, ends_us, given_up_us, is_given_up, failure });
+        let abandoned_us = (is_slow && rng.bool()).then(|| now_us + rng.i64(0..3 * SECOND));
+        let (ends_us, is_abandoned) = (now_us + takes_us, false);
+        self.in_flight.push(InFlight { write, ends_us, abandoned_us, is_abandoned, failure });
     }
 
     /// Returns the outcomes until now, in the order of their reports.
     pub(crate) fn advance(&mut self, now_us: i64) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
-        for under_way in &mut self.under_way {
-            if under_way.given_up_us.take_if(|given_up_us| *given_up_us <= now_us).is_some() {
-                under_way.is_given_up = true;
-                outcomes.push(under_way.outcome(true));
+        for in_flight in &mut self.in_flight {
+            if in_flight.abandoned_us.take_if(|abandoned_us| *abandoned_us <= now_us).is_some() {
+                in_flight.is_abandoned = true;
+                outcomes.push(in_flight.outcome(true));
             }
         }
         let (mut ended, going_on): (Vec<_>, Vec<_>) =
-            self.under_way.drain(..).partition(|under_way| under_way.ends_us <= now_us);
-        self.under_way = going_on;
-        ended.sort_by_key(|under_way| under_way.ends_us);
-        for under_way in ended {
-            let succeeded = self.keep(&under_way, under_way.failure);
-            outcomes.push(under_way.outcome(!succeeded));
+            self.in_flight.drain(..).partition(|in_flight| in_flight.ends_us <= now_us);
+        self.in_flight = going_on;
+        ended.sort_by_key(|in_flight| in_flight.ends_us);
+        for in_flight in ended {
+            let succeeded = self.keep(&in_flight, in_flight.failure);
+            outcomes.push(in_flight.outcome(!succeeded));
         }
         outcomes
     }
 
     /// Makes the write. Returns whether it succeeded.
-    pub(crate) fn keep(&mut self, under_way: &UnderWay, failure: Option<Failure>) -> bool {
-        let Write { writer, ceilings, wall_minus_boot_us, .. } = &under_way.write;
-        let stored = self.state.wall_minus_boot_us.filter(|_| under_way.is_given_up);
-        // A write that was given up may end after later ones. As with the ceiling, it takes back nothing that they stored.
+    pub(crate) fn keep(&mut self, in_flight: &InFlight, failure: Option<Failure>) -> bool {
+        let Write { writer, ceilings, wall_minus_boot_us, .. } = &in_flight.write;
+        let stored = self.state.wall_minus_boot_us.filter(|_| in_flight.is_abandoned);
+        // A write that was abandoned may end after later ones. As with the ceiling, it takes back nothing that they stored.
         let wall_minus_boot_us = stored.unwrap_or(*wall_minus_boot_us);
         ceilings.iter().all(|&(_, ceiling)| self.raise(*writer, ceiling, wall_minus_boot_us, failure))
     }
 
-    /// Ends the process: each write under way has reached storage up to any call, or not at all.
+    /// Ends the process: each write in flight has reached storage up to any call, or not at all.
     pub(crate) fn cut_short(&mut self, rng: &mut fastrand::Rng) {
-        for under_way in std::mem::take(&mut self.under_way) {
+        for in_flight in std::mem::take(&mut self.in_flight) {
             if rng.bool() {
                 let cut_off = rng.bool().then(|| Failure::draw(rng));
-                self.keep(&under_way, cut_off);
+                self.keep(&in_flight, cut_off);
             }
         }
     }

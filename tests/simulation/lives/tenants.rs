@@ -1,6 +1,6 @@
 //! Tenants of one source who together request more than it yields. Greedy ones always wait for more. Large ones are
 //! promised all that they request. Modest ones want less than their share. Others send many requests at once, as
-//! clients of doors do: for these the shard claims IDs for the whole turn. Limited ones share the rate of an
+//! clients of front ends do: for these the shard claims IDs for the whole turn. Limited ones share the rate of an
 //! identity, which reloads change. Ticks' wake-ups come late at random. No ID is lost or handed out twice. Each
 //! promise is kept, and no rate exceeded. Greedy tenants get equal shares, to a position. A request for less than a
 //! share waits a few ticks at most, whatever the others request.

@@ -87,7 +87,7 @@ impl World {
             fails_one_in,
             is_slow_one_in,
             usual_us: 0..2 * MS,
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
         };
         let true_us = WORLDS_BEGIN_US + rng.i64(0..SECOND);
         World {

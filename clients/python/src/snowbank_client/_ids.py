@@ -204,7 +204,7 @@ class Buffer:
         self._start = start
         self._current: _Stock | None = None
         self._next: _Stock | None = None
-        #: The fetch under way, or one whose result was not taken yet.
+        #: The fetch in flight, or one whose result was not taken yet.
         self.fetch: Any = None
         self._fetch_count = min(_FIRST_FETCH, options.max_batch)
         self._max_batch = options.max_batch
@@ -264,7 +264,7 @@ class Buffer:
         return True
 
     def drop(self) -> None:
-        """Drops all IDs, and those of the fetch under way."""
+        """Drops all IDs, and those of the fetch in flight."""
         self._current = self._next = self.fetch = None
 
     @staticmethod

@@ -344,7 +344,7 @@ class Pool:
         try:
             await self._within(self.options.connect_timeout, greet(), target)
         except BaseException as error:
-            connection.close(LostError(target.name, "it was given up"))
+            connection.close(LostError(target.name, "it was abandoned"))
             if isinstance(error, _SYSTEM) and not isinstance(error, SnowbankError):
                 raise UnreachableError(target.name, describe(error)) from None
             raise

@@ -35,9 +35,9 @@ class Check:
         self._next_at = 0.0
 
     def start(self) -> None:
-        """Starts a check in the background, unless one is under way."""
-        is_under_way = self._task is not None and not self._task.done()
-        if len(self._pool.targets) > 1 and not is_under_way:
+        """Starts a check in the background, unless one is running."""
+        is_running = self._task is not None and not self._task.done()
+        if len(self._pool.targets) > 1 and not is_running:
             now = self._pool.loop.time()
             begins = max(now, self._next_at)
             self._next_at = begins + REPETITION_S

@@ -31,10 +31,10 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Starts a check in the background, unless one is under way. It waits if one was started a moment ago.
+    /// Starts a check in the background, unless one is running. It waits if one was started a moment ago.
     pub(super) fn start(&mut self, shared: &Arc<Shared>) {
-        let is_under_way = self.task.as_ref().is_some_and(|task| !task.is_finished());
-        if shared.names.len() > 1 && !is_under_way {
+        let is_running = self.task.as_ref().is_some_and(|task| !task.is_finished());
+        if shared.names.len() > 1 && !is_running {
             let now = Instant::now();
             let begins = self.began.map_or(now, |began| now.max(began + REPETITION));
             self.began = Some(begins);

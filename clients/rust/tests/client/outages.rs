@@ -159,7 +159,7 @@ async fn no_call_is_forgotten_and_no_id_comes_twice() {
 }
 
 #[tokio::test]
-async fn a_call_given_up_before_it_was_sent_is_never_sent() {
+async fn a_call_abandoned_before_it_was_sent_is_never_sent() {
     let (open, opened) = mpsc::channel();
     let opened = std::sync::Mutex::new(opened);
     let daemon = FakeDaemon::start(move |_, peer| {
@@ -170,8 +170,8 @@ async fn a_call_given_up_before_it_was_sent_is_never_sent() {
         peer.wait_for_close();
     });
     let client = client(&[&daemon]);
-    let given_up = client.batch(7).timeout(ms(50)).await;
-    assert!(matches!(given_up, Err(Error::Deadline { .. })), "{given_up:?}");
+    let abandoned = client.batch(7).timeout(ms(50)).await;
+    assert!(matches!(abandoned, Err(Error::Deadline { .. })), "{abandoned:?}");
     let (batch, ()) = tokio::join!(client.batch(1).into_future(), async {
         sleep(ms(50)).await;
         open.send(()).expect("the daemon waits");
@@ -184,7 +184,7 @@ async fn the_client_stops_connecting_when_no_call_waits() {
     let closing = FakeDaemon::start(|_, _| {});
     let client = client(&[&closing]);
     client.batch(1).timeout(ms(100)).await.expect_err("it always closes");
-    // The try under way may still go on, and a busy machine accepts it late. A client that went on connecting would do it
+    // The try in flight may still go on, and a busy machine accepts it late. A client that went on connecting would do it
     // many times a second.
     let mut before = usize::MAX;
     for _ in 0..30 {

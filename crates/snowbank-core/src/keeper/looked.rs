@@ -34,8 +34,8 @@ pub struct Looked {
     pub ranges_last: Vec<Option<Duration>>,
     /// The ranges to ask the coordinator for now.
     pub ranges: Vec<WantedRange>,
-    /// When the oldest write under way began, apart from the coordinator's.
-    pub under_way_since: Option<BootMicros>,
+    /// When the oldest write in flight began, apart from the coordinator's.
+    pub in_flight_since: Option<BootMicros>,
     /// The shortest horizon: the time that IDs last with each raise.
     pub horizon: Duration,
     /// The time until the next look, unless a claim meets its ceiling or a write ends before.

@@ -76,7 +76,7 @@ impl World {
                 return looked;
             }
             for write in &looked.writes {
-                self.end(write, Ok(()), reading).expect("it is under way");
+                self.end(write, Ok(()), reading).expect("it is in flight");
             }
         }
     }
@@ -89,20 +89,20 @@ impl World {
 /// The keeper's thread and a storage that takes this long for a write.
 struct Thread {
     takes_us: i64,
-    under_way: Option<(i64, Write)>,
+    in_flight: Option<(i64, Write)>,
     looks_at_us: i64,
 }
 
 impl Thread {
     fn new(takes_ms: i64) -> Thread {
-        Thread { takes_us: takes_ms * 1_000, under_way: None, looks_at_us: 0 }
+        Thread { takes_us: takes_ms * 1_000, in_flight: None, looks_at_us: 0 }
     }
 
     /// Looks if it is time to, a write has ended, or a request wants it.
     fn run(&mut self, world: &mut World, reading: Reading) {
-        let ended = self.under_way.take_if(|(ends_us, _)| *ends_us <= reading.boot.0);
+        let ended = self.in_flight.take_if(|(ends_us, _)| *ends_us <= reading.boot.0);
         if let Some((_, write)) = &ended {
-            world.end(write, Ok(()), reading).expect("it is under way");
+            world.end(write, Ok(()), reading).expect("it is in flight");
         }
         let is_wanted = world.wall.has_jumped(reading) || world.source.grant().is_wanted();
         if ended.is_none() && !is_wanted && reading.boot.0 < self.looks_at_us {
@@ -111,7 +111,7 @@ impl Thread {
         let looked = world.look(reading);
         self.looks_at_us = reading.boot.after(looked.next_in).0;
         if let Some(write) = looked.writes.into_iter().next() {
-            self.under_way = Some((reading.boot.0 + self.takes_us, write));
+            self.in_flight = Some((reading.boot.0 + self.takes_us, write));
         }
     }
 }
@@ -167,8 +167,8 @@ fn a_ceiling_is_granted_when_its_write_has_ended_and_marked_before() {
     assert_eq!((world.granted(), world.marked.len()), (before, 0), "it is not durable yet");
     let look = world.look(later(9 * SECOND_US, 0));
     assert!(look.writes.is_empty(), "one write at a time, however long it takes");
-    assert_eq!(look.under_way_since, Some(at.boot));
-    let written = world.end(&write, Ok(()), later(9 * SECOND_US, 0)).expect("it is under way");
+    assert_eq!(look.in_flight_since, Some(at.boot));
+    let written = world.end(&write, Ok(()), later(9 * SECOND_US, 0)).expect("it is in flight");
     assert_eq!((written.began, written.is_durable), (at.boot, true));
     assert_eq!((world.granted(), world.marked.len()), (write.ceilings[0].1, 1));
     assert!(world.end(&write, Ok(()), at).is_none(), "an outcome counts once");
@@ -178,12 +178,12 @@ fn a_ceiling_is_granted_when_its_write_has_ended_and_marked_before() {
 fn an_outcome_of_an_older_write_is_not_taken_for_that_of_the_newer() {
     let mut world = World::new(1);
     let before = world.granted();
-    let given_up = only(&world.look(later(SECOND_US, 0)));
-    world.end(&given_up, failed(), later(SECOND_US, 0)).expect("it is under way");
+    let abandoned = only(&world.look(later(SECOND_US, 0)));
+    world.end(&abandoned, failed(), later(SECOND_US, 0)).expect("it is in flight");
     let newer = only(&world.look(later(2 * SECOND_US, 0)));
-    assert!(world.end(&given_up, Ok(()), later(2 * SECOND_US, 0)).is_none());
+    assert!(world.end(&abandoned, Ok(()), later(2 * SECOND_US, 0)).is_none());
     assert_eq!(world.granted(), before);
-    world.end(&newer, Ok(()), later(2 * SECOND_US, 0)).expect("it is under way");
+    world.end(&newer, Ok(()), later(2 * SECOND_US, 0)).expect("it is in flight");
     assert_eq!(world.granted(), newer.ceilings[0].1);
 }
 
@@ -236,7 +236,7 @@ fn a_belief_is_stored_though_nobody_asks() {
             let reading = later(second * SECOND_US, step_us);
             for write in &world.look(reading).writes {
                 stored_us = Some(write.wall_minus_boot_us - START.offset_us());
-                world.end(write, Ok(()), reading).expect("it is under way");
+                world.end(write, Ok(()), reading).expect("it is in flight");
             }
         }
         (world.handed_out[before..].to_vec(), stored_us)

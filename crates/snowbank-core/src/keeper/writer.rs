@@ -1,4 +1,4 @@
-//! One writer's side of the keeper: its write under way, and the ceilings that it has made durable.
+//! One writer's side of the keeper: its write in flight, and the ceilings that it has made durable.
 
 use super::managed_source::{Durable, Reach};
 use crate::clock::BootMicros;
@@ -36,7 +36,7 @@ pub struct Outcome {
 
 /// A write that was handed out, and has no outcome yet.
 #[derive(Debug)]
-pub(super) struct UnderWay {
+pub(super) struct InFlight {
     pub(super) number: u64,
     pub(super) began: BootMicros,
     pub(super) ceilings: Vec<(usize, Durable)>,
@@ -52,7 +52,7 @@ pub(super) struct Writer {
     /// The believed wall − boot that is stored with them.
     pub(super) wall_minus_boot_us: i64,
     pub(super) writes: u64,
-    pub(super) under_way: Option<UnderWay>,
+    pub(super) in_flight: Option<InFlight>,
     /// When all ceilings are raised next, unless one is needed before.
     pub(super) due: Option<BootMicros>,
     /// Why the last write failed. The next write then waits until `due`.

@@ -50,7 +50,7 @@ fn an_open_lock_file_is_made_again_and_held_once() {
     }
 }
 
-/// In time a machine has a lock for each number that a fleet lent it.
+/// In time a machine has a lock for each number that a fleet assigned to it.
 #[test]
 fn locks_of_other_worker_ids_of_its_space_are_not_read() {
     let directory = tempfile::tempdir().unwrap();

@@ -60,10 +60,10 @@ pub struct FirstRecord<'a> {
     pub numbering: &'a Numbering,
     /// Its first position.
     pub start: Position,
-    /// True if a fleet's coordinator lent its worker IDs.
-    pub is_lent: bool,
-    /// A bound above all that was granted under worker IDs lent to this state before.
-    pub lent_bound: Option<u64>,
+    /// True if a fleet's coordinator assigned its worker IDs.
+    pub is_assigned: bool,
+    /// A bound above all that was granted under worker IDs assigned to this state before.
+    pub assigned_bound: Option<u64>,
 }
 
 impl DiskStore {
@@ -77,10 +77,12 @@ impl DiskStore {
         host: &HostIdentity,
     ) -> Self {
         let sources =
-            starts.into_iter().map(|FirstRecord { name, numbering, start, is_lent, lent_bound }| Record {
-                lent: is_lent,
-                lent_bound: lent_bound.or(is_lent.then_some(0)),
-                ..Record::new(name, numbering, start, owner, host)
+            starts.into_iter().map(|FirstRecord { name, numbering, start, is_assigned, assigned_bound }| {
+                Record {
+                    assigned: is_assigned,
+                    assigned_bound: assigned_bound.or(is_assigned.then_some(0)),
+                    ..Record::new(name, numbering, start, owner, host)
+                }
             });
         let file = StateFile::of(directory.path());
         let retired = retired.into_iter().map(|record| Record { retired: true, ..record }).collect();

@@ -128,26 +128,27 @@ pub fn merge(
         let takes_place_of =
             |record: &Record| arrived.says_all_of(record) && (record.released || record.name == arrived.name);
         let is_higher = |record: &Record| record.key() == arrived.key() && record.id_bound > arrived.id_bound;
-        if arrived.lent
+        if arrived.assigned
             && let Some(higher) = merged.iter_mut().find(|record| is_higher(record))
         {
-            higher.lent_bound = higher.lent_bound.max(arrived.lent_bound);
+            higher.assigned_bound = higher.assigned_bound.max(arrived.assigned_bound);
             continue;
         }
         let replaced = merged.extract_if(.., |record| takes_place_of(record));
-        // The replaced records may know what a fleet lent.
-        let lent_bound = replaced.filter_map(|record| record.lent_bound).max().max(arrived.lent_bound);
-        merged.push(Record { lent_bound, ..arrived });
+        // The replaced records may know what a fleet assigned.
+        let assigned_bound =
+            replaced.filter_map(|record| record.assigned_bound).max().max(arrived.assigned_bound);
+        merged.push(Record { assigned_bound, ..arrived });
     }
     Ok(merged)
 }
 
 /// Returns an error if an export is lower for a worker ID that both have. The furthest of the export's records with that
-/// worker ID counts, because an export may have older ones beside it. Worker IDs that were lent have gone on elsewhere, and
+/// worker ID counts, because an export may have older ones beside it. Worker IDs that were assigned have gone on elsewhere, and
 /// the fleet knows how far.
 fn lower_than(export: &[Record], stored: &Record) -> Option<ImportError> {
     let in_space =
-        export.iter().filter(|record| !record.lent && record.numbering.is_of_space(&stored.numbering));
+        export.iter().filter(|record| !record.assigned && record.numbering.is_of_space(&stored.numbering));
     let in_space: Vec<(&Record, Vec<u64>)> =
         in_space.map(|record| (record, record.numbering.numbers_in_space())).collect();
     let furthest = |number: u64| {
@@ -282,32 +283,35 @@ mod tests {
     }
 
     #[test]
-    fn an_export_of_lent_worker_ids_is_never_refused_and_lowers_nothing() {
-        let lent = |ahead_ms| Record { lent: true, ..record("orders", "twitter", "7", ahead_ms) };
+    fn an_export_of_assigned_worker_ids_is_never_refused_and_lowers_nothing() {
+        let assigned = |ahead_ms| Record { assigned: true, ..record("orders", "twitter", "7", ahead_ms) };
         let merged = |stored: i64, arriving: i64| {
-            let records = vec![Record { released: true, ..lent(arriving) }];
+            let records = vec![Record { released: true, ..assigned(arriving) }];
             let export = Export { snowbank_state_format: FORMAT, records };
-            let merged = import(&[lent(stored)], &export).unwrap();
-            (merged.len(), merged[0].id_bound == lent(stored.max(arriving)).id_bound)
+            let merged = import(&[assigned(stored)], &export).unwrap();
+            (merged.len(), merged[0].id_bound == assigned(stored.max(arriving)).id_bound)
         };
         assert_eq!(merged(3, 5), (1, true));
-        assert_eq!(merged(5, 3), (1, true), "the fleet lent them here again since");
+        assert_eq!(merged(5, 3), (1, true), "the fleet assigned them here again since");
     }
 
     #[test]
-    fn an_import_keeps_the_bound_of_all_that_a_fleet_lent_before() {
-        let own = |ahead_ms, lent_bound| Record { lent_bound, ..record("orders", "twitter", "7", ahead_ms) };
-        let lent = |ahead_ms, lent_bound| Record { lent: true, ..own(ahead_ms, lent_bound) };
+    fn an_import_keeps_the_bound_of_all_that_a_fleet_assigned_before() {
+        let own = |ahead_ms, assigned_bound| Record {
+            assigned_bound,
+            ..record("orders", "twitter", "7", ahead_ms)
+        };
+        let assigned = |ahead_ms, assigned_bound| Record { assigned: true, ..own(ahead_ms, assigned_bound) };
         let bound_after = |stored: Record, arriving: Record| {
             let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
             let merged = import(&[stored], &export).expect("it is not lower");
             assert_eq!(merged.len(), 1);
-            merged[0].lent_bound
+            merged[0].assigned_bound
         };
         assert_eq!(bound_after(own(3, Some(9)), own(5, None)), Some(9));
         assert_eq!(bound_after(own(3, Some(9)), own(5, Some(8))), Some(9));
         assert_eq!(bound_after(own(3, None), own(5, Some(8))), Some(8));
-        assert_eq!(bound_after(lent(5, Some(0)), lent(3, Some(8))), Some(8), "the stored one stays");
+        assert_eq!(bound_after(assigned(5, Some(0)), assigned(3, Some(8))), Some(8), "the stored one stays");
     }
 
     proptest! {

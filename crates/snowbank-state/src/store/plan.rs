@@ -176,8 +176,8 @@ impl std::fmt::Display for When {
 /// was. Nor does such a record bind anything above the ID clock of its worker IDs, whatever was granted
 /// ([`Record::order_ceiling`]).
 ///
-/// Worker IDs that a fleet lends belong to the fleet once their source has others. Their record is dropped once another
-/// record of the source is above all IDs that they handed out. That record has their bound as its `lent_bound`. So without
+/// Worker IDs that a fleet assigns belong to the fleet once their source has others. Their record is dropped once another
+/// record of the source is above all IDs that they handed out. That record has their bound as its `assigned_bound`. So without
 /// the fleet, a record with such a bound binds its source, whatever worker IDs the source has now. In the fleet the
 /// coordinator knows the bound of each number, also of exported ones.
 ///
@@ -264,11 +264,11 @@ fn highest(records: Vec<Record>) -> Option<Record> {
 }
 
 /// Returns a record with the ceiling that binds a claimant: the record's own if that keeps IDs unique, and without the
-/// fleet at least the bound of all that was lent.
+/// fleet at least the bound of all that was assigned.
 fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
     if keeps_unique(record, claimant) {
-        let lent = record.lent_bound.filter(|_| !claimant.in_fleet);
-        return record.below(record.id_bound.max(lent.unwrap_or(0)));
+        let assigned = record.assigned_bound.filter(|_| !claimant.in_fleet);
+        return record.below(record.id_bound.max(assigned.unwrap_or(0)));
     }
     record.at(record.order_ceiling(at))
 }
@@ -277,7 +277,7 @@ fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Reco
 fn keeps_unique(record: &Record, claimant: &Claimant<'_>) -> bool {
     !record.numbering.is_of_space(claimant.numbering)
         || shares_ids(record, claimant)
-        || record.lent_bound.is_some() && !claimant.in_fleet
+        || record.assigned_bound.is_some() && !claimant.in_fleet
 }
 
 /// Returns true unless a record binds only the order of the claimant's IDs, and is further ahead than a catch-up can
@@ -345,5 +345,5 @@ fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
 
 /// Returns whether the coordinator of the claimant's fleet says where the record's worker IDs go on.
 fn is_fleets(record: &Record, claimant: &Claimant<'_>) -> bool {
-    record.lent && claimant.in_fleet
+    record.assigned && claimant.in_fleet
 }

@@ -48,12 +48,12 @@ pub struct Record {
     /// True if numbers of this counter may have been handed out that are not stored here: the machine was restored from a
     /// snapshot, or the counter was shared in a fleet. `snowbank ticket set` makes another record.
     pub restored: bool,
-    /// True if a fleet's coordinator lent the worker IDs. Within the fleet their keys there say where the next holder starts,
+    /// True if a fleet's coordinator assigned the worker IDs. Within the fleet their keys there say where the next holder starts,
     /// and this record binds the order of IDs alone.
-    pub lent: bool,
-    /// An ID bound above all that was granted under worker IDs that a fleet lent to its source before. Their records may be
-    /// gone. Without the fleet it binds its source under any worker IDs. `None`: a fleet never lent it any.
-    pub lent_bound: Option<u64>,
+    pub assigned: bool,
+    /// An ID bound above all that was granted under worker IDs that a fleet assigned to its source before. Their records may be
+    /// gone. Without the fleet it binds its source under any worker IDs. `None`: a fleet never assigned it any.
+    pub assigned_bound: Option<u64>,
     /// True if no source of the last daemon had these worker IDs.
     pub retired: bool,
 }
@@ -105,9 +105,9 @@ struct Line {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     restored: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    lent: bool,
+    assigned: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    lent_bound: Option<String>,
+    assigned_bound: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     retired: bool,
 }
@@ -117,7 +117,7 @@ impl From<Record> for Line {
         let Record { name, numbering, ceiling, id_bound, owner, boot, machine, .. } = record;
         let RecordFields { layout, worker_ids, increment, offset } = kind_of(&numbering).record_fields();
         let Record { wall_minus_boot_us, id_minus_boot_us, clean, untouched, .. } = record;
-        let Record { released, restored, lent, lent_bound, retired, .. } = record;
+        let Record { released, restored, assigned, assigned_bound, retired, .. } = record;
         Line {
             name,
             layout,
@@ -135,8 +135,8 @@ impl From<Record> for Line {
             untouched,
             released,
             restored,
-            lent,
-            lent_bound: lent_bound.map(|bound| bound.to_string()),
+            assigned,
+            assigned_bound: assigned_bound.map(|bound| bound.to_string()),
             retired,
         }
     }
@@ -147,11 +147,11 @@ impl TryFrom<Line> for Record {
 
     fn try_from(line: Line) -> Result<Self, String> {
         let numbering = line.numbering()?;
-        let lent_bound = line.lent_bound.as_deref().map(str::parse).transpose();
-        let lent_bound = lent_bound.map_err(|error| format!("lent_bound: {error}"))?;
+        let assigned_bound = line.assigned_bound.as_deref().map(str::parse).transpose();
+        let assigned_bound = assigned_bound.map_err(|error| format!("assigned_bound: {error}"))?;
         let Line { name, ceiling, id_bound, owner, boot, machine, .. } = line;
         let Line { wall_minus_boot_us, id_minus_boot_us, clean, untouched, .. } = line;
-        let Line { released, restored, lent, retired, .. } = line;
+        let Line { released, restored, assigned, retired, .. } = line;
         Ok(Record {
             name,
             numbering,
@@ -166,8 +166,8 @@ impl TryFrom<Line> for Record {
             untouched,
             released,
             restored,
-            lent,
-            lent_bound,
+            assigned,
+            assigned_bound,
             retired,
         })
     }
@@ -214,8 +214,8 @@ impl Record {
             untouched: false,
             released: false,
             restored: false,
-            lent: false,
-            lent_bound: None,
+            assigned: false,
+            assigned_bound: None,
             retired: false,
         }
     }
@@ -228,9 +228,9 @@ impl Record {
         Record { ceiling, id_bound, ..self.clone() }
     }
 
-    /// Returns the bound of IDs that were made under worker IDs that a fleet lent. `None`: it knows of none.
-    pub fn bound_of_lent(&self) -> Option<u64> {
-        self.lent_bound.max(self.lent.then_some(self.id_bound))
+    /// Returns the bound of IDs that were made under worker IDs that a fleet assigned. `None`: it knows of none.
+    pub fn bound_of_assigned(&self) -> Option<u64> {
+        self.assigned_bound.max(self.assigned.then_some(self.id_bound))
     }
 
     /// Returns the same record with the ceiling that this bound of IDs has.

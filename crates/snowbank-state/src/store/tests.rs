@@ -37,7 +37,7 @@ fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
 }
 
 fn first_record(numbering: &Numbering, start: Position) -> FirstRecord<'_> {
-    FirstRecord { name: "orders", numbering, start, is_lent: false, lent_bound: None }
+    FirstRecord { name: "orders", numbering, start, is_assigned: false, assigned_bound: None }
 }
 
 /// A stop that leaves the first source at this position.
@@ -296,9 +296,9 @@ proptest! {
     }
 }
 
-/// A record of worker IDs that a fleet lent.
-fn lent(workers: &str, ahead_ms: i64) -> Record {
-    Record { lent: true, lent_bound: Some(0), ..record("orders", "twitter", workers, ahead_ms) }
+/// A record of worker IDs that a fleet assigned.
+fn assigned(workers: &str, ahead_ms: i64) -> Record {
+    Record { assigned: true, assigned_bound: Some(0), ..record("orders", "twitter", workers, ahead_ms) }
 }
 
 #[test]
@@ -306,8 +306,8 @@ fn a_record_that_was_let_go_stays_until_its_sources_own_is_as_high() {
     let directory = tempfile::tempdir().unwrap();
     let numbering = numbering("twitter", "3");
     let home = StateDir::lock(directory.path()).unwrap();
-    let (let_go, other) = (lent("9", 5_000), record("invoices", "twitter", "7", 1_000));
-    let starts = [FirstRecord { is_lent: true, ..first_record(&numbering, at(&numbering, 0)) }];
+    let (let_go, other) = (assigned("9", 5_000), record("invoices", "twitter", "7", 1_000));
+    let starts = [FirstRecord { is_assigned: true, ..first_record(&numbering, at(&numbering, 0)) }];
     let store = DiskStore::new(home, starts, vec![other], &Owner::new(), &HostIdentity::here());
     let mut store = store.letting_go(vec![let_go]);
     let stored = || {
@@ -327,9 +327,9 @@ fn a_record_that_was_let_go_stays_until_its_sources_own_is_as_high() {
 }
 
 #[test]
-fn without_its_fleet_a_source_starts_above_all_that_was_lent_to_it() {
+fn without_its_fleet_a_source_starts_above_all_that_was_assigned_to_it() {
     let (given, hour) = (numbering("twitter", "5"), 3_600_000);
-    let records = [lent("7", hour)];
+    let records = [assigned("7", hour)];
     let start = |in_fleet| {
         let claimant = Claimant { in_fleet, ..claimant("orders", &given) };
         plan(&records, &[claimant], WALL).unwrap()
@@ -337,23 +337,23 @@ fn without_its_fleet_a_source_starts_above_all_that_was_lent_to_it() {
     assert_eq!(start(true).starts, [None], "the coordinator says where it starts");
     assert_eq!(start(false).starts, [Some(given.position_from(records[0].id_bound))]);
     let dropped = record("orders", "twitter", "9", 2 * hour).id_bound;
-    let records = [Record { lent_bound: Some(dropped), ..lent("7", hour) }];
+    let records = [Record { assigned_bound: Some(dropped), ..assigned("7", hour) }];
     let found = plan(&records, &[claimant("orders", &given)], WALL).unwrap().starts[0];
     assert!(found >= Some(given.position_from(dropped)), "above records that are gone");
     assert!(found <= Some(at(&given, 2 * hour + 2)), "and next to them");
-    let never_lent = [record("orders", "twitter", "7", hour)];
-    assert_eq!(plan(&never_lent, &[claimant("orders", &given)], WALL).unwrap().starts, [None]);
+    let never_assigned = [record("orders", "twitter", "7", hour)];
+    assert_eq!(plan(&never_assigned, &[claimant("orders", &given)], WALL).unwrap().starts, [None]);
 }
 
 #[test]
 fn exported_worker_ids_are_the_fleets_in_it_and_moved_away_without_it() {
     let again = numbering("twitter", "7");
-    let records = [Record { released: true, ..lent("7", 0) }];
+    let records = [Record { released: true, ..assigned("7", 0) }];
     let planned = |in_fleet| plan(&records, &[Claimant { in_fleet, ..claimant("orders", &again) }], WALL);
     let in_fleet = planned(true).unwrap();
     assert_eq!((in_fleet.starts, in_fleet.retired), (vec![Some(records[0].ceiling)], vec![]));
     assert!(matches!(planned(false), Err(PlanError::Released { .. })));
-    let given = [Record { lent: false, ..records[0].clone() }];
+    let given = [Record { assigned: false, ..records[0].clone() }];
     let refused = plan(&given, &[Claimant { in_fleet: true, ..claimant("orders", &again) }], WALL);
     assert!(matches!(refused, Err(PlanError::Released { .. })), "a fleet knows nothing of it");
 }

@@ -21,7 +21,7 @@ pub(crate) enum Ink {
     Third,
     /// An upper limit, such as the objective or the offered rate.
     Limit,
-    /// A found value, such as the knee.
+    /// A found value, such as the saturation point.
     Mark,
 }
 

@@ -28,14 +28,14 @@ pub(crate) fn render(sweep: &Sweep) -> String {
         section {
             h2 { "Rate against latency" }
             p {
-                "Each dot is one run, an open loop at that rate. The knee is the highest rate at which the objective "
+                "Each dot is one run, an open loop at that rate. The saturation point is the highest rate at which the objective "
                 "holds; a second run, twice as long, has to confirm it."
             }
             @if let Some(chart) = chart(sweep) { (chart.markup()) }
             (table(&head, rows))
         }
-        @if let Some(step) = sweep.at_knee() {
-            h2 { "The run at the knee" }
+        @if let Some(step) = sweep.at_saturation() {
+            h2 { "The run at the saturation point" }
             (latencies(&step.run))
             (figures(&step.run))
         }
@@ -65,6 +65,8 @@ fn chart(sweep: &Sweep) -> Option<Chart> {
         y: Axis::logarithmic(time),
         series: ["p50", "p99", "p99.9"].iter().zip(Ink::LINES).map(line).collect(),
         limits: limits(&steps.first()?.run),
-        mark: sweep.knee.map(|knee| (knee, format!("knee: {} IDs/s", grouped(knee)))),
+        mark: sweep
+            .saturation
+            .map(|saturation| (saturation, format!("saturation point: {} IDs/s", grouped(saturation)))),
     })
 }

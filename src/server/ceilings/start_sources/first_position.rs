@@ -64,9 +64,9 @@ impl FirstPosition {
         records: &[Record],
     ) -> FirstRecord<'a> {
         let of_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
-        let lent_bound = of_space.filter_map(Record::bound_of_lent).max();
-        let (name, is_lent) = (source.name.as_str(), source.is_lent());
-        FirstRecord { name, numbering, start: self.position, is_lent, lent_bound }
+        let assigned_bound = of_space.filter_map(Record::bound_of_assigned).max();
+        let (name, is_assigned) = (source.name.as_str(), source.is_assigned());
+        FirstRecord { name, numbering, start: self.position, is_assigned, assigned_bound }
     }
 
     /// Returns how far the ID clock may run ahead of the wall clock.

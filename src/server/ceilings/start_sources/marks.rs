@@ -13,14 +13,14 @@ use snowbank_client::layout::{Position, UnixMicros};
 impl Found {
     /// Raises a start above the marks of its worker IDs. Returns a note if the operator should know of it.
     ///
-    /// The state may have dropped its record of worker IDs that a fleet lends, so a mark of its own does not make it an
+    /// The state may have dropped its record of worker IDs that a fleet assigns, so a mark of its own does not make it an
     /// older copy. The mark bounds all that this machine granted; the coordinator's key bounds the rest.
     ///
     /// # Errors
     /// The state is an older copy of the one that was granted them.
     pub(super) fn start_above_marks(
         &self,
-        (claimant, rule, is_lent): (&Claimant<'_>, &CeilingRule, bool),
+        (claimant, rule, is_assigned): (&Claimant<'_>, &CeilingRule, bool),
         start: &mut Position,
         locks: &WorkerLocks,
         now: Now,
@@ -34,7 +34,7 @@ impl Found {
         match ceiling::compare(&marks, numbering, *start, &self.records) {
             Marked::Below => Ok(None),
             Marked::Released => Err(moved_away(claimant, locks)),
-            Marked::SinceThisCopy(end) if !is_lent => {
+            Marked::SinceThisCopy(end) if !is_assigned => {
                 let note = self.adopt_older(claimant, end, now)?;
                 *start = end;
                 Ok(Some(note))

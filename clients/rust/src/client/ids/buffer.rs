@@ -1,4 +1,4 @@
-//! The batches behind an [`Ids`](super::Ids): the current one, the next, and the fetch under way.
+//! The batches behind an [`Ids`](super::Ids): the current one, the next, and the fetch in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -116,14 +116,14 @@ impl Buffer {
         }
     }
 
-    /// Waits for the end of the fetch under way, if there is one.
+    /// Waits for the end of the fetch in flight, if there is one.
     pub(super) fn poll_fetched(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let Some(fetch) = &mut self.fetch else { return Poll::Ready(Ok(())) };
         let outcome = ready!(fetch.poll_ended(context));
         Poll::Ready(self.end_fetch(outcome).map(|_| ()))
     }
 
-    /// Takes the result of the fetch. Returns false if another fetch is under way in its place.
+    /// Takes the result of the fetch. Returns false if another fetch is in flight in its place.
     fn end_fetch(&mut self, outcome: Result<Delivery, Error>) -> Result<bool, Error> {
         match outcome {
             Ok(delivery) => self.keep(delivery),

@@ -33,7 +33,7 @@ const LOWER_FOR: Duration = Duration::from_secs(1);
 /// The most IDs of a request that follows a batch of lower IDs. All of them may be lower again, and be skipped.
 const RETRY_COUNT: u32 = 16;
 
-/// A fetch that is under way, or whose result was not taken yet.
+/// A fetch that is in flight, or whose result was not taken yet.
 #[derive(Debug)]
 pub(super) struct Fetch {
     arrival: oneshot::Receiver<Result<Delivery, Error>>,

@@ -18,7 +18,7 @@ fn writes_in_an_hour() -> u64 {
             for Write { writer, number, .. } in &writes {
                 writes_to_fleet += u64::from(*writer == 1);
                 let outcome = Outcome { writer: *writer, number: *number, result: Ok(()) };
-                keeper.written(outcome, wall.believe(reading), |_, _| {}).expect("it is under way");
+                keeper.written(outcome, wall.believe(reading), |_, _| {}).expect("it is in flight");
             }
             if writes.is_empty() {
                 break;
@@ -56,7 +56,7 @@ fn a_mark_stays_as_high_as_the_state_though_the_fleet_allows_less() {
                 marks += 1;
                 assert!(id_bound >= noted, "an older copy of the state would be taken for the newest");
             };
-            keeper.written(outcome, wall.believe(reading), mark).expect("it is under way");
+            keeper.written(outcome, wall.believe(reading), mark).expect("it is in flight");
         }
     }
     assert!(marks > 0);
@@ -74,16 +74,16 @@ fn a_start_that_took_longer_than_its_ceiling_hands_out_nothing_before_a_raise() 
         Keeper::new(vec![managed], &[Reach::Local, Reach::Fleet(HORIZON)], Arc::clone(&wall), START);
     let mut rng = fastrand::Rng::with_seed(1);
     // A raise takes two seconds.
-    let mut under_way = Vec::new();
+    let mut in_flight = Vec::new();
     let (mut raised, mut began_serving) = (0, None);
     for second in 400..700 {
         let reading = later(second * SECOND_US, 0);
         let now = wall.believe(reading);
-        let ended = under_way.extract_if(.., |(ends_at, _)| *ends_at <= second);
+        let ended = in_flight.extract_if(.., |(ends_at, _)| *ends_at <= second);
         for (_, Write { writer, number, .. }) in ended.collect::<Vec<_>>() {
             raised += u64::from(writer == 1);
             let outcome = Outcome { writer, number, result: Ok(()) };
-            keeper.written(outcome, now, |_, _| {}).expect("it is under way");
+            keeper.written(outcome, now, |_, _| {}).expect("it is in flight");
         }
         let is_shut = source.claim(&source.window(now), 1, &mut rng).is_none();
         assert!(is_shut || raised >= 1, "{second}");
@@ -93,14 +93,14 @@ fn a_start_that_took_longer_than_its_ceiling_hands_out_nothing_before_a_raise() 
         assert!(is_shut || source.grant().ceiling() > covered);
         source.grant().want_more();
         let begun = keeper.look(reading).writes.into_iter();
-        under_way.extend(begun.map(|write| (second + 2 * i64::from(write.writer == 1), write)));
+        in_flight.extend(begun.map(|write| (second + 2 * i64::from(write.writer == 1), write)));
     }
     assert!(began_serving.is_some_and(|second| second <= 410), "{began_serving:?}");
     // Each raise comes half of the horizon after the one before.
     assert!(raised <= 3, "{raised} raises in five minutes");
 }
 
-/// The daemon is paused while its write is under way. The coordinator did the write long ago, and the next holder may have
+/// The daemon is paused while its write is in flight. The coordinator did the write long ago, and the next holder may have
 /// taken the number since.
 #[test]
 fn an_answer_that_is_read_late_grants_no_more_than_was_written() {
@@ -114,7 +114,7 @@ fn an_answer_that_is_read_late_grants_no_more_than_was_written() {
     let mut look = |ended: Option<&Write>, reading| {
         if let Some(&Write { writer, number, .. }) = ended {
             let outcome = Outcome { writer, number, result: Ok(()) };
-            keeper.written(outcome, wall.believe(reading), |_, _| {}).expect("it is under way");
+            keeper.written(outcome, wall.believe(reading), |_, _| {}).expect("it is in flight");
         }
         // A client asks all the time.
         source.grant().want_more();

@@ -31,9 +31,9 @@ fn a_grant_that_a_jump_took_comes_back_once_each_writer_has_written_after_it() {
     let mut written = world.look(jumped).writes;
     written.extend(world.look(jumped).writes);
     let [one, other] = &written[..] else { panic!("{written:?}") };
-    world.end(one, Ok(()), jumped).expect("it is under way");
+    world.end(one, Ok(()), jumped).expect("it is in flight");
     assert_eq!(world.granted(), Position(0), "the other writer's ceiling is from before the jump");
-    world.end(other, Ok(()), jumped).expect("it is under way");
+    world.end(other, Ok(()), jumped).expect("it is in flight");
     assert_eq!((world.granted(), world.source.grant().generation()), (one.ceilings[0].1, 1));
 }
 
@@ -98,7 +98,7 @@ fn the_id_clock_stays_below_what_is_stored_of_it() {
             let step_us = if ms < 6_000 { 0 } else { (-1_500_000 + (ms - 6_000) * 90).min(0) };
             let reading = later(ms * 1_000, step_us);
             for write in &world.look(reading).writes {
-                world.end(write, Ok(()), reading).expect("it is under way");
+                world.end(write, Ok(()), reading).expect("it is in flight");
                 stored_us = write.id_minus_boot_us;
             }
             let window = world.source.window(world.wall.believe(reading));

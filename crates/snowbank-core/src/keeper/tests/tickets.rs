@@ -102,6 +102,6 @@ fn after_a_jump_of_the_clocks_nothing_is_claimed_until_the_ceiling_is_written_ag
     let jumped = later(SECOND_US, HOUR_US);
     let write = only(&world.look(jumped));
     assert_eq!((claim_at(&world, jumped, 1), write.ceilings[0].1), (None, Position(1_000)));
-    world.end(&write, Ok(()), jumped).expect("it is under way");
+    world.end(&write, Ok(()), jumped).expect("it is in flight");
     assert_eq!(claim_at(&world, jumped, 1), Some(Position(0)));
 }

@@ -129,7 +129,7 @@ fn beside_greedy_connections_a_modest_one_waits_a_few_ticks() {
         let modest = &clients[greedy];
         assert!(modest.took_ms.len() > 390, "{} requests", modest.took_ms.len());
         assert_eq!(modest.served_within(10), 1.0, "beside {greedy}: {:?}", modest.took_ms);
-        // Requests that were still under way have not been checked: let them end.
+        // Requests that were still in flight have not been checked: let them end.
         run(&source, &mut clients, 14_000);
     }
 }
@@ -146,7 +146,7 @@ fn large_and_middling_requests_leave_single_ids_to_others() {
     assert!(single.served_within(10) >= 0.99, "{} within 10 ms", single.served_within(10));
     assert!(single.took_ms.iter().all(Option::is_some), "some were refused");
     let share = total_ids(&clients) as f64 / ids_of_ticks(5_000) as f64;
-    assert!(share > 0.9, "{share} of the full rate reached clients, and requests of a million are under way");
+    assert!(share > 0.9, "{share} of the full rate reached clients, and requests of a million are in flight");
 }
 
 #[test]

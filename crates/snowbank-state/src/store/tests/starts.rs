@@ -139,10 +139,10 @@ fn a_crash_binds_other_worker_ids_by_the_id_clock_and_the_same_by_its_ceiling() 
         at(&unused, 3_000),
         "its boot clock means nothing here"
     );
-    let was_lent = Record { lent_bound: Some(0), ..record };
-    assert_eq!(start(&was_lent, &unused, "this boot", true), at(&unused, 101));
+    let was_assigned = Record { assigned_bound: Some(0), ..record };
+    assert_eq!(start(&was_assigned, &unused, "this boot", true), at(&unused, 101));
     assert_eq!(
-        start(&was_lent, &unused, "this boot", false),
+        start(&was_assigned, &unused, "this boot", false),
         at(&unused, 3_000),
         "records of others are gone"
     );

@@ -117,7 +117,7 @@ final class Fleet {
         }
     }
 
-    /** Returns the look-up under way, or the last one while it is young, or begins one. */
+    /** Returns the look-up in progress, or the last one while it is young, or begins one. */
     private FutureTask<List<Target>> lookUp(Address endpoint) {
         FutureTask<List<Target>> lookup;
         lock.lock();

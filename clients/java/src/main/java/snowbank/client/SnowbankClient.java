@@ -114,7 +114,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
         return shared.failures();
     }
 
-    /** Closes the connections. Buffered IDs are skipped, and calls under way fail. */
+    /** Closes the connections. Buffered IDs are skipped, and calls in flight fail. */
     @Override
     public void close() {
         shared.close();

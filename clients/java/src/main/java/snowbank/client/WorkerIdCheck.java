@@ -42,7 +42,7 @@ final class WorkerIdCheck {
         this.shared = shared;
     }
 
-    /** Starts a check in the background, unless one is under way. It waits if one was started a moment ago. */
+    /** Starts a check in the background, unless one is running. It waits if one was started a moment ago. */
     void start() {
         if (shared.fleet.targets().size() > 1 && isUnderWay.compareAndSet(false, true)) {
             long wait = Math.max(0, beganAt + REPETITION_NANOS - System.nanoTime());

@@ -8,7 +8,7 @@ use snowbank_client::Endpoint;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::Info;
 
-use super::{At, Door, Met, Part, Read, Refusal, code_of, number, push, unreadable};
+use super::{At, FrontEnd, Met, Part, Read, Refusal, code_of, number, push, unreadable};
 use crate::target::{Access, Conversation, NoTarget, OTHER_ERROR};
 use crate::units::printable;
 
@@ -49,9 +49,9 @@ pub(super) fn meet(
     let named = source
         .or_else(|| info.sources.iter().find(|source| source.index == 0).map(|source| source.name.as_str()));
     let named = named.map(|name| format!("&source={}", in_query(name))).unwrap_or_default();
-    let door = Http::of("GET /v1/ids?count=", &named, &headers);
+    let front_end = Http::of("GET /v1/ids?count=", &named, &headers);
     let version = info.version.clone();
-    Ok(Met { door: Arc::new(door), info: Some(info), version })
+    Ok(Met { front_end: Arc::new(front_end), info: Some(info), version })
 }
 
 pub(super) fn get(
@@ -102,7 +102,7 @@ impl Http {
     }
 }
 
-impl Door for Http {
+impl FrontEnd for Http {
     fn ask(&self, out: &mut Vec<u8>, count: u32) {
         out.extend_from_slice(&self.before);
         out.extend_from_slice(count.to_string().as_bytes());

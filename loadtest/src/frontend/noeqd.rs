@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use snowbank_client::layout::Run;
 
-use super::{At, Door, Met, Part, Read, push};
+use super::{At, FrontEnd, Met, Part, Read, push};
 use crate::target::{Conversation, NoTarget, Token};
 
 /// The size of an ID.
@@ -30,10 +30,10 @@ pub(super) fn authorize(conversation: &mut Conversation, token: &Token) -> Resul
 pub(super) fn meet(conversation: &mut Conversation) -> Result<Met, NoTarget> {
     conversation.send(|out| out.push(1))?;
     conversation.next(|bytes| Ok(bytes.get(..ID_SIZE).map(|_| ((), ID_SIZE))))?;
-    Ok(Met { door: Arc::new(Noeqd), info: None, version: None })
+    Ok(Met { front_end: Arc::new(Noeqd), info: None, version: None })
 }
 
-impl Door for Noeqd {
+impl FrontEnd for Noeqd {
     fn ask(&self, out: &mut Vec<u8>, count: u32) {
         // Never more than `max_count`.
         out.push(u8::try_from(count).unwrap_or(u8::MAX));

@@ -5,17 +5,17 @@ use std::time::Instant;
 
 use super::{BILLING, ORDERS, PLAIN, assert_revoked, configure, identity, reload, shown, tokens};
 use crate::secure::{Authority, Secured, tls_section, try_secure, write_secret};
-use crate::support::door::DoorClient;
+use crate::support::frontend::FrontEndClient;
 use crate::support::http::{sample, scrape};
 use crate::support::resp::Client;
 use crate::support::wire::EXPLICIT;
 use crate::support::{Ask, Daemon, Setup, TWO_SOURCES, poll};
 
-/// A daemon with doors, the three tokens, and these identities.
-fn with_doors(identities: &str) -> Daemon {
+/// A daemon with front ends, the three tokens, and these identities.
+fn with_front_ends(identities: &str) -> Daemon {
     let setup = Setup::new();
     write_secret(&setup.path("tokens"), &tokens());
-    let setup = setup.config(&config(identities)).door("resp").door("memcached").door("http");
+    let setup = setup.config(&config(identities)).front_end("resp").front_end("memcached").front_end("http");
     setup.admin().start()
 }
 
@@ -29,8 +29,8 @@ fn resp(daemon: &Daemon, token: &str) -> Client {
     client
 }
 
-fn memcached(daemon: &Daemon) -> DoorClient {
-    DoorClient::connect(daemon.addresses[2].tcp())
+fn memcached(daemon: &Daemon) -> FrontEndClient {
+    FrontEndClient::connect(daemon.addresses[2].tcp())
 }
 
 /// Sends a request over HTTP with a token. Returns the reply's status and body.
@@ -49,16 +49,17 @@ fn ask(stream: &mut (impl Read + Write), target: &str, token: &str) -> (u16, Str
 }
 
 fn http(daemon: &Daemon) -> std::net::TcpStream {
-    let stream = std::net::TcpStream::connect(daemon.addresses[3].tcp()).expect("the door is open");
+    let stream = std::net::TcpStream::connect(daemon.addresses[3].tcp()).expect("the front end is open");
     stream.set_read_timeout(Some(crate::support::DEADLINE)).expect("a timeout");
     stream
 }
 
 #[test]
-fn an_identity_has_the_same_sources_and_one_rate_over_all_doors() {
+fn an_identity_has_the_same_sources_and_one_rate_over_all_front_ends() {
     let billing = identity("billing", "sources = [\"fast\"]\nrate = 10");
-    let daemon =
-        with_doors(&(billing + &identity("orders", "") + &identity("anonymous", "sources = [\"fast\"]")));
+    let daemon = with_front_ends(
+        &(billing + &identity("orders", "") + &identity("anonymous", "sources = [\"fast\"]")),
+    );
     let (mut redis, mut web, mut cache) = (resp(&daemon, BILLING), http(&daemon), memcached(&daemon));
     redis.send("INCR slow\r\n");
     let refusal = redis.line();
@@ -73,9 +74,9 @@ fn an_identity_has_the_same_sources_and_one_rate_over_all_doors() {
     cache.send("get fast\r\n");
     assert!(cache.line().starts_with("VALUE fast 0 "));
 
-    // IDs drawn at one door count at the others.
+    // IDs drawn at one front end count at the others.
     let slowed = || sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
-    poll("a request at one door that waits for what another has drawn", || {
+    poll("a request at one front end that waits for what another has drawn", || {
         while ask(&mut web, "/v1/ids?source=fast&count=10&wait=0", BILLING).0 != 200 {}
         let before = slowed();
         redis.send("INCR fast\r\n");
@@ -118,9 +119,9 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
 }
 
 #[test]
-fn a_permission_removed_by_a_reload_is_gone_at_every_door() {
+fn a_permission_removed_by_a_reload_is_gone_at_every_front_end() {
     let identities = identity("billing", "") + &identity("orders", "");
-    let daemon = with_doors(&(identities.clone() + &identity("anonymous", "")));
+    let daemon = with_front_ends(&(identities.clone() + &identity("anonymous", "")));
     let (mut redis, mut web, mut cache) = (resp(&daemon, BILLING), http(&daemon), memcached(&daemon));
     let (mut other_redis, mut other_web) = (resp(&daemon, ORDERS), http(&daemon));
     redis.send("INCR fast\r\n");
@@ -177,7 +178,7 @@ fn an_http_connection_closes_when_its_certificate_is_dropped() {
 fn a_reload_cuts_no_reply_that_has_begun() {
     // The replies are read one after the other.
     let patient = "limits.stall_timeout = \"5m\"\n";
-    let daemon = with_doors(&format!("{patient}{}{}", identity("billing", ""), identity("orders", "")));
+    let daemon = with_front_ends(&format!("{patient}{}{}", identity("billing", ""), identity("orders", "")));
     let mut native = shown(&daemon, BILLING);
     native.send(&Ask::of(1_000_000).flags(EXPLICIT).wait_ms(20_000).bytes());
     let mut redis = resp(&daemon, BILLING);
@@ -185,7 +186,7 @@ fn a_reload_cuts_no_reply_that_has_begun() {
     let mut transaction = resp(&daemon, BILLING);
     transaction
         .send("MULTI\r\nPING\r\nSNOWBANK.NEXT fast 1000000 WAIT 20000\r\nINCR fast\r\nECHO end\r\nEXEC\r\n");
-    let mut web = DoorClient::connect(daemon.addresses[3].tcp());
+    let mut web = FrontEndClient::connect(daemon.addresses[3].tcp());
     web.send(format!(
         "GET /v1/ids?count=1000000&wait=20s HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {BILLING}\r\n\r\n"
     ));
@@ -212,7 +213,7 @@ fn a_reload_cuts_no_reply_that_has_begun() {
 
 #[test]
 fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
-    let daemon = with_doors(&(identity("billing", "") + &identity("orders", "")));
+    let daemon = with_front_ends(&(identity("billing", "") + &identity("orders", "")));
     let mut web = http(&daemon);
     (0..5).for_each(|_| assert_eq!(ask(&mut web, "/v1/ids", BILLING).0, 200));
     let samples = scrape(&daemon);
@@ -230,7 +231,7 @@ fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
 /// A Redis client without a token may connect again for each request, and close the connection itself.
 #[test]
 fn every_request_without_a_token_is_counted_and_logged() {
-    let daemon = with_doors(&(identity("billing", "") + &identity("orders", "")));
+    let daemon = with_front_ends(&(identity("billing", "") + &identity("orders", "")));
     let refusals = || sample(&scrape(&daemon), "snowbank_unauthorized_refusals_total");
     let mut redis = Client::to(daemon.addresses[1].tcp());
     for _ in 0..5 {

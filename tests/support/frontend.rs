@@ -1,4 +1,4 @@
-//! A client of a door that speaks bytes.
+//! A client of a front end that speaks bytes.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,14 +6,14 @@ use std::net::{SocketAddr, TcpStream};
 use super::DEADLINE;
 
 /// A connection whose replies are compared byte by byte.
-pub(crate) struct DoorClient(pub(super) BufReader<TcpStream>);
+pub(crate) struct FrontEndClient(pub(super) BufReader<TcpStream>);
 
-impl DoorClient {
-    pub(crate) fn connect(address: SocketAddr) -> DoorClient {
-        let stream = TcpStream::connect(address).expect("the door is open");
+impl FrontEndClient {
+    pub(crate) fn connect(address: SocketAddr) -> FrontEndClient {
+        let stream = TcpStream::connect(address).expect("the front end is open");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
-        DoorClient(BufReader::new(stream))
+        FrontEndClient(BufReader::new(stream))
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {

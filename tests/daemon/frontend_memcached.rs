@@ -1,22 +1,22 @@
-//! The door for clients of memcached: exact bytes, and libmemcached's tools, against the real daemon.
+//! The front end for clients of memcached: exact bytes, and libmemcached's tools, against the real daemon.
 
 use std::collections::HashSet;
 use std::net::TcpListener;
 use std::process::Command;
 
-use crate::support::door::DoorClient;
+use crate::support::frontend::FrontEndClient;
 use crate::support::{Daemon, Setup, TWO_SOURCES};
 
 fn two_sources() -> Daemon {
-    Setup::configured(TWO_SOURCES).door("memcached").start()
+    Setup::configured(TWO_SOURCES).front_end("memcached").start()
 }
 
-fn client_of(daemon: &Daemon) -> DoorClient {
-    DoorClient::connect(daemon.addresses[1].tcp())
+fn client_of(daemon: &Daemon) -> FrontEndClient {
+    FrontEndClient::connect(daemon.addresses[1].tcp())
 }
 
 /// Reads the reply to a `get`: keys with their IDs.
-fn values(client: &mut DoorClient) -> Vec<(String, u64)> {
+fn values(client: &mut FrontEndClient) -> Vec<(String, u64)> {
     let mut values = Vec::new();
     loop {
         let line = client.line();
@@ -32,7 +32,7 @@ fn values(client: &mut DoorClient) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn each_key_gets_an_id_from_the_source_of_its_name_or_the_doors() {
+fn each_key_gets_an_id_from_the_source_of_its_name_or_the_front_ends() {
     let daemon = two_sources();
     let mut client = client_of(&daemon);
     client.send("get fast slow anything\r\nGETS slow\n");
@@ -106,7 +106,7 @@ fn a_get_of_thirty_thousand_keys_is_answered_whole() {
 #[test]
 fn a_refusal_names_reason_and_time_and_keeps_the_connection() {
     let config = format!("limits.max_wait = 0\nmemcached.source = \"slow\"\n{TWO_SOURCES}");
-    let daemon = Setup::configured(&config).door("memcached").start();
+    let daemon = Setup::configured(&config).front_end("memcached").start();
     let mut client = client_of(&daemon);
     // More IDs than the burst window holds, of a source with 16 a second.
     client.send(format!("get{}\r\nget fast\r\n", " k".repeat(40)));
@@ -135,7 +135,7 @@ fn endless_lines_and_other_protocols_are_closed_with_a_reason() {
 }
 
 #[test]
-fn with_tokens_this_door_is_refused_unless_it_is_exempt() {
+fn with_tokens_this_front_end_is_refused_unless_it_is_exempt() {
     let tokens = |setup: Setup| {
         std::fs::write(setup.path("tokens"), "a-long-token-of-a-client\n").expect("written");
         setup

@@ -1,4 +1,4 @@
-//! The door for clients of Redis: exact bytes against the real daemon.
+//! The front end for clients of Redis: exact bytes against the real daemon.
 
 use crate::support::resp::{Client, array};
 use crate::support::{Daemon, Setup, TWO_SOURCES};

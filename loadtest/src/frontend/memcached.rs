@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use snowbank_client::layout::Run;
 
-use super::{At, Door, Met, Part, Read, Refusal, line, number, push, refusal_in, unreadable};
+use super::{At, FrontEnd, Met, Part, Read, Refusal, line, number, push, refusal_in, unreadable};
 use crate::measure::Fault;
 use crate::target::{Conversation, NoTarget};
 use crate::units::printable;
@@ -39,7 +39,7 @@ pub(super) fn meet(conversation: &mut Conversation, source: Option<&str>) -> Res
     }
     let version = ask(conversation, "version")?;
     let version = version.strip_prefix(b"VERSION ").map(|name| printable(&String::from_utf8_lossy(name)));
-    Ok(Met { door: Arc::new(Memcached { key }), info: None, version })
+    Ok(Met { front_end: Arc::new(Memcached { key }), info: None, version })
 }
 
 /// Sends a command and returns the first line of its answer.
@@ -54,7 +54,7 @@ fn refusal(line: &[u8]) -> Option<Refusal<'_>> {
     words.or_else(|| (line == b"ERROR").then_some(line)).map(refusal_in)
 }
 
-impl Door for Memcached {
+impl FrontEnd for Memcached {
     fn ask(&self, out: &mut Vec<u8>, count: u32) {
         out.extend_from_slice(b"get");
         for _ in 0..count {

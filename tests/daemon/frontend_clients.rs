@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::door::DoorClient;
+use crate::support::frontend::FrontEndClient;
 use crate::support::relay::{Drawn, Relay};
 use crate::support::{Ask, Daemon, Port, Setup, has_program, poll, skip};
 use rustix::process::Signal;
@@ -28,25 +28,25 @@ worker_ids = 1
 /// A daemon that can be started again on the same port with the same state.
 struct Restarted {
     home: tempfile::TempDir,
-    door: &'static str,
+    front_end: &'static str,
     port: Port,
     settings: &'static str,
     daemon: Daemon,
 }
 
 impl Restarted {
-    fn start(door: &'static str, settings: &'static str) -> Restarted {
+    fn start(front_end: &'static str, settings: &'static str) -> Restarted {
         let home = crate::support::directory();
         let port = Port::take();
-        let daemon = Self::serve(home.path(), (door, &port), settings);
-        Restarted { home, door, port, settings, daemon }
+        let daemon = Self::serve(home.path(), (front_end, &port), settings);
+        Restarted { home, front_end, port, settings, daemon }
     }
 
-    fn serve(home: &Path, (door, port): (&str, &Port), settings: &str) -> Daemon {
+    fn serve(home: &Path, (front_end, port): (&str, &Port), settings: &str) -> Daemon {
         let setup = Setup::configured(&format!("{settings}\n{SOURCES}"))
             .env("SNOWBANK_STATE_DIR", home.join("state"))
             .env("SNOWBANK_LOCK_DIR", home.join("locks"))
-            .option(&format!("--{door}"), port.address().to_string())
+            .option(&format!("--{front_end}"), port.address().to_string())
             .listeners(2);
         let daemon = setup.start();
         await_far_ceilings(&daemon);
@@ -60,7 +60,7 @@ impl Restarted {
         } else {
             self.daemon.kill();
         }
-        let daemon = Self::serve(self.home.path(), (self.door, &self.port), self.settings);
+        let daemon = Self::serve(self.home.path(), (self.front_end, &self.port), self.settings);
         Restarted { daemon, ..self }
     }
 }
@@ -77,11 +77,11 @@ fn await_far_ceilings(daemon: &Daemon) {
 
 /// Runs a client of Redis through its phases, with the default settings.
 fn runs_through(command: Command, ids_per_phase: usize) {
-    runs_through_door(command, Restarted::start("resp", ""), ids_per_phase);
+    runs_through_front_end(command, Restarted::start("resp", ""), ids_per_phase);
 }
 
 /// Runs a client through its phases, each with this many IDs: a restart follows the first, a kill -9 the second.
-fn runs_through_door(mut command: Command, mut server: Restarted, ids_per_phase: usize) {
+fn runs_through_front_end(mut command: Command, mut server: Restarted, ids_per_phase: usize) {
     command.arg(server.port.number().to_string()).arg(place().join("node_modules"));
     let mut client =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the client's program runs");
@@ -256,7 +256,7 @@ fn pymemcache() {
     }
     let mut python = Command::new(place().join("venv/bin/python"));
     python.arg(script("pymemcache_py.py"));
-    runs_through_door(python, Restarted::start("memcached", "limits.max_wait = \"500ms\""), 2 * 120);
+    runs_through_front_end(python, Restarted::start("memcached", "limits.max_wait = \"500ms\""), 2 * 120);
 }
 
 #[test]
@@ -361,14 +361,14 @@ fn apaches_benchmark() {
 }
 
 /// No client of noeqd can be installed here, so these are its exact bytes. Its protocol names no source, so a
-/// reload points the door to another one.
+/// reload points the front end to another one.
 #[test]
 fn bytes_of_noeqd() {
     let settings = "limits.max_wait = \"500ms\"\nnoeqd.source = \"fast\"";
     let mut server = Restarted::start("noeqd", settings);
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
-        let mut client = DoorClient::connect(server.port.address());
+        let mut client = FrontEndClient::connect(server.port.address());
         for (source, worker_id) in [("fast", 1), ("second", 2)] {
             if source != "fast" {
                 let config =

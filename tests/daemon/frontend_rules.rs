@@ -1,4 +1,4 @@
-//! Rules that hold for listeners of every protocol, tested at the door for Redis.
+//! Rules that hold for listeners of every protocol, tested at the front end for Redis.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ fn logs(daemon: &Daemon, part: &str) {
     poll(part, || daemon.log().contains(part).then_some(()));
 }
 
-/// Returns redis-cli with a request to the door. `None` if it is not installed: the test was skipped.
+/// Returns redis-cli with a request to the front end. `None` if it is not installed: the test was skipped.
 fn redis_cli(daemon: &Daemon, request: &[&str]) -> Option<Command> {
     let mut cli = has_program("redis-cli", "redis-tools").then(|| Command::new("redis-cli"))?;
     cli.args(["-p", &daemon.addresses[1].tcp().port().to_string()]).args(request);
@@ -56,7 +56,7 @@ fn a_token_is_required_before_ids() {
 }
 
 #[test]
-fn a_door_speaks_tls() {
+fn a_front_end_speaks_tls() {
     let directory = crate::support::directory();
     let authority = Authority::new(directory.path(), "ca");
     let pair = authority.issue_local("daemon");
@@ -126,7 +126,7 @@ fn redis_cli_reads_that_the_clock_is_behind() {
 }
 
 #[test]
-fn a_socket_of_the_doors_name_is_inherited() {
+fn a_socket_of_the_front_ends_name_is_inherited() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = socket.local_addr().expect("bound");
     let daemon = Setup::configured(TWO_SOURCES).listeners(2).inheriting(socket, "resp").start();
@@ -138,13 +138,13 @@ fn a_socket_of_the_doors_name_is_inherited() {
 }
 
 #[test]
-fn a_door_that_other_machines_can_reach_needs_worker_ids() {
+fn a_front_end_that_other_machines_can_reach_needs_worker_ids() {
     let ended = Setup::new().option("--resp", "0.0.0.0:0").end();
     ended.assert_refusal(&["0.0.0.0:0 can be reached from other machines", "worker_ids"]);
 }
 
 #[test]
-fn a_reload_changes_the_sources_of_a_door() {
+fn a_reload_changes_the_sources_of_a_front_end() {
     let daemon = with("").start();
     let mut client = Client::of(&daemon);
     client.send("INCR counter\r\n");
@@ -254,8 +254,8 @@ fn clients_at_the_wrong_port_get_the_daemons_name() {
 #[test]
 fn a_reset_http_connection_leaves_the_wait_queue() {
     let config = format!("limits.max_wait = \"60s\"\n{TWO_SOURCES}");
-    let daemon = Setup::configured(&config).door("http").admin().start();
-    let mut gone = std::net::TcpStream::connect(daemon.addresses[1].tcp()).expect("the door is open");
+    let daemon = Setup::configured(&config).front_end("http").admin().start();
+    let mut gone = std::net::TcpStream::connect(daemon.addresses[1].tcp()).expect("the front end is open");
     let request = "GET /v1/ids?source=slow&count=300&wait=60s HTTP/1.1\r\nhost: localhost\r\n\r\n";
     gone.write_all(request.as_bytes()).expect("it leaves");
     let waiting = || sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}");

@@ -59,7 +59,7 @@ pub(crate) struct Refusal<'a> {
 type Read<'a> = Result<Option<(Part<'a>, usize)>, Fault>;
 
 /// A protocol, with the key or source that its requests name.
-pub(crate) trait Door: fmt::Debug + Send + Sync {
+pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
     /// Appends a request for this many IDs.
     fn ask(&self, out: &mut Vec<u8>, count: u32);
 
@@ -82,7 +82,7 @@ pub(crate) trait Door: fmt::Debug + Send + Sync {
 
 /// The answers of a target before it is loaded.
 pub(crate) struct Met {
-    pub(crate) door: Arc<dyn Door>,
+    pub(crate) front_end: Arc<dyn FrontEnd>,
     /// The description of its sources, where the protocol has one.
     pub(crate) info: Option<Info>,
     pub(crate) version: Option<String>,
@@ -120,7 +120,7 @@ pub(crate) fn meet(
         Protocol::Memcached => memcached::meet(conversation, source),
         Protocol::Http => http::meet(conversation, access, source),
         Protocol::Noeqd => noeqd::meet(conversation),
-        Protocol::Snowbank | Protocol::Echo => unreachable!("these are no doors"),
+        Protocol::Snowbank | Protocol::Echo => unreachable!("these are no front ends"),
     }
 }
 

@@ -1,12 +1,12 @@
-//! The door for clients of HTTP: exact bytes against the real daemon.
+//! The front end for clients of HTTP: exact bytes against the real daemon.
 
 use std::collections::HashSet;
 
-use crate::support::door::DoorClient;
+use crate::support::frontend::FrontEndClient;
 use crate::support::{Daemon, Setup, TWO_SOURCES, poll};
 
-fn client_of(daemon: &Daemon) -> DoorClient {
-    DoorClient::connect(daemon.addresses[1].tcp())
+fn client_of(daemon: &Daemon) -> FrontEndClient {
+    FrontEndClient::connect(daemon.addresses[1].tcp())
 }
 
 /// A response: its status, its head in lower case, and its body.
@@ -17,7 +17,7 @@ struct Response {
 }
 
 impl Response {
-    fn read(client: &mut DoorClient, has_body: bool) -> Response {
+    fn read(client: &mut FrontEndClient, has_body: bool) -> Response {
         let status = client.line();
         let mut head = String::new();
         loop {
@@ -47,7 +47,7 @@ impl Response {
 }
 
 /// Decodes a chunked body.
-fn chunks(client: &mut DoorClient) -> Vec<u8> {
+fn chunks(client: &mut FrontEndClient) -> Vec<u8> {
     let mut body = Vec::new();
     loop {
         let size = usize::from_str_radix(&client.line(), 16).expect("a chunk's size");
@@ -59,13 +59,13 @@ fn chunks(client: &mut DoorClient) -> Vec<u8> {
     }
 }
 
-fn get(client: &mut DoorClient, target: &str, headers: &str) -> Response {
+fn get(client: &mut FrontEndClient, target: &str, headers: &str) -> Response {
     client.send(format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n"));
     Response::read(client, true)
 }
 
 fn two_sources() -> Daemon {
-    Setup::configured(TWO_SOURCES).door("http").start()
+    Setup::configured(TWO_SOURCES).front_end("http").start()
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn head_and_other_methods_draw_nothing() {
 #[test]
 fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
     let config = format!("http.any_key = \"fast\"\n{TWO_SOURCES}");
-    let daemon = Setup::configured(&config).door("http").start();
+    let daemon = Setup::configured(&config).front_end("http").start();
     let mut client = client_of(&daemon);
     let mut ids = HashSet::new();
     let mut note = |found: Vec<u64>, count| {
@@ -281,7 +281,7 @@ fn get_as(daemon: &Daemon, host: &str) -> Response {
 #[test]
 fn a_half_sent_head_is_closed_after_the_stall_timeout() {
     let config = format!("limits.stall_timeout = \"200ms\"\n{TWO_SOURCES}");
-    let daemon = Setup::configured(&config).door("http").start();
+    let daemon = Setup::configured(&config).front_end("http").start();
     let mut client = client_of(&daemon);
     assert_eq!(get(&mut client, "/id", "").status, 200);
     client.send("GET /v1/i");
@@ -299,7 +299,7 @@ fn a_token_is_required_and_a_wrong_one_closes_the_connection() {
     let token = "a-long-token-of-a-client";
     std::fs::write(setup.path("tokens"), token).expect("written");
     let config = format!("auth.token_file = \"tokens\"\nlisten = \"127.0.0.1:0\"\n{TWO_SOURCES}");
-    let daemon = setup.config(&config).door("http").start();
+    let daemon = setup.config(&config).front_end("http").start();
     let mut client = client_of(&daemon);
     for _ in 0..2 {
         let response = get(&mut client, "/v1/ids", &format!("authorization: Bearer {token}\r\n"));
@@ -353,7 +353,7 @@ fn a_request_that_has_half_arrived_at_a_stop_is_answered() {
 #[test]
 fn the_last_answer_before_a_stop_says_that_it_is_the_last() {
     let mut daemon = Setup::configured(&format!("shards = 1\nlimits.drain_timeout = \"60s\"\n{TWO_SOURCES}"))
-        .door("http")
+        .front_end("http")
         .start();
     const ONE: &str = "GET /id HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let waits = "GET /v1/ids?source=slow&count=64&wait=9s HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -388,7 +388,7 @@ fn the_last_answer_before_a_stop_says_that_it_is_the_last() {
 
 #[test]
 fn a_head_that_is_too_long_is_refused_counted_and_logged() {
-    let daemon = Setup::configured(TWO_SOURCES).door("http").admin().start();
+    let daemon = Setup::configured(TWO_SOURCES).front_end("http").admin().start();
     let mut client = client_of(&daemon);
     client.send(format!("GET /id HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(20_000)));
     assert!(client.line().starts_with("HTTP/1.1 431"));

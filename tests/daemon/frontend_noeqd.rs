@@ -1,20 +1,20 @@
-//! The door for clients of noeqd: exact bytes against the real daemon.
+//! The front end for clients of noeqd: exact bytes against the real daemon.
 
-use crate::support::door::DoorClient;
+use crate::support::frontend::FrontEndClient;
 use crate::support::{Daemon, Setup, TWO_SOURCES};
 
-fn client_of(daemon: &Daemon) -> DoorClient {
-    DoorClient::connect(daemon.addresses[1].tcp())
+fn client_of(daemon: &Daemon) -> FrontEndClient {
+    FrontEndClient::connect(daemon.addresses[1].tcp())
 }
 
-fn ids(client: &mut DoorClient, count: u8) -> Vec<u64> {
+fn ids(client: &mut FrontEndClient, count: u8) -> Vec<u64> {
     let bytes = client.read(usize::from(count) * 8);
     bytes.chunks_exact(8).map(|bytes| u64::from_be_bytes(bytes.try_into().expect("8 bytes"))).collect()
 }
 
 #[test]
 fn a_byte_draws_that_many_ids_and_requests_can_be_pipelined() {
-    let daemon = Setup::configured(TWO_SOURCES).door("noeqd").start();
+    let daemon = Setup::configured(TWO_SOURCES).front_end("noeqd").start();
     let mut client = client_of(&daemon);
     client.send([3, 255, 1]);
     let found: Vec<u64> = [3, 255, 1].into_iter().flat_map(|count| ids(&mut client, count)).collect();
@@ -28,7 +28,7 @@ fn a_byte_draws_that_many_ids_and_requests_can_be_pipelined() {
 #[test]
 fn a_count_of_0_and_a_refusal_close_the_connection() {
     let config = format!("limits.max_wait = 0\nnoeqd.source = \"slow\"\n{TWO_SOURCES}");
-    let daemon = Setup::configured(&config).door("noeqd").start();
+    let daemon = Setup::configured(&config).front_end("noeqd").start();
     for bytes in [&[0_u8][..], &[1, 0], &[200]] {
         let mut client = client_of(&daemon);
         client.send(bytes);
@@ -44,7 +44,7 @@ fn the_token_comes_first_if_the_daemon_requires_one() {
     let token = "a-long-token-of-a-client";
     std::fs::write(setup.path("tokens"), token).expect("written");
     let config = format!("auth.token_file = \"tokens\"\nlisten = \"127.0.0.1:0\"\n{TWO_SOURCES}");
-    let daemon = setup.config(&config).door("noeqd").start();
+    let daemon = setup.config(&config).front_end("noeqd").start();
     let hello = |token: &str| [&[0, token.len() as u8], token.as_bytes()].concat();
     let mut client = client_of(&daemon);
     for byte in hello(token) {
@@ -62,7 +62,7 @@ fn the_token_comes_first_if_the_daemon_requires_one() {
 
 #[test]
 fn no_count_is_mistaken_for_another_protocol() {
-    let daemon = Setup::configured(TWO_SOURCES).door("noeqd").start();
+    let daemon = Setup::configured(TWO_SOURCES).front_end("noeqd").start();
     for counts in [&[128_u8, 1, 1, 1][..], &[42, 50, 13, 10], &[22, 3, 1, 2], &[12, 4, 1, 1]] {
         let mut client = client_of(&daemon);
         client.send(counts);

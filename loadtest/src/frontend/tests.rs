@@ -10,9 +10,9 @@ fn source() -> Resp {
     Resp::Source(Some("a".to_owned()))
 }
 
-fn asked(door: &dyn Door, count: u32) -> String {
+fn asked(front_end: &dyn FrontEnd, count: u32) -> String {
     let mut out = Vec::new();
-    door.ask(&mut out, count);
+    front_end.ask(&mut out, count);
     String::from_utf8_lossy(&out).into_owned()
 }
 
@@ -20,12 +20,12 @@ fn asked(door: &dyn Door, count: u32) -> String {
 type Outcome = Result<(Vec<u64>, String), Fault>;
 
 /// Reads a reply that comes in these pieces.
-fn reply<'a>(door: &dyn Door, asked: u32, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
+fn reply<'a>(front_end: &dyn FrontEnd, asked: u32, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let (mut input, mut ids, mut runs) = (Vec::new(), Vec::new(), Vec::new());
     for piece in pieces {
         input.extend_from_slice(piece);
         loop {
-            let read = door.read(&input, At { asked, come: ids.len() as u64 }, &mut runs);
+            let read = front_end.read(&input, At { asked, come: ids.len() as u64 }, &mut runs);
             ids.extend(runs.drain(..).flat_map(|run: Run| run.ids().collect::<Vec<_>>()));
             let Some((part, size)) = read? else { break };
             let end = match part {
@@ -45,8 +45,8 @@ fn reply<'a>(door: &dyn Door, asked: u32, pieces: impl IntoIterator<Item = &'a [
     Ok((ids, "incomplete".to_owned()))
 }
 
-fn whole(door: &dyn Door, asked: u32, bytes: &[u8]) -> Outcome {
-    reply(door, asked, [bytes])
+fn whole(front_end: &dyn FrontEnd, asked: u32, bytes: &[u8]) -> Outcome {
+    reply(front_end, asked, [bytes])
 }
 
 fn http() -> http::Http {
@@ -70,7 +70,7 @@ fn requests_are_those_of_the_protocols() {
 }
 
 /// A whole reply with the IDs 7 and 9 in each protocol.
-fn seven_and_nine() -> Vec<(Box<dyn Door>, Vec<u8>)> {
+fn seven_and_nine() -> Vec<(Box<dyn FrontEnd>, Vec<u8>)> {
     let noeqd = [7_u64.to_be_bytes(), 9_u64.to_be_bytes()].concat();
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n7\r\n3;x\r\n\n9\n\r\n0\r\n\r\n";
     vec![
@@ -85,12 +85,12 @@ fn seven_and_nine() -> Vec<(Box<dyn Door>, Vec<u8>)> {
 proptest! {
     #[test]
     fn however_a_reply_is_cut_it_is_read_alike(cuts in prop::collection::vec(0_usize..100, 0..4)) {
-        for (door, bytes) in seven_and_nine() {
+        for (front_end, bytes) in seven_and_nine() {
             let mut ends: Vec<usize> = cuts.iter().map(|cut| cut % bytes.len()).collect();
             ends.extend([0, bytes.len()]);
             ends.sort_unstable();
             let pieces = ends.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
-            let read = reply(&*door, 2, pieces);
+            let read = reply(&*front_end, 2, pieces);
             prop_assert_eq!(read, Ok((vec![7, 9], "end".to_owned())));
         }
     }
@@ -105,7 +105,7 @@ fn a_counter_gives_the_last_of_its_numbers() {
 
 #[test]
 fn refusals_keep_their_code_and_words() {
-    let end = |door: &dyn Door, bytes: &[u8]| whole(door, 1, bytes).map(|(_, end)| end);
+    let end = |front_end: &dyn FrontEnd, bytes: &[u8]| whole(front_end, 1, bytes).map(|(_, end)| end);
     let exhausted = Ok("exhausted EXHAUSTED retry_after_ms=3 source a".to_owned());
     assert_eq!(end(&source(), b"-EXHAUSTED retry_after_ms=3 source a\r\n"), exhausted);
     assert_eq!(end(&source(), b"-ERR no\r\n"), Ok("error ERR no".to_owned()));
@@ -123,7 +123,7 @@ fn refusals_keep_their_code_and_words() {
 fn bytes_that_are_no_reply_are_faults() {
     let found = Fault::Violation(Violation::Count { asked: 2, found: 1 });
     assert_eq!(whole(&source(), 2, b"*1\r\n$1\r\n7\r\n"), Err(found));
-    let wrong: [(&dyn Door, &[u8]); 9] = [
+    let wrong: [(&dyn FrontEnd, &[u8]); 9] = [
         (&source(), b"+OK\r\n"),
         (&source(), b":-1\r\n"),
         (&source(), b"$1\r\n7\r\n"),
@@ -134,9 +134,9 @@ fn bytes_that_are_no_reply_are_faults() {
         (&http(), b"HTTP/1.1 200 OK\r\n\r\n7\n"),
         (&http(), b"SSH-2.0\r\n\r\n\r\n"),
     ];
-    for (door, bytes) in wrong {
+    for (front_end, bytes) in wrong {
         assert!(
-            matches!(whole(door, 2, bytes), Err(Fault::Unreadable(_))),
+            matches!(whole(front_end, 2, bytes), Err(Fault::Unreadable(_))),
             "{:?}",
             String::from_utf8_lossy(bytes)
         );

@@ -18,37 +18,37 @@ fn checked(ran: &Ran) -> Option<f64> {
 }
 
 #[test]
-fn each_door_of_a_daemon_is_loaded_and_its_ids_are_checked() {
+fn each_front_end_of_a_daemon_is_loaded_and_its_ids_are_checked() {
     if !has_daemon() {
         return;
     }
-    for door in ["--resp", "--memcached", "--http", "--noeqd"] {
-        let ran = until_judged(|| load(&[door, "--batch", "1:5,20:5"]));
-        assert_eq!(ran.code, 0, "{door}: {ran:?}");
-        assert_eq!(ran.figure("target", "protocol"), door.trim_start_matches('-'));
-        assert!(checked(&ran) > ran.figure("IDs", "requests").as_f64(), "{door}: {ran:?}");
+    for front_end in ["--resp", "--memcached", "--http", "--noeqd"] {
+        let ran = until_judged(|| load(&[front_end, "--batch", "1:5,20:5"]));
+        assert_eq!(ran.code, 0, "{front_end}: {ran:?}");
+        assert_eq!(ran.figure("target", "protocol"), front_end.trim_start_matches('-'));
+        assert!(checked(&ran) > ran.figure("IDs", "requests").as_f64(), "{front_end}: {ran:?}");
     }
 }
 
 #[test]
-fn a_door_killed_under_load_comes_back_and_repeats_no_id() {
+fn a_front_end_killed_under_load_comes_back_and_repeats_no_id() {
     if !has_daemon() {
         return;
     }
-    for door in ["--resp", "--memcached", "--http", "--noeqd"] {
-        let ran = until_judged(|| load(&[door, "--for", "2s", "--kill-daemon-at", "1s"]));
-        assert_eq!(ran.code, 0, "{door}: {ran:?}");
-        assert!(ran.figure("outage", "until all was back").as_f64() > Some(0.0), "{door}: {ran:?}");
+    for front_end in ["--resp", "--memcached", "--http", "--noeqd"] {
+        let ran = until_judged(|| load(&[front_end, "--for", "2s", "--kill-daemon-at", "1s"]));
+        assert_eq!(ran.code, 0, "{front_end}: {ran:?}");
+        assert!(ran.figure("outage", "until all was back").as_f64() > Some(0.0), "{front_end}: {ran:?}");
     }
 }
 
 #[test]
-fn a_batch_size_that_a_door_cannot_ask_for_is_refused() {
+fn a_batch_size_that_a_front_end_cannot_ask_for_is_refused() {
     if !has_daemon() {
         return;
     }
-    for (door, batch) in [("--noeqd", "256"), ("--memcached", "10000")] {
-        let ran = load(&[door, "--batch", batch]);
+    for (front_end, batch) in [("--noeqd", "256"), ("--memcached", "10000")] {
+        let ran = load(&[front_end, "--batch", batch]);
         assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{ran:?}");
         assert!(ran.stderr.contains("the target allows"), "{ran:?}");
     }
@@ -130,8 +130,8 @@ fn a_refusal_in_another_protocol_has_its_code() {
 #[test]
 fn a_target_of_another_protocol_is_named_in_one_line() {
     let ssh = server(|_| Some("SSH-2.0-server\r\n".to_owned()));
-    for door in ["--resp", "--memcached", "--http"] {
-        let ran = load(&[door, "--address", &ssh]);
+    for front_end in ["--resp", "--memcached", "--http"] {
+        let ran = load(&[front_end, "--address", &ssh]);
         assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{ran:?}");
         assert!(ran.stderr.contains("SSH-2.0-server"), "{ran:?}");
     }

@@ -2,7 +2,7 @@
 
 use snowbank_client::layout::Run;
 
-use super::{At, Door, Met, Part, Read, line, number, push, refusal_in, unreadable};
+use super::{At, FrontEnd, Met, Part, Read, line, number, push, refusal_in, unreadable};
 use crate::check::Violation;
 use crate::measure::Fault;
 use crate::target::{Conversation, NoTarget, Token};
@@ -48,12 +48,12 @@ pub(super) fn meet(conversation: &mut Conversation, source: Option<&str>) -> Res
     }
     let text = String::from_utf8_lossy(&text).into_owned();
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let (door, version) = match (value("snowbank_version:"), value("redis_version:")) {
+    let (front_end, version) = match (value("snowbank_version:"), value("redis_version:")) {
         (Some(version), _) => (Resp::Source(source.map(str::to_owned)), printable(version)),
         (None, Some(version)) => (make_counter(conversation)?, format!("Redis {}, INCR", printable(version))),
         (None, None) => return Err(conversation.not_that(PROTOCOL, text.as_bytes())),
     };
-    Ok(Met { door: Arc::new(door), info: None, version: Some(version) })
+    Ok(Met { front_end: Arc::new(front_end), info: None, version: Some(version) })
 }
 
 /// Makes the key, or keeps its number, and has Redis remove it later.
@@ -89,7 +89,7 @@ fn refusal(conversation: &Conversation, words: &[u8]) -> NoTarget {
     conversation.refused(refusal.code, &refusal.words)
 }
 
-impl Door for Resp {
+impl FrontEnd for Resp {
     fn ask(&self, out: &mut Vec<u8>, count: u32) {
         let digits = count.to_string();
         match self {
