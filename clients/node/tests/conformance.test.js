@@ -14,7 +14,10 @@ const program = process.env.SNOWBANK_CONFORMANCE;
 const skip = program ? false : "no $SNOWBANK_CONFORMANCE";
 
 const file = new URL("../../conformance/cases.json", import.meta.url);
-const { cases } = JSON.parse(readFileSync(file, "utf8"));
+const only = process.env.SNOWBANK_CONFORMANCE_CASE;
+const cases = JSON.parse(readFileSync(file, "utf8")).cases.filter(
+  ({ name }) => only === undefined || name === only,
+);
 
 /** How many cases are played at a time: most of their time is waiting. */
 const AT_A_TIME = 4;
