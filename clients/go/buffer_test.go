@@ -179,7 +179,7 @@ func TestScarceIDsAreWaitedFor(t *testing.T) {
 
 func TestIDsThatGoBackAreSkippedAndReportedOnce(t *testing.T) {
 	daemon := startFake(t, "127.0.0.1:0")
-	client := newClient(t, Options{Endpoints: []string{daemon.address}, MaxAge: 20 * time.Millisecond, Timeout: time.Second})
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, MaxAge: 20 * time.Millisecond})
 	highest := draw(t, client)
 	time.Sleep(40 * time.Millisecond)
 	// A part of the daemon that is behind catches up.

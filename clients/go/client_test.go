@@ -221,30 +221,8 @@ func TestEndpointThatDoesNotGreetIsLeftForTheNext(t *testing.T) {
 	if id := single(t, client); !daemon.owns(id) {
 		t.Errorf("%d", id)
 	}
-	if errs := client.EndpointErrors(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "no greeting within 50ms") {
+	if errs := client.EndpointErrors(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "within 50ms") {
 		t.Error(errs)
-	}
-}
-
-// TestRequestsBehindOthersDoNotCountAsStalled lets four requests take longer together than one may.
-func TestRequestsBehindOthersDoNotCountAsStalled(t *testing.T) {
-	daemon := startFake(t, "127.0.0.1:0")
-	client := newClient(t, Options{Endpoints: []string{daemon.address}, AnswerTimeout: time.Second})
-	single(t, client)
-	daemon.set(func(d *fakeDaemon) { d.delay = 400 * time.Millisecond })
-	var all sync.WaitGroup
-	for i := 0; i < 4; i++ {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			if _, err := client.Batch(background, 1, MaxWait(0)); err != nil {
-				t.Error(err)
-			}
-		}()
-	}
-	all.Wait()
-	if count := daemon.connectionCount(); count != 1 {
-		t.Errorf("%d connections", count)
 	}
 }
 
@@ -281,10 +259,11 @@ func TestTokenFileIsReadForEachConnection(t *testing.T) {
 }
 
 func TestCertificateThatDoesNotFit(t *testing.T) {
+	t.Parallel()
 	certificate, pool := selfSigned(t, "ids.internal")
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}})
 	must(t, err)
-	defer listener.Close()
+	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
 			socket, err := listener.Accept()
@@ -306,12 +285,15 @@ func TestCertificateThatDoesNotFit(t *testing.T) {
 			func(err error) bool { return errors.As(err, &x509.UnknownAuthorityError{}) }},
 		{"tls:" + plain.address, nil, func(err error) bool { return errors.Is(err, ErrUnreachable) }},
 	} {
-		client := newClient(t, Options{Endpoints: []string{bad.endpoint}, TLS: bad.config,
-			Timeout: 400 * time.Millisecond, ConnectTimeout: 200 * time.Millisecond})
-		_, err := client.Batch(background, 1)
-		if !bad.fits(err) || !strings.Contains(err.Error(), strings.TrimPrefix(bad.endpoint, "tls:")) {
-			t.Errorf("%s: %v", bad.endpoint, err)
-		}
+		bad := bad
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			client := newClient(t, Options{Endpoints: []string{bad.endpoint}, TLS: bad.config, Timeout: 6 * time.Second})
+			_, err := client.Batch(background, 1)
+			if !bad.fits(err) || !strings.Contains(err.Error(), strings.TrimPrefix(bad.endpoint, "tls:")) {
+				t.Errorf("%s: %v", bad.endpoint, err)
+			}
+		})
 	}
 }
 

@@ -76,11 +76,11 @@ type fakeDaemon struct {
 	maxCount uint32
 	// infos counts the INFO requests.
 	infos int
+	// laterWorkers are its workers after the first INFO reply, if they are set.
+	laterWorkers string
 	// beforeReply is called once, before the next reply to NEXT.
 	beforeReply func()
-	// delay is how long the daemon takes for each NEXT request. It reads the next one afterwards.
-	delay    time.Duration
-	requests int
+	requests    int
 	// counts are those of the requests.
 	counts []uint32
 	open   map[net.Conn]bool
@@ -163,12 +163,6 @@ func (d *fakeDaemon) serve(socket net.Conn) {
 		if _, err := io.ReadFull(reader, body); err != nil {
 			return
 		}
-		if head[4] == kindNext {
-			d.mu.Lock()
-			delay := d.delay
-			d.mu.Unlock()
-			time.Sleep(delay)
-		}
 		if _, err := socket.Write(d.answer(head[4], binary.LittleEndian.Uint16(head[6:]), body)); err != nil {
 			return
 		}
@@ -185,8 +179,12 @@ func (d *fakeDaemon) answer(kind byte, tag uint16, body []byte) []byte {
 		return appendBody(nil, kindOK, tag, "")
 	case kindInfo:
 		d.infos++
+		workers := d.workers
+		if d.laterWorkers != "" {
+			d.workers = d.laterWorkers
+		}
 		return appendBody(nil, kindJSON, tag, fmt.Sprintf(`{"protocol":1,"max_count":1000000,"instance":%q,"sources":`+
-			`[{"index":0,"name":%q,"layout":%q,"worker_ids":[%s]}]}`, d.address+d.workers, d.name, d.layout, d.workers))
+			`[{"index":0,"name":%q,"layout":%q,"worker_ids":[%s]}]}`, d.address+workers, d.name, d.layout, workers))
 	}
 	d.requests++
 	count := binary.LittleEndian.Uint32(body)
@@ -237,9 +235,14 @@ func (d *fakeDaemon) owns(id int64) bool {
 	return id/fakeStep == d.lastID/fakeStep
 }
 
-// newClient makes a client that is closed at the end of the test.
+// newClient makes a client that is closed at the end of the test. A limit that is not set is one that a busy machine keeps.
 func newClient(t testing.TB, options Options) *Client {
 	t.Helper()
+	for _, limit := range []*time.Duration{&options.Timeout, &options.ConnectTimeout, &options.AnswerTimeout, &options.MaxAge} {
+		if *limit == 0 {
+			*limit = time.Minute
+		}
+	}
 	client, err := New(options)
 	must(t, err)
 	t.Cleanup(func() { client.Close() })

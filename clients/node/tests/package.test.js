@@ -39,7 +39,7 @@ test("README's program numbers rows over a kill, from the packed package alone",
   const program = snippet("js")
     .replace("127.0.0.1:7660", daemons[0].address)
     .replace("127.0.0.1:7670", daemons[1].address)
-    .replace("500)", "100)");
+    .replace("500)", "400)");
   writeFileSync(join(home, "rows.mjs"), program);
   const rows = spawn(process.execPath, ["rows.mjs"], { cwd: home });
   let output = "";

@@ -17,7 +17,7 @@ const SUITE = process.env.SNOWBANK_CONFORMANCE;
 const TIMEOUT_MS = 5000;
 
 /** What a busy machine may add to a deadline before a test calls the call endless, in ms. */
-const SLACK_MS = 5000;
+const SLACK_MS = 20_000;
 
 async function twoDaemons(t) {
   const daemons = [await Daemon.start(1), await Daemon.start(2)];
@@ -29,13 +29,17 @@ test("a buffer goes on while a daemon is killed, and no ID comes twice", {
   skip: withoutDaemon,
 }, async (t) => {
   const daemons = await twoDaemons(t);
-  const client = new Client(daemons.map((daemon) => daemon.address));
+  const client = new Client(
+    daemons.map((daemon) => daemon.address),
+    { timeoutMs: 30_000 },
+  );
   t.after(() => client.close());
   const ids = client.ids();
   const seen = new Set();
   let longest = 0;
   const draw = async (forMs) => {
-    for (const end = performance.now() + forMs; performance.now() < end; ) {
+    const enough = seen.size + 200;
+    for (const end = performance.now() + forMs; performance.now() < end || seen.size < enough; ) {
       const began = performance.now();
       const id = await ids.next();
       longest = Math.max(longest, performance.now() - began);
@@ -63,7 +67,7 @@ test("a buffer goes on while a daemon is killed, and no ID comes twice", {
  * quarter of them.
  */
 async function drawIn(addresses, begun) {
-  const client = new Client(addresses);
+  const client = new Client(addresses, { timeoutMs: 30_000 });
   const buffer = client.ids();
   const drawn = [];
   for (let round = 0; round < 40; round += 1) {

@@ -10,9 +10,12 @@ import socket
 import subprocess
 import sys
 import time
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
+
+#: The limits of a client on a machine that is busy.
+PATIENT: dict[str, Any] = {"timeout": 20.0, "answer_timeout": 60.0}
 
 PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent.parent

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from support import Daemon, built, missing
+from support import PATIENT, Daemon, built, missing
 
 from snowbank_client import AsyncClient, Client, ForkedError, Ids, SnowbankError, _fork
 
@@ -25,7 +25,7 @@ def addresses(daemons: list[Daemon]) -> list[str]:
 
 
 def test_a_kill_in_between(daemons: list[Daemon]) -> None:
-    with Client(addresses(daemons)) as client:
+    with Client(addresses(daemons), **PATIENT) as client:
         ids = client.ids()
         drawn = [ids.next() for _ in range(COUNT)]
         daemons[0].signal(signal.SIGKILL)
@@ -40,7 +40,7 @@ def test_a_kill_in_between(daemons: list[Daemon]) -> None:
 
 def test_a_kill_in_between_with_asyncio(daemons: list[Daemon]) -> None:
     async def main() -> None:
-        async with AsyncClient(addresses(daemons)) as client:
+        async with AsyncClient(addresses(daemons), **PATIENT) as client:
             ids = client.ids()
             drawn: list[int] = []
 
@@ -58,7 +58,7 @@ def test_a_kill_in_between_with_asyncio(daemons: list[Daemon]) -> None:
 
 
 def test_threads_share_a_buffer(daemons: list[Daemon]) -> None:
-    with Client(addresses(daemons)) as client:
+    with Client(addresses(daemons), **PATIENT) as client:
         ids = client.ids()
         drawn: list[list[int]] = [[] for _ in range(8)]
 
@@ -91,7 +91,7 @@ def in_child(work: Callable[[], object]) -> str:
 
 
 def test_a_fork_gets_other_ids(daemons: list[Daemon]) -> None:
-    with Client(addresses(daemons)) as client:
+    with Client(addresses(daemons), **PATIENT) as client:
         ids = client.ids()
         drawn = {ids.next() for _ in range(1000)}
         child = json.loads(
@@ -104,7 +104,7 @@ def test_a_fork_gets_other_ids(daemons: list[Daemon]) -> None:
 
 
 def test_a_fork_while_threads_hold_the_buffer(daemons: list[Daemon]) -> None:
-    with Client(addresses(daemons)) as client:
+    with Client(addresses(daemons), **PATIENT) as client:
         ids = client.ids(max_batch=4)
         ended = threading.Event()
         drawn: set[int] = set()
@@ -126,7 +126,7 @@ def test_a_fork_while_threads_hold_the_buffer(daemons: list[Daemon]) -> None:
 
 def test_a_fork_of_asyncio_is_an_error(daemons: list[Daemon]) -> None:
     async def main() -> None:
-        async with AsyncClient(addresses(daemons)) as client:
+        async with AsyncClient(addresses(daemons), **PATIENT) as client:
             ids = client.ids()
             await ids.next()
 
@@ -157,7 +157,7 @@ def draw_from_the_parents(count: int) -> list[int]:
 
 
 def test_multiprocessing(daemons: list[Daemon]) -> None:
-    with Client(addresses(daemons)) as client:
+    with Client(addresses(daemons), **PATIENT) as client:
         BUFFERS[:] = [client.ids()]
         drawn = draw_all(BUFFERS[0], 1000)
         with multiprocessing.get_context("fork").Pool(4) as pool:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from support import Daemon, free_port
+from support import PATIENT, Daemon, free_port
 
 from snowbank_client import Batch, Client, UnreachableError, _dial
 from snowbank_client._dial import SocketAddress
@@ -71,7 +71,7 @@ def host_of(batch: Batch) -> str:
 
 def test_every_address_of_a_name_serves(fleet: dict[str, Daemon], resolver: Resolver) -> None:
     resolver.hosts = list(fleet)
-    with Client(address_of(fleet)) as client:
+    with Client(address_of(fleet), **PATIENT) as client:
         drawn: list[int] = []
         for _ in range(3):
             batch = client.batch(100)
@@ -80,12 +80,12 @@ def test_every_address_of_a_name_serves(fleet: dict[str, Daemon], resolver: Reso
             fleet[host_of(batch)].signal(signal.SIGKILL)
         assert len(set(drawn)) == 300
         with pytest.raises(Exception, match="no answer within"):
-            client.batch(1, timeout=0.2)
+            client.batch(1, timeout=4)
 
 
 def test_a_name_is_looked_up_again(fleet: dict[str, Daemon], resolver: Resolver) -> None:
     resolver.hosts = ["127.0.0.2"]
-    with Client(address_of(fleet)) as client:
+    with Client(address_of(fleet), **PATIENT) as client:
         client.batch(1)
         assert resolver.lookups == 1
         resolver.hosts = ["127.0.0.3"]
@@ -99,7 +99,7 @@ def test_a_name_is_looked_up_again(fleet: dict[str, Daemon], resolver: Resolver)
 def test_a_name_without_an_address_is_an_error(resolver: Resolver) -> None:
     with Client(f"{NAME}:7660") as client:
         with pytest.raises(TimeoutError, match=f"{NAME}:7660: its lookup failed: Name or service"):
-            client.batch(1, timeout=0.2)
+            client.batch(1, timeout=4)
         assert isinstance(client.endpoint_errors()[0], UnreachableError)
 
 
@@ -119,7 +119,8 @@ def test_turns_leave_the_sick_and_take_them_back(
     fleet: dict[str, Daemon], resolver: Resolver
 ) -> None:
     resolver.hosts = list(fleet)
-    with Client(address_of(fleet), take_turns=True, backoff=(0.05, 0.2)) as client:
+    options = {**PATIENT, "take_turns": True, "backoff": (0.05, 0.2)}
+    with Client(address_of(fleet), **options) as client:
         until(client, 3)
         sick = fleet["127.0.0.2"]
         sick.signal(signal.SIGKILL)
@@ -130,7 +131,8 @@ def test_turns_leave_the_sick_and_take_them_back(
 
 
 def test_turns_over_a_list(fleet: dict[str, Daemon]) -> None:
-    with Client([daemon.address for daemon in fleet.values()], take_turns=True) as client:
+    addresses = [daemon.address for daemon in fleet.values()]
+    with Client(addresses, **PATIENT, take_turns=True) as client:
         until(client, 3)
         turns = [client.batch(1).endpoint for _ in range(9)]
         assert turns[:3] * 3 == turns
@@ -199,7 +201,7 @@ def test_prefer_first_looks_an_earlier_name_up(
     fleet: dict[str, Daemon], resolver: Resolver
 ) -> None:
     addresses = [address_of(fleet), fleet["127.0.0.2"].address]
-    with Client(addresses, prefer_first=True) as client:
+    with Client(addresses, **PATIENT, prefer_first=True) as client:
         assert client.batch(1).endpoint == addresses[1]
         resolver.hosts = ["127.0.0.1"]
         deadline = time.monotonic() + 20

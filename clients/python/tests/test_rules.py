@@ -98,7 +98,7 @@ def test_one_deadline_covers_all_tries() -> None:
 
     def call() -> None:
         try:
-            client.batch(1, max_wait=0, timeout=0.5)
+            client.batch(1, max_wait=0, timeout=4)
         except SnowbankError as error:
             ended.append(error)
 
@@ -106,17 +106,9 @@ def test_one_deadline_covers_all_tries() -> None:
         client = Client(daemon.address, answer_timeout=0.05, backoff=(0.001, 0.002))
         thread = threading.Thread(target=call, daemon=True)
         thread.start()
-        thread.join(10)
+        thread.join(30)
         assert ended and isinstance(ended[0], DeadlineError)
         assert daemon.address in str(ended[0])
-
-
-def test_the_wait_of_a_request_is_no_stall_and_ends_with_it() -> None:
-    with fake(answers=1, takes_s=0.5) as daemon:
-        with Client(daemon.address, answer_timeout=0.2) as client:
-            assert list(client.batch(1, max_wait=60)) == [1]
-            with pytest.raises(DeadlineError, match=r"it did not answer within 0\.2 s"):
-                client.batch(1, max_wait=0, timeout=3)
 
 
 def test_one_look_at_equal_worker_ids_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:

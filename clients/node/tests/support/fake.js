@@ -43,10 +43,15 @@ export class FakeDaemon {
   /** Ends it as kill -9 does. */
   async stop() {
     const closed = new Promise((done) => this.server.close(done));
+    this.hangUp();
+    await closed;
+  }
+
+  /** Ends its connections. */
+  hangUp() {
     for (const socket of this.#sockets) {
       socket.destroy();
     }
-    await closed;
   }
 
   #serve(socket) {

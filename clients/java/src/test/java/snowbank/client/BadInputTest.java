@@ -108,7 +108,7 @@ class BadInputTest {
             silent.accept();
             client.close();
             client.close();
-            assertEquals(IllegalStateException.class, underWay.get(5, TimeUnit.SECONDS).getClass());
+            assertEquals(IllegalStateException.class, underWay.get(20, TimeUnit.SECONDS).getClass());
             for (Executable use : new Executable[] {client::next, () -> client.batch(1), client::info, client::ping,
                 ids::next, () -> client.ids(IdsOptions.defaults())}) {
                 assertTrue(assertThrows(IllegalStateException.class, use).getMessage().contains("make a new one"));
@@ -128,7 +128,7 @@ class BadInputTest {
                 });
                 thread.start();
                 thread.interrupt();
-                String text = outcome.get(5, TimeUnit.SECONDS);
+                String text = outcome.get(20, TimeUnit.SECONDS);
                 assertTrue(text.contains("interrupted") && text.endsWith("true"), text);
             }
         }
@@ -139,9 +139,9 @@ class BadInputTest {
         try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
                 SnowbankClient client = new SnowbankClient(ClientOptions
                     .to("127.0.0.1:" + silent.getLocalPort())
-                    .timeout(Duration.ofSeconds(2)).connectTimeout(Duration.ofMillis(100)))) {
+                    .timeout(Duration.ofSeconds(6)).connectTimeout(Duration.ofMillis(100)))) {
             String text = assertThrows(SnowbankException.class, () -> client.batch(1)).getMessage();
-            assertTrue(text.contains("within 2 s") && text.contains("such as a Redis?"), text);
+            assertTrue(text.contains("within 6 s") && text.contains("such as a Redis?"), text);
         }
     }
 

@@ -30,6 +30,7 @@ final class FakeDaemon implements AutoCloseable {
     /** Whether requests for IDs end their connection. */
     volatile boolean hangsUp;
     private volatile String info;
+    private volatile String nextInfo;
     private final Set<Socket> sockets = ConcurrentHashMap.newKeySet();
     private volatile ServerSocket listener;
 
@@ -39,15 +40,19 @@ final class FakeDaemon implements AutoCloseable {
 
     FakeDaemon(String ip, int port, long firstId, String sources) throws IOException {
         nextId = new AtomicLong(firstId);
-        setSources(sources);
+        info = info(sources);
         listener = listen(new InetSocketAddress(InetAddress.getByName(ip), port));
         address = (InetSocketAddress) listener.getLocalSocketAddress();
         accept();
     }
 
-    /** Sets the sources. */
-    void setSources(String sources) {
-        info = "{\"protocol\":1,\"max_count\":" + MAX_IDS + ",\"instance\":\"" + System.identityHashCode(this)
+    /** Sets the sources that it has once it has greeted a client. */
+    void setSourcesAfterGreeting(String sources) {
+        nextInfo = info(sources);
+    }
+
+    private String info(String sources) {
+        return "{\"protocol\":1,\"max_count\":" + MAX_IDS + ",\"instance\":\"" + System.identityHashCode(this)
             + "\",\"sources\":" + sources + "}";
     }
 
@@ -62,6 +67,11 @@ final class FakeDaemon implements AutoCloseable {
     /** Ends every connection, and refuses further ones. */
     void stop() throws IOException {
         listener.close();
+        hangUp();
+    }
+
+    /** Ends every connection. */
+    void hangUp() throws IOException {
         for (Socket socket : sockets) {
             socket.close();
         }
@@ -136,6 +146,7 @@ final class FakeDaemon implements AutoCloseable {
             }
             case 0x02 -> {
                 send(out, Frame.INFO, tag, info.getBytes(StandardCharsets.UTF_8));
+                info = nextInfo == null ? info : nextInfo;
                 greetings.incrementAndGet();
             }
             case 0x03 -> {

@@ -33,7 +33,8 @@ class FleetTest {
 
     private ClientOptions options(String... endpoints) {
         ClientOptions options = ClientOptions.to(endpoints)
-            .backoff(Duration.ofMillis(1), Duration.ofMillis(20));
+            .backoff(Duration.ofMillis(1), Duration.ofMillis(20))
+            .timeout(Duration.ofSeconds(20)).answerTimeout(Duration.ofMinutes(1));
         options.resolver = this::resolve;
         return options;
     }
@@ -70,7 +71,7 @@ class FleetTest {
             assertTrue(text.contains("\"ids.example\" has no address"), text);
         }
         try (SnowbankClient client = new SnowbankClient(
-                options("ids.example:7660").timeout(Duration.ofMillis(300)))) {
+                options("ids.example:7660").timeout(Duration.ofSeconds(4)))) {
             String text = assertThrows(SnowbankException.class, client::next).getMessage();
             assertTrue(text.contains("\"ids.example\" has no address"), text);
         }
@@ -194,15 +195,29 @@ class FleetTest {
         }
     }
 
+    /** After that many failures in a row, the pause would be longer than the deadline. */
+    @Test
+    void answerSetsTheBackoffBack() throws Exception {
+        try (FakeDaemon daemon = new FakeDaemon("127.0.0.1", 0, 1);
+                SnowbankClient client = new SnowbankClient(ClientOptions.to(daemon.endpoint())
+                    .timeout(Duration.ofSeconds(20)).backoff(Duration.ofMillis(1), Duration.ofHours(1)))) {
+            for (int failures = 0; failures < 30; failures++) {
+                client.batch(1);
+                daemon.hangUp();
+                await(() -> !client.endpointErrors().isEmpty());
+            }
+        }
+    }
+
     @Test
     void othersComeFirstHoweverShortTheBackoff() throws Exception {
         for (boolean takesTurns : new boolean[] {false, true}) {
             try (FakeDaemon stopped = new FakeDaemon("127.0.0.1", 0, 1);
                     FakeDaemon daemon = new FakeDaemon("127.0.0.1", 0, 1_000);
                     SnowbankClient client = new SnowbankClient(ClientOptions.to(stopped.endpoint(), daemon.endpoint())
-                        .answerTimeout(Duration.ofMillis(200)).takeTurns(takesTurns)
+                        .timeout(Duration.ofSeconds(20)).answerTimeout(Duration.ofSeconds(3)).takeTurns(takesTurns)
                         .backoff(Duration.ofNanos(1), Duration.ofNanos(1)))) {
-                stopped.holdMillis = 20_000;
+                stopped.holdMillis = 60_000;
                 assertEquals(1_000, client.batch(BatchRequest.of(1).maxWait(Duration.ZERO)).last());
                 assertEquals(1, stopped.requests.get());
             }
@@ -217,9 +232,7 @@ class FleetTest {
         try (FakeDaemon one = new FakeDaemon("127.0.0.1", 0, 1, sources.formatted(7));
                 FakeDaemon other = new FakeDaemon("127.0.0.1", 0, 1_000, sources.formatted(7));
                 SnowbankClient client = new SnowbankClient(one.endpoint(), other.endpoint())) {
-            client.batch(1);
-            await(() -> other.greetings.get() == 1);
-            other.setSources(sources.formatted(8));
+            other.setSourcesAfterGreeting(sources.formatted(8));
             await(() -> {
                 client.batch(1);
                 return other.greetings.get() == 2;

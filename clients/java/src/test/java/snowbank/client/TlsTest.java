@@ -19,7 +19,7 @@ class TlsTest {
             Map<?, ?> script = (Map<?, ?>) Json.parse(lines.readLine());
             String endpoint = (String) ((List<?>) script.get("endpoints")).get(0);
             Path ca = Path.of((String) ((Map<?, ?>) script.get("options")).get("ca_file"));
-            ClientOptions options = ClientOptions.to(endpoint).tlsCa(ca).timeout(Duration.ofSeconds(3));
+            ClientOptions options = ClientOptions.to(endpoint).tlsCa(ca).timeout(Duration.ofSeconds(6));
             try (SnowbankClient client = new SnowbankClient(options.tlsServerName("other.example"))) {
                 String text = assertThrows(SnowbankException.class, () -> client.batch(1)).getMessage();
                 assertTrue(text.contains("is for another name") && text.contains("other.example"), text);
