@@ -6,6 +6,8 @@
 //!    its queue, is above the limit. A quarter of each length comes on top, for the queue behind the stall.
 //! 3. Between the two the machine decides the answer: **no verdict**.
 //!
+//! A load test that a CPU quota held up blames no target for what came late.
+//!
 //! So nothing passes that the measured times do not show, and nothing is estimated. A refusal, a closed
 //! connection or a broken promise fails whatever the machine did.
 //!
@@ -33,6 +35,9 @@ pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
 /// The share of the asked rate that an open loop must get.
 const MIN_RATE_SHARE: f64 = 0.98;
+
+/// A CPU quota that held up the load test for longer may be the reason of all that came late.
+const MAX_HELD_UP: Duration = Duration::from_millis(1);
 
 /// The last answers of a short run may come this long after its end: one late answer is no lower rate.
 const TAIL_S: f64 = 0.1;
@@ -73,6 +78,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) counts: &'a Counts,
     pub(crate) faults: &'a [Fault],
     pub(crate) stalls: StallSum,
+    /// The time for which a CPU quota held up the load test itself.
+    pub(crate) held_up: Duration,
     /// Until the last answer.
     pub(crate) elapsed: Duration,
     /// The length that an open loop had to offer its requests in; `None` of a closed loop.
@@ -166,19 +173,25 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
     let mut open = evidence.not_measured();
     open.extend(described(ours).into_iter().map(|reason| words::by_generator(&reason)));
     let mut missed = words::errors(evidence, objectives);
+    let mut late = Vec::new();
     if open.is_empty() {
         for latency in &objectives.latencies {
             match latency.judge(evidence.counts) {
                 Found::Met => {}
-                Found::Missed => missed.push(words::missed(evidence.counts, latency)),
+                Found::Missed => late.push(words::missed(evidence.counts, latency)),
                 Found::Open => open.push(words::open(evidence, latency)),
             }
         }
         match evidence.rate(objectives) {
             Found::Met => {}
-            Found::Missed => missed.push(words::missed_rate(evidence, objectives)),
+            Found::Missed => late.push(words::missed_rate(evidence, objectives)),
             Found::Open => open.push(words::open_rate(evidence, objectives)),
         }
+    }
+    if evidence.held_up <= MAX_HELD_UP {
+        missed.extend(late);
+    } else if !late.is_empty() || !open.is_empty() {
+        open.insert(0, words::held_up(evidence));
     }
     match (missed.is_empty(), open.is_empty()) {
         (false, _) if !evidence.interrupted => Verdict::Fail(missed),

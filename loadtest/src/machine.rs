@@ -8,12 +8,13 @@
 //!
 //! - [`stalls`]: the record. [`own`]: the processor time of target and generator. [`waits`]: the target's waits.
 //! - [`owner`]: the process of a local target. [`processor`]: one thread's own time.
-//! - [`echo`]: the machine without a target.
+//! - [`quota`]: CPU quotas of the load test itself. [`echo`]: the machine without a target.
 
 pub(crate) mod echo;
 pub(crate) mod own;
 pub(crate) mod owner;
 pub(crate) mod processor;
+pub(crate) mod quota;
 pub(crate) mod stalls;
 mod waits;
 
@@ -122,9 +123,8 @@ impl Watched {
     }
 
     fn look(&self) -> Look {
-        let mut own = self.lock_own();
-        let own_ns = own.used_ns(false);
-        Look { at_ns: self.now_ns(), target_ns: own.target_used_ns(), own_ns }
+        let target_ns = self.lock_own().target_used_ns();
+        Look { at_ns: self.now_ns(), target_ns, own_ns: target_ns + own::generator_ns() }
     }
 
     /// Looks at the waits of the target's threads, again and again.
@@ -151,35 +151,34 @@ impl Watched {
         // Where it is refused, another sleeper sees the same core, and none sees this one.
         let _ = sched_setaffinity(None, &only);
         let _ = set_current_timer_slack(NonZeroU64::new(1));
-        let (mut length_ns, mut from_ns, mut own_ns) = (Nap::first_ns(), self.now_ns(), self.own_ns(false));
-        let mut seen = None;
+        let (mut own_ns, mut seen) = (self.own_ns(false), None);
+        let mut nap = Nap::first(self.now_ns());
         while !self.is_over.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_nanos(length_ns));
-            let woke_ns = self.now_ns();
-            let mut nap = Nap { from_ns, length_ns, woke_ns, own_ns: 0, own_here_ns: 0 };
+            std::thread::sleep(Duration::from_nanos(nap.length_ns));
+            nap.woke_ns = self.now_ns();
             let own_before_ns = std::mem::replace(&mut own_ns, self.own_ns(nap.is_late()));
             nap.own_ns = own_ns.saturating_sub(own_before_ns);
             if nap.is_late() {
-                let now = Threads { at_ns: woke_ns, used_ns: self.lock_own().threads_on(core) };
+                let now = Threads { at_ns: nap.woke_ns, used_ns: self.lock_own().threads_on(core) };
                 nap.own_here_ns =
-                    seen.replace(now.clone()).map_or(0, |before| now.used_since(&before, from_ns));
+                    seen.replace(now.clone()).map_or(0, |before| now.used_since(&before, nap.from_ns));
             }
             nap.stall(self.cores).into_iter().for_each(|stall| self.stalls.add(stall));
-            // What the look at the target took, which may have hundreds of threads, is no stall.
-            (length_ns, from_ns) = (nap.next_ns(), self.now_ns());
+            nap = nap.next(self.now_ns());
         }
     }
 }
 
 impl Nap {
-    /// Returns the length of a sleeper's first sleep.
-    pub(crate) const fn first_ns() -> u64 {
-        NAP_NS
+    /// Returns a sleeper's first sleep.
+    pub(crate) fn first(from_ns: u64) -> Self {
+        Self { from_ns, length_ns: NAP_NS, woke_ns: 0, own_ns: 0, own_here_ns: 0 }
     }
 
-    /// Returns the length of the sleep after this one.
-    pub(crate) fn next_ns(self) -> u64 {
-        if self.is_late() { SHORT_NAP_NS } else { NAP_NS }
+    /// Returns the sleep after this one and the look at the target. The look is no stall: a target may have
+    /// hundreds of threads.
+    pub(crate) fn next(self, looked_ns: u64) -> Self {
+        Self { length_ns: if self.is_late() { SHORT_NAP_NS } else { NAP_NS }, ..Self::first(looked_ns) }
     }
 
     fn is_late(self) -> bool {
@@ -207,6 +206,17 @@ mod tests {
         let nap = Nap { from_ns: 5 * MS, length_ns: MS, woke_ns: 16 * MS, own_ns: 0, own_here_ns: 0 };
         assert_eq!(nap.stall(2), Some(Stall { from_ns: 6 * MS, until_ns: 16 * MS, lost_ns: 10 * MS }));
         assert_eq!(Nap { woke_ns: 6 * MS + MIN_STALL_NS - 1, ..nap }.stall(2), None);
+    }
+
+    #[test]
+    fn a_long_look_at_the_target_is_no_stall() {
+        let mut nap = Nap::first(0);
+        for _ in 0..100 {
+            nap.woke_ns = nap.from_ns + nap.length_ns;
+            assert_eq!(nap.stall(2), None);
+            nap = nap.next(nap.woke_ns + 3 * MS);
+        }
+        assert_eq!(nap.from_ns, 400 * MS, "no nap is short, so none was late");
     }
 
     #[test]

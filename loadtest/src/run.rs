@@ -22,7 +22,7 @@ use crate::daemon::{Daemon, NotStarted};
 use crate::load::{self, Clock, Gone, Lanes, Message, Peer, Shared, Task};
 use crate::machine::owner::{Owner, Owners};
 use crate::machine::stalls::{StallSum, Stalls};
-use crate::machine::{Watch, Watched, echo};
+use crate::machine::{Watch, Watched, echo, quota};
 use crate::measure::SecondFigures;
 use crate::promise::{NoPromise, Promise};
 use crate::scenario::{Drive, Form, Protocol, SEED, Scenario};
@@ -67,6 +67,8 @@ pub(crate) struct Outcome {
     pub(crate) rounds: u32,
     /// The machine's stalls during the measurement.
     pub(crate) stalls: StallSum,
+    /// The time for which a CPU quota held up the load test itself.
+    pub(crate) held_up: Duration,
     /// The results of its threads.
     pub(crate) collected: Collected,
 }
@@ -215,6 +217,7 @@ pub(crate) fn run_against(
     let owners = Owners::new(greeted.iter().map(|one| one.owner).collect());
     let version = greeted.iter().find_map(|one| one.version.clone());
     let shared = Arc::new(shared(scenario, targets, greeted, own_daemon));
+    let held_up_before = quota::held_up();
     let watch = Watch::begin(shared.origin, Arc::clone(&shared.stalls), owners.clone());
     let (threads, from) = spawn(scenario, streams, &shared);
     let sampler = sampler(scenario, watch.watched(), shared.origin);
@@ -230,7 +233,8 @@ pub(crate) fn run_against(
         unreachable!("every thread that had a part of it has been joined")
     };
     let outcome = Outcome::of(scenario, shared, collected).with_samples(&samples);
-    Ok(Outcome { version, own_daemon, ..outcome })
+    let held_up = quota::held_up().saturating_sub(held_up_before);
+    Ok(Outcome { version, own_daemon, held_up, ..outcome })
 }
 
 fn sampler(scenario: &Scenario, watched: Arc<Watched>, origin: Instant) -> Sampler {
@@ -310,6 +314,7 @@ impl Outcome {
             rounds: 1,
             elapsed: collected.elapsed(scenario, origin),
             stalls: stalls.sum(),
+            held_up: Duration::ZERO,
             collected,
         }
     }

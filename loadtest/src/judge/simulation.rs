@@ -192,13 +192,13 @@ fn machine(target: Target, noise: Noise, random: &mut fastrand::Rng) -> [Core; 2
 fn watched(cores: &[Core; 2]) -> Stalls {
     let stalls = Stalls::of_measurement(0, RUN_NS);
     for core in cores {
-        let (mut from_ns, mut length_ns) = (0, Nap::first_ns());
-        while from_ns < RUN_NS {
-            let woke_ns = core.runs(from_ns + length_ns);
-            let own_ns = cores.iter().map(|core| core.own_ns(from_ns, woke_ns)).sum();
-            let nap = Nap { from_ns, length_ns, woke_ns, own_ns, own_here_ns: core.own_ns(from_ns, woke_ns) };
+        let mut nap = Nap::first(0);
+        while nap.from_ns < RUN_NS {
+            nap.woke_ns = core.runs(nap.from_ns + nap.length_ns);
+            nap.own_ns = cores.iter().map(|core| core.own_ns(nap.from_ns, nap.woke_ns)).sum();
+            nap.own_here_ns = core.own_ns(nap.from_ns, nap.woke_ns);
             nap.stall(2).into_iter().for_each(|stall| stalls.add(stall));
-            (from_ns, length_ns) = (woke_ns, nap.next_ns());
+            nap = nap.next(nap.woke_ns);
         }
     }
     stalls
@@ -274,6 +274,7 @@ impl Run {
             counts: &self.counts,
             faults: &self.faults,
             stalls: self.stalls,
+            held_up: Duration::ZERO,
             elapsed,
             planned: Some(elapsed),
             promise: &Promise::unknown(None),

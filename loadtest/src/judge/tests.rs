@@ -19,6 +19,7 @@ fn evidence<'a>(counts: &'a Counts, faults: &'a [Fault], promise: &'a Promise) -
         counts,
         faults,
         stalls: StallSum { count: 3, total: Duration::from_millis(360), ..StallSum::default() },
+        held_up: Duration::ZERO,
         elapsed: Duration::from_secs(10),
         planned: Some(Duration::from_secs(10)),
         promise,
@@ -57,6 +58,25 @@ fn between_the_two_the_machine_decides_and_there_is_no_verdict() {
         verdict.reasons(),
         ["this machine stood still 0.36 s of 10 s; try --runs 5 or another machine"]
     );
+}
+
+#[test]
+fn a_generator_with_a_used_up_quota_blames_no_target() {
+    let promise = Promise::unknown(None);
+    let of = |counts: &Counts, elapsed_s| {
+        let (held_up, elapsed) = (Duration::from_millis(700), Duration::from_secs(elapsed_s));
+        judge(&Evidence { held_up, elapsed, ..evidence(counts, &[], &promise) }, &objectives())
+    };
+    let late = of(&counts(9_000, 9_000), 10);
+    assert_eq!(late.exit_code(), 2);
+    let reason = "the generator was the bottleneck: the CPU quota of its control group held it up for 700 ms; raise the \
+                  quota";
+    assert_eq!(late.reasons(), [reason]);
+    assert_eq!(of(&counts(100, 100), 20).exit_code(), 2, "half of the rate");
+    assert_eq!(of(&counts(1_900, 1_900), 10), Verdict::Pass);
+    let mut refused = counts(100, 100);
+    refused.refused.insert(6, Refusals { count: 7, first_message: "too many".into() });
+    assert_eq!(of(&refused, 10).exit_code(), 1);
 }
 
 #[test]

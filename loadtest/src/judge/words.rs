@@ -59,7 +59,8 @@ pub(super) fn open(evidence: &Evidence<'_>, latency: &Latency) -> String {
     let counts = evidence.counts;
     let slip = counts.slip.at(latency.quantile);
     let stood = stood_still(evidence.stalls.total, evidence.elapsed);
-    if slip > latency.limit / 2 && evidence.stalls.total < slip {
+    // The thread that found a stall, and the one that sends, are not woken at the same instant.
+    if slip > latency.limit / 2 && evidence.stalls.total < slip / 2 {
         let slip = short_ms(slip.as_secs_f64() * 1e6);
         return by_generator(&format!(
             "requests left late by {slip} at {}; try --threads or another machine",
@@ -67,6 +68,12 @@ pub(super) fn open(evidence: &Evidence<'_>, latency: &Latency) -> String {
         ));
     }
     format!("this machine stood still {stood}; try --runs 5 or another machine")
+}
+
+/// Describes a quota that held up the load test.
+pub(super) fn held_up(evidence: &Evidence<'_>) -> String {
+    let held_up = short_ms(evidence.held_up.as_secs_f64() * 1e6);
+    by_generator(&format!("the CPU quota of its control group held it up for {held_up}; raise the quota"))
 }
 
 /// Describes a rate that the target missed.

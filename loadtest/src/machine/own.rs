@@ -1,7 +1,7 @@
 //! The processor time of the generator, of the target's processes and of their children.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
@@ -45,7 +45,7 @@ impl OwnTime {
         if is_stalled && self.looked.elapsed() >= REFRESH {
             self.look();
         }
-        self.target_used_ns() + nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
+        self.target_used_ns() + generator_ns()
     }
 
     /// Returns what the target's processes have used since they were first seen, if all can be seen.
@@ -78,15 +78,12 @@ impl OwnTime {
 
     /// Returns the processor time of all threads of the target, so far as they ran on this core last.
     pub(super) fn threads_on(&self, core: usize) -> BTreeMap<u32, u64> {
-        let entries = self.processes.keys().flat_map(|process| {
-            std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten()
-        });
-        let on_core = |entry: std::fs::DirEntry| {
-            let (used_ns, last_core) = of_thread(&entry.path())?;
-            let thread = entry.file_name().to_str()?.parse().ok()?;
-            (last_core == core).then_some((thread, used_ns))
+        let on_core = |thread: PathBuf| {
+            let (used_ns, last_core) = of_thread(&thread)?;
+            let number = thread.file_name()?.to_str()?.parse().ok()?;
+            (last_core == core).then_some((number, used_ns))
         };
-        entries.take(THREADS_MAX).filter_map(on_core).collect()
+        threads_of(self.processes.keys()).take(THREADS_MAX).filter_map(on_core).collect()
     }
 
     /// Finds the target's processes. One that was not there before has used its time since.
@@ -136,12 +133,25 @@ fn of_thread(path: &Path) -> Option<(u64, usize)> {
     Some((used_ns.split(' ').next()?.parse().ok()?, core))
 }
 
+/// Returns the directories of the threads of some processes.
+pub(super) fn threads_of<'a>(processes: impl Iterator<Item = &'a u32>) -> impl Iterator<Item = PathBuf> {
+    let entries = processes.flat_map(|process| std::fs::read_dir(format!("/proc/{process}/task")));
+    entries.flatten().flatten().map(|entry| entry.path())
+}
+
 fn children_of(process: u32) -> Vec<u32> {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    lists
-        .flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
-        .collect()
+    let mut children = Vec::new();
+    for thread in threads_of([process].iter()) {
+        // Each thread lists the processes that it started. One that has ended has no list.
+        let list = std::fs::read_to_string(thread.join("children")).unwrap_or_default();
+        children.extend(list.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+    }
+    children
+}
+
+/// Returns the processor time of the load test itself.
+pub(super) fn generator_ns() -> u64 {
+    nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
 }
 
 /// Returns the processor time that a process has used, in nanoseconds: also that of threads that have ended.

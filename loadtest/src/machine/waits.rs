@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::own::THREADS_MAX;
+use super::own::{THREADS_MAX, threads_of};
 use super::processor::RunDelay;
 use super::stalls::{MIN_STALL_NS, Stall};
 
@@ -17,8 +17,8 @@ pub(super) const LOOK_PERIOD: Duration = Duration::from_millis(4);
 /// The number of looks after which new threads are looked for.
 pub(super) const LOOKS_PER_SEARCH: u32 = 25;
 
-/// The looks that are remembered: a longer wait counts for a quarter of a second.
-const REMEMBERED: usize = 64;
+/// The looks that are remembered: a longer wait counts for four seconds.
+const REMEMBERED: usize = 1_024;
 
 /// The processor time used until a look, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
@@ -40,10 +40,7 @@ pub(super) struct Waits {
 impl Waits {
     /// Takes the target's processes, and finds their threads.
     pub(super) fn find_threads(&mut self, processes: &[u32]) {
-        let found = processes.iter().flat_map(|process| {
-            std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten()
-        });
-        let found: Vec<PathBuf> = found.take(THREADS_MAX).map(|thread| thread.path()).collect();
+        let found: Vec<PathBuf> = threads_of(processes.iter()).take(THREADS_MAX).collect();
         self.threads.retain(|thread, _| found.contains(thread));
         for thread in found {
             self.threads.entry(thread).or_insert_with_key(|thread| RunDelay::of_thread(thread));

@@ -78,6 +78,7 @@ impl<'a> Report<'a> {
             counts: &collected.counts,
             faults: &collected.faults,
             stalls: self.outcome.stalls,
+            held_up: self.outcome.held_up,
             elapsed: self.outcome.elapsed,
             planned: planned.map(|planned| planned * self.outcome.rounds),
             promise: &self.outcome.promise,

@@ -15,6 +15,7 @@ impl Outcome {
         self.rounds += next.rounds;
         self.elapsed += next.elapsed;
         self.stalls.merge(next.stalls);
+        self.held_up += next.held_up;
         self.lost_targets.extend(next.lost_targets);
     }
 }

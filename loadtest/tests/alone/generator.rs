@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::alone;
 use crate::support::scripted::{INFO, sound_target, target};
@@ -25,7 +25,9 @@ fn a_generator_stopped_for_half_a_second_gives_no_verdict() {
 /// Stops a generator for half a second while it measures, which the number of its requests shows. A machine that is too
 /// busy to stop it in time tries again.
 fn stopped_in_its_measurement(objective: &str) -> Ran {
+    let begun = Instant::now();
     loop {
+        assert!(begun.elapsed() < Duration::from_secs(300), "the machine is too busy to stop it in time");
         let asked = Arc::new(AtomicU64::new(0));
         let asks = Arc::clone(&asked);
         let target = target(INFO, move |_, ids, peer, next, tag| {
@@ -37,6 +39,7 @@ fn stopped_in_its_measurement(objective: &str) -> Ran {
             ["--address", &address, "--rate", "1000", "--warm-up", "200ms", "--for", "4s", "--runs", "1"];
         let generator = start(&[&load[..], &["--p99.9", objective]].concat());
         while asked.load(Ordering::SeqCst) < 500 {
+            assert!(begun.elapsed() < Duration::from_secs(300), "500 requests do not come");
             std::thread::sleep(Duration::from_millis(1));
         }
         generator.signal(Signal::STOP);
@@ -110,5 +113,6 @@ fn a_generator_under_a_quota_gives_no_verdict() {
     for more in [&["--runs", "1"][..], &["--p99.9", "20s"], &["--closed"]] {
         let ran = quota.run(&[&load[..], more].concat());
         assert_eq!(ran.code, 2, "{more:?}: {ran:?}");
+        assert!(ran.result().contains("the CPU quota of its control group"), "{more:?}: {ran:?}");
     }
 }

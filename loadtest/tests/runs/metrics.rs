@@ -63,6 +63,7 @@ fn metrics_give_cpu_time_and_memory_for_each_second() {
             && shares.len() == 3
             && is_near(shares[1])
             && memory.iter().all(|bytes| bytes.is_number())
+            && memory[0].as_u64() < memory[2].as_u64()
     });
     assert_eq!(ran.code, 0, "{ran:?}");
     let run = ran.json();
