@@ -25,7 +25,7 @@ use crate::origin;
 use crate::report::{csv, hdr, html, json, print, progress::Bar, table};
 use crate::run::{CannotRun, Collected, Progress};
 use crate::scenario::{Drive, Outage, Scenario};
-use crate::units::{counted, printable};
+use crate::units::printable;
 use crate::value::{Rate, Share, Time};
 
 /// The end of a count that is not reached.
@@ -78,10 +78,6 @@ struct Arguments {
     /// Kill the daemon at this time of the measurement and start it again; only for a daemon of the run's own
     #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
     kill_daemon_at: Option<Time>,
-    /// With several addresses: the number of them that may go away during the run. Requests in flight there are
-    /// sent to the others, and count from when they were due
-    #[arg(long, value_name = "N", requires = "address", default_value = "0", hide_default_value = true)]
-    may_lose: usize,
     #[command(flatten)]
     latencies: Latencies,
     /// Largest share of requests that may be refused; without it, one is a failure
@@ -191,22 +187,12 @@ impl Arguments {
             Drive::Open { rate: self.rate.unwrap_or(Rate::STANDARD), arrivals: self.load.arrivals() }
         };
         let length = if self.count.is_some() { LONGEST_COUNT } else { self.length.0 };
-        let scenario = Scenario {
+        Ok(Scenario {
             requests: self.count,
             outage: self.outage()?,
-            may_lose: self.may_lose,
             keeps_interval_log: self.hlog.is_some(),
             ..self.load.scenario(drive, length)?
-        };
-        let targets = scenario.addresses.len();
-        if self.may_lose > 0 && self.may_lose >= targets {
-            let targets = counted(targets as u64, "target");
-            return Err(Failure::usage(format!(
-                "--may-lose {} leaves none of {targets} to ask",
-                self.may_lose
-            )));
-        }
-        Ok(scenario)
+        })
     }
 
     fn outage(&self) -> Result<Option<Outage>, Failure> {

@@ -1,13 +1,7 @@
 //! The other protocols of a target: how a connection begins, how a request is written, and how a reply is read.
 //!
-//! | file | a request |
-//! |---|---|
-//! | [`resp`] | `INCR`, `SNOWBANK.NEXT`; of a Redis: `INCR`, `INCRBY` of a key of the run's own |
-//! | [`memcached`] | `get` of as many keys |
-//! | [`http`] | `GET /v1/ids` |
-//! | [`noeqd`] | one byte |
-//!
-//! Each turns bytes into runs of IDs. All checks and figures are those of Snowbank's own protocol.
+//! Each is one file with a [`Row`], which stands in [`ALL`]: options, greeting and load follow from it. It turns bytes
+//! into runs of IDs. All checks and figures are those of Snowbank's own protocol.
 
 mod http;
 mod memcached;
@@ -22,12 +16,36 @@ use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Info};
 
 use crate::measure::Fault;
-use crate::scenario::Protocol;
 use crate::target::{Access, Conversation, NoTarget, OTHER_ERROR, Token};
+pub(crate) use http::ROW as HTTP;
 
 /// The most bytes of an incomplete reply: apart from IDs, and for each ID.
 const MAX_REPLY_SIZE: usize = 64 * 1024;
 const MAX_ID_SIZE: usize = 512;
+
+/// All front ends besides Snowbank's own protocol.
+pub(crate) static ALL: [&Row; 4] = [&resp::ROW, &memcached::ROW, &http::ROW, &noeqd::ROW];
+
+/// A front end.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// The name of its option, of the daemon's, and in every output.
+    pub(crate) name: &'static str,
+    /// The help of its option.
+    pub(crate) help: &'static str,
+    pub(crate) token: TokenPlace,
+    /// Greets a target. The name is that of the source to draw from.
+    pub(crate) meet: fn(&mut Conversation, &Access, Option<&str>) -> Result<Met, NoTarget>,
+}
+
+/// The place where a protocol has the token.
+#[derive(Debug)]
+pub(crate) enum TokenPlace {
+    /// At the start of each connection.
+    First(fn(&mut Conversation, &Token) -> Result<(), NoTarget>),
+    EachRequest,
+    Nowhere,
+}
 
 /// The position in the replies of a connection: the request that is answered next.
 #[derive(Debug, Clone, Copy)]
@@ -86,42 +104,6 @@ pub(crate) struct Met {
     /// The description of its sources, where the protocol has one.
     pub(crate) info: Option<Info>,
     pub(crate) version: Option<String>,
-}
-
-/// Begins a connection: shows the token.
-///
-/// # Errors
-/// [`NoTarget`], also if the target refuses it.
-pub(crate) fn authorize(
-    protocol: Protocol,
-    conversation: &mut Conversation,
-    token: &Token,
-) -> Result<(), NoTarget> {
-    match protocol {
-        Protocol::Snowbank => conversation.authorize(token),
-        Protocol::Resp => resp::authorize(conversation, token),
-        Protocol::Noeqd => noeqd::authorize(conversation, token),
-        // The token goes with each request, or has no place.
-        Protocol::Http | Protocol::Memcached | Protocol::Echo => Ok(()),
-    }
-}
-
-/// Greets a target that speaks one of these protocols. `source` is the name of the source to draw from.
-///
-/// # Errors
-/// [`NoTarget`] if it speaks another protocol.
-pub(crate) fn meet(
-    conversation: &mut Conversation,
-    access: &Access,
-    source: Option<&str>,
-) -> Result<Met, NoTarget> {
-    match access.protocol {
-        Protocol::Resp => resp::meet(conversation, source),
-        Protocol::Memcached => memcached::meet(conversation, source),
-        Protocol::Http => http::meet(conversation, access, source),
-        Protocol::Noeqd => noeqd::meet(conversation),
-        Protocol::Snowbank | Protocol::Echo => unreachable!("these are no front ends"),
-    }
 }
 
 /// Gets a path by HTTP. Returns the status and the body.

@@ -16,8 +16,8 @@ mod window;
 mod wire;
 mod worker;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::machine::stalls::Stalls;
@@ -60,20 +60,10 @@ pub(crate) struct Peer {
     pub(crate) highest: AtomicU64,
 }
 
-/// A target that left, as it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gone {
-    pub(crate) peer: usize,
-    /// Since the start of the run.
-    pub(crate) at_ns: u64,
-}
-
 /// The state that all threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) peers: Vec<Peer>,
-    /// Those that went away; at most as many as the scenario allows.
-    pub(crate) gone: Mutex<Vec<Gone>>,
     /// Instant 0 of the run.
     pub(crate) origin: Instant,
     /// When the requests of an open loop leave.
@@ -105,17 +95,6 @@ struct Now {
 }
 
 impl Shared {
-    /// Records that a target has gone away. Returns false if it may not.
-    fn lose(&self, peer: usize, now: Now, may_lose: usize) -> bool {
-        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = gone.iter().any(|known| known.peer == peer);
-        let may = is_known || gone.len() < may_lose;
-        if may && !is_known {
-            gone.push(Gone { peer, at_ns: now.ns });
-        }
-        may
-    }
-
     fn now(&self) -> Now {
         let ns = Instant::now().saturating_duration_since(self.origin).as_nanos() as u64;
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();

@@ -33,8 +33,6 @@ pub(crate) struct Second {
     pub(crate) refused: u64,
     /// Response times.
     pub(crate) response: TimeHistogram,
-    /// The distance to the target's clock, where that is measured.
-    pub(crate) clock_offset_us: Option<i64>,
 }
 
 impl Second {
@@ -43,8 +41,6 @@ impl Second {
         self.ids += other.ids;
         self.refused += other.refused;
         self.response.merge(&other.response);
-        let furthest = self.clock_offset_us.into_iter().chain(other.clock_offset_us);
-        self.clock_offset_us = furthest.max_by_key(|us| us.abs());
     }
 }
 
@@ -75,14 +71,11 @@ pub(crate) struct SecondFigures {
     /// The target's resident memory at the end of the second.
     #[serde(default)]
     pub(crate) target_memory_bytes: Option<u64>,
-    /// The target's clock less this machine's; `None` if they are one.
-    #[serde(default)]
-    pub(crate) clock_offset_us: Option<i64>,
 }
 
 impl SecondFigures {
     /// The names of its figures, in the order of the columns.
-    pub(crate) const NAMES: [&str; 12] = [
+    pub(crate) const NAMES: [&str; 11] = [
         "second",
         "ids",
         "answered",
@@ -94,7 +87,6 @@ impl SecondFigures {
         "max_us",
         "target_cpu_share",
         "target_memory_bytes",
-        "clock_offset_us",
     ];
 
     /// Returns the figures of the second of that number.
@@ -112,7 +104,6 @@ impl SecondFigures {
             max_us: micros(second.response.max()),
             target_cpu_share: None,
             target_memory_bytes: None,
-            clock_offset_us: second.clock_offset_us,
         }
     }
 }

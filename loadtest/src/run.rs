@@ -9,9 +9,9 @@ mod samples;
 pub(crate) use approach::greet;
 pub(crate) use collector::Collected;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, NotStarted};
-use crate::load::{self, Clock, Gone, Lanes, Message, Peer, Shared, Task};
+use crate::load::{self, Clock, Lanes, Message, Peer, Shared, Task};
 use crate::machine::owner::{Owner, Owners};
 use crate::machine::stalls::{StallSum, Stalls};
 use crate::machine::{Watch, Watched, echo, quota};
@@ -55,8 +55,6 @@ pub(crate) struct Outcome {
     pub(crate) own_daemon: bool,
     /// True if the clocks of all targets are this machine's.
     pub(crate) same_clock: bool,
-    /// The targets that left, as they may, each with its instant of the measurement.
-    pub(crate) lost_targets: Vec<(String, Duration)>,
     /// The highest rate of the sources together by their own INFO, in IDs per second.
     pub(crate) per_second: Option<u64>,
     /// The guarantees of the first target.
@@ -168,7 +166,6 @@ pub(crate) fn of_echo(
     let address = echo::start(scenario.connections).ok()?;
     let scenario = Scenario {
         addresses: vec![Endpoint::Tcp { host: address.ip().to_string(), port: address.port() }],
-        may_lose: 0,
         token: None,
         protocol: Protocol::Echo,
         length: scenario.length.min(LONGEST_ECHO),
@@ -260,7 +257,6 @@ fn shared(
     };
     Shared {
         peers: targets.into_iter().zip(greeted).map(peer).collect(),
-        gone: Mutex::default(),
         origin: Instant::now() + START_DELAY,
         lanes: lanes(scenario),
         stalls: Arc::new(Stalls::of_measurement(
@@ -292,14 +288,8 @@ impl Outcome {
 
     /// Describes the targets and the results of the threads.
     fn of(scenario: &Scenario, shared: Shared, collected: Collected) -> Self {
-        let Shared { peers, gone, origin, stalls, .. } = shared;
+        let Shared { peers, origin, stalls, .. } = shared;
         let addresses: Vec<String> = peers.iter().map(|peer| peer.access.endpoint.to_string()).collect();
-        let begin = scenario.warm_up;
-        let lost = |gone: Gone| {
-            (addresses[gone.peer].clone(), Duration::from_nanos(gone.at_ns).saturating_sub(begin))
-        };
-        let gone = gone.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let lost_targets = gone.into_iter().map(lost).collect();
         let per_second = peers.iter().map(|peer| peer.promise.per_second).sum();
         let same_clock = peers.iter().all(|peer| peer.clock == Clock::Same);
         let Some(first) = peers.into_iter().next() else { unreachable!("a run has a target") };
@@ -308,7 +298,6 @@ impl Outcome {
             version: None,
             own_daemon: false,
             same_clock,
-            lost_targets,
             per_second,
             promise: first.promise,
             rounds: 1,
@@ -330,8 +319,8 @@ impl Outcome {
 ///     ◀── one bounded channel: positions of IDs, each second's figures, at the end all counts
 /// ```
 ///
-/// Load threads share the schedules, the stalls, the stop flag and, with strict order, the largest ID; also the
-/// targets that went away, and what is known of each target ([`Shared`]).
+/// Load threads share the schedules, the stalls, the stop flag and, with strict order, the largest ID, and
+/// what is known of each target ([`Shared`]).
 fn spawn(
     scenario: &Scenario,
     streams: approach::Streams,

@@ -6,6 +6,7 @@ use snowbank_client::Endpoint;
 use snowbank_client::tls::Connector;
 
 use crate::daemon::Ending;
+use crate::frontend;
 use crate::schedule::Arrivals;
 use crate::target::{Access, Metrics, Token};
 use crate::value::{Mix, Rate};
@@ -20,8 +21,6 @@ pub(crate) struct Scenario {
     pub(crate) addresses: Vec<Endpoint>,
     /// The form of the IDs behind another protocol.
     pub(crate) form: Form,
-    /// The number of targets that may go away during the run.
-    pub(crate) may_lose: usize,
     /// For addresses of TLS.
     pub(crate) tls: Option<Connector>,
     /// The addresses' metrics, if their processes are elsewhere.
@@ -61,18 +60,12 @@ pub(crate) enum Form {
 }
 
 /// The protocol of a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Protocol {
     /// Snowbank's own.
     Snowbank,
-    /// RESP, as Redis speaks it.
-    Resp,
-    /// memcached's text protocol.
-    Memcached,
-    /// HTTP 1.1.
-    Http,
-    /// noeqd's.
-    Noeqd,
+    /// Another one.
+    FrontEnd(&'static frontend::Row),
     /// None: each byte comes back.
     Echo,
 }
@@ -97,17 +90,14 @@ pub(crate) enum Drive {
 impl Protocol {
     /// Returns true for a protocol that is one of Snowbank's front ends.
     pub(crate) fn is_front_end(self) -> bool {
-        !matches!(self, Self::Snowbank | Self::Echo)
+        matches!(self, Self::FrontEnd(_))
     }
 
     /// Returns its name in every output.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Snowbank => "snowbank",
-            Self::Resp => "resp",
-            Self::Memcached => "memcached",
-            Self::Http => "http",
-            Self::Noeqd => "noeqd",
+            Self::FrontEnd(row) => row.name,
             Self::Echo => "echo",
         }
     }

@@ -6,11 +6,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
 use snowbank_client::Endpoint;
 use snowbank_client::tls::{ClientFiles, Connector};
 
 use super::Failure;
+use crate::frontend::{self, Row, TokenPlace};
 use crate::judge::Latency;
 use crate::scenario::{Drive, Form, Protocol, Scenario};
 use crate::schedule::Arrivals;
@@ -60,7 +61,7 @@ pub(super) struct Load {
     #[arg(long, value_name = "URL", requires = "address")]
     metrics: Vec<MetricsUrl>,
     /// A file with the token that the daemon asks for; newlines at its end are ignored
-    #[arg(long, value_name = "FILE", requires = "address", conflicts_with = "memcached")]
+    #[arg(long, value_name = "FILE", requires = "address")]
     token_file: Option<PathBuf>,
 }
 
@@ -85,23 +86,44 @@ struct TlsOptions {
 #[derive(Debug, Args)]
 #[group(multiple = true)]
 struct FrontEnds {
-    /// By the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis is asked for INCRBY of a key of the run's own
-    #[arg(long, group = "front_end")]
-    resp: bool,
-    /// By memcached's text protocol: a get of as many keys as IDs. A memcached is asked for incr of a key of the
-    /// run's own
-    #[arg(long, group = "front_end")]
-    memcached: bool,
-    /// By HTTP: GET /v1/ids, or /ids?n= where there is none
-    #[arg(long, group = "front_end")]
-    http: bool,
-    /// By noeqd's protocol: a byte for up to 255 IDs
-    #[arg(long, group = "front_end")]
-    noeqd: bool,
+    #[command(flatten)]
+    chosen: Chosen,
     /// Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked;
     /// once for each --address, in their order
     #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse_remote, requires = "address", requires = "front_end")]
     info: Vec<Endpoint>,
+}
+
+/// The front end whose option is given: each has one.
+#[derive(Debug)]
+struct Chosen(Option<&'static Row>);
+
+impl Args for Chosen {
+    fn augment_args(command: Command) -> Command {
+        let flag = |row: &Row| {
+            let flag = Arg::new(row.name).long(row.name).help(row.help).action(ArgAction::SetTrue);
+            match row.token {
+                TokenPlace::Nowhere => flag.conflicts_with("token_file"),
+                TokenPlace::First(_) | TokenPlace::EachRequest => flag,
+            }
+        };
+        let group = ArgGroup::new("front_end").args(frontend::ALL.map(|row| row.name));
+        command.args(frontend::ALL.map(flag)).group(group)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Chosen {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(frontend::ALL.into_iter().find(|row| matches.get_flag(row.name))))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        Self::from_arg_matches(matches).map(|chosen| *self = chosen)
+    }
 }
 
 /// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2 ms.
@@ -152,7 +174,6 @@ impl Load {
         Ok(Scenario {
             addresses: self.address.clone(),
             metrics,
-            may_lose: 0,
             token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
             source: self.source.clone(),
             protocol: self.front_ends.protocol(),
@@ -219,13 +240,7 @@ impl TlsOptions {
 
 impl FrontEnds {
     fn protocol(&self) -> Protocol {
-        let given = [
-            (self.resp, Protocol::Resp),
-            (self.memcached, Protocol::Memcached),
-            (self.http, Protocol::Http),
-            (self.noeqd, Protocol::Noeqd),
-        ];
-        given.into_iter().find(|(given, _)| *given).map_or(Protocol::Snowbank, |(_, protocol)| protocol)
+        self.chosen.0.map_or(Protocol::Snowbank, Protocol::FrontEnd)
     }
 
     fn form(&self, addresses: usize) -> Result<Form, Failure> {

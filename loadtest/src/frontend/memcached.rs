@@ -4,10 +4,19 @@ use std::sync::Arc;
 
 use snowbank_client::layout::Run;
 
-use super::{At, FrontEnd, Met, Part, Read, Refusal, line, number, push, refusal_in, unreadable};
+use super::{
+    At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, line, number, push, refusal_in, unreadable,
+};
 use crate::measure::Fault;
-use crate::target::{Conversation, NoTarget};
+use crate::target::{Access, Conversation, NoTarget};
 use crate::units::printable;
+
+pub(super) static ROW: Row = Row {
+    name: "memcached",
+    help: "By memcached's text protocol: a get of as many keys as IDs",
+    token: TokenPlace::Nowhere,
+    meet,
+};
 
 /// The largest `get` of Snowbank.
 const MAX_GET_SIZE: usize = 64 * 1024;
@@ -24,7 +33,7 @@ pub(super) struct Memcached {
 }
 
 /// Asks for an ID: a key that was never set has a value.
-pub(super) fn meet(conversation: &mut Conversation, source: Option<&str>) -> Result<Met, NoTarget> {
+fn meet(conversation: &mut Conversation, _: &Access, source: Option<&str>) -> Result<Met, NoTarget> {
     let key = source.unwrap_or(ANY_KEY).to_owned();
     let answer = ask(conversation, &format!("get {key}"))?;
     if let Some(refusal) = refusal(&answer) {

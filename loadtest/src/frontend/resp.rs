@@ -2,13 +2,20 @@
 
 use snowbank_client::layout::Run;
 
-use super::{At, FrontEnd, Met, Part, Read, line, number, push, refusal_in, unreadable};
+use super::{At, FrontEnd, Met, Part, Read, Row, TokenPlace, line, number, push, refusal_in, unreadable};
 use crate::check::Violation;
 use crate::measure::Fault;
-use crate::target::{Conversation, NoTarget, Token};
+use crate::target::{Access, Conversation, NoTarget, Token};
 use crate::units::printable;
 
 use std::sync::{Arc, LazyLock};
+
+pub(super) static ROW: Row = Row {
+    name: "resp",
+    help: "By the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis is asked for INCR and INCRBY of a key of the run's own",
+    token: TokenPlace::First(authorize),
+    meet,
+};
 
 const PROTOCOL: &str = "the RESP of Snowbank or Redis";
 
@@ -30,13 +37,13 @@ pub(super) enum Resp {
     Counter(&'static str),
 }
 
-pub(super) fn authorize(conversation: &mut Conversation, token: &Token) -> Result<(), NoTarget> {
+fn authorize(conversation: &mut Conversation, token: &Token) -> Result<(), NoTarget> {
     conversation.send(|out| command(out, &[b"AUTH", token.bytes()]))?;
     expect_line(conversation, b"+OK")
 }
 
 /// Knows Snowbank and Redis by their INFO.
-pub(super) fn meet(conversation: &mut Conversation, source: Option<&str>) -> Result<Met, NoTarget> {
+fn meet(conversation: &mut Conversation, _: &Access, source: Option<&str>) -> Result<Met, NoTarget> {
     conversation.send(|out| command(out, &[b"INFO", b"server"]))?;
     let text = conversation.next(|bytes| match bytes.first() {
         None => Ok(None),

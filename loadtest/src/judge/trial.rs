@@ -101,7 +101,6 @@ impl Report<'_> {
     fn asks_for_more(&self) -> bool {
         matches!(self.verdict, Verdict::Unknown(_))
             && self.scenario.outage.is_none()
-            && self.outcome.lost_targets.is_empty()
             && self.outcome.collected.counts.requests > 0
             && !self.outcome.collected.is_cut_short()
     }

@@ -32,8 +32,6 @@ pub(super) struct Connection {
     pub(super) is_down: bool,
     /// Opened again since.
     pub(super) is_reopened: bool,
-    /// Its target stops, and answers no further requests.
-    pub(super) is_draining: bool,
     /// Its socket took no more.
     pub(super) is_full: bool,
     /// The start of a frame whose rest has not come.
@@ -59,7 +57,6 @@ impl Connection {
             unsent: 0,
             is_down: false,
             is_reopened: false,
-            is_draining: false,
             is_full: false,
             out: Vec::new(),
             partial: Vec::new(),

@@ -92,11 +92,6 @@ impl Meter {
         }
     }
 
-    /// Records the distance of the clocks.
-    pub(super) fn clock(&mut self, offset_us: Option<i64>) {
-        self.second.clock_offset_us = offset_us.or(self.second.clock_offset_us);
-    }
-
     /// Begins a turn that was due at `due_ns`, if it was not woken before.
     pub(super) fn woke(&mut self, now: Now, due_ns: u64) {
         self.busy_since_ns = now.ns.min(due_ns);

@@ -1,4 +1,4 @@
-//! Connections that end and may: to a daemon that the run itself ends, or to a target that may go away.
+//! Connections that end and may: to a daemon that the run itself ends.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use snowbank_client::protocol::ErrorCode;
 
-use super::connection::{Connection, InFlight};
+use super::connection::Connection;
 use super::worker::Worker;
 use super::{Now, RECOVERY_TIMEOUT};
 use crate::measure::Fault;
@@ -23,16 +23,9 @@ impl Worker<'_> {
     /// Drops a connection that may end; a fault at any other time stays one.
     pub(super) fn excuse(&mut self, index: usize, fault: Fault) -> Result<(), Fault> {
         let now = self.shared.now();
-        let is_closed = matches!(fault, Fault::Closed { .. });
-        let may_be_gone = is_closed || matches!(fault, Fault::Silent { .. });
-        let peer = self.connections[index].peer;
-        if may_be_gone && self.shared.lose(peer, now, self.task.scenario.may_lose) {
-            self.ask_others(index, now);
-            return Ok(());
-        }
         // Also a connection that is open again: a process that was killed takes connections until the kernel has
         // closed its listener.
-        if is_closed && self.meter.outage_lasting(now).is_some() {
+        if matches!(fault, Fault::Closed { .. }) && self.meter.outage_lasting(now).is_some() {
             self.let_go(index);
             return Ok(());
         }
@@ -52,35 +45,9 @@ impl Worker<'_> {
         connection.forget_unsent();
     }
 
-    /// Drops a connection whose target has gone away, and asks the other targets for what was in flight on it.
-    fn ask_others(&mut self, index: usize, now: Now) {
-        let requests: Vec<_> = self.connections[index].in_flight.iter().copied().collect();
-        self.let_go(index);
-        for request in &requests {
-            self.ask_another(request, now);
-        }
-    }
-
-    /// Asks another target for a request whose own target has gone away.
-    pub(super) fn ask_another(&mut self, request: &InFlight, now: Now) {
-        let Some(other) = self.next_open() else { return };
-        let due_ns = if self.is_open_loop() { request.intended_ns } else { now.ns };
-        let connection = &mut self.connections[other];
-        connection.ask(&self.shared.peers[connection.peer], request.asked.count, due_ns);
-    }
-
     /// Returns true if a refusal belongs to the outage.
     pub(super) fn is_excused(&self, code: u16, now: Now) -> bool {
         code == ErrorCode::ShuttingDown.to_u16() && self.meter.outage_lasting(now).is_some()
-    }
-
-    /// Returns true if a refusal means that its target stops, and it may. Its connection takes no further requests.
-    pub(super) fn may_leave(&mut self, index: usize, code: u16, now: Now) -> bool {
-        let connection = &mut self.connections[index];
-        let leaves = code == ErrorCode::ShuttingDown.to_u16()
-            && self.shared.lose(connection.peer, now, self.task.scenario.may_lose);
-        connection.is_draining |= leaves;
-        leaves
     }
 
     /// Tries to open connections that are down. It blocks, and nothing else can be done: all are to one daemon.

@@ -106,9 +106,6 @@ impl Worker<'_> {
         self.connections[index].in_flight.pop_front();
         if self.is_excused(refusal.code, now) {
             self.meter.lost(request, now);
-        } else if self.may_leave(index, refusal.code, now) {
-            self.meter.lost(request, now);
-            self.ask_another(request, now);
         } else {
             self.meter.refused(request, now, refusal);
         }

@@ -210,22 +210,16 @@ impl<'a> Worker<'a> {
         Ok(true)
     }
 
-    /// Returns the next connection in turn that is not down. It takes one whose target stops only if there is no
-    /// other.
-    pub(super) fn next_open(&mut self) -> Option<usize> {
-        let mut draining = None;
+    /// Returns the next connection in turn that is not down.
+    fn next_open(&mut self) -> Option<usize> {
         for _ in 0..self.connections.len() {
             let index = self.next_connection;
             self.next_connection = (index + 1) % self.connections.len();
-            if self.connections[index].is_down {
-                continue;
-            }
-            if !self.connections[index].is_draining {
+            if !self.connections[index].is_down {
                 return Some(index);
             }
-            draining = Some(index);
         }
-        draining
+        None
     }
 
     fn refill(&mut self, now: Now, depth: usize) -> bool {
@@ -234,7 +228,7 @@ impl<'a> Worker<'a> {
         }
         let counts = self.meter.counts_at(now.ns);
         for connection in &mut self.connections {
-            if connection.is_down || connection.is_full || connection.is_draining {
+            if connection.is_down || connection.is_full {
                 continue;
             }
             while connection.in_flight.len() < depth && self.requests_left > 0 {
@@ -299,7 +293,6 @@ impl<'a> Worker<'a> {
         }
         self.housekeeping_ns = now.ns + HOUSEKEEPING_NS;
         self.hand_over_spans(now);
-        self.meter.clock(self.clocks.iter().filter_map(ClockOffset::latest_us).max_by_key(|us| us.abs()));
         self.meter.settle(now, &self.shared.stalls);
         let oldest_ns = now.ns.saturating_sub(ANSWER_TIMEOUT.as_nanos() as u64);
         for index in 0..self.connections.len() {

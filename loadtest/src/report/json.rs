@@ -182,9 +182,6 @@ fn add_effects(figures: &mut Figures, report: &Report<'_>) {
     figures.add(MACHINE, "stalls", Unit::None, stalls.count);
     figures.add(MACHINE, "longest stall", Unit::Us, us(stalls.longest));
     figures.add(MACHINE, "measured for", Unit::S, outcome.elapsed.as_secs_f64());
-    for (address, at) in &outcome.lost_targets {
-        figures.add("lost", &format!("{address} went away after"), Unit::S, at.as_secs_f64());
-    }
     if let Some(outage) = scenario.outage {
         figures.add("outage", "cause", Unit::None, format!("{:?}", outage.ending).to_lowercase());
         figures.add("outage", "at", Unit::S, outage.at.as_secs_f64());

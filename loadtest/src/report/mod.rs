@@ -43,7 +43,7 @@ pub(crate) const LOAD: &str = "load";
 pub(crate) const ORIGIN: &str = "origin";
 
 /// The rows that the terminal shows below the quantiles, in this order. The page has the others, too.
-pub(crate) const ROWS: [&str; 6] = [IDS, PROCESSOR, NOTE, "lost", "outage", "clocks"];
+pub(crate) const ROWS: [&str; 5] = [IDS, PROCESSOR, NOTE, "outage", "clocks"];
 
 /// A run with its verdict.
 #[derive(Debug)]

@@ -64,6 +64,5 @@ fn second(number: u64, p50_us: f64) -> SecondFigures {
         max_us: 20.0 * p50_us,
         target_cpu_share: Some(0.3),
         target_memory_bytes: Some(6 << 20),
-        clock_offset_us: None,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::CannotRun;
-use crate::frontend;
+use crate::frontend::Row;
 use crate::load::Wire;
 use crate::machine::owner::Owner;
 use crate::promise::{NotApart, Promise};
@@ -82,14 +82,19 @@ pub(crate) fn greet(access: &Access, scenario: &Scenario, number: usize) -> Resu
         Protocol::Echo => {
             Greeted { wire: Wire::Echo, promise: Promise::unknown(None), version: None, owner: Owner::Remote }
         }
-        _ => greet_front_end(access, scenario, number)?,
+        Protocol::FrontEnd(row) => greet_front_end(row, access, scenario, number)?,
     };
     check_batch(scenario, &greeted.promise)?;
     Ok(greeted)
 }
 
 /// Greets a target in another protocol. INFO of the same daemon comes first: it names the source to draw from.
-fn greet_front_end(access: &Access, scenario: &Scenario, number: usize) -> Result<Greeted, CannotRun> {
+fn greet_front_end(
+    row: &Row,
+    access: &Access,
+    scenario: &Scenario,
+    number: usize,
+) -> Result<Greeted, CannotRun> {
     let source = scenario.source.as_deref();
     let mut info = None;
     if let Form::Info(addresses) = &scenario.form {
@@ -100,7 +105,7 @@ fn greet_front_end(access: &Access, scenario: &Scenario, number: usize) -> Resul
     let mut promise = info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
     let named = promise.as_ref().map(|promise| promise.source_name.clone());
     let mut conversation = Conversation::begin(access, GREETING_TIMEOUT)?;
-    let met = frontend::meet(&mut conversation, access, named.as_deref().or(source))?;
+    let met = (row.meet)(&mut conversation, access, named.as_deref().or(source))?;
     if promise.is_none() {
         promise = met.info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
     }

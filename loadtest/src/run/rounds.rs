@@ -16,7 +16,6 @@ impl Outcome {
         self.elapsed += next.elapsed;
         self.stalls.merge(next.stalls);
         self.held_up += next.held_up;
-        self.lost_targets.extend(next.lost_targets);
     }
 }
 
@@ -77,7 +76,6 @@ mod tests {
             max_us: 1.0,
             target_cpu_share: None,
             target_memory_bytes: None,
-            clock_offset_us: None,
         };
         let run = || Collected { seconds: [0, 1, 2].map(second).into(), ..Collected::default() };
         let mut all = run();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
@@ -11,7 +11,7 @@ use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE, Parsed, request};
 use snowbank_client::tls::Connector;
 
 use super::{NoTarget, Stream, code_name};
-use crate::frontend;
+use crate::frontend::{Row, TokenPlace};
 use crate::machine::owner::Owner;
 use crate::scenario::Protocol;
 use crate::units::printable;
@@ -37,43 +37,30 @@ const MAX_QUOTED_SIZE: usize = 80;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(Box<[u8]>);
 
-/// The reason why a file holds no token.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NoToken {
-    /// It cannot be read.
-    #[error("cannot read the token file {}: {reason}", path.display())]
-    Unreadable { path: PathBuf, reason: io::Error },
-    /// It has more than one line.
-    #[error("found several lines in the token file {}, allowed: one token, as a client sends it", .0.display())]
-    SeveralLines(PathBuf),
-    /// Its content fits no AUTH.
-    #[error("found a token of {size} bytes in {}, allowed: 1 to {MAX_TOKEN_SIZE}", path.display())]
-    Size { path: PathBuf, size: u64 },
-}
-
 impl Token {
     /// Returns the token of a file, as a client sends it; newlines at its end do not count.
     ///
     /// # Errors
-    /// [`NoToken`]; no byte of the file is in it.
-    pub(crate) fn read(path: &Path) -> Result<Self, NoToken> {
-        let unreadable = |reason| NoToken::Unreadable { path: path.to_owned(), reason };
+    /// One line if the file holds no token; no byte of the file is in it.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let name = path.display();
+        let unreadable = |reason: io::Error| format!("cannot read the token file {name}: {reason}");
         let mut token = Vec::new();
         // A path that names a device must not fill the memory.
         let limit = 2 * MAX_TOKEN_SIZE as u64;
         let file = std::fs::File::open(path).map_err(unreadable)?;
-        let size = file.take(limit).read_to_end(&mut token).map_err(unreadable)? as u64;
+        let size = file.take(limit).read_to_end(&mut token).map_err(unreadable)?;
         while token.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
             token.pop();
         }
         if token.contains(&b'\n') {
-            return Err(NoToken::SeveralLines(path.to_owned()));
+            return Err(format!(
+                "found several lines in the token file {name}, allowed: one token, as a client sends it"
+            ));
         }
         if !(1..=MAX_TOKEN_SIZE).contains(&token.len()) {
-            return Err(NoToken::Size {
-                path: path.to_owned(),
-                size: if token.is_empty() { 0 } else { size },
-            });
+            let size = if token.is_empty() { 0 } else { size };
+            return Err(format!("found a token of {size} bytes in {name}, allowed: 1 to {MAX_TOKEN_SIZE}"));
         }
         Ok(Self(token.into()))
     }
@@ -120,13 +107,19 @@ impl Conversation {
         let has_token = access.token.is_some();
         let mut conversation = Self { stream, address, has_token, deadline, input: Vec::new() };
         if let Some(token) = &access.token {
-            frontend::authorize(access.protocol, &mut conversation, token)?;
+            match access.protocol {
+                Protocol::Snowbank => conversation.authorize(token)?,
+                Protocol::FrontEnd(Row { token: TokenPlace::First(show), .. }) => {
+                    show(&mut conversation, token)?;
+                }
+                Protocol::FrontEnd(_) | Protocol::Echo => {}
+            }
         }
         Ok(conversation)
     }
 
     /// Shows the token in Snowbank's own protocol.
-    pub(crate) fn authorize(&mut self, token: &Token) -> Result<(), NoTarget> {
+    fn authorize(&mut self, token: &Token) -> Result<(), NoTarget> {
         self.send(|out| {
             let encoded = request::encode_auth(out, 0, token.bytes());
             debug_assert!(encoded.is_ok(), "its size was checked when it was read");
@@ -252,7 +245,7 @@ mod tests {
     fn read(bytes: &[u8]) -> Result<Token, String> {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), bytes).expect("written");
-        Token::read(file.path()).map_err(|error| error.to_string())
+        Token::read(file.path())
     }
 
     #[test]

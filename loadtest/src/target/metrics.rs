@@ -76,7 +76,8 @@ impl fmt::Display for MetricsUrl {
 
 impl Metrics {
     pub(crate) fn new(url: &MetricsUrl, tls: Option<Connector>) -> Self {
-        let access = Access { endpoint: url.endpoint.clone(), protocol: Protocol::Http, tls, token: None };
+        let protocol = Protocol::FrontEnd(&frontend::HTTP);
+        let access = Access { endpoint: url.endpoint.clone(), protocol, tls, token: None };
         Self { access, path: url.path.clone() }
     }
 

@@ -55,7 +55,6 @@ fn bad_input_is_refused_in_one_line() {
         (&["--restart-daemon-at", "1s", "--kill-daemon-at", "1s"], "cannot be used with"),
         (&["--restart-daemon-at", "10s"], "is not within the measurement"),
         (&["--token-file", nowhere], "--address"),
-        (&["--may-lose", "1", "--address", &sound], "leaves none of 1 target"),
         // No target, or none that is Snowbank.
         (&["--address", "127.0.0.1:1"], "cannot connect"),
         (&["--address", "unix:/nonexistent/socket"], "cannot connect"),

@@ -119,10 +119,7 @@ fn of_seconds(run: &Run) -> Vec<Chart> {
     );
     let mib = |it: &SecondFigures| it.target_memory_bytes.map(|bytes| bytes as f64 / MIB);
     let memory = chart("The target’s memory in MiB", Axis::linear(grouped), &[("target’s memory", mib)]);
-    let apart = |it: &SecondFigures| it.clock_offset_us.map(|us| us as f64 / 1e3);
-    let clocks =
-        chart("The target’s clock less this machine’s, in ms", Axis::linear(grouped), &[("clocks", apart)]);
-    let all = [rates, times, refused, cpu, memory, clocks];
+    let all = [rates, times, refused, cpu, memory];
     all.into_iter().filter(|chart| chart.series.iter().any(|line| !line.points.is_empty())).collect()
 }
 
