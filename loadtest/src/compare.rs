@@ -256,7 +256,7 @@ pub(crate) fn write(comparison: &Comparison, out: &mut dyn Write) -> io::Result<
     for warning in &comparison.warnings {
         writeln!(out, "warning: {warning}")?;
     }
-    writeln!(out, "{:<37}{:>12}{:>12}{:>7}  interval     B is", "", "A", "B", "B/A")?;
+    writeln!(out, "{:<37}{:>16}{:>16}{:>7}  interval     B is", "", "A", "B", "B/A")?;
     for row in &comparison.rows {
         let [a, b] = [row.a, row.b].map(|value| {
             Figure { row: String::new(), name: String::new(), unit: row.unit, value: value.into() }.text()
@@ -265,7 +265,7 @@ pub(crate) fn write(comparison: &Comparison, out: &mut dyn Write) -> io::Result<
             Some(Interval { low, ratio, high }) => (format!("{ratio:.2}"), format!("{low:.2}–{high:.2}")),
             None => ("–".to_owned(), "–".to_owned()),
         };
-        writeln!(out, "{:<37}{a:>12}{b:>12}{ratio:>7}  {interval:<11}  {}", row.name, row.words)?;
+        writeln!(out, "{:<37}{a:>16}{b:>16}{ratio:>7}  {interval:<11}  {}", row.name, row.words)?;
     }
     Ok(())
 }

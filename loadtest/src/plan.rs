@@ -231,7 +231,7 @@ impl Division<'_> {
         if self.ids_per_s_each > full_rate / 2.0 {
             all.push(format!(
                 "While a daemon's ID clock catches up (after a kill, or a clock that stepped back) it has half of its full \
-                 rate, {}: some requests are refused then. A head-room of 50% or more avoids that.",
+                 rate, {}: some requests are refused then. A headroom of 50% or more avoids that.",
                 ids_per_s(full_rate / 2.0)
             ));
         }

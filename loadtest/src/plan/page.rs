@@ -27,7 +27,7 @@ fn head(plan: &Division<'_>) -> String {
     let within = objectives.map(|it| format!("{} within {} ms", it.quantile, it.limit_us / 1e3));
     format!(
         "# Snowbank: {all} for {}\n\n\
-         rate ÷ (lowest limit × (1 − head-room)) = {wanted} ÷ ({lowest} × {share}) = {exact:.2}: {}, and {spare} spare.\n\
+         rate ÷ (lowest limit × (1 − headroom)) = {wanted} ÷ ({lowest} × {share}) = {exact:.2}: {}, and {spare} spare.\n\
          Each serves {} in {} requests/s, with the spare ones down; {}.\n",
         ids_per_s(rate),
         plan.daemons,
@@ -51,7 +51,7 @@ fn needs(plan: &Division<'_>) -> String {
     let cores = match plan.us_per_request.zip(plan.cores()) {
         None => "Cores: not known from this sweep; sweep with --metrics to know.".to_owned(),
         Some((us, (busy, cores))) => format!(
-            "Cores: {requests} requests/s × {us:.2} us = {busy:.3} cores busy; ÷ (1 − head-room) = {:.3}, so {} for each \
+            "Cores: {requests} requests/s × {us:.2} µs = {busy:.3} cores busy; ÷ (1 − headroom) = {:.3}, so {} for each \
              daemon.",
             busy / (1.0 - plan.wanted.headroom.0),
             counted(cores, "core")
@@ -72,7 +72,7 @@ fn check(plan: &Division<'_>) -> String {
     let alert = ids_per_s(plan.lowest.ids_per_s * (1.0 - plan.wanted.headroom.0));
     format!(
         "To check it, load each daemon with its share from another machine; the run has to pass:\n\n\
-         ```text\n{}\n```\n\nAlert when a daemon hands out more than {alert}, its limit less the head-room.\n",
+         ```text\n{}\n```\n\nAlert when a daemon hands out more than {alert}, its limit less the headroom.\n",
         check_command(plan)
     )
 }

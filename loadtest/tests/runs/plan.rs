@@ -156,7 +156,7 @@ fn a_requests_cost_is_taken_from_the_next_lower_step() {
     let each = |name: &str| figure(&planned.json, "each daemon", name).as_f64();
     let found = ["CPU per request", "cores busy", "cores"].map(each);
     assert_eq!(found, [5.0, 0.5, 1.0].map(Some));
-    assert!(planned.page().contains("100,000 requests/s × 5.00 us = 0.500 cores busy"), "{}", planned.page());
+    assert!(planned.page().contains("100,000 requests/s × 5.00 µs = 0.500 cores busy"), "{}", planned.page());
 }
 
 #[test]
