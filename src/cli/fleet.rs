@@ -44,7 +44,7 @@ enum Command {
     List(Common),
     /// Check that the coordinator answers, and that it has this configuration's ID spaces
     Check(Common),
-    /// Free the number of a daemon that will not come back
+    /// Free the worker ID of a daemon that will not come back
     Release(ReleaseArguments),
 }
 
@@ -67,8 +67,8 @@ struct InitArguments {
     /// The fleet is new: no daemon has made IDs of these layouts
     #[arg(long)]
     new: bool,
-    /// Nobody starts below this under a number that it does not hold: `now`, an instant (RFC 3339) or an ID, at or above
-    /// all IDs that were handed out
+    /// A daemon that takes a worker ID which it did not hold starts above this: `now`, an instant
+    /// (RFC 3339) or an ID, at or above all IDs that were handed out
     #[arg(long, value_name = "INSTANT|ID", conflicts_with = "new")]
     above: Option<String>,
     /// Even if the fleet's floor is higher: no later IDs were handed out, by no daemon whose clock was ahead
@@ -86,7 +86,7 @@ struct ReleaseArguments {
     /// The worker ID, as `snowbank fleet list` shows it
     #[arg(value_name = "NUMBER")]
     number: u64,
-    /// The source whose layout the number is of, where the configuration has several
+    /// The source that has the worker ID, where the configuration has several layouts
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
     /// Even if its daemon may still run: it notices within seconds, and ends
@@ -237,7 +237,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         )?;
     }
     if let Some(floor) = floor {
-        writeln!(out, "a daemon that takes a number which it does not hold starts above {floor}")?;
+        writeln!(out, "a daemon that takes a worker ID which it did not hold starts above {floor}")?;
         if prepared.is_new {
             writeln!(
                 out,
@@ -393,7 +393,7 @@ fn layout_of<'a>(sources: &'a [SourceSettings], named: Option<&str>) -> Result<&
     match layouts(sources)[..] {
         [layout] => Ok(layout),
         ref several => Err(Failure::usage(format_args!(
-            "a number may be of {} ID spaces: name the source with --source, allowed: {}",
+            "the configuration has {} ID spaces: name a source with --source, allowed: {}",
             several.len(),
             names()
         ))),

@@ -140,7 +140,7 @@ fn is_same_place(left: &Address, right: &Address) -> bool {
     }
 }
 
-/// Checks that a front end whose protocol cannot carry a token is closed if tokens are required, unless the
+/// Refuses a front end whose protocol cannot carry a token if tokens are required, unless the
 /// operator allows it.
 fn check_tokens(settings: &Settings, findings: &mut Findings) {
     for (key, text) in without_place_for_a_token(settings) {

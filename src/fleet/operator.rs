@@ -257,8 +257,7 @@ impl Operator<'_> {
         let until = instant_of(layout, held.id_bound);
         if until > freeing.now && !freeing.is_forced {
             return Err(refused(format!(
-                "{} may still run: its number counts as held until {}; stop it, or release its number with --force, and it \
-                 stops when it notices",
+                "{} may still run, and holds it until {}; stop that daemon, or add --force: it ends when it notices",
                 held.holder,
                 until.rfc3339(0)
             )));

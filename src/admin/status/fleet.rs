@@ -14,7 +14,7 @@ pub(crate) struct FleetStatus {
     /// The reason why the daemon has no worker ID. `None`: it has them.
     #[serde(default)]
     pub(crate) waits_for: Option<String>,
-    /// The worker IDs that are assigned and left, as they were last counted.
+    /// The worker IDs in use and those left, as they were last counted.
     #[serde(default)]
     pub(crate) pools: Vec<PoolStatus>,
     /// The end of the daemon's certificate for the coordinator, in Unix time. `None`: it has none.
@@ -22,7 +22,7 @@ pub(crate) struct FleetStatus {
     pub(crate) certificate_ends_unix_s: Option<i64>,
 }
 
-/// The worker IDs that a source with an assigned one may have.
+/// The worker IDs that the coordinator may assign to a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PoolStatus {
     /// The source's name.

@@ -70,7 +70,7 @@ pub(super) enum Done {
 /// The facts that a look notices besides, for the operator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noticed {
-    /// The numbers that were assigned and those that are left, by source.
+    /// The worker IDs in use and those left, by source.
     pub(crate) pools: Vec<Counted>,
     /// The end of this side's certificate, in Unix time.
     pub(crate) certificate_ends_unix_s: Option<i64>,
@@ -81,7 +81,7 @@ pub(crate) struct InFleet {
     pub(crate) member: Member<Box<dyn Coordinator>>,
     /// The distance that its ceilings are kept ahead.
     pub(crate) horizon: Duration,
-    /// The numbers that the sources with assigned ones may have.
+    /// The worker IDs that the coordinator may assign to each source.
     pub(crate) pools: Vec<Pool>,
     /// The file of this side's certificate, if there is one.
     pub(crate) certificate: Option<PathBuf>,

@@ -50,7 +50,7 @@ pub(crate) struct Joined {
     is_silent: bool,
     /// The file of the daemon's certificate for the coordinator, if there is one.
     certificate: Option<PathBuf>,
-    /// The numbers that the sources with assigned ones may have.
+    /// The worker IDs that the coordinator may assign to each source.
     pools: Vec<Pool>,
     /// Lines for the operator, once the daemon has started.
     notes: Vec<Note>,
@@ -283,7 +283,7 @@ fn refuse_low_maximum(source: &SourceSettings, range: NumberRange) -> Result<(),
 /// The most numbers of a pool that is counted. A larger one is never near its end.
 const POOL_MAX: u64 = 65_536;
 
-/// Returns the numbers that the sources with assigned ones may have.
+/// Returns the worker IDs that the coordinator may assign to each source.
 fn pools(sources: &[SourceSettings]) -> Vec<Pool> {
     let mut pools = Vec::new();
     for (source, settings) in sources.iter().enumerate().filter(|(_, settings)| settings.is_assigned()) {
@@ -328,7 +328,7 @@ fn want<'a>(settings: &Settings, (index, source): (usize, &'a SourceSettings), c
     }
 }
 
-/// Returns the proof that the state may continue with these worker IDs. Those that are assigned may be in use here.
+/// Returns the proof that the state may continue with these worker IDs. Assigned ones may be in use here.
 fn proof(
     settings: &Settings,
     source: &SourceSettings,

@@ -51,7 +51,7 @@ pub(crate) struct LastSeen {
     pub(crate) lost: Option<String>,
     /// The lengths of the raises of the last minute.
     pub(crate) raise_lengths: RaiseLengths,
-    /// Since when a write is in flight.
+    /// The start of the write in flight.
     pub(crate) write_in_flight_since: Option<BootMicros>,
     /// The time that IDs last with each raise.
     pub(crate) horizon: Duration,
