@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::ceiling::lock_dir_is_a_containers;
 use crate::config::{
     self, Credentials, FileError, InheritedAddresses, Mistakes, NoStateDir, Overrides, Secrets, Settings,
-    SourceSettings, StateDirChoice, StatePlace,
+    StateDirChoice, StatePlace,
 };
 use crate::server::{ADMIN_CONNECTIONS_MAX, StartError};
 use crate::system_error::Attempt;
@@ -123,9 +123,8 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     // Where that is not allowed the soft limit stands.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let files = getrlimit(Resource::Nofile).current?;
-    // A coordinator picks as many as `worker_count`.
-    let files_of = |source: &SourceSettings| source.worker_ids.set.len().max(source.worker_count);
-    let worker_ids: usize = settings.sources.iter().map(files_of).sum();
+    let worker_ids: usize =
+        settings.sources.iter().map(|source| source.worker_ids.set.len().max(source.picks())).sum();
     let own = FILES_OF_ITS_OWN
         + FILES_PER_SHARD * settings.shards.get()
         + settings.client_addresses().count()

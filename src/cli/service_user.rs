@@ -26,7 +26,6 @@ pub(super) fn warnings(config: &Path, settings: &Settings) -> Vec<String> {
         ("fleet.certificate", &settings.fleet.certificate),
         ("fleet.key", &settings.fleet.key),
         ("fleet.password_file", &settings.fleet.password_file),
-        ("fleet.peers_token_file", &settings.fleet.peers_token_file),
     ];
     let named = named.into_iter().filter_map(|(key, file)| match file {
         Some(FileRef::Path(path)) => Some((key, path.clone())),

@@ -19,7 +19,7 @@ that was ever handed out, by Snowbank or by what it takes over from, and 0 for a
 first number of its increment and offset above VALUE. Stop the daemon that uses the state directory first. If the counter \
 is stored here already, it can only move up, unless --lower says that the stored number is wrong.
 
-With --config, the source must have numbers_from = \"coordinator\". VALUE is then stored at the fleet's coordinator, for all \
+With --config, the source must have kind = \"fleet-ticket\". VALUE is then stored at the fleet's coordinator, for all \
 daemons that share the counter. They may run, except with --lower: it makes a new counter, and those that run hand out \
 numbers of the old one until they look.
 
@@ -94,7 +94,7 @@ fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &
     let source = sources.iter().find(|source| source.name == *name && source.is_shared_counter());
     let source = source.ok_or_else(|| {
         Failure::usage(format_args!(
-            "{} has no ticket source {name:?} with numbers_from = \"coordinator\"; without --config the value is stored in \
+            "{} has no ticket source {name:?} with kind = \"fleet-ticket\"; without --config the value is stored in \
              a state directory",
             config.display()
         ))

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::fields::{FileMode, SHARDS_MAX, Shards};
+use super::fields::{SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
 use super::fleet::FleetSettings;
 use super::identities::IdentitySettings;
@@ -61,7 +61,7 @@ settings! {
     pub struct Settings at () {
         /// The addresses where clients connect: IP address or host name and port (`[::1]:7660` for IPv6, port 0 for
         /// any free one), or "unix:/path" for a socket file. With "tls:" in front ("tls:0.0.0.0:7661") clients must
-        /// speak TLS, see `[tls]`.
+        /// speak TLS, see `[tls]`. Processes of the daemon's user or group can use a socket file.
         ///
         /// By default only this machine can connect. A daemon that other machines can reach needs worker_ids.
         listen: Vec<Address> = r#"["127.0.0.1:7660"]"# in Top, Restart("listeners are opened at the start"),
@@ -99,10 +99,12 @@ settings! {
         lock_dir: PathBuf = r#""/run/lock/snowbank""# in Top, Restart("the locks of worker IDs are held there"),
             |value| value.directory();
 
-        /// Permissions of Unix socket files, in octal. A process that may write to the file can connect: by
-        /// default one of the daemon's user or group.
-        unix_mode: FileMode = r#""0660""# in Top, Restart("socket files are made at the start"),
-            |value| value.mode();
+        /// The source of a key that is no source's name, for clients of Redis, memcached and Leaf. Empty: such a key is
+        /// refused, but clients of memcached draw from the first source, because those of katsubushi send any key.
+        ///
+        /// A misspelt key should not draw from another source. Set it for tools whose key cannot be chosen, such as
+        /// redis-benchmark.
+        any_key: Option<String> = r#""""# in Top, Reload, |value| value.source();
     }
     and {
         /// The section `[limits]`.

@@ -41,60 +41,41 @@ pub enum SourceKind {
     /// IDs made of the time and a worker ID, by a layout.
     #[default]
     Snowflake,
-    /// Numbers of a counter.
+    /// Numbers of a counter in this daemon's state.
     Ticket,
+    /// Numbers of a counter at the fleet's coordinator, which several daemons share.
+    FleetTicket,
 }
 
 impl SourceKind {
-    /// Its name in configurations and in INFO.
+    pub(super) const ALL: [SourceKind; 3] =
+        [SourceKind::Snowflake, SourceKind::Ticket, SourceKind::FleetTicket];
+
+    /// Its name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             SourceKind::Snowflake => "snowflake",
             SourceKind::Ticket => "ticket",
+            SourceKind::FleetTicket => "fleet-ticket",
         }
     }
 
-    /// The settings of a source that only this kind has.
-    pub(super) const fn own_settings(self) -> &'static [&'static str] {
+    /// The settings of a source that only other kinds have.
+    pub(super) const fn others_settings(self) -> &'static [&'static str] {
         match self {
-            SourceKind::Snowflake => &[
+            SourceKind::Ticket | SourceKind::FleetTicket => &[
                 "layout",
                 "worker_ids",
                 "worker_id_from",
-                "worker_count",
                 "burst_window",
                 "max_ahead",
                 "on_step_back",
                 "sequence_start",
             ],
-            SourceKind::Ticket => &["increment", "offset", "maximum", "numbers_from"],
+            SourceKind::Snowflake => &["increment", "offset", "maximum"],
         }
     }
 }
-
-/// The place of a ticket source's counter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NumbersFrom {
-    /// In this daemon's state.
-    #[default]
-    State,
-    /// At the fleet's coordinator, where several daemons share it.
-    Coordinator,
-}
-
-impl NumbersFrom {
-    /// Its name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            NumbersFrom::State => "state",
-            NumbersFrom::Coordinator => "coordinator",
-        }
-    }
-}
-
-/// The permission bits of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileMode(pub u32);
 
 /// The worker IDs that a source uses.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -58,7 +58,7 @@ impl Machine {
     /// The origin has none, or one that is too large.
     pub(super) fn number(&self, from: &WorkerIdFrom, numbers: u64) -> Result<(u64, String), NoNumber> {
         let (number, place) = match from {
-            WorkerIdFrom::Given | WorkerIdFrom::Coordinator => (0, String::new()),
+            WorkerIdFrom::Given | WorkerIdFrom::Coordinator(_) => (0, String::new()),
             WorkerIdFrom::HostName => {
                 let number = number_of_host_name(&self.host_name).map_err(lasting)?;
                 (number, format!("host name {:?}", self.host_name))

@@ -195,13 +195,7 @@ impl Reader {
         }
         let TlsSettings { certificate, key, client_ca } = &mut settings.tls;
         let fleet = &mut settings.fleet;
-        let of_fleet = [
-            &mut fleet.password_file,
-            &mut fleet.peers_token_file,
-            &mut fleet.ca,
-            &mut fleet.certificate,
-            &mut fleet.key,
-        ];
+        let of_fleet = [&mut fleet.password_file, &mut fleet.ca, &mut fleet.certificate, &mut fleet.key];
         let of_clients = [&mut settings.auth.token_file, certificate, key, client_ca];
         for file in of_clients.into_iter().chain(of_fleet) {
             if let Some(FileRef::Path(path)) = file.as_mut() {
@@ -220,11 +214,23 @@ impl Reader {
     }
 }
 
+/// The settings that earlier versions had, with what takes their place.
+const GONE: [(&str, &str); 5] = [
+    ("source", "a request that names no source draws from the first one"),
+    ("unix_mode", "socket files have mode 0660; let systemd make one with another (SocketMode=)"),
+    ("worker_count", "set worker_id_from = \"coordinator:COUNT\""),
+    ("numbers_from", "set kind = \"fleet-ticket\" for a counter at the coordinator"),
+    ("peers_token_file", "peers get the first token of auth.token_file that is not a hash"),
+];
+
 /// Explains a key that is not known in these sections: where it belongs, or which one was probably meant. A list of tables
 /// is no setting, whatever it is called.
 fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String {
     let is_section =
         value.as_array().is_some_and(|items| items.iter().any(|item| item.get_ref().as_table().is_some()));
+    if let Some((_, instead)) = GONE.iter().find(|(key, _)| *key == name && !is_section) {
+        return format!("no setting any more: {instead}");
+    }
     let places: Vec<String> =
         rows_of_file().filter(|row| row.key == name && !is_section).map(|row| row.section.place()).collect();
     if !places.is_empty() {

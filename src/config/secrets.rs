@@ -13,7 +13,7 @@ use super::file_ref::{Credentials, FileRef};
 use super::fleet::FleetSettings;
 use super::identities::{ANONYMOUS, IdentitySettings};
 use super::reader::Reader;
-use super::tokens::{Tokens, read_tokens};
+use super::tokens::{Tokens, first_plain, read_tokens};
 use crate::fleet::peers::PeerAccess;
 use crate::fleet::{Access, Endpoint, User};
 use crate::tls::{ServerCertificate, ServerFiles};
@@ -79,7 +79,6 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
         client_ca: find("tls.client_ca", client_ca),
         fleet: FleetFiles {
             password: find("fleet.password_file", &fleet.password_file),
-            peers_token: find("fleet.peers_token_file", &fleet.peers_token_file),
             ca: find("fleet.ca", &fleet.ca),
             certificate: find("fleet.certificate", &fleet.certificate),
             key: find("fleet.key", &fleet.key),
@@ -87,8 +86,17 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     };
     secrets.warnings.extend(located.open_to_others());
     secrets.fleet_files = located.fleet.digests();
-    match located.fleet.read(fleet) {
-        Ok(access) => (secrets.fleet, secrets.peers) = access,
+    match located.fleet.coordinator(fleet) {
+        Ok(access) => secrets.fleet = access,
+        Err((key, text)) => reader.findings.mistake_of(key, text),
+    }
+    match located.fleet.tls(fleet.peers.iter().any(Address::is_tls)) {
+        Ok(tls) if !fleet.peers.is_empty() => {
+            let bytes = located.token_file.as_deref().and_then(|path| super::read_bounded(path).ok());
+            let token = bytes.as_deref().and_then(first_plain);
+            secrets.peers = Some(PeerAccess { addresses: fleet.peers.clone(), token, tls });
+        }
+        Ok(_) => {}
         Err((key, text)) => reader.findings.mistake_of(key, text),
     }
     // A file that is named and was not found may have a line for any identity.
@@ -173,7 +181,6 @@ impl Located {
             ("the token file", &self.token_file),
             ("the private key", &self.key),
             ("the coordinator's password file", &self.fleet.password),
-            ("the file of the peers' token", &self.fleet.peers_token),
             ("the private key for the coordinator", &self.fleet.key),
         ];
         let warning = |(what, path): (&str, &Option<PathBuf>)| open_to_others(what, path.as_deref()?);
@@ -190,7 +197,6 @@ impl Located {
 /// The located files of `[fleet]`.
 struct FleetFiles {
     password: Option<PathBuf>,
-    peers_token: Option<PathBuf>,
     ca: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
@@ -213,35 +219,21 @@ impl FleetFiles {
             .collect()
     }
 
-    /// Returns the access to the coordinator and to the peers, if there are any.
+    /// Returns the access to the coordinator, if there is one.
     ///
     /// # Errors
     /// The setting whose file cannot be used, and why.
-    fn read(&self, fleet: &FleetSettings) -> Result<(Option<Access>, Option<PeerAccess>), Unusable> {
-        let addresses = fleet.peers.clone();
-        let endpoints = fleet.coordinator.map(|kind| (kind, fleet.members(kind)));
-        let has_tls_endpoint = fleet.coordinator.is_some() && fleet.endpoints.iter().any(Endpoint::is_tls);
-        let tls = self.tls(has_tls_endpoint || addresses.iter().any(Address::is_tls))?;
-        let coordinator = match endpoints {
-            Some((kind, endpoints)) => {
-                let password_file = self.password.clone();
-                let user =
-                    password_file.map(|password_file| User { name: fleet.user.clone(), password_file });
-                // Read once here, so that a mistake shows at once.
-                first_line("fleet.password_file", self.password.as_deref())?;
-                let certificate = self.certificate.clone();
-                Some(Access { kind, endpoints, user, tls: tls.clone(), certificate })
-            }
-            None => None,
-        };
-        let peers = match addresses.is_empty() {
-            true => None,
-            false => {
-                let token = first_line("fleet.peers_token_file", self.peers_token.as_deref())?;
-                Some(PeerAccess { addresses, token, tls })
-            }
-        };
-        Ok((coordinator, peers))
+    fn coordinator(&self, fleet: &FleetSettings) -> Result<Option<Access>, Unusable> {
+        let Some(kind) = fleet.coordinator else { return Ok(None) };
+        let tls = self.tls(fleet.endpoints.iter().any(Endpoint::is_tls))?;
+        if let Some(path) = &self.password {
+            // Read once here, so that a mistake shows at once.
+            super::read_file(path).map_err(|error| ("fleet.password_file", error.to_string()))?;
+        }
+        let name = fleet.user.clone();
+        let user = self.password.clone().map(|password_file| User { name, password_file });
+        let (endpoints, certificate) = (fleet.members(kind), self.certificate.clone());
+        Ok(Some(Access { kind, endpoints, user, tls, certificate }))
     }
 
     /// Returns the files for TLS. Reads them once if they are needed, so that a mistake shows at once.
@@ -265,13 +257,6 @@ impl FleetFiles {
         }
         Ok(tls)
     }
-}
-
-/// Reads the first line of the file of a setting, if it has one.
-fn first_line(key: &'static str, path: Option<&Path>) -> Result<Option<String>, Unusable> {
-    let Some(path) = path else { return Ok(None) };
-    let text = super::read_file(path).map_err(|error| (key, error.to_string()))?;
-    Ok(Some(text.lines().next().unwrap_or_default().to_owned()))
 }
 
 /// Returns a warning if users besides the file's owner and group can read it.

@@ -18,7 +18,6 @@ use super::state_dir::StateDirChoice;
 use super::units::Plain;
 use crate::fleet::CoordinatorKind;
 use crate::fleet::rules::HORIZON_MAX;
-use crate::frontends::SourceNames;
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;
 
@@ -32,7 +31,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     check_sockets(&settings, &mut findings);
     check_tls(&settings, &mut findings);
     check_distinct(&settings, &mut findings);
-    check_source_names(&settings, &mut findings);
+    check_any_key(&settings, &mut findings);
     check_tokens(&settings, &mut findings);
     check_fleet(&settings, &mut findings);
     check_names(&settings.sources, &mut findings);
@@ -148,18 +147,15 @@ fn check_tokens(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// Checks that the sources that front ends name exist.
-fn check_source_names(settings: &Settings, findings: &mut Findings) {
+/// Checks that the source of any key exists.
+fn check_any_key(settings: &Settings, findings: &mut Findings) {
     let names = identities::names_of(&settings.sources);
     if names.is_empty() {
         return;
     }
-    for SourceNames { protocol, source, any_key } in settings.source_names() {
-        for (key, wanted) in [("source", source), ("any_key", any_key)] {
-            let Some(wanted) = wanted.filter(|wanted| !names.contains(wanted)) else { continue };
-            let text = format!("found {wanted:?}, allowed: the name of a source: {}", names.join(", "));
-            findings.mistake_of(&format!("{}.{key}", protocol.name()), text);
-        }
+    if let Some(wanted) = settings.any_key.as_deref().filter(|wanted| !names.contains(wanted)) {
+        let text = format!("found {wanted:?}, allowed: the name of a source: {}", names.join(", "));
+        findings.mistake_of("any_key", text);
     }
 }
 
@@ -232,9 +228,9 @@ fn check_shared_counters(settings: &Settings, findings: &mut Findings) {
     if settings.fleet.is_used() {
         return;
     }
-    let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
+    let text = "found \"fleet-ticket\" and no coordinator in [fleet]; set fleet.coordinator";
     for (index, _) in settings.sources.iter().enumerate().filter(|(_, source)| source.is_shared_counter()) {
-        findings.mistake_of(&format!("sources[{index}].numbers_from"), String::from(text));
+        findings.mistake_of(&format!("sources[{index}].kind"), String::from(text));
     }
 }
 

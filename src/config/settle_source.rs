@@ -1,7 +1,7 @@
 //! The rules within one source, and between sources: layouts, worker IDs, counters, and IDs that two of them can make.
 
 use super::daemon::rows;
-use super::fields::{NumbersFrom, SourceKind, WorkerIds};
+use super::fields::{SourceKind, WorkerIds};
 use super::findings::Findings;
 use super::mistake::Origin;
 use super::open_fields::OpenFields;
@@ -81,15 +81,18 @@ impl Place<'_> {
     /// Reports settings of this source that its kind does not have. Settings for all sources, at the top of the file,
     /// do not count.
     fn refuse_settings_of_another_kind(&mut self, source: &SourceSettings) {
-        let (other, names) = match source.kind {
-            SourceKind::Snowflake => (SourceKind::Ticket, "layout and worker_ids"),
-            SourceKind::Ticket => (SourceKind::Snowflake, "increment and offset"),
-        };
-        for key in other.own_settings() {
-            let own = format!("sources[{}].{key}", self.index);
+        let (other, names, is_default) = match source.kind {
             // Defaults pass: the reference shows them for every source.
-            let counter = (source.increment, source.offset, source.maximum, source.numbers_from);
-            let is_default = other == SourceKind::Ticket && counter == (1, 1, LAST_ID, NumbersFrom::State);
+            SourceKind::Snowflake => {
+                let is_default = source.increment == 1 && source.offset == 1 && source.maximum == LAST_ID;
+                (SourceKind::Ticket, "layout and worker_ids", is_default)
+            }
+            SourceKind::Ticket | SourceKind::FleetTicket => {
+                (SourceKind::Snowflake, "increment and offset", false)
+            }
+        };
+        for key in source.kind.others_settings() {
+            let own = format!("sources[{}].{key}", self.index);
             if let Some(origin) = self.findings.origins.of(&own).cloned().filter(|_| !is_default) {
                 let kind = source.kind.name();
                 let text = format!(
@@ -142,24 +145,7 @@ impl Place<'_> {
                 self.mistake(key, text);
                 return false;
             }
-            if source.worker_count != 1 {
-                let (count, from) = (source.worker_count, &source.worker_id_from);
-                let text = format!(
-                    "found {count}, allowed: 1 with worker_id_from = \"{from}\", which gives one number"
-                );
-                self.mistake("worker_count", text);
-                return false;
-            }
             return self.of("worker_ids").is_some() && self.of("worker_id_from").is_some();
-        }
-        if !source.is_assigned() && source.worker_count != 1 {
-            let text = format!(
-                "found {}, allowed: 1 unless a coordinator assigns the worker IDs (worker_id_from = \"coordinator\"); name \
-                 several in worker_ids, as in \"0-3\"",
-                source.worker_count
-            );
-            self.mistake("worker_count", text);
-            return false;
         }
         if source.is_assigned() && source.worker_ids.by_field.is_some() {
             let all = OpenFields::of(&source.layout, &source.worker_ids).with_all();

@@ -6,10 +6,9 @@
 
 use std::time::Duration;
 
-use super::fields::{NumbersFrom, SourceKind, WorkerIds};
+use super::fields::{SourceKind, WorkerIds};
 use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
 use super::worker_id_from::WorkerIdFrom;
-use crate::fleet::SWAPS_MAX;
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::layout::Layout;
@@ -41,10 +40,15 @@ settings! {
 
         /// The kind of its IDs: "snowflake" makes them of the time and a worker ID, by a layout. "ticket" counts, as a
         /// sequence of a database does; it has no layout, no worker_ids and none of the settings of the clock. A ticket
-        /// source needs a state (state_dir), unless the counter is at a coordinator, and does not start before `snowbank
-        /// ticket set` has set the number from which it continues.
+        /// source needs a state (state_dir), and does not start before `snowbank ticket set` has set the number from which
+        /// it continues.
+        ///
+        /// "fleet-ticket" has its counter at the fleet's coordinator. All daemons of the fleet with a source of this name
+        /// share it: each takes ranges of numbers that no other has. A range lasts for fleet.horizon at the present rate,
+        /// and has 1,000 to 10 million numbers. A stop or a crash skips the rest of it. `snowbank ticket set NAME VALUE
+        /// --config FILE` prepares the counter.
         kind: SourceKind = r#""snowflake""# in SourceAlone, Restart(MADE_OF),
-            |value| value.choice(&[SourceKind::Snowflake, SourceKind::Ticket].map(|kind| (kind.name(), kind)));
+            |value| value.choice(&SourceKind::ALL.map(|kind| (kind.name(), kind)));
 
         /// The distance between two IDs of a ticket source. With increment 2 and the offsets 1 and 2, two daemons hand out
         /// odd and even numbers, and never the same one.
@@ -57,14 +61,6 @@ settings! {
         /// The largest number of a ticket source: the largest that a column of the table takes, such as 2147483647. When it
         /// is reached, requests are refused. A later start may raise it.
         maximum: u64 = "9223372036854775807" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
-
-        /// The place of a ticket source's counter: "state" is this daemon's state. "coordinator" is the fleet's etcd or
-        /// ZooKeeper. All daemons of the fleet with a source of this name then share one counter: each takes ranges of
-        /// numbers that no other has. A range lasts for fleet.horizon at the present rate, and has 1,000 to 10 million
-        /// numbers. A stop or a crash skips the rest of it. `snowbank ticket set NAME VALUE --config FILE` prepares the
-        /// counter.
-        numbers_from: NumbersFrom = r#""state""# in SourceAlone, Restart(MADE_OF),
-            |value| value.choice(&[NumbersFrom::State, NumbersFrom::Coordinator].map(|choice| (choice.name(), choice)));
 
         /// The fields of an ID: the name of a preset (`snowbank layout` lists them), a text such as
         /// "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657", or the same as a table.
@@ -82,7 +78,8 @@ settings! {
 
         /// The origin of the worker IDs: "given" is worker_ids. "coordinator" picks one that no other daemon of the fleet
         /// has, at the start, and needs `[fleet]`. The daemon prefers the one that it had before. worker_ids then names
-        /// those that it may pick from; empty: all of the layout.
+        /// those that it may pick from; empty: all of the layout. "coordinator:4" picks four, up to 100: each one adds its
+        /// rate to the source's.
         ///
         /// The other origins take one from the machine at the start. "hostname" is the number at the end of its name, as of a
         /// StatefulSet's pod: 12 of web-12. "file:PATH" is the number in a file that another program writes. "ipv4" is as
@@ -92,10 +89,6 @@ settings! {
         /// worker_ids may give some of the layout's node fields, such as "datacenter=1". The origin then gives the others.
         worker_id_from: WorkerIdFrom = r#""given""# in Source, Restart(MADE_OF),
             |value| value.worker_id_from();
-
-        /// The number of worker IDs that the coordinator picks, 1 to 100. Each one adds its rate to the source's,
-        /// so set it by the rate that you need.
-        worker_count: usize = "1" in Source, Restart(MADE_OF), |value| value.count(1..=SWAPS_MAX as u64);
 
         /// The greatest age of an ID when it is handed out, at most max_ahead. Bursts are answered at once from the unused
         /// ticks of this window. IDs of different connections are out of order by at most this time. "0": only the current
@@ -139,26 +132,46 @@ impl SourceSettings {
         match self.kind {
             SourceKind::Snowflake => Numbering::new(self.layout.clone(), self.worker_ids.set.clone())
                 .map_err(|error| error.to_string()),
-            SourceKind::Ticket => TicketCounter::new(&self.name, self.increment, self.offset)
-                .and_then(|counter| counter.up_to(self.maximum))
-                .map(Numbering::Ticket)
-                .map_err(|error| error.to_string()),
+            SourceKind::Ticket | SourceKind::FleetTicket => {
+                TicketCounter::new(&self.name, self.increment, self.offset)
+                    .and_then(|counter| counter.up_to(self.maximum))
+                    .map(Numbering::Ticket)
+                    .map_err(|error| error.to_string())
+            }
         }
     }
 
     /// Returns true for a ticket source, of which no setting of a layout or of the clock counts.
     pub fn is_ticket(&self) -> bool {
-        self.kind == SourceKind::Ticket
+        matches!(self.kind, SourceKind::Ticket | SourceKind::FleetTicket)
     }
 
     /// Returns true for a ticket source whose counter is at the fleet's coordinator.
     pub fn is_shared_counter(&self) -> bool {
-        self.is_ticket() && self.numbers_from == NumbersFrom::Coordinator
+        self.kind == SourceKind::FleetTicket
     }
 
     /// Returns true if the coordinator picks the worker IDs. Those in `worker_ids` are then the ones to pick from.
     pub fn is_assigned(&self) -> bool {
-        self.worker_id_from == WorkerIdFrom::Coordinator && !self.is_ticket()
+        matches!(self.worker_id_from, WorkerIdFrom::Coordinator(_)) && !self.is_ticket()
+    }
+
+    /// Returns how many worker IDs the coordinator picks.
+    pub fn picks(&self) -> usize {
+        match self.worker_id_from {
+            WorkerIdFrom::Coordinator(count) => count,
+            _ => 0,
+        }
+    }
+
+    /// Returns the layout of its IDs. A ticket source has none.
+    pub fn own_layout(&self) -> Option<&Layout> {
+        (!self.is_ticket()).then_some(&self.layout)
+    }
+
+    /// Returns true for a ticket source whose numbers have no gaps, so that those of one request are consecutive.
+    pub fn is_consecutive(&self) -> bool {
+        self.is_ticket() && self.increment == 1
     }
 
     /// Returns true if the worker IDs come from the machine.

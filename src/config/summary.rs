@@ -1,7 +1,6 @@
 //! A daemon with these settings, described: the output of `check`, and the first log messages of `serve`.
 
 use super::daemon::rows;
-use super::fields::SourceKind;
 use super::fleet::FleetSettings;
 use super::setting::Row;
 use super::settle_source::{apart, label};
@@ -103,9 +102,7 @@ impl Settings {
         };
         let of_daemon = rows().filter(|row| !row.is_of_source()).map(|row| line(row, None));
         let has = |index: usize, row: &&Row| {
-            let other =
-                if self.sources[index].is_ticket() { SourceKind::Snowflake } else { SourceKind::Ticket };
-            row.is_of_source() && !other.own_settings().contains(&row.key)
+            row.is_of_source() && !self.sources[index].kind.others_settings().contains(&row.key)
         };
         let of_sources = (0..self.sources.len()).flat_map(|index| {
             rows().filter(move |row| has(index, row)).map(move |row| line(row, Some(index)))

@@ -146,6 +146,14 @@ impl Tokens {
     }
 }
 
+/// Returns the first token in the bytes of a file that is text and not a hash.
+pub(super) fn first_plain(bytes: &[u8]) -> Option<String> {
+    let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let mut tokens = lines.filter(|line| !line.starts_with(b"#")).map(|line| split_name(line).1);
+    let plain = tokens.find(|token| !token.is_empty() && !token.starts_with(HASHED.as_bytes()))?;
+    String::from_utf8(plain.to_vec()).ok()
+}
+
 /// Returns the name before a token, if there is one, and the token. A name ends with a colon, and a blank follows.
 fn split_name(line: &[u8]) -> (Option<Box<str>>, &[u8]) {
     let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();

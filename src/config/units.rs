@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::fields::{FileMode, NumbersFrom, Shards, SourceKind, WorkerIds};
+use super::fields::{Shards, SourceKind, WorkerIds};
 use super::file_ref::FileRef;
 use super::fleet;
 use super::log::{LogFormat, LogLevel};
@@ -75,7 +75,6 @@ written! {
     u64: |count| count.to_string();
     NonZeroU32: |count| count.to_string();
     Shards: |count| count.to_string();
-    FileMode: |mode| format!("\"{:04o}\"", mode.0);
     Duration: |duration| quoted(Plain(*duration));
     Option<Duration>: |duration| duration.map_or_else(|| quoted("off"), |duration| duration.written());
     String: |text| quoted(text);
@@ -99,7 +98,6 @@ written! {
     OnStepBack: |choice| quoted(choice.name());
     SequenceStart: |choice| quoted(choice.name());
     SourceKind: |kind| quoted(kind.name());
-    NumbersFrom: |choice| quoted(choice.name());
     Replies: |choice| quoted(choice.name());
     LogFormat: |format| quoted(format.name());
     LogLevel: |level| quoted(level.name());

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
-use super::fields::{FileMode, WorkerIds};
+use super::fields::WorkerIds;
 use super::file_ref::FileRef;
 use super::suggest::resolve_layout;
 use super::units::{self, Grouped, Plain};
@@ -202,21 +202,6 @@ impl<'v> Value<'v> {
     /// Reads a directory, which cannot be left out.
     pub(crate) fn directory(self) -> Result<PathBuf, Refusal> {
         self.path()?.ok_or_else(|| self.refuse("a directory, because locks are never skipped"))
-    }
-
-    /// Reads the permission bits of a file.
-    pub(crate) fn mode(self) -> Result<FileMode, Refusal> {
-        let mode = match self.0.get_ref() {
-            DeValue::String(text) => u32::from_str_radix(text.strip_prefix("0o").unwrap_or(text), 8).ok(),
-            DeValue::Integer(integer) if integer.radix() == 8 => {
-                u32::from_str_radix(integer.as_str(), 8).ok()
-            }
-            _ => None,
-        };
-        mode.filter(|&mode| mode <= 0o777).map(FileMode).ok_or_else(|| {
-            let quotes = self.in_file(" in quotes");
-            self.refuse(format_args!("octal permission bits{quotes}, from \"0000\" to \"0777\""))
-        })
     }
 
     /// Reads one address or an array of them. Right ones are kept even if others are wrong, so that mistakes

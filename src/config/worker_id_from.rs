@@ -5,13 +5,15 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::fleet::SWAPS_MAX;
+
 /// The origin of a source's worker IDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkerIdFrom {
     /// The setting `worker_ids`.
     Given,
-    /// Numbers that no daemon of the fleet has, picked at the start.
-    Coordinator,
+    /// This many numbers that no daemon of the fleet has, picked at the start.
+    Coordinator(usize),
     /// The number at the end of the machine's host name.
     HostName,
     /// The low bits of an IPv4 address of the machine.
@@ -32,7 +34,7 @@ pub enum Ipv4Of {
 }
 
 /// The text of every origin, for messages.
-pub(super) const ORIGINS: &str = "\"given\", \"coordinator\", \"hostname\", \"ipv4\", \"ipv4:INTERFACE\" as in \
+pub(super) const ORIGINS: &str = "\"given\", \"coordinator\", \"coordinator:COUNT\", \"hostname\", \"ipv4\", \"ipv4:INTERFACE\" as in \
      \"ipv4:eth0\", \"ipv4:SUBNET\" as in \"ipv4:10.0.0.0/8\", or \"file:PATH\"";
 
 /// The longest name of an interface in Linux, in bytes (`IFNAMSIZ` less its zero).
@@ -45,9 +47,14 @@ impl FromStr for WorkerIdFrom {
         match text.split_once(':') {
             None => match text {
                 "given" => Ok(WorkerIdFrom::Given),
-                "coordinator" => Ok(WorkerIdFrom::Coordinator),
+                "coordinator" => Ok(WorkerIdFrom::Coordinator(1)),
                 "hostname" => Ok(WorkerIdFrom::HostName),
                 "ipv4" => Ok(WorkerIdFrom::Ipv4(Ipv4Of::Machine)),
+                _ => Err(()),
+            },
+            Some(("coordinator", count)) => match count.parse() {
+                // As one exchange with the coordinator allows.
+                Ok(count @ 1..=SWAPS_MAX) => Ok(WorkerIdFrom::Coordinator(count)),
                 _ => Err(()),
             },
             Some(("ipv4", of)) => parse_ipv4_of(of).map(WorkerIdFrom::Ipv4).ok_or(()),
@@ -105,7 +112,8 @@ impl fmt::Display for WorkerIdFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WorkerIdFrom::Given => f.write_str("given"),
-            WorkerIdFrom::Coordinator => f.write_str("coordinator"),
+            WorkerIdFrom::Coordinator(1) => f.write_str("coordinator"),
+            WorkerIdFrom::Coordinator(count) => write!(f, "coordinator:{count}"),
             WorkerIdFrom::HostName => f.write_str("hostname"),
             WorkerIdFrom::Ipv4(Ipv4Of::Machine) => f.write_str("ipv4"),
             WorkerIdFrom::Ipv4(Ipv4Of::Interface(name)) => write!(f, "ipv4:{name}"),

@@ -48,25 +48,13 @@ use snowbank_client::protocol::{ErrorCode, MAX_REQUEST_SIZE};
 
 front_ends! {
     /// Redis' protocol, versions 2 and 3.
-    Resp in resp, RespSettings (source, any_key);
+    Resp in resp, RespSettings;
     /// memcached's protocol as katsubushi speaks it.
-    Memcached in memcached, MemcachedSettings (source, any_key);
+    Memcached in memcached, MemcachedSettings;
     /// noeqd's protocol.
-    Noeqd in noeqd, NoeqdSettings (source);
+    Noeqd in noeqd, NoeqdSettings;
     /// HTTP, version 1.1.
-    Http in http, HttpSettings (source, any_key);
-}
-
-/// The sources that the clients of a front end use, by name.
-#[derive(Clone, Copy, Debug)]
-pub struct SourceNames<'s> {
-    /// Its protocol.
-    pub protocol: Protocol,
-    /// The source of a request that names none; `None`: the first.
-    pub source: Option<&'s str>,
-    /// The source of a request that names an unknown one. `None`: such requests are refused, but
-    /// memcached's front end answers them with IDs of `source`.
-    pub any_key: Option<&'s str>,
+    Http in http, HttpSettings;
 }
 
 /// The bytes that one message may have, and so the most that a connection keeps of a message that has arrived in part. Clients

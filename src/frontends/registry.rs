@@ -37,10 +37,9 @@ pub(crate) trait WithFrontEnd {
     fn call<F: FrontEnd + 'static>(self);
 }
 
-/// Defines the front ends, one for each row: the protocol's name and module, its settings, and the
-/// keys of the sources that its clients use.
+/// Defines the front ends, one for each row: the protocol's name and module, and its settings.
 macro_rules! front_ends {
-    ($($(#[$meta:meta])* $protocol:ident in $section:ident, $settings:ident ($($source:ident),*);)*) => {
+    ($($(#[$meta:meta])* $protocol:ident in $section:ident, $settings:ident;)*) => {
         pub use native::Native;
         $(pub use $section::$protocol;)*
         $(pub use $section::settings::$settings;)*
@@ -112,16 +111,6 @@ macro_rules! front_ends {
         }
 
         impl Settings {
-            /// Returns the sources that the clients of each front end use.
-            pub fn source_names(&self) -> [SourceNames<'_>; PROTOCOLS - 1] {
-                [$({
-                    let mut names =
-                        SourceNames { protocol: Protocol::$protocol, source: None, any_key: None };
-                    $(names.$source = self.front_ends.$section.$source.as_deref();)*
-                    names
-                },)*]
-            }
-
             /// Returns the addresses where clients connect, by protocol.
             pub fn listeners(&self) -> [(Protocol, &[Address]); PROTOCOLS] {
                 [

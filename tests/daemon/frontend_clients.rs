@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use crate::support::frontend::FrontEndClient;
 use crate::support::relay::{Drawn, Relay};
 use crate::support::{Ask, Daemon, Port, Setup, has_program, poll, skip};
-use rustix::process::Signal;
 
 /// Two sources that always have IDs, and one with 16 a second.
 const SOURCES: &str = r#"
@@ -209,7 +208,7 @@ fn redis_benchmark() {
     if !has_program("redis-benchmark", "redis-tools") {
         return;
     }
-    let mut server = Restarted::start("resp", "resp.any_key = \"fast\"\nlimits.max_wait = \"500ms\"");
+    let mut server = Restarted::start("resp", "any_key = \"fast\"\nlimits.max_wait = \"500ms\"");
     let run = |port: u16, arguments: &[&str]| {
         let mut benchmark = Command::new("redis-benchmark");
         let output = benchmark.args(["-p", &port.to_string(), "-q", "--csv"]).args(arguments).output();
@@ -360,29 +359,19 @@ fn apaches_benchmark() {
     server.daemon.stop();
 }
 
-/// No client of noeqd can be installed here, so these are its exact bytes. Its protocol names no source, so a
-/// reload points the front end to another one.
+/// No client of noeqd can be installed here, so these are its exact bytes. Its protocol names no source.
 #[test]
 fn bytes_of_noeqd() {
-    let settings = "limits.max_wait = \"500ms\"\nnoeqd.source = \"fast\"";
+    let settings = "limits.max_wait = \"500ms\"";
     let mut server = Restarted::start("noeqd", settings);
     let mut drawn = Drawn::default();
     for is_clean in [Some(true), Some(false), None] {
         let mut client = FrontEndClient::connect(server.port.address());
-        for (source, worker_id) in [("fast", 1), ("second", 2)] {
-            if source != "fast" {
-                let config =
-                    format!("{settings}\n{SOURCES}").replace("source = \"fast\"", "source = \"second\"");
-                std::fs::write(server.daemon.path("snowbank.toml"), config).expect("written");
-                server.daemon.signal(Signal::HUP);
-                server.daemon.assert_logs("reloaded: ");
-            }
-            client.send([255, 1, 100]);
-            for id in client.read(356 * 8).chunks_exact(8) {
-                let id = u64::from_be_bytes(id.try_into().expect("8 bytes"));
-                assert_eq!(id >> 12 & 1_023, worker_id, "{id} is of {source}");
-                drawn.add(&format!("ID {source} {id}"));
-            }
+        client.send([255, 1, 100]);
+        for id in client.read(356 * 8).chunks_exact(8) {
+            let id = u64::from_be_bytes(id.try_into().expect("8 bytes"));
+            assert_eq!(id >> 12 & 1_023, 1, "{id} is of the first source");
+            drawn.add(&format!("ID fast {id}"));
         }
         client.send([0]);
         assert_eq!(client.rest(), b"", "a count of 0 is refused");

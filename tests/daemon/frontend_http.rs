@@ -157,7 +157,7 @@ fn head_and_other_methods_draw_nothing() {
 
 #[test]
 fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
-    let config = format!("http.any_key = \"fast\"\n{TWO_SOURCES}");
+    let config = format!("any_key = \"fast\"\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).front_end("http").start();
     let mut client = client_of(&daemon);
     let mut ids = HashSet::new();

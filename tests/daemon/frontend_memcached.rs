@@ -105,7 +105,7 @@ fn a_get_of_thirty_thousand_keys_is_answered_whole() {
 
 #[test]
 fn a_refusal_names_reason_and_time_and_keeps_the_connection() {
-    let config = format!("limits.max_wait = 0\nmemcached.source = \"slow\"\n{TWO_SOURCES}");
+    let config = format!("limits.max_wait = 0\nany_key = \"slow\"\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).front_end("memcached").start();
     let mut client = client_of(&daemon);
     // More IDs than the burst window holds, of a source with 16 a second.

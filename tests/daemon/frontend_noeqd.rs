@@ -27,8 +27,8 @@ fn a_byte_draws_that_many_ids_and_requests_can_be_pipelined() {
 
 #[test]
 fn a_count_of_0_and_a_refusal_close_the_connection() {
-    let config = format!("limits.max_wait = 0\nnoeqd.source = \"slow\"\n{TWO_SOURCES}");
-    let daemon = Setup::configured(&config).front_end("noeqd").start();
+    let config = "limits.max_wait = 0\nworker_ids = 1\nlayout = \"time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z\"\n";
+    let daemon = Setup::configured(config).front_end("noeqd").start();
     for bytes in [&[0_u8][..], &[1, 0], &[200]] {
         let mut client = client_of(&daemon);
         client.send(bytes);

@@ -149,7 +149,7 @@ fn a_reload_changes_the_sources_of_a_front_end() {
     let mut client = Client::of(&daemon);
     client.send("INCR counter\r\n");
     assert!(client.line().starts_with("-UNKNOWN_SOURCE"));
-    let config = format!("resp.any_key = \"fast\"\nresp.replies = \"string\"\n{TWO_SOURCES}");
+    let config = format!("any_key = \"fast\"\nresp.replies = \"string\"\n{TWO_SOURCES}");
     std::fs::write(daemon.path("snowbank.toml"), config).expect("written");
     daemon.signal(Signal::HUP);
     poll("the reload", || {

@@ -72,19 +72,14 @@ fn beyond_loopback_a_daemon_with_a_worker_id_listens() {
 }
 
 #[test]
-fn a_socket_file_has_the_mode_that_is_set() {
-    for (toml, expected) in
-        [("", 0o660), ("unix_mode = \"0600\"\n", 0o600), ("unix_mode = \"0666\"\n", 0o666)]
-    {
-        let home = tempfile::tempdir().expect("a directory");
-        let socket = home.path().join("snowbank.sock");
-        let toml = format!("{toml}listen = [\"unix:{}\"]\n", socket.display());
-        let daemon = Setup::bare().config(&toml).start();
-        assert_eq!(mode(&socket), expected);
-        daemon.connect().assert_open();
-        daemon.stop();
-        assert!(!socket.exists());
-    }
+fn a_socket_file_is_for_the_daemons_user_and_group() {
+    let home = tempfile::tempdir().expect("a directory");
+    let socket = home.path().join("snowbank.sock");
+    let daemon = Setup::bare().config(&format!("listen = [\"unix:{}\"]\n", socket.display())).start();
+    assert_eq!(mode(&socket), 0o660);
+    daemon.connect().assert_open();
+    daemon.stop();
+    assert!(!socket.exists());
 }
 
 #[test]

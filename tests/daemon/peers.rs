@@ -63,6 +63,6 @@ fn a_peer_is_asked_over_tls_and_with_a_token() {
     let without = format!("{}{ca}", toml(5, &[&peer]));
     let daemon = Setup::configured(&without).start();
     poll("a warning", || daemon.log().contains("asks for a token").then_some(()));
-    let toml = format!("{without}peers_{}", token_file(&at("tokens")));
+    let toml = format!("{without}[auth]\n{}", token_file(&at("tokens")));
     assert_refused(&toml, &["has worker ID 5"]);
 }

@@ -127,7 +127,7 @@ fn a_change_that_needs_a_restart_is_refused_with_every_reason() {
         (
             format!(
                 "shards = 3\nstate_dir = \"s\"\nlock_dir = \"l\"\nlisten = \"127.0.0.1:1\"\norder = \"strict\"\n\
-                 unix_mode = \"0600\"\n{}{}[clock]\nstep_hold = \"6s\"\n",
+                 {}{}[clock]\nstep_hold = \"6s\"\n",
                 source("a", 1),
                 source("b", 2)
             ),
@@ -139,8 +139,7 @@ fn a_change_that_needs_a_restart_is_refused_with_every_reason() {
                     "snowbank.toml:4: listen: found [\"127.0.0.1:1\"], the daemon runs with [\"127.0.0.1:0\"]: ",
                 ],
                 &["snowbank.toml:5: order: found \"strict\", the daemon runs with \"relaxed\": "],
-                &["snowbank.toml:6: unix_mode: found \"0600\", the daemon runs with \"0660\": "],
-                &[":14: clock.step_hold: found \"6s\", the daemon runs with \"1m\": "],
+                &[":13: clock.step_hold: found \"6s\", the daemon runs with \"1m\": "],
             ],
         ),
         (

@@ -30,7 +30,7 @@ fn each(test: impl Fn(&mut dyn Coordinator)) {
 }
 
 fn source(name: &str) -> String {
-    format!("[[sources]]\nname = \"{name}\"\nkind = \"ticket\"\nnumbers_from = \"coordinator\"\n")
+    format!("[[sources]]\nname = \"{name}\"\nkind = \"fleet-ticket\"\n")
 }
 
 fn toml_at(at: &dyn Coordinator, url: &str, more: &str) -> String {
@@ -386,9 +386,8 @@ fn a_counter_moves_to_the_coordinator_and_not_back_by_itself() {
 fn what_a_counter_at_the_coordinator_needs_is_checked() {
     let refused = |toml: &str, parts: &[&str]| Machine::new().setup(toml).end().assert_refusal(parts);
     let source = source("orders");
-    refused(&source, &["sources[0].numbers_from", "set fleet.coordinator"]);
-    refused(&source.replace("ticket", "snowflake"), &["numbers_from", "of kind \"ticket\""]);
-    let (code, text) = run(&source.replace("coordinator", "state"), &["ticket", "set", "orders", "1"]);
+    refused(&source, &["sources[0].kind", "set fleet.coordinator"]);
+    let (code, text) = run(&source.replace("fleet-", ""), &["ticket", "set", "orders", "1"]);
     assert!(code == Some(2) && text.contains("no coordinator"), "{text}");
 }
 

@@ -192,7 +192,7 @@ impl Round {
             "max_ahead = \"2s\"\nworker_id_from = \"coordinator\"\n\
              [fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://{endpoint}\"]\nname = \"{name}\"\nhorizon = \"{horizon}\"\n\
              [[sources]]\nname = \"ids\"\n\
-             [[sources]]\nname = \"orders\"\nkind = \"ticket\"\nnumbers_from = \"coordinator\""
+             [[sources]]\nname = \"orders\"\nkind = \"fleet-ticket\""
         )
     }
 

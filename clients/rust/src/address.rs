@@ -149,7 +149,7 @@ fn parse_unix(path: &str) -> Result<Address, String> {
 fn parse_tls(rest: &str) -> Result<Address, String> {
     if rest.starts_with("unix:") || rest.starts_with('/') {
         return Err(String::from(
-            "a Unix socket takes no TLS: nothing leaves the machine, and unix_mode says who may connect",
+            "a Unix socket takes no TLS: nothing leaves the machine, and the file's permissions say who may connect",
         ));
     }
     let (host, port) = parse_tcp(rest).map_err(|reason| format!("after tls:, {reason}"))?;

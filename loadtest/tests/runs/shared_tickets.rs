@@ -58,8 +58,7 @@ impl Etcd {
     fn daemon_in(&self, fleet: &str) -> TempDir {
         directory(&format!(
             "listen = [\"127.0.0.1:0\"]\n[fleet]\nname = \"{fleet}\"\ncoordinator = \"etcd\"\n\
-             endpoints = [\"http://{}\"]\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n\
-             numbers_from = \"coordinator\"\n",
+             endpoints = [\"http://{}\"]\n[[sources]]\nname = \"orders\"\nkind = \"fleet-ticket\"\n",
             self.client.address()
         ))
     }

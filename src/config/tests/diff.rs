@@ -11,7 +11,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("order", r#""strict""#),
     ("state_dir", r#""/state""#),
     ("lock_dir", r#""/locks""#),
-    ("unix_mode", r#""0600""#),
+    ("any_key", r#""default""#),
     ("limits.max_connections", "7"),
     ("limits.max_count", "7"),
     ("limits.max_queued_bytes", "2000000"),
@@ -23,18 +23,11 @@ const OTHERS: &[(&str, &str)] = &[
     ("clock.step_hold", r#""7s""#),
     ("auth.token_file", r#""/tokens""#),
     ("resp.listen", r#""[::1]:6379""#),
-    ("resp.source", r#""default""#),
-    ("resp.any_key", r#""default""#),
     ("resp.replies", r#""string""#),
     ("memcached.listen", r#""[::1]:11212""#),
-    ("memcached.source", r#""default""#),
-    ("memcached.any_key", r#""default""#),
     ("memcached.tokens", "false"),
     ("noeqd.listen", r#""[::1]:4444""#),
-    ("noeqd.source", r#""default""#),
     ("http.listen", r#""[::1]:8080""#),
-    ("http.source", r#""default""#),
-    ("http.any_key", r#""default""#),
     ("admin.listen", "9660"),
     ("log.format", r#""json""#),
     ("log.level", r#""warn""#),
@@ -46,7 +39,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("increment", "7"),
     ("offset", "7"),
     ("maximum", "700"),
-    ("numbers_from", r#""coordinator""#),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),
     ("burst_window", r#""7ms""#),
@@ -54,7 +46,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("on_step_back", r#""wait""#),
     ("sequence_start", r#""zero""#),
     ("worker_id_from", r#""coordinator""#),
-    ("worker_count", "3"),
     ("fleet.coordinator", r#""etcd""#),
     ("fleet.endpoints", r#"["http://a:1", "https://b:2"]"#),
     ("fleet.name", r#""other""#),
@@ -65,7 +56,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("fleet.certificate", r#""/daemon.crt""#),
     ("fleet.key", r#""credential:daemon.key""#),
     ("fleet.peers", r#"["a:1", "tls:b:2"]"#),
-    ("fleet.peers_token_file", r#""/token""#),
 ];
 
 fn other(row: &Row) -> &'static str {
@@ -79,7 +69,7 @@ fn other(row: &Row) -> &'static str {
 fn beside(section: Section, key: &str) -> String {
     match (section, key) {
         (Section::SourceAlone, "kind") => return String::from("name = \"default\"\n"),
-        (Section::SourceAlone, "increment" | "maximum" | "numbers_from") => {
+        (Section::SourceAlone, "increment" | "maximum") => {
             return String::from("name = \"default\"\nkind = \"ticket\"\n");
         }
         (Section::SourceAlone, "offset") => {
@@ -98,8 +88,7 @@ fn beside(section: Section, key: &str) -> String {
 /// The lines that a source's setting needs: worker IDs and numbers from a coordinator need [fleet].
 fn beside_source(row: &Row) -> &'static str {
     match row.key {
-        "worker_id_from" | "numbers_from" => "[fleet]\ncoordinator = \"etcd\"\n",
-        "worker_count" => "worker_id_from = \"coordinator\"\n[fleet]\ncoordinator = \"etcd\"\n",
+        "worker_id_from" => "[fleet]\ncoordinator = \"etcd\"\n",
         _ => "",
     }
 }

@@ -43,12 +43,12 @@ fn a_mistake_says_what_was_found_and_what_is_allowed() {
             "2: admin.listen: found 127.0.0.1:7660, an address of listen, allowed: one of its own",
         ),
         (
-            "unix_mode = 660",
-            "1: unix_mode: found 660, allowed: octal permission bits in quotes, from \"0000\" to \"0777\"",
+            "worker_count = 4",
+            "1: worker_count: no setting any more: set worker_id_from = \"coordinator:COUNT\"",
         ),
         (
-            "unix_mode = \"1777\"",
-            "1: unix_mode: found \"1777\", allowed: octal permission bits in quotes, from \"0000\" to \"0777\"",
+            "[resp]\nany_key = \"orders\"",
+            "2: resp.any_key: not known here; it belongs at the top of the file, above the first [section]",
         ),
         (
             "[limits]\nmax_wait = \"2h\"",
@@ -374,15 +374,15 @@ fn every_mistake_of_identities_is_found_at_once() {
 #[test]
 fn all_mistakes_of_a_front_end_are_found_at_once() {
     let text =
-        "[resp]\nlisten = \"tls:127.0.0.1:7660\"\nsource = \"orders\"\nany_key = \"Orders\"\nreplies = 1";
+        "any_key = \"Orders\"\n[resp]\nlisten = \"tls:127.0.0.1:7660\"\nsource = \"orders\"\nreplies = 1";
     assert_eq!(
         mistakes(text),
         [
-            "2: resp.listen: found tls:127.0.0.1:7660, an address of listen, allowed: one of its own",
-            "2: resp.listen: tls:127.0.0.1:7660 has no certificate to show; name one and its key in [tls] (certificate, \
+            "1: any_key: found \"Orders\", allowed: 1 to 64 of the characters a-z 0-9 . _ -, not all digits",
+            "3: resp.listen: found tls:127.0.0.1:7660, an address of listen, allowed: one of its own",
+            "3: resp.listen: tls:127.0.0.1:7660 has no certificate to show; name one and its key in [tls] (certificate, \
              key), or leave out tls:",
-            "3: resp.source: found \"orders\", allowed: the name of a source: default",
-            "4: resp.any_key: found \"Orders\", allowed: 1 to 64 of the characters a-z 0-9 . _ -, not all digits",
+            "4: resp.source: no setting any more: a request that names no source draws from the first one",
             "5: resp.replies: found 1, allowed: \"auto\" or \"integer\" or \"string\"",
         ]
     );

@@ -44,21 +44,14 @@ fn worker_ids_of_an_origin_count_as_assigned() {
 }
 
 #[test]
-fn what_gives_one_number_gives_no_more() {
-    let text = "worker_id_from = \"hostname\"\nworker_count = 2";
-    assert!(
-        mistake(text).contains("found 2, allowed: 1 with worker_id_from = \"hostname\""),
-        "{}",
-        mistake(text)
-    );
-}
-
-#[test]
-fn only_a_coordinator_lends_several_numbers() {
-    let found = mistake("worker_ids = \"0-3\"\nworker_count = 4");
-    assert!(found.contains("worker_count: found 4, allowed: 1 unless a coordinator assigns"), "{found}");
-    let found = mistake("[[sources]]\nname = \"a\"\nkind = \"ticket\"\nworker_count = 2");
-    assert!(found.contains("sources[0].worker_count"), "{found}");
+fn only_a_coordinator_picks_several_numbers() {
+    let fleet = "[fleet]\ncoordinator = \"etcd\"";
+    assert_eq!(settings(&format!("worker_id_from = \"coordinator:4\"\n{fleet}")).sources[0].picks(), 4);
+    assert_eq!(settings(&format!("worker_id_from = \"coordinator\"\n{fleet}")).sources[0].picks(), 1);
+    for text in ["coordinator:0", "coordinator:101", "coordinator:", "hostname:2"] {
+        let found = mistake(&format!("worker_id_from = {text:?}\n{fleet}"));
+        assert!(found.contains("\"coordinator:COUNT\""), "{found}");
+    }
 }
 
 #[test]

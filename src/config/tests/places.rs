@@ -139,14 +139,14 @@ fn a_table_that_is_not_known_is_told_the_sections() {
 
 #[test]
 fn names_of_sources_that_were_refused_are_not_offered() {
-    let sources = "[[sources]]\nname = \"Orders\"\n[[sources]]\nworker_ids = 1\n";
-    let users = "[resp]\nsource = \"nosuch\"\n[[identities]]\nname = \"a\"\nsources = [\"nosuch\"]\n";
+    let sources = "any_key = \"nosuch\"\n[[sources]]\nname = \"Orders\"\n[[sources]]\nworker_ids = 1\n";
+    let users = "[[identities]]\nname = \"a\"\nsources = [\"nosuch\"]\n";
     let last = "[[sources]]\nname = \"t\"\nworker_ids = 2\n";
     assert_eq!(
-        mistakes(&format!("{sources}{last}{users}"))[2..],
+        mistakes(&format!("{sources}{last}{users}"))[..],
         [
-            "9: resp.source: found \"nosuch\", allowed: the name of a source: t",
-            "12: identities[0].sources: found \"nosuch\", which is no source, allowed: \"t\""
+            "1: any_key: found \"nosuch\", allowed: the name of a source: t",
+            "11: identities[0].sources: found \"nosuch\", which is no source, allowed: \"t\""
         ]
     );
     // Without any name there is nothing to compare with.
@@ -170,7 +170,6 @@ fn addresses_of_the_admin_listener_are_shown_its_port() {
 fn options_and_variables_are_not_told_to_use_quotes() {
     for (key, text, allowed) in [
         ("limits.max_wait", "5", "a duration from \"0\" to \"1h\", with its unit (ms, s, m or h)"),
-        ("unix_mode", "9", "octal permission bits, from \"0000\" to \"0777\""),
         ("state_dir", "\t", "a path, without control characters"),
     ] {
         let given = Override { key: key.into(), texts: vec![text.into()], origin: "SNOWBANK_X".into() };

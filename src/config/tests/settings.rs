@@ -34,7 +34,6 @@ fn nothing_given_is_a_daemon_for_this_machine() {
             increment: 1,
             offset: 1,
             maximum: LAST_ID,
-            numbers_from: NumbersFrom::State,
             name: "default".into(),
             layout: Layout::resolve("twitter").unwrap(),
             worker_ids: WorkerIds {
@@ -45,7 +44,6 @@ fn nothing_given_is_a_daemon_for_this_machine() {
                 are_awaited: false,
             },
             worker_id_from: WorkerIdFrom::Given,
-            worker_count: 1,
             burst_window: Duration::from_millis(10),
             max_ahead: seconds(10),
             on_step_back: OnStepBack::Ride,
@@ -55,12 +53,12 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         lock_dir: "/run/lock/snowbank".into(),
         auth: AuthSettings { token_file: None },
         tls: TlsSettings::default(),
-        unix_mode: FileMode(0o660),
+        any_key: None,
         front_ends: FrontEndSettings {
-            resp: RespSettings { listen: Vec::new(), source: None, any_key: None, replies: Replies::Auto },
-            memcached: MemcachedSettings { listen: Vec::new(), source: None, any_key: None, tokens: true },
-            noeqd: NoeqdSettings { listen: Vec::new(), source: None },
-            http: HttpSettings { listen: Vec::new(), source: None, any_key: None },
+            resp: RespSettings { listen: Vec::new(), replies: Replies::Auto },
+            memcached: MemcachedSettings { listen: Vec::new(), tokens: true },
+            noeqd: NoeqdSettings { listen: Vec::new() },
+            http: HttpSettings { listen: Vec::new() },
         },
         admin: AdminSettings { listen: Vec::new() },
         fleet: FleetSettings {
@@ -74,7 +72,6 @@ fn nothing_given_is_a_daemon_for_this_machine() {
             certificate: None,
             key: None,
             peers: Vec::new(),
-            peers_token_file: None,
         },
         log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
         identities: Vec::new(),
@@ -105,7 +102,7 @@ fn every_setting_reaches_its_field() {
         order = "strict"
         state_dir = "state"
         lock_dir = "/locks"
-        unix_mode = 0o600
+        any_key = "default"
         layout = "clearing"
         worker_ids = [0, "7-8"]
         burst_window = "20ms"
@@ -125,23 +122,15 @@ fn every_setting_reaches_its_field() {
         tls.key = "credential:daemon.key"
         tls.client_ca = "/run/clients.crt"
         resp.listen = ["127.0.0.1:6379", "unix:resp.sock"]
-        resp.source = "default"
-        resp.any_key = "default"
         resp.replies = "string"
         memcached.listen = "127.0.0.1:11212"
-        memcached.source = "default"
-        memcached.any_key = "default"
         memcached.tokens = false
         noeqd.listen = "127.0.0.1:4444"
-        noeqd.source = "default"
         http.listen = "127.0.0.1:8080"
-        http.source = "default"
-        http.any_key = "default"
         admin.listen = ["[::1]:9660", "unix:admin.sock"]
         log.format = "json"
         log.level = "debug"
-        worker_id_from = "coordinator"
-        worker_count = 2
+        worker_id_from = "coordinator:2"
         [fleet]
         coordinator = "etcd"
         endpoints = ["https://a:1", "http://[::1]:2"]
@@ -153,7 +142,6 @@ fn every_setting_reaches_its_field() {
         certificate = "fleet/daemon.crt"
         key = "credential:fleet.key"
         peers = ["a:7660", "tls:[::1]:7661", "unix:other.sock"]
-        peers_token_file = "fleet/token"
         "#,
     );
     let seconds = Duration::from_secs;
@@ -180,7 +168,6 @@ fn every_setting_reaches_its_field() {
             increment: 1,
             offset: 1,
             maximum: LAST_ID,
-            numbers_from: NumbersFrom::State,
             name: "default".into(),
             layout: Layout::resolve("clearing").unwrap(),
             worker_ids: WorkerIds {
@@ -190,8 +177,7 @@ fn every_setting_reaches_its_field() {
                 are_picked: false,
                 are_awaited: false,
             },
-            worker_id_from: WorkerIdFrom::Coordinator,
-            worker_count: 2,
+            worker_id_from: WorkerIdFrom::Coordinator(2),
             burst_window: Duration::from_millis(20),
             max_ahead: seconds(60),
             on_step_back: OnStepBack::Wait,
@@ -205,29 +191,15 @@ fn every_setting_reaches_its_field() {
             key: Some(FileRef::Credential("daemon.key".into())),
             client_ca: Some(path("/run/clients.crt")),
         },
-        unix_mode: FileMode(0o600),
+        any_key: Some("default".into()),
         front_ends: FrontEndSettings {
             resp: RespSettings {
                 listen: ["127.0.0.1:6379", "unix:/etc/resp.sock"].map(|text| text.parse().unwrap()).into(),
-                source: Some("default".into()),
-                any_key: Some("default".into()),
                 replies: Replies::String,
             },
-            memcached: MemcachedSettings {
-                listen: vec!["127.0.0.1:11212".parse().unwrap()],
-                source: Some("default".into()),
-                any_key: Some("default".into()),
-                tokens: false,
-            },
-            noeqd: NoeqdSettings {
-                listen: vec!["127.0.0.1:4444".parse().unwrap()],
-                source: Some("default".into()),
-            },
-            http: HttpSettings {
-                listen: vec!["127.0.0.1:8080".parse().unwrap()],
-                source: Some("default".into()),
-                any_key: Some("default".into()),
-            },
+            memcached: MemcachedSettings { listen: vec!["127.0.0.1:11212".parse().unwrap()], tokens: false },
+            noeqd: NoeqdSettings { listen: vec!["127.0.0.1:4444".parse().unwrap()] },
+            http: HttpSettings { listen: vec!["127.0.0.1:8080".parse().unwrap()] },
         },
         admin: AdminSettings {
             listen: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
@@ -245,7 +217,6 @@ fn every_setting_reaches_its_field() {
             peers: ["a:7660", "tls:[::1]:7661", "unix:/etc/other.sock"]
                 .map(|text| text.parse().unwrap())
                 .into(),
-            peers_token_file: Some(path("/etc/fleet/token")),
         },
         log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
         identities: Vec::new(),

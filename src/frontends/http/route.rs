@@ -4,7 +4,6 @@ use super::lookup;
 use super::query::{Query, malformed, segment};
 use super::reply::Reply;
 use super::{Answer, Head, Listing};
-use crate::config::Protocol;
 use crate::frontends::{Ask, Conditions, Facts};
 use snowbank_client::format::{Codec, Context, Format};
 use snowbank_client::protocol::ErrorCode;
@@ -82,9 +81,9 @@ fn methods(head: &Head<'_>, allowed: &[&str], listed: &'static str) -> Result<()
     Err(Reply { allow: Some(listed), ..refusal })
 }
 
-/// Returns the source of a name, or the front end's source without a name. An unknown name is a mistake, even with `any_key`.
+/// Returns the source of a name, or the first source without a name. An unknown name is a mistake, even with `any_key`.
 pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Reply> {
-    let Some(name) = name else { return Ok(facts.default_source(Protocol::Http)) };
+    let Some(name) = name else { return Ok(0) };
     known(facts.sources.iter().position(|source| source == name), name, facts)
 }
 
@@ -153,7 +152,7 @@ fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer
 fn leaf_get(key: &str, head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     may_draw(head)?;
     let facts = conditions.facts;
-    let source = known(facts.source_of_key(Protocol::Http, key.as_bytes()), key, facts)?;
+    let source = known(facts.source_of_key(key.as_bytes()), key, facts)?;
     Ok(Answer::Ids(ask_for(source, 1), Box::new(Listing::lines("", None))))
 }
 

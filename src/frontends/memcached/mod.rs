@@ -74,12 +74,11 @@ impl Memcached {
     }
 }
 
-/// Returns the source that a key draws from: of its name, or of the name before a colon. A client that returns a
+/// Returns the source that a key draws from: of its name, or of the name before a colon, else `any_key` or the first. A client that returns a
 /// dictionary needs different keys for the IDs of one source, and no source's name has a colon.
 fn source_of(key: &[u8], facts: &Facts) -> usize {
     let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
-    let front_end = Protocol::Memcached;
-    facts.source_of_key(front_end, name).unwrap_or_else(|| facts.default_source(front_end))
+    facts.source_of_key(name).unwrap_or_default()
 }
 
 impl FrontEnd for Memcached {

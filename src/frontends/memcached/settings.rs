@@ -7,16 +7,9 @@ settings! {
     /// The front end for clients of memcached.
     pub struct MemcachedSettings at (front_ends memcached) {
         /// The addresses where clients of memcached and katsubushi connect, as in listen: each key of a get draws an ID,
-        /// from the source of that name, or of the name before a colon, or else from any_key's or memcached.source.
+        /// from the source of that name, or of the name before a colon, or else from any_key, or the first.
         /// Empty: none.
         listen: Vec<Address> = r#""""# in Table("memcached"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
-
-        /// The source of every key that is no source's name. Empty: the first.
-        source: Option<String> = r#""""# in Table("memcached"), Reload, |value| value.source();
-
-        /// The same as memcached.source, under the name that the other front ends have for it. It applies if both are
-        /// set. Empty: memcached.source, because clients of katsubushi send any key.
-        any_key: Option<String> = r#""""# in Table("memcached"), Reload, |value| value.source();
 
         /// Requires tokens here too if auth.token_file is set. The protocol cannot carry a token, so the daemon then
         /// refuses to start with this front end. With false it starts, and everyone who can connect draws IDs.

@@ -89,8 +89,7 @@ impl FrontEnd for Noeqd {
         if count == 0 || u32::from(count) > facts.max_count {
             return Step::Close { error: Some(ErrorCode::BadCount) };
         }
-        let source = facts.default_source(Protocol::Noeqd);
-        let ask = Ask { source, count: count.into(), wait: None, partial: false };
+        let ask = Ask { source: 0, count: count.into(), wait: None, partial: false };
         Step::Ids { consumed: 1, ask, form: () }
     }
 
@@ -112,9 +111,8 @@ impl FrontEnd for Noeqd {
         }
     }
 
-    fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64 {
-        let is_mine = source == facts.default_source(Protocol::Noeqd);
-        if is_mine { bytes.iter().map(|&count| u64::from(count)).sum() } else { 0 }
+    fn demand(&self, bytes: &[u8], source: usize, _facts: &Facts) -> u64 {
+        if source == 0 { bytes.iter().map(|&count| u64::from(count)).sum() } else { 0 }
     }
 
     #[inline]

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::{Form, IdForm, Reply, encode, parse};
-use crate::config::Protocol;
 use crate::frontends::words::{STOPPING, Words};
 use crate::frontends::{Ask, Facts};
 use snowbank_client::protocol::ErrorCode;
@@ -14,7 +13,7 @@ const KEY_BYTES_SHOWN: usize = 64;
 /// INCR: one ID.
 #[inline]
 pub(super) fn incr(key: &[u8], facts: &Facts, form: IdForm, out: &mut Vec<u8>) -> Reply {
-    match facts.source_of_key(Protocol::Resp, key) {
+    match facts.source_of_key(key) {
         Some(source) => one(source, form),
         None => refuse_key(out, key, facts),
     }
@@ -65,7 +64,7 @@ fn increase(key: &[u8], by: &[u8], facts: &Facts, form: IdForm) -> Result<Reply,
 
 /// SNOWBANK.NEXT [source] [count] [WAIT ms] [PARTIAL].
 fn next(mut operands: &[&[u8]], facts: &Facts) -> Result<Reply, Refused> {
-    let mut ask = Ask { source: facts.default_source(Protocol::Resp), count: 1, wait: None, partial: false };
+    let mut ask = Ask { source: 0, count: 1, wait: None, partial: false };
     if let [name, rest @ ..] = operands
         && !is_count(name)
         && (!is_option(name) || is_source(name, facts))
@@ -125,13 +124,13 @@ fn count_of(text: &[u8], facts: &Facts) -> Result<u64, Refused> {
 
 /// Returns the source that a key draws from.
 fn source_of(key: &[u8], facts: &Facts) -> Result<usize, Refused> {
-    facts.source_of_key(Protocol::Resp, key).ok_or_else(|| unknown_key(key, facts))
+    facts.source_of_key(key).ok_or_else(|| unknown_key(key, facts))
 }
 
 fn unknown_key(key: &[u8], facts: &Facts) -> Refused {
     let (found, names) = (shown(key), facts.sources.join(", "));
     let text = format!(
-        "UNKNOWN_SOURCE found key '{found}', allowed: a source's name ({names}); or set any_key in [resp] of the daemon's configuration"
+        "UNKNOWN_SOURCE found key '{found}', allowed: a source's name ({names}); or set any_key in the daemon's configuration"
     );
     (ErrorCode::UnknownSource, text)
 }

@@ -34,15 +34,6 @@ settings! {
         /// rules for worker_ids, TLS, tokens and limits apply here too. Empty: none.
         listen: Vec<Address> = r#""""# in Table("resp"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
 
-        /// The source that SNOWBANK.NEXT draws from if it names none. Empty: the first.
-        source: Option<String> = r#""""# in Table("resp"), Reload, |value| value.source();
-
-        /// The source that any other key draws from. Empty: a key that is no source's name is refused.
-        ///
-        /// A misspelt key should not draw from another source. Set it for tools whose key cannot be chosen, such as
-        /// redis-benchmark.
-        any_key: Option<String> = r#""""# in Table("resp"), Reload, |value| value.source();
-
         /// The form of INCR's reply: "integer", as in Redis, "string", or "auto". SNOWBANK.NEXT always replies with
         /// strings.
         ///

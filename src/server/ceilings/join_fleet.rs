@@ -223,7 +223,7 @@ impl Joined {
         let is_used = |id| taken.iter().flatten().any(|other: &Taken| other.worker_ids.contains(id));
         let is_moved = |id| found.moved_away().any(|moved| has(moved, &source.layout, id));
         let allowed = |id| (!given.are_given || given.set.contains(id)) && !is_used(id) && !is_moved(id);
-        let fits = |own: &WorkerSet| own.len() == source.worker_count && own.iter().all(allowed);
+        let fits = |own: &WorkerSet| own.len() == source.picks() && own.iter().all(allowed);
         // A state that had worker IDs of its own, before it belonged to a fleet, asks for those first.
         let had = || self.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
         let own = if source.is_assigned() { had().filter(fits) } else { Some(given.set.clone()) };
@@ -234,7 +234,7 @@ impl Joined {
         }
         let asked = if source.is_assigned() {
             let lock = |numbering: &Numbering| is_free_here((settings, source), numbering, want.clocks.wall);
-            self.member.pick(want, source.worker_count, own.as_ref(), allowed, lock)
+            self.member.pick(want, source.picks(), own.as_ref(), allowed, lock)
         } else {
             self.member.take(want, &given.set).map_err(StartError::from)
         };

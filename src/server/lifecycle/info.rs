@@ -20,7 +20,7 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         name: source.name.clone(),
         kind: Some(match source.kind {
             SourceKind::Snowflake => info::SourceKind::Snowflake,
-            SourceKind::Ticket => info::SourceKind::Ticket,
+            SourceKind::Ticket | SourceKind::FleetTicket => info::SourceKind::Ticket,
         }),
         increment: source.is_ticket().then_some(source.increment),
         offset: source.is_ticket().then_some(source.offset),

@@ -207,8 +207,7 @@ impl Opened {
         };
         let shards = (0..settings.shards.get()).map(make_shard).collect::<Result<_, StartError>>()?;
         // Inherited sockets take the place of the listeners of their protocol.
-        let mut open =
-            |purpose, addresses| listen_at(inherited.listeners(purpose), addresses, settings.unix_mode.0);
+        let mut open = |purpose, addresses| listen_at(inherited.listeners(purpose), addresses);
         let mut listeners = Vec::new();
         for (protocol, addresses) in settings.listeners() {
             let opened = open(Purpose::Clients(protocol), addresses)?;
@@ -242,17 +241,13 @@ pub(super) fn by_protocol(listeners: &[(Protocol, Listener)]) -> Vec<(Protocol, 
 }
 
 /// Returns the inherited listeners; if there are none, opens listeners at the addresses.
-fn listen_at(
-    inherited: Vec<Listener>,
-    addresses: &[Address],
-    unix_mode: u32,
-) -> Result<Vec<Listener>, StartError> {
+fn listen_at(inherited: Vec<Listener>, addresses: &[Address]) -> Result<Vec<Listener>, StartError> {
     if !inherited.is_empty() {
         return Ok(inherited);
     }
     let mut listeners = Vec::new();
     for address in addresses {
-        listeners.extend(listen::open(address, unix_mode)?);
+        listeners.extend(listen::open(address)?);
     }
     Ok(listeners)
 }

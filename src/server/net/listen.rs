@@ -25,6 +25,9 @@ const RECEIVED_BYTES_MAX: usize = 16 * 1024;
 /// an operator sets it there.
 const BACKLOG: i32 = 4_096;
 
+/// The permissions of Unix socket files: clients are of the daemon's user or group. Systemd makes sockets for others.
+const SOCKET_MODE: u32 = 0o660;
+
 /// A socket that listens.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -47,9 +50,9 @@ impl Listener {
 ///
 /// # Errors
 /// One line with the address.
-pub(crate) fn open(address: &Address, unix_mode: u32) -> Result<Vec<Listener>, StartError> {
+pub(crate) fn open(address: &Address) -> Result<Vec<Listener>, StartError> {
     match address {
-        Address::Unix(path) => open_unix(path, unix_mode).map(|listener| vec![listener]),
+        Address::Unix(path) => open_unix(path).map(|listener| vec![listener]),
         Address::Tcp { host, port } | Address::Tls { host, port } => open_tcp(address, host, *port),
     }
 }
@@ -130,13 +133,13 @@ pub(super) fn tune(socket: &Socket) -> io::Result<()> {
     socket.set_recv_buffer_size(RECEIVED_BYTES_MAX)
 }
 
-fn open_unix(path: &Path, mode: u32) -> Result<Listener, StartError> {
+fn open_unix(path: &Path) -> Result<Listener, StartError> {
     remove_stale(path)?;
     let bind = || -> io::Result<Socket> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.bind(&SockAddr::unix(path)?)?;
         // No client can connect before `listen`, so the mode applies to every connection.
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
         Ok(socket)

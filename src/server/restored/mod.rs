@@ -78,7 +78,7 @@ pub(crate) fn watch(KernelLog { way, log, .. }: KernelLog, common: Arc<Common>) 
                 tracing::warn!(
                     count,
                     "the machine was, or may have been, restored from a snapshot: what was claimed ahead is dropped, and \
-                     ticket sources without `numbers_from` are refused until `snowbank ticket set`"
+                     sources of kind `ticket` are refused until `snowbank ticket set`"
                 );
             }
         }

@@ -225,7 +225,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
 #[test]
 fn a_daemon_may_have_several_numbers_of_its_data_center() {
     each(|at| {
-        let toml = format!("worker_ids = \"datacenter=1\"\nworker_count = 4\n{}", toml(at, None, LONG));
+        let toml = toml(at, None, LONG).replace("from = \"coordinator\"", "from = \"coordinator:4\"");
+        let toml = format!("worker_ids = \"datacenter=1\"\n{toml}");
         init(&toml);
         let machines = [Machine::new(), Machine::new()];
         let daemons = machines.each_ref().map(|machine| machine.start(&toml));
