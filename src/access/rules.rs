@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn session(rules: &Rules, version: u64) -> Session {
-        Session::new((rules, version), None)
+        Session::new(rules, version, None)
     }
 
     #[test]

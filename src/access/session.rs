@@ -88,7 +88,7 @@ impl Permit {
 
 impl Session {
     /// Begins the session of a connection. `shown` is `None` without TLS.
-    pub fn new((rules, version): (&Rules, u64), shown: Option<Shown<'_>>) -> Self {
+    pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>) -> Self {
         let of_certificate = shown.and_then(|shown| identity_of(shown.chain, rules));
         let trusted_by = shown.map_or(0, |shown| shown.checked_by);
         // A handshake may have begun before a reload of the authorities. Its certificate is then checked again.
@@ -259,7 +259,7 @@ impl Session {
     ///
     /// # Errors
     /// The configuration no longer accepts the client's token or certificate, so the connection must be closed.
-    pub fn renew(&mut self, (rules, version): (&Rules, u64), shown: Option<Shown<'_>>) -> Result<(), Denial> {
+    pub fn renew(&mut self, rules: &Rules, version: u64, shown: Option<Shown<'_>>) -> Result<(), Denial> {
         self.version = version;
         let renewed = self.follow(rules, shown);
         self.revoked = renewed.err();

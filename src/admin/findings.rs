@@ -172,15 +172,14 @@ impl Status {
             return None;
         }
         let p99 = self.last_minute.p99_us.map_or(0.0, |us| us / 1e6);
-        let reason = match self.ceilings.makes_wait() {
-            true => format!(
-                "requests waited for a ceiling, which storage takes {} to raise: see the finding about it",
-                seconds(self.ceilings.usual_raise_s)
-            ),
-            false => {
-                String::from("see whether requests wait for IDs, and whether the machine is short of CPU")
-            }
-        };
+        let mut reason =
+            String::from("see whether requests wait for IDs, and whether the machine is short of CPU");
+        if self.ceilings.makes_wait() {
+            let raise = seconds(self.ceilings.usual_raise_s);
+            reason = format!(
+                "requests waited for a ceiling, which storage takes {raise} to raise: see the finding about it"
+            );
+        }
         let message = format!(
             "slow: 99 % within {} in the last minute, where up to {} is expected; {reason}",
             seconds(p99),
@@ -375,12 +374,13 @@ fn more_worker_ids(source: &SourceStatus) -> String {
 /// The clock holds a source up.
 fn find_clock(source: &SourceStatus) -> Option<Finding> {
     let snowflake = source.snowflake().filter(|snowflake| snowflake.stands_s > 0.0)?;
-    let (found, remedy) = match snowflake.yet_to_begin {
-        true => ("keeps no state, and the clock has not reached its first tick", "keep a state (state_dir)"),
-        false => (
+    let (found, remedy) = if snowflake.yet_to_begin {
+        ("keeps no state, and the clock has not reached its first tick", "keep a state (state_dir)")
+    } else {
+        (
             "the wall clock is too far behind the next ID",
             "set the clock right, or give the source a worker ID that was never used",
-        ),
+        )
     };
     let wait = seconds(snowflake.stands_s);
     let message = format!("{found}: refuses with clock_behind for another {wait}; {remedy}");

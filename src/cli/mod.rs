@@ -151,9 +151,8 @@ pub fn main() -> ExitCode {
 /// Returns the command with its subcommands, all without the environment variables that are empty: those count as not set.
 fn without_empty_variables(command: clap::Command) -> clap::Command {
     let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
-    let option = |argument: clap::Arg| match argument.get_env().is_some_and(is_empty) {
-        true => argument.env(None::<&'static str>),
-        false => argument,
+    let option = |argument: clap::Arg| {
+        if argument.get_env().is_some_and(is_empty) { argument.env(None::<&'static str>) } else { argument }
     };
     command.mut_args(option).mut_subcommands(without_empty_variables)
 }

@@ -131,10 +131,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     converse(async {
         let client = arguments.daemon.client(&arguments.daemon.address)?;
         let source = arguments.source.as_deref().map_or(SourceChoice::Index(0), choose);
-        let info = match arguments.lines.need_info() {
-            true => Some(client.info().await.map_err(explain)?),
-            false => None,
-        };
+        let mut info = None;
+        if arguments.lines.need_info() {
+            info = Some(client.info().await.map_err(explain)?);
+        }
         let mut lines = Lines::new(&arguments.lines, &source, info.as_ref(), &mut out)?;
         fetch(&client, arguments, source, &mut lines).await?;
         Ok(out.flush()?)

@@ -33,10 +33,11 @@ pub(super) fn warnings(config: &Path, settings: &Settings) -> Vec<String> {
         Some(FileRef::Credential(_)) | None => None,
     });
     let files: Vec<(&str, PathBuf)> = [("--config", config.to_owned())].into_iter().chain(named).collect();
-    unreadable_by(USER, &files).map_or_else(Vec::new, |unreadable| unreadable.iter().map(warning).collect())
+    unreadable_by(USER, &files)
+        .map_or_else(Vec::new, |unreadable| unreadable.iter().map(|(key, path)| warning(key, path)).collect())
 }
 
-fn warning((key, path): &(&str, PathBuf)) -> String {
+fn warning(key: &str, path: &Path) -> String {
     let path = path.display();
     format!(
         "{key}: the user {USER} of the packaged service cannot read {path}: chgrp {USER} {path} && chmod g+r {path}, and \

@@ -86,7 +86,7 @@ settings! {
         /// The addresses where other daemons listen for clients, as in listen. A name stands for every daemon that it
         /// resolves to, and this daemon may be among them: all can have the same list. The daemon asks each of them at
         /// its start, and does not start if a peer has the same worker ID with the same layout. If peers
-        /// require a token, it sends the first one of auth.token_file that is not a hash. Empty: none.
+        /// require a token, this daemon sends the first one of auth.token_file that is not a hash. Empty: none.
         ///
         /// This proves nothing about a peer that is out of reach, and a line of the log warns of that. Only a coordinator
         /// prevents daemons on several machines from using the same worker ID.

@@ -62,12 +62,14 @@ impl Reader {
     ) {
         let name = key.get_ref().as_ref();
         let Some(&table) = tables().iter().find(|table| **table == name) else {
-            return self.read_entry(input, "", None, (key, value), &[Section::Top, Section::Source]);
+            let place = Place { prefix: "", index: None, here: &[Section::Top, Section::Source] };
+            return self.read_entry(input, &place, key, value);
         };
         match value.get_ref() {
             DeValue::Table(entries) => {
-                for entry in entries.iter() {
-                    self.read_entry(input, &format!("{table}."), None, entry, &[Section::Table(table)]);
+                let (prefix, here) = (&format!("{table}."), &[Section::Table(table)]);
+                for (key, value) in entries.iter() {
+                    self.read_entry(input, &Place { prefix, index: None, here }, key, value);
                 }
             }
             _ => {
@@ -77,15 +79,15 @@ impl Reader {
         }
     }
 
-    /// Reads one setting, if its key is known in one of these sections. `prefix` is what its full key begins with.
+    /// Reads one setting, if its key is known in this place.
     fn read_entry(
         &mut self,
         input: &Input<'_>,
-        prefix: &str,
-        index: Option<usize>,
-        (key, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>),
-        here: &[Section],
+        place: &Place<'_>,
+        key: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
     ) {
+        let Place { prefix, index, here } = *place;
         let name = key.get_ref().as_ref();
         match rows_of_file().find(|row| row.key == name && here.contains(&row.section)) {
             Some(row) => self.findings.read(row, index, input, Value(value), &mut self.settings),
@@ -139,9 +141,12 @@ impl Reader {
         input: &Input<'_>,
         key: &Spanned<DeString<'_>>,
         value: &'v Spanned<DeValue<'v>>,
-    ) -> Vec<(Range<usize>, &'v DeTable<'v>)> {
+    ) -> Vec<Listed<'v>> {
         let tables: Option<Vec<_>> = value.get_ref().as_array().and_then(|entries| {
-            entries.iter().map(|entry| Some((entry.span(), entry.get_ref().as_table()?))).collect()
+            let listed = |entry: &'v Spanned<DeValue<'v>>| {
+                Some(Listed { span: entry.span(), table: entry.get_ref().as_table()? })
+            };
+            entries.iter().map(listed).collect()
         });
         let (least, most) = (*allowed.start(), *allowed.end());
         let (mut tables, text) = match tables {
@@ -166,13 +171,15 @@ impl Reader {
         list: &str,
         index: usize,
         input: &Input<'_>,
-        (span, table): (Range<usize>, &DeTable<'_>),
+        listed: Listed<'_>,
         here: &[Section],
     ) {
+        let Listed { span, table } = listed;
         let entry = format!("{list}[{index}]");
         self.findings.origins.set(entry.clone(), input.origin(&span));
-        for pair in table.iter() {
-            self.read_entry(input, &format!("{entry}."), Some(index), pair, here);
+        let place = Place { prefix: &format!("{entry}."), index: Some(index), here };
+        for (key, value) in table.iter() {
+            self.read_entry(input, &place, key, value);
         }
         if !table.contains_key("name") {
             let text = format!("missing; each of [[{list}]] has a name of its own, as in name = \"orders\"");
@@ -212,6 +219,22 @@ impl Reader {
         of_clients.for_each(&anchor_socket);
         settings.admin.listen.iter_mut().chain(&mut settings.fleet.peers).for_each(anchor_socket);
     }
+}
+
+/// The place of entries in a file.
+struct Place<'p> {
+    /// The beginning of their full keys.
+    prefix: &'p str,
+    /// The index of their table in a list.
+    index: Option<usize>,
+    /// The sections of which they may be.
+    here: &'p [Section],
+}
+
+/// A table in a list of tables.
+struct Listed<'v> {
+    span: Range<usize>,
+    table: &'v DeTable<'v>,
 }
 
 /// The settings that earlier versions had, with what takes their place.

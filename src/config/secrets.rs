@@ -86,18 +86,8 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     };
     secrets.warnings.extend(located.open_to_others());
     secrets.fleet_files = located.fleet.digests();
-    match located.fleet.coordinator(fleet) {
-        Ok(access) => secrets.fleet = access,
-        Err((key, text)) => reader.findings.mistake_of(key, text),
-    }
-    match located.fleet.tls(fleet.peers.iter().any(Address::is_tls)) {
-        Ok(tls) if !fleet.peers.is_empty() => {
-            let bytes = located.token_file.as_deref().and_then(|path| super::read_bounded(path).ok());
-            let token = bytes.as_deref().and_then(first_plain);
-            secrets.peers = Some(PeerAccess { addresses: fleet.peers.clone(), token, tls });
-        }
-        Ok(_) => {}
-        Err((key, text)) => reader.findings.mistake_of(key, text),
+    if let Err((key, text)) = located.read_fleet(fleet, &mut secrets) {
+        reader.findings.mistake_of(key, text);
     }
     // A file that is named and was not found may have a line for any identity.
     let are_tokens_known = located.token_file.is_some() == auth.token_file.is_some();
@@ -185,6 +175,22 @@ impl Located {
         ];
         let warning = |(what, path): (&str, &Option<PathBuf>)| open_to_others(what, path.as_deref()?);
         secret_files.into_iter().filter_map(warning)
+    }
+
+    /// Reads what the coordinator and the peers need.
+    ///
+    /// # Errors
+    /// The setting whose file cannot be used, and why.
+    fn read_fleet(&self, fleet: &FleetSettings, secrets: &mut Secrets) -> Result<(), Unusable> {
+        secrets.fleet = self.fleet.coordinator(fleet)?;
+        if fleet.peers.is_empty() {
+            return Ok(());
+        }
+        let tls = self.fleet.tls(fleet.peers.iter().any(Address::is_tls))?;
+        let bytes = self.token_file.as_deref().and_then(|path| super::read_bounded(path).ok());
+        let token = bytes.as_deref().and_then(first_plain);
+        secrets.peers = Some(PeerAccess { addresses: fleet.peers.clone(), token, tls });
+        Ok(())
     }
 
     /// Returns the files of TLS listeners, if there are a certificate and a key.

@@ -177,7 +177,21 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
             let Some(workers) = concurrent_collision(ids, (&source.layout, &source.worker_ids.set)) else {
                 continue;
             };
-            let text = overlap((earlier_index, earlier), (index, source), workers);
+            let (one, two) = (label(earlier_index, earlier), label(index, source));
+            let text = if earlier.layout.space() == source.layout.space() && workers.0 == workers.1 {
+                let worker = workers.0;
+                format!(
+                    "{one} and {two} have the same layout and both use worker {worker}; give each worker IDs of its own"
+                )
+            } else {
+                let apart =
+                    apart(earlier, source).map_or_else(String::new, |apart| format!(", {apart} apart"));
+                format!(
+                    "{one}, worker {}, and {two}, worker {}, can make the same IDs{apart}: their layouts differ, but \
+                     the IDs grow alike; give one of them other worker IDs",
+                    workers.0, workers.1
+                )
+            };
             let place = Place { index, findings };
             if let Some((key, origin)) = place.full("worker_ids") {
                 findings.mistake(origin, key, text);
@@ -222,25 +236,6 @@ pub(super) fn check_open_overlaps(
 /// Returns true if other machines with this configuration may get any worker ID of the source's layout.
 fn is_picked(source: &SourceSettings) -> bool {
     source.is_assigned() || source.is_of_machine() && source.worker_ids.by_field.is_none()
-}
-
-/// Describes two sources that can make the same ID with these worker IDs.
-fn overlap(
-    (left_index, left): (usize, &SourceSettings),
-    (index, right): (usize, &SourceSettings),
-    (worker, other): (u64, u64),
-) -> String {
-    let (one, two) = (label(left_index, left), label(index, right));
-    if left.layout.space() == right.layout.space() && worker == other {
-        return format!(
-            "{one} and {two} have the same layout and both use worker {worker}; give each worker IDs of its own"
-        );
-    }
-    let when = apart(left, right).map_or_else(String::new, |apart| format!(", {apart} apart"));
-    format!(
-        "{one}, worker {worker}, and {two}, worker {other}, can make the same IDs{when}: their layouts differ, but the \
-         IDs grow alike; give one of them other worker IDs"
-    )
 }
 
 /// Returns how far apart the epochs of two sources are, in words; `None` if they are the same.

@@ -265,6 +265,14 @@ mod tests {
     }
 
     #[test]
+    fn peers_get_the_first_token_that_is_no_hash() {
+        let hashed = hashed_line(None, b"other");
+        let file = format!("# for the fleet\n\n{hashed}\nfleet: {hashed}\n daemons:  the token \nlater\n");
+        assert_eq!(first_plain(file.as_bytes()).as_deref(), Some("the token"));
+        assert_eq!(first_plain(hashed.as_bytes()), None);
+    }
+
+    #[test]
     fn a_hashed_line_stands_for_its_token_and_is_none_itself() {
         let line = hashed_line(Some("billing"), b"let me in");
         // As `printf 'let me in' | sha256sum` prints it.

@@ -56,7 +56,7 @@ fn serve<'a, F: FrontEnd>(
     (facts, draining): (&Facts, bool),
     check: Check<F>,
 ) -> (Vec<Ask>, Vec<u8>) {
-    let mut session = Session::new((&facts.access, 0), None);
+    let mut session = Session::new(&facts.access, 0, None);
     let conditions = &mut Conditions {
         facts,
         session: &mut session,

@@ -137,26 +137,22 @@ fn source_refusal(refusal: Refusal, source: &str, is_ticket: bool, wait_longer: 
 }
 
 fn not_granted(source: &str, is_ticket: bool) -> String {
-    match is_ticket {
-        true => format!(
+    if is_ticket {
+        return format!(
             "the next numbers of source {source} were not reserved durably in time; the daemon's status has the cause"
-        ),
-        false => format!(
-            "the ceiling of source {source} was not raised in time; the daemon's status has the cause"
-        ),
+        );
     }
+    format!("the ceiling of source {source} was not raised in time; the daemon's status has the cause")
 }
 
 fn lost(source: &str, is_ticket: bool) -> String {
-    match is_ticket {
-        true => format!(
+    if is_ticket {
+        return format!(
             "source {source} counts no more: another process, or another copy of its machine, may hand out the same \
              numbers; see the daemon's status"
-        ),
-        false => format!(
-            "the worker ID of source {source} is lost: another process may have it; see the daemon's log"
-        ),
+        );
     }
+    format!("the worker ID of source {source} is lost: another process may have it; see the daemon's log")
 }
 
 /// Puts a refusal of a rate into words.

@@ -209,10 +209,7 @@ pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
 fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcome {
     for (record, locks) in records.iter().zip(locks) {
         // A start is above the marks of another layout in any case.
-        let marks = match record.numbering.is_ticket() {
-            true => locks.marks(),
-            false => locks.own_marks(),
-        };
+        let marks = if record.numbering.is_ticket() { locks.marks() } else { locks.own_marks() };
         let marks = marks.map_err(Failure::no)?;
         let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
         return Err(Failure::no(format_args!(

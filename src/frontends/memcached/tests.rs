@@ -20,7 +20,7 @@ type Served = (Vec<(usize, u64)>, String, bool);
 /// Serves a stream. Source 0 gives the IDs 100, 101, …, source 1 gives 2000000000000000000 and so on.
 fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
     let facts = facts();
-    let (session, wall) = (&mut Session::new((&facts.access, 0), None), UnixMicros(1_000_000));
+    let (session, wall) = (&mut Session::new(&facts.access, 0, None), UnixMicros(1_000_000));
     let mut conditions = Conditions {
         facts: &facts,
         session,
@@ -178,7 +178,7 @@ fn packets_are_answered_with_their_opaque_bytes() {
         [packet(0x0d, "batches"), packet(0x00, "a"), packet(0x0a, ""), packet(0x20, ""), packet(0x07, "")]
             .concat();
     let facts = facts();
-    let (session, wall) = (&mut Session::new((&facts.access, 0), None), UnixMicros(1_000_000));
+    let (session, wall) = (&mut Session::new(&facts.access, 0, None), UnixMicros(1_000_000));
     let mut conditions = Conditions {
         facts: &facts,
         session,
@@ -226,7 +226,7 @@ fn packets_that_lie_are_refused() {
         let facts = facts();
         let mut conditions = Conditions {
             facts: &facts,
-            session: &mut Session::new((&facts.access, 0), None),
+            session: &mut Session::new(&facts.access, 0, None),
             draining: false,
             wall: UnixMicros(1_000_000),
             counts: &|_| Counts::default(),

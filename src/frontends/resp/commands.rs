@@ -221,7 +221,7 @@ impl Resp {
     fn command(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
         let Some(subcommand) = operands.first() else {
             encode::array(out, COMMANDS.len() as u64);
-            COMMANDS.iter().for_each(|command| describe_command(out, command));
+            COMMANDS.iter().for_each(|&(name, fewest, most)| describe_command(out, name, fewest, most));
             return None;
         };
         match Name::new(subcommand).get() {
@@ -277,7 +277,7 @@ fn refuse_subcommand(out: &mut Vec<u8>, found: &[u8]) -> Option<ErrorCode> {
 }
 
 /// Encodes an entry of COMMAND: name, arity, flags, and which arguments are keys.
-fn describe_command(out: &mut Vec<u8>, &(name, fewest, most): &(&str, usize, usize)) {
+fn describe_command(out: &mut Vec<u8>, name: &str, fewest: usize, most: usize) {
     encode::array(out, 6);
     encode::bulk(out, name.as_bytes());
     let arity = fewest as i64 + 1;

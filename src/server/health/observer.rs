@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::rate_limited_log::PERIOD as LOG_PERIOD;
+use super::rate_limited_log::{PERIOD as LOG_PERIOD, RateLimited};
 use crate::admin::{Finding, Severity, Status, seconds};
 use crate::clock::{BootMicros, Reading};
 use crate::config::Grouped;
@@ -271,17 +271,17 @@ struct Refusals {
     /// The requests that were served. Requests that a stop refused are not among them.
     served: u64,
     uptime_s: f64,
-    logged_at: Option<Instant>,
+    lines: RateLimited,
 }
 
 impl Refusals {
     /// Returns the line of the refusals since the last one, at most once a minute.
     fn line(&mut self, status: &Status, now: Instant) -> Option<String> {
-        if self.logged_at.is_some_and(|logged_at| now.duration_since(logged_at) < LOG_PERIOD) {
+        if self.lines.is_recent(now) {
             return None;
         }
         let line = self.rest(status)?;
-        self.logged_at = Some(now);
+        self.lines.count(now);
         Some(line)
     }
 

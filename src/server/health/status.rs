@@ -93,7 +93,7 @@ impl Common {
             protocols: metrics
                 .listeners
                 .iter()
-                .map(|listeners| protocol_status(metrics, listeners))
+                .map(|(protocol, addresses)| protocol_status(metrics, *protocol, addresses))
                 .collect(),
             last_minute: LastMinute::default(),
             last_reload: metrics.last_reload().clone(),
@@ -234,14 +234,14 @@ fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
     live_config.facts.access.identities().values().map(status).collect()
 }
 
-fn protocol_status(metrics: &Metrics, (protocol, addresses): &(Protocol, Vec<String>)) -> ProtocolStatus {
-    let index = *protocol as usize;
+fn protocol_status(metrics: &Metrics, protocol: Protocol, addresses: &[String]) -> ProtocolStatus {
+    let index = protocol as usize;
     let sum = |of: fn(&ProtocolCounters) -> u64| {
         metrics.shards.iter().map(|shard| of(&shard.protocols[index])).sum()
     };
     ProtocolStatus {
         name: protocol.name().to_owned(),
-        addresses: addresses.clone(),
+        addresses: addresses.to_vec(),
         connections: metrics.open_by_protocol[index].load(Ordering::Relaxed) as u64,
         requests: sum(|counters| counters.requests.get()),
         errors: sum(|counters| counters.errors.get()),

@@ -25,10 +25,12 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         increment: source.is_ticket().then_some(source.increment),
         offset: source.is_ticket().then_some(source.offset),
         fleet: source.is_shared_counter().then(|| settings.fleet.name.clone()),
-        layout: (!source.is_ticket()).then(|| source.layout.to_string()),
-        worker_ids: (!source.is_ticket() && !source.worker_ids.are_awaited)
-            .then(|| source.worker_ids.set.iter().collect()),
-        per_second: (!source.is_ticket()).then(|| source.ids_per_second()),
+        layout: source.own_layout().map(ToString::to_string),
+        worker_ids: source
+            .own_layout()
+            .filter(|_| !source.worker_ids.are_awaited)
+            .map(|_| source.worker_ids.set.iter().collect()),
+        per_second: source.own_layout().map(|_| source.ids_per_second()),
     };
     let info = Info {
         protocol: protocol::VERSION,

@@ -25,7 +25,8 @@ pub(super) fn refuse_shared(
 ) -> Result<Option<Note>, StartError> {
     let Some(access) = access else { return Ok(None) };
     let runtime = make_runtime()?;
-    let own_sockets: Vec<SocketAddr> = inherited.iter().filter_map(own_socket).collect();
+    let own_sockets: Vec<SocketAddr> =
+        inherited.iter().filter_map(|(purpose, address)| own_socket(purpose, address)).collect();
     let is_own = |at| own_sockets.iter().any(|own| leads_to(at, *own));
     let answers = runtime.block_on(peers::ask(access, START_TIMEOUT, is_own));
     // A name that is still being resolved must not delay the start.
@@ -67,7 +68,7 @@ fn compare(info_json: &[u8], answers: &[Answer]) -> Result<Option<Note>, StartEr
 }
 
 /// Returns the address of an inherited socket for clients. The daemon does not answer there until its start is over.
-fn own_socket((purpose, address): &(Purpose, Address)) -> Option<SocketAddr> {
+fn own_socket(purpose: &Purpose, address: &Address) -> Option<SocketAddr> {
     match (purpose, address) {
         (Purpose::Clients(_), Address::Tcp { host, port } | Address::Tls { host, port }) => {
             Some(SocketAddr::new(host.parse().ok()?, *port))

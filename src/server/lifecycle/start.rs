@@ -14,7 +14,7 @@ use super::worker_ids::{lock, number};
 use crate::access::Rules;
 use crate::ceiling::WorkerLocks;
 use crate::clock::{self, Now, Reading, Wall};
-use crate::config::{Address, Protocol, Purpose, Secrets, Settings, SourceSettings};
+use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::fleet::{Access, Clocks, Tried};
 use crate::frontends::Facts;
 use crate::numbering::Numbering;
@@ -173,12 +173,12 @@ impl Server {
 /// Makes the numberings of all sources, and locks their worker IDs.
 fn number_and_lock(settings: &Settings) -> Result<(Vec<Numbering>, Vec<WorkerLocks>), StartError> {
     let numberings: Vec<Numbering> = settings.sources.iter().map(number).collect::<Result<_, _>>()?;
-    let lock = |(source, numbering): (&SourceSettings, &Numbering)| match source.is_shared_counter() {
-        // Other daemons of this machine may count with it.
-        true => Ok(WorkerLocks::none()),
-        false => lock(settings, numbering),
-    };
-    let locks = settings.sources.iter().zip(&numberings).map(lock).collect::<Result<_, _>>()?;
+    let mut locks = Vec::new();
+    for (source, numbering) in settings.sources.iter().zip(&numberings) {
+        // Other daemons of this machine may count with a shared counter.
+        let is_shared = source.is_shared_counter();
+        locks.push(if is_shared { WorkerLocks::none() } else { lock(settings, numbering)? });
+    }
     Ok((numberings, locks))
 }
 

@@ -53,10 +53,10 @@ impl fmt::Display for Way {
 
 /// Opens the log at its end, so that earlier records do not count. Reading it never waits.
 pub(super) fn find() -> (Way, io::Result<OwnedFd>) {
-    match is_standard_input() {
-        true => (Way::HandedOver, take_over(io::stdin().as_fd())),
-        false => (Way::Opened, open(Path::new(PATH))),
+    if is_standard_input() {
+        return (Way::HandedOver, take_over(io::stdin().as_fd()));
     }
+    (Way::Opened, open(Path::new(PATH)))
 }
 
 /// Returns whether standard input is the kernel's log, which announces that the machine was restored.
@@ -82,11 +82,11 @@ fn take_over(log: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 fn open(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let log = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    match is_log(log.as_fd()) {
-        true => from_end_on(log),
-        // In a container this path may lead to anything.
-        false => Err(io::Error::other("something else is there")),
+    // In a container this path may lead to anything.
+    if !is_log(log.as_fd()) {
+        return Err(io::Error::other("something else is there"));
     }
+    from_end_on(log)
 }
 
 fn from_end_on(mut log: File) -> io::Result<OwnedFd> {

@@ -16,9 +16,9 @@ pub(super) const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
 
 /// Begins the session of a connection. `has_tokens`: its protocol has a place for a token.
 pub(super) fn begin(stream: &SocketStream, live_config: &LiveConfig, has_tokens: bool) -> Session {
-    let rules = (&live_config.facts.access, live_config.version);
-    let session = Session::new(rules, stream.shown());
-    if has_tokens { session } else { session.without_token(rules.0) }
+    let rules = &live_config.facts.access;
+    let session = Session::new(rules, live_config.version, stream.shown());
+    if has_tokens { session } else { session.without_token(rules) }
 }
 
 /// Waits for a place among the pending connections, for a connection whose client owes a token.
@@ -50,7 +50,7 @@ pub(super) enum NoToken {
 }
 
 /// Counts and logs a connection that is closed because its client sent no token.
-pub(super) fn note_no_token(thread: &ThreadState, (peer, origin): (&str, &str), why: NoToken) {
+pub(super) fn note_no_token(thread: &ThreadState, peer: &str, origin: &str, why: NoToken) {
     let reason = match why {
         NoToken::TimedOut => {
             thread.counters.unauthorized_timeouts.add(1);

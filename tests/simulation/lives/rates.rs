@@ -45,7 +45,7 @@ impl Limited {
     }
 
     pub(crate) fn connect(&self) -> Session {
-        Session::new((&self.rules, self.version), None)
+        Session::new(&self.rules, self.version, None)
     }
 
     /// Reloads another rate.
@@ -59,7 +59,7 @@ impl Limited {
 
     /// Lets a connection take up the last reload.
     pub(crate) fn renew(&self, session: &mut Session) {
-        session.renew((&self.rules, self.version), None).expect("it has no token");
+        session.renew(&self.rules, self.version, None).expect("it has no token");
     }
 
     /// Reserves IDs for a request. `None`: it is refused.

@@ -263,8 +263,8 @@ impl<F: FrontEnd> Exchange<F> {
     /// the client's token or certificate.
     #[cold]
     pub(super) fn renew(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
-        let rules = (&turn.config.facts.access, turn.config.version);
-        turn.conditions.session.renew(rules, peer.shown()).err()?;
+        let (rules, version) = (&turn.config.facts.access, turn.config.version);
+        turn.conditions.session.renew(rules, version, peer.shown()).err()?;
         // A reply that has begun is ended first. If it answers several requests, those that have no
         // IDs yet are refused in it.
         if self.is_amid_reply() { None } else { self.close_revoked(turn, peer) }

@@ -32,7 +32,7 @@ impl<F: FrontEnd> Connection<F> {
                 Err(_) => NoToken::TimedOut,
             },
         };
-        note_no_token(&self.member.thread, (&self.stream.peer(), &self.stream.origin()), why);
+        note_no_token(&self.member.thread, &self.stream.peer(), &self.stream.origin(), why);
         Ok(TurnEnd::End)
     }
 
